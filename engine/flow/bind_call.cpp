@@ -40,13 +40,10 @@ bool in_schema(const Item& item, const std::string& name) {
                      [&](const ArgumentSpec& a) { return a.name == name; });
 }
 
-// The values come from the model's file: nothing else gives or shares them.
 void bind_model(BoundCall& bound) {
-  const auto refuse = [&](const char* argument, const char* note) {
-    throw Error(ErrorKind::Name, fmt::format("model has no argument '{}'", argument), bound.span, {note});
-  };
-  if (!bound.weights.empty()) refuse("weights", "its file has the weights; --weights gives those of a whole flow");
-  if (bound.tied >= 0) refuse("tied", "name= shares the parameters of two uses of a model");
+  if (bound.tied >= 0)
+    throw Error(ErrorKind::Name, "model has no argument 'tied'", bound.span,
+                {"name= shares the parameters of two uses of a model"});
   bound.model = std::make_shared<CalledModel>();
 }
 

@@ -25,6 +25,7 @@ std::shared_ptr<const Item> make_model_function() {
        false},
       {HX_ARG_STRING, "output", "scores", "result after each token", false, "scores|hidden"},
       {HX_ARG_STRING, "type", "", "type to convert matrices to; absent: as in the file", false},
+      {HX_ARG_STRING, "set", "", "settings of the model: \"num_layers=2, hidden_size=64\"", false},
       {HX_ARG_STRING, "lora", "", "settings of an adapter that is trained instead of the weights", false},
       {HX_ARG_STRING, "adapter", "", "an adapter that is applied and stays as it is", false}};
   return item;
@@ -180,8 +181,10 @@ std::shared_ptr<const LayerModel> CalledModel::open(const Graph& graph, const Bo
   request.written = call.arguments.text("file");
   request.path = graph.model_file(call);
   request.trains = !call.freeze;
-  if (call.arguments.has("type")) request.type = call.arguments.text("type");
-  if (call.arguments.has("lora")) request.lora = call.arguments.text("lora");
+  if (!call.weights.empty()) request.weights = graph.weights_file(call);
+  request.type = call.arguments.text("type", std::string());
+  request.set = call.arguments.text("set", std::string());
+  request.lora = call.arguments.text("lora", std::string());
   if (call.arguments.has("adapter")) {
     const std::string& written = call.arguments.text("adapter");
     request.adapter = graph.named_file(call, written, fmt::format("adapter=\"{}\"", written));
@@ -191,7 +194,11 @@ std::shared_ptr<const LayerModel> CalledModel::open(const Graph& graph, const Bo
   };
   const std::lock_guard lock(mutex_);
   if (model_ && path_ == request.path) return model_;
-  model_ = layer_model_opener()(request, Registry::global());
+  try {
+    model_ = layer_model_opener()(request, Registry::global());
+  } catch (const SourceErrors& e) {  // of the model's own text
+    throw Error(e.kind(), fmt::format("model(\"{}\") has errors", request.written), call.span, {e.what()});
+  }
   path_ = request.path;
   return model_;
 }

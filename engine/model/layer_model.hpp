@@ -33,6 +33,8 @@ struct LayerModelRequest {
   std::string written;    // as the flow names it
   std::string path;       // of a file or folder, which need not exist
   bool trains = true;     // its parameters may learn
+  std::string weights;    // of a model that is only described: a folder or file; "": initial values
+  std::string set;        // settings of the model, above its own: "num_layers=2, hidden_size=64"
   std::string type;       // to convert matrices to: "f32"; "": as they are in the file, 16-bit ones that train as f32
   std::string lora = {};  // settings of an adapter that is trained instead of the weights; "": none
   std::string adapter = {};  // path of an adapter that is applied; "": none
@@ -41,7 +43,7 @@ struct LayerModelRequest {
 };
 
 // Opens a model. Throws as import_model() and the room that applies its spec; ErrorKind::Type for a type that cannot
-// be.
+// be; ErrorKind::Usage for settings that are none.
 using LayerModelOpener = std::shared_ptr<const LayerModel> (*)(const LayerModelRequest& request, Registry& registry);
 // The room that applies specs lies above flows; engine/library gives it before main() begins.
 void set_layer_model_opener(LayerModelOpener opener);

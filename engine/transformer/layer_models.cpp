@@ -1,5 +1,6 @@
 #include "engine/transformer/layer_models.hpp"
 
+#include <filesystem>
 #include <optional>
 
 #include <fmt/core.h>
@@ -9,6 +10,7 @@
 
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine {
 
@@ -92,15 +94,28 @@ void adopt_weights(const LayerModel& opened, ParameterStore& store) {
   }
 }
 
+std::optional<LoraSettings> lora_settings(const LayerModelRequest& request) {
+  if (request.lora.empty()) return {};
+  LoraSettings settings = parse_lora(request.lora);
+  if (!settings.from.empty()) settings.from = request.other_file(settings.from);
+  return settings;
+}
+
+// The matrices of adapters, which the model does not have itself.
+void add_others(const ParameterStore& store, LayerModel& opened) {
+  for (const auto& [name, stored] : store.all())
+    if (!opened.parameters.count(name))
+      opened.parameters.emplace(
+          name, LayerParameter{stored.type, store.tensor(name), stored.init, stored.role == Role::frozen});
+}
+
 // The matrices of adapters become parameters; with one that is trained, all others are fixed.
 void add_layer_adapters(const LayerModelRequest& request, ResolvedSpec& resolved, LayerModel& opened,
                         Registry& registry) {
   Model scratch;
   scratch.name = request.written;
   scratch.metadata = opened.model.metadata;
-  std::optional<LoraSettings> settings;
-  if (!request.lora.empty()) settings = parse_lora(request.lora);
-  if (settings && !settings->from.empty()) settings->from = request.other_file(settings->from);
+  const std::optional<LoraSettings> settings = lora_settings(request);
   if (!request.adapter.empty() || (settings && (settings->dora || !settings->from.empty())))
     adopt_weights(opened, *scratch.parameters);
   if (!request.adapter.empty())
@@ -109,10 +124,74 @@ void add_layer_adapters(const LayerModelRequest& request, ResolvedSpec& resolved
     for (auto& [name, parameter] : opened.parameters) parameter.fixed = true;
     opened.model.adapter = add_adapters(*settings, resolved, scratch, registry);
   }
-  for (const auto& [name, stored] : scratch.parameters->all())
-    if (!opened.parameters.count(name))
-      opened.parameters.emplace(name, LayerParameter{stored.type, scratch.parameters->tensor(name), stored.init,
-                                                     stored.role == Role::frozen});
+  add_others(*scratch.parameters, opened);
+}
+
+std::map<std::string, std::string> settings_of(const LayerModelRequest& request) {
+  std::map<std::string, std::string> all;
+  const auto trimmed = [](std::string text) {
+    text.erase(0, text.find_first_not_of(' '));
+    return text.erase(text.find_last_not_of(' ') + 1);
+  };
+  for (size_t from = 0; from < request.set.size();) {
+    const size_t to = std::min(request.set.find(',', from), request.set.size()), at = request.set.find('=', from);
+    if (at >= to)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("model(\"{}\", set=\"{}\") is not NAME=VALUE, NAME=VALUE", request.written, request.set));
+    all[trimmed(request.set.substr(from, at - from))] = trimmed(request.set.substr(at + 1, to - at - 1));
+    from = to + 1;
+  }
+  return all;
+}
+
+// A `.ndsl` file or a built-in model, with weights of a folder or initial ones.
+void open_described(const std::string& path_or_name, const LayerModelRequest& request, LayerModel& opened) {
+  const std::optional<DType> wanted = requested_type(request);
+  if (wanted && !request.trains && request.lora.empty())
+    throw Error(ErrorKind::Usage, fmt::format("model(\"{}\", type={}): weights of a described model are f32",
+                                              request.written, request.type));
+  NdslOptions options;
+  options.set = settings_of(request);
+  options.weights = request.weights;
+  options.trainable = request.trains;
+  options.weight_type = wanted;
+  options.lora = lora_settings(request);
+  if (!request.adapter.empty()) options.adapters = {{request.adapter, 1}};
+  NdslModel described = open_ndsl(path_or_name, options);
+  for (const NdslTensor& tensor : described.compiled->tensors)
+    for (int64_t e = 0; e < std::max<int64_t>(1, tensor.experts); ++e) {
+      const std::string name = tensor.experts ? expert_name(tensor.name, e) : tensor.name;
+      const StoredTensor& stored = *described.model.parameters->find(name);
+      const HTensor value = request.weights.empty() ? HTensor() : described.model.parameters->tensor(name);
+      opened.parameters.emplace(name, LayerParameter{stored.type, value, tensor.init, options.lora.has_value()});
+      if (stored.file) opened.file = stored.file;
+    }
+  add_others(*described.model.parameters, opened);
+  opened.model = std::move(described.model);
+  opened.model.parameters = std::make_shared<ParameterStore>();
+  opened.model.name = request.written;
+}
+
+void open_imported(const LayerModelRequest& request, Registry& registry, LayerModel& opened) {
+  if (!request.weights.empty())
+    throw Error(ErrorKind::Usage,
+                fmt::format("model(\"{}\") has its own weights, so weights= is not for it", request.written), {},
+                {"weights= is for models of .ndsl files"});
+  ModelOptions options;
+  options.set = settings_of(request);
+  const ImportedModel imported = import_model(request.path, registry);
+  std::shared_ptr<ResolvedSpec> resolved = resolve_spec(imported, options);
+  opened.model.name = request.written;
+  opened.model.metadata = imported.metadata;
+  if (imported.tensors.empty())
+    add_planned(*resolved, opened);
+  else
+    add_read(imported, *resolved, request, opened);
+  if (!request.lora.empty() || !request.adapter.empty()) add_layer_adapters(request, *resolved, opened, registry);
+  TensorTypes types;
+  for (const auto& [name, parameter] : opened.parameters) types.emplace(name, parameter.type);
+  resolved->set_types(std::move(types));
+  ResolvedSpec::add_entries(std::move(resolved), opened.model, DType::F32);
 }
 
 }  // namespace
@@ -123,20 +202,15 @@ std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& give
     throw Error(ErrorKind::Type,
                 fmt::format("model(\"{}\"): lora= trains an adapter, and freeze=true nothing", request.written));
   if (!request.lora.empty()) request.trains = false;  // of the model's own weights
-  const ImportedModel imported = import_model(request.path, registry);
-  std::shared_ptr<ResolvedSpec> resolved = resolve_spec(imported);
   auto opened = std::make_shared<LayerModel>();
-  opened->model.name = request.written;
-  opened->model.metadata = imported.metadata;
-  if (imported.tensors.empty())
-    add_planned(*resolved, *opened);
+  std::error_code failed;
+  const bool there = std::filesystem::exists(request.path, failed);
+  if (request.path.ends_with(".ndsl"))
+    open_described(request.path, request, *opened);
+  else if (!there && is_ndsl(request.written))
+    open_described(request.written, request, *opened);
   else
-    add_read(imported, *resolved, request, *opened);
-  if (!request.lora.empty() || !request.adapter.empty()) add_layer_adapters(request, *resolved, *opened, registry);
-  TensorTypes types;
-  for (const auto& [name, parameter] : opened->parameters) types.emplace(name, parameter.type);
-  resolved->set_types(std::move(types));
-  ResolvedSpec::add_entries(std::move(resolved), opened->model, DType::F32);
+    open_imported(request, registry, *opened);
   return opened;
 }
 

@@ -60,7 +60,10 @@ void expect_fields(const specs::Step& step, const std::vector<std::string_view>&
       throw Error(ErrorKind::Name, fmt::format("{}: the step {} has no '{}'", step.place, step.op, known.back()));
   }
   const auto expect = [&](const std::string& name) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    const bool is_known = std::any_of(known.begin(), known.end(), [&](const std::string& field) {
+      return field == name || (field.ends_with("*") && name.starts_with(field.substr(0, field.size() - 1)));
+    });
+    if (is_known) return;
     const std::string meant = did_you_mean(name, known);
     throw Error(ErrorKind::Name,
                 fmt::format("{}: the step {} has the unknown entry {}", step.place, step.op, shown_name(name)), {},
@@ -228,6 +231,13 @@ Shape SpecTrace::dims(const char* name) const {
   return Shape(all);
 }
 
+std::vector<std::pair<std::string, specs::Value>> SpecTrace::fields_with(const std::string& prefix) const {
+  std::vector<std::pair<std::string, specs::Value>> all;
+  for (const auto& [name, value] : at_->fields)
+    if (name.starts_with(prefix)) all.emplace_back(name.substr(prefix.size()), value);
+  return all;
+}
+
 HTensor SpecTrace::value(const char* name) const {
   const std::string of = text(name);
   if (const auto at = values_.find(of); at != values_.end()) return at->second;
@@ -257,10 +267,12 @@ HTensor SpecTrace::bound(const BoundWeight& weight, const std::string& parameter
   return tracer_.parameter(parameter, {type && weight.shape.rank() == 2 ? type->dtype : DType::F32, weight.shape});
 }
 
-HTensor SpecTrace::weight(const char* name) const {
-  const BoundWeight& weight = resolved_.weight(text(name), at_->place, locals_);
+HTensor SpecTrace::weight(const char* name) const { return named_weight(text(name)); }
+
+HTensor SpecTrace::named_weight(const std::string& name) const {
+  const BoundWeight& weight = resolved_.weight(name, at_->place, locals_);
   if (weight.parameter.empty()) return {};
-  if (weight.experts) fail(fmt::format("takes the experts '{}' as one matrix", text(name)));
+  if (weight.experts) fail(fmt::format("takes the experts '{}' as one matrix", name));
   const HTensor tensor = bound(weight, weight.parameter);
   terms_.read(tensor, weight.key);
   return tensor;
@@ -311,14 +323,6 @@ HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
     if (all) return all;
   }
   fail(fmt::format("appends to {}, which prepare.tensors has not as a cache", shown_name(wanted)));
-}
-
-HTensor SpecTrace::same_document() {
-  const int64_t batch = sizes_.batch, tokens = sizes_.tokens;
-  if (documents_ && !same_document_)
-    same_document_ =
-        equal(reshape(documents_, Shape{batch, 1, tokens, 1}), reshape(documents_, Shape{batch, 1, 1, tokens}));
-  return same_document_;
 }
 
 HTensor SpecTrace::scored(const HTensor& last) {
