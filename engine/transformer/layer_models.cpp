@@ -94,10 +94,14 @@ void adopt_weights(const LayerModel& opened, ParameterStore& store) {
   }
 }
 
-std::optional<LoraSettings> lora_settings(const LayerModelRequest& request) {
+std::optional<LoraSettings> lora_settings(const LayerModelRequest& request, bool has_weights) {
   if (request.lora.empty()) return {};
   LoraSettings settings = parse_lora(request.lora);
   if (!settings.from.empty()) settings.from = request.other_file(settings.from);
+  if (settings.dora && !has_weights)
+    throw Error(ErrorKind::Usage, fmt::format("model(\"{}\"): lora= with dora needs the weights of a model, and this "
+                                              "one begins with random numbers",
+                                              request.written));
   return settings;
 }
 
@@ -115,7 +119,7 @@ void add_layer_adapters(const LayerModelRequest& request, ResolvedSpec& resolved
   Model scratch;
   scratch.name = request.written;
   scratch.metadata = opened.model.metadata;
-  const std::optional<LoraSettings> settings = lora_settings(request);
+  const std::optional<LoraSettings> settings = lora_settings(request, static_cast<bool>(opened.file));
   if (!request.adapter.empty() || (settings && (settings->dora || !settings->from.empty())))
     adopt_weights(opened, *scratch.parameters);
   if (!request.adapter.empty())
@@ -155,7 +159,7 @@ void open_described(const std::string& path_or_name, const LayerModelRequest& re
   options.weights = request.weights;
   options.trainable = request.trains;
   options.weight_type = wanted;
-  options.lora = lora_settings(request);
+  options.lora = lora_settings(request, !request.weights.empty());
   if (!request.adapter.empty()) options.adapters = {{request.adapter, 1}};
   NdslModel described = open_ndsl(path_or_name, options);
   for (const NdslTensor& tensor : described.compiled->tensors)

@@ -294,13 +294,16 @@ TEST_CASE("lora: gradients of adapted maps are their finite differences") {
 namespace {
 
 // The program's outputs after one run on the CPU.
-std::map<std::string, HTensor> results_of(const Model& model, const Program& program, int64_t step = 1) {
+std::map<std::string, HTensor> results_of(const Model& model, const Program& program, int64_t step = 1,
+                                          const std::string& recomputation = "none", uint64_t* arena = nullptr) {
   StepValues values;
   values.set(0, step, 1);
   const auto executor = make_sequential_executor();
   CompileOptions options;
   options.device = "cpu";
+  options.recomputation = recomputation;
   const auto plan = compile(program, model.parameters.get(), *executor, options);
+  if (arena) *arena = plan->memory().arena_bytes;
   const HTensor tokens = token_rows(model.vocabulary, 3), targets = token_rows(model.vocabulary, 4);
   std::vector<const void*> inputs;
   for (const std::string& name : plan->input_names())
@@ -363,6 +366,25 @@ TEST_CASE("lora: gradients through quantised weights are those through the numbe
         CHECK(distance(found[0].at(name), gradient) < 1e-4 * most + 1e-7);
       }
     }
+}
+
+TEST_CASE("lora: what the adapted maps read is computed again, with the same bits in less memory") {
+  SmallLlama sizes = adapted_sizes();
+  sizes.layers = 6;
+  const Model model = adapted_llama(settings_for({"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"}), sizes);
+  EntrySizes run{kSequences, kPositions, 1};
+  run.training = true;
+  const Program loss =
+      observe(model.trace(model.entry("loss"), run), [](const std::string& name) { return name == "loss"; });
+  const Program program = differentiate(loss, "loss", model.adapter->parameters());
+  uint64_t bytes[2];
+  std::map<std::string, HTensor> found[2];
+  for (const bool again : {false, true}) {
+    const auto at = static_cast<size_t>(again);
+    found[at] = results_of(model, program, 1, again ? "lora" : "none", &bytes[at]);
+  }
+  CHECK(bytes[1] < bytes[0]);
+  for (const auto& [name, gradient] : found[0]) CHECK(distance(found[1].at(name), gradient) == 0);
 }
 
 TEST_CASE("lora: dropout drops in training alone, by the step") {
