@@ -41,8 +41,8 @@ std::optional<DType> requested_type(const LayerModelRequest& request) {
 
 // The type of a parameter in the flow.
 TensorType type_in_flow(const TensorType& found, const LayerModelRequest& request, const std::optional<DType>& wanted) {
-  if (wanted && (found.shape.rank() == 2 || *wanted == DType::F32) &&
-      found.shape.back() % element_type(*wanted).block == 0)
+  if (wanted == DType::F32) return {DType::F32, found.shape};
+  if (wanted && found.shape.rank() == 2 && found.shape.back() % element_type(*wanted).block == 0)
     return {*wanted, found.shape};
   return {request.trains && is_half(found.dtype) ? DType::F32 : found.dtype, found.shape};
 }
