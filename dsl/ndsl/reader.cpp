@@ -20,7 +20,19 @@ constexpr int64_t kMostLayers = 100'000;
 constexpr int kDeepestSource = 8;
 constexpr size_t kMostOperations = 1000;  // of one block
 
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
 }  // namespace
+
+void FileReader::expect_plain(const std::string& name, Span where) {
+  if (is_plain_name(name)) return;
+  problems_.add(where, fmt::format("{} cannot be a name here", shown_name(name)),
+                "a name has at most 64 letters, digits, _ and -");
+}
 
 std::vector<Named> FileReader::names(Fields& fields, const char* key) {
   std::vector<Named> all;
@@ -152,7 +164,10 @@ std::optional<Operation> FileReader::operation(const Node& node) {
   fields.need("op");
   const auto op = name(fields, "op");
   if (op) one.op = *op, one.place = op->place;
-  if (const auto text = fields.text("name")) one.name = *text;
+  if (const auto own = name(fields, "name")) {
+    one.name = own->text;
+    expect_plain(own->text, own->place.span);
+  }
   if (const Node* config = fields.find("config")) one.config = settings(*config, "config");
   one.expands_to = names(fields, "expands_to");
   one.fused_with_next = name(fields, "fused_with_next");
@@ -171,6 +186,7 @@ void FileReader::weights(const Node& node, Operation& to) {
   if (node.kind != Kind::map) problems_.expected(node, "'weights'", "a map of names and lists of dimensions");
   for (const Entry& entry : node.entries) {
     std::vector<std::string> dims;
+    expect_plain(entry.key, entry.place);
     if (entry.value.kind == Kind::scalar) dims.push_back(entry.value.text);
     for (const Node& dim : entry.value.items) {
       if (dim.kind == Kind::scalar)

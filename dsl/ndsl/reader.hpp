@@ -37,6 +37,7 @@ class FileReader {
   void mapping(const document::Node& node);
   std::optional<Source> source(const document::Node& node, int depth);
   void weights(const document::Node& node, Operation& to);
+  void expect_plain(const std::string& name, Span where);
   std::vector<Named> names(document::Fields& fields, const char* key);
   std::optional<Named> name(document::Fields& fields, const char* key);
 

@@ -55,7 +55,7 @@ void expect_fitting(const LayerModel& opened, const FlowValue& x, int64_t tokens
     throw Error(ErrorKind::Shape,
                 fmt::format("the stream has {} different tokens, and the vocabulary of '{}' is {}", x.classes,
                             model.name, model.vocabulary),
-                {}, {"give it the numbers of the model's own tokenizer: harmonics tokenize"});
+                {}, {"give it the numbers of the model's own tokenizer"});
   if (model.context > 0 && tokens > model.context)
     throw Error(
         ErrorKind::Shape,

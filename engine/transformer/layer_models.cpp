@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -42,8 +43,8 @@ std::optional<DType> requested_type(const LayerModelRequest& request) {
 
 // The type of a parameter in the flow.
 TensorType type_in_flow(const TensorType& found, const LayerModelRequest& request, const std::optional<DType>& wanted) {
-  if (wanted && (found.shape.rank() == 2 || *wanted == DType::F32) &&
-      found.shape.back() % element_type(*wanted).block == 0)
+  if (wanted == DType::F32) return {DType::F32, found.shape};
+  if (wanted && found.shape.rank() == 2 && found.shape.back() % element_type(*wanted).block == 0)
     return {*wanted, found.shape};
   return {request.trains && is_half(found.dtype) ? DType::F32 : found.dtype, found.shape};
 }
@@ -53,9 +54,23 @@ hx_init initial(const std::string& name, const Shape& shape) {
   return {HX_INIT_CONSTANT, name.ends_with("bias") ? 0.0 : 1.0, 0};
 }
 
+// Factors of rotary positions, which are no weights although they lie among them.
+std::set<std::string> constants_of(const ResolvedSpec& resolved) {
+  std::set<std::string> names;
+  for (const auto& [name, rope] : resolved.spec().ropes) {
+    const auto field = rope.fields.find("divided_by");
+    if (field == rope.fields.end()) continue;
+    const std::string tensor = resolved.variables().text(specs::text_of(field->second), rope.place);
+    names.insert(resolved.weight(tensor, rope.place, {}).parameter);
+  }
+  return names;
+}
+
 void add_planned(const ResolvedSpec& resolved, LayerModel& opened) {
+  const std::set<std::string> constants = constants_of(resolved);
   const auto add = [&](const std::string& name, const Shape& shape) {
-    opened.parameters.emplace(name, LayerParameter{{DType::F32, shape}, {}, initial(name, shape), false});
+    opened.parameters.emplace(
+        name, LayerParameter{{DType::F32, shape}, {}, initial(name, shape), constants.count(name) != 0});
   };
   for (const auto& [key, weight] : resolved.weights()) {
     if (weight.parameter.empty()) continue;
@@ -68,12 +83,14 @@ void add_planned(const ResolvedSpec& resolved, LayerModel& opened) {
 void add_read(const ImportedModel& imported, const ResolvedSpec& resolved, const LayerModelRequest& request,
               LayerModel& opened) {
   const std::optional<DType> wanted = requested_type(request);
+  const std::set<std::string> constants = constants_of(resolved);
   size_t fixed = 0;
   std::string type;
   each_weight(imported, resolved, [&](const std::string& name, const HTensor& elements) {
     LayerParameter parameter{type_in_flow(type_of(elements), request, wanted), elements, {}, false};
     parameter.fixed = request.trains && is_stored(parameter.type.dtype);
     if (parameter.fixed) ++fixed, type = dtype_name(parameter.type.dtype);
+    parameter.fixed = parameter.fixed || constants.count(name) != 0;
     opened.parameters.emplace(name, std::move(parameter));
   });
   opened.file = imported.file;

@@ -26,6 +26,7 @@ const NdslTensor* CompiledNdsl::find(const std::string& name) const {
 namespace {
 
 constexpr int64_t kMostNdslLayers = 10'000;
+constexpr size_t kMostNdslSteps = 100'000;  // of all layers
 
 class Compiler {
  public:
@@ -227,6 +228,10 @@ class Compiler {
       layer.set_window(plan.config.count("sliding_window") || has_window(i));
       x = block.lower(layer, x);
       builder_.step("Observe", file_.name.place).fields = {{"in", x}, {"name", fmt::format("blk.{}", i)}};
+      steps_ += steps.size();
+      if (steps_ > kMostNdslSteps)
+        throw Error(ErrorKind::Weights,
+                    fmt::format("'{}': the layers have more than {} steps", file_.path, kMostNdslSteps));
       result_.spec.forward.back().steps = std::move(steps);
       builder_.write_to(result_.spec.forward);
       faults_.throw_any();
@@ -292,6 +297,7 @@ class Compiler {
   NdslSettings settings_;
   CompiledNdsl result_;
   NdslBuilder builder_;
+  size_t steps_ = 0;
 };
 
 }  // namespace

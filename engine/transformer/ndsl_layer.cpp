@@ -11,6 +11,8 @@ namespace harmonics::engine {
 
 namespace {
 
+constexpr double kMostElements = 1e12;  // of one tensor
+
 std::vector<specs::Expression> expressions(const std::vector<int64_t>& dims, const std::string& place) {
   std::vector<specs::Expression> all;
   for (const int64_t dim : dims) all.emplace_back(dim, place);
@@ -30,6 +32,15 @@ std::string NdslBuilder::tensor(NdslTensor tensor) {
     faults_.add(tensor.place,
                 fmt::format("the tensor '{}' is there already; give the operation a name of its own", tensor.name));
     return tensor.name;
+  }
+  double elements = 1;
+  for (const int64_t dim : tensor.shape.vector()) elements *= static_cast<double>(dim);
+  if (elements > kMostElements) {
+    faults_.add(
+        tensor.place,
+        fmt::format("the tensor '{}' has {:.3g} elements; the limit is {:.3g}", tensor.name, elements, kMostElements),
+        "", ErrorKind::Weights);
+    faults_.throw_any();
   }
   const std::string place = tensor.place.text();
   specs::WeightBinding binding;

@@ -150,15 +150,14 @@ void trace_experts(SpecTrace& t) {
   if (used < 1 || used > count) t.fail(fmt::format("uses {} of {} experts", used, count));
   AttributeMap how = AttributeMap().set("used", used);
   if (t.truth("normalized", false)) how.set("normalized", true);
-  if (t.has("scoring")) how.set("scoring", t.text("scoring"));
-  if (t.has("scale")) how.set("scale", t.real("scale"));
   const std::vector<HTensor> chosen = apply("router", how, {t.map(x, router, {})});  // weights, experts
   const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
+  AttributeMap by_row;  // equal bits for one token and for many
+  if (!t.sizes().training) by_row.set("batch_invariant", true);
   const auto mapped = [&](const HTensor& rows, const std::vector<HTensor>& weights) {
     std::vector<HTensor> operands{rows, sent[2]};
     operands.insert(operands.end(), weights.begin(), weights.end());
-    return call_one("grouped_linear", t.sizes().training ? AttributeMap() : AttributeMap().set("batch_invariant", true),
-                    operands);
+    return call_one("grouped_linear", by_row, operands);
   };
   const HTensor inner = call_one("silu", {}, {mapped(sent[0], gates)}) * mapped(sent[0], ups);
   t.set(call_one("combine", {}, {mapped(inner, downs), sent[1], chosen[0]}));
@@ -191,9 +190,7 @@ const std::vector<SpecOperation>& spec_operations() {
        {"Softcap", {"in", "cap", "out"}, trace_softcap},
        {"LastToken", {"in", "out"}, trace_last_token},
        {"Pool", {"in", "how", "out"}, trace_pool},
-       {"Experts",
-        {"in", "router", "gate", "up", "down", "used", "normalized?", "scoring?", "scale?", "out"},
-        trace_experts},
+       {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
        {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }

@@ -33,7 +33,7 @@ json::object block_json(const BlockSpec& block) {
           {"ln2_on_residual_att", block.ln2_on_residual_att}};
 }
 
-void show_blocks(const CompiledNdsl& model, Explanation& e) {
+void show_blocks(const CompiledNdsl& model, Explanation& e, json::object& to) {
   e.say("blocks\n");
   for (size_t first = 0; first < model.layers.size();) {
     size_t last = first;
@@ -41,17 +41,21 @@ void show_blocks(const CompiledNdsl& model, Explanation& e) {
     e.say("  " + layers_text(first, last) + "\n" + block_text(model.layers[first]));
     first = last + 1;
   }
-  for (const BlockSpec& block : model.layers) e.add("blocks", block_json(block));
+  json::array all;
+  for (const BlockSpec& block : model.layers) all.push_back(block_json(block));
+  to["blocks"] = std::move(all);
 }
 
-void show_tensors(const CompiledNdsl& model, Explanation& e) {
+void show_tensors(const CompiledNdsl& model, Explanation& e, json::object& to) {
   e.say("tensors\n");
+  json::array all;
   for (const NdslTensor& tensor : model.tensors) {
     const bool other = tensor.name.starts_with("blk.") && !tensor.name.starts_with("blk.0.");
     if (!other) e.say(fmt::format("  {:<36} {}\n", tensor.name, tensor.shape.str()));
-    e.add("tensors", json::object{{"name", tensor.name}, {"shape", json::value_from(tensor.shape.vector())}});
+    all.push_back(json::object{{"name", tensor.name}, {"shape", json::value_from(tensor.shape.vector())}});
   }
-  if (model.layers.size() > 1) e.say("  (of the first layer; the others' are named blk.1 and so on)\n");
+  if (model.layers.size() > 1) e.say("  (of layer 0; those of the others are named blk.1 and so on)\n");
+  to["tensors"] = std::move(all);
 }
 
 }  // namespace
@@ -61,23 +65,21 @@ bool explain_ndsl(const Options& options) {
   if (!is_ndsl(file)) return false;
   const auto model = compile_ndsl_model(file, ndsl_options(options));
   Explanation e(options);
-  e.object()["version"] = 1;
-  e.object()["model"] = model->file.name.text;
-  e.object()["parameters"] = model->parameters();
+  json::object shown{{"name", model->file.name.text}, {"parameters", model->parameters()}, {"tied", model->tied}};
   e.say(
       fmt::format("{}: {} parameters\n", model->file.name.text, thousands(static_cast<int64_t>(model->parameters()))));
+  json::object sizes;
   for (const auto& [name, value] : model->sizes) {
     e.say(fmt::format("  {:<24} {}\n", name, value));
-    e.object()["sizes"].is_null() ? (void)(e.object()["sizes"] = json::object{{name, value}})
-                                  : (void)(e.object()["sizes"].as_object()[name] = value);
+    sizes[name] = value;
   }
+  shown["sizes"] = std::move(sizes);
   if (model->tied) e.say("  scores use the table of the embedding\n");
-  e.object()["tied"] = model->tied;
   e.say("\n");
-  show_blocks(*model, e);
+  show_blocks(*model, e, shown);
   e.say("\n");
-  show_tensors(*model, e);
-  if (options.json) print_json(e.object());
+  show_tensors(*model, e, shown);
+  if (options.json) print_json(json::object{{"version", 1}, {"transformer", std::move(shown)}});
   return true;
 }
 
