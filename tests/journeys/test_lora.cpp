@@ -67,6 +67,26 @@ TEST_CASE("lora: an adapter is trained further, and on top of another one") {
             .code == 0);
 }
 
+TEST_CASE("lora: the sample trains a base of bytes, then an adapter alone") {
+  const Folder f;
+  std::string rows;
+  for (int i = 0; i < 64; ++i) {
+    std::string numbers;
+    for (int k = 0; k < 64; ++k) numbers += (k ? "," : "") + std::to_string((7 * i + 3 * k * k) % 256);
+    rows += "{\"tokens\": [" + numbers + "]}\n";
+  }
+  const std::string streams = " --producer 'tokens=file:" + f.write("rows.jsonl", rows) + "#tokens' --quiet";
+  const std::string base = f / "base.safetensors", adapter = f / "adapter", own = f / "adapter.safetensors";
+  REQUIRE(harmonics("run " + kSamples + "lora/base.hmx" + streams + " --steps 4 --save " + base).code == 0);
+  REQUIRE(harmonics("run " + kSamples + "lora/lora.hmx" + streams + " --steps 4 --weights " + base +
+                    " --save-adapter " + adapter + " --save " + own)
+              .code == 0);
+  CHECK(fs::exists(adapter + "/adapter_config.json"));
+  const Result saved = harmonics("inspect " + own);
+  CHECK(has(saved.out, "lm.blk.1.ffn_down.weight.lora_B"));
+  CHECK(!has(saved.out, "lm.blk.1.ffn_down.weight "));
+}
+
 TEST_CASE("lora: mistakes are named") {
   if (!reads_gguf()) return;
   const auto message = [](const std::string& arguments, const std::string& flags) {
