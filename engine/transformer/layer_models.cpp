@@ -118,10 +118,8 @@ std::map<std::string, std::string> settings_of(const LayerModelRequest& request)
 
 // A `.ndsl` file or a built-in model, with weights of a folder or initial ones.
 void open_described(const std::string& path_or_name, const LayerModelRequest& request, LayerModel& opened) {
-  if (const std::optional<DType> wanted = requested_type(request); wanted && !request.trains)
-    throw Error(ErrorKind::Usage, fmt::format("model(\"{}\", type={}): weights of a described model are f32",
-                                              request.written, request.type));
   NdslOptions options;
+  if (const std::optional<DType> wanted = requested_type(request); !request.trains) options.weight_type = wanted;
   options.set = settings_of(request);
   options.weights = request.weights;
   options.trainable = request.trains;
@@ -130,7 +128,7 @@ void open_described(const std::string& path_or_name, const LayerModelRequest& re
     for (int64_t e = 0; e < std::max<int64_t>(1, tensor.experts); ++e) {
       const std::string name = tensor.experts ? expert_name(tensor.name, e) : tensor.name;
       const StoredTensor& stored = *described.model.parameters->find(name);
-      const HTensor value = request.weights.empty() ? HTensor() : described.model.parameters->tensor(name);
+      const HTensor value = request.weights.empty() ? HTensor() : make_value(stored.type, stored.storage);
       opened.parameters.emplace(name, LayerParameter{stored.type, value, tensor.init, false});
       if (stored.file) opened.file = stored.file;
     }
