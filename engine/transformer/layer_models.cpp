@@ -126,8 +126,8 @@ std::optional<LoraSettings> lora_settings(const LayerModelRequest& request, bool
 void add_others(const ParameterStore& store, LayerModel& opened) {
   for (const auto& [name, stored] : store.all())
     if (!opened.parameters.count(name))
-      opened.parameters.emplace(
-          name, LayerParameter{stored.type, store.tensor(name), stored.init, stored.role == Role::frozen});
+      opened.parameters.emplace(name, LayerParameter{stored.type, make_value(stored.type, stored.storage), stored.init,
+                                                     stored.role == Role::frozen});
 }
 
 // The matrices of adapters become parameters; with one that is trained, all others are fixed.
@@ -167,15 +167,11 @@ std::map<std::string, std::string> settings_of(const LayerModelRequest& request)
 
 // A `.ndsl` file or a built-in model, with weights of a folder or initial ones.
 void open_described(const std::string& path_or_name, const LayerModelRequest& request, LayerModel& opened) {
-  const std::optional<DType> wanted = requested_type(request);
-  if (wanted && !request.trains && request.lora.empty())
-    throw Error(ErrorKind::Usage, fmt::format("model(\"{}\", type={}): weights of a described model are f32",
-                                              request.written, request.type));
   NdslOptions options;
+  if (const std::optional<DType> wanted = requested_type(request); !request.trains) options.weight_type = wanted;
   options.set = settings_of(request);
   options.weights = request.weights;
   options.trainable = request.trains;
-  options.weight_type = wanted;
   options.lora = lora_settings(request, !request.weights.empty());
   if (!request.adapter.empty()) options.adapters = {{request.adapter, 1}};
   NdslModel described = open_ndsl(path_or_name, options);
@@ -183,7 +179,7 @@ void open_described(const std::string& path_or_name, const LayerModelRequest& re
     for (int64_t e = 0; e < std::max<int64_t>(1, tensor.experts); ++e) {
       const std::string name = tensor.experts ? expert_name(tensor.name, e) : tensor.name;
       const StoredTensor& stored = *described.model.parameters->find(name);
-      const HTensor value = request.weights.empty() ? HTensor() : described.model.parameters->tensor(name);
+      const HTensor value = request.weights.empty() ? HTensor() : make_value(stored.type, stored.storage);
       opened.parameters.emplace(name, LayerParameter{stored.type, value, tensor.init, options.lora.has_value()});
       if (stored.file) opened.file = stored.file;
     }

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kRows = 2, kTokens = 7;  // more than the sliding windows of the files
 
-HTensor in_double(const HTensor& x) { return is_float(x.dtype()) ? cast(cast(x, DType::F32), DType::F64) : x; }
+HTensor as_double(const HTensor& x) { return is_float(x.dtype()) ? cast(cast(x, DType::F32), DType::F64) : x; }
 
 // Runs a program by the reference with f64 in the place of f32.
 class InDouble {
@@ -32,7 +32,7 @@ class InDouble {
       if (node.op == Op::input || node.op == Op::parameter) {
         results = {leaves.at(node.callee)};
       } else if (node.op == Op::literal) {
-        results = {in_double(node.literal)};
+        results = {as_double(node.literal)};
       } else {
         std::vector<HTensor> inputs;
         for (const ValueId v : node.inputs) inputs.push_back(values[v]);
@@ -62,15 +62,15 @@ HTensor numbers_below(int64_t limit, uint32_t seed) {
 }
 
 // A direction of unit-sized steps, the same in every call.
-HTensor direction(const Shape& shape, uint32_t seed) { return in_double(testing::small_random(shape, seed, 1)); }
+HTensor direction_for(const Shape& shape, uint32_t seed) { return as_double(testing::small_random(shape, seed, 1)); }
 
-double number(const HTensor& x) { return cast(x, DType::F64).data<double>()[0]; }
-double product(const HTensor& a, const HTensor& b) {
+double scalar_of(const HTensor& x) { return cast(x, DType::F64).data<double>()[0]; }
+double inner_product_of(const HTensor& a, const HTensor& b) {
   const HTensor flat = reshape(a * b, Shape{a.size()});
-  return number(reduce_sum(flat, {0}));
+  return scalar_of(reduce_sum(flat, {0}));
 }
 
-void check_gradients(const Model& model, bool documents) {
+void check_model_gradients(const Model& model, bool documents) {
   EntrySizes sizes;
   sizes.batch = kRows;
   sizes.tokens = sizes.capacity = kTokens;
@@ -84,19 +84,19 @@ void check_gradients(const Model& model, bool documents) {
       {"targets", numbers_below(model.vocabulary, 4)},
       {"documents",
        HTensor::from(Shape{kRows, kTokens}, std::vector<int32_t>{0, 0, 0, 1, 1, 1, 1, 4, 4, 6, 6, 6, 6, 6})}};
-  for (const std::string& name : learned) leaves[name] = in_double(model.parameters->tensor(name));
+  for (const std::string& name : learned) leaves[name] = as_double(model.parameters->tensor(name));
   const Program whole = differentiate(Program(loss), "loss", learned);
   InDouble forward(loss), backward(whole);
   constexpr double kStep = 1e-5;
   for (size_t i = 0; i < learned.size(); ++i) {
     const std::string& name = learned[i];
     INFO(name);
-    const HTensor at = leaves.at(name), along = direction(at.shape(), static_cast<uint32_t>(i + 1));
-    const double by_program = product(backward.output(gradient_output(name), leaves), along);
+    const HTensor at = leaves.at(name), along = direction_for(at.shape(), static_cast<uint32_t>(i + 1));
+    const double by_program = inner_product_of(backward.output(gradient_output(name), leaves), along);
     leaves[name] = at + along * kStep;
-    const double above = number(forward.output("loss", leaves));
+    const double above = scalar_of(forward.output("loss", leaves));
     leaves[name] = at - along * kStep;
-    const double below = number(forward.output("loss", leaves));
+    const double below = scalar_of(forward.output("loss", leaves));
     leaves[name] = at;
     CHECK(by_program == Approx((above - below) / (2 * kStep)).epsilon(1e-5).margin(1e-8));
   }
@@ -113,14 +113,14 @@ TEST_CASE("model gradients: each built-in spec has those of finite differences")
     const Model model = model_of(import_model(file, Registry::global()));
     if (!model.find("loss")) continue;  // an encoder has no scores
     INFO(file);
-    check_gradients(model, false);
+    check_model_gradients(model, false);
     ++models;
   }
   if (models == 0) WARN("the plugin that reads GGUF is not built; the test is skipped");
 }
 
 TEST_CASE("model gradients: packed documents have those of finite differences") {
-  check_gradients(testing::small_llama({16, 1, 4, 2, 12, 20}), true);
+  check_model_gradients(testing::small_llama({16, 1, 4, 2, 12, 20}), true);
 }
 
 }  // namespace harmonics::engine::parity

@@ -13,7 +13,7 @@ namespace harmonics::engine::parity {
 
 namespace {
 
-using namespace harmonics::engine::testing;
+namespace memory = harmonics::engine::testing;
 
 constexpr int64_t kRowsOfStep = 3, kTokensOfRow = 12;
 
@@ -24,17 +24,17 @@ std::string trained_folder(const std::string& name) {
 std::vector<int32_t> whole_numbers_of(const HTensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.size()}; }
 
 std::unique_ptr<BoundGraph> flow_with(const std::string& name, const std::map<std::string, HTensor>& golden) {
-  auto g =
-      graph_of("harmonic g { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" +
-               trained_folder(name) + "\", name=m))-> scores; scores <-(cross_entropy(ignore_index=-100))- next; } }");
+  auto g = memory::graph_of("harmonic g { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" +
+                            trained_folder(name) +
+                            "\", name=m))-> scores; scores <-(cross_entropy(ignore_index=-100))- next; } }");
   g->allow_weights_in(trained_folder(""));
-  bind_rows(*g, "tokens", Shape{kTokensOfRow}, whole_numbers_of(golden.at("tokens")));
-  bind_rows(*g, "next", Shape{kTokensOfRow}, whole_numbers_of(golden.at("targets")));
+  memory::bind_rows(*g, "tokens", Shape{kTokensOfRow}, whole_numbers_of(golden.at("tokens")));
+  memory::bind_rows(*g, "next", Shape{kTokensOfRow}, whole_numbers_of(golden.at("targets")));
   return g;
 }
 
 std::vector<double> losses_of(BoundGraph& g, const std::string& optimizer, int64_t steps) {
-  RunSettings s = settings(kRowsOfStep);
+  RunSettings s = memory::settings(kRowsOfStep);
   s.optimizer = optimizer;
   s.epochs = steps;
   s.shuffle = false;
@@ -45,13 +45,13 @@ std::vector<double> losses_of(BoundGraph& g, const std::string& optimizer, int64
 
 // Weights before a step of SGD with the rate 1, minus those after it.
 std::map<std::string, std::vector<float>> gradients_of(BoundGraph& g) {
-  declare(g, "sgd(lr=1)");
+  memory::declare(g, "sgd(lr=1)");
   std::map<std::string, std::vector<float>> all;
   for (const auto& [name, t] : g.store().all())
-    if (t.role == Role::weight) all[name] = weights(g, name);
+    if (t.role == Role::weight) all[name] = memory::weights(g, name);
   losses_of(g, "sgd(lr=1)", 1);
   for (auto& [name, values] : all) {
-    const std::vector<float> after = weights(g, name);
+    const std::vector<float> after = memory::weights(g, name);
     for (size_t i = 0; i < values.size(); ++i) values[i] -= after[i];
   }
   return all;
