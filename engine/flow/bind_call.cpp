@@ -133,7 +133,6 @@ ItemPtr CallBinder::find_function(const Name& word) const {
     if (unread_.names) throw Doubt{};
     Error e(ErrorKind::Name, fmt::format("unknown function '{}'", name), word.span);
     std::vector<std::string> known = registry_.names(HX_ACTIVATION);
-    known.emplace_back(kModelFunction);
     for (const uint32_t kind : {HX_LAYER, HX_FUNCTIONAL})
       for (std::string& n : registry_.names(kind)) known.push_back(std::move(n));
     if (auto near = nearest(name, known))

@@ -73,11 +73,10 @@ class Lowerer : public ParameterSource {
     if (!store_.find(path)) {
       const auto loaded = store_.expected().find(path);
       const bool loads = loaded != store_.expected().end() && type_of(loaded->second) == p.type;
-      if (p.value && !loads)
-        store_
-            .adopt(path, p.value.dtype() == p.type.dtype ? p.value : cast(p.value, p.type.dtype), what.model.file, role,
-                   p.init)
-            .of_model = true;
+      if (p.value && !loads) {
+        const HTensor value = p.value.dtype() == p.type.dtype ? p.value : cast(cast(p.value, DType::F32), p.type.dtype);
+        store_.adopt(path, value, what.model.file, role, p.init).of_model = true;
+      }
     }
     StoredTensor& stored = store_.declare(path, p.type, role, p.init, part_.seed);
     if (p.fixed) stored.fixed = true;

@@ -12,7 +12,7 @@
 namespace harmonics::engine {
 
 inline constexpr const char* kModelFunction = "model";
-// The function's name and arguments. It is no registered item: its body is the model's own program.
+// The function's name and arguments. It has no table of functions: its body is the model's own program.
 ItemPtr model_function();
 
 // The model of one call, opened at the first use. Copies of a graph share it. Thread-safe.

@@ -2,11 +2,14 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include <fmt/core.h>
 
 #include <harmonics/element_type.hpp>
+#include <harmonics/ops.hpp>
 
+#include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
@@ -40,8 +43,8 @@ std::optional<DType> requested_type(const LayerModelRequest& request) {
 
 // The type of a parameter in the flow.
 TensorType type_in_flow(const TensorType& found, const LayerModelRequest& request, const std::optional<DType>& wanted) {
-  if (wanted && (found.shape.rank() == 2 || *wanted == DType::F32) &&
-      found.shape.back() % element_type(*wanted).block == 0)
+  if (wanted == DType::F32) return {DType::F32, found.shape};
+  if (wanted && found.shape.rank() == 2 && found.shape.back() % element_type(*wanted).block == 0)
     return {*wanted, found.shape};
   return {request.trains && is_half(found.dtype) ? DType::F32 : found.dtype, found.shape};
 }
@@ -51,9 +54,23 @@ hx_init initial(const std::string& name, const Shape& shape) {
   return {HX_INIT_CONSTANT, name.ends_with("bias") ? 0.0 : 1.0, 0};
 }
 
+// Factors of rotary positions, which are no weights although they lie among them.
+std::set<std::string> constants_of(const ResolvedSpec& resolved) {
+  std::set<std::string> names;
+  for (const auto& [name, rope] : resolved.spec().ropes) {
+    const auto field = rope.fields.find("divided_by");
+    if (field == rope.fields.end()) continue;
+    const std::string tensor = resolved.variables().text(specs::text_of(field->second), rope.place);
+    names.insert(resolved.weight(tensor, rope.place, {}).parameter);
+  }
+  return names;
+}
+
 void add_planned(const ResolvedSpec& resolved, LayerModel& opened) {
+  const std::set<std::string> constants = constants_of(resolved);
   const auto add = [&](const std::string& name, const Shape& shape) {
-    opened.parameters.emplace(name, LayerParameter{{DType::F32, shape}, {}, initial(name, shape), false});
+    opened.parameters.emplace(
+        name, LayerParameter{{DType::F32, shape}, {}, initial(name, shape), constants.count(name) != 0});
   };
   for (const auto& [key, weight] : resolved.weights()) {
     if (weight.parameter.empty()) continue;
@@ -66,12 +83,14 @@ void add_planned(const ResolvedSpec& resolved, LayerModel& opened) {
 void add_read(const ImportedModel& imported, const ResolvedSpec& resolved, const LayerModelRequest& request,
               LayerModel& opened) {
   const std::optional<DType> wanted = requested_type(request);
+  const std::set<std::string> constants = constants_of(resolved);
   size_t fixed = 0;
   std::string type;
   each_weight(imported, resolved, [&](const std::string& name, const HTensor& elements) {
     LayerParameter parameter{type_in_flow(type_of(elements), request, wanted), elements, {}, false};
     parameter.fixed = request.trains && is_stored(parameter.type.dtype);
     if (parameter.fixed) ++fixed, type = dtype_name(parameter.type.dtype);
+    parameter.fixed = parameter.fixed || constants.count(name) != 0;
     opened.parameters.emplace(name, std::move(parameter));
   });
   opened.file = imported.file;
@@ -80,6 +99,53 @@ void add_read(const ImportedModel& imported, const ResolvedSpec& resolved, const
         fmt::format("{} of its {} tensors are blocks, such as {}, and stay as they are; to train "
                     "them too: model(\"{}\", type=f32)",
                     fixed, opened.parameters.size(), type, request.written));
+}
+
+// The model's own parameters as a store; DoRA reads the lengths of their rows.
+void adopt_weights(const LayerModel& opened, ParameterStore& store) {
+  for (const auto& [name, parameter] : opened.parameters) {
+    if (!parameter.value) continue;
+    const DType dtype = parameter.type.dtype;
+    store.adopt(name, parameter.value.dtype() == dtype ? parameter.value : cast(parameter.value, dtype), opened.file,
+                Role::frozen, {});
+  }
+}
+
+std::optional<LoraSettings> lora_settings(const LayerModelRequest& request, bool has_weights) {
+  if (request.lora.empty()) return {};
+  LoraSettings settings = parse_lora(request.lora);
+  if (!settings.from.empty()) settings.from = request.other_file(settings.from);
+  if (settings.dora && !has_weights)
+    throw Error(ErrorKind::Usage, fmt::format("model(\"{}\"): lora= with dora needs the weights of a model, and this "
+                                              "one begins with random numbers",
+                                              request.written));
+  return settings;
+}
+
+// The matrices of adapters, which the model does not have itself.
+void add_others(const ParameterStore& store, LayerModel& opened) {
+  for (const auto& [name, stored] : store.all())
+    if (!opened.parameters.count(name))
+      opened.parameters.emplace(name, LayerParameter{stored.type, make_value(stored.type, stored.storage), stored.init,
+                                                     stored.role == Role::frozen});
+}
+
+// The matrices of adapters become parameters; with one that is trained, all others are fixed.
+void add_layer_adapters(const LayerModelRequest& request, ResolvedSpec& resolved, LayerModel& opened,
+                        Registry& registry) {
+  Model scratch;
+  scratch.name = request.written;
+  scratch.metadata = opened.model.metadata;
+  const std::optional<LoraSettings> settings = lora_settings(request, static_cast<bool>(opened.file));
+  if (!request.adapter.empty() || (settings && (settings->dora || !settings->from.empty())))
+    adopt_weights(opened, *scratch.parameters);
+  if (!request.adapter.empty())
+    apply_adapters({read_adapter({request.adapter, 1}, resolved, registry)}, resolved, *scratch.parameters);
+  if (settings) {
+    for (auto& [name, parameter] : opened.parameters) parameter.fixed = true;
+    opened.model.adapter = add_adapters(*settings, resolved, scratch, registry);
+  }
+  add_others(*scratch.parameters, opened);
 }
 
 std::map<std::string, std::string> settings_of(const LayerModelRequest& request) {
@@ -101,22 +167,23 @@ std::map<std::string, std::string> settings_of(const LayerModelRequest& request)
 
 // A `.ndsl` file or a built-in model, with weights of a folder or initial ones.
 void open_described(const std::string& path_or_name, const LayerModelRequest& request, LayerModel& opened) {
-  if (const std::optional<DType> wanted = requested_type(request); wanted && !request.trains)
-    throw Error(ErrorKind::Usage, fmt::format("model(\"{}\", type={}): weights of a described model are f32",
-                                              request.written, request.type));
   NdslOptions options;
+  if (const std::optional<DType> wanted = requested_type(request); !request.trains) options.weight_type = wanted;
   options.set = settings_of(request);
   options.weights = request.weights;
   options.trainable = request.trains;
+  options.lora = lora_settings(request, !request.weights.empty());
+  if (!request.adapter.empty()) options.adapters = {{request.adapter, 1}};
   NdslModel described = open_ndsl(path_or_name, options);
   for (const NdslTensor& tensor : described.compiled->tensors)
     for (int64_t e = 0; e < std::max<int64_t>(1, tensor.experts); ++e) {
       const std::string name = tensor.experts ? expert_name(tensor.name, e) : tensor.name;
       const StoredTensor& stored = *described.model.parameters->find(name);
-      const HTensor value = request.weights.empty() ? HTensor() : described.model.parameters->tensor(name);
-      opened.parameters.emplace(name, LayerParameter{stored.type, value, tensor.init, false});
+      const HTensor value = request.weights.empty() ? HTensor() : make_value(stored.type, stored.storage);
+      opened.parameters.emplace(name, LayerParameter{stored.type, value, tensor.init, options.lora.has_value()});
       if (stored.file) opened.file = stored.file;
     }
+  add_others(*described.model.parameters, opened);
   opened.model = std::move(described.model);
   opened.model.parameters = std::make_shared<ParameterStore>();
   opened.model.name = request.written;
@@ -137,6 +204,7 @@ void open_imported(const LayerModelRequest& request, Registry& registry, LayerMo
     add_planned(*resolved, opened);
   else
     add_read(imported, *resolved, request, opened);
+  if (!request.lora.empty() || !request.adapter.empty()) add_layer_adapters(request, *resolved, opened, registry);
   TensorTypes types;
   for (const auto& [name, parameter] : opened.parameters) types.emplace(name, parameter.type);
   resolved->set_types(std::move(types));
@@ -145,7 +213,12 @@ void open_imported(const LayerModelRequest& request, Registry& registry, LayerMo
 
 }  // namespace
 
-std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& request, Registry& registry) {
+std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& given, Registry& registry) {
+  LayerModelRequest request = given;
+  if (!request.lora.empty() && !request.trains)
+    throw Error(ErrorKind::Type,
+                fmt::format("model(\"{}\"): lora= trains an adapter, and freeze=true nothing", request.written));
+  if (!request.lora.empty()) request.trains = false;  // of the model's own weights
   auto opened = std::make_shared<LayerModel>();
   std::error_code failed;
   const bool there = std::filesystem::exists(request.path, failed);

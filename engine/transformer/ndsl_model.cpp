@@ -216,6 +216,7 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
   for (const AdapterFile& file : options.adapters)
     adapters.push_back(read_adapter(file, *resolved, Registry::global()));
   apply_adapters(adapters, *resolved, *model.parameters);
+  if (options.lora) add_adapters(*options.lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, options.cache);
   return opened;
 }

@@ -99,7 +99,11 @@ typedef enum hx_dtype {
   HX_Q5_K = 26,   /* 256 in 176 */
   HX_IQ4_NL = 27, /* 32 in 18 */
   HX_MXFP4 = 28,  /* 32 in 17 */
-  HX_IQ4_XS = 29  /* 256 in 136 */
+  HX_IQ4_XS = 29, /* 256 in 136 */
+  /* The rest: 64 elements behind a scale in f32, the largest magnitude of the block. */
+  HX_NF4_64 = 30, /* 64 in 36 bytes: elements of HX_NF4, as bitsandbytes */
+  HX_FP4_64 = 31, /* 64 in 36: 4-bit floats as bitsandbytes, in the order of HX_NF4 */
+  HX_E4M3_64 = 32 /* 64 in 68: elements of HX_F8_E4M3; the scale is the largest magnitude over 448 */
 } hx_dtype;
 
 typedef struct hx_type { /* dense, row-major; rank 0 is a scalar */

@@ -265,6 +265,9 @@ void run_flags(VerbRow& verb) {
   streams(f);
   consumers(f, "bind a consumer, e.g. results=file:out.csv");
   f.text("save", "FILE", "write the weights here (safetensors)", &Options::save);
+  f.text("save-adapter", "PATH",
+         "write the adapter of model(..., lora=...) here: a folder as of PEFT, or a file that ends in .gguf",
+         &Options::save_adapter);
   f.on("no-keep", "without --save and --checkpoint: keep no copy of the weights in the user's state folder",
        &Options::no_keep);
   f.on("infer", "ignore the training taps", &Options::inference);
