@@ -38,6 +38,7 @@ class Compiler {
         settings_({&set_, &hf_, &own_}, faults_, file.name.place),
         builder_(result_, faults_) {
     result_.file = file;
+    if (options.hf) result_.hf_config = options.hf->root;
   }
 
   CompiledNdsl compile() {
