@@ -50,6 +50,10 @@ class Compiler {
     for (const char* key : {"vocab_size", "hidden_size", "max_position_embeddings"})
       result_.sizes[key] = settings_.size(key);
     result_.sizes["num_layers"] = settings_.whole("num_layers", {}, 1, kMostNdslLayers);
+    if (faults_.any()) {  // with those of the blocks
+      (void)NdslBlock(file_, file_.block, settings_, true, faults_);
+      for (const auto& [name, block] : file_.blocks) (void)NdslBlock(file_, block, settings_, true, faults_);
+    }
     faults_.throw_any();
     specs::Spec& spec = result_.spec;
     spec.path = file_.path;
