@@ -64,13 +64,14 @@ Packing transposing(const TensorType& type) {
           }};
 }
 
-// Smaller tensors are copied: their kernels gain from alignment, and they cost little memory.
-constexpr size_t kLeastMapped = size_t{1} << 20;
+// Smaller tensors are copied: their kernels gain from alignment, and they cost little memory. Blocks are never aligned.
+constexpr size_t kLeastMapped = size_t{1} << 20, kLeastMappedBlocks = size_t{1} << 16;
 
 // Views that a writer may not touch, from a mapping that outlives them.
 bool stays_mapped(const HTensor& numbers, const std::shared_ptr<const MappedFile>& file) {
   const Storage& storage = *numbers.raw()->storage;
-  return file && !storage.owned() && !storage.writable() && storage.bytes() >= kLeastMapped;
+  const size_t least = is_stored(numbers.dtype()) ? kLeastMappedBlocks : kLeastMapped;
+  return file && !storage.owned() && !storage.writable() && storage.bytes() >= least;
 }
 
 bool holds(const StoredTensor& stored, const HTensor& numbers) {
@@ -263,11 +264,11 @@ Layout ParameterStore::layout(const std::string& name, const TensorType& type, L
 
 bool ParameterStore::is_constant(const std::string& name) {
   const StoredTensor* stored = find(name);
-  return stored && stored->fixed && (!is_stored(stored->type.dtype) || keeps_stored_types());
+  return stored && stored->fixed && (!is_stored(stored->type.dtype) || (stored->file && keeps_stored_types()));
 }
 
-// Weights of stored types are multiplied as they lie, too: a packed form that is not kept on disk would cost more
-// memory and a longer start than it saves. Forms of more bytes than are kept would push each other out.
+// Weights of stored types are multiplied as they lie, too: a packed form beside a copy in memory, or one that is
+// written at every start, would cost more than it saves. Forms of more bytes than are kept would push each other out.
 bool ParameterStore::keeps_stored_types() const {
   if (!kept_) return false;
   uint64_t bytes = 0;

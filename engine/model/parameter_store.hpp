@@ -101,8 +101,8 @@ class ParameterStore : public TensorBinding {
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
   Layout layout(const std::string& name, const TensorType& type, Layout preferred) override;
-  // False for weights of stored types, which kernels can multiply as they lie, unless all of them together take at most
-  // half of what keep_packed() keeps.
+  // False for weights of stored types, which kernels can multiply as they lie, unless they lie in a file and all of
+  // them together take at most half of what keep_packed() keeps.
   bool is_constant(const std::string& name) override;
   std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
   void will_change(const std::string& name) override;
