@@ -3,6 +3,7 @@
 
 #include "consumers/register.hpp"
 #include "engine/contract/plugin_functional.hpp"
+#include "engine/corpus/register.hpp"
 #include "engine/functional/reference.hpp"
 #include "engine/plugin/pending_items.hpp"
 #include "engine/program/op.hpp"
@@ -26,6 +27,7 @@ void add_streams(Registry& registry) {
   auto& face = reinterpret_cast<FunctionRegistry&>(registration);  // the C++ view of the struct, as plugins get it
   register_builtin_producers(face);
   register_builtin_consumers(face);
+  register_corpus(face);
   commit_pending(pending, registry);
 }
 

@@ -460,10 +460,11 @@ int train_and_save(BoundGraph& graph, const Options& options, Checkpointing& che
 
 }  // namespace
 
-int run_command(const Options& given) {
+int run_command(const Options& options) { return run_flow(read_flow(options), options); }
+
+int run_flow(const Flow& flow, const Options& given) {
   Options options = given;
   options.run.confusion = !options.confusion.empty() || !options.report.empty();
-  const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     std::unique_ptr<BoundGraph> graph;
     std::optional<Serving> serving;  // open while streams wait for their first sample
