@@ -203,8 +203,8 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
     if (!trains) bind_results(graph, cycle);
     CycleRuntime runtime(graph, cycle, options.run);
     if (!options.weights.empty()) runtime.set_origin(options.weights);
-    ProgressLine line(options.quiet || !trains);
-    EpochLines epochs;
+    ProgressLine line(options.quiet || !trains, options.tokens_of_sample);
+    EpochLines epochs(options.tokens_of_sample);
     const auto note = [&](const std::string& text) {
       line.clear();
       print_note(text);

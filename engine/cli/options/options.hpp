@@ -74,6 +74,7 @@ struct Options {
   bool keys = false;                  // train: list the keys of configurations
   bool count_only = false;            // tokenize: print counts alone
   bool special_tokens = false;        // tokenize: special tokens are read in texts
+  int64_t tokens_of_sample = 0;       // train: rates are shown in tokens, and losses also as perplexities
   std::optional<int64_t> train_size;  // tokenize: train a tokenizer of so many tokens
   std::string ids;                    // tokenize: decode these
   // bench MODEL

@@ -86,6 +86,7 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   run.clip = s.clip;
   run.seed = s.seed;
   run.until = s.stop_when;
+  run.patience = s.patience;
   run.precision = parse_precision(s.precision);
   settle_precision(run, Registry::global(), run.deterministic);
   o.checkpoint = s.output + "/checkpoints";
@@ -96,6 +97,7 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   o.report = s.output + "/report.html";
   o.logs.push_back(s.output + "/log.jsonl");
   o.log_every = s.log_every;
+  o.tokens_of_sample = static_cast<int64_t>(s.corpus.window);
 }
 
 }  // namespace

@@ -424,6 +424,12 @@ std::vector<TrainKey> run_keys() {
            else
              problems.expected(item, "'stop_when'", "a condition such as val.loss<1.5");
        }},
+      {"early_stopping_patience",
+       {"patience"},
+       "a whole number from 1",
+       "",
+       "end the run after so many validations without a smaller loss",
+       whole_key("early_stopping_patience", 1, kMostSteps, [](S& s, int64_t v) { s.patience = v; })},
       {"lora", {"adapter", "lora_r", "peft"}, "a map", "", "not part of this version", not_built("'lora'")},
       {"recompute", {"gradient_checkpointing"}, "a name", "", "not part of this version", not_built("'recompute'")}};
 }

@@ -33,6 +33,7 @@ struct TrainSettings {
   int64_t keep = 3, log_every = 10;
   int64_t seed = 0;
   bool shuffle = true, resume = false;
+  std::optional<int64_t> patience;
   std::vector<std::string> stop_when;  // "val.loss<1.5"
   std::string output = "trained";
 };

@@ -122,6 +122,7 @@ std::string train_settings_text(const TrainSettings& s) {
   if (s.save_every > 0) line("save_steps", std::to_string(s.save_every));
   line("save_total_limit", std::to_string(s.keep));
   line("logging_steps", std::to_string(s.log_every));
+  if (s.patience) line("early_stopping_patience", std::to_string(*s.patience));
   line("output_dir", yaml_text(s.output));
   for (size_t i = 0; i < s.stop_when.size(); ++i)
     text += fmt::format("{}  - {}\n", i == 0 ? "stop_when:\n" : "", yaml_text(s.stop_when[i]));
