@@ -10,8 +10,10 @@
 #include "engine/execution/device_plan.hpp"
 #include "engine/execution/precision_policy.hpp"
 #include "engine/execution/product_rates.hpp"
+#include "engine/execution/recompute_budget.hpp"
 #include "engine/execution/selection.hpp"
 #include "engine/passes/pass.hpp"
+#include "engine/passes/recomputation.hpp"
 #include "engine/program/expand_calls.hpp"
 #include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
@@ -61,6 +63,10 @@ AcceptsCall accepts_call(Context& c) {
 }
 
 Program run_fuse_calls(const Program& p, Context& c) { return c.options.fuse ? fuse_calls(p, accepts_call(c)) : p; }
+Program run_chunk_scores(const Program& p, Context& c) {
+  constexpr uint64_t kLeastBytes = 32 << 20;  // smaller scores stay in the processor's caches
+  return c.options.fuse && !c.kernels.is_reference() ? chunk_scores(p, kLeastBytes) : p;
+}
 Program run_transpose_weights(const Program& p, Context& c) {
   if (!c.binding) return p;
   return transpose_weights(p, [&](const std::string& name, const TensorType& type, bool preferred) {
@@ -93,7 +99,13 @@ Program run_join_updates(const Program& p, Context& c) {
                                                                                      : p;
 }
 
-Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
+Program run_recompute(const Program& p, Context& c) {
+  Recomputation what = parse_recomputation(c.options.recomputation);
+  what.scopes.insert(what.scopes.end(), c.options.recompute.begin(), c.options.recompute.end());
+  what.automatic = false;
+  what.cheapest = c.options.recompute_cheapest;
+  return recompute_parts(p, what);
+}
 
 // Replaces calls and primitives by the chosen implementations, and by their bodies where an override asks for that.
 void settle(Program& program, Context& c) {
@@ -155,6 +167,7 @@ constexpr PassRow kPasses[] = {
     {"dce", run_dce, "cse"},
     {"set_precision", run_set_precision, "dce"},
     {"select", run_select},
+    {"chunk_scores", run_chunk_scores, "dce set_precision select"},
     {"absorb_conversions", run_absorb_conversions, "dce set_precision select"},
     {"transpose_weights", run_transpose_weights, "dce select absorb_conversions"},
     {"fuse_calls", run_fuse_calls, "dce select"},
@@ -232,6 +245,8 @@ std::vector<std::string> pass_names() {
 std::unique_ptr<Executable> compile(const Program& program, TensorBinding* binding, Executor& executor,
                                     const CompileOptions& options) {
   check_disabled(options);
+  if (keeps_budget(program, options))
+    return compile(program, binding, executor, within_budget(program, binding, executor, options));
   verify(program);
   Registry& registry = options.registry ? *options.registry : Registry::global();
   DeviceSettings device = options;
@@ -254,6 +269,8 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
     CompileOptions inner = options;
     inner.observe = {};
     inner.recompute = {};
+    inner.recomputation = {};
+    inner.recompute_cheapest = 0;
     if (on_device) {
       inner.device = registry.find(HX_DEVICE, "cpu") ? "cpu" : "reference";
       inner.precision = Precision::fp32;

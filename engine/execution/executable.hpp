@@ -102,12 +102,15 @@ struct DeviceSettings {
   Precision precision = Precision::fp32;
   std::string precision_reason = {};  // why `auto` chose it; empty: it was asked for
   std::string policy = {};            // a plugin's, "NAME(setting=value)", which decides before `precision`
+  // Results that a training step computes again instead of keeping them, as parse_recomputation() reads it.
+  std::string recomputation = {};
 };
 
 struct CompileOptions : DeviceSettings {
   ModelLimits limits;
   Registry* registry = nullptr;           // device lookup; null: the global registry
-  std::vector<std::string> recompute;     // scope patterns
+  std::vector<std::string> recompute;     // scope patterns, in addition to `recomputation`
+  uint32_t recompute_cheapest = 0;        // Recomputation::cheapest, where `recomputation` is "auto"
   bool fuse = true;                       // elementwise fusion and call fusion
   std::vector<std::string> disabled;      // passes switched off by name
   std::optional<PrecisionRecipe> recipe;  // null: the trivial one of `precision`

@@ -11,8 +11,8 @@ namespace {
 constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 
 OptionalInputs optional_inputs(const char* name, const AttributeMap& a, Inputs in, size_t fixed) {
-  if (fixed > 3) return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks"}};  // of the gradient
-  return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks", "pages"}};
+  if (fixed > 3) return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks", "documents"}};  // of the gradient
+  return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks", "pages", "documents"}};
 }
 
 // A call whose keys and values lie in pages of pools: the same call on the keys and values of each batch item.
@@ -82,6 +82,7 @@ struct Heads {
   double scale, softcap;
   bool causal;
   HTensor lengths, mask, bias, sinks;  // broadcast with scores [B, Hkv, group, T, S]; empty: not given
+  HTensor together;                    // likewise: whether query and key lie in one document
 
   Heads(const char* name, const AttributeMap& a, const HTensor& q, const HTensor& k, const HTensor& v,
         const OptionalInputs& more) {
@@ -145,6 +146,7 @@ struct Heads {
     if (causal) restrict(less_equal(iota(DType::I64, table, 1), position()));
     if (window > 0) restrict(less(position() - static_cast<double>(window), iota(DType::I64, table, 1)));
     if (!mask.empty()) restrict(mask);
+    if (!together.empty()) restrict(together);
     return seen ? select(seen, s, full(s.dtype(), s.shape(), kUnseen)) : s;
   }
   // Replaces the -inf of queries that see no key, so that exp(-inf - x) is 0 and not NaN.
@@ -169,6 +171,14 @@ struct Heads {
       const HTensor most = minimum(maximum(given, 0.0), static_cast<double>(keys));
       lengths = reshape(cast(most, DType::I64), {batch, 1, 1, 1, 1});
     }
+    if (const HTensor& given = more.find("documents"); !given.empty()) {
+      expect(given.dtype() == DType::I32 && queries == keys && given.shape() == Shape{batch, queries}, name,
+             "documents are i32[" + std::to_string(batch) + ", " + std::to_string(queries) +
+                 "], the number of the document at each of as many positions of queries and keys, not " +
+                 text_of(given));
+      const HTensor run = run_of(given);
+      together = equal(reshape(run, {batch, 1, 1, queries, 1}), reshape(run, {batch, 1, 1, 1, queries}));
+    }
     if (const HTensor& given = more.find("mask"); !given.empty()) {
       expect(given.dtype() == DType::Bool, name, "mask is bool, not " + text_of(given) + "; bias is added to scores",
              ErrorKind::Type);
@@ -183,6 +193,12 @@ struct Heads {
              "sinks are a score of each head of q " + text_of(q) + ", not " + text_of(given));
       sinks = reshape(given, {1, shared, group, 1});
     }
+  }
+  // How many times the number has changed before each position.
+  HTensor run_of(const HTensor& numbers) const {
+    if (queries == 1) return numbers;
+    const HTensor same = equal(slice_axis(numbers, 1, 1, queries), slice_axis(numbers, 1, 0, queries - 1));
+    return cumsum(concat({full(DType::I32, {batch, 1}, 0), cast(logical_not(same), DType::I32)}, 1), 1);
   }
   HTensor by_score(const char* name, const char* operand, const HTensor& x) const {
     const Shape s = x.shape();
@@ -342,15 +358,15 @@ std::vector<Functional> attentions() {
       "are "
       "pools [P, R, Hkv, D], or [P, Hkv, R, D], and key s of item b is row s % R of page pages[b, s / R]; an entry "
       "that "
-      "names no page reads the nearest one",
+      "names no page reads the nearest one; with documents a query sees the keys of its run of equal numbers",
       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D], lengths i32 [B]?, mask bool [T, S] or [B, 1 or H, T, S]?, "
-      "bias like mask?, sinks [H]?, pages i32 [B, N]? " HM_ATTRIBUTES " -> out like q, lse [B, H, T]",
+      "bias like mask?, sinks [H]?, pages i32 [B, N]?, "
+      "documents i32 [B, T]? " HM_ATTRIBUTES " -> out like q, lse [B, H, T]",
       attention, attention_gradient};
-  Functional backward{
-      "attention_grad", "gradient of attention with its results out and lse",
-      "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D], lengths?, mask?, bias?, sinks? " HM_ATTRIBUTES
-      " -> dq, dk, dv, dbias?, dsinks?",
-      attention_grad, nullptr};
+  Functional backward{"attention_grad", "gradient of attention with its results out and lse",
+                      "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D], lengths?, mask?, bias?, sinks?, "
+                      "documents? " HM_ATTRIBUTES " -> dq, dk, dv, dbias?, dsinks?",
+                      attention_grad, nullptr};
   return {std::move(forward), std::move(backward)};
 }
 

@@ -144,14 +144,14 @@ Values avg_pool_grad(const AttributeMap& a, Inputs in) {
 
 }  // namespace
 
-#define HM_WINDOW                                                                                                   \
+#define HM_POOL_WINDOW                                                                                              \
   "kernel: ints, strides: ints? in 1.., padding_low: ints? in 0.., padding_high: ints? in 0.., dilation: ints? in " \
   "1.."
 
 std::vector<Functional> pools() {
   return {
       {"max_pool", "largest element of each window, and its flat index within the plane",
-       "x [N, C, ...] {" HM_WINDOW "} -> y [N, C, ...], indices i32 [N, C, ...]", max_pool, max_pool_gradient},
+       "x [N, C, ...] {" HM_POOL_WINDOW "} -> y [N, C, ...], indices i32 [N, C, ...]", max_pool, max_pool_gradient},
       {"max_pool_grad",
        "gradient of max_pool",
        "indices i32 [N, C, ...], dy [N, C, ...] {input_shape: ints} -> dx [N, C, ...]",
@@ -159,10 +159,10 @@ std::vector<Functional> pools() {
        nullptr,
        {.places_of = "max_pool"}},
       {"avg_pool", "mean of each window; padding counts only with count_include_pad",
-       "x [N, C, ...] {" HM_WINDOW ", count_include_pad = false} -> y [N, C, ...]", avg_pool, avg_pool_gradient},
+       "x [N, C, ...] {" HM_POOL_WINDOW ", count_include_pad = false} -> y [N, C, ...]", avg_pool, avg_pool_gradient},
       {"avg_pool_grad", "gradient of avg_pool",
-       "dy [N, C, ...] {" HM_WINDOW ", count_include_pad = false, input_shape: ints} -> dx [N, C, ...]", avg_pool_grad,
-       nullptr},
+       "dy [N, C, ...] {" HM_POOL_WINDOW ", count_include_pad = false, input_shape: ints} -> dx [N, C, ...]",
+       avg_pool_grad, nullptr},
       {"reduce_window_grad",
        "gradient of a maximum or minimum of windows, in equal shares among the elements that equal it",
        "x [...], y [...], dy like y {window: ints, strides: ints, padding_low: ints, padding_high: ints, dilation: "

@@ -34,6 +34,8 @@ std::vector<Functional> dropouts();
 std::vector<Functional> attentions();
 std::vector<Functional> sequences();
 std::vector<Functional> recurrences();
+std::vector<Functional> experts();
+std::vector<Functional> heads();
 std::vector<Functional> optimizers();
 void add_reference_functionals(FunctionalTable& table);  // all of them
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <optional>
 
 #include <fmt/core.h>
 
@@ -26,11 +27,42 @@ std::pair<std::string, int64_t> matrix_of(const std::string& parameter) {
   return {parameter.substr(0, bracket), index};
 }
 
+// A map of groups of rows, and the parameters that are its matrices.
+struct GroupedMap {
+  ValueId x, offsets;
+  std::vector<std::string> parameters;
+};
+std::optional<GroupedMap> grouped_map(const Program& program, const Node& node) {
+  GroupedMap map{node.inputs[0], node.inputs[1], {}};
+  for (size_t i = 2; i < node.inputs.size(); ++i) {
+    const Node& weight = program.producer(node.inputs[i]);
+    if (weight.op != Op::parameter || program.type(node.inputs[i]).shape.rank() != 2) return {};
+    map.parameters.push_back(weight.callee);
+  }
+  return map;
+}
+
+// The sums of squares of each group's rows.
+void output_squares(Tracer& tracer, const GroupedMap& map) {
+  const HTensor x = cast(tracer.handle(map.x), DType::F32), offsets = tracer.handle(map.offsets);
+  const auto groups = static_cast<int64_t>(map.parameters.size());
+  const HTensor row = iota(DType::I32, {1, x.shape()[0]}, 1);
+  const auto bounds = [&](int64_t from) { return reshape(slice_axis(offsets, 0, from, from + groups), {groups, 1}); };
+  const HTensor own = cast(logical_and(less_equal(bounds(0), row), less(row, bounds(1))), DType::F32);
+  const HTensor sums = dot(own, x * x, {1}, {0});
+  for (int64_t e = 0; e < groups; ++e)
+    tracer.output(std::string(kPrefix) + map.parameters[static_cast<size_t>(e)],
+                  reshape(slice_axis(sums, 0, e, e + 1), {x.shape()[1]}));
+}
+
 // The program with the output "importance:NAME" for each parameter that is the weight of a linear map.
 Program with_squares(Program program) {
   std::vector<std::pair<ValueId, std::string>> inputs;
+  std::vector<GroupedMap> grouped;
   for (const Node& node : program.nodes) {
     if (node.op != Op::call || node.attributes.flag("transposed")) continue;
+    if (node.callee == "grouped_linear")
+      if (auto map = grouped_map(program, node)) grouped.push_back(std::move(*map));
     const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
     const auto matrix = functional ? functional->traits.transposable : std::nullopt;  // that rows are multiplied by
     if (!matrix) continue;
@@ -44,6 +76,7 @@ Program with_squares(Program program) {
     std::iota(axes.begin(), axes.end(), 0);
     tracer.output(std::string(kPrefix) + parameter, reduce_sum(x * x, axes));
   }
+  for (const GroupedMap& map : grouped) output_squares(tracer, map);
   return observe(tracer.take(), [](const std::string& output) { return output.starts_with(kPrefix); });
 }
 

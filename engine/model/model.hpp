@@ -30,6 +30,9 @@ struct EntrySizes {
   // input "pages" i32 [batch, capacity / page_rows] names the pages of each sequence; -1: none.
   int64_t pages = 0, page_rows = 0;
   int64_t scored = 0;  // with pages: results for the first so many sequences; 0: for all
+  // Without caches: the input "documents" i32 [batch, tokens] numbers the documents packed into each sequence, rising.
+  // A token sees its own document only, whose positions begin at 0.
+  bool documents = false;
 };
 
 // Memory that each session has for itself and that lasts from run to run.

@@ -328,6 +328,7 @@ void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
     throw Error(ErrorKind::Weights,
                 "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
   if (stored->is_shared() && holds(*stored, numbers)) return;  // other stores still read it
+  stored->of_model = false;
   if (stored->layout == Layout::transposed)
     exchange(numbers.bytes(), stored->change(), stored->type);
   else

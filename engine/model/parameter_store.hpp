@@ -53,6 +53,7 @@ struct StoredTensor {
   std::shared_ptr<DeviceTensor> device = {};  // set if it is used by a device with its own memory
   // No program changes it: programs read it where it lies, and snapshots share its storage.
   bool fixed = false;
+  bool of_model = false;  // the elements are those of a model's file that a flow names: while `fixed`, not saved again
   std::shared_ptr<const MappedFile> file = {};                      // set while `storage` is a view into it
   std::shared_ptr<const char> users = std::make_shared<char>('u');  // held by plans that have its address
   std::shared_ptr<PackedForms> packed = std::make_shared<PackedForms>();

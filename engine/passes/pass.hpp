@@ -61,6 +61,12 @@ Program accumulate_products(const Program& program, const AcceptsCall& accepts);
 // `dot_sum`, which reads the operand once. May round differently. Only calls that `accepts` takes. After fuse_updates
 // and accumulate_products, which save more.
 Program sum_with_products(const Program& program, const AcceptsCall& accepts);
+// Replaces a linear map whose scores only softmax_cross_entropy and its gradient read by linear_cross_entropy, or by
+// linear_cross_entropy_step, which also gives the gradients: in chunks of rows, so that the scores never exist whole.
+// Only scores of at least so many bytes, and only where the gradient of the loss does not depend on the loss. Sums the
+// weight's gradient in another order. After dce, which removes readers, set_precision, whose rounding the call keeps,
+// and select.
+Program chunk_scores(const Program& program, uint64_t least_bytes);
 // Fuses activations into the call before, if its attribute `activation` can name them. Only where the intermediate
 // value has no other reader and `accepts` takes the fused call. After dce, which removes readers, and select, whose
 // implementation may replace either call.
@@ -70,10 +76,12 @@ Program fuse_calls(const Program& program, const AcceptsCall& accepts);
 // max_pool's, bit for bit, but the gradient of the bias is summed in another order. Only calls that `accepts` takes.
 // After inline_calls, which shows relu's gradient.
 Program fuse_pooling(const Program& program, const AcceptsCall& accepts);
-// Clones forward nodes in scopes that match a pattern ("*/attention") before their first use after the forward pass, so
-// that their results need not be kept. Clones are in the phase `recomputed`. Nodes in a scope that ends in "residual"
-// are always kept, and so are small second results (an attention's log-sum-exp). After cse, which would merge clones
-// and originals of calls, and fuse_calls, so that clones are fused too.
+// Clones forward nodes before their first use after the forward pass, so that their results need not be kept: parts of
+// blocks, or scopes that match a pattern ("*/attention"). Clones are in the phase `recomputed`. Nodes in a scope that
+// ends in "residual" are always kept, and so are small second results (an attention's log-sum-exp). After cse, which
+// would merge clones and originals of calls, and fuse_calls, so that clones are fused too.
+struct Recomputation;
+Program recompute_parts(const Program& program, const Recomputation& what);
 Program recompute(const Program& program, const std::vector<std::string>& scope_patterns);
 // Replaces calls without a kernel by their body, recursively. `before` may change the program's nodes before each
 // round. After fuse_calls and recompute, which match calls.

@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "engine/passes/pass.hpp"
+#include "engine/passes/recomputation.hpp"
 
 namespace harmonics::engine {
 
@@ -9,14 +10,19 @@ namespace {
 
 class Recomputer {
  public:
-  Recomputer(const Program& program, const std::vector<std::string>& patterns)
+  Recomputer(const Program& program, const Recomputation& what)
       : program_(program), rewriter_(program), cloned_(program.nodes.size(), false) {
     std::vector<bool> kept(program.values.size(), false);  // kept to the end in any case
     for (const NamedValue& v : program.outputs) kept[v.value] = true;
     for (const NamedValue& v : program.updates) kept[v.value] = true;
-    for (const Node& node : program.nodes) {
+    std::vector<uint32_t> of_node(program.nodes.size(), 0);
+    if (what.parts || what.cheapest) of_node = parts_of_blocks(program);
+    const std::vector<bool> cheapest = cheapest_nodes(program, of_node, what.cheapest);
+    for (uint32_t i = 0; i < program.nodes.size(); ++i) {
+      const Node& node = program.nodes[i];
       const std::string scope = program.scope_of(node).text();
-      const bool matches = std::any_of(patterns.begin(), patterns.end(),
+      const bool matches = (of_node[i] & what.parts) || cheapest[i] ||
+                           std::any_of(what.scopes.begin(), what.scopes.end(),
                                        [&](const std::string& p) { return matches_pattern(scope, p); });
       const bool lives = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return kept[v]; });
       recomputable_.push_back(matches && !lives && is_forward(program, node) && !scope.ends_with("residual") &&
@@ -81,9 +87,15 @@ class Recomputer {
 
 }  // namespace
 
+Program recompute_parts(const Program& program, const Recomputation& what) {
+  if (what.none()) return program;
+  return Recomputer(program, what).run();
+}
+
 Program recompute(const Program& program, const std::vector<std::string>& scope_patterns) {
-  if (scope_patterns.empty()) return program;
-  return Recomputer(program, scope_patterns).run();
+  Recomputation what;
+  what.scopes = scope_patterns;
+  return recompute_parts(program, what);
 }
 
 }  // namespace harmonics::engine

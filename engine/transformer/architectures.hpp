@@ -1,6 +1,7 @@
 // The architectures of imported models: specs that the program carries, by `general.architecture`, or a user's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ specs::Spec builtin_spec(const std::string& architecture, const std::string& mod
 // The spec applied to the model's metadata and tensors. Checks all that can be known before data moves: also every
 // entry's program for one token.
 std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const ModelOptions& options = {});
+
+// Calls `body` once for each parameter of the model, with its elements where they lie in the file.
+void each_weight(const ImportedModel& imported, const ResolvedSpec& resolved,
+                 const std::function<void(const std::string& parameter, const HTensor& elements)>& body);
 
 // The model over the tensors where they lie in their file. Its entries: "prefill" and "decode" as Decoder needs them;
 // "loss", without caches, of the inputs "tokens" and "targets" i32 [batch, tokens]; "forward", the spec's outputs after

@@ -278,7 +278,7 @@ std::vector<TracedMap> ResolvedSpec::maps() const {
 void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache) {
   TensorTypes types;
   for (const auto& [name, tensor] : model.parameters->all()) types[name] = tensor.type;
-  resolved->set_types(std::move(types));
+  if (!types.empty()) resolved->set_types(std::move(types));
   const std::shared_ptr<const ResolvedSpec> owned = std::move(resolved);
   for (const specs::Tensor& tensor : owned->spec_.tensors) {
     if (tensor.role != "cache") continue;

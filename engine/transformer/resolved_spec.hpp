@@ -63,7 +63,8 @@ class ResolvedSpec {
   LocalValues values_of(const EntrySizes& sizes) const;
   // Traces each entry for one token. Throws what the steps throw.
   void check_entries(DType cache) const;
-  // Adds entries, states, context and vocabulary to a model that has the parameters.
+  // Adds entries, states, context and vocabulary to a model. Their parameters have the types of the model's, if it has
+  // any, else those of set_types().
   static void add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache);
 
  private:

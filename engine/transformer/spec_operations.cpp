@@ -81,9 +81,11 @@ void trace_attention(SpecTrace& t) {
   std::vector<HTensor> operands{t.value("q"), t.value("k"), t.value("v")};
   std::string names;
   if (t.cached()) operands.push_back(t.lengths()), names = "lengths";
+  if (const HTensor same = t.same_document()) operands.push_back(same), names += names.empty() ? "mask" : ",mask";
   if (const HTensor sinks = t.has("sinks") ? t.weight("sinks") : HTensor())
     operands.push_back(sinks), names += names.empty() ? "sinks" : ",sinks";
   if (t.pages()) operands.push_back(t.pages()), names += ",pages";
+  if (t.documents()) operands.push_back(t.documents()), names += names.empty() ? "documents" : ",documents";
   if (!names.empty()) how.set("operands", names);
   t.set(call_one("attention", how, operands));
 }
@@ -139,7 +141,7 @@ void trace_pool(SpecTrace& t) {
 
 void trace_observe(SpecTrace& t) { t.observe(t.text("name"), t.value("in")); }
 
-// Every expert computes every token; those that the router does not choose count 0.
+// Each expert computes the tokens that the router sends to it.
 void trace_experts(SpecTrace& t) {
   const HTensor x = t.value("in"), router = needed(t, "router");
   const auto gates = t.experts("gate"), ups = t.experts("up"), downs = t.experts("down");
@@ -147,50 +149,50 @@ void trace_experts(SpecTrace& t) {
   if (ups.size() != gates.size() || downs.size() != gates.size() || router.shape()[0] != count)
     t.fail("has tensors of different numbers of experts");
   if (used < 1 || used > count) t.fail(fmt::format("uses {} of {} experts", used, count));
-  const HTensor shares = call_one("softmax", {}, {t.map(x, router, {})});
-  auto [best, numbers] = top_k(shares, used);
-  const auto last = static_cast<int64_t>(x.rank()) - 1;
-  if (t.truth("normalized", false)) best = best / reduce_sum(best, {last}, true);
-  std::vector<int64_t> table = best.shape().vector(), column = table;
-  table.push_back(count);
-  column.push_back(1);
-  const HTensor expert = iota(numbers.dtype(), Shape(table), last + 1);
-  const HTensor chosen = equal(reshape(numbers, Shape(column)), expert);
-  const HTensor wide = broadcast(reshape(best, Shape(column)), Shape(table));
-  const HTensor weights = reduce_sum(select(chosen, wide, zeros_like(wide)), {last});
-  HTensor sum;
-  for (int64_t e = 0; e < count; ++e) {
-    const auto at = static_cast<size_t>(e);
-    const HTensor gate = call_one("silu", {}, {t.map(x, gates[at], {})});
-    const HTensor y = t.map(gate * t.map(x, ups[at], {}), downs[at], {}) * slice_axis(weights, last, e, e + 1);
-    sum = sum ? sum + y : y;
-  }
-  t.set(sum);
+  AttributeMap how = AttributeMap().set("used", used);
+  if (t.truth("normalized", false)) how.set("normalized", true);
+  const std::vector<HTensor> chosen = apply("router", how, {t.map(x, router, {})});  // weights, experts
+  const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
+  AttributeMap by_row;  // equal bits for one token and for many
+  if (!t.sizes().training) by_row.set("batch_invariant", true);
+  const auto mapped = [&](const HTensor& rows, const std::vector<HTensor>& weights) {
+    std::vector<HTensor> operands{rows, sent[2]};
+    operands.insert(operands.end(), weights.begin(), weights.end());
+    return call_one("grouped_linear", by_row, operands);
+  };
+  const HTensor inner = call_one("silu", {}, {mapped(sent[0], gates)}) * mapped(sent[0], ups);
+  t.set(call_one("combine", {}, {mapped(inner, downs), sent[1], chosen[0]}));
+}
+
+std::vector<SpecOperation> with_further(std::vector<SpecOperation> rows) {
+  const std::vector<SpecOperation> more = further_spec_operations();
+  rows.insert(rows.end(), more.begin(), more.end());
+  return rows;
 }
 
 }  // namespace
 
 const std::vector<SpecOperation>& spec_operations() {
-  static const std::vector<SpecOperation> kRows = {
-      {"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
-      {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
-      {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
-      {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
-      {"Reshape", {"in", "dims", "out"}, trace_reshape},
-      {"Slice", {"in", "from", "to", "out"}, trace_slice},
-      {"Rope", {"in", "rope", "out"}, trace_rope},
-      {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
-      {"Attention", {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "out"}, trace_attention},
-      {"Silu", {"in", "out"}, trace_silu},
-      {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
-      {"Add", {"a", "b", "out"}, trace_add},
-      {"Multiply", {"a", "b", "out"}, trace_multiply},
-      {"Scale", {"in", "by", "out"}, trace_scale},
-      {"Softcap", {"in", "cap", "out"}, trace_softcap},
-      {"LastToken", {"in", "out"}, trace_last_token},
-      {"Pool", {"in", "how", "out"}, trace_pool},
-      {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
-      {"Observe", {"in", "name"}, trace_observe}};
+  static const std::vector<SpecOperation> kRows = with_further(
+      {{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
+       {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
+       {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
+       {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
+       {"Reshape", {"in", "dims", "out"}, trace_reshape},
+       {"Slice", {"in", "from", "to", "out"}, trace_slice},
+       {"Rope", {"in", "rope", "out"}, trace_rope},
+       {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
+       {"Attention", {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "out"}, trace_attention},
+       {"Silu", {"in", "out"}, trace_silu},
+       {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
+       {"Add", {"a", "b", "out"}, trace_add},
+       {"Multiply", {"a", "b", "out"}, trace_multiply},
+       {"Scale", {"in", "by", "out"}, trace_scale},
+       {"Softcap", {"in", "cap", "out"}, trace_softcap},
+       {"LastToken", {"in", "out"}, trace_last_token},
+       {"Pool", {"in", "how", "out"}, trace_pool},
+       {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
+       {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }
 

@@ -56,6 +56,8 @@ void cut(TypedContext& c, uint32_t wanted) {
 
 }  // namespace
 
+bool multiplies_type(uint32_t dtype) { return row_of(dtype) != nullptr; }
+
 bool product_of_typed(const Site& site, Product& p) {
   const hx_type& x = site.in(0);
   const std::string rounded = site.text("activation_type");

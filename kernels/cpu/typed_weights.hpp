@@ -30,4 +30,7 @@ constexpr int64_t kDirectRows = 12;
 constexpr int64_t kBlockRows = 96;
 constexpr int64_t kTypedColumnGranule = 8;
 
+// Whether there are products with weights of the type.
+bool multiplies_type(uint32_t dtype);
+
 }  // namespace harmonics::cpu

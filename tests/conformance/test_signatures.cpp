@@ -20,7 +20,8 @@ using namespace harmonics::engine::conformance;
 namespace {
 
 // Attributes that bodies do not read: one says how kernels compute, the others are those of `dot` and always empty.
-const std::set<std::string> kNotRead{"linear.batch_invariant", "dot_sum.lhs_batch", "dot_sum.rhs_batch"};
+const std::set<std::string> kNotRead{"linear.batch_invariant", "grouped_linear.batch_invariant", "dot_sum.lhs_batch",
+                                     "dot_sum.rhs_batch"};
 
 struct Reads {
   std::map<std::string, std::set<std::string>> by_functional;

@@ -25,7 +25,7 @@ std::string refusal(const std::string& text, const document::Limits& limits = {}
   return "accepted";
 }
 
-std::string repeated(const std::string& text, size_t count) {
+std::string many_of(const std::string& text, size_t count) {
   std::string out;
   for (size_t i = 0; i < count; ++i) out += text;
   return out;
@@ -65,7 +65,9 @@ TEST_CASE("document: places of keys and values") {
 }
 
 TEST_CASE("document: places count behind a byte order mark") {
-  const auto doc = parsed("\xEF\xBB\xBF" "a: 1\nb: 2\n");
+  const auto doc = parsed(
+      "\xEF\xBB\xBF"
+      "a: 1\nb: 2\n");
   CHECK(doc.source->place(doc.root.entries.at(1).value.span) == "a.yaml:2:4");
 }
 
@@ -104,11 +106,11 @@ TEST_CASE("document: sizes are bounded") {
   small.nodes = 50;
   small.bytes = 1000;
   small.expanded_bytes = 200;
-  CHECK(refusal(repeated("[", 5) + repeated("]", 5), small).find("nested more than 4 deep") != std::string::npos);
-  CHECK(refusal(repeated("[", 4) + repeated("]", 4), small) == "accepted");
-  CHECK(refusal("[" + repeated("1,", 60) + "1]", small).find("more than 50 values") != std::string::npos);
-  CHECK(refusal(repeated("#", 1001), small).find("holds 1001 bytes; the limit is 1000") != std::string::npos);
-  CHECK(refusal("a: " + repeated("x", 201), small).find("more than 200 bytes") != std::string::npos);
+  CHECK(refusal(many_of("[", 5) + many_of("]", 5), small).find("nested more than 4 deep") != std::string::npos);
+  CHECK(refusal(many_of("[", 4) + many_of("]", 4), small) == "accepted");
+  CHECK(refusal("[" + many_of("1,", 60) + "1]", small).find("more than 50 values") != std::string::npos);
+  CHECK(refusal(many_of("#", 1001), small).find("holds 1001 bytes; the limit is 1000") != std::string::npos);
+  CHECK(refusal("a: " + many_of("x", 201), small).find("more than 200 bytes") != std::string::npos);
 }
 
 TEST_CASE("document: aliases count as what they stand for") {
@@ -119,7 +121,7 @@ TEST_CASE("document: aliases count as what they stand for") {
     text += "]\n";
   }
   CHECK(refusal(text).find("more than 200000 values") != std::string::npos);
-  std::string long_text = "a: &a " + repeated("y", 1000) + "\nb: [";
+  std::string long_text = "a: &a " + many_of("y", 1000) + "\nb: [";
   for (int k = 0; k < 20'000; ++k) long_text += k ? ", *a" : "*a";
   CHECK(refusal(long_text + "]\n").find("bytes, with aliases") != std::string::npos);
   std::string deep = "a0: &a0 [x]\n";

@@ -18,7 +18,7 @@ constexpr Tolerance kDouble{1e-12, 1e-11};
 constexpr Tolerance kFloat{1e-5, 1.3e-6};
 
 const char* const kFiles[] = {"functionals.safetensors", "layers.safetensors", "updates.safetensors",
-                              "sequences.safetensors"};
+                              "sequences.safetensors", "experts.safetensors"};
 
 // Cases with less exact values: PyTorch's bound is a float32 1e-12, an offset of 10,000 costs double that many digits,
 // and gradients of large scores are sums of multiples of 256 that cancel.
@@ -65,7 +65,7 @@ TEST_CASE("every functional that is not a gradient is compared with PyTorch") {
   }
   for (const FunctionalPtr& functional : FunctionalTable::global().all()) {
     const bool is_gradient = functional->name.find("_grad") != std::string::npos;
-    INFO("add a case to make_golden.py, make_layers.py or make_sequences.py for " << functional->name);
+    INFO("add a case to make_golden.py, make_layers.py, make_sequences.py or make_experts.py for " << functional->name);
     CHECK((is_gradient || covered.count(functional->name) == 1));
   }
 }

@@ -1,6 +1,7 @@
 #include "engine/cli/commands/explanation.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -8,6 +9,7 @@
 #include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/passes/pass.hpp"
 #include "engine/program/print.hpp"
 
 namespace harmonics::engine::cli {
@@ -59,7 +61,27 @@ void show_parameters(const ParameterStore& store, Explanation& e) {
 
 namespace {
 
-void show_memory(const MemoryReport& m, Explanation& e) {
+// Bytes of results of the forward pass that the backward pass reads, by scope, largest first.
+std::vector<std::pair<std::string, uint64_t>> kept_results(const Program& program) {
+  std::vector<bool> counted(program.values.size(), false);
+  std::map<std::string, uint64_t> bytes;
+  for (const Node& node : program.nodes) {
+    if (is_forward(program, node)) continue;
+    for (ValueId input : node.inputs) {
+      const ValueId v = behind_views(program, input);
+      const Node& maker = program.nodes[program.values[v].node];
+      if (counted[v] || is_leaf(maker.op) || is_constant(maker.op) || !is_forward(program, maker)) continue;
+      counted[v] = true;
+      bytes[program.scope_of(maker).text()] += program.type(v).bytes();
+    }
+  }
+  std::vector<std::pair<std::string, uint64_t>> all(bytes.begin(), bytes.end());
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return all;
+}
+
+void show_memory(const Executable& executable, Explanation& e) {
+  const MemoryReport& m = executable.memory();
   e.say(fmt::format(
       "memory\n  arena       {:>12}  what one step needs, buffers shared\n  unshared    {:>12}  the same without "
       "sharing\n  state       {:>12}  weights, moments, statistics\n  workspace   {:>12}  inside the arena\n",
@@ -69,6 +91,26 @@ void show_memory(const MemoryReport& m, Explanation& e) {
                                       {"unshared_bytes", m.unshared_bytes},
                                       {"state_bytes", m.state_bytes},
                                       {"workspace_bytes", m.workspace_bytes}};
+  const auto kept = kept_results(executable.program());
+  if (kept.empty()) return;
+  constexpr size_t kMostLines = 24;
+  uint64_t all = 0, rest = 0;
+  json::array rows;
+  for (const auto& [scope, bytes] : kept) {
+    all += bytes;
+    rows.push_back(json::object{{"scope", scope}, {"bytes", bytes}});
+  }
+  e.say(fmt::format("  kept        {:>12}  results of the forward pass until the backward pass, by scope:\n",
+                    bytes_text(all)));
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (i >= kMostLines)
+      rest += kept[i].second;
+    else
+      e.say(fmt::format("    {:>12}  {}\n", bytes_text(kept[i].second),
+                        kept[i].first.empty() ? "(no scope)" : kept[i].first));
+  }
+  if (rest) e.say(fmt::format("    {:>12}  {} more scopes\n", bytes_text(rest), kept.size() - kMostLines));
+  e.object()["memory"].as_object()["kept"] = std::move(rows);
 }
 
 // Shows the selected implementation of each call, then the rejected ones with the reason.
@@ -137,7 +179,7 @@ void show_program(const Program& traced, const std::vector<Selected>& opened, co
   }
   if (wants(options, "program")) e.section("programs", "program" + of, print(executable->program()));
   if (wants(options, "kernels")) e.section("kernels", "kernels" + of, print_plan(*executable));
-  if (wants(options, "memory")) show_memory(executable->memory(), e);
+  if (wants(options, "memory")) show_memory(*executable, e);
   if (options.select) show_selected(*executable, opened, of, e);
   if (options.placement) show_placement(*executable, options.run.device, of, e);
 }

@@ -8,6 +8,7 @@
 #include "engine/base/model_limits.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/model/quantize.hpp"
+#include "engine/passes/recomputation.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
@@ -162,6 +163,12 @@ void training(Flags& f) {
   f.whole("accumulate", 1, kMostBatch, "batches per step; their gradients are averaged", [](Options& o, int64_t v) {
      o.run.accumulate = v;
    }).initial = "1";
+  f.text("recompute", "WHAT",
+         "results that the backward pass computes again, to save memory: rmsnorm, qkv, attention, "
+         "swiglu, ffn, block, lora or patterns of scopes, separated by commas; auto: as few as keep a "
+         "step's results in half of the memory, or in a SIZE: auto=2G (default: none)",
+         [](Options& o, const std::string& v) { parse_recomputation(o.run.recomputation = v); })
+      .example = "attention";
 }
 
 void stopping(Flags& f) {
@@ -383,6 +390,11 @@ void language_model(Flags& f) {
   model_types(f);
 }
 
+void weights_of_ndsl(Flags& f) {
+  f.text("weights", "FOLDER", "of a .ndsl file: the folder of Hugging Face with its weights and tokenizer",
+         &Options::weights);
+}
+
 void pooling(Flags& f) {
   f.text("pooling", "HOW",
          ": how the vectors of a text's tokens become one (default: as the model says, else the last one's)",
@@ -399,7 +411,7 @@ void chat_template(Flags& f) {
 
 void generate_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model");
+  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
   f.positional("TEXT", "continue this text, as --prompt does").required = false;
   f.group("Text");
   f.text("prompt", "TEXT", "continue this text (default: begin one)",
@@ -412,6 +424,7 @@ void generate_flags(VerbRow& verb) {
   session_flags(f, ": what happens when the context is full: the text ends, or half of its tokens go");
   speculation_flags(f);
   language_model(f);
+  weights_of_ndsl(f);
   machine(f);
 }
 
@@ -431,7 +444,7 @@ void embed_flags(VerbRow& verb) {
 
 void chat_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model");
+  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
   f.group("Conversation");
   f.text("system", "TEXT", "the system message", &Options::system);
   chat_template(f);
@@ -442,6 +455,7 @@ void chat_flags(VerbRow& verb) {
   choice(f);
   speculation_flags(f);
   language_model(f);
+  weights_of_ndsl(f);
   machine(f);
 }
 
@@ -458,6 +472,8 @@ void export_flags(VerbRow& verb) {
   f.texts("lora", "FILE[=SCALE]",
           "merge this LoRA adapter, a GGUF file or a folder of PEFT, with this factor (default: 1) into the weights",
           &Options::lora);
+  f.text("weights", "FILE", "take the weights of MODEL that a flow has trained from this file or checkpoint",
+         &Options::weights);
   plugin(f);
 }
 
@@ -506,7 +522,7 @@ void serve_flags(VerbRow& verb) {
 
 void validate_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("FILE", "flows to check (.hmx)").repeats = true;
+  f.positional("FILE", "flows (.hmx) and models (.ndsl, or the name of a built-in one) to check").repeats = true;
   f.group("Data");
   plugin(f);
   f.texts("producer", "[NAME=]ADDRESS", "also check widths against this data", &Options::producers).short_name = "p";
@@ -515,7 +531,7 @@ void validate_flags(VerbRow& verb) {
 
 void explain_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), the spec of a model (.json, with --weights), or the file of a model");
+  graph(f, "the flow (.hmx), a model (.ndsl), the spec of a model (.json, with --weights), or the file of a model");
   streams(f, "start from the weights of this file or checkpoint (safetensors); of a spec: the file of a model");
   f.group("What to show");
   FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);

@@ -172,6 +172,13 @@ void list_flags(VerbRow& verb) {
   library(f);
 }
 
+void list_models_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.group("Data");
+  f.on("dsl", "those of .ndsl files, which all of them are", &Options::dsl);
+  library(f);
+}
+
 void inspect_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("THING", "a name of 'harmonics list', an address, a .safetensors file or a plugin .so").names =

@@ -20,6 +20,7 @@ struct Options {
   RunSettings run;
   std::string graph;  // --graph NAME
   std::string weights, save, report;
+  bool dsl = false;                           // list-models --dsl
   bool no_keep = false;                       // keep no copy of weights that nothing else saves
   std::vector<std::string> weights_from;      // --weights-from DIR
   ModelLimits limits;                         // --limits

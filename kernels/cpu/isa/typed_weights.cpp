@@ -3,6 +3,7 @@
 
 #include "eight_bits.hpp"
 #include "kernels.hpp"
+#include "typed_block.hpp"
 #include "typed_products.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -59,6 +60,17 @@ void round_blocks(const float* x, float* to, int64_t blocks) {
 
 }  // namespace
 
+void multiply_typed(const TypedContext& c, const float* a, const char* w, float* y, int64_t rows, int64_t columns,
+                    float* panel) {
+  if (!with_type(c.dtype, [&](auto type) { typed_block<decltype(type)>(c, a, w, y, rows, columns, panel); }))
+    multiply_long_blocks(c, a, w, y, rows, columns, panel);
+}
+
+void decode_typed(uint32_t dtype, const char* row, float* to, int64_t width) {
+  if (!with_type(dtype, [&](auto type) { decode_row<decltype(type)>(row, to, width); }))
+    decode_long_blocks(dtype, row, to, width);
+}
+
 void typed_linear(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const TypedContext*>(context);
   const Product& p = c.product;
@@ -80,8 +92,7 @@ void typed_linear(const void* context, void* const* buffers, uint32_t phase, uin
   const float* a = x + i * p.k;
   const char* w = static_cast<const char*>(buffers[p.b]) + j * c.row_bytes;
   float *y = static_cast<float*>(buffers[p.c]) + i * p.n + j, *panel = room + part * c.panel * p.k;
-  if (!with_type(c.dtype, [&](auto type) { typed_block<decltype(type)>(c, a, w, y, rows, columns, panel); }))
-    multiply_long_blocks(c, a, w, y, rows, columns, panel);
+  multiply_typed(c, a, w, y, rows, columns, panel);
   end_product(p, buffers, i, i + rows, j, j + columns);
 }
 
@@ -93,8 +104,7 @@ void typed_embedding(const void* context, void* const* buffers, uint32_t, uint32
     const int64_t id = typed_index(buffers[1], c.index_dtype, r), row = id < 0 ? 0 : id < c.size ? id : c.size - 1;
     const char* from = static_cast<const char*>(buffers[0]) + row * c.row_bytes;
     float* to = static_cast<float*>(buffers[2]) + r * c.width;
-    if (!with_type(c.dtype, [&](auto type) { decode_row<decltype(type)>(from, to, c.width); }))
-      decode_long_blocks(c.dtype, from, to, c.width);
+    decode_typed(c.dtype, from, to, c.width);
   }
 }
 

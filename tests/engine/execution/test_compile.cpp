@@ -137,6 +137,7 @@ TEST_CASE("compile options: observe gets the program after each pass") {
                                          "dce",
                                          "set_precision",
                                          "select",
+                                         "chunk_scores",
                                          "absorb_conversions",
                                          "transpose_weights",
                                          "fuse_calls",

@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <map>
+
+#include "engine/passes/pass.hpp"
+#include "engine/passes/uses.hpp"
+#include "engine/program/op.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+// A linear map whose scores only a cross entropy reads, and that entropy's gradient.
+struct ScoredLoss {
+  uint32_t loss = 0;  // the node of the cross entropy
+  const Node* linear = nullptr;
+  ValueId dloss = 0;
+  bool learns = false;                  // there is a gradient
+  std::optional<ValueId> gradients[3];  // of x, weight and bias
+  std::vector<uint32_t> replaced;       // nodes, besides the cross entropy
+  std::vector<uint32_t> earlier;        // nodes after the cross entropy that dloss is made by
+};
+
+class ScoreFinder {
+ public:
+  ScoreFinder(const Program& program, const Uses& uses) : program_(program), uses_(uses) {}
+
+  std::optional<ScoredLoss> find(uint32_t index, uint64_t least_bytes) const {
+    const Node& loss = program_.nodes[index];
+    if (loss.op != Op::call || loss.callee != "softmax_cross_entropy") return {};
+    const ValueId scores = loss.inputs[0], lse = loss.outputs[1];
+    const Node& linear = program_.producer(scores);
+    if (program_.type(scores).bytes() < least_bytes || !is_plain_linear(linear) || uses_.is_result(scores) ||
+        uses_.is_result(lse))
+      return {};
+    ScoredLoss found;
+    found.loss = index;
+    found.linear = &linear;
+    uint32_t gradient = 0;
+    for (const ValueId v : {scores, lse})
+      for (const uint32_t reader : uses_.readers(v)) {
+        if (reader == index) continue;
+        if (found.learns ? reader != gradient : !is_gradient(program_.nodes[reader], loss)) return {};
+        gradient = reader;
+        found.learns = true;
+      }
+    if (!found.learns) return found;
+    const Node& back = program_.nodes[gradient];
+    if (back.inputs[0] != scores || uses_.is_result(back.outputs[0])) return {};
+    found.dloss = back.inputs[3];
+    for (const uint32_t reader : uses_.readers(back.outputs[0]))
+      if (!take_product(found, program_.nodes[reader], reader, back.outputs[0])) return {};
+    if (!take_earlier(found, gradient)) return {};
+    return found;
+  }
+
+ private:
+  bool is_plain_linear(const Node& node) const {
+    if (node.op != Op::call || node.callee != "linear") return false;
+    for (const auto& [name, value] : node.attributes.entries())
+      if (name != "batch_invariant") return false;
+    const DType x = program_.type(node.inputs[0]).dtype;
+    return is_float(x) &&
+           std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return program_.type(v).dtype == x; });
+  }
+  static bool is_gradient(const Node& node, const Node& loss) {
+    return node.op == Op::call && node.callee == "softmax_cross_entropy_grad" && node.inputs[0] == loss.inputs[0] &&
+           node.inputs[1] == loss.inputs[1] && node.inputs[2] == loss.outputs[1];
+  }
+
+  // Takes a reader of the gradient of the scores: that of x, of the weight or of the bias.
+  bool take_product(ScoredLoss& found, const Node& node, uint32_t index, ValueId dscores) const {
+    const Node& linear = *found.linear;
+    std::vector<int64_t> leading(program_.type(dscores).shape.rank() - 1);
+    for (size_t i = 0; i < leading.size(); ++i) leading[i] = static_cast<int64_t>(i);
+    const std::vector<int64_t> last{static_cast<int64_t>(leading.size())};
+    const auto contracts = [&](const std::vector<int64_t>& lhs, const std::vector<int64_t>& rhs) {
+      return is_usual_product(program_, node) && node.inputs[0] == dscores &&
+             node.attributes.integers("lhs_contract") == lhs && node.attributes.integers("rhs_contract") == rhs;
+    };
+    size_t of = linear.inputs.size();  // which operand's gradient it is
+    if (node.op == Op::dot && node.inputs[1] == linear.inputs[1] && contracts(last, {0}))
+      of = 0;
+    else if (node.op == Op::dot && node.inputs[1] == linear.inputs[0] && contracts(leading, leading))
+      of = 1;
+    else if (node.op == Op::reduce_sum && node.attributes.integers("axes") == leading)
+      of = 2;
+    if (of >= linear.inputs.size() || found.gradients[of] ||
+        program_.type(node.outputs[0]) != program_.type(linear.inputs[of]))
+      return false;
+    found.gradients[of] = node.outputs[0];
+    found.replaced.push_back(index);
+    return true;
+  }
+
+  // The makers of dloss that stand after the loss; false: they read it.
+  bool take_earlier(ScoredLoss& found, uint32_t end) const {
+    std::vector<bool> seen(end + 1, false);
+    std::vector<ValueId> open{found.dloss};
+    while (!open.empty()) {
+      const uint32_t i = program_.values[open.back()].node;
+      open.pop_back();
+      if (i < found.loss || seen[i]) continue;
+      if (i == found.loss || program_.nodes[i].op == Op::host_call) return false;
+      seen[i] = true;
+      found.earlier.push_back(i);
+      for (ValueId v : program_.nodes[i].inputs) open.push_back(v);
+    }
+    std::sort(found.earlier.begin(), found.earlier.end());
+    return true;
+  }
+
+  const Program& program_;
+  const Uses& uses_;
+};
+
+class ScoreChunker {
+ public:
+  ScoreChunker(const Program& program, uint64_t least_bytes) : program_(program), uses_(program), rewriter_(program) {
+    const ScoreFinder finder(program, uses_);
+    for (uint32_t i = 0; i < program.nodes.size(); ++i)
+      if (auto found = finder.find(i, least_bytes)) found_.emplace(i, std::move(*found));
+  }
+
+  Program run() {
+    if (found_.empty()) return program_;
+    std::vector<bool> done(program_.nodes.size(), false);
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
+      if (done[i]) continue;
+      const auto at = found_.find(i);
+      if (at == found_.end()) {
+        rewriter_.copy(program_.nodes[i]);
+        continue;
+      }
+      for (const uint32_t earlier : at->second.earlier) {
+        if (!done[earlier]) copy_forward(program_.nodes[earlier]);
+        done[earlier] = true;
+      }
+      replace(at->second);
+      for (const uint32_t replaced : at->second.replaced) done[replaced] = true;
+    }
+    return dce(rewriter_.finish());
+  }
+
+ private:
+  // The loss is computed in the first half of a step, and so is what it needs.
+  void copy_forward(const Node& node) {
+    Node moved = rewriter_.prepared(node);
+    const NodeScope& of = program_.scope_of(node);
+    moved.scope = rewriter_.to().scope_index({of.path, Phase::loss, of.origin, of.rounding});
+    rewriter_.put(std::move(moved), node);
+  }
+
+  void replace(const ScoredLoss& found) {
+    const Node &loss = program_.nodes[found.loss], &linear = *found.linear;
+    const NodeScope &of = program_.scope_of(loss), &of_linear = program_.scope_of(linear);
+    Node call;
+    call.op = Op::call;
+    call.callee = found.learns ? "linear_cross_entropy_step" : "linear_cross_entropy";
+    call.scope = rewriter_.to().scope_index({of.path, of.phase, of.origin, of_linear.rounding});
+    call.inputs = {linear.inputs[0], linear.inputs[1], loss.inputs[1]};
+    if (found.learns) call.inputs.push_back(found.dloss);
+    if (linear.inputs.size() == 3) call.inputs.push_back(linear.inputs[2]);
+    for (ValueId& v : call.inputs) v = rewriter_.mapped(v);
+    std::vector<TensorType> types{program_.type(loss.outputs[0])};
+    if (found.learns)
+      for (const ValueId v : linear.inputs) types.push_back(program_.type(v));
+    else
+      types.push_back(program_.type(loss.outputs[1]));
+    const uint32_t made = rewriter_.to().append(std::move(call), types);
+    const std::vector<ValueId> results = rewriter_.to().nodes[made].outputs;
+    rewriter_.map(loss.outputs[0], results[0]);
+    if (!found.learns) {
+      rewriter_.map(loss.outputs[1], results[1]);
+      return;
+    }
+    rewriter_.map(loss.outputs[1], results[0]);  // only the gradient that goes away reads it
+    for (size_t i = 0; i < linear.inputs.size(); ++i)
+      if (found.gradients[i]) rewriter_.map(*found.gradients[i], results[i + 1]);
+  }
+
+  const Program& program_;
+  const Uses uses_;
+  Rewriter rewriter_;
+  std::map<uint32_t, ScoredLoss> found_;  // by the node of the loss
+};
+
+}  // namespace
+
+Program chunk_scores(const Program& program, uint64_t least_bytes) { return ScoreChunker(program, least_bytes).run(); }
+
+}  // namespace harmonics::engine

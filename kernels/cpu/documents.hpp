@@ -1,0 +1,11 @@
+// Attention within the documents of packed rows.
+#pragma once
+
+#include "site.hpp"
+
+namespace harmonics::cpu {
+
+// Plans a call of attention or attention_grad whose only optional input is `documents`.
+bool plan_documents(const Site& site, hx_kernel& out);
+
+}  // namespace harmonics::cpu

@@ -1,0 +1,123 @@
+// Attention within the documents of packed rows: each document has the bits that it has alone.
+#include <numeric>
+
+#include "kernel_call.hpp"
+
+namespace harmonics::engine::kernel_tests {
+namespace {
+
+struct PackedCase {
+  int64_t batch, shared, group, width, value_width;
+  std::vector<int64_t> lengths;  // of the documents of every row
+  bool causal = true, positions_first = false;
+  int64_t window = 0;
+  double softcap = 0;
+
+  int64_t positions() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
+  int64_t heads() const { return shared * group; }
+  Dims rows(int64_t b, int64_t n, int64_t h, int64_t w) const {
+    return positions_first ? Dims{b, n, h, w} : Dims{b, h, n, w};
+  }
+  KernelCall call(const char* op) const {
+    KernelCall made(op);
+    made.set("causal", causal ? 1 : 0).set("positions_first", positions_first ? 1 : 0);
+    if (window) made.set("window", window);
+    if (softcap > 0) made.set("softcap", softcap);
+    return made;
+  }
+  // Positions [first, first + n) of item b of x, which has `h` heads.
+  Tensor part(const Tensor& x, int64_t b, int64_t first, int64_t n, int64_t h, int64_t w) const {
+    std::vector<float> values;
+    const auto row = [&](int64_t head, int64_t t) {
+      const int64_t at = positions_first ? (b * positions() + t) * h + head : (b * h + head) * positions() + t;
+      for (int64_t d = 0; d < w; ++d) values.push_back(x[at * w + d]);
+    };
+    if (positions_first) {
+      for (int64_t t = first; t < first + n; ++t)
+        for (int64_t head = 0; head < h; ++head) row(head, t);
+    } else {
+      for (int64_t head = 0; head < h; ++head)
+        for (int64_t t = first; t < first + n; ++t) row(head, t);
+    }
+    return {rows(1, n, h, w), values};
+  }
+  // The same of lse [B, H, T].
+  Tensor part_of_lse(const Tensor& lse, int64_t b, int64_t first, int64_t n) const {
+    std::vector<float> values;
+    for (int64_t head = 0; head < heads(); ++head)
+      for (int64_t t = first; t < first + n; ++t) values.push_back(lse[(b * heads() + head) * positions() + t]);
+    return {{1, heads(), n}, values};
+  }
+};
+
+const PackedCase kPackedCases[] = {{2, 2, 1, 16, 16, {5, 1, 40, 7}},
+                                   {2, 2, 3, 12, 20, {33, 130, 2}, true, true},
+                                   {1, 1, 2, 8, 8, {1, 1, 1}, false},
+                                   {1, 2, 2, 24, 16, {64, 9}, false, true},
+                                   {2, 2, 2, 16, 8, {50, 3, 20}, true, true, 7},
+                                   {2, 1, 3, 16, 16, {50, 3, 200}, true, false, 0, 1.5},
+                                   {3, 1, 1, 5, 3, {17}, true, true, 4, 2}};
+
+}  // namespace
+
+TEST_CASE("attention of documents: each has the bits that it has alone") {
+  Random random(911);
+  for (const PackedCase& c : kPackedCases) {
+    const int64_t t = c.positions();
+    INFO(c.batch << " rows of " << c.lengths.size() << " documents, " << t << " positions, window " << c.window);
+    const Tensor q = random.floats(c.rows(c.batch, t, c.heads(), c.width), -2, 2),
+                 k = random.floats(c.rows(c.batch, t, c.shared, c.width), -2, 2),
+                 v = random.floats(c.rows(c.batch, t, c.shared, c.value_width)),
+                 dout = random.floats(c.rows(c.batch, t, c.heads(), c.value_width));
+    std::vector<int32_t> numbers;
+    for (int64_t b = 0; b < c.batch; ++b)
+      for (size_t i = 0; i < c.lengths.size(); ++i)
+        numbers.insert(numbers.end(), static_cast<size_t>(c.lengths[i]), static_cast<int32_t>(3 * i) - 1);
+    const Tensor documents{{c.batch, t}, numbers};
+    KernelCall forward = c.call("attention");
+    forward.set("operands", "documents").in(q).in(k).in(v).in(documents);
+    const std::vector<Tensor> y = forward.out(dout.dims).out({c.batch, c.heads(), t}).run();
+    CHECK(forward.kernel() == "attention of documents");
+    KernelCall backward = c.call("attention_grad");
+    backward.set("operands", "documents").in(q).in(k).in(v).in(y[0]).in(y[1]).in(dout).in(documents);
+    const std::vector<Tensor> g = backward.out(q.dims).out(k.dims).out(v.dims).run();
+    for (int64_t b = 0; b < c.batch; ++b) {
+      int64_t first = 0;
+      for (const int64_t n : c.lengths) {
+        const Tensor own_q = c.part(q, b, first, n, c.heads(), c.width),
+                     own_k = c.part(k, b, first, n, c.shared, c.width),
+                     own_v = c.part(v, b, first, n, c.shared, c.value_width),
+                     own_dout = c.part(dout, b, first, n, c.heads(), c.value_width);
+        const std::vector<Tensor> alone =
+            c.call("attention").in(own_q).in(own_k).in(own_v).out(own_dout.dims).out({1, c.heads(), n}).run();
+        REQUIRE(c.part(y[0], b, first, n, c.heads(), c.value_width).bytes == alone[0].bytes);
+        REQUIRE(c.part_of_lse(y[1], b, first, n).bytes == alone[1].bytes);
+        KernelCall back = c.call("attention_grad");
+        back.in(own_q).in(own_k).in(own_v).in(alone[0]).in(alone[1]).in(own_dout);
+        const std::vector<Tensor> own = back.out(own_q.dims).out(own_k.dims).out(own_v.dims).run();
+        REQUIRE(c.part(g[0], b, first, n, c.heads(), c.width).bytes == own[0].bytes);
+        REQUIRE(c.part(g[1], b, first, n, c.shared, c.width).bytes == own[1].bytes);
+        REQUIRE(c.part(g[2], b, first, n, c.shared, c.value_width).bytes == own[2].bytes);
+        first += n;
+      }
+    }
+  }
+}
+
+TEST_CASE("attention of documents keeps no scores in memory") {
+  for (const char* op : {"attention", "attention_grad"}) {
+    std::vector<uint64_t> bytes;
+    for (const int64_t t : {1024, 2048}) {
+      const bool gradient = std::string(op) == "attention_grad";
+      KernelCall call(op);
+      const Tensor x = Tensor::zeros({1, 2, t, 16});
+      call.set("operands", "documents").in(x).in(x).in(x);
+      if (gradient) call.in(x).in(Tensor::zeros({1, 2, t})).in(x);
+      call.in(Tensor::zeros({1, t}, HX_I32)).out(x.dims);
+      bytes.push_back((gradient ? call.out(x.dims).out(x.dims) : call.out({1, 2, t})).workspace());
+    }
+    CHECK(bytes[1] <= 2 * bytes[0] + 4096);
+  }
+}
+
+}  // namespace harmonics::engine::kernel_tests
