@@ -25,14 +25,13 @@ void trace_embedding(SpecTrace& t) {
   const std::string ids = t.text("ids");
   HTensor rows;
   if (ids == "tokens")
-    rows = call_one("embedding", {}, {table, t.tokens()});
+    rows = t.looked_up(table, t.tokens());
   else if (ids == "positions")
-    rows = call_one("embedding", {}, {table, t.positions()});
+    rows = t.looked_up(table, t.positions());
   else if (ids == "zeros")
-    rows = call_one("embedding", {}, {table, zeros_like(t.tokens())});
+    rows = t.looked_up(table, zeros_like(t.tokens()));
   else
     t.fail(fmt::format("has the ids {}; they are tokens, positions or zeros", shown_name(ids)));
-  rows = cast(rows, DType::F32);
   t.set(t.has("scale") ? rows * t.real("scale") : rows);
 }
 
@@ -81,7 +80,6 @@ void trace_attention(SpecTrace& t) {
   std::vector<HTensor> operands{t.value("q"), t.value("k"), t.value("v")};
   std::string names;
   if (t.cached()) operands.push_back(t.lengths()), names = "lengths";
-  if (const HTensor same = t.same_document()) operands.push_back(same), names += names.empty() ? "mask" : ",mask";
   if (const HTensor sinks = t.has("sinks") ? t.weight("sinks") : HTensor())
     operands.push_back(sinks), names += names.empty() ? "sinks" : ",sinks";
   if (t.pages()) operands.push_back(t.pages()), names += ",pages";
