@@ -10,13 +10,13 @@ TEST_CASE("train: all errors of a configuration are shown in one run, with place
   const Folder folder;
   const std::string config = folder.write("c.yaml",
                                           "model: m\ndatasets:\n  - path: a.jsonl\n    typ: chat\nmicro_batch_siz: 4\n"
-                                          "learning_rate: fast\noptimizer: adamv\nnum_epochs: 0\nlora: {r: 8}\n");
+                                          "learning_rate: fast\noptimizer: adamv\nnum_epochs: 0\nlora: {alpah: 8}\n");
   const Result result = harmonics("train " + config);
   CHECK(result.code == 78);
   for (const char* text :
        {"c.yaml:4:5: error:", "did you mean 'type'", "c.yaml:5:1: error: there is no key 'micro_batch_siz'",
         "did you mean 'micro_batch_size'", "c.yaml:6:16: error: 'learning_rate' is the text 'fast'",
-        "did you mean 'adamw'", "c.yaml:8:13: error:", "'lora' is not part of this version"})
+        "did you mean 'adamw'", "c.yaml:8:13: error:", "did you mean 'alpha'"})
     CHECK(result.err.find(text) != std::string::npos);
 }
 

@@ -28,12 +28,19 @@ std::string quoted_text(const std::string& text) {
   return out + "\"";
 }
 
-std::string train_flow_text(const std::string& model, bool packed, int64_t steps) {
+std::string train_flow_text(const TrainSettings& s, const std::string& model, bool packed, int64_t steps) {
+  std::string arguments = quoted_text(model) + ", name=\"model\"";
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) arguments += fmt::format(", {}={}", name, quoted_text(value));
+  };
+  if (packed) arguments += ", documents=documents";
+  add("set", s.model_settings);
+  add("lora", s.lora);
+  add("type", s.base_type);
   std::string text = "harmonic train {\n  producer tokens;\n  producer next;\n";
   if (packed) text += "  producer documents;\n";
   text += fmt::format("  layer scores;\n  cycle (steps {}) {{\n", steps);
-  text +=
-      fmt::format("    tokens -(model({}{}))-> scores;\n", quoted_text(model), packed ? ", documents=documents" : "");
+  text += fmt::format("    tokens -(model({}))-> scores;\n", arguments);
   text += fmt::format("    scores <-(cross_entropy(ignore_index={}))- next;\n  }}\n}}\n", kNotLearned);
   return text;
 }
@@ -88,12 +95,14 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   run.until = s.stop_when;
   run.patience = s.patience;
   run.precision = parse_precision(s.precision);
+  if (!s.recompute.empty()) run.recomputation = s.recompute;
   settle_precision(run, Registry::global(), run.deterministic);
   o.checkpoint = s.output + "/checkpoints";
   o.every = s.save_every > 0 ? fmt::format("{}steps", s.save_every) : "5m";
   o.keep = static_cast<int>(s.keep);
   if (s.resume) o.resume = "";
   o.save = s.output + "/weights.safetensors";
+  if (!s.lora.empty()) o.save_adapter = s.output + "/adapter";
   o.report = s.output + "/report.html";
   o.logs.push_back(s.output + "/log.jsonl");
   o.log_every = s.log_every;
@@ -146,10 +155,15 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
     const std::string other = settings.validation_sets.empty() ? trained : described(held, "validation");
     plan.options.validations = addresses(other, packed, settings.validation_sets.empty(), 0, std::nullopt);
   }
-  const fs::path model = fs::absolute(settings.model.empty() ? settings.model_dsl : settings.model);
-  plan.options.weights_from.push_back(model.parent_path().string());
+  // A name that is no path is that of a built-in model.
+  fs::path model = settings.model.empty() ? settings.model_dsl : settings.model;
+  std::error_code failed;
+  if (fs::exists(model, failed)) {
+    model = fs::absolute(model);
+    plan.options.weights_from.push_back(model.parent_path().string());
+  }
   plan.flow = parse_flow(std::make_shared<SourceText>((fs::absolute(folder) / "train.hmx").string(),
-                                                      train_flow_text(model.string(), packed, plan.steps)));
+                                                      train_flow_text(settings, model.string(), packed, plan.steps)));
   set_run(settings, plan);
   return plan;
 }

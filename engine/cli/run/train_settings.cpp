@@ -171,12 +171,6 @@ const std::vector<WordChoice> kSchedules = {
     {"cosine", "cosine"},          {"cosine_with_min_lr", "cosine"},     {"wsd", "wsd"},
     {"warmup_stable_decay", "wsd"}};
 
-TakeValue not_built(const char* what) {
-  return [=](TrainSettings&, const Node& node, Problems& problems) {
-    problems.add(node.span, fmt::format("{} is not part of this version", what), "remove the key");
-  };
-}
-
 std::vector<TrainKey> data_keys() {
   using S = TrainSettings;
   return {{"model",
@@ -373,65 +367,62 @@ std::vector<TrainKey> update_keys() {
 
 std::vector<TrainKey> run_keys() {
   using S = TrainSettings;
-  return {
-      {"eval_steps",
-       {"eval_interval"},
-       "a whole number from 1",
-       "once in each epoch",
-       "steps between validations",
-       whole_key("eval_steps", 1, kMostSteps, [](S& s, int64_t v) { s.evaluate_every = v; })},
-      {"save_steps",
-       {"save_interval"},
-       "a whole number from 1",
-       "every five minutes",
-       "steps between checkpoints",
-       whole_key("save_steps", 1, kMostSteps, [](S& s, int64_t v) { s.save_every = v; })},
-      {"save_total_limit",
-       {"keep_last"},
-       "a whole number from 1",
-       "3",
-       "number of checkpoints to keep",
-       whole_key("save_total_limit", 1, 1 << 20, [](S& s, int64_t v) { s.keep = v; })},
-      {"logging_steps",
-       {"log_interval"},
-       "a whole number from 0",
-       "10",
-       "steps between rows of log.jsonl",
-       whole_key("logging_steps", 0, kMostSteps, [](S& s, int64_t v) { s.log_every = v; })},
-      {"output_dir",
-       {"out_dir"},
-       "a folder",
-       "trained",
-       "where checkpoints, weights and the report go",
-       text_key("output_dir", &S::output)},
-      {"resume",
-       {"resume_from_checkpoint"},
-       "true or false",
-       "false",
-       "continue from the newest checkpoint there",
-       truth_key("resume", [](S& s, bool v) { s.resume = v; })},
-      {"stop_when",
-       {},
-       "conditions",
-       "",
-       "end the run early: 'val.loss<1.5'",
-       [](S& s, const Node& node, Problems& problems) {
-         s.stop_when.clear();
-         const std::vector<Node> one{node};
-         for (const Node& item : node.kind == Kind::list ? node.items : one)
-           if (item.kind == Kind::scalar)
-             s.stop_when.push_back(item.text);
-           else
-             problems.expected(item, "'stop_when'", "a condition such as val.loss<1.5");
-       }},
-      {"early_stopping_patience",
-       {"patience"},
-       "a whole number from 1",
-       "",
-       "end the run after so many validations without a smaller loss",
-       whole_key("early_stopping_patience", 1, kMostSteps, [](S& s, int64_t v) { s.patience = v; })},
-      {"lora", {"adapter", "lora_r", "peft"}, "a map", "", "not part of this version", not_built("'lora'")},
-      {"recompute", {"gradient_checkpointing"}, "a name", "", "not part of this version", not_built("'recompute'")}};
+  return {{"eval_steps",
+           {"eval_interval"},
+           "a whole number from 1",
+           "once in each epoch",
+           "steps between validations",
+           whole_key("eval_steps", 1, kMostSteps, [](S& s, int64_t v) { s.evaluate_every = v; })},
+          {"save_steps",
+           {"save_interval"},
+           "a whole number from 1",
+           "every five minutes",
+           "steps between checkpoints",
+           whole_key("save_steps", 1, kMostSteps, [](S& s, int64_t v) { s.save_every = v; })},
+          {"save_total_limit",
+           {"keep_last"},
+           "a whole number from 1",
+           "3",
+           "number of checkpoints to keep",
+           whole_key("save_total_limit", 1, 1 << 20, [](S& s, int64_t v) { s.keep = v; })},
+          {"logging_steps",
+           {"log_interval"},
+           "a whole number from 0",
+           "10",
+           "steps between rows of log.jsonl",
+           whole_key("logging_steps", 0, kMostSteps, [](S& s, int64_t v) { s.log_every = v; })},
+          {"output_dir",
+           {"out_dir"},
+           "a folder",
+           "trained",
+           "where checkpoints, weights and the report go",
+           text_key("output_dir", &S::output)},
+          {"resume",
+           {"resume_from_checkpoint"},
+           "true or false",
+           "false",
+           "continue from the newest checkpoint there",
+           truth_key("resume", [](S& s, bool v) { s.resume = v; })},
+          {"stop_when",
+           {},
+           "conditions",
+           "",
+           "end the run early: 'val.loss<1.5'",
+           [](S& s, const Node& node, Problems& problems) {
+             s.stop_when.clear();
+             const std::vector<Node> one{node};
+             for (const Node& item : node.kind == Kind::list ? node.items : one)
+               if (item.kind == Kind::scalar)
+                 s.stop_when.push_back(item.text);
+               else
+                 problems.expected(item, "'stop_when'", "a condition such as val.loss<1.5");
+           }},
+          {"early_stopping_patience",
+           {"patience"},
+           "a whole number from 1",
+           "",
+           "end the run after so many validations without a smaller loss",
+           whole_key("early_stopping_patience", 1, kMostSteps, [](S& s, int64_t v) { s.patience = v; })}};
 }
 
 const TrainKey* find_train_key(const std::string& name) {
@@ -499,7 +490,8 @@ void check_whole(const TrainSettings& settings, const Node& root, Problems& prob
 const std::vector<TrainKey>& train_keys() {
   static const std::vector<TrainKey> keys = [] {
     std::vector<TrainKey> all = data_keys();
-    for (std::vector<TrainKey> more : {update_keys(), run_keys()}) all.insert(all.end(), more.begin(), more.end());
+    for (std::vector<TrainKey> more : {train_model_keys(), update_keys(), run_keys()})
+      all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
   return keys;

@@ -14,6 +14,10 @@ namespace harmonics::engine::cli {
 
 struct TrainSettings {
   std::string model, model_dsl;
+  std::string model_settings;  // "num_layers=2, hidden_size=64"
+  std::string lora;            // settings of an adapter; "": all weights are trained
+  std::string base_type;       // of frozen weights; "": as in the file
+  std::string recompute;
   CorpusOptions corpus;
   std::vector<DatasetOptions> validation_sets;  // of files of their own
   std::optional<bool> sample_packing;
@@ -49,6 +53,7 @@ struct TrainKey {
   std::function<void(TrainSettings&, const document::Node&, document::Problems&)> take;
 };
 const std::vector<TrainKey>& train_keys();
+std::vector<TrainKey> train_model_keys();  // the part of them about the model
 // The keys of a data set.
 std::vector<std::string> train_dataset_keys();
 

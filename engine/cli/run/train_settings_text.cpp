@@ -2,11 +2,12 @@
 #include <algorithm>
 
 #include <boost/json.hpp>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "engine/cli/run/train_settings.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
+#include "engine/transformer/lora_settings.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -59,6 +60,17 @@ std::string yaml_datasets(const char* key, const std::vector<DatasetOptions>& se
   return text;
 }
 
+std::string yaml_lora(const TrainSettings& s) {
+  if (s.lora.empty()) return "";
+  const LoraSettings lora = parse_lora(s.lora);
+  std::string text = fmt::format("lora:\n  r: {}\n  alpha: {}\n  dropout: {}\n  target_modules: [{}]\n", lora.rank,
+                                 lora.alpha, lora.dropout, fmt::join(lora.targets, ", "));
+  if (lora.dora) text += "  use_dora: true\n";
+  if (lora.rslora) text += "  use_rslora: true\n";
+  if (!s.base_type.empty()) text += fmt::format("  base: {}\n", s.base_type);
+  return text;
+}
+
 }  // namespace
 
 std::string optimizer_text(const TrainSettings& s) {
@@ -90,6 +102,17 @@ std::string train_settings_text(const TrainSettings& s) {
   };
   given("model", s.model);
   given("model_dsl", s.model_dsl);
+  const auto map = [&](const char* key, const std::string& settings) {
+    std::string entries = settings;
+    for (char& c : entries)
+      if (c == '=') c = ':';
+    size_t at = 0;
+    while ((at = entries.find(':', at)) != std::string::npos) entries.insert(++at, " ");
+    if (!entries.empty()) line(key, "{" + entries + "}");
+  };
+  map("model_settings", s.model_settings);
+  text += yaml_lora(s);
+  given("recompute", s.recompute);
   given("tokenizer", s.corpus.tokenizer);
   given("chat_template", s.corpus.chat_template);
   text += yaml_datasets("datasets", s.corpus.datasets) + yaml_datasets("validation_datasets", s.validation_sets);
