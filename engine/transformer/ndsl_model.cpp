@@ -177,7 +177,9 @@ std::map<std::string, std::string> tensors_of_index(const std::string& path) {
 }
 
 bool is_ndsl(const std::string& path_or_name) {
-  return path_or_name.ends_with(kEnding) || builtin_ndsl(path_or_name) != nullptr;
+  if (path_or_name.ends_with(kEnding)) return true;
+  std::error_code failed;  // a file or a folder comes before a built-in model of its name
+  return builtin_ndsl(path_or_name) && !fs::exists(path_or_name, failed);
 }
 
 std::vector<std::string> builtin_ndsl_models() {
@@ -199,7 +201,7 @@ const char* builtin_ndsl(const std::string& name) {
 }
 
 ndsl::ModelFile read_ndsl(const std::string& path_or_name) {
-  if (const char* text = builtin_ndsl(path_or_name); text && !is_there(path_or_name))
+  if (const char* text = builtin_ndsl(path_or_name))
     return ndsl::parse_model_file(path_or_name + std::string(kEnding), text, "", builtin_ndsl);
   if (path_or_name.ends_with(kEnding)) return ndsl::read_model_file(path_or_name, builtin_ndsl);
   const std::vector<std::string> known = builtin_ndsl_models();

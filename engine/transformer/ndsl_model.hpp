@@ -31,7 +31,7 @@ struct NdslModel {
   std::string weights;  // the folder that was read; "": none
 };
 
-// Whether this is the path of a `.ndsl` file or the name of a built-in model, without reading it.
+// Whether this is the path of a `.ndsl` file, or the name of a built-in model and no path of a file or folder.
 bool is_ndsl(const std::string& path_or_name);
 // Built-in models by name, sorted.
 std::vector<std::string> builtin_ndsl_models();

@@ -44,7 +44,7 @@ TEST_CASE("transformers in YAML are listed and checked") {
   const Folder f;
   f.write("bad.ndsl", "name: Bad\narchitecture:\n  variant: dense\n  block: [RMSNrom, SwiGLU_FFN]\nconfig: {}\n");
   const Result bad = harmonics("validate " + (f / "bad.ndsl"));
-  CHECK(bad.code == 65);
+  CHECK(bad.code == 78);
   CHECK(contains(bad.err, "did you mean 'RMSNorm'?"));
   CHECK(contains(bad.err, "bad.ndsl:4:11: error: there is no operation 'RMSNrom'"));
 }

@@ -398,23 +398,6 @@ void language_model(Flags& f) {
   model_types(f);
 }
 
-void weights_of_ndsl(Flags& f) {
-  f.text("weights", "FOLDER", "of a .ndsl file: the folder of Hugging Face with its weights and tokenizer",
-         &Options::weights);
-}
-
-void pooling(Flags& f) {
-  f.text("pooling", "HOW",
-         ": how the vectors of a text's tokens become one (default: as the model says, else the last one's)",
-         &Options::pooling)
-      .choices = {"mean", "first", "last"};
-}
-
-void chat_template(Flags& f) {
-  f.text("chat-template", "FILE", "write messages by this template (Jinja; default: the model's)",
-         &Options::chat_template);
-}
-
 }  // namespace
 
 void generate_flags(VerbRow& verb) {
@@ -432,7 +415,7 @@ void generate_flags(VerbRow& verb) {
   session_flags(f, ": what happens when the context is full: the text ends, or half of its tokens go");
   speculation_flags(f);
   language_model(f);
-  weights_of_ndsl(f);
+  ndsl_weights_flag(f);
   machine(f);
 }
 
@@ -444,7 +427,7 @@ void embed_flags(VerbRow& verb) {
   text.repeats = true;
   f.group("Text");
   f.text("file", "FILE", "each line of this file is a text", &Options::text_file);
-  pooling(f);
+  pooling_flag(f);
   f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   model_spec(f);
   machine(f);
@@ -455,7 +438,7 @@ void chat_flags(VerbRow& verb) {
   f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
   f.group("Conversation");
   f.text("system", "TEXT", "the system message", &Options::system);
-  chat_template(f);
+  chat_template_flag(f);
   session_flags(
       f,
       ": what happens when the conversation no longer fits: an error, or the oldest messages go; likewise of an "
@@ -463,7 +446,7 @@ void chat_flags(VerbRow& verb) {
   choice(f);
   speculation_flags(f);
   language_model(f);
-  weights_of_ndsl(f);
+  ndsl_weights_flag(f);
   machine(f);
 }
 
@@ -508,8 +491,8 @@ void serve_flags(VerbRow& verb) {
           "address for requests (default: 127.0.0.1:8080), with their description at /docs; port 0 for a free one; "
           "zmq+rep://127.0.0.1:5556 over ZeroMQ");
   language_model(f);
-  chat_template(f);
-  pooling(f);
+  chat_template_flag(f);
+  pooling_flag(f);
   f.whole("sequences", 1, 256, "language models: texts that are written at once", [](Options& o, int64_t v) {
      o.sequences = v;
    }).initial = "4";

@@ -33,4 +33,21 @@ void session_flags(Flags& f, const char* overflow_help) {
          &Options::session);
 }
 
+void ndsl_weights_flag(Flags& f) {
+  f.text("weights", "FOLDER", "of a .ndsl file: the folder of Hugging Face with its weights and tokenizer",
+         &Options::weights);
+}
+
+void pooling_flag(Flags& f) {
+  f.text("pooling", "HOW",
+         ": how the vectors of a text's tokens become one (default: as the model says, else the last one's)",
+         &Options::pooling)
+      .choices = {"mean", "first", "last"};
+}
+
+void chat_template_flag(Flags& f) {
+  f.text("chat-template", "FILE", "write messages by this template (Jinja; default: the model's)",
+         &Options::chat_template);
+}
+
 }  // namespace harmonics::engine::cli

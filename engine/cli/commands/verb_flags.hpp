@@ -40,6 +40,9 @@ void version_flags(VerbRow& verb);
 void adapter_flags(Flags& f);
 void speculation_flags(Flags& f);
 void session_flags(Flags& f, const char* overflow_help);
+void ndsl_weights_flag(Flags& f);
+void pooling_flag(Flags& f);
+void chat_template_flag(Flags& f);
 
 // Returns the registered devices, "reference" and "auto".
 std::vector<std::string> device_names();

@@ -350,8 +350,11 @@ TEST_CASE("ndsl: weights that do not fit are listed by name") {
 
 TEST_CASE("ndsl: published configurations and indices map completely") {
   const char* data = std::getenv("HARMONICS_TEST_DATA");
-  const std::string folder = std::string(data ? data : "") + "/hf_configs/";
-  if (!data || !std::filesystem::exists(folder)) return;
+  const std::string folder = (data ? data : std::string(HARMONICS_SOURCE_DIR) + "/../shared/data") + "/hf_configs/";
+  if (!std::filesystem::exists(folder)) {
+    WARN("skipped: no folder " << folder << "; set HARMONICS_TEST_DATA");
+    return;
+  }
   struct Row {
     const char *folder, *model;
     uint64_t parameters;
