@@ -81,7 +81,6 @@ void trace_attention(SpecTrace& t) {
   std::vector<HTensor> operands{t.value("q"), t.value("k"), t.value("v")};
   std::string names;
   if (t.cached()) operands.push_back(t.lengths()), names = "lengths";
-  if (const HTensor same = t.same_document()) operands.push_back(same), names += names.empty() ? "mask" : ",mask";
   if (const HTensor sinks = t.has("sinks") ? t.weight("sinks") : HTensor())
     operands.push_back(sinks), names += names.empty() ? "sinks" : ",sinks";
   if (t.pages()) operands.push_back(t.pages()), names += ",pages";
