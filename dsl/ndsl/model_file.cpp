@@ -64,7 +64,8 @@ class Files {
     }
     if (part.extends) {
       part.model = std::move(model);
-      model = over(named(*part.extends, folder), std::move(part), *part.extends);
+      const Named extends = *part.extends;
+      model = over(named(extends, folder), std::move(part), extends);
     }
     open_.pop_back();
     return model;

@@ -50,4 +50,8 @@ std::string Graph::model_file(const BoundCall& call) const {
   return allowed_file(*this, written, fmt::format("model(\"{}\")", written), call.span);
 }
 
+std::string Graph::named_file(const BoundCall& call, const std::string& written, const std::string& spoken) const {
+  return allowed_file(*this, written, spoken, call.span);
+}
+
 }  // namespace harmonics::engine

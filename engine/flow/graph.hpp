@@ -93,6 +93,8 @@ struct Graph {
   // flow may not name it.
   std::string weights_file(const BoundCall& call) const;
   std::string model_file(const BoundCall& call) const;
+  // Likewise of another file that a call names; `spoken` for messages.
+  std::string named_file(const BoundCall& call, const std::string& written, const std::string& spoken) const;
 
   // Place of a span in the flow, "net.hmx:9:3"; empty if it has none.
   std::string origin(Span span) const {

@@ -19,12 +19,15 @@ std::shared_ptr<const Item> make_model_function() {
   item->flags = HX_TAKES_CLASSES;
   item->name = kModelFunction;
   item->description = "a language model of a file, on streams of token numbers";
-  item->arguments = {{HX_ARG_STRING, "file", "", "file or folder of the model", true},
-                     {HX_ARG_LAYER, "documents", "",
-                      "numbers of the documents that the tokens belong to; absent: one document", false},
-                     {HX_ARG_STRING, "output", "scores", "result after each token", false, "scores|hidden"},
-                     {HX_ARG_STRING, "type", "", "type to convert matrices to; absent: as in the file", false},
-                     {HX_ARG_STRING, "set", "", "settings of the model: \"num_layers=2, hidden_size=64\"", false}};
+  item->arguments = {
+      {HX_ARG_STRING, "file", "", "file or folder of the model", true},
+      {HX_ARG_LAYER, "documents", "", "numbers of the documents that the tokens belong to; absent: one document",
+       false},
+      {HX_ARG_STRING, "output", "scores", "result after each token", false, "scores|hidden"},
+      {HX_ARG_STRING, "type", "", "type to convert matrices to; absent: as in the file", false},
+      {HX_ARG_STRING, "set", "", "settings of the model: \"num_layers=2, hidden_size=64\"", false},
+      {HX_ARG_STRING, "lora", "", "settings of an adapter that is trained instead of the weights", false},
+      {HX_ARG_STRING, "adapter", "", "an adapter that is applied and stays as it is", false}};
   return item;
 }
 
@@ -181,6 +184,14 @@ std::shared_ptr<const LayerModel> CalledModel::open(const Graph& graph, const Bo
   if (!call.weights.empty()) request.weights = graph.weights_file(call);
   request.type = call.arguments.text("type", std::string());
   request.set = call.arguments.text("set", std::string());
+  request.lora = call.arguments.text("lora", std::string());
+  if (call.arguments.has("adapter")) {
+    const std::string& written = call.arguments.text("adapter");
+    request.adapter = graph.named_file(call, written, fmt::format("adapter=\"{}\"", written));
+  }
+  request.other_file = [&](const std::string& written) {
+    return graph.named_file(call, written, fmt::format("lora=\"from={}\"", written));
+  };
   const std::lock_guard lock(mutex_);
   if (model_ && path_ == request.path) return model_;
   try {

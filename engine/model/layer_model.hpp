@@ -1,6 +1,7 @@
 // Models that stand in a flow as one function: their entries, and where their parameters begin.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,12 +30,16 @@ struct LayerModel {
 };
 
 struct LayerModelRequest {
-  std::string written;  // as the flow names it
-  std::string path;     // of a file or folder, which need not exist
-  bool trains = true;   // its parameters may learn
-  std::string weights;  // of a model that is only described: a folder or file; "": initial values
-  std::string set;      // settings of the model, above its own: "num_layers=2, hidden_size=64"
-  std::string type;     // to convert matrices to: "f32"; "": as they are in the file, 16-bit ones that train as f32
+  std::string written;    // as the flow names it
+  std::string path;       // of a file or folder, which need not exist
+  bool trains = true;     // its parameters may learn
+  std::string weights;    // of a model that is only described: a folder or file; "": initial values
+  std::string set;        // settings of the model, above its own: "num_layers=2, hidden_size=64"
+  std::string type;       // to convert matrices to: "f32"; "": as they are in the file, 16-bit ones that train as f32
+  std::string lora = {};  // settings of an adapter that is trained instead of the weights; "": none
+  std::string adapter = {};  // path of an adapter that is applied; "": none
+  // The path of another file that the settings name. Throws ErrorKind::Denied for one that the flow may not name.
+  std::function<std::string(const std::string& written)> other_file = {};
 };
 
 // Opens a model. Throws as import_model() and the room that applies its spec; ErrorKind::Type for a type that cannot

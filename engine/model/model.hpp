@@ -57,6 +57,8 @@ struct Entry {
   Body body;
 };
 
+struct TrainedAdapter;  // engine/transformer/trained_adapter.hpp
+
 struct Model {
   std::string name;  // "stories260K.bin"
   ModelMetadata metadata;
@@ -70,6 +72,7 @@ struct Model {
   // The front end looks at every program made of the model: it may refuse it, for weights that a file lacks. May be
   // empty.
   std::function<void(const Entry&, const EntrySizes&, const Program&)> made;
+  std::shared_ptr<const TrainedAdapter> adapter;  // that training changes, and nothing else; null: there is none
 
   // Throws ErrorKind::Name with the nearest entry.
   const Entry& entry(const std::string& name) const;

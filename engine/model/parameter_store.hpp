@@ -101,6 +101,8 @@ class ParameterStore : public TensorBinding {
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
   Layout layout(const std::string& name, const TensorType& type, Layout preferred) override;
+  // False for weights of stored types, which kernels can multiply as they lie, unless they lie in a file and all of
+  // them together take at most half of what keep_packed() keeps.
   bool is_constant(const std::string& name) override;
   std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
   void will_change(const std::string& name) override;
@@ -130,6 +132,7 @@ class ParameterStore : public TensorBinding {
   StoredTensor& checked(const std::string& name, const TensorType& type);  // with its stored type
   // The known tensor of that name; null: none. Throws if its type is another.
   StoredTensor* declared(const std::string& name, const TensorType& type);
+  bool keeps_stored_types() const;
 
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, HTensor> expected_;

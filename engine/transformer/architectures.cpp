@@ -138,16 +138,18 @@ Model model_of(const ImportedModel& imported, const ModelOptions& options) {
   for (const AdapterFile& file : options.adapters)
     adapters.push_back(read_adapter(file, *resolved, Registry::global()));
   apply_adapters(adapters, *resolved, *model.parameters);
+  if (options.lora) add_adapters(*options.lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, options.cache);
   return model;
 }
 
-void add_architecture_entries(Model& model, DType cache) {
+void add_architecture_entries(Model& model, DType cache, const std::optional<LoraSettings>& lora) {
   TensorTypes types;
   for (const auto& [name, tensor] : model.parameters->all()) types.emplace(name, tensor.type);
   auto resolved = std::make_shared<ResolvedSpec>(builtin_spec(model.metadata.text("general.architecture"), model.name),
                                                  model.metadata, std::move(types), SpecOverrides{}, model.name);
   resolved->check_entries(cache);
+  if (lora) add_adapters(*lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, cache);
 }
 

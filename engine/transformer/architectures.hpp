@@ -11,6 +11,7 @@
 #include "engine/model/imported.hpp"
 #include "engine/model/model.hpp"
 #include "engine/transformer/resolved_spec.hpp"
+#include "engine/transformer/trained_adapter.hpp"
 
 namespace harmonics::engine {
 
@@ -21,6 +22,7 @@ struct ModelOptions {
   std::optional<specs::Spec> spec;  // none: the one of the architecture
   SpecOverrides set;                // variables of the spec
   std::vector<AdapterFile> adapters = {};
+  std::optional<LoraSettings> lora = {};  // an adapter to train, on top of these
 };
 
 // The names that builtin_spec() knows, sorted.
@@ -42,7 +44,7 @@ void each_weight(const ImportedModel& imported, const ResolvedSpec& resolved,
 // caches gives the last two alone.
 Model model_of(const ImportedModel& imported, const ModelOptions& options = {});
 
-// The same for a model in memory, which has metadata and parameters.
-void add_architecture_entries(Model& model, DType cache = DType::F32);
+// The same for a model in memory, which has metadata and parameters; with `lora` only its adapter is trained.
+void add_architecture_entries(Model& model, DType cache = DType::F32, const std::optional<LoraSettings>& lora = {});
 
 }  // namespace harmonics::engine

@@ -7,7 +7,9 @@
 #include <fmt/core.h>
 
 #include <harmonics/element_type.hpp>
+#include <harmonics/ops.hpp>
 
+#include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
@@ -99,6 +101,53 @@ void add_read(const ImportedModel& imported, const ResolvedSpec& resolved, const
                     fixed, opened.parameters.size(), type, request.written));
 }
 
+// The model's own parameters as a store; DoRA reads the lengths of their rows.
+void adopt_weights(const LayerModel& opened, ParameterStore& store) {
+  for (const auto& [name, parameter] : opened.parameters) {
+    if (!parameter.value) continue;
+    const DType dtype = parameter.type.dtype;
+    store.adopt(name, parameter.value.dtype() == dtype ? parameter.value : cast(parameter.value, dtype), opened.file,
+                Role::frozen, {});
+  }
+}
+
+std::optional<LoraSettings> lora_settings(const LayerModelRequest& request, bool has_weights) {
+  if (request.lora.empty()) return {};
+  LoraSettings settings = parse_lora(request.lora);
+  if (!settings.from.empty()) settings.from = request.other_file(settings.from);
+  if (settings.dora && !has_weights)
+    throw Error(ErrorKind::Usage, fmt::format("model(\"{}\"): lora= with dora needs the weights of a model, and this "
+                                              "one begins with random numbers",
+                                              request.written));
+  return settings;
+}
+
+// The matrices of adapters, which the model does not have itself.
+void add_others(const ParameterStore& store, LayerModel& opened) {
+  for (const auto& [name, stored] : store.all())
+    if (!opened.parameters.count(name))
+      opened.parameters.emplace(name, LayerParameter{stored.type, make_value(stored.type, stored.storage), stored.init,
+                                                     stored.role == Role::frozen});
+}
+
+// The matrices of adapters become parameters; with one that is trained, all others are fixed.
+void add_layer_adapters(const LayerModelRequest& request, ResolvedSpec& resolved, LayerModel& opened,
+                        Registry& registry) {
+  Model scratch;
+  scratch.name = request.written;
+  scratch.metadata = opened.model.metadata;
+  const std::optional<LoraSettings> settings = lora_settings(request, static_cast<bool>(opened.file));
+  if (!request.adapter.empty() || (settings && (settings->dora || !settings->from.empty())))
+    adopt_weights(opened, *scratch.parameters);
+  if (!request.adapter.empty())
+    apply_adapters({read_adapter({request.adapter, 1}, resolved, registry)}, resolved, *scratch.parameters);
+  if (settings) {
+    for (auto& [name, parameter] : opened.parameters) parameter.fixed = true;
+    opened.model.adapter = add_adapters(*settings, resolved, scratch, registry);
+  }
+  add_others(*scratch.parameters, opened);
+}
+
 std::map<std::string, std::string> settings_of(const LayerModelRequest& request) {
   std::map<std::string, std::string> all;
   const auto trimmed = [](std::string text) {
@@ -123,15 +172,18 @@ void open_described(const std::string& path_or_name, const LayerModelRequest& re
   options.set = settings_of(request);
   options.weights = request.weights;
   options.trainable = request.trains;
+  options.lora = lora_settings(request, !request.weights.empty());
+  if (!request.adapter.empty()) options.adapters = {{request.adapter, 1}};
   NdslModel described = open_ndsl(path_or_name, options);
   for (const NdslTensor& tensor : described.compiled->tensors)
     for (int64_t e = 0; e < std::max<int64_t>(1, tensor.experts); ++e) {
       const std::string name = tensor.experts ? expert_name(tensor.name, e) : tensor.name;
       const StoredTensor& stored = *described.model.parameters->find(name);
       const HTensor value = request.weights.empty() ? HTensor() : make_value(stored.type, stored.storage);
-      opened.parameters.emplace(name, LayerParameter{stored.type, value, tensor.init, false});
+      opened.parameters.emplace(name, LayerParameter{stored.type, value, tensor.init, options.lora.has_value()});
       if (stored.file) opened.file = stored.file;
     }
+  add_others(*described.model.parameters, opened);
   opened.model = std::move(described.model);
   opened.model.parameters = std::make_shared<ParameterStore>();
   opened.model.name = request.written;
@@ -152,6 +204,7 @@ void open_imported(const LayerModelRequest& request, Registry& registry, LayerMo
     add_planned(*resolved, opened);
   else
     add_read(imported, *resolved, request, opened);
+  if (!request.lora.empty() || !request.adapter.empty()) add_layer_adapters(request, *resolved, opened, registry);
   TensorTypes types;
   for (const auto& [name, parameter] : opened.parameters) types.emplace(name, parameter.type);
   resolved->set_types(std::move(types));
@@ -160,7 +213,12 @@ void open_imported(const LayerModelRequest& request, Registry& registry, LayerMo
 
 }  // namespace
 
-std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& request, Registry& registry) {
+std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& given, Registry& registry) {
+  LayerModelRequest request = given;
+  if (!request.lora.empty() && !request.trains)
+    throw Error(ErrorKind::Type,
+                fmt::format("model(\"{}\"): lora= trains an adapter, and freeze=true nothing", request.written));
+  if (!request.lora.empty()) request.trains = false;  // of the model's own weights
   auto opened = std::make_shared<LayerModel>();
   std::error_code failed;
   const bool there = std::filesystem::exists(request.path, failed);

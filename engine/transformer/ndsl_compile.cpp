@@ -38,6 +38,7 @@ class Compiler {
         settings_({&set_, &hf_, &own_}, faults_, file.name.place),
         builder_(result_, faults_) {
     result_.file = file;
+    if (options.hf) result_.hf_config = options.hf->root;
   }
 
   CompiledNdsl compile() {
@@ -49,6 +50,10 @@ class Compiler {
     for (const char* key : {"vocab_size", "hidden_size", "max_position_embeddings"})
       result_.sizes[key] = settings_.size(key);
     result_.sizes["num_layers"] = settings_.whole("num_layers", {}, 1, kMostNdslLayers);
+    if (faults_.any()) {  // with those of the blocks
+      (void)NdslBlock(file_, file_.block, settings_, true, faults_);
+      for (const auto& [name, block] : file_.blocks) (void)NdslBlock(file_, block, settings_, true, faults_);
+    }
     faults_.throw_any();
     specs::Spec& spec = result_.spec;
     spec.path = file_.path;

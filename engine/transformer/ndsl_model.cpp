@@ -105,6 +105,47 @@ HTensor as_parameter(const HTensor& tensor, const NdslOptions& options) {
   return dtype == DType::F64 || !is_float(dtype) ? as_type(tensor, DType::F32) : tensor;
 }
 
+namespace json = boost::json;
+
+json::value json_of_node(const document::Node& node) {
+  if (node.kind == document::Kind::null) return nullptr;
+  if (const auto whole = document::whole_of(node)) return *whole;
+  if (const auto real = document::real_of(node)) return *real;
+  if (const auto truth = document::truth_of(node)) return *truth;
+  if (node.kind == document::Kind::scalar) return json::string(node.text);
+  if (node.kind == document::Kind::list) {
+    json::array all;
+    for (const document::Node& item : node.items) all.push_back(json_of_node(item));
+    return all;
+  }
+  json::object all;
+  for (const document::Entry& entry : node.entries) all[entry.key] = json_of_node(entry.value);
+  return all;
+}
+
+// What a class of transformers calls a setting.
+std::string hf_name(const std::string& model_type, const NdslKey& key) {
+  constexpr const char* kNames[][3] = {{"gpt2", "num_layers", "n_layer"},
+                                       {"gpt2", "num_query_heads", "n_head"},
+                                       {"gpt2", "hidden_size", "n_embd"},
+                                       {"gpt2", "max_position_embeddings", "n_positions"},
+                                       {"gpt2", "intermediate_size", "n_inner"},
+                                       {"gpt2", "hidden_act", "activation_function"},
+                                       {"gpt2", "layer_norm_eps", "layer_norm_epsilon"},
+                                       {"gpt_neox", "rope_theta", "rotary_emb_base"},
+                                       {"gpt_neox", "partial_rotary_factor", "rotary_pct"},
+                                       {"mixtral", "num_experts", "num_local_experts"},
+                                       {"gemma2", "hidden_act", "hidden_activation"},
+                                       {"gemma3_text", "hidden_act", "hidden_activation"},
+                                       {"gemma3_text", "rope_local_theta", "rope_local_base_freq"},
+                                       {"", "num_layers", "num_hidden_layers"},
+                                       {"", "num_query_heads", "num_attention_heads"},
+                                       {"", "num_kv_heads", "num_key_value_heads"}};
+  for (const auto& row : kNames)
+    if ((row[0] == model_type || row[0][0] == 0) && row[1] == std::string_view(key.name)) return row[2];
+  return key.name;
+}
+
 ModelMetadata metadata_of(const CompiledNdsl& compiled) {
   AttributeMap values;
   values.set("general.name", compiled.file.name.text);
@@ -216,6 +257,7 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
   for (const AdapterFile& file : options.adapters)
     adapters.push_back(read_adapter(file, *resolved, Registry::global()));
   apply_adapters(adapters, *resolved, *model.parameters);
+  if (options.lora) add_adapters(*options.lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, options.cache);
   return opened;
 }
@@ -279,45 +321,25 @@ void write_ndsl_folder(const NdslModel& model, const ParameterStore& parameters,
 }
 
 std::string folder_configuration(const CompiledNdsl& compiled) {
-  namespace json = boost::json;
   json::object config;
-  if (!compiled.file.hf_architecture.empty()) config["architectures"] = json::array{compiled.file.hf_architecture};
-  if (!compiled.file.hf_model_type.empty()) config["model_type"] = compiled.file.hf_model_type;
-  const std::pair<const char*, const char*> names[] = {{"num_layers", "num_hidden_layers"},
-                                                       {"num_query_heads", "num_attention_heads"},
-                                                       {"num_kv_heads", "num_key_value_heads"}};
-  const bool is_gpt2 = compiled.file.hf_model_type == "gpt2";
-  const std::pair<const char*, const char*> gpt2[] = {{"num_layers", "n_layer"},
-                                                      {"num_query_heads", "n_head"},
-                                                      {"hidden_size", "n_embd"},
-                                                      {"max_position_embeddings", "n_positions"},
-                                                      {"intermediate_size", "n_inner"},
-                                                      {"hidden_act", "activation_function"},
-                                                      {"layer_norm_eps", "layer_norm_epsilon"}};
-  const std::function<json::value(const document::Node&)> value = [&](const document::Node& node) -> json::value {
-    if (node.kind == document::Kind::null) return nullptr;
-    if (const auto whole = document::whole_of(node)) return *whole;
-    if (const auto real = document::real_of(node)) return *real;
-    if (const auto truth = document::truth_of(node)) return *truth;
-    if (node.kind == document::Kind::scalar) return json::string(node.text);
-    if (node.kind == document::Kind::list) {
-      json::array all;
-      for (const document::Node& item : node.items) all.push_back(value(item));
-      return all;
-    }
-    json::object all;
-    for (const document::Entry& entry : node.entries) all[entry.key] = value(entry.value);
-    return all;
-  };
-  for (const auto& [key, setting] : compiled.settings) {
-    std::string name = key;
-    for (const auto& [own, theirs] : names)
-      if (key == own) name = theirs;
-    for (const auto& [own, theirs] : gpt2)
-      if (is_gpt2 && key == own) name = theirs;
-    config[name] = value(setting.value);
+  const std::string& type = compiled.file.hf_model_type;
+  if (compiled.hf_config.kind == document::Kind::map) {
+    config = json_of_node(compiled.hf_config).as_object();
+  } else {
+    if (!compiled.file.hf_architecture.empty()) config["architectures"] = json::array{compiled.file.hf_architecture};
+    if (!type.empty()) config["model_type"] = type;
+    config["tie_word_embeddings"] = compiled.tied;
   }
-  if (!compiled.settings.count("tie_word_embeddings")) config["tie_word_embeddings"] = compiled.tied;
+  for (const NdslKey& key : ndsl_keys()) {
+    const auto setting = compiled.settings.find(key.name);
+    if (setting == compiled.settings.end()) continue;
+    std::string name = hf_name(type, key);
+    for (const char* synonym : key.synonyms)
+      if (config.contains(synonym)) name = synonym;
+    if (config.contains(key.name)) name = key.name;
+    config[name] = json_of_node(setting->second.value);
+  }
+  config.erase("dtype");
   config["torch_dtype"] = "float32";
   return plain_numbers(json::serialize(config)) + "\n";
 }

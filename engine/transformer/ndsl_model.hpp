@@ -22,6 +22,7 @@ struct NdslOptions {
   std::optional<DType> weight_type;  // of matrices that are not trained
   DType cache = DType::F32;
   std::vector<AdapterFile> adapters = {};
+  std::optional<LoraSettings> lora = {};  // an adapter to train, on top of these; the rest is frozen
 };
 
 struct NdslModel {

@@ -25,14 +25,13 @@ void trace_embedding(SpecTrace& t) {
   const std::string ids = t.text("ids");
   HTensor rows;
   if (ids == "tokens")
-    rows = call_one("embedding", {}, {table, t.tokens()});
+    rows = t.looked_up(table, t.tokens());
   else if (ids == "positions")
-    rows = call_one("embedding", {}, {table, t.positions()});
+    rows = t.looked_up(table, t.positions());
   else if (ids == "zeros")
-    rows = call_one("embedding", {}, {table, zeros_like(t.tokens())});
+    rows = t.looked_up(table, zeros_like(t.tokens()));
   else
     t.fail(fmt::format("has the ids {}; they are tokens, positions or zeros", shown_name(ids)));
-  rows = cast(rows, DType::F32);
   t.set(t.has("scale") ? rows * t.real("scale") : rows);
 }
 

@@ -105,7 +105,7 @@ SpecTrace::SpecTrace(const ResolvedSpec& resolved, Tracer& tracer, const EntrySi
       start_(cached ? tracer.input("start", {DType::I32, Shape{sizes.batch}}) : HTensor()),
       tokens_(tracer.input("tokens", {DType::I32, Shape{sizes.batch, sizes.tokens}})),
       locals_(resolved.values_of(sizes)),
-      terms_(resolved.adapted(), tracer) {
+      terms_(resolved.adapted(), resolved.trained(), tracer, sizes.training) {
   const HTensor places = iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1);
   if (cached && sizes.pages > 0)
     pages_ = tracer.input("pages", {DType::I32, Shape{sizes.batch, sizes.capacity / sizes.page_rows}});
@@ -295,7 +295,14 @@ HTensor SpecTrace::map(const HTensor& x, const HTensor& weight, const HTensor& b
   AttributeMap how;
   if (!sizes_.training) how.set("batch_invariant", true);
   if (transposed) how.set("transposed", true);
-  return terms_.added(bias ? called("linear", how, {x, weight, bias}) : called("linear", how, {x, weight}), x, weight);
+  const bool later = bias && terms_.scale(weight);
+  const HTensor y = terms_.added(
+      bias && !later ? called("linear", how, {x, weight, bias}) : called("linear", how, {x, weight}), x, weight);
+  return later ? y + bias : y;
+}
+
+HTensor SpecTrace::looked_up(const HTensor& table, const HTensor& ids) const {
+  return terms_.looked_up(cast(called("embedding", {}, {table, ids}), DType::F32), ids, table);
 }
 
 HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {

@@ -48,6 +48,8 @@ class SpecTrace {
   // A weight as `linear` takes it, and what adapters add to it.
   HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
   bool is_transposed(const char* field) const;
+  // Rows of a table by `ids`, and what adapters add to them.
+  HTensor looked_up(const HTensor& table, const HTensor& ids) const;
   [[noreturn]] void fail(const std::string& what) const;
 
   const EntrySizes& sizes() const { return sizes_; }

@@ -113,11 +113,16 @@ void device(Flags& f) {
                           [](Options& o, const std::string& v) { o.run.device = v; });
   where.names = device_names;
   where.initial = "cpu";
-  FlagRow& precision = f.text("precision", "NAME",
-                              ": fp16 or bf16 where products in it are measured 1.6 times as fast; narrow ones round "
-                              "the operands of products, totals "
-                              "and weights stay fp32; int8 quantises what meets quantised weights",
-                              [](Options& o, const std::string& v) { o.run.precision = parse_precision(v); });
+  FlagRow& precision =
+      f.text("precision", "NAME",
+             ": fp16 or bf16 where products in it are measured 1.6 times as fast; narrow ones round "
+             "the operands of products, totals "
+             "and weights stay fp32; int8 quantises what meets quantised weights, as generate, chat, serve, "
+             "embed and bench MODEL do on the cpu unless fp32 is asked for",
+             [](Options& o, const std::string& v) {
+               o.run.precision = parse_precision(v);
+               o.precision_given = true;
+             });
   precision.choices = {"fp32", "fp16", "bf16", "fp8", "int8", "auto"};
   precision.initial = "fp32";
   FlagRow& policy =
@@ -260,6 +265,9 @@ void run_flags(VerbRow& verb) {
   streams(f);
   consumers(f, "bind a consumer, e.g. results=file:out.csv");
   f.text("save", "FILE", "write the weights here (safetensors)", &Options::save);
+  f.text("save-adapter", "PATH",
+         "write the adapter of model(..., lora=...) here: a folder as of PEFT, or a file that ends in .gguf",
+         &Options::save_adapter);
   f.on("no-keep", "without --save and --checkpoint: keep no copy of the weights in the user's state folder",
        &Options::no_keep);
   f.on("infer", "ignore the training taps", &Options::inference);

@@ -55,13 +55,6 @@ Model opened_model(const ImportedModel& imported, const Tokenizer& tokenizer, co
   return model;
 }
 
-CompileOptions compile_options(const Options& options) {
-  CompileOptions compile;
-  static_cast<DeviceSettings&>(compile) = options.run;
-  compile.limits = options.limits;
-  return compile;
-}
-
 std::string whole_file(const std::string& path) {
   constexpr uint64_t kMost = uint64_t{16} << 20;
   const auto file = MappedFile::open(path);
@@ -79,7 +72,7 @@ LanguageModel::LanguageModel(const Options& options)
       model(opened_model(imported, *tokenizer, options)),
       executor(make_team_executor(options.run.threads > 0 ? options.run.threads
                                                           : static_cast<int>(std::thread::hardware_concurrency()))),
-      decoder(model, *executor, compile_options(options)) {}
+      decoder(model, *executor, text_compile_options(options)) {}
 
 ChatTemplate LanguageModel::chat_template(const Options& options) const {
   if (options.chat_template.empty()) return ChatTemplate::of(imported.metadata, *tokenizer);
@@ -158,7 +151,6 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const ImportedModel& imported, con
 Model weights_of(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options) {
   return opened_model(imported, tokenizer, options);
 }
-CompileOptions text_compile_options(const Options& options) { return compile_options(options); }
 
 double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 

@@ -63,4 +63,12 @@ ModelOptions model_options(const Options& options) {
   return result;
 }
 
+CompileOptions text_compile_options(const Options& options) {
+  CompileOptions compile;
+  static_cast<DeviceSettings&>(compile) = options.run;
+  if (!options.precision_given && compile.device == "cpu") compile.precision = Precision::int8;
+  compile.limits = options.limits;
+  return compile;
+}
+
 }  // namespace harmonics::engine::cli

@@ -15,4 +15,8 @@ ModelOptions model_options(const Options& options);
 // Of a .ndsl file: --weights, --set, types, adapters, --seed. Throws ErrorKind::Usage for --spec.
 NdslOptions ndsl_options(const Options& options);
 
+// How programs of a language model are compiled. Without --precision, rows that meet quantised weights are quantised on
+// the CPU (Precision::int8): the products are bound by bytes only then.
+CompileOptions text_compile_options(const Options& options);
+
 }  // namespace harmonics::engine::cli

@@ -207,7 +207,7 @@ TEST_CASE("ndsl: errors have their place, and the nearest name") {
   CHECK(refusal(around("  block: [{op: RMSNrom}, {op: CausalSelfAttention}]")) ==
         "a.ndsl:4:16: error: there is no operation 'RMSNrom'\n  block: [{op: RMSNrom}, {op: CausalSelfAttention}]\n"
         "               ^~~~~~~\nhelp: did you mean 'RMSNorm'?\n");
-  CHECK(has(refusal(around(kShort, "  rop_theta: 3\n")), "a.ndsl:12:3: error: there is no setting 'rop_theta'"));
+  CHECK(has(refusal(around(kShort, "  rop_theta: 3\n")), "a.ndsl:13:3: error: there is no setting 'rop_theta'"));
   CHECK(has(refusal(around(kShort, "  rop_theta: 3\n")), "did you mean 'rope_theta'?"));
   CHECK(has(refusal(around(kShort, "  rope_theta: high\n")), "'rope_theta' is the text 'high'; it must be a number"));
   CHECK(has(refusal(around(kShort, "", "dens")), "did you mean 'dense'?"));
