@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <harmonics/exporter_abi.h>
-
 #include "engine/cli/commands/catalogue.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
