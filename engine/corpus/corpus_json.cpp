@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 constexpr const char* kPackings[] = {"concatenate", "pack", "pad"};
 constexpr const char* kTooLong[] = {"error", "skip", "truncate", "split"};
-constexpr const char* kKinds[] = {"auto", "text", "instruction", "chat"};
+constexpr const char* kKindWords[] = {"auto", "text", "instruction", "chat"};
 
 // An object whose members are all read; others are refused with the nearest name.
 class Members {
@@ -74,7 +74,7 @@ DatasetOptions dataset_of(const json::value& value, const std::string& path) {
   DatasetOptions set;
   set.path = members.text("path");
   if (set.path.empty()) members.refuse("has a data set without 'path'");
-  set.kind = static_cast<ExampleKind>(members.word("type", kKinds).value_or(0));
+  set.kind = static_cast<ExampleKind>(members.word("type", kKindWords).value_or(0));
   if (const json::value* columns = members.find("columns")) {
     if (!columns->is_object()) members.refuse("has no object as 'columns'");
     std::string listed;
@@ -123,7 +123,7 @@ CorpusOptions parse_corpus_json(std::string_view text, const std::string& path) 
 std::string corpus_json(const CorpusOptions& options) {
   json::array sets;
   for (const DatasetOptions& set : options.datasets) {
-    json::object one{{"path", set.path}, {"type", kKinds[static_cast<int>(set.kind)]}};
+    json::object one{{"path", set.path}, {"type", kKindWords[static_cast<int>(set.kind)]}};
     json::object columns;
     for (const auto& [name, field] : set.columns) columns[name] = field;
     if (!columns.empty()) one["columns"] = std::move(columns);

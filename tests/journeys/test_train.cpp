@@ -54,3 +54,54 @@ TEST_CASE("train: keys are listed with their other names") {
   const json::value keys = json::parse(harmonics("train --keys --json").out);
   CHECK(keys.at("keys").as_array().size() > 30);
 }
+
+namespace {
+
+// A model of 2 layers on the bytes of a text that repeats.
+std::string tiny_configuration(const Folder& folder, const std::string& output) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the cat sat on the mat. ";
+  return "model_dsl: GPT2\n"
+         "model_settings: {num_layers: 2, hidden_size: 32, num_query_heads: 2, max_position_embeddings: 32, "
+         "vocab_size: 256}\n"
+         "tokenizer: bytes\ndatasets: " +
+         folder.write("text.txt", text) +
+         "\nvalidation: 0.1\nsequence_len: 32\nmicro_batch_size: 4\nmax_steps: 60\nlearning_rate: 3e-3\n"
+         "warmup_steps: 5\neval_steps: 20\nlogging_steps: 5\noutput_dir: " +
+         output + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("train: a described model learns a text, and writes what the page says") {
+  const Folder folder;
+  const std::string output = folder / "out", config = folder.write("c.yaml", tiny_configuration(folder, output));
+  const Result dry = harmonics("train " + config + " --dry-run --json --quiet");
+  REQUIRE(dry.code == 0);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/train.json"));
+  CHECK(SchemaCheck::run(schema, json::parse(dry.out)) == std::vector<std::string>{});
+  CHECK(json::parse(dry.out).at("steps").as_int64() == 60);
+  CHECK_FALSE(fs::exists(output));
+
+  const Result run = harmonics("train " + config + " --json");
+  REQUIRE(run.code == 0);
+  CHECK(SchemaCheck::run(schema, json::parse(run.out)) == std::vector<std::string>{});
+  CHECK(number(run.out, "steps") == 60);
+  CHECK(number(run.out, "loss") < 2.5);
+  CHECK(run.err.find("tokens/s") != std::string::npos);
+  CHECK(run.err.find(", perplexity ") != std::string::npos);
+  for (const char* file : {"weights.safetensors", "config.yaml", "data.corpus.json", "tokenizer.json", "log.jsonl",
+                           "report.html", "checkpoints"})
+    CHECK(fs::exists(output + "/" + file));
+  CHECK(harmonics("train " + output + "/config.yaml --dry-run --quiet").code == 0);
+}
+
+TEST_CASE("train: a resumed run has the bits of one that was never stopped") {
+  const Folder folder;
+  const std::string whole = folder.write("a.yaml", tiny_configuration(folder, folder / "a")),
+                    parts = folder.write("b.yaml", tiny_configuration(folder, folder / "b"));
+  REQUIRE(harmonics("train " + whole + " --quiet").code == 0);
+  REQUIRE(harmonics("train " + parts + " --quiet --set 'stop_when=val.loss<100'").code == 0);
+  REQUIRE(harmonics("train " + parts + " --quiet --resume").code == 0);
+  CHECK(read(folder / "a/weights.safetensors") == read(folder / "b/weights.safetensors"));
+}

@@ -1,4 +1,4 @@
-// The flags of the verbs that open a flow: run, infer, serve, validate, explain, profile, bench.
+// The flags of the verbs that open a flow: run, infer, serve, explain, profile, bench.
 #include <limits>
 
 #include <harmonics/abi.h>
@@ -450,24 +450,6 @@ void chat_flags(VerbRow& verb) {
   machine(f);
 }
 
-void export_flags(VerbRow& verb) {
-  Flags f(verb);
-  f.positional("MODEL", "a file that an importer reads, or saved weights (safetensors, npz) or a checkpoint");
-  f.positional("OUTPUT", "the file to write");
-  FlagRow& format =
-      f.text("format", "NAME", "exporter to use (default: the one that fits the name of OUTPUT)", &Options::format);
-  format.names = [] { return Registry::global().names(HX_EXPORTER); };
-  format.example = "gguf";
-  f.texts("option", "NAME=VALUE", "an option of the exporter ('harmonics inspect FORMAT' lists them)",
-          &Options::format_options);
-  f.texts("lora", "FILE[=SCALE]",
-          "merge this LoRA adapter, a GGUF file or a folder of PEFT, with this factor (default: 1) into the weights",
-          &Options::lora);
-  f.text("weights", "FILE", "take the weights of MODEL that a flow has trained from this file or checkpoint",
-         &Options::weights);
-  plugin(f);
-}
-
 void importance_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("MODEL", "the file of a language model, best in f32, f16 or bf16");
@@ -509,15 +491,6 @@ void serve_flags(VerbRow& verb) {
      o.queue = v;
    }).initial = "64";
   machine(f);
-}
-
-void validate_flags(VerbRow& verb) {
-  Flags f(verb);
-  f.positional("FILE", "flows (.hmx) and models (.ndsl, or the name of a built-in one) to check").repeats = true;
-  f.group("Data");
-  plugin(f);
-  f.texts("producer", "[NAME=]ADDRESS", "also check widths against this data", &Options::producers).short_name = "p";
-  graph_name(f);
 }
 
 void explain_flags(VerbRow& verb) {

@@ -1,4 +1,4 @@
-// The flags of the verbs without a flow: those that watch a run, move samples, and list items.
+// The flags of the verbs without a flow: those that watch a run, move samples, check and write files, and list items.
 #include <algorithm>
 #include <limits>
 
@@ -7,6 +7,7 @@
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/plugin/kinds.hpp"
+#include "engine/plugin/registry.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -153,6 +154,33 @@ void quantize_flags(VerbRow& verb) {
   f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",
           [](Options& o, int64_t v) { o.run.threads = static_cast<int>(v); })
       .example = "2";
+}
+
+void export_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("MODEL", "a file that an importer reads, or saved weights (safetensors, npz) or a checkpoint");
+  f.positional("OUTPUT", "the file to write");
+  FlagRow& format =
+      f.text("format", "NAME", "exporter to use (default: the one that fits the name of OUTPUT)", &Options::format);
+  format.names = [] { return Registry::global().names(HX_EXPORTER); };
+  format.example = "gguf";
+  f.texts("option", "NAME=VALUE", "an option of the exporter ('harmonics inspect FORMAT' lists them)",
+          &Options::format_options);
+  f.texts("lora", "FILE[=SCALE]",
+          "merge this LoRA adapter, a GGUF file or a folder of PEFT, with this factor (default: 1) into the weights",
+          &Options::lora);
+  f.text("weights", "FILE", "take the weights of MODEL that a flow has trained from this file or checkpoint",
+         &Options::weights);
+  library(f);
+}
+
+void validate_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("FILE", "flows (.hmx) and models (.ndsl, or the name of a built-in one) to check").repeats = true;
+  f.group("Data");
+  library(f);
+  f.texts("producer", "[NAME=]ADDRESS", "also check widths against this data", &Options::producers).short_name = "p";
+  f.text("graph", "NAME", "harmonic of the file, if it has several", &Options::graph);
 }
 
 void ckpt_flags(VerbRow& verb) {

@@ -11,6 +11,7 @@
 #include "engine/cli/run/train_flow.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/model/imported.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -125,6 +126,21 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
   return kDone;
 }
 
+// The model with its new weights, for generate, chat and serve. They are saved already: a failure is a note.
+void write_folder(const TrainSettings& settings, bool quiet) {
+  Options of_export;
+  of_export.verb = "export";
+  of_export.files = {settings.model, settings.output + "/model/"};
+  of_export.weights = settings.output + "/weights.safetensors";
+  of_export.quiet = true;
+  try {
+    export_command(of_export);
+    if (!quiet) say("model: " + of_export.files.back());
+  } catch (const Error& e) {
+    print_note(fmt::format("the model was not written as a folder: {}", e.what()));
+  }
+}
+
 }  // namespace
 
 int train_command(const Options& options) {
@@ -152,7 +168,10 @@ int train_command(const Options& options) {
   announce_plan(plan, settings);
   if (options.dry_run) return with_source(plan.flow.source, [&] { return dry_run(plan, settings); });
   write_file_atomically(settings.output + "/config.yaml", train_settings_text(settings));
-  return run_flow(plan.flow, plan.options);
+  const int code = run_flow(plan.flow, plan.options);
+  if (code == kDone && settings.lora.empty() && is_model(settings.model, Registry::global()))
+    write_folder(settings, options.quiet);
+  return code;
 }
 
 }  // namespace harmonics::engine::cli

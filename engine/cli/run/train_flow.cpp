@@ -64,8 +64,8 @@ std::string corpus_address(const std::string& path, const char* producer, bool h
   return std::string(producer) + "=" + address.str();
 }
 
-std::vector<std::string> addresses(const std::string& path, bool packed, bool held_out, int64_t pass,
-                                   std::optional<int64_t> seed) {
+std::vector<std::string> corpus_addresses(const std::string& path, bool packed, bool held_out, int64_t pass,
+                                          std::optional<int64_t> seed) {
   std::vector<std::string> all;
   for (const char* producer : {"tokens", "next", "documents"})
     if (packed || std::strcmp(producer, "documents") != 0)
@@ -150,10 +150,10 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
   };
   const std::optional<int64_t> seed = settings.shuffle ? std::optional(settings.seed) : std::nullopt;
   const std::string trained = described(data, "data");
-  plan.options.producers = addresses(trained, packed, false, plan.evaluate_every * plan.rows_of_step, seed);
+  plan.options.producers = corpus_addresses(trained, packed, false, plan.evaluate_every * plan.rows_of_step, seed);
   if (validates) {
     const std::string other = settings.validation_sets.empty() ? trained : described(held, "validation");
-    plan.options.validations = addresses(other, packed, settings.validation_sets.empty(), 0, std::nullopt);
+    plan.options.validations = corpus_addresses(other, packed, settings.validation_sets.empty(), 0, std::nullopt);
   }
   // A name that is no path is that of a built-in model.
   fs::path model = settings.model.empty() ? settings.model_dsl : settings.model;

@@ -9,16 +9,12 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-using document::Kind;
-using document::Node;
-using document::Problems;
-
 // The notes of a refused text as one remedy.
-void add_refused(const Node& node, const Error& e, Problems& problems) {
+void add_refused(const document::Node& node, const Error& e, document::Problems& problems) {
   problems.add(node.span, e.what(), e.notes().empty() ? "" : e.notes().front());
 }
 
-void take_lora(TrainSettings& s, const Node& node, Problems& problems) {
+void take_lora(TrainSettings& s, const document::Node& node, document::Problems& problems) {
   document::Fields fields(node, problems, "'lora'");
   std::string text = fmt::format("rank={}", fields.whole("r", 1, 1 << 16).value_or(8));
   text += fmt::format(", alpha={}", fields.real("alpha", 1e-9, 1e9).value_or(16));
@@ -40,12 +36,12 @@ void take_lora(TrainSettings& s, const Node& node, Problems& problems) {
   }
 }
 
-void take_model_settings(TrainSettings& s, const Node& node, Problems& problems) {
+void take_model_settings(TrainSettings& s, const document::Node& node, document::Problems& problems) {
   s.model_settings.clear();
-  if (node.kind != Kind::map)
+  if (node.kind != document::Kind::map)
     return problems.expected(node, "'model_settings'", "a map of the model's settings: {num_layers: 2}");
   for (const document::Entry& entry : node.entries) {
-    if (entry.value.kind != Kind::scalar) {
+    if (entry.value.kind != document::Kind::scalar) {
       problems.expected(entry.value, "'" + entry.key + "'", "one value");
       continue;
     }
@@ -53,10 +49,10 @@ void take_model_settings(TrainSettings& s, const Node& node, Problems& problems)
   }
 }
 
-void take_recompute(TrainSettings& s, const Node& node, Problems& problems) {
-  std::string text = node.kind == Kind::scalar ? node.text : "";
-  if (node.kind == Kind::list)
-    for (const Node& item : node.items) text += (text.empty() ? "" : ",") + item.text;
+void take_recompute(TrainSettings& s, const document::Node& node, document::Problems& problems) {
+  std::string text = node.kind == document::Kind::scalar ? node.text : "";
+  if (node.kind == document::Kind::list)
+    for (const document::Node& item : node.items) text += (text.empty() ? "" : ",") + item.text;
   if (const auto whole = document::truth_of(node)) text = *whole ? "block" : "";
   try {
     if (!text.empty()) parse_recomputation(text);

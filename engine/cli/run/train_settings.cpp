@@ -11,21 +11,17 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-using document::Kind;
-using document::Node;
-using document::Problems;
-
 constexpr int64_t kMostSteps = int64_t{1} << 40;
 
 // ---- readers of values: each row of the table has one ----
 
-using TakeValue = std::function<void(TrainSettings&, const Node&, Problems&)>;
+using TakeValue = std::function<void(TrainSettings&, const document::Node&, document::Problems&)>;
 
 std::string in_quotes(const char* key) { return fmt::format("'{}'", key); }
 
 TakeValue text_key(const char* key, std::string TrainSettings::*to) {
-  return [=](TrainSettings& s, const Node& node, Problems& problems) {
-    if (node.kind == Kind::scalar && !node.text.empty())
+  return [=](TrainSettings& s, const document::Node& node, document::Problems& problems) {
+    if (node.kind == document::Kind::scalar && !node.text.empty())
       s.*to = node.text;
     else
       problems.expected(node, in_quotes(key), "a text");
@@ -33,8 +29,8 @@ TakeValue text_key(const char* key, std::string TrainSettings::*to) {
 }
 
 TakeValue corpus_text_key(const char* key, std::string CorpusOptions::*to) {
-  return [=](TrainSettings& s, const Node& node, Problems& problems) {
-    if (node.kind == Kind::scalar && !node.text.empty())
+  return [=](TrainSettings& s, const document::Node& node, document::Problems& problems) {
+    if (node.kind == document::Kind::scalar && !node.text.empty())
       s.corpus.*to = node.text;
     else
       problems.expected(node, in_quotes(key), "a text");
@@ -43,7 +39,7 @@ TakeValue corpus_text_key(const char* key, std::string CorpusOptions::*to) {
 
 template <typename Take>
 TakeValue whole_key(const char* key, int64_t least, int64_t most, Take take) {
-  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+  return [=](TrainSettings& s, const document::Node& node, document::Problems& problems) {
     const auto value = document::whole_of(node);
     if (value && *value >= least && *value <= most)
       take(s, *value);
@@ -56,7 +52,7 @@ TakeValue whole_key(const char* key, int64_t least, int64_t most, Take take) {
 
 template <typename Take>
 TakeValue real_key(const char* key, double least, double most, bool above, Take take) {
-  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+  return [=](TrainSettings& s, const document::Node& node, document::Problems& problems) {
     const auto value = document::real_of(node);
     if (value && (above ? *value > least : *value >= least) && *value <= most)
       take(s, *value);
@@ -69,7 +65,7 @@ TakeValue real_key(const char* key, double least, double most, bool above, Take 
 
 template <typename Take>
 TakeValue truth_key(const char* key, Take take) {
-  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+  return [=](TrainSettings& s, const document::Node& node, document::Problems& problems) {
     const auto value = document::truth_of(node);
     if (value)
       take(s, *value);
@@ -82,13 +78,13 @@ using WordChoice = std::pair<const char*, const char*>;  // as other programs wr
 
 template <typename Take>
 TakeValue word_key(const char* key, std::vector<WordChoice> words, Take take) {
-  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+  return [=](TrainSettings& s, const document::Node& node, document::Problems& problems) {
     std::vector<std::string> known;
     for (const auto& [word, own] : words) {
-      if (node.kind == Kind::scalar && node.text == word) return take(s, own);
+      if (node.kind == document::Kind::scalar && node.text == word) return take(s, own);
       known.emplace_back(word);
     }
-    const std::string meant = node.kind == Kind::scalar ? did_you_mean(node.text, known) : "";
+    const std::string meant = node.kind == document::Kind::scalar ? did_you_mean(node.text, known) : "";
     problems.add(
         node.span,
         fmt::format("{} is {}; it is one of {}", in_quotes(key), document::what_is(node), comma_separated(known)),
@@ -100,10 +96,11 @@ TakeValue word_key(const char* key, std::vector<WordChoice> words, Take take) {
 
 const char* const kDatasetKeys[] = {"path", "type", "weight", "columns", "train_on_inputs"};
 
-void read_columns(const Node& node, DatasetOptions& set, Problems& problems) {
-  if (node.kind != Kind::map) return problems.expected(node, "'columns'", "a map: what a field holds, and its name");
+void read_columns(const document::Node& node, DatasetOptions& set, document::Problems& problems) {
+  if (node.kind != document::Kind::map)
+    return problems.expected(node, "'columns'", "a map: what a field holds, and its name");
   for (const document::Entry& entry : node.entries) {
-    if (entry.value.kind != Kind::scalar) {
+    if (entry.value.kind != document::Kind::scalar) {
       problems.expected(entry.value, "'" + entry.key + "'", "the name of a field");
       continue;
     }
@@ -116,9 +113,9 @@ void read_columns(const Node& node, DatasetOptions& set, Problems& problems) {
   }
 }
 
-DatasetOptions read_dataset(const Node& node, Problems& problems) {
+DatasetOptions read_dataset(const document::Node& node, document::Problems& problems) {
   DatasetOptions set;
-  if (node.kind == Kind::scalar) {  // the path alone
+  if (node.kind == document::Kind::scalar) {  // the path alone
     set.path = node.text;
     return set;
   }
@@ -139,12 +136,12 @@ DatasetOptions read_dataset(const Node& node, Problems& problems) {
 }
 
 TakeValue datasets_key(const char* key, std::vector<DatasetOptions>& (*to)(TrainSettings&)) {
-  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+  return [=](TrainSettings& s, const document::Node& node, document::Problems& problems) {
     std::vector<DatasetOptions>& sets = to(s);
     sets.clear();
-    if (node.kind == Kind::list)
-      for (const Node& item : node.items) sets.push_back(read_dataset(item, problems));
-    else if (node.kind == Kind::map || node.kind == Kind::scalar)
+    if (node.kind == document::Kind::list)
+      for (const document::Node& item : node.items) sets.push_back(read_dataset(item, problems));
+    else if (node.kind == document::Kind::map || node.kind == document::Kind::scalar)
       sets.push_back(read_dataset(node, problems));
     if (sets.empty()) problems.expected(node, in_quotes(key), "a list of data sets");
   };
@@ -408,11 +405,11 @@ std::vector<TrainKey> run_keys() {
            "conditions",
            "",
            "end the run early: 'val.loss<1.5'",
-           [](S& s, const Node& node, Problems& problems) {
+           [](S& s, const document::Node& node, document::Problems& problems) {
              s.stop_when.clear();
-             const std::vector<Node> one{node};
-             for (const Node& item : node.kind == Kind::list ? node.items : one)
-               if (item.kind == Kind::scalar)
+             const std::vector<document::Node> one{node};
+             for (const document::Node& item : node.kind == document::Kind::list ? node.items : one)
+               if (item.kind == document::Kind::scalar)
                  s.stop_when.push_back(item.text);
                else
                  problems.expected(item, "'stop_when'", "a condition such as val.loss<1.5");
@@ -442,8 +439,8 @@ std::vector<std::string> known_train_keys() {
   return known;
 }
 
-void read_map(TrainSettings& settings, const Node& root, Problems& problems) {
-  if (root.kind != Kind::map) return problems.expected(root, "a configuration", "a map of keys and values");
+void read_map(TrainSettings& settings, const document::Node& root, document::Problems& problems) {
+  if (root.kind != document::Kind::map) return problems.expected(root, "a configuration", "a map of keys and values");
   std::vector<std::pair<const TrainKey*, std::string>> given;
   for (const document::Entry& entry : root.entries) {
     const TrainKey* key = find_train_key(entry.key);
@@ -456,12 +453,12 @@ void read_map(TrainSettings& settings, const Node& root, Problems& problems) {
     if (before != given.end())
       problems.add(entry.place, fmt::format("'{}' and '{}' are one setting", before->second, entry.key), "keep one");
     given.emplace_back(key, entry.key);
-    if (entry.value.kind != Kind::null) key->take(settings, entry.value, problems);
+    if (entry.value.kind != document::Kind::null) key->take(settings, entry.value, problems);
   }
 }
 
 // What single keys do not show.
-void check_whole(const TrainSettings& settings, const Node& root, Problems& problems) {
+void check_whole(const TrainSettings& settings, const document::Node& root, document::Problems& problems) {
   const auto missing = [&](const char* what, const char* remedy) { problems.add(root.span, what, remedy); };
   if (settings.model.empty() && settings.model_dsl.empty())
     missing("the configuration names no model", "give model: or model_dsl:");
@@ -502,7 +499,7 @@ std::vector<std::string> train_dataset_keys() { return {std::begin(kDatasetKeys)
 TrainSettings read_train_settings(const document::Document& config, const std::vector<std::string>& set) {
   TrainSettings settings;
   settings.corpus.window = 512;
-  Problems problems(config.source);
+  document::Problems problems(config.source);
   read_map(settings, config.root, problems);
   problems.throw_any();
   for (const std::string& text : set) {
@@ -515,7 +512,7 @@ TrainSettings read_train_settings(const document::Document& config, const std::v
     }
     const document::Document value = document::parse_document(
         std::make_shared<SourceText>("--set " + text.substr(0, equals), text.substr(equals + 1)));
-    Problems own(value.source);
+    document::Problems own(value.source);
     if (key->name == std::string("model")) settings.model_dsl.clear();
     if (key->name == std::string("model_dsl")) settings.model.clear();
     key->take(settings, value.root, own);
