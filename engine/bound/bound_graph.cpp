@@ -245,6 +245,7 @@ ResolvedSettings BoundGraph::settings(int cycle, const RunSettings& run) const {
   r.steps = run.steps ? run.steps : c.steps;
   r.seconds = run.seconds ? run.seconds : c.seconds;
   r.until = c.until;
+  r.patience = run.patience;
   if (!run.until.empty()) {
     r.until.clear();
     for (const std::string& text : run.until) {

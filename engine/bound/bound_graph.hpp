@@ -33,6 +33,7 @@ struct RunSettings : DeviceSettings {
   std::vector<std::string> metrics;  // "topk(5)": measured in addition to the task's defaults
   bool confusion = false;            // testing and validation count truth by prediction
   int threads = 0;                   // 0: all threads of the machine
+  std::optional<int64_t> patience;   // validations without a smaller loss that end the run
   std::optional<int64_t> window;     // samples of test-then-train; default 1000 for live streams
   bool shuffle = true;
   bool goes_on = false;        // another run continues the streams that can be read only once
@@ -43,6 +44,7 @@ struct ResolvedSettings : UpdateSettings {
   std::optional<int64_t> epochs, steps;
   std::optional<double> seconds;
   std::vector<Comparison> until;
+  std::optional<int64_t> patience;
   int64_t batch = 64;
   int64_t accumulate = 1;
   uint64_t seed = 0;

@@ -60,4 +60,16 @@ void CycleConditions::check_metrics() {
       cycle_.finish_because(fmt::format("until {} {} {:g}", c.metric, c.op, c.value));
 }
 
+// By the epochs of the report, which a resumed run has too.
+void CycleConditions::check_patience() {
+  const std::optional<int64_t>& patience = cycle_.plan.settings.patience;
+  if (!patience) return;
+  const EpochReport* best = nullptr;
+  for (const EpochReport& epoch : cycle_.report.by_epoch)
+    if (epoch.validation && (!best || epoch.validation->loss < best->validation->loss)) best = &epoch;
+  if (best && cycle_.report.by_epoch.back().epoch - best->epoch >= *patience)
+    cycle_.finish_because(
+        fmt::format("patience of {}: the smallest val.loss was that of epoch {}", *patience, best->epoch));
+}
+
 }  // namespace harmonics::engine

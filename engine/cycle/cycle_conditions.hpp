@@ -15,6 +15,8 @@ class CycleConditions {
   void check();
   // The same for metrics only.
   void check_metrics();
+  // Called after a validation: ends the run if none of the last `patience` ones had a smaller loss than those before.
+  void check_patience();
 
  private:
   void expect_one_of(const std::vector<std::string>& names, const char* word, const Comparison& condition) const;

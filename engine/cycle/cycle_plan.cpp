@@ -60,6 +60,10 @@ void expect_validation(BoundGraph& graph, int cycle, const ResolvedSettings& set
       throw Error(ErrorKind::Usage, fmt::format("'{} {}' can never hold: there is no validation data", word, c.metric),
                   c.span, {"give it: --validate NAME=ADDRESS for every producer"});
   };
+  if (settings.patience)
+    throw Error(ErrorKind::Usage,
+                fmt::format("patience of {} can never end: there is no validation data", *settings.patience), {},
+                {"give it: --validate NAME=ADDRESS for every producer"});
   for (const Comparison& c : settings.until) check("until", c);
   for (const GraphConditional& c : graph.graph().conditionals)
     if (!c.predicate && c.cycle == cycle) check("if", c.metric);

@@ -244,6 +244,7 @@ bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
     if (hooks_.epoch) hooks_.epoch(*closed, progress);
     tell(&CycleObserver::epoch_closed, *closed, progress);
     conditions_.check_metrics();
+    if (closed->validation) conditions_.check_patience();
   }
   if (next == cycle_.at.epoch) return true;
   cycle_.at.epoch = next;

@@ -3,6 +3,7 @@
 
 #include "consumers/register.hpp"
 #include "engine/contract/plugin_functional.hpp"
+#include "engine/corpus/register.hpp"
 #include "engine/flow/model_call.hpp"
 #include "engine/functional/reference.hpp"
 #include "engine/plugin/pending_items.hpp"
@@ -29,6 +30,7 @@ void add_items(Registry& registry) {
   auto& face = reinterpret_cast<FunctionRegistry&>(registration);  // the C++ view of the struct, as plugins get it
   register_builtin_producers(face);
   register_builtin_consumers(face);
+  register_corpus(face);
   commit_pending(pending, registry);
 }
 

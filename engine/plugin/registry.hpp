@@ -127,7 +127,8 @@ class Registry {
 // before main() begins.
 struct LibraryItems {
   void (*add)(Registry& registry);  // the built-in streams and functions, called once by Registry::global()
-  // True for names of the library's own functions, functionals, optimizers, schedules and augmentations: plugins cannot use them.
+  // True for names of the library's own functions, functionals, optimizers, schedules and augmentations: plugins cannot
+  // use them.
   bool (*reserves)(uint32_t kind, const std::string& name);
 };
 void set_library_items(const LibraryItems& items);

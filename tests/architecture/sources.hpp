@@ -17,9 +17,9 @@ namespace fs = std::filesystem;
 inline const fs::path kRoot = HARMONICS_SOURCE_DIR;
 // The rooms of the engine; each may include those before it.
 inline const std::vector<std::string> kEngine = {
-    "base",  "tensor",      "plugin",     "program",  "functional",  "contract", "passes",  "execution",
-    "model", "transformer", "language",   "training", "spool",       "flow",     "streams", "library",
-    "bound", "measure",     "checkpoint", "cycle",    "conformance", "embed",    "serving", "cli"};
+    "base",        "tensor",     "plugin",   "program",     "functional", "contract", "passes", "execution", "model",
+    "transformer", "language",   "training", "spool",       "flow",       "streams",  "corpus", "library",   "bound",
+    "measure",     "checkpoint", "cycle",    "conformance", "embed",      "serving",  "cli"};
 
 inline std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

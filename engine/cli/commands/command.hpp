@@ -8,6 +8,10 @@
 namespace harmonics::engine::cli {
 
 int run_command(const Options& options);
+// Runs a flow as run_command does one of a file.
+int run_flow(const Flow& flow, const Options& options);
+int train_command(const Options& options);
+int tokenize_command(const Options& options);
 int infer_command(const Options& options);
 int generate_command(const Options& options);
 int embed_command(const Options& options);

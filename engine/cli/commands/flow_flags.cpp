@@ -186,6 +186,9 @@ void stopping(Flags& f) {
   f.duration("for", "stop after a time: 90s, 10m, 1.5h", [](Options& o, double v) { o.run.seconds = v; });
   f.texts("until", "CONDITION", "stop when a metric holds: 'loss<0.05', 'val.accuracy>=0.98'", nullptr).take =
       [](const FlagRow&, Options& o, const std::string& v) { o.run.until.push_back(v); };
+  f.whole("patience", 1, kAnyCount, "stop after this many validations without a smaller loss",
+          [](Options& o, int64_t v) { o.run.patience = v; })
+      .example = "5";
   f.on("deterministic", "refuse settings that make runs differ: time limits, live streams", nullptr).take =
       [](const FlagRow& row, Options& o, const std::string& v) { o.run.deterministic = read_switch(row, v); };
 }

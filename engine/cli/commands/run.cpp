@@ -204,8 +204,8 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
     if (!trains) bind_results(graph, cycle);
     CycleRuntime runtime(graph, cycle, options.run);
     if (!options.weights.empty()) runtime.set_origin(options.weights);
-    ProgressLine line(options.quiet || !trains);
-    EpochLines epochs;
+    ProgressLine line(options.quiet || !trains, options.tokens_of_sample);
+    EpochLines epochs(options.tokens_of_sample);
     const auto note = [&](const std::string& text) {
       line.clear();
       print_note(text);
@@ -470,10 +470,11 @@ int train_and_save(BoundGraph& graph, const Options& options, Checkpointing& che
 
 }  // namespace
 
-int run_command(const Options& given) {
+int run_command(const Options& options) { return run_flow(read_flow(options), options); }
+
+int run_flow(const Flow& flow, const Options& given) {
   Options options = given;
   options.run.confusion = !options.confusion.empty() || !options.report.empty();
-  const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     std::unique_ptr<BoundGraph> graph;
     std::optional<Serving> serving;  // open while streams wait for their first sample

@@ -6,6 +6,8 @@
 namespace harmonics::engine::cli {
 
 void run_flags(VerbRow& verb);
+void train_flags(VerbRow& verb);
+void tokenize_flags(VerbRow& verb);
 void infer_flags(VerbRow& verb);
 void generate_flags(VerbRow& verb);
 void embed_flags(VerbRow& verb);

@@ -21,6 +21,7 @@ struct Verb {
   const char* schema;  // of the output of --json: a file in docs/schema
   const char* examples;
   const char* notes = "";
+  const char* alias = "";
 };
 
 constexpr const char* kRunExamples =
@@ -42,6 +43,16 @@ constexpr const char* kRunExamples =
 
 constexpr Verb kVerbs[] = {
     {"run", "train a flow, or run it if it has no training tap", run_flags, run_command, "run.json", kRunExamples},
+    {"train", "train or fine-tune a language model by a configuration", train_flags, train_command, "train.json",
+     "harmonics train config.yaml\n"
+     "harmonics train config.yaml --set learning_rate=3e-4 --set max_steps=500 --dry-run\n"
+     "harmonics train config.yaml --resume --ui",
+     "'harmonics train --keys' lists the keys of a configuration. 'sft' is another word for this verb.", "sft"},
+    {"tokenize", "text as tokens and back; train a tokenizer", tokenize_flags, tokenize_command, "tokenize.json",
+     "harmonics tokenize model/ 'Once upon a time'\n"
+     "harmonics tokenize model.gguf --file book.txt --count\n"
+     "harmonics tokenize model/ --decode '40 1101 257'\n"
+     "harmonics tokenize --train 8192 --file 'texts/*.txt' tokenizer.json"},
     {"infer", "run a flow without training", infer_flags, infer_command, "infer.json",
      "harmonics infer mnist.hmx --weights mnist.safetensors --producer t10k-images.idx\n"
      "harmonics infer char_gpt.hmx --weights gpt.safetensors --prompt 'ROMEO:'"},
@@ -158,7 +169,7 @@ constexpr Verb kVerbs[] = {
 };
 
 VerbRow row_of(const Verb& verb) {
-  VerbRow row{verb.name, verb.help, verb.examples, {}, {}, verb.notes, verb.run, verb.schema};
+  VerbRow row{verb.name, verb.help, verb.examples, {}, {}, verb.notes, verb.run, verb.schema, verb.alias};
   verb.flags(row);
   Flags f(row);
   f.group("Output");

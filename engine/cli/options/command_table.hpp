@@ -40,6 +40,7 @@ struct VerbRow {
   std::string notes = "";  // additional notes
   int (*run)(const Options&) = nullptr;
   std::string schema = "";  // of the output of --json: a file in docs/schema
+  std::string alias = "";   // another word for it
 
   const FlagRow* find(const std::string& flag) const;
 };

@@ -270,7 +270,7 @@ std::vector<std::string> configure(const CommandTable& table, const VerbRow& ver
 
 const VerbRow& verb_typed(const CommandTable& table, const std::string& word) {
   for (const VerbRow& row : table)
-    if (row.name == word) return row;
+    if (row.name == word || (!row.alias.empty() && row.alias == word)) return row;
   Error e(ErrorKind::Usage,
           is_flag(word) ? fmt::format("'{}' is before the verb", word) : fmt::format("there is no verb '{}'", word));
   if (const std::string meant = did_you_mean(word, names_of(table)); !meant.empty()) e.note(meant);

@@ -73,6 +73,13 @@ struct Options {
   std::vector<std::string> tensor_types;  // PATTERN=TYPE
   bool pure = false, dry_run = false, requantize = false;
   int64_t chunk = 512, chunks = 0;  // of importance: tokens of one chunk, most chunks; 0: all
+  // train and tokenize
+  bool keys = false;                  // train: list the keys of configurations
+  bool count_only = false;            // tokenize: print counts alone
+  bool special_tokens = false;        // tokenize: special tokens are read in texts
+  int64_t tokens_of_sample = 0;       // train: rates are shown in tokens, and losses also as perplexities
+  std::optional<int64_t> train_size;  // tokenize: train a tokenizer of so many tokens
+  std::string ids;                    // tokenize: decode these
   // bench MODEL
   std::vector<int64_t> prefill, decode;  // tokens; empty: 512 and 128
   std::vector<int64_t> texts;            // at once; empty: 1

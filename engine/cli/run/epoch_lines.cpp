@@ -1,5 +1,7 @@
 #include "engine/cli/run/epoch_lines.hpp"
 
+#include <cmath>
+
 #include <fmt/core.h>
 
 #include "engine/cli/run/run_outcome.hpp"
@@ -13,12 +15,13 @@ constexpr const char* kValidation = "  · validation ";
 
 }  // namespace
 
-EpochLines::EpochLines() : width_(terminal_width()) {}
+EpochLines::EpochLines(int64_t tokens) : tokens_(tokens), width_(terminal_width()) {}
 
 void EpochLines::show(const EpochReport& e, bool constant_rate) {
   constexpr double kLeast = 0.2;
-  std::string text = epoch_text(e, constant_rate);
+  std::string text = epoch_text(e, constant_rate, tokens_);
   if (e.validation) text += kValidation + figures_text(*e.validation);
+  if (e.validation && tokens_ > 0) text += fmt::format(", perplexity {:.4g}", std::exp(e.validation->loss));
   since_ += e.seconds;
   left_out_.reset();
   if (width_ > 0 && began_ && since_ < kLeast)

@@ -11,13 +11,15 @@ namespace harmonics::engine::cli {
 
 class EpochLines {
  public:
-  EpochLines();
+  // `tokens`: in a sample of a language model, for rates in tokens and perplexities; 0: other samples.
+  explicit EpochLines(int64_t tokens = 0);
   void show(const EpochReport& epoch, bool constant_rate);
   // Prints the last epoch if it was skipped.
   void end();
 
  private:
   void print_line(const std::string& text);
+  int64_t tokens_;
   int width_;  // 0: not a terminal
   bool began_ = false;
   double since_ = 0;  // seconds of epochs since the last printed line

@@ -212,10 +212,11 @@ bool asks_for_confusion(const Options& options) {
 
 double speed_of(const EpochReport& e) { return e.seconds > 0 ? static_cast<double>(e.samples) / e.seconds : 0; }
 
-std::string epoch_text(const EpochReport& e, bool constant_rate) {
-  std::string s = fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss,
-                              e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(speed_of(e)),
-                              duration(e.seconds));
+std::string epoch_text(const EpochReport& e, bool constant_rate, int64_t tokens) {
+  const std::string speed = tokens > 0 ? rate(speed_of(e) * static_cast<double>(tokens), "tokens") : rate(speed_of(e));
+  std::string s =
+      fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss,
+                  e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", speed, duration(e.seconds));
   for (const auto& [name, value] : e.figures)
     if (name.find('.') == std::string::npos) s += fmt::format("  {} {}", name, value_text(name, value));
   if (!constant_rate) s += fmt::format("  lr {:.3g}", e.learning_rate);

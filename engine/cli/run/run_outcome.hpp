@@ -32,7 +32,8 @@ const Evaluation* final_evaluation(const RunOutcome& outcome);
 bool asks_for_confusion(const Options& options);
 
 double speed_of(const EpochReport& e);  // samples per second
-std::string epoch_text(const EpochReport& e, bool constant_rate);
+// `tokens`: in a sample, to show the rate in tokens; 0: in samples.
+std::string epoch_text(const EpochReport& e, bool constant_rate, int64_t tokens = 0);
 // "loss 0.1, accuracy 98.00 %, f1 0.97"
 std::string figures_text(const Evaluation& e);
 

@@ -1,80 +1,92 @@
-#include "engine/cli/run/train_lora.hpp"
-
+// The keys of `train` about the model: settings, adapters, types of frozen weights, recomputation.
 #include <fmt/core.h>
 
-#include "engine/base/spelling.hpp"
+#include "engine/cli/run/train_settings.hpp"
+#include "engine/passes/recomputation.hpp"
 #include "engine/transformer/lora_settings.hpp"
-#include "formats/utf8.hpp"
 
 namespace harmonics::engine::cli {
 
 namespace {
 
 using document::Kind;
+using document::Node;
+using document::Problems;
 
-// Names of PEFT and others, and ours.
-constexpr std::pair<std::string_view, std::string_view> kLoraNames[] = {{"rank", "rank"},
-                                                                        {"r", "rank"},
-                                                                        {"lora_r", "rank"},
-                                                                        {"lora_rank", "rank"},
-                                                                        {"alpha", "alpha"},
-                                                                        {"lora_alpha", "alpha"},
-                                                                        {"dropout", "dropout"},
-                                                                        {"lora_dropout", "dropout"},
-                                                                        {"targets", "targets"},
-                                                                        {"target_modules", "targets"},
-                                                                        {"lora_target_modules", "targets"},
-                                                                        {"rslora", "rslora"},
-                                                                        {"use_rslora", "rslora"},
-                                                                        {"dora", "dora"},
-                                                                        {"use_dora", "dora"},
-                                                                        {"init", "init"},
-                                                                        {"seed", "seed"},
-                                                                        {"from", "from"}};
-
-std::string_view own_name(const std::string& key) {
-  for (const auto& [theirs, ours] : kLoraNames)
-    if (theirs == key) return ours;
-  return {};
+// The notes of a refused text as one remedy.
+void add_refused(const Node& node, const Error& e, Problems& problems) {
+  problems.add(node.span, e.what(), e.notes().empty() ? "" : e.notes().front());
 }
 
-std::string joined(const document::Node& list) {
-  std::string all;
-  for (const document::Node& item : list.items) all += (all.empty() ? "" : "+") + item.text;
-  return all;
+void take_lora(TrainSettings& s, const Node& node, Problems& problems) {
+  document::Fields fields(node, problems, "'lora'");
+  std::string text = fmt::format("rank={}", fields.whole("r", 1, 1 << 16).value_or(8));
+  text += fmt::format(", alpha={}", fields.real("alpha", 1e-9, 1e9).value_or(16));
+  if (const auto dropout = fields.real("dropout", 0, 0.999)) text += fmt::format(", dropout={}", *dropout);
+  if (const auto modules = fields.texts("target_modules")) {
+    std::string joined;
+    for (const std::string& name : *modules) joined += (joined.empty() ? "" : "+") + name;
+    text += ", targets=" + joined;
+  }
+  if (fields.truth("use_dora").value_or(false)) text += ", dora";
+  if (fields.truth("use_rslora").value_or(false)) text += ", rslora";
+  s.base_type = fields.text("base").value_or("");
+  fields.finish();
+  try {
+    expect_lora(parse_lora(text));
+    s.lora = text;
+  } catch (const Error& e) {
+    add_refused(node, e, problems);
+  }
+}
+
+void take_model_settings(TrainSettings& s, const Node& node, Problems& problems) {
+  s.model_settings.clear();
+  if (node.kind != Kind::map)
+    return problems.expected(node, "'model_settings'", "a map of the model's settings: {num_layers: 2}");
+  for (const document::Entry& entry : node.entries) {
+    if (entry.value.kind != Kind::scalar) {
+      problems.expected(entry.value, "'" + entry.key + "'", "one value");
+      continue;
+    }
+    s.model_settings += fmt::format("{}{}={}", s.model_settings.empty() ? "" : ", ", entry.key, entry.value.text);
+  }
+}
+
+void take_recompute(TrainSettings& s, const Node& node, Problems& problems) {
+  std::string text = node.kind == Kind::scalar ? node.text : "";
+  if (node.kind == Kind::list)
+    for (const Node& item : node.items) text += (text.empty() ? "" : ",") + item.text;
+  if (const auto whole = document::truth_of(node)) text = *whole ? "block" : "";
+  try {
+    if (!text.empty()) parse_recomputation(text);
+    s.recompute = text;
+  } catch (const Error& e) {
+    add_refused(node, e, problems);
+  }
 }
 
 }  // namespace
 
-std::string lora_of_configuration(const document::Node& node, document::Problems& problems) {
-  std::string text = node.text;
-  const size_t before = problems.count();
-  if (node.kind != Kind::map && node.kind != Kind::scalar)
-    problems.expected(node, "'lora'", "a map of settings, or a text: rank=16, alpha=32");
-  for (const document::Entry& entry : node.entries) {
-    const std::string_view name = own_name(entry.key);
-    if (name.empty()) {
-      std::vector<std::string> known;
-      for (const auto& [theirs, ours] : kLoraNames) known.emplace_back(theirs);
-      problems.add(entry.place, fmt::format("'lora' has no setting {}", shown_name(entry.key)),
-                   did_you_mean(entry.key, known));
-      continue;
-    }
-    const bool list = entry.value.kind == Kind::list;
-    if (entry.value.kind != Kind::scalar && !(list && name == "targets")) {
-      problems.expected(entry.value, "'" + entry.key + "'", name == "targets" ? "a list of modules" : "one value");
-      continue;
-    }
-    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, list ? joined(entry.value) : entry.value.text);
-  }
-  if (problems.count() > before) return "";
-  try {
-    parse_lora(text);
-  } catch (const Error& e) {
-    problems.add(node.span, e.what(), e.notes().empty() ? "" : e.notes().front());
-    return "";
-  }
-  return text;
+std::vector<TrainKey> train_model_keys() {
+  return {{"model_settings",
+           {"model_config"},
+           "a map",
+           "",
+           "settings of the model above those of its file: {num_layers: 2}",
+           take_model_settings},
+          {"lora",
+           {},
+           "a map with r, alpha, dropout, target_modules, use_dora, use_rslora and base",
+           "",
+           "train an adapter; base: the type that frozen weights are converted to, such as nf4",
+           take_lora},
+          {"recompute",
+           {"gradient_checkpointing"},
+           "rmsnorm, qkv, attention, swiglu, ffn, block, lora, auto, auto=SIZE or true: block",
+           "",
+           "results that the backward pass computes again, to save memory",
+           take_recompute}};
 }
 
 }  // namespace harmonics::engine::cli

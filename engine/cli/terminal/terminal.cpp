@@ -95,10 +95,10 @@ std::string thousands(int64_t n) {
   return s;
 }
 
-std::string rate(double per_second) {
-  if (per_second >= 1e6) return fmt::format("{:.2f}M samples/s", per_second / 1e6);
-  if (per_second >= 1e4) return fmt::format("{:.1f}k samples/s", per_second / 1e3);
-  return fmt::format("{:.0f} samples/s", per_second);
+std::string rate(double per_second, const char* unit) {
+  if (per_second >= 1e6) return fmt::format("{:.2f}M {}/s", per_second / 1e6, unit);
+  if (per_second >= 1e4) return fmt::format("{:.1f}k {}/s", per_second / 1e3, unit);
+  return fmt::format("{:.0f} {}/s", per_second, unit);
 }
 
 std::string duration(double seconds) {
@@ -169,7 +169,8 @@ std::string fitted_line(std::vector<Field> fields, double fraction, int columns)
 
 }  // namespace
 
-ProgressLine::ProgressLine(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+ProgressLine::ProgressLine(bool quiet, int64_t tokens)
+    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0), tokens_(tokens) {}
 ProgressLine::~ProgressLine() { clear(); }
 
 void ProgressLine::clear() {
@@ -191,7 +192,9 @@ void ProgressLine::show(const Progress& p) {
         {fmt::format("last {} new: {}", thousands(p.window),
                      p.window_accuracy >= 0 ? percent(p.window_accuracy) : fmt::format("loss {:.4g}", p.window_loss)),
          7});
-  fields.push_back({rate(p.samples_per_second), 6});
+  fields.push_back(
+      {tokens_ > 0 ? rate(p.samples_per_second * static_cast<double>(tokens_), "tokens") : rate(p.samples_per_second),
+       6});
   if (first_fraction_ < 0) first_fraction_ = std::max(p.fraction, 0.0), first_seconds_ = p.seconds;
   // Estimated from this process alone, since a resumed run starts in the middle.
   if (p.fraction > first_fraction_ + 0.005)

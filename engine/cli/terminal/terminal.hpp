@@ -23,10 +23,10 @@ boost::json::value first_error();
 void print_note(const std::string& text);
 void say(const std::string& line);
 
-std::string thousands(int64_t n);      // 600,000
-std::string rate(double per_second);   // "53.6k samples/s"
-std::string duration(double seconds);  // "11.2 s", "3 min 20 s"; "–" for NaN
-std::string percent(double fraction);  // "98.12 %"
+std::string thousands(int64_t n);                                   // 600,000
+std::string rate(double per_second, const char* unit = "samples");  // "53.6k samples/s"
+std::string duration(double seconds);                               // "11.2 s", "3 min 20 s"; "–" for NaN
+std::string percent(double fraction);                               // "98.12 %"
 
 // Returns the width of the terminal on standard error in columns, or 0 if it is not a terminal.
 int terminal_width();
@@ -36,13 +36,15 @@ int columns_of(const std::string& text);
 // seconds.
 class ProgressLine {
  public:
-  explicit ProgressLine(bool quiet);
+  // `tokens`: in a sample, to show the rate in tokens; 0: in samples.
+  explicit ProgressLine(bool quiet, int64_t tokens = 0);
   ~ProgressLine();
   void show(const Progress& progress);
   void clear();  // before other output
 
  private:
   bool quiet_, terminal_;
+  int64_t tokens_;
   bool shown_ = false;
   double next_plain_ = 10;
   double first_fraction_ = -1, first_seconds_ = 0;

@@ -1,0 +1,158 @@
+// harmonics train: a language model by a configuration, as a flow that the ordinary cycle runs.
+#include <filesystem>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "dsl/document/document.hpp"
+#include "engine/base/file.hpp"
+#include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/train_flow.hpp"
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+void print_keys(const Options& options) {
+  boost::json::array rows;
+  for (const TrainKey& key : train_keys()) {
+    boost::json::array aliases;
+    std::string others;
+    for (const char* alias : key.aliases) {
+      aliases.emplace_back(alias);
+      others += (others.empty() ? "" : ", ") + std::string(alias);
+    }
+    if (options.json) {
+      rows.push_back(boost::json::object{{"name", key.name},
+                                         {"aliases", std::move(aliases)},
+                                         {"values", key.values},
+                                         {"default", key.initial},
+                                         {"text", key.text}});
+      continue;
+    }
+    print("{}: {}{}\n", key.name, key.values, *key.initial ? fmt::format(" (default: {})", key.initial) : "");
+    print("    {}{}\n", key.text, others.empty() ? "" : "; also " + others);
+  }
+  if (options.json) print_json(boost::json::object{{"version", 1}, {"keys", std::move(rows)}});
+}
+
+struct DataTotals {
+  int64_t examples = 0, tokens = 0, left_out = 0;
+};
+
+DataTotals totals_of(const Corpus& corpus) {
+  DataTotals totals;
+  for (const DatasetCounts& set : corpus.counts()) {
+    totals.examples += static_cast<int64_t>(set.examples);
+    totals.tokens += static_cast<int64_t>(set.tokens);
+    totals.left_out += static_cast<int64_t>(set.skipped + set.empty + set.malformed);
+  }
+  return totals;
+}
+
+void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
+  if (plan.options.quiet) return;
+  say(fmt::format("{} steps of {} rows of {} tokens: {} tokens a step, {:.3g} passes over {} rows",
+                  thousands(plan.steps), thousands(plan.rows_of_step),
+                  thousands(static_cast<int64_t>(settings.corpus.window)),
+                  thousands(plan.rows_of_step * static_cast<int64_t>(settings.corpus.window)),
+                  static_cast<double>(plan.steps * plan.rows_of_step) / static_cast<double>(plan.corpus->rows()),
+                  thousands(static_cast<int64_t>(plan.corpus->rows()))));
+  if (plan.validation)
+    say(fmt::format("validation on {} rows every {} steps", thousands(static_cast<int64_t>(plan.validation->rows())),
+                    thousands(plan.evaluate_every)));
+}
+
+struct StepMemory {
+  int64_t weights = 0;  // numbers
+  MemoryReport bytes;
+};
+
+// What one batch takes, from its compiled plan.
+StepMemory memory_of(BoundGraph& graph, const Options& options) {
+  const ResolvedSettings settings = graph.settings(0, options.run);
+  LoweringOptions o;
+  o.mode = Mode::train;
+  o.batch = settings.batch;
+  o.seed = settings.seed;
+  o.device = options.run;
+  static_cast<UpdateSettings&>(o) = settings;
+  if (settings.accumulate > 1) o.accumulate = 1;
+  o.branches = graph.graph().branches(0);
+  const Lowered lowered = graph.lower(o);
+  const auto executable = compile(lowered.program, &graph.store(), graph.executor(options.run.threads),
+                                  graph.compile_options(options.run, true));
+  StepMemory memory;
+  memory.bytes = executable->memory();
+  for (const auto& [name, parameter] : graph.store().all())
+    if (parameter.role != Role::moment) memory.weights += parameter.type.shape.count();
+  return memory;
+}
+
+int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
+  const Options& options = plan.options;
+  const std::unique_ptr<BoundGraph> graph = open_graph(plan.flow, options, false);
+  const StepMemory memory = memory_of(*graph, options);
+  const DataTotals data = totals_of(*plan.corpus);
+  if (options.json) {
+    print_json(boost::json::object{{"version", 1},
+                                   {"examples", data.examples},
+                                   {"tokens", data.tokens},
+                                   {"left_out", data.left_out},
+                                   {"rows", plan.corpus->rows()},
+                                   {"validation_rows", plan.validation ? plan.validation->rows() : 0},
+                                   {"steps", plan.steps},
+                                   {"tokens_of_step", plan.rows_of_step * static_cast<int64_t>(settings.corpus.window)},
+                                   {"weights", memory.weights},
+                                   {"arena_bytes", memory.bytes.arena_bytes},
+                                   {"state_bytes", memory.bytes.state_bytes},
+                                   {"optimizer", *options.run.optimizer},
+                                   {"schedule", *options.run.schedule}});
+    return kDone;
+  }
+  const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  print("weights    {} numbers\n", thousands(memory.weights));
+  print("data       {} examples, {} tokens, {} rows\n", thousands(data.examples), thousands(data.tokens),
+        thousands(static_cast<int64_t>(plan.corpus->rows())));
+  print("steps      {}, of {} tokens\n", thousands(plan.steps),
+        thousands(plan.rows_of_step * static_cast<int64_t>(settings.corpus.window)));
+  print("memory     {:.1f} MiB of weights and moments, {:.1f} MiB for a batch\n", megabytes(memory.bytes.state_bytes),
+        megabytes(memory.bytes.arena_bytes));
+  print("training   {}, {}\n", *options.run.optimizer, *options.run.schedule);
+  return kDone;
+}
+
+}  // namespace
+
+int train_command(const Options& options) {
+  if (options.keys) {
+    print_keys(options);
+    return kDone;
+  }
+  if (options.files.empty())
+    throw Error(ErrorKind::Usage, "'train' lacks CONFIG", {},
+                {"write harmonics train config.yaml; 'harmonics train --keys' lists what it may hold"});
+  const std::string& path = options.files.front();
+  const auto source = std::make_shared<SourceText>(path, read_plain_file(path));
+  TrainSettings settings;
+  TrainPlan plan;
+  const int checked = with_source(source, [&] {
+    settings = read_train_settings(document::parse_document(source), options.set);
+    if (options.resume) settings.resume = true;
+    Options of_run = options;
+    of_run.set.clear();
+    plan = plan_training(settings, std::filesystem::path(path).parent_path().string(), of_run, !options.dry_run);
+    if (options.resume && !options.resume->empty()) plan.options.resume = options.resume;
+    return kDone;
+  });
+  if (checked != kDone) return checked;
+  announce_plan(plan, settings);
+  if (options.dry_run) return with_source(plan.flow.source, [&] { return dry_run(plan, settings); });
+  write_file_atomically(settings.output + "/config.yaml", train_settings_text(settings));
+  return run_flow(plan.flow, plan.options);
+}
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,27 @@
+// A configuration of `train` as a flow and the options of its run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/cli/options/options.hpp"
+#include "engine/cli/run/train_settings.hpp"
+#include "engine/flow/flow.hpp"
+
+namespace harmonics::engine::cli {
+
+struct TrainPlan {
+  std::shared_ptr<const Corpus> corpus, validation;  // validation null: none
+  int64_t rows_of_step = 0, steps_of_epoch = 0, steps = 0, evaluate_every = 0;
+  Flow flow;
+  Options options;  // of the run
+};
+
+// Reads the data and lays out the run. `folder`: of the configuration, which the flow then lies in. `write`: the output
+// folder is created, with the tokenizer and the descriptions of the data that the run's addresses name; otherwise no
+// file is written, and the addresses hold the descriptions. Throws what reading the data throws, and
+// ErrorKind::Output.
+TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write);
+
+}  // namespace harmonics::engine::cli

@@ -1,0 +1,534 @@
+#include "engine/cli/run/train_settings.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/core.h>
+
+#include "engine/base/spelling.hpp"
+
+namespace harmonics::engine::cli {
+
+namespace {
+
+using document::Kind;
+using document::Node;
+using document::Problems;
+
+constexpr int64_t kMostSteps = int64_t{1} << 40;
+
+// ---- readers of values: each row of the table has one ----
+
+using TakeValue = std::function<void(TrainSettings&, const Node&, Problems&)>;
+
+std::string in_quotes(const char* key) { return fmt::format("'{}'", key); }
+
+TakeValue text_key(const char* key, std::string TrainSettings::*to) {
+  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+    if (node.kind == Kind::scalar && !node.text.empty())
+      s.*to = node.text;
+    else
+      problems.expected(node, in_quotes(key), "a text");
+  };
+}
+
+TakeValue corpus_text_key(const char* key, std::string CorpusOptions::*to) {
+  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+    if (node.kind == Kind::scalar && !node.text.empty())
+      s.corpus.*to = node.text;
+    else
+      problems.expected(node, in_quotes(key), "a text");
+  };
+}
+
+template <typename Take>
+TakeValue whole_key(const char* key, int64_t least, int64_t most, Take take) {
+  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+    const auto value = document::whole_of(node);
+    if (value && *value >= least && *value <= most)
+      take(s, *value);
+    else
+      problems.expected(node, in_quotes(key),
+                        most >= kMostSteps ? fmt::format("a whole number of at least {}", least)
+                                           : fmt::format("a whole number from {} to {}", least, most));
+  };
+}
+
+template <typename Take>
+TakeValue real_key(const char* key, double least, double most, bool above, Take take) {
+  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+    const auto value = document::real_of(node);
+    if (value && (above ? *value > least : *value >= least) && *value <= most)
+      take(s, *value);
+    else
+      problems.expected(node, in_quotes(key),
+                        fmt::format("a number {} {:g}{}", above ? "above" : "of at least", least,
+                                    most < 1e300 ? fmt::format(" and at most {:g}", most) : ""));
+  };
+}
+
+template <typename Take>
+TakeValue truth_key(const char* key, Take take) {
+  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+    const auto value = document::truth_of(node);
+    if (value)
+      take(s, *value);
+    else
+      problems.expected(node, in_quotes(key), "true or false");
+  };
+}
+
+using WordChoice = std::pair<const char*, const char*>;  // as other programs write it, and as it is named here
+
+template <typename Take>
+TakeValue word_key(const char* key, std::vector<WordChoice> words, Take take) {
+  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+    std::vector<std::string> known;
+    for (const auto& [word, own] : words) {
+      if (node.kind == Kind::scalar && node.text == word) return take(s, own);
+      known.emplace_back(word);
+    }
+    const std::string meant = node.kind == Kind::scalar ? did_you_mean(node.text, known) : "";
+    problems.add(
+        node.span,
+        fmt::format("{} is {}; it is one of {}", in_quotes(key), document::what_is(node), comma_separated(known)),
+        meant);
+  };
+}
+
+// ---- data sets ----
+
+const char* const kDatasetKeys[] = {"path", "type", "weight", "columns", "train_on_inputs"};
+
+void read_columns(const Node& node, DatasetOptions& set, Problems& problems) {
+  if (node.kind != Kind::map) return problems.expected(node, "'columns'", "a map: what a field holds, and its name");
+  for (const document::Entry& entry : node.entries) {
+    if (entry.value.kind != Kind::scalar) {
+      problems.expected(entry.value, "'" + entry.key + "'", "the name of a field");
+      continue;
+    }
+    try {
+      const Columns one = parse_columns(entry.key + ":" + entry.value.text);
+      set.columns.insert(one.begin(), one.end());
+    } catch (const Error& e) {
+      problems.add(entry.place, e.what(), e.notes().empty() ? "" : e.notes().front());
+    }
+  }
+}
+
+DatasetOptions read_dataset(const Node& node, Problems& problems) {
+  DatasetOptions set;
+  if (node.kind == Kind::scalar) {  // the path alone
+    set.path = node.text;
+    return set;
+  }
+  document::Fields fields(node, problems, "a data set");
+  if (fields.need("path")) set.path = fields.text("path").value_or("");
+  if (const Node* type = fields.find("type")) {
+    try {
+      set.kind = example_kind_named(type->text);
+    } catch (const Error& e) {
+      problems.add(type->span, e.what(), e.notes().empty() ? "" : e.notes().front());
+    }
+  }
+  set.weight = fields.real("weight", 1e-9, 1e9).value_or(0);
+  if (const Node* columns = fields.find("columns")) read_columns(*columns, set, problems);
+  set.learns_prompts = fields.truth("train_on_inputs").value_or(false);
+  fields.finish();
+  return set;
+}
+
+TakeValue datasets_key(const char* key, std::vector<DatasetOptions>& (*to)(TrainSettings&)) {
+  return [=](TrainSettings& s, const Node& node, Problems& problems) {
+    std::vector<DatasetOptions>& sets = to(s);
+    sets.clear();
+    if (node.kind == Kind::list)
+      for (const Node& item : node.items) sets.push_back(read_dataset(item, problems));
+    else if (node.kind == Kind::map || node.kind == Kind::scalar)
+      sets.push_back(read_dataset(node, problems));
+    if (sets.empty()) problems.expected(node, in_quotes(key), "a list of data sets");
+  };
+}
+
+void take_optimizer(TrainSettings& s, const char* own) { s.optimizer = own; }
+void take_schedule(TrainSettings& s, const char* own) { s.schedule = own; }
+
+const std::vector<WordChoice> kOptimizers = {{"adamw", "adamw"},
+                                             {"adamw_torch", "adamw"},
+                                             {"adamw_torch_fused", "adamw"},
+                                             {"adamw_8bit", "adamw(moments=q8)"},
+                                             {"adamw_bnb_8bit", "adamw(moments=q8)"},
+                                             {"paged_adamw_8bit", "adamw(moments=q8)"},
+                                             {"adam", "adam"},
+                                             {"sgd", "sgd"},
+                                             {"rmsprop", "rmsprop"},
+                                             {"lamb", "lamb"},
+                                             {"lion", "lion"},
+                                             {"lion_8bit", "lion(moments=q8)"},
+                                             {"normuon", "normuon"}};
+const std::vector<WordChoice> kSchedules = {
+    {"constant", "constant"},      {"constant_with_warmup", "constant"}, {"linear", "linear"},
+    {"cosine", "cosine"},          {"cosine_with_min_lr", "cosine"},     {"wsd", "wsd"},
+    {"warmup_stable_decay", "wsd"}};
+
+std::vector<TrainKey> data_keys() {
+  using S = TrainSettings;
+  return {{"model",
+           {"base_model", "model_name_or_path"},
+           "a file or folder",
+           "",
+           "the model: a Hugging Face folder, GGUF, or another file that importers read; its weights are the start",
+           text_key("model", &S::model)},
+          {"model_dsl",
+           {},
+           "an .ndsl file",
+           "",
+           "the architecture of a model that is trained from the beginning",
+           text_key("model_dsl", &S::model_dsl)},
+          {"tokenizer",
+           {"tokenizer_name", "tokenizer_path"},
+           "a file, a folder, characters or bytes",
+           "",
+           "default: the model's own; characters: those of the texts",
+           corpus_text_key("tokenizer", &CorpusOptions::tokenizer)},
+          {"chat_template",
+           {"chat_template_file"},
+           "a file",
+           "",
+           "default: the model's own, else ChatML",
+           corpus_text_key("chat_template", &CorpusOptions::chat_template)},
+          {"datasets",
+           {"dataset", "train_file"},
+           "a list of data sets",
+           "",
+           "each a path, or a map with path, type, weight, columns and train_on_inputs",
+           datasets_key("datasets", [](S& s) -> std::vector<DatasetOptions>& { return s.corpus.datasets; })},
+          {"validation",
+           {"val_set_size", "validation_split"},
+           "a number from 0, below 1",
+           "0",
+           "share of the examples that is held out, by a hash of each; of plain text, its end",
+           real_key("validation", 0, 0.999, false, [](S& s, double v) { s.corpus.validation = v; })},
+          {"validation_datasets",
+           {"test_datasets", "validation_file"},
+           "a list of data sets",
+           "",
+           "data sets to validate on, instead of a share of the others",
+           datasets_key("validation_datasets", [](S& s) -> std::vector<DatasetOptions>& { return s.validation_sets; })},
+          {"sequence_len",
+           {"max_seq_length", "max_length", "cutoff_len", "block_size"},
+           "a whole number from 1",
+           "512",
+           "tokens in a row",
+           whole_key("sequence_len", 1, 1 << 24, [](S& s, int64_t v) { s.corpus.window = static_cast<uint64_t>(v); })},
+          {"sample_packing",
+           {"packing"},
+           "true or false",
+           "texts true, else false",
+           "several examples in a row; attention does not reach from one to another",
+           truth_key("sample_packing", [](S& s, bool v) { s.sample_packing = v; })},
+          {"too_long",
+           {"excess_length_strategy"},
+           "error, skip, truncate or split",
+           "skip",
+           "what becomes of examples that are longer than a row; texts are cut wherever a row ends",
+           word_key("too_long",
+                    {{"error", "0"}, {"raise", "0"}, {"skip", "1"}, {"drop", "1"}, {"truncate", "2"}, {"split", "3"}},
+                    [](S& s, const char* own) { s.corpus.too_long = static_cast<TooLong>(*own - '0'); })},
+          {"skip_malformed",
+           {},
+           "true or false",
+           "false",
+           "count examples that cannot be read, instead of refusing them",
+           truth_key("skip_malformed", [](S& s, bool v) { s.corpus.skip_malformed = v; })},
+          {"shuffle",
+           {},
+           "true or false",
+           "true",
+           "another order of the rows in each pass",
+           truth_key("shuffle", [](S& s, bool v) { s.shuffle = v; })}};
+}
+
+std::vector<TrainKey> update_keys() {
+  using S = TrainSettings;
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  return {{"micro_batch_size",
+           {"per_device_train_batch_size", "batch_size"},
+           "a whole number from 1",
+           "8",
+           "rows computed at once",
+           whole_key("micro_batch_size", 1, 1 << 20, [](S& s, int64_t v) { s.batch = v; })},
+          {"gradient_accumulation_steps",
+           {"grad_accum"},
+           "a whole number from 1",
+           "1",
+           "batches in a step",
+           whole_key("gradient_accumulation_steps", 1, 1 << 20, [](S& s, int64_t v) { s.accumulate = v; })},
+          {"max_steps",
+           {"max_iters"},
+           "a whole number from 1",
+           "",
+           "steps of the run; default: num_epochs decides",
+           whole_key("max_steps", 1, kMostSteps, [](S& s, int64_t v) { s.steps = v; })},
+          {"num_epochs",
+           {"num_train_epochs", "epochs"},
+           "a number above 0",
+           "1",
+           "passes over the data",
+           real_key("num_epochs", 0, 1e6, true, [](S& s, double v) { s.epochs = v; })},
+          {"learning_rate",
+           {"lr"},
+           "a number above 0",
+           "0.001",
+           "the largest rate of the run",
+           real_key("learning_rate", 0, kAny, true, [](S& s, double v) { s.learning_rate = v; })},
+          {"lr_scheduler",
+           {"lr_scheduler_type"},
+           "constant, linear, cosine or wsd",
+           "cosine",
+           "how the rate falls",
+           word_key("lr_scheduler", kSchedules, take_schedule)},
+          {"warmup_steps",
+           {"warmup_iters"},
+           "a whole number from 0",
+           "0",
+           "steps in which the rate rises",
+           whole_key("warmup_steps", 0, kMostSteps, [](S& s, int64_t v) { s.warmup = static_cast<double>(v); })},
+          {"warmup_ratio",
+           {},
+           "a number from 0, below 1",
+           "0",
+           "the same as a part of the run",
+           real_key("warmup_ratio", 0, 0.999, false, [](S& s, double v) { s.warmup = v; })},
+          {"min_lr_ratio",
+           {"cosine_min_lr_ratio"},
+           "a number from 0 to 1",
+           "0",
+           "the last rate as a part of the largest",
+           real_key("min_lr_ratio", 0, 1, false, [](S& s, double v) { s.final_rate = v; })},
+          {"decay_steps",
+           {},
+           "a number above 0",
+           "0.2",
+           "wsd: steps in which the rate falls; below 1 a part of the run",
+           real_key("decay_steps", 0, 1e12, true, [](S& s, double v) { s.decay = v; })},
+          {"optimizer",
+           {"optim"},
+           "adamw, adamw_8bit, adam, sgd, rmsprop, lamb, lion, lion_8bit or normuon",
+           "adamw",
+           "rule of the updates",
+           word_key("optimizer", kOptimizers, take_optimizer)},
+          {"weight_decay",
+           {},
+           "a number of at least 0",
+           "the optimizer's",
+           "decay of the weights towards 0",
+           real_key("weight_decay", 0, kAny, false, [](S& s, double v) { s.weight_decay = v; })},
+          {"adam_beta1",
+           {"beta1"},
+           "a number from 0, below 1",
+           "the optimizer's",
+           "decay of the mean gradient",
+           real_key("adam_beta1", 0, 0.999999, false, [](S& s, double v) { s.beta1 = v; })},
+          {"adam_beta2",
+           {"beta2"},
+           "a number from 0, below 1",
+           "the optimizer's",
+           "decay of the mean square",
+           real_key("adam_beta2", 0, 0.999999, false, [](S& s, double v) { s.beta2 = v; })},
+          {"adam_epsilon",
+           {},
+           "a number above 0",
+           "the optimizer's",
+           "added to the root of the mean square",
+           real_key("adam_epsilon", 0, 1, true, [](S& s, double v) { s.epsilon = v; })},
+          {"max_grad_norm",
+           {"grad_clip", "gradient_clipping"},
+           "a number of at least 0",
+           "1",
+           "clip gradients by global norm; 0: no clipping",
+           real_key("max_grad_norm", 0, kAny, false, [](S& s, double v) { s.clip = v; })},
+          {"precision",
+           {"mixed_precision"},
+           "fp32, bf16, fp16, fp8 or auto",
+           "fp32",
+           "of the operands of products; weights and totals stay fp32",
+           word_key(
+               "precision",
+               {{"fp32", "fp32"}, {"no", "fp32"}, {"bf16", "bf16"}, {"fp16", "fp16"}, {"fp8", "fp8"}, {"auto", "auto"}},
+               [](S& s, const char* own) { s.precision = own; })},
+          {"seed",
+           {"data_seed"},
+           "a whole number from 0",
+           "0",
+           "seed of new weights, order and dropout",
+           whole_key("seed", 0, std::numeric_limits<int64_t>::max(), [](S& s, int64_t v) { s.seed = v; })}};
+}
+
+std::vector<TrainKey> run_keys() {
+  using S = TrainSettings;
+  return {{"eval_steps",
+           {"eval_interval"},
+           "a whole number from 1",
+           "once in each epoch",
+           "steps between validations",
+           whole_key("eval_steps", 1, kMostSteps, [](S& s, int64_t v) { s.evaluate_every = v; })},
+          {"save_steps",
+           {"save_interval"},
+           "a whole number from 1",
+           "every five minutes",
+           "steps between checkpoints",
+           whole_key("save_steps", 1, kMostSteps, [](S& s, int64_t v) { s.save_every = v; })},
+          {"save_total_limit",
+           {"keep_last"},
+           "a whole number from 1",
+           "3",
+           "number of checkpoints to keep",
+           whole_key("save_total_limit", 1, 1 << 20, [](S& s, int64_t v) { s.keep = v; })},
+          {"logging_steps",
+           {"log_interval"},
+           "a whole number from 0",
+           "10",
+           "steps between rows of log.jsonl",
+           whole_key("logging_steps", 0, kMostSteps, [](S& s, int64_t v) { s.log_every = v; })},
+          {"output_dir",
+           {"out_dir"},
+           "a folder",
+           "trained",
+           "where checkpoints, weights and the report go",
+           text_key("output_dir", &S::output)},
+          {"resume",
+           {"resume_from_checkpoint"},
+           "true or false",
+           "false",
+           "continue from the newest checkpoint there",
+           truth_key("resume", [](S& s, bool v) { s.resume = v; })},
+          {"stop_when",
+           {},
+           "conditions",
+           "",
+           "end the run early: 'val.loss<1.5'",
+           [](S& s, const Node& node, Problems& problems) {
+             s.stop_when.clear();
+             const std::vector<Node> one{node};
+             for (const Node& item : node.kind == Kind::list ? node.items : one)
+               if (item.kind == Kind::scalar)
+                 s.stop_when.push_back(item.text);
+               else
+                 problems.expected(item, "'stop_when'", "a condition such as val.loss<1.5");
+           }},
+          {"early_stopping_patience",
+           {"patience"},
+           "a whole number from 1",
+           "",
+           "end the run after so many validations without a smaller loss",
+           whole_key("early_stopping_patience", 1, kMostSteps, [](S& s, int64_t v) { s.patience = v; })}};
+}
+
+const TrainKey* find_train_key(const std::string& name) {
+  for (const TrainKey& key : train_keys())
+    if (name == key.name ||
+        std::any_of(key.aliases.begin(), key.aliases.end(), [&](const char* a) { return name == a; }))
+      return &key;
+  return nullptr;
+}
+
+std::vector<std::string> known_train_keys() {
+  std::vector<std::string> known;
+  for (const TrainKey& key : train_keys()) {
+    known.emplace_back(key.name);
+    known.insert(known.end(), key.aliases.begin(), key.aliases.end());
+  }
+  return known;
+}
+
+void read_map(TrainSettings& settings, const Node& root, Problems& problems) {
+  if (root.kind != Kind::map) return problems.expected(root, "a configuration", "a map of keys and values");
+  std::vector<std::pair<const TrainKey*, std::string>> given;
+  for (const document::Entry& entry : root.entries) {
+    const TrainKey* key = find_train_key(entry.key);
+    if (!key) {
+      problems.add(entry.place, fmt::format("there is no key '{}'", entry.key),
+                   did_you_mean(entry.key, known_train_keys()));
+      continue;
+    }
+    const auto before = std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.first == key; });
+    if (before != given.end())
+      problems.add(entry.place, fmt::format("'{}' and '{}' are one setting", before->second, entry.key), "keep one");
+    given.emplace_back(key, entry.key);
+    if (entry.value.kind != Kind::null) key->take(settings, entry.value, problems);
+  }
+}
+
+// What single keys do not show.
+void check_whole(const TrainSettings& settings, const Node& root, Problems& problems) {
+  const auto missing = [&](const char* what, const char* remedy) { problems.add(root.span, what, remedy); };
+  if (settings.model.empty() && settings.model_dsl.empty())
+    missing("the configuration names no model", "give model: or model_dsl:");
+  if (!settings.model.empty() && !settings.model_dsl.empty())
+    missing("'model' and 'model_dsl' exclude each other", "keep one of them");
+  if (settings.corpus.datasets.empty()) missing("the configuration has no 'datasets'", "datasets: [FILE]");
+  if (settings.model.empty() && settings.corpus.tokenizer.empty())
+    missing("a model of 'model_dsl' has no tokenizer of its own",
+            "give tokenizer: a file or folder, characters, or bytes");
+  if (!settings.validation_sets.empty() && settings.corpus.validation > 0)
+    missing("'validation' and 'validation_datasets' exclude each other", "keep one of them");
+  const auto weighted = std::count_if(settings.corpus.datasets.begin(), settings.corpus.datasets.end(),
+                                      [](const DatasetOptions& d) { return d.weight > 0; });
+  if (weighted != 0 && static_cast<size_t>(weighted) != settings.corpus.datasets.size())
+    missing("some data sets have a weight, and others have none", "give all of them one");
+  try {
+    optimizer_text(settings);
+    schedule_text(settings);
+  } catch (const Error& e) {
+    problems.add(root.span, e.what(), e.notes().empty() ? "" : e.notes().front());
+  }
+}
+
+}  // namespace
+
+const std::vector<TrainKey>& train_keys() {
+  static const std::vector<TrainKey> keys = [] {
+    std::vector<TrainKey> all = data_keys();
+    for (std::vector<TrainKey> more : {train_model_keys(), update_keys(), run_keys()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
+  return keys;
+}
+
+std::vector<std::string> train_dataset_keys() { return {std::begin(kDatasetKeys), std::end(kDatasetKeys)}; }
+
+TrainSettings read_train_settings(const document::Document& config, const std::vector<std::string>& set) {
+  TrainSettings settings;
+  settings.corpus.window = 512;
+  Problems problems(config.source);
+  read_map(settings, config.root, problems);
+  problems.throw_any();
+  for (const std::string& text : set) {
+    const size_t equals = text.find('=');
+    const TrainKey* key = equals == std::string::npos ? nullptr : find_train_key(text.substr(0, equals));
+    if (!key) {
+      Error e(ErrorKind::Usage, fmt::format("--set '{}' names no key of a configuration", text));
+      const std::string meant = did_you_mean(text.substr(0, equals), known_train_keys());
+      throw e.note(meant.empty() ? "write KEY=VALUE, as in --set learning_rate=3e-4" : meant);
+    }
+    const document::Document value = document::parse_document(
+        std::make_shared<SourceText>("--set " + text.substr(0, equals), text.substr(equals + 1)));
+    Problems own(value.source);
+    if (key->name == std::string("model")) settings.model_dsl.clear();
+    if (key->name == std::string("model_dsl")) settings.model.clear();
+    key->take(settings, value.root, own);
+    own.throw_any();
+  }
+  check_whole(settings, config.root, problems);
+  problems.throw_any();
+  if (settings.corpus.tokenizer.empty()) settings.corpus.tokenizer = settings.model;
+  const std::vector<DatasetOptions>& sets = settings.corpus.datasets;
+  const bool texts = std::all_of(sets.begin(), sets.end(), holds_texts);
+  if (settings.sample_packing && !(texts && *settings.sample_packing))
+    settings.corpus.packing = *settings.sample_packing ? RowPacking::pack : RowPacking::pad;
+  return settings;
+}
+
+}  // namespace harmonics::engine::cli

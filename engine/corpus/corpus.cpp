@@ -1,0 +1,142 @@
+#include "engine/corpus/corpus.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include <fmt/core.h>
+
+#include "engine/corpus/example_files.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr uint64_t kMostRows = uint64_t{1} << 32;
+
+std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+void check(const CorpusOptions& options) {
+  if (options.datasets.empty()) throw Error(ErrorKind::Usage, "a corpus has no data sets");
+  if (options.window == 0 || options.window > uint64_t{1} << 24)
+    throw Error(ErrorKind::Usage, fmt::format("window={} is no length of rows; it is 1 to 16777216", options.window));
+  if (!(options.validation >= 0 && options.validation < 1))
+    throw Error(ErrorKind::Usage, "validation= is a share of the examples, from 0 to below 1");
+  const auto weighted = static_cast<size_t>(std::count_if(options.datasets.begin(), options.datasets.end(),
+                                                          [](const DatasetOptions& d) { return d.weight > 0; }));
+  if (weighted != 0 && weighted != options.datasets.size())
+    throw Error(ErrorKind::Usage, "either all data sets have weights above 0, or none has one");
+}
+
+}  // namespace
+
+bool holds_texts(const DatasetOptions& set) {
+  if (set.kind != ExampleKind::automatic) return set.kind == ExampleKind::text;
+  const std::vector<std::string> files = example_files(set.path);
+  return std::none_of(files.begin(), files.end(), [](const std::string& file) {
+    return file.ends_with(".jsonl") || file.ends_with(".ndjson") || file.ends_with(".json");
+  });
+}
+
+std::string CorpusOptions::key() const {
+  std::string key = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", tokenizer, chat_template, window,
+                                packing ? static_cast<int>(*packing) : -1, static_cast<int>(too_long), validation,
+                                held_out, skip_malformed, memory);
+  for (const DatasetOptions& set : datasets) {
+    key += fmt::format("|{}|{}|{}|{}", set.path, static_cast<int>(set.kind), set.weight, set.learns_prompts);
+    for (const auto& [name, field] : set.columns) key += fmt::format("|{}:{}", name, field);
+  }
+  return key;
+}
+
+std::string DatasetCounts::text(uint64_t window) const {
+  std::string text =
+      fmt::format("'{}': {} examples, {} tokens in {} rows", path, grouped(examples), grouped(tokens), grouped(rows));
+  if (rows > 0)
+    text +=
+        fmt::format(" ({:.1f}% full)", 100.0 * static_cast<double>(positions) / (static_cast<double>(rows * window)));
+  if (skipped) text += fmt::format("; skipped {} longer than {} tokens", grouped(skipped), window + 1);
+  if (truncated) text += fmt::format("; truncated {} to {} tokens", grouped(truncated), window + 1);
+  if (split) text += fmt::format("; split {} longer than {} tokens", grouped(split), window + 1);
+  if (empty) text += fmt::format("; left out {} with nothing to learn", grouped(empty));
+  if (malformed) text += fmt::format("; left out {} malformed, the first: {}", grouped(malformed), first_malformed);
+  return text;
+}
+
+Corpus::Corpus(const CorpusOptions& options) : options_(options) {
+  check(options_);
+  std::vector<std::string> paths;
+  for (const DatasetOptions& set : options_.datasets) paths.push_back(set.path);
+  tokenizer_ = open_corpus_tokenizer(options_.tokenizer, options_.chat_template, paths);
+  padding_ = tokenizer_.tokenizer->padding().value_or(tokenizer_.tokenizer->eos().value_or(0));
+  std::vector<uint64_t> sizes;
+  std::vector<double> weights;
+  for (const DatasetOptions& set : options_.datasets) {
+    read(set);
+    if (sets_.back().rows.size() == 0) {
+      Error e(ErrorKind::Stream, fmt::format("{} '{}' has no rows to learn from",
+                                             options_.held_out ? "the part held out of" : "the data set", set.path));
+      e.note(counts_.back().text(options_.window));
+      throw e;
+    }
+    sizes.push_back(sets_.back().rows.size());
+    weights.push_back(options_.held_out ? 0 : set.weight);
+    if (sizes.back() > kMostRows) throw Error(ErrorKind::Usage, fmt::format("'{}' has more than 2^32 rows", set.path));
+  }
+  mixture_.emplace(std::move(sizes), weights);
+}
+
+void Corpus::read(const DatasetOptions& set) {
+  const Tokenizer& tokenizer = *tokenizer_.tokenizer;
+  const std::string end = tokenizer.eos() ? tokenizer.written(*tokenizer.eos()) : "";
+  const ExampleFormat format(set.kind, set.columns, tokenizer_.format, end, set.learns_prompts);
+  Dataset made;
+  made.store = std::make_unique<TokenStore>(set.path, options_.memory);
+  std::vector<int32_t> document;
+  const ExampleFileOptions files{set.path, options_.validation, options_.held_out, options_.skip_malformed, set.kind};
+  const ExampleCounts read = read_examples(files, format, [&](const Example& example) {
+    const std::vector<int32_t> tokens = tokens_of(example, tokenizer);
+    document.insert(document.end(), tokens.begin(), tokens.end());
+    if (example.continues) return;
+    made.store->add(document);
+    document.clear();
+  });
+  made.store->finish();
+  PackingOptions packing;
+  packing.packing = options_.packing.value_or(holds_texts(set) ? RowPacking::concatenate : RowPacking::pad);
+  packing.too_long = options_.too_long;
+  packing.window = options_.window;
+  packing.name = set.path;
+  made.rows = pack_rows(*made.store, packing);
+  const PackedRows& rows = made.rows;
+  counts_.push_back({set.path, read.examples, read.malformed, made.store->tokens(), read.first_malformed, rows.size(),
+                     rows.skipped, rows.truncated, rows.split, rows.empty, rows.learned, rows.positions});
+  sets_.push_back(std::move(made));
+}
+
+std::shared_ptr<const Corpus> Corpus::open(const CorpusOptions& options) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const Corpus>> opened;
+  const std::lock_guard lock(mutex);
+  std::erase_if(opened, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const Corpus>& known = opened[options.key()];
+  std::shared_ptr<const Corpus> corpus = known.lock();
+  if (!corpus) known = corpus = std::make_shared<const Corpus>(options);
+  return corpus;
+}
+
+bool Corpus::packs_documents() const {
+  return std::any_of(sets_.begin(), sets_.end(), [](const Dataset& set) { return set.rows.several; });
+}
+
+void Corpus::fill(uint64_t epoch, uint64_t index, const RowArrays& to) const {
+  const MixedRow row = mixture_->at(epoch, index);
+  const Dataset& set = sets_[row.set];
+  fill_row(*set.store, set.rows, row.row, options_.window, padding_, to);
+}
+
+}  // namespace harmonics::engine

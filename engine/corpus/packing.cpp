@@ -1,0 +1,183 @@
+#include "engine/corpus/packing.hpp"
+
+#include <algorithm>
+#include <deque>
+
+#include <fmt/core.h>
+
+#include <harmonics/error.hpp>
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr size_t kOpenRows = 256;  // rows that may still get a document
+
+// Positions of the piece whose target is learned.
+uint64_t learned_in(const TokenStore& store, const Piece& piece) {
+  const int32_t* at = store.data() + piece.first + 1;
+  return static_cast<uint64_t>(std::count_if(at, at + piece.positions, [](int32_t token) { return token >= 0; }));
+}
+
+// Appends pieces to the row that is being filled.
+class RowsInOrder {
+ public:
+  RowsInOrder(const TokenStore& store, uint64_t window, PackedRows& to) : store_(store), window_(window), to_(to) {}
+
+  // A piece that may continue in the next rows. `first`: of its document.
+  void append(Piece piece, bool first) {
+    to_.several = to_.several || (first && used_ > 0);
+    while (piece.positions > 0) {
+      const auto here = static_cast<uint32_t>(std::min<uint64_t>(piece.positions, window_ - used_));
+      to_.pieces.push_back({piece.first, here});
+      learned_ += learned_in(store_, to_.pieces.back());
+      piece.first += here;
+      piece.positions -= here;
+      used_ += here;
+      if (used_ == window_) close();
+    }
+  }
+  void close() {
+    if (used_ == 0) return;
+    if (learned_ > 0) {
+      to_.begins.push_back(to_.pieces.size());
+      to_.learned += learned_;
+      to_.positions += used_;
+    } else {
+      to_.pieces.resize(to_.begins.back());
+    }
+    used_ = learned_ = 0;
+  }
+
+ private:
+  const TokenStore& store_;
+  const uint64_t window_;
+  PackedRows& to_;
+  uint64_t used_ = 0, learned_ = 0;
+};
+
+// Places whole pieces into the first of the open rows that has room.
+class FirstFit {
+ public:
+  FirstFit(uint64_t window, PackedRows& to) : window_(window), to_(to) {}
+
+  void place(const Piece& piece) {
+    for (OpenRow& row : open_)
+      if (row.room >= piece.positions) {
+        row.pieces.push_back(piece);
+        to_.several = true;
+        row.room -= piece.positions;
+        while (!open_.empty() && open_.front().room == 0) close();
+        return;
+      }
+    if (open_.size() == kOpenRows) close();
+    open_.push_back({window_ - piece.positions, {piece}});
+  }
+  void finish() {
+    while (!open_.empty()) close();
+  }
+
+ private:
+  struct OpenRow {
+    uint64_t room;
+    std::vector<Piece> pieces;
+  };
+  void close() {
+    const OpenRow& row = open_.front();
+    to_.pieces.insert(to_.pieces.end(), row.pieces.begin(), row.pieces.end());
+    to_.begins.push_back(to_.pieces.size());
+    open_.pop_front();
+  }
+
+  const uint64_t window_;
+  PackedRows& to_;
+  std::deque<OpenRow> open_;
+};
+
+// Calls `take` with the pieces of a document that fit into rows.
+template <typename Take>
+void each_piece(const TokenStore& store, uint64_t document, const PackingOptions& options, PackedRows& counts,
+                Take take) {
+  const uint64_t first = store.begin(document), positions = store.length(document) - 1;
+  if (positions <= options.window) return take(Piece{first, static_cast<uint32_t>(positions)});
+  switch (options.too_long) {
+    case TooLong::error:
+      throw Error(ErrorKind::Stream, fmt::format("'{}': example {} has {} tokens, and a row holds {}", options.name,
+                                                 document + 1, positions + 1, options.window + 1))
+          .note("give longer rows, or too_long=skip, truncate or split");
+    case TooLong::skip:
+      ++counts.skipped;
+      return;
+    case TooLong::truncate:
+      ++counts.truncated;
+      return take(Piece{first, static_cast<uint32_t>(options.window)});
+    case TooLong::split:
+      ++counts.split;
+      for (uint64_t at = 0; at < positions; at += options.window)
+        take(Piece{first + at, static_cast<uint32_t>(std::min(options.window, positions - at))});
+  }
+}
+
+}  // namespace
+
+PackedRows pack_rows(const TokenStore& store, const PackingOptions& options) {
+  PackedRows rows;
+  RowsInOrder in_order(store, options.window, rows);
+  FirstFit first_fit(options.window, rows);
+  for (uint64_t document = 0; document < store.documents(); ++document) {
+    if (store.length(document) < 2) {
+      ++rows.empty;
+      continue;
+    }
+    ++rows.documents;
+    if (options.packing == RowPacking::concatenate) {
+      for (uint64_t at = 0, positions = store.length(document) - 1; at < positions; at += options.window)
+        in_order.append({store.begin(document) + at, static_cast<uint32_t>(std::min(options.window, positions - at))},
+                        at == 0);
+      continue;
+    }
+    each_piece(store, document, options, rows, [&](const Piece& piece) {
+      const uint64_t learned = learned_in(store, piece);
+      if (learned == 0) {
+        ++rows.empty;
+        return;
+      }
+      if (options.packing == RowPacking::pad) {
+        in_order.append(piece, true);
+        in_order.close();
+        return;
+      }
+      rows.learned += learned;
+      rows.positions += piece.positions;
+      first_fit.place(piece);
+    });
+  }
+  in_order.close();
+  first_fit.finish();
+  return rows;
+}
+
+void fill_row(const TokenStore& store, const PackedRows& rows, uint64_t row, uint64_t window, int32_t padding,
+              const RowArrays& to) {
+  uint64_t at = 0;
+  int32_t number = -1;
+  const int32_t* end = nullptr;  // the token behind the last position
+  for (uint64_t i = rows.begins[row]; i < rows.begins[row + 1]; ++i) {
+    const Piece& piece = rows.pieces[i];
+    const int32_t* from = store.data() + piece.first;
+    if (from != end) ++number;  // else the same document goes on
+    for (uint32_t k = 0; k < piece.positions; ++k, ++at) {
+      if (to.tokens) to.tokens[at] = from[k] < 0 ? ~from[k] : from[k];
+      if (to.next) to.next[at] = from[k + 1] < 0 ? kNotLearned : from[k + 1];
+      if (to.documents) to.documents[at] = number;
+    }
+    end = from + piece.positions;
+  }
+  for (; at < window; ++at) {
+    if (to.tokens) to.tokens[at] = padding;
+    if (to.next) to.next[at] = kNotLearned;
+    if (to.documents) to.documents[at] = number + 1;
+  }
+}
+
+}  // namespace harmonics::engine
