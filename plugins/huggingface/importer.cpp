@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 
+#include "four_bits.hpp"
 #include "models.hpp"
 #include "tokenizer_files.hpp"
 #include "weights.hpp"
@@ -74,7 +75,9 @@ ModelDescription Importer::open(const ImportSource& source, const Arguments& opt
       add_tokenizer_metadata(*tokenizer, source.path(), model.metadata, *kept);
       model.keep = kept;
     }
-  add_weights(read_weights(source), config, source, options.flag("whole"), model);
+  StoredWeights weights = read_weights(source);
+  join_four_bits(weights, source);
+  add_weights(weights, config, source, options.flag("whole"), model);
   return model;
 }
 

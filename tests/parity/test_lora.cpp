@@ -160,6 +160,21 @@ TEST_CASE("lora: rows of a fused weight are adapted alone, and written as one pa
   }
 }
 
+TEST_CASE("folders: weights in the 4-bit types of bitsandbytes have its scores, and adapters are trained on them") {
+  const std::string path = lora_path("folders/llama_four_bits");
+  if (!is_model(path, Registry::global())) return;
+  const auto expected = below(golden("four_bits.safetensors"), "folder");
+  const ImportedModel imported = import_model(path, Registry::global());
+  ModelOptions options;
+  options.lora = parse_lora("rank=2");
+  const Model model = model_of(imported, options);
+  CHECK(model.parameters->all().at("blk.0.attn_q.weight").type.dtype == DType::NF4_64);
+  CHECK(model.parameters->all().at("blk.1.attn_q.weight").type.dtype == DType::FP4_64);
+  TokenRuns forward(model, scores_program(model, expected.at("tokens").shape()));
+  const HTensor& scores = forward.run("scores", expected.at("tokens").data<int32_t>(), nullptr);
+  CHECK(worst_score(scores, expected.at("scores")) < 1e-4);
+}
+
 TEST_CASE("element types: blocks of 64 have the codes, scales and numbers of bitsandbytes") {
   const TensorFile file = golden("four_bits.safetensors");
   const HTensor& x = file.tensors.at("x");

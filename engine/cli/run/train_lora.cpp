@@ -75,7 +75,7 @@ std::vector<TrainKey> train_model_keys() {
            {},
            "a map with r, alpha, dropout, target_modules, use_dora, use_rslora and base",
            "",
-           "train an adapter; base: the type that frozen weights are converted to, such as nf4",
+           "train an adapter; base: the type that frozen weights are converted to, such as nf4_64",
            take_lora},
           {"recompute",
            {"gradient_checkpointing"},
