@@ -3,7 +3,7 @@
 set -euo pipefail
 build=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev libtbb-dev libdnnl-dev ocl-icd-opencl-dev
        opencl-headers zlib1g-dev libzstd-dev libpng-dev libturbojpeg0-dev libsimdjson-dev libfmt-dev
-       libprotobuf-dev protobuf-compiler libzmq3-dev libpcre2-dev)
+       libprotobuf-dev protobuf-compiler libzmq3-dev libpcre2-dev libyaml-cpp-dev)
 test=(ccache mold catch2 curl mandoc zsh fish libbenchmark-dev clang clang-format libclang-rt-14-dev file
       pocl-opencl-icd)
 full=(clang-tidy libomp-14-dev)

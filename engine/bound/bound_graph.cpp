@@ -27,6 +27,9 @@ namespace {
 
 const std::string kMoment = "moment/";
 
+// Whether the elements are read from a model's file at every start.
+bool is_in_model_file(const StoredTensor& stored) { return stored.of_model && stored.fixed; }
+
 size_t symbol_bytes(const StreamType& type) {
   size_t bytes = 0;
   for (const std::string& word : type.symbols) bytes += word.size();
@@ -398,7 +401,7 @@ void BoundGraph::compare_with_file(const Program& program, int cycle, Mode mode)
   for (Op op : {Op::parameter, Op::state})
     for (const Node* leaf : program.leaves(op)) {
       const StoredTensor* stored = store_->find(leaf->callee);
-      if (stored->role != Role::moment && !loaded_.count(leaf->callee) &&
+      if (stored->role != Role::moment && !is_in_model_file(*stored) && !loaded_.count(leaf->callee) &&
           !(mode != Mode::train && fresh_.count(leaf->callee))) {
         missing += "\n  " + leaf->callee + " " + stored->type.str();
         if (mode == Mode::train) fresh_.insert(leaf->callee);
@@ -464,7 +467,7 @@ TensorFile BoundGraph::weights() const {
   TensorFile file;
   file.metadata = metadata();
   for (const auto& [name, t] : store_->all())
-    if (t.role != Role::moment) file.tensors[name] = store_->tensor(name);
+    if (t.role != Role::moment && !is_in_model_file(t)) file.tensors[name] = store_->tensor(name);
   return file;
 }
 
@@ -487,7 +490,7 @@ void BoundGraph::snapshot(TensorFile& into) const {
   into.metadata = metadata();
   std::map<std::string, HTensor> former = std::exchange(into.tensors, {});
   for (const auto& [name, t] : store_->all()) {
-    if (is_accumulator(name)) continue;  // reset by every step
+    if (is_accumulator(name) || is_in_model_file(t)) continue;  // reset by every step; read at every start
     const std::string key = t.role == Role::moment ? kMoment + name : name;
     if (t.fixed && t.layout == Layout::natural) {
       into.tensors.emplace(key, store_->tensor(name));
@@ -523,7 +526,8 @@ std::vector<std::string> BoundGraph::end_restore(const TensorFile& snapshot, boo
       surplus += "\n  " + name + " " + type_of(numbers).str();
   }
   for (const auto& [name, t] : store_->all())
-    if (t.role != Role::moment && !snapshot.tensors.count(name)) fresh += "\n  " + name + " " + t.type.str();
+    if (t.role != Role::moment && !is_in_model_file(t) && !snapshot.tensors.count(name))
+      fresh += "\n  " + name + " " + t.type.str();
   std::vector<std::string> notes;
   if (!other.empty()) notes.push_back("of another shape, starting fresh:" + other);
   if (!fresh.empty()) notes.push_back("not in the checkpoint, starting fresh:" + fresh);

@@ -26,20 +26,32 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
   return end == real.end() && rest != file.end();
 }
 
+// `written`: the path in the flow; `spoken`: the argument that gives it.
+std::string allowed_file(const Graph& graph, const std::string& written, const std::string& spoken, Span span) {
+  const fs::path flow = graph.source ? fs::path(graph.source->name()) : fs::path();
+  const fs::path folder = flow.has_parent_path() ? flow.parent_path() : fs::path(".");
+  const fs::path path = written, named = path.is_absolute() ? path : folder / path, real = resolved_path(named);
+  const auto allows = [&](const std::string& other) { return lies_in(real, other); };
+  if (lies_in(real, folder) || std::any_of(graph.weights_folders.begin(), graph.weights_folders.end(), allows))
+    return named.string();
+  throw Error(ErrorKind::Denied, fmt::format("{} leaves the folder of the flow, '{}'", spoken, folder.string()), span,
+              {fmt::format("put the file there, or allow its folder: --weights-from {}",
+                           real.empty() ? "DIR" : real.parent_path().string())});
+}
+
 }  // namespace
 
 std::string Graph::weights_file(const BoundCall& call) const {
-  const fs::path flow = source ? fs::path(source->name()) : fs::path();
-  const fs::path folder = flow.has_parent_path() ? flow.parent_path() : fs::path(".");
-  const fs::path path = call.weights, named = path.is_absolute() ? path : folder / path, real = resolved_path(named);
-  const auto allows = [&](const std::string& other) { return lies_in(real, other); };
-  if (lies_in(real, folder) || std::any_of(weights_folders.begin(), weights_folders.end(), allows))
-    return named.string();
-  throw Error(ErrorKind::Denied,
-              fmt::format("weights=\"{}\" leaves the folder of the flow, '{}'", call.weights, folder.string()),
-              call.span,
-              {fmt::format("put the file there, or allow its folder: --weights-from {}",
-                           real.empty() ? "DIR" : real.parent_path().string())});
+  return allowed_file(*this, call.weights, fmt::format("weights=\"{}\"", call.weights), call.span);
+}
+
+std::string Graph::model_file(const BoundCall& call) const {
+  const std::string& written = call.arguments.text("file");
+  return allowed_file(*this, written, fmt::format("model(\"{}\")", written), call.span);
+}
+
+std::string Graph::named_file(const BoundCall& call, const std::string& written, const std::string& spoken) const {
+  return allowed_file(*this, written, spoken, call.span);
 }
 
 }  // namespace harmonics::engine

@@ -9,6 +9,7 @@
 #include "engine/embed/name_scope.hpp"
 #include "engine/execution/device_choice.hpp"
 #include "engine/contract/guard.hpp"
+#include "engine/embed/model_calls.hpp"
 #include "engine/plugin/loader.hpp"
 
 namespace harmonics::engine {
@@ -211,6 +212,10 @@ constexpr hx_graph_api kGraphs = {
     scope_registry,
     close_scope,
     bind_producer_options,
+    register_model,
+    model_names,
+    model_config,
+    model_block,
 };
 
 }  // namespace

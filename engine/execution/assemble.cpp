@@ -169,8 +169,10 @@ class Assembler : AssemblerOf<PlanParts> {
 
   void add_packed(const Node& node, const hx_kernel& raw) {
     const Node* parameter = constant_parameter(node.inputs.at(raw.packed_input));
-    const auto pack = [&raw](const void* elements, void* packed) { raw.pack(raw.context, elements, packed); };
-    auto form = binding_->packed(parameter->callee, {raw.packing, raw.packed_bytes, pack});
+    const auto pack = [&raw](const void* elements, uint64_t piece, void* to) {
+      raw.pack(raw.context, elements, piece, to);
+    };
+    auto form = binding_->packed(parameter->callee, {raw.packing, raw.packed_bytes, raw.packed_piece, pack});
     if (!form)
       throw Error(ErrorKind::Internal, fmt::format("the binding of '{}' gives no packed form", parameter->callee));
     p_.pointers.push_back(form->data());

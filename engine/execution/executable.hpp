@@ -44,7 +44,13 @@ enum class Layout : uint8_t { natural, transposed };
 struct Packing {
   std::string name;  // of layout, instruction set and version; equal names give equal bytes
   uint64_t bytes;
-  std::function<void(const void* elements, void* packed)> pack;
+  uint64_t piece;  // bytes of a piece; the last one may be shorter
+  // Writes one piece to `to`. Pieces may be written in any order and by several threads.
+  std::function<void(const void* elements, uint64_t piece, void* to)> pack;
+  // Writes them all, one after the other.
+  void pack_all(const void* elements, void* to) const {
+    for (uint64_t i = 0; i * piece < bytes; ++i) pack(elements, i, static_cast<char*>(to) + i * piece);
+  }
 };
 
 // Memory of parameters and states; the plan reads and replaces them in place. Addresses stay valid for the plan's life.

@@ -189,8 +189,8 @@ KernelSource::Answer KernelSource::ask(const hx_call_site& site, const std::stri
     if (!has_own_memory(*device_)) throw refuse("has no device memory, but returned a queued kernel");
     return {kernel, ""};
   }
-  if (raw.packed_bytes &&
-      (!raw.pack || !raw.packing || raw.packed_input >= site.n_inputs || !(site.constants >> raw.packed_input & 1)))
+  if (raw.packed_bytes && (!raw.pack || !raw.packing || raw.packed_piece == 0 || raw.packed_piece % 64 != 0 ||
+                           raw.packed_input >= site.n_inputs || !(site.constants >> raw.packed_input & 1)))
     throw refuse("gave a kernel that packs an input which is not constant, or without a function or a name for it");
   const bool phases = raw.run && raw.name && raw.phases >= 1 && raw.phases <= HX_MAX_PHASES;
   if (!phases || std::any_of(raw.parts, raw.parts + raw.phases, [](uint32_t n) { return n == 0; }))

@@ -6,6 +6,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/flow/layer_metrics.hpp"
+#include "engine/flow/model_call.hpp"
 #include "engine/plugin/arguments.hpp"
 
 namespace harmonics::engine {
@@ -39,6 +40,13 @@ bool in_schema(const Item& item, const std::string& name) {
                      [&](const ArgumentSpec& a) { return a.name == name; });
 }
 
+void bind_model(BoundCall& bound) {
+  if (bound.tied >= 0)
+    throw Error(ErrorKind::Name, "model has no argument 'tied'", bound.span,
+                {"name= shares the parameters of two uses of a model"});
+  bound.model = std::make_shared<CalledModel>();
+}
+
 std::string text_of(const CallArgument& a) {
   if (const auto* s = std::get_if<std::string>(&a.value.value)) return *s;
   if (const auto* w = std::get_if<Word>(&a.value.value)) return w->text;
@@ -47,12 +55,6 @@ std::string text_of(const CallArgument& a) {
 bool flag_of(const CallArgument& a) {
   if (const auto* b = std::get_if<bool>(&a.value.value)) return *b;
   throw Error(ErrorKind::Type, fmt::format("'{}' must be true or false", a.name->text), a.value.span);
-}
-
-// Reserved names of layer functions that this version does not implement yet.
-const char* not_yet(const std::string& name) {
-  if (name == "model") return "models from .ndsl and other files are not part of this version";
-  return nullptr;
 }
 
 }  // namespace
@@ -110,6 +112,7 @@ BoundCall CallBinder::bind(const Call& call, const Graph& graph, ItemPtr item) {
   bound.arguments = std::move(arguments.values);
   for (const LayerArgument& l : arguments.layers)
     bound.layers.emplace_back(l.argument, layer_named(graph, l.layer, l.span));
+  if (item == model_function()) bind_model(bound);
   return bound;
 }
 
@@ -119,12 +122,11 @@ BoundCall CallBinder::function(const Call& call, const Graph& graph) {
 
 ItemPtr CallBinder::find_function(const Name& word) const {
   const std::string& name = word.text;
+  if (name == kModelFunction) return model_function();
   ItemPtr item = registry_.find(HX_ACTIVATION, name);
   if (!item) item = registry_.find(HX_LAYER, name);
   if (!item) item = registry_.find(HX_FUNCTIONAL, name);
   if (!item) {
-    if (const char* why = not_yet(name))
-      throw Error(ErrorKind::Name, fmt::format("'{}' cannot be used: {}", name, why), word.span);
     if (registry_.find(HX_LOSS, name))
       throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), word.span,
                   {"write LAYER <-(" + name + ")- TARGET;"});

@@ -14,6 +14,8 @@
 
 namespace harmonics::engine {
 
+class CalledModel;  // model_call.hpp
+
 // One call of a tag: the function, its checked arguments, and the arguments that the engine itself handles.
 struct BoundCall {
   ItemPtr item;
@@ -23,11 +25,12 @@ struct BoundCall {
   // engine's arguments
   std::string parameter_name;  // name="x": shared under that name
   bool freeze = false;
-  int tied = -1;             // node whose incoming weight is used instead of a separate one
-  std::string weights;       // file of the initial parameters, as written
-  double loss_weight = 1;    // losses: weight=
-  std::string only;          // losses: only="disc*"
-  std::optional<bool> bias;  // activations of an implied affine map: bias=false
+  int tied = -1;                            // node whose incoming weight is used instead of a separate one
+  std::string weights;                      // file of the initial parameters, as written
+  double loss_weight = 1;                   // losses: weight=
+  std::string only;                         // losses: only="disc*"
+  std::optional<bool> bias;                 // activations of an implied affine map: bias=false
+  std::shared_ptr<CalledModel> model = {};  // of the function model, else null
 };
 
 struct GraphEdge {
@@ -86,8 +89,12 @@ struct Graph {
   std::vector<CycleSettings> cycles;         // at least one
   std::vector<std::string> weights_folders;  // folders of files that calls name, besides the flow's own
 
-  // Returns the path of the file in weights="...". Throws ErrorKind::Denied when the flow may not name it.
+  // Returns the path of the file in weights="...", or of a model's file or folder. Throws ErrorKind::Denied when the
+  // flow may not name it.
   std::string weights_file(const BoundCall& call) const;
+  std::string model_file(const BoundCall& call) const;
+  // Likewise of another file that a call names; `spoken` for messages.
+  std::string named_file(const BoundCall& call, const std::string& written, const std::string& spoken) const;
 
   // Place of a span in the flow, "net.hmx:9:3"; empty if it has none.
   std::string origin(Span span) const {

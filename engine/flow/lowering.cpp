@@ -67,6 +67,24 @@ class Lowerer : public ParameterSource {
     if (known_parameters_.insert(path).second) parameters_.push_back(path);
     return handle;
   }
+  HTensor of_model(const std::string& path, const ModelParameter& what, const BoundCall& call) override {
+    const LayerParameter& p = what.parameter;
+    const Role role = call.freeze || p.fixed ? Role::frozen : Role::weight;
+    if (!store_.find(path)) {
+      const auto loaded = store_.expected().find(path);
+      const bool loads = loaded != store_.expected().end() && type_of(loaded->second) == p.type;
+      if (p.value && !loads) {
+        const HTensor value = p.value.dtype() == p.type.dtype ? p.value : cast(cast(p.value, DType::F32), p.type.dtype);
+        store_.adopt(path, value, what.model.file, role, p.init).of_model = true;
+      }
+    }
+    StoredTensor& stored = store_.declare(path, p.type, role, p.init, part_.seed);
+    if (p.fixed) stored.fixed = true;
+    if (role == Role::frozen) frozen_.insert(path);
+    if (into_tapped_ && what.last) outer_.insert(path);
+    if (known_parameters_.insert(path).second) parameters_.push_back(path);
+    return tracer_.parameter(path, p.type);
+  }
   HTensor state(const std::string& path, const TensorType& type, const hx_init& init) override {
     store_.declare(path, type, Role::state, init, part_.seed);
     const HTensor kept = tracer_.state(path, type);

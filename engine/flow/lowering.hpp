@@ -57,6 +57,7 @@ struct StreamUse {
   bool compared = false;   // a tap's loss takes them as classes
   bool looked_up = false;  // a function takes them as row indices, as embed does
   bool computed = false;   // an arrow takes them as numbers
+  bool tokens = false;     // a model reads them, or its scores are compared with them
 };
 StreamUse use_of(const Graph& graph, int producer);
 // Whether the graph computes with the numbers of such samples, or compares them as numbers. Bytes are then scaled to

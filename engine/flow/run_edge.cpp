@@ -4,6 +4,7 @@
 
 #include "engine/base/philox.hpp"
 #include "engine/contract/plugin_functions.hpp"
+#include "engine/flow/model_call.hpp"
 #include "engine/plugin/scope.hpp"
 #include "engine/program/step_input.hpp"
 
@@ -110,6 +111,10 @@ EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& 
         continue;
       }
       r.activation.clear();
+      if (c.model) {
+        v = run_model(graph, edge, i, v, value_of, parameters);
+        continue;
+      }
       if (c.item->kind == HX_FUNCTIONAL) {
         std::vector<HTensor> inputs{v.tensor};
         for (const auto& [argument, node] : c.layers) inputs.push_back(as_numbers(value_of(node).tensor));

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/flow/graph.hpp"
+#include "engine/model/layer_model.hpp"
 #include "engine/program/tracer.hpp"
 
 namespace harmonics::engine {
@@ -16,12 +17,20 @@ struct FlowValue {
   int64_t classes = 0;  // integers: number of classes or symbols; 0: unknown
 };
 
+// A parameter of a model of another file.
+struct ModelParameter {
+  const LayerModel& model;
+  const LayerParameter& parameter;
+  bool last;  // of the last linear map
+};
+
 // Supplies the parameters of an arrow's functions, and receives their results.
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
   virtual HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init,
                             const BoundCall& call) = 0;
+  virtual HTensor of_model(const std::string& path, const ModelParameter& what, const BoundCall& call) = 0;
   virtual HTensor state(const std::string& path, const TensorType& type, const hx_init& init) = 0;
   virtual void update(const std::string& path, const HTensor& value) = 0;
   virtual HTensor random(const std::string& path, const Shape& shape) = 0;

@@ -6,7 +6,9 @@
 
 #include <fmt/core.h>
 
+#include "engine/flow/declared_shape.hpp"
 #include "engine/flow/lowering.hpp"
+#include "engine/flow/model_call.hpp"
 #include "engine/flow/run_edge.hpp"
 #include "engine/model/sealed_file.hpp"
 
@@ -20,19 +22,6 @@ constexpr size_t kMostErrors = 20;
 // number per kClassesPerNumber classes. kMostCountedClasses always applies, for example to frames.
 constexpr int64_t kFewClasses = 1000;
 constexpr uint64_t kManyClasses = uint64_t{1} << 20, kClassesPerNumber = 64, kMostCountedClasses = uint64_t{1} << 24;
-
-int64_t product(const std::vector<int64_t>& dims) {
-  int64_t n = 1;  // make_graph has refused shapes whose product does not fit
-  for (int64_t d : dims) n *= d < 0 ? 1 : d;
-  return n;
-}
-
-std::string shape_text(const std::vector<int64_t>& dims) {
-  std::string s = "{";
-  for (size_t i = 0; i < dims.size(); ++i)
-    s += (i ? ", " : "") + (dims[i] < 0 ? std::string("*") : std::to_string(dims[i]));
-  return s + "}";
-}
 
 int64_t features(const Width& w) { return w.shape.from(w.positions).count(); }
 
@@ -56,6 +45,9 @@ class ScratchParameters : public ParameterSource {
     if (loaded_)
       if (const auto it = loaded_->find(path); it != loaded_->end() && it->second != type.shape) throw Mismatch{};
     return tracer_.parameter(path, type);
+  }
+  HTensor of_model(const std::string& path, const ModelParameter& what, const BoundCall& call) override {
+    return parameter(path, what.parameter.type, what.parameter.init, call);
   }
   HTensor state(const std::string& path, const TensorType& type, const hx_init&) override {
     return tracer_.state(path, type);
@@ -99,6 +91,7 @@ class Solver {
       }
     }
     if (!full()) check_shared();
+    note_models();
     return std::move(result_);
   }
   std::vector<Error> errors() { return in_order_of_text(std::move(errors_)); }
@@ -181,6 +174,15 @@ class Solver {
       }
   }
 
+  // Adds what the models' files have to say.
+  void note_models() {
+    for (const GraphEdge& e : graph_.edges)
+      for (const BoundCall& c : e.calls)
+        if (c.model && result_.of.count(e.target))
+          for (const std::string& note : c.model->open(graph_, c)->notes)
+            result_.notes.push_back(fmt::format("the model of '{}': {}", node(e.target).name, note));
+  }
+
   bool driven(int n) const { return !into_[static_cast<size_t>(n)].empty(); }
 
   const Width& width(int n) {
@@ -228,7 +230,8 @@ class Solver {
     if (raw != streams_.end()) {
       dtype = raw->second.dtype;
       v.classes = raw->second.classes;
-      if (use_of(graph_, raw->first).looked_up) expect_believable_classes(raw->first, raw->second);
+      if (const StreamUse use = use_of(graph_, raw->first); use.looked_up && !use.tokens)
+        expect_believable_classes(raw->first, raw->second);
     }
     v.tensor = tracer.input(node(n).name, {dtype, batched});
     return v;
@@ -338,11 +341,12 @@ class Solver {
                : from_weights      ? "loaded weights"
                                    : "the functions of '" + ruled_by->path + "'";
       wanted = features(*ruled);
-      if (me.has_shape && product(me.shape) != wanted)
+      expect_known_tokens(n, wanted);
+      if (me.has_shape && declared_values(me.shape) != wanted)
         throw Error(
             ErrorKind::Shape,
             fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared,
-                        product(me.shape), reason, ruled->shape.str(), wanted),
+                        declared_values(me.shape), reason, ruled->shape.str(), wanted),
             me.span,
             {from_weights && !ruled_by->is_stream
                  ? fmt::format("the weights belong to another graph: write layer {} {}, or train without --weights",
@@ -359,7 +363,7 @@ class Solver {
                                                                me.name, tapped->first)}
                         : std::vector<std::string>{});
     } else if (me.has_shape) {
-      wanted = product(me.shape);
+      wanted = declared_values(me.shape);
       reason = "declared " + declared;
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
         throw Error(ErrorKind::Shape,
@@ -418,6 +422,7 @@ class Solver {
       if (t.layer != n || t.target == n) continue;  // a tap of a layer on itself does not determine its width
       if (node(t.target).kind == DeclarationKind::Producer && !streams_.count(t.target)) continue;
       for (const BoundCall& loss : t.losses) {
+        if (compares_tokens(t, loss)) continue;
         auto w = target_width(t, loss);
         if (found && found->first != w.first)
           throw Error(ErrorKind::Shape,
@@ -428,6 +433,25 @@ class Solver {
       }
     }
     return found;
+  }
+
+  // Whether the scores of a model are compared with token numbers, which may be any of its vocabulary.
+  bool compares_tokens(const GraphTap& t, const BoundCall& loss) const {
+    if (!(loss.item->flags & HX_TAKES_CLASSES) || !ends_in_model(graph_, t.layer)) return false;
+    const auto raw = raw_stream(t.target);
+    return raw != streams_.end() && is_integer(raw->second.dtype);
+  }
+
+  void expect_known_tokens(int n, int64_t vocabulary) const {
+    for (const GraphTap& t : graph_.taps)
+      for (const BoundCall& loss : t.losses) {
+        if (t.layer != n || !compares_tokens(t, loss)) continue;
+        if (const int64_t classes = raw_stream(t.target)->second.classes; classes > vocabulary)
+          throw Error(ErrorKind::Shape,
+                      fmt::format("'{}' has {} different tokens, and '{}' scores {}", node(t.target).name, classes,
+                                  node(n).name, vocabulary),
+                      t.span, {"both need the numbers of the model's own tokenizer"});
+      }
   }
 
   // Undeclared classes number one more than the largest number: a single wrong number could make a model of any size.
@@ -480,91 +504,6 @@ class Solver {
 };
 
 }  // namespace
-
-StreamUse use_of(const Graph& graph, int producer) {
-  StreamUse use;
-  std::vector<int> carriers{producer};  // the producer and the layers that are its stream
-  for (size_t i = 0; i < carriers.size(); ++i) {
-    for (const GraphEdge& e : graph.edges) {
-      if (e.source != carriers[i]) continue;
-      if (e.is_stream && e.calls.empty())
-        carriers.push_back(e.target);
-      else
-        (!e.calls.empty() && (e.calls.front().item->flags & HX_TAKES_CLASSES) ? use.looked_up : use.computed) = true;
-    }
-    for (const GraphTap& t : graph.taps)
-      if (t.target == carriers[i])
-        use.compared = use.compared || std::any_of(t.losses.begin(), t.losses.end(),
-                                                   [](const BoundCall& c) { return c.item->flags & HX_TAKES_CLASSES; });
-  }
-  return use;
-}
-
-bool read_as_numbers(const Graph& graph, int producer, const StreamType& type) {
-  const StreamUse use = use_of(graph, producer);
-  const bool tapped =
-      std::any_of(graph.taps.begin(), graph.taps.end(), [&](const GraphTap& t) { return t.target == producer; });
-  return use.computed || (tapped && (!use.compared || type.sample.rank() > type.positions));
-}
-
-namespace {
-
-// Interprets {10} and {*, 10} on class numbers as the number of classes. Empty: the declaration is a shape.
-std::optional<StreamType> declared_classes(const GraphNode& node, const StreamType& source, const StreamUse& use) {
-  const bool sequence = node.shape.front() < 0;
-  const int64_t classes = node.shape.back();
-  const bool one_number = use.compared && classes == 1;  // the class itself
-  if (!is_integer(source.dtype) || node.shape.size() != (sequence ? 2u : 1u)) return std::nullopt;
-  if (!one_number && !(classes > 1 && (use.compared || use.looked_up))) return std::nullopt;
-  StreamType s = source;
-  if (sequence) s.positions = 1;
-  if (s.sample.rank() == s.positions + 1 && s.sample.back() == 1) s.sample = s.sample.slice(0, s.positions);
-  if (sequence && s.sample.rank() == 0) s.sample = Shape{1};
-  if (s.sample.rank() != s.positions) return std::nullopt;
-  if (one_number) return s;
-  if (s.classes > classes)
-    throw Error(
-        ErrorKind::Shape,
-        fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, classes, s.classes),
-        node.span, {fmt::format("declare {{{}}}, or correct the class numbers of the source", s.classes)});
-  s.classes = classes;
-  return s;
-}
-
-}  // namespace
-
-StreamType declared_stream(const GraphNode& node, const StreamType& source, const StreamUse& use) {
-  StreamType s = source;
-  if (!node.has_shape) {
-    if (use.compared && is_integer(s.dtype) && s.sample.rank() == s.positions + 1 && s.sample.back() == 1)
-      s.sample = s.sample.slice(0, s.positions);
-    return s;
-  }
-  if (auto classes = declared_classes(node, source, use)) return *classes;
-  const std::vector<int64_t>& dims = node.shape;
-  const bool sequence = dims.front() < 0;
-  const int64_t per_position = product(dims);
-  Shape shape;
-  if (sequence) {
-    if (per_position == 0 || s.sample.count() % per_position != 0)
-      throw Error(
-          ErrorKind::Shape,
-          fmt::format("producer '{}' is declared {}, its samples of shape {} do not divide into positions of {} values",
-                      node.name, shape_text(dims), s.sample.str(), per_position),
-          node.span);
-    shape.push_back(s.sample.count() / per_position);
-  } else if (per_position != s.sample.count()) {
-    throw Error(ErrorKind::Shape,
-                fmt::format("producer '{}' is declared {} = {} values, its samples have shape {} = {} values",
-                            node.name, shape_text(dims), per_position, s.sample.str(), s.sample.count()),
-                node.span, {"a declared shape rearranges a sample's values, so the counts must be equal"});
-  }
-  for (int64_t d : dims)
-    if (d >= 0) shape.push_back(d);
-  s.sample = shape;
-  s.positions = sequence ? 1 : 0;
-  return s;
-}
 
 Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
                       const ModelLimits& limits) {

@@ -18,12 +18,13 @@ constexpr std::array<int64_t, 3> kChunks{32, 8, 1};
 // Rows of a run over several sequences, one token each.
 constexpr std::array<int64_t, 11> kRowCounts{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128};
 constexpr size_t kMostRows = 128;
-constexpr int64_t kLeastRowCapacity = 256;  // of runs over several sequences; grows by 4, to need fewer plans
-constexpr size_t kMostPlans = 96;           // over pages; unused ones beyond go
+// The same where the scores of some rows are not wanted, and how many are: fewer, as each pair is a plan.
+constexpr std::array<int64_t, 6> kMixedCounts{4, 8, 16, 32, 64, 128};
+constexpr std::array<int64_t, 6> kScoredCounts{0, 1, 8, 32, 64, 128};
+constexpr size_t kMostPlans = 256;  // over pages; unused ones beyond go
 
-int64_t rows_for(size_t count) {
-  return *std::find_if(kRowCounts.begin(), kRowCounts.end(),
-                       [&](int64_t rows) { return static_cast<size_t>(rows) >= count; });
+int64_t least_of(std::span<const int64_t> counts, size_t count) {
+  return *std::ranges::find_if(counts, [&](int64_t c) { return static_cast<size_t>(c) >= count; });
 }
 
 int64_t whole_pages(int64_t positions) { return (positions + PagePool::kRows - 1) / PagePool::kRows; }
@@ -77,7 +78,6 @@ class Decoder::Lease {
  public:
   Lease(Decoder& decoder, const Key& key, const Session& session) : decoder_(decoder), key_(key) {
     if (decoder.caches_) moving_ = std::shared_lock(decoder.caches_->moving);
-    const std::lock_guard lock(decoder.mutex_);
     plan_ = &decoder.take(key, session);
   }
   ~Lease() {
@@ -105,6 +105,10 @@ struct Decoder::Row {
 
 Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
     : model_(model), executor_(executor), options_(std::move(options)), files_(model.parameters->files()) {
+  if (!model_.find("prefill") && model_.find("forward"))
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' does not write text: it computes vectors or scores of whole texts", model_.name), {},
+                {"for vectors of texts: harmonics embed MODEL TEXT", "for its scores: harmonics infer MODEL"});
   model_.entry("prefill");
   model_.entry("decode");
   Registry& registry = options_.registry ? *options_.registry : Registry::global();
@@ -172,7 +176,7 @@ void Decoder::make_room() {
   plans_.clear();
 }
 
-std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& session) {
+std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session* session) {
   const bool decode = key.scored > 0;
   auto plan = std::make_unique<Plan>();
   Plan& p = *plan;
@@ -180,8 +184,9 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& 
   std::map<std::string, void*> states;
   Mirrors mirrors;
   for (size_t i = 0; i < model_.states.size(); ++i)
-    states[model_.states[i].name] = caches_ ? caches_->address(i) : session.caches_[i]->data();
-  for (size_t i = 0; i < session.mirrors_.size(); ++i) mirrors[model_.states[i].name] = session.mirrors_[i];
+    states[model_.states[i].name] = caches_ ? caches_->address(i) : session->caches_[i]->data();
+  for (size_t i = 0; session && i < session->mirrors_.size(); ++i)
+    mirrors[model_.states[i].name] = session->mirrors_[i];
   SessionBinding binding(model_, std::move(states), std::move(mirrors), queue_);
   EntrySizes sizes{key.sequences, key.tokens, key.capacity};
   if (caches_) {
@@ -208,19 +213,76 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session& 
   return plan;
 }
 
-Decoder::Plan& Decoder::take(const Key& key, const Session& session) {
+Decoder::Plan* Decoder::take_free(const Key& key) {
+  const std::lock_guard lock(mutex_);
   Plans& plans = plans_[key];
   plans.used = ++taken_;
-  if (plans.free.empty()) {
-    plans.all.push_back(compiled(key, session));
-    plans.free.reserve(plans.all.size());
-    Plan& made = *plans.all.back();
-    drop_unused();
-    return made;
-  }
+  if (plans.free.empty()) return nullptr;
   Plan* free = plans.free.back();
   plans.free.pop_back();
-  return *free;
+  return free;
+}
+
+Decoder::Plan& Decoder::take(const Key& key, const Session& session) {
+  if (Plan* free = take_free(key)) return *free;
+  const std::lock_guard compiling(compiling_);
+  if (Plan* free = take_free(key)) return *free;  // another thread has just compiled it
+  auto made = compiled(key, &session);
+  const std::lock_guard lock(mutex_);
+  Plans& plans = plans_[key];
+  plans.all.push_back(std::move(made));
+  plans.free.reserve(plans.all.size());
+  Plan& plan = *plans.all.back();
+  drop_unused();
+  return plan;
+}
+
+Decoder::Key Decoder::row_key(size_t rows, size_t scored, int64_t capacity) {
+  if (rows == scored) {
+    const int64_t count = least_of(kRowCounts, rows);
+    return {count, count, 1, capacity};
+  }
+  const int64_t count = least_of(kMixedCounts, rows);
+  return {std::min(least_of(kScoredCounts, scored), count), count, 1, capacity};
+}
+
+void Decoder::prepare(const Expected& expected) {
+  if (!caches_) return;
+  const int64_t context = expected.context > 0 ? expected.context : model_.context,
+                length = std::clamp<int64_t>(expected.length, 1, context);
+  std::vector<Key> keys;
+  const auto add = [&](const Key& key) {
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+  };
+  for (int64_t capacity = kLeastCapacity;; capacity *= 2) {
+    const int64_t held = whole_pages(std::min(capacity, context)) * PagePool::kRows;
+    for (const int64_t chunk : kChunks)
+      for (const int64_t scored : {1, 0}) add({scored, 1, chunk, held});
+    if (capacity >= length) break;
+  }
+  const size_t most = std::min(expected.sequences, kMostRows);
+  for (int64_t capacity = kLeastRowCapacity; most > 1; capacity *= 4) {
+    for (size_t rows = 2; rows <= most; ++rows) add(row_key(rows, rows, capacity));
+    for (const int64_t rows : kMixedCounts)
+      for (size_t scored = 0; scored < static_cast<size_t>(rows) && scored <= most; ++scored)
+        add(row_key(static_cast<size_t>(rows), scored, capacity));
+    if (capacity >= length) break;
+  }
+  for (const Key& key : keys) {
+    if (expected.stopped()) return;
+    const std::shared_lock moving(caches_->moving);
+    const std::lock_guard compiling(compiling_);
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto at = plans_.find(key); at != plans_.end() && !at->second.all.empty()) continue;
+    }
+    auto made = compiled(key, nullptr);
+    const std::lock_guard lock(mutex_);
+    Plans& plans = plans_[key];
+    plans.used = ++taken_;
+    plans.all.push_back(std::move(made));
+    plans.free.push_back(plans.all.back().get());
+  }
 }
 
 void Decoder::drop_unused() {
@@ -273,8 +335,7 @@ void Decoder::run_rows(std::span<const Row> rows) {
   int64_t capacity = kLeastRowCapacity;
   for (const Row& row : rows)
     while (capacity <= row.position) capacity *= 4;
-  const int64_t count = rows_for(rows.size());
-  Lease lease(*this, {scored == 0 ? 0 : rows_for(scored), count, 1, capacity}, *rows[0].session);
+  Lease lease(*this, row_key(rows.size(), scored, capacity), *rows[0].session);
   Plan& p = *lease;
   const auto table = static_cast<size_t>(capacity / PagePool::kRows);
   std::array<const Row*, kMostRows> order{};

@@ -9,6 +9,7 @@
 // device are.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,6 +57,18 @@ class Decoder {
   // nothing for numbers of tokens and capacities that came before. Throws what append() throws, and
   // ErrorKind::Unavailable if there are not enough pages; then no sequence has changed.
   void step(std::span<StepPart> parts);
+  // What steps may need.
+  struct Expected {
+    size_t sequences = 1;                                  // at once
+    int64_t context = 0;                                   // of the sessions; 0: the model's
+    int64_t length = 1;                                    // most tokens of a sequence
+    std::function<bool()> stopped = [] { return false; };  // asked before each plan
+  };
+  // Compiles the plans that steps of this kind take, beside steps of other threads, so that none waits for its plan.
+  // Does nothing without pages. Throws what compilation throws.
+  void prepare(const Expected& expected);
+  static constexpr int64_t kLeastCapacity = 64;      // of a session
+  static constexpr int64_t kLeastRowCapacity = 256;  // of steps over several sequences; grows by 4, to need fewer plans
 
  private:
   friend class Session;
@@ -81,10 +94,11 @@ class Decoder {
   class Lease;
   struct Row;
 
-  // These hold mutex_.
   Plan& take(const Key& key, const Session& session);
-  std::unique_ptr<Plan> compiled(const Key& key, const Session& session);
-  void drop_unused();
+  Plan* take_free(const Key& key);
+  std::unique_ptr<Plan> compiled(const Key& key, const Session* session);  // null: with pages. Holds compiling_.
+  void drop_unused();                                                      // holds mutex_
+  static Key row_key(size_t rows, size_t scored, int64_t capacity);
 
   void run(Session& session, bool decode, std::span<const int32_t> tokens);
   void run_rows(std::span<const Row> rows);
@@ -101,7 +115,8 @@ class Decoder {
   std::vector<std::shared_ptr<const MappedFile>> files_;  // that weights lie in
   std::shared_ptr<DeviceQueue> queue_;                    // null: a device in host memory
   std::unique_ptr<PagedCaches> caches_;                   // null: every session has its own
-  mutable std::mutex mutex_;                              // guards what follows, and compilation
+  std::mutex compiling_;                                  // taken before mutex_
+  mutable std::mutex mutex_;                              // guards what follows
   std::map<Key, Plans> plans_;
   uint64_t taken_ = 0;                 // plans, so far
   std::map<int64_t, int> capacities_;  // of living sessions with their own caches

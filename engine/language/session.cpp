@@ -10,8 +10,6 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr int64_t kLeastCapacity = 64;
-
 size_t pages_for(int64_t positions) { return static_cast<size_t>((positions + PagePool::kRows - 1) / PagePool::kRows); }
 
 // A cache on a device, which keeps the host's side alive.
@@ -79,7 +77,7 @@ std::unique_ptr<Session> Session::fork() const {
 }
 
 void Session::grow(int64_t least) {
-  int64_t capacity = std::max(kLeastCapacity, capacity_);
+  int64_t capacity = std::max(Decoder::kLeastCapacity, capacity_);
   while (capacity < least) capacity *= 2;
   capacity = std::min(capacity, context_);
   if (capacity == capacity_) return;

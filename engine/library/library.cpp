@@ -3,12 +3,14 @@
 
 #include "consumers/register.hpp"
 #include "engine/contract/plugin_functional.hpp"
+#include "engine/flow/model_call.hpp"
 #include "engine/functional/reference.hpp"
 #include "engine/plugin/pending_items.hpp"
 #include "engine/program/op.hpp"
 #include "engine/streams/augmentations.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
+#include "engine/transformer/layer_models.hpp"
 #include "producers/register.hpp"
 
 // The link line names this symbol (cmake/HarmonicsBuild.cmake); otherwise the archive would leave this object out.
@@ -20,7 +22,8 @@ const int harmonics_library = 1;
 namespace harmonics::engine {
 namespace {
 
-void add_streams(Registry& registry) {
+void add_items(Registry& registry) {
+  registry.add(std::const_pointer_cast<Item>(model_function()));
   hx_registry pending;
   hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
   auto& face = reinterpret_cast<FunctionRegistry&>(registration);  // the C++ view of the struct, as plugins get it
@@ -35,6 +38,7 @@ bool is_row(const std::vector<NamedRow>& rows, const std::string& name) {
 
 bool is_reserved(uint32_t kind, const std::string& name) {
   if (kind == HX_FUNCTIONAL) return find_any_op(name) || FunctionalTable::global().has_own(name);
+  if (kind == HX_LAYER) return name == kModelFunction;
   if (kind == HX_OPTIMIZER) return is_row(optimizer_rows(), name);
   if (kind == HX_SCHEDULE) return is_row(schedule_rows(), name);
   if (kind == HX_AUGMENTATION) return is_builtin_augmentation(name);
@@ -43,7 +47,8 @@ bool is_reserved(uint32_t kind, const std::string& name) {
 
 [[maybe_unused]] const bool installed = [] {
   set_functional_sources({reference::add_reference_functionals, functional_of});
-  set_library_items({add_streams, is_reserved});
+  set_library_items({add_items, is_reserved});
+  set_layer_model_opener(open_layer_model);
   return true;
 }();
 

@@ -30,6 +30,9 @@ struct EntrySizes {
   // input "pages" i32 [batch, capacity / page_rows] names the pages of each sequence; -1: none.
   int64_t pages = 0, page_rows = 0;
   int64_t scored = 0;  // with pages: results for the first so many sequences; 0: for all
+  // Without caches: the input "documents" i32 [batch, tokens] numbers the documents packed into each sequence, rising.
+  // A token sees its own document only, whose positions begin at 0.
+  bool documents = false;
 };
 
 // Memory that each session has for itself and that lasts from run to run.
@@ -54,6 +57,8 @@ struct Entry {
   Body body;
 };
 
+struct TrainedAdapter;  // engine/transformer/trained_adapter.hpp
+
 struct Model {
   std::string name;  // "stories260K.bin"
   ModelMetadata metadata;
@@ -67,6 +72,7 @@ struct Model {
   // The front end looks at every program made of the model: it may refuse it, for weights that a file lacks. May be
   // empty.
   std::function<void(const Entry&, const EntrySizes&, const Program&)> made;
+  std::shared_ptr<const TrainedAdapter> adapter;  // that training changes, and nothing else; null: there is none
 
   // Throws ErrorKind::Name with the nearest entry.
   const Entry& entry(const std::string& name) const;

@@ -7,7 +7,8 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <fstream>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,10 +21,8 @@ namespace harmonics::engine {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr char kMagic[8] = {'H', 'X', 'P', 'A', 'C', 'K', '0', '1'};
-constexpr size_t kFirst = 4096;  // bytes before the form, which begins at a page
+constexpr char kMagic[8] = {'H', 'X', 'P', 'A', 'C', 'K', '0', '2'};
+constexpr size_t kLast = 4096;  // bytes behind the form, which begins the file
 
 struct Header {
   char magic[8];
@@ -32,14 +31,14 @@ struct Header {
   ContentHash header;  // of key and members before
 };
 
-// The first page of a file: header, key, zeros.
-std::string first_page(const std::string& key, uint64_t bytes, const ContentHash& sum) {
+// The last page of a file: header, key, zeros.
+std::string last_page(const std::string& key, uint64_t bytes, const ContentHash& sum) {
   Header h{{}, key.size(), bytes, sum, {}};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   std::string checked(reinterpret_cast<const char*>(&h), offsetof(Header, header));
   checked += key;
   h.header = hash_of(checked.data(), checked.size());
-  std::string page(kFirst, '\0');
+  std::string page(kLast, '\0');
   std::memcpy(page.data(), &h, sizeof h);
   std::memcpy(page.data() + sizeof h, key.data(), key.size());
   return page;
@@ -57,6 +56,28 @@ bool is_own(const std::string& path) {
   return ::stat(path.c_str(), &s) == 0 && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
 }
 
+// What stays equal while the file has the bytes that were once found whole: its identity, size and time of change, and
+// the boot of the system. "": unknown.
+std::string state_of(const std::string& path) {
+  static const std::string boot = [] {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string line;
+    std::getline(file, line);
+    return line;
+  }();
+  struct stat s {};
+  if (boot.empty() || ::stat(path.c_str(), &s) != 0) return "";
+  return fmt::format("{} {} {} {} {}.{:09}", boot, s.st_dev, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+}
+
+// The time of access is that of the last use; the time of change stays, see state_of().
+void mark_used(const std::string& path) {
+  const struct timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  ::utimensat(AT_FDCWD, path.c_str(), times, 0);
+}
+
+constexpr const char *kFormEnding = ".pack", *kWholeEnding = ".whole";
+
 // "" if the elements lie elsewhere or the file may have changed at the time of its stamp.
 std::string place_in(const MappedFile& source, const void* elements, uint64_t bytes) {
   const auto *begin = static_cast<const char*>(source.data()), *at = static_cast<const char*>(elements);
@@ -66,29 +87,53 @@ std::string place_in(const MappedFile& source, const void* elements, uint64_t by
 
 }  // namespace
 
+ContentHasher::ContentHasher(size_t bytes, uint64_t seed) : seed_(seed) {
+  for (size_t i = 0; i < kChains; ++i) chains_[i] = mixed(seed + bytes, i + 1);
+}
+
 // Eight chains hide the latency of the multiplications.
-ContentHash hash_of(const void* data, size_t bytes, uint64_t seed) {
-  constexpr size_t kChains = 8, kBlock = kChains * sizeof(uint64_t);
-  uint64_t chains[kChains];
-  for (size_t i = 0; i < kChains; ++i) chains[i] = mixed(seed + bytes, i + 1);
-  const auto* at = static_cast<const char*>(data);
-  const auto take = [&](const char* block) {
+void ContentHasher::take(const char* at, size_t blocks) {
+  std::array<uint64_t, kChains> chains = chains_;
+  for (; blocks > 0; --blocks, at += kBlock) {
     uint64_t words[kChains];
-    std::memcpy(words, block, kBlock);
+    std::memcpy(words, at, kBlock);
     for (size_t i = 0; i < kChains; ++i) chains[i] = mixed(chains[i], words[i]);
-  };
-  for (size_t n = bytes / kBlock; n > 0; --n, at += kBlock) take(at);
-  if (const size_t rest = bytes % kBlock) {
-    char last[kBlock] = {};
-    std::memcpy(last, at, rest);
-    take(last);
   }
-  ContentHash hash{seed, ~seed};
-  for (const uint64_t chain : chains) {
+  chains_ = chains;
+}
+
+void ContentHasher::add(const void* data, size_t bytes) {
+  const auto* at = static_cast<const char*>(data);
+  if (waiting_ > 0) {
+    const size_t part = std::min(bytes, kBlock - waiting_);
+    std::memcpy(rest_.data() + waiting_, at, part);
+    waiting_ += part, at += part, bytes -= part;
+    if (waiting_ < kBlock) return;
+    take(rest_.data(), 1);
+  }
+  take(at, bytes / kBlock);
+  waiting_ = bytes % kBlock;
+  std::memcpy(rest_.data(), at + (bytes - waiting_), waiting_);
+}
+
+ContentHash ContentHasher::result() {
+  if (waiting_ > 0) {
+    std::memset(rest_.data() + waiting_, 0, kBlock - waiting_);
+    take(rest_.data(), 1);
+    waiting_ = 0;
+  }
+  ContentHash hash{seed_, ~seed_};
+  for (const uint64_t chain : chains_) {
     hash[0] = mixed(hash[0], chain);
     hash[1] = mixed(hash[1] + chain, chain >> 32);
   }
   return hash;
+}
+
+ContentHash hash_of(const void* data, size_t bytes, uint64_t seed) {
+  ContentHasher hasher(bytes, seed);
+  hasher.add(data, bytes);
+  return hasher.result();
 }
 
 PackedFiles::PackedFiles(std::string folder, uint64_t most_bytes, FileCalls& calls)
@@ -97,9 +142,13 @@ PackedFiles::PackedFiles(std::string folder, uint64_t most_bytes, FileCalls& cal
 std::string PackedFiles::path(const ContentHash& name, const char* ending) const {
   return folder_ + "/" + digits(name) + ending;
 }
+std::string PackedFiles::path_of(const std::string& key) const {
+  return path(hash_of(key.data(), key.size()), kFormEnding);
+}
 
 // Returns nothing if the file is missing, damaged, of another key, or not this user's alone. `written`: the sum of a
-// form that this process has just written, and so need not read; null: it is computed.
+// form that this process has just written, and so need not read; null: it is computed, unless the file has not changed
+// since it was written or read whole under the same boot of the system: only a power cut tears a file that was renamed.
 PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, uint64_t bytes,
                                const ContentHash* written) const {
   if (!is_own(folder_) || !is_own(path)) return {};
@@ -109,98 +158,171 @@ PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, 
   } catch (const Error&) {
     return {};
   }
-  if (file->bytes() != kFirst + bytes) return {};
+  if (file->bytes() != bytes + kLast) return {};
   const auto* data = static_cast<const char*>(file->data());
   Header h{};
-  std::memcpy(&h, data, sizeof h);
-  const std::string page = first_page(key, bytes, h.sum);
-  if (std::memcmp(data, page.data(), kFirst) != 0) return {};
-  if ((written ? *written : hash_of(data + kFirst, bytes)) != h.sum || file->is_lost()) return {};
-  auto* form = const_cast<char*>(data) + kFirst;
+  std::memcpy(&h, data + bytes, sizeof h);
+  const std::string page = last_page(key, bytes, h.sum);
+  if (std::memcmp(data + bytes, page.data(), kLast) != 0) return {};
+  const std::string whole = path + kWholeEnding, state = state_of(path);
+  if (written) {
+    if (*written != h.sum) return {};
+  } else if (state.empty() || known_text(whole, state.size()) != state) {
+    if (hash_of(data, bytes) != h.sum) return {};
+  }
+  if (file->is_lost()) return {};
+  if (!state.empty()) note(whole, state), mark_used(whole);
+  auto* form = const_cast<char*>(data);
   return {std::make_shared<Storage>(form, bytes, file, false), file};
 }
 
-// Writes beside the file and renames. Without a sync: after a power cut the checksums refuse what was not written.
-bool PackedFiles::write(const std::string& path, std::initializer_list<std::string_view> pieces) {
-  static std::atomic<unsigned> number{0};
-  const std::string aside = fmt::format("{}/.harmonics-{}-p{}.tmp", folder_, ::getpid(), number++);
-  const int file = calls_.open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return false;
-  bool done = true;
-  for (std::string_view piece : pieces)
-    while (done && !piece.empty()) {
-      const long wrote = calls_.write(file, piece.data(), piece.size());
+// A new file beside those of the folder, renamed when it is whole, else removed. Without a sync: after a power cut the
+// checksums refuse what was not written.
+class PackedFiles::FileAside {
+ public:
+  FileAside(const std::string& folder, FileCalls& calls) : calls_(calls) {
+    static std::atomic<unsigned> number{0};
+    aside_ = fmt::format("{}/.harmonics-{}-p{}.tmp", folder, ::getpid(), number++);
+    file_ = calls_.open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    done_ = file_ >= 0;
+  }
+  FileAside(const FileAside&) = delete;
+  FileAside& operator=(const FileAside&) = delete;
+  ~FileAside() {
+    if (file_ < 0) return;
+    calls_.close(file_);
+    calls_.remove(aside_.c_str());
+  }
+  bool write(std::string_view piece) {
+    while (done_ && !piece.empty()) {
+      const long wrote = calls_.write(file_, piece.data(), piece.size());
       if (wrote < 0 && errno == EINTR) continue;
-      done = wrote > 0;
-      if (done) piece.remove_prefix(static_cast<size_t>(wrote));
+      done_ = wrote > 0;
+      if (done_) piece.remove_prefix(static_cast<size_t>(wrote));
     }
-  done = calls_.close(file) == 0 && done;
-  done = done && calls_.rename(aside.c_str(), path.c_str()) == 0;
-  if (!done) calls_.remove(aside.c_str());
-  return done;
+    return done_;
+  }
+  bool rename_to(const std::string& path) {
+    if (!done_) return false;
+    done_ = calls_.close(std::exchange(file_, -1)) == 0 && calls_.rename(aside_.c_str(), path.c_str()) == 0;
+    if (!done_) calls_.remove(aside_.c_str());
+    return done_;
+  }
+
+ private:
+  FileCalls& calls_;
+  std::string aside_;
+  int file_ = -1;
+  bool done_ = false;
+};
+
+// Keeps a short text, with its hash.
+void PackedFiles::note(const std::string& path, const std::string& text) const {
+  if (known_text(path, text.size()) == text) return;
+  FileAside file(folder_, calls_);
+  if (file.write(text + digits(hash_of(text.data(), text.size())))) file.rename_to(path);
 }
 
-// The name of the content that a file of another start found; "": unknown.
-std::string PackedFiles::known_content(const std::string& path) const {
+// The text of so many bytes that note() kept; "": none.
+std::string PackedFiles::known_text(const std::string& path, size_t bytes) const {
   constexpr size_t kDigits = 32;
   if (!is_own(folder_) || !is_own(path)) return "";
   std::string text;
   try {
-    text = read_plain_file(path, calls_, [](std::string_view, uint64_t size) -> uint64_t {
-      if (size != 2 * kDigits) throw Error(ErrorKind::NoInput, "it is not a name");
+    text = read_plain_file(path, calls_, [&](std::string_view, uint64_t size) -> uint64_t {
+      if (size != bytes + kDigits) throw Error(ErrorKind::NoInput, "it has another length");
       return size;
     });
   } catch (const Error&) {
     return "";
   }
-  if (text.size() != 2 * kDigits) return "";
-  const std::string content = text.substr(0, kDigits);
-  return text.substr(kDigits) == digits(hash_of(content.data(), kDigits)) ? content : "";
+  if (text.size() != bytes + kDigits) return "";
+  const std::string sum = text.substr(bytes);
+  text.resize(bytes);
+  return sum == digits(hash_of(text.data(), bytes)) ? text : "";
+}
+
+// Whether a file may hold a form of so many bytes: then the content is worth a look.
+bool PackedFiles::has_form_of(uint64_t bytes) const {
+  std::vector<std::string> names;
+  if (calls_.list(folder_.c_str(), names) != 0) return false;
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    struct stat s {};
+    return name.ends_with(kFormEnding) && ::stat((folder_ + "/" + name).c_str(), &s) == 0 &&
+           static_cast<uint64_t>(s.st_size) == bytes + kLast;
+  });
+}
+
+// Packs piece by piece into a file: each is hashed and written while the caches hold it, and so is the part of the
+// elements that it comes from if `content` is not known yet.
+PackedForm PackedFiles::written(const Packing& packing, const TensorType& type, const void* elements,
+                                const MappedFile& source, const std::string& what, std::string& content) {
+  FileAside file(folder_, calls_);
+  ContentHasher of_elements(type.bytes()), of_form(packing.bytes);
+  const Storage piece(std::min(packing.piece, packing.bytes));
+  const uint64_t pieces = (packing.bytes + packing.piece - 1) / packing.piece,
+                 share = (type.bytes() + pieces - 1) / pieces;
+  const auto* from = static_cast<const char*>(elements);
+  for (uint64_t i = 0; i < pieces; ++i) {
+    const uint64_t bytes = std::min(packing.piece, packing.bytes - i * packing.piece);
+    packing.pack(elements, i, piece.data());
+    of_form.add(piece.data(), bytes);
+    if (!file.write({static_cast<const char*>(piece.data()), bytes})) return {};
+    const uint64_t first = std::min(i * share, type.bytes());
+    if (content.empty()) of_elements.add(from + first, std::min(share, type.bytes() - first));
+  }
+  if (source.is_lost()) return {};
+  if (content.empty()) content = digits(of_elements.result());
+  const std::string key = what + content, path = path_of(key);
+  const ContentHash sum = of_form.result();
+  if (!file.write(last_page(key, packing.bytes, sum)) || !file.rename_to(path)) return {};
+  return mapped(path, key, packing.bytes, &sum);
 }
 
 PackedForm PackedFiles::take(const Packing& packing, const TensorType& type, const void* elements,
                              const MappedFile& source) {
+  constexpr size_t kDigits = 32;
   const std::string what = fmt::format("{}\n{}\n", packing.name, type.str()),
                     place = place_in(source, elements, type.bytes());
-  const bool kept = packing.bytes >= kLeastPackedFile && packing.bytes + kFirst <= most_bytes_ &&
-                    what.size() + sizeof(Header) + 64 <= kFirst;
-  const auto key_of = [&](const std::string& content) { return what + content; };
-  const auto path_of = [&](const std::string& key) { return path(hash_of(key.data(), key.size()), ".pack"); };
-  const auto used = [](const std::string& file) { ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0); };
-  const std::string note = place.empty() ? "" : path(hash_of((what + place).data(), what.size() + place.size()), ".of");
-  if (kept && !note.empty())
-    if (const std::string content = known_content(note); !content.empty()) {
-      const std::string file = path_of(key_of(content));
-      if (PackedForm form = mapped(file, key_of(content), packing.bytes); form.storage)
-        return used(file), used(note), form;
+  const auto in_memory = [&] {
+    const auto made = std::make_shared<Storage>(packing.bytes);
+    packing.pack_all(elements, made->data());
+    return PackedForm{made};
+  };
+  if (packing.bytes < kLeastPackedFile || packing.bytes + kLast > most_bytes_ ||
+      what.size() + sizeof(Header) + 64 > kLast)
+    return in_memory();
+  const std::string name = place.empty() ? "" : path(hash_of((what + place).data(), what.size() + place.size()), ".of");
+  const auto found = [&](const std::string& content) {
+    const std::string file = path_of(what + content);
+    PackedForm form = mapped(file, what + content, packing.bytes);
+    if (form.storage) {
+      mark_used(file);
+      if (!name.empty()) note(name, content), mark_used(name);
     }
-  std::string content;
-  if (kept) {
+    return form;
+  };
+  std::string content = name.empty() ? "" : known_text(name, kDigits);
+  if (!content.empty())
+    if (PackedForm form = found(content); form.storage) return form;
+  content.clear();
+  if (has_form_of(packing.bytes)) {
     content = digits(hash_of(elements, type.bytes()));
-    const std::string file = path_of(key_of(content));
-    if (PackedForm form = mapped(file, key_of(content), packing.bytes); form.storage) {
-      used(file);
-      if (!note.empty()) write(note, {content, digits(hash_of(content.data(), content.size()))});
-      return form;
-    }
+    if (PackedForm form = found(content); form.storage) return form;
   }
-  const auto made = std::make_shared<Storage>(packing.bytes);
-  packing.pack(elements, made->data());
-  if (!kept || source.is_lost() || make_directories(folder_, calls_) != 0 || !is_own(folder_)) return {made};
-  const std::string key = key_of(content), file = path_of(key);
-  const ContentHash sum = hash_of(made->data(), packing.bytes);
-  const std::string page = first_page(key, packing.bytes, sum);
-  if (!write(file, {page, {static_cast<const char*>(made->data()), packing.bytes}})) return {made};
-  if (!note.empty()) write(note, {content, digits(hash_of(content.data(), content.size()))});
-  PackedForm form = mapped(file, key, packing.bytes, &sum);
+  if (source.is_lost() || make_directories(folder_, calls_) != 0 || !is_own(folder_)) return in_memory();
+  PackedForm form = written(packing, type, elements, source, what, content);
+  if (!form.storage) return in_memory();
+  if (!name.empty()) note(name, content);
   remove_oldest();
-  return form.storage ? form : PackedForm{made};
+  return form;
 }
 
 // Names count as a page each, so that their number has a limit too. A file that is in use stays readable.
 void PackedFiles::remove_oldest() {
   struct Kept {
-    fs::file_time_type used;
+    int64_t seconds;
+    long nanoseconds;  // of the last use
     uint64_t bytes;
     std::string path;
   };
@@ -209,16 +331,16 @@ void PackedFiles::remove_oldest() {
   std::vector<std::string> names;
   if (calls_.list(folder_.c_str(), names) != 0) return;
   for (const std::string& name : names) {
-    std::error_code failed;
-    const fs::path at = fs::path(folder_) / name;
-    if (!fs::is_regular_file(at, failed)) continue;
-    const auto used = fs::last_write_time(at, failed);
-    const uint64_t bytes = failed ? 0 : fs::file_size(at, failed);
-    if (failed) continue;  // another process has removed it
-    all.push_back({used, std::max<uint64_t>(bytes, kFirst), at.string()});
+    const std::string at = folder_ + "/" + name;
+    struct stat s {};
+    if (::lstat(at.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;  // or another process has removed it
+    all.push_back(
+        {s.st_atim.tv_sec, s.st_atim.tv_nsec, std::max(static_cast<uint64_t>(s.st_size), uint64_t{kLast}), at});
     total += all.back().bytes;
   }
-  std::sort(all.begin(), all.end(), [](const Kept& a, const Kept& b) { return a.used < b.used; });
+  std::sort(all.begin(), all.end(), [](const Kept& a, const Kept& b) {
+    return std::tie(a.seconds, a.nanoseconds) < std::tie(b.seconds, b.nanoseconds);
+  });
   for (const Kept& oldest : all) {
     if (total <= most_bytes_) return;
     if (calls_.remove(oldest.path.c_str()) == 0 || errno == ENOENT) total -= oldest.bytes;

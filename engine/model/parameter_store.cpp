@@ -12,51 +12,66 @@ namespace {
 // Tiles pass through a buffer, so that both sides are read and written in whole lines: rows a power of two apart share
 // few sets of a cache. The next tile is fetched meanwhile, as its rows are too short for the processor to follow.
 template <typename T>
-void exchange(const T* from, T* to, int64_t rows, int64_t columns) {
+void exchange(const T* from, T* to, int64_t rows, int64_t columns, int64_t first, int64_t end) {
   constexpr int64_t kTile = sizeof(T) > 4 ? 32 : 64, kLine = 64 / sizeof(T);
   T tile[kTile][kTile];
   for (int64_t i = 0; i < rows; i += kTile)
-    for (int64_t j = 0; j < columns; j += kTile) {
-      const int64_t height = std::min(kTile, rows - i), width = std::min(kTile, columns - j),
-                    ahead = std::min(kTile, columns - j - width);
+    for (int64_t j = first; j < end; j += kTile) {
+      const int64_t height = std::min(kTile, rows - i), width = std::min(kTile, end - j),
+                    ahead = std::min(kTile, end - j - width);
       for (int64_t r = 0; r < height; ++r) {
         const T* row = from + (i + r) * columns + j;
         for (int64_t c = 0; c < ahead; c += kLine) __builtin_prefetch(row + kTile + c);
         for (int64_t c = 0; c < width; ++c) tile[c][r] = row[c];
       }
       for (int64_t c = 0; c < width; ++c) {
-        T* column = to + (j + c) * rows + i;
+        T* column = to + (j - first + c) * rows + i;
         for (int64_t r = 0; c < ahead && r < height; r += kLine) __builtin_prefetch(column + kTile * rows + r, 1);
         std::memcpy(column, tile[c], static_cast<size_t>(height) * sizeof(T));
       }
     }
 }
 
-// Transposes; `type` is that of `from`.
-void exchange(const void* from, void* to, const TensorType& type) {
+// Transposes the columns from `first` to `end`; `type` is that of `from`.
+void exchange(const void* from, void* to, const TensorType& type, int64_t first, int64_t end) {
   const int64_t rows = type.shape[0], columns = type.shape[1];
   const size_t bytes = element_bytes(type.dtype);
   switch (bytes) {
     case 1:
-      return exchange(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows, columns);
+      return exchange(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows, columns, first, end);
     case 2:
-      return exchange(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), rows, columns);
+      return exchange(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), rows, columns, first, end);
     case 4:
-      return exchange(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), rows, columns);
+      return exchange(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), rows, columns, first, end);
     case 8:
-      return exchange(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), rows, columns);
+      return exchange(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), rows, columns, first, end);
     default:
       throw Error(ErrorKind::Internal, "elements of " + std::to_string(bytes) + " bytes cannot be transposed");
   }
 }
+void exchange(const void* from, void* to, const TensorType& type) { exchange(from, to, type, 0, type.shape[1]); }
 
-// Smaller tensors are copied: their kernels gain from alignment, and they cost little memory.
-constexpr size_t kLeastMapped = size_t{1} << 20;
+// Pieces are whole rows of the transposed matrix, about as many bytes as a second-level cache holds.
+Packing transposing(const TensorType& type) {
+  constexpr int64_t kTile = 64, kPieceBytes = int64_t{1} << 20;
+  const int64_t columns = type.shape[1],
+                row_bytes = std::max<int64_t>(1, type.shape[0] * static_cast<int64_t>(element_bytes(type.dtype))),
+                width = std::max<int64_t>(1, kPieceBytes / row_bytes / kTile) * kTile;
+  return {"transposed/1", type.bytes(), static_cast<uint64_t>(width * row_bytes),
+          [=](const void* from, uint64_t piece, void* to) {
+            const int64_t first = static_cast<int64_t>(piece) * width;
+            exchange(from, to, type, first, std::min(first + width, columns));
+          }};
+}
+
+// Smaller tensors are copied: their kernels gain from alignment, and they cost little memory. Blocks are never aligned.
+constexpr size_t kLeastMapped = size_t{1} << 20, kLeastMappedBlocks = size_t{1} << 16;
 
 // Views that a writer may not touch, from a mapping that outlives them.
 bool stays_mapped(const HTensor& numbers, const std::shared_ptr<const MappedFile>& file) {
   const Storage& storage = *numbers.raw()->storage;
-  return file && !storage.owned() && !storage.writable() && storage.bytes() >= kLeastMapped;
+  const size_t least = is_stored(numbers.dtype()) ? kLeastMappedBlocks : kLeastMapped;
+  return file && !storage.owned() && !storage.writable() && storage.bytes() >= least;
 }
 
 bool holds(const StoredTensor& stored, const HTensor& numbers) {
@@ -232,8 +247,7 @@ Layout ParameterStore::layout(const std::string& name, const TensorType& type, L
   StoredTensor* stored = find(name);
   if (!stored || stored->type != type || type.shape.rank() != 2 || is_stored(type.dtype)) return Layout::natural;
   if (!stored->asked && preferred == Layout::transposed) {
-    const Packing turning{"transposed/1", type.bytes(),
-                          [&type](const void* from, void* to) { exchange(from, to, type); }};
+    const Packing turning = transposing(type);
     // Programs that change the tensor need memory of its own.
     PackedForm turned = stored->fixed && stored->file
                             ? stored->packed->take(turning, type, stored->data(), stored->file.get())
@@ -250,7 +264,17 @@ Layout ParameterStore::layout(const std::string& name, const TensorType& type, L
 
 bool ParameterStore::is_constant(const std::string& name) {
   const StoredTensor* stored = find(name);
-  return stored && stored->fixed;
+  return stored && stored->fixed && (!is_stored(stored->type.dtype) || (stored->file && keeps_stored_types()));
+}
+
+// Weights of stored types are multiplied as they lie, too: a packed form beside a copy in memory, or one that is
+// written at every start, would cost more than it saves. Forms of more bytes than are kept would push each other out.
+bool ParameterStore::keeps_stored_types() const {
+  if (!kept_) return false;
+  uint64_t bytes = 0;
+  for (const auto& [name, stored] : tensors_)
+    if (is_stored(stored.type.dtype)) bytes += stored.type.bytes();
+  return bytes <= kept_->most_bytes() / 2;
 }
 
 PackedForm PackedForms::take(const Packing& packing, const TensorType& type, const void* elements,
@@ -263,7 +287,7 @@ PackedForm PackedForms::take(const Packing& packing, const TensorType& type, con
     made = kept_->take(packing, type, elements, *file);
   } else {
     made.storage = std::make_shared<Storage>(packing.bytes);
-    packing.pack(elements, made.storage->data());
+    packing.pack_all(elements, made.storage->data());
   }
   known = {made.storage, made.file};
   return made;
@@ -328,6 +352,7 @@ void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
     throw Error(ErrorKind::Weights,
                 "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
   if (stored->is_shared() && holds(*stored, numbers)) return;  // other stores still read it
+  stored->of_model = false;
   if (stored->layout == Layout::transposed)
     exchange(numbers.bytes(), stored->change(), stored->type);
   else

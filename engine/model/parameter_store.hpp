@@ -53,6 +53,7 @@ struct StoredTensor {
   std::shared_ptr<DeviceTensor> device = {};  // set if it is used by a device with its own memory
   // No program changes it: programs read it where it lies, and snapshots share its storage.
   bool fixed = false;
+  bool of_model = false;  // the elements are those of a model's file that a flow names: while `fixed`, not saved again
   std::shared_ptr<const MappedFile> file = {};                      // set while `storage` is a view into it
   std::shared_ptr<const char> users = std::make_shared<char>('u');  // held by plans that have its address
   std::shared_ptr<PackedForms> packed = std::make_shared<PackedForms>();
@@ -100,6 +101,8 @@ class ParameterStore : public TensorBinding {
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
   Layout layout(const std::string& name, const TensorType& type, Layout preferred) override;
+  // False for weights of stored types, which kernels can multiply as they lie, unless they lie in a file and all of
+  // them together take at most half of what keep_packed() keeps.
   bool is_constant(const std::string& name) override;
   std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
   void will_change(const std::string& name) override;
@@ -129,6 +132,7 @@ class ParameterStore : public TensorBinding {
   StoredTensor& checked(const std::string& name, const TensorType& type);  // with its stored type
   // The known tensor of that name; null: none. Throws if its type is another.
   StoredTensor* declared(const std::string& name, const TensorType& type);
+  bool keeps_stored_types() const;
 
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, HTensor> expected_;

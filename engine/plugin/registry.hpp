@@ -126,8 +126,8 @@ class Registry {
 // What the library itself brings to the registry. The rooms that own it lie above this one; engine/library gives it
 // before main() begins.
 struct LibraryItems {
-  void (*add)(Registry& registry);  // the built-in streams, called once by Registry::global()
-  // True for names of the library's own functionals, optimizers, schedules and augmentations: plugins cannot use them.
+  void (*add)(Registry& registry);  // the built-in streams and functions, called once by Registry::global()
+  // True for names of the library's own functions, functionals, optimizers, schedules and augmentations: plugins cannot use them.
   bool (*reserves)(uint32_t kind, const std::string& name);
 };
 void set_library_items(const LibraryItems& items);

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <exception>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 namespace harmonics::engine {
 
 namespace {
@@ -29,7 +32,9 @@ TextWorker::TextWorker(Decoder& decoder, const Tokenizer& tokenizer, const Setti
   parts_.reserve(settings.sequences);
   owners_.reserve(settings.sequences);
   running_.reserve(settings.sequences);
+  expect_length(1);
   thread_ = std::thread([this] { work(); });
+  if (decoder.pages()) preparing_ = std::thread([this] { prepare(); });
 }
 
 TextWorker::~TextWorker() {
@@ -38,7 +43,9 @@ TextWorker::~TextWorker() {
     over_ = true;
   }
   wake_.notify_all();
+  longer_.notify_all();
   thread_.join();
+  if (preparing_.joinable()) preparing_.join();
   for (const std::shared_ptr<TextJob>& job : waiting_) job->release();
   for (const auto& slot : slots_)
     if (slot->job) slot->job->release();
@@ -78,6 +85,37 @@ TextWorker::Report TextWorker::report() const {
 
 void TextWorker::work() {
   while (take_waiting()) step();
+}
+
+// Plans have capacities that are a power of four times the least one. When sequences have filled three quarters of one,
+// the plans of the next are wanted.
+void TextWorker::expect_length(int64_t length) {
+  int64_t capacity = Decoder::kLeastRowCapacity;
+  while (length >= capacity / 4 * 3) capacity *= 4;
+  const std::lock_guard lock(mutex_);
+  if (capacity <= expected_length_) return;
+  expected_length_ = capacity;
+  longer_.notify_all();
+}
+
+void TextWorker::prepare() {
+  constexpr int kNice = 10;
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);  // of this thread
+  for (int64_t prepared = 0;;) {
+    {
+      std::unique_lock lock(mutex_);
+      longer_.wait(lock, [&] { return over_ || expected_length_ > prepared; });
+      if (over_) return;
+      prepared = expected_length_;
+    }
+    try {
+      decoder_.prepare({settings_.sequences, settings_.context, prepared, [this] {
+                          const std::lock_guard lock(mutex_);
+                          return over_;
+                        }});
+    } catch (const std::exception&) {  // a step that needs the plan fails with the same error
+    }
+  }
 }
 
 // Of texts that wait. Holds mutex_.
@@ -187,16 +225,18 @@ void TextWorker::step() {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   size_t writing = 0;
-  int64_t prompts = 0, tokens = 0;
+  int64_t prompts = 0, tokens = 0, longest = 0;
   for (size_t i = 0; i < parts_.size(); ++i) {
     const int64_t count = parts_[i].missing + static_cast<int64_t>(parts_[i].tokens.size());
     tokens += count;
+    longest = std::max(longest, parts_[i].session->length());
     if (parts_[i].missing > 0 || owners_[i]->text->in_prompt())
       prompts += count;
     else
       ++writing;
   }
   budget_.took(writing, prompts, seconds);
+  expect_length(longest);
   {
     const std::lock_guard lock(mutex_);
     ++report_.steps;

@@ -1,5 +1,6 @@
 // Writes texts of many clients with one model, on one thread: each step takes a token of every text that is being
-// written, and a part of the prompts of those that begin.
+// written, and a part of the prompts of those that begin. Another thread compiles the plans of steps before they are
+// needed, so that clients do not wait for the compiler.
 #pragma once
 
 #include <atomic>
@@ -85,6 +86,8 @@ class TextWorker {
     bool preempted = false;  // in this step
   };
   void work();
+  void prepare();
+  void expect_length(int64_t length);
   bool take_waiting();
   void drop_cancelled();
   void begin(std::shared_ptr<TextJob> job);
@@ -111,11 +114,12 @@ class TextWorker {
   uint64_t begun_ = 0;
 
   mutable std::mutex mutex_;
-  std::condition_variable wake_, idle_;
+  std::condition_variable wake_, idle_, longer_;
   std::deque<std::shared_ptr<TextJob>> waiting_;
   Report report_;
   bool draining_ = false, over_ = false;
-  std::thread thread_;
+  int64_t expected_length_ = 0;  // of sequences, for which plans are wanted
+  std::thread thread_, preparing_;
 };
 
 }  // namespace harmonics::engine

@@ -16,7 +16,8 @@ namespace {
 // Returns the sample type that the flow declares: f32 of the declared shape, or class numbers. "": the flow declares
 // no shape, or the shape of a lookup, which may be its number of classes.
 std::string declared_type(const GraphNode& node, const StreamUse& use) {
-  const bool lookup = use.looked_up && !use.computed, classes = use.compared && !use.computed && !lookup;
+  const bool lookup = (use.looked_up || use.tokens) && !use.computed,
+             classes = use.compared && !use.computed && !lookup;
   if (!node.has_shape) return classes ? "i64:" : "";
   if (node.shape.front() < 0 || node.shape.size() > HX_MAX_RANK) return "";
   if (node.shape.size() == 1 && classes) return node.shape[0] == 1 ? "i64:" : fmt::format("i64<{}", node.shape[0]);
@@ -43,7 +44,7 @@ Address StreamSet::expecting(const Graph& graph, int producer, const Item& item,
   const auto takes = [&](const char* option) { return has_option(item, option); };
   const bool plain = takes("use");
   if (plain && !address.find("use")) {
-    const bool classes = use.compared && !use.computed, lookup = use.looked_up && !use.computed;
+    const bool classes = use.compared && !use.computed, lookup = (use.looked_up || use.tokens) && !use.computed;
     address.options.push_back({"use", lookup ? "lookup" : classes ? "classes" : "numbers"});
   }
   if (const std::string declared = declared_type(node, use);

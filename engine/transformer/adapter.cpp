@@ -24,18 +24,28 @@ constexpr int64_t kHighestRank = 1 << 16;
   throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' {}", path, what));
 }
 
-// Matrices whose maps a run traces, by key.
-std::set<std::string> mapped_keys(const ResolvedSpec& resolved) {
+// Matrices whose maps, or lookups, a run traces, by key.
+std::set<std::string> mapped_keys(const ResolvedSpec& resolved, bool looked_up) {
   std::set<std::string> keys;
   for (const TracedMap& map : resolved.maps())
-    if (!map.key.empty()) keys.insert(map.key);
+    if (!map.key.empty() && map.looked_up == looked_up) keys.insert(map.key);
   return keys;
+}
+
+// Whether the matrices have the sizes of the weight.
+bool has_sizes_of(const BoundWeight& weight, const LowRank& pair) {
+  if (pair.a.rank() != 2 || pair.b.rank() != 2 || weight.shape.rank() != 2) return false;
+  const Shape a = pair.a.shape(), b = pair.b.shape();
+  const int64_t rows = weight.shape[weight.transposed ? 1 : 0], width = weight.shape[weight.transposed ? 0 : 1];
+  if (pair.looked_up) return a[0] == rows && b[0] == width && a[1] == b[1];
+  const bool lengths = !pair.magnitude || pair.magnitude.size() == rows;
+  return a[1] == width && b[0] == rows && a[0] == b[1] && lengths;
 }
 
 // Every pair must belong to a linear map, and have its sizes.
 void expect_pairs(const Adapter& adapter, const ResolvedSpec& resolved) {
   if (adapter.pairs.empty()) refuse_adapter(adapter.path, "has no matrices");
-  const std::set<std::string> mapped = mapped_keys(resolved);
+  const std::set<std::string> mapped = mapped_keys(resolved, false), looked_up = mapped_keys(resolved, true);
   for (const auto& [key, pair] : adapter.pairs) {
     const std::string name = printable(pair.name, 120), &model = resolved.variables().model();
     const auto weight = resolved.weights().find(key);
@@ -46,18 +56,16 @@ void expect_pairs(const Adapter& adapter, const ResolvedSpec& resolved) {
                               printable(key, 80), name, model),
                   {}, meant.empty() ? std::vector<std::string>{} : std::vector<std::string>{meant});
     }
-    if (!mapped.count(key))
+    if (!(pair.looked_up ? looked_up : mapped).count(key))
       refuse_adapter(adapter.path, fmt::format("changes '{}' by '{}', which '{}' uses otherwise than as one linear map",
                                                key, name, model));
     const Shape a = pair.a.shape(), b = pair.b.shape(), whole = weight->second.shape;
-    const bool matrices = a.rank() == 2 && b.rank() == 2 && whole.rank() == 2;
-    const int64_t rows = matrices ? whole[weight->second.transposed ? 1 : 0] : 0,
-                  width = matrices ? whole[weight->second.transposed ? 0 : 1] : 0;
-    if (!matrices || a[1] != width || b[0] != rows || a[0] != b[1])
+    if (!has_sizes_of(weight->second, pair))
       refuse_adapter(adapter.path,
                      fmt::format("has the matrices {} and {} for '{}', which do not fit to the weight {} of '{}'",
                                  a.str(), b.str(), name, whole.str(), model));
-    if (a[0] > kHighestRank) refuse_adapter(adapter.path, fmt::format("has the rank {} for '{}'", a[0], name));
+    if (pair.rank() > kHighestRank)
+      refuse_adapter(adapter.path, fmt::format("has the rank {} for '{}'", pair.rank(), name));
   }
 }
 
@@ -95,6 +103,7 @@ Adapter read_gguf_adapter(const AdapterFile& file, const ResolvedSpec& resolved,
       refuse_adapter(file.path, fmt::format("has '{}' without '{}'", printable(name, 80), printable(other, 80)));
     if (!is_a) continue;
     LowRank pair{in_floats(tensor), in_floats(*with), file.strength, alpha, name};
+    pair.looked_up = key == "token_embd.weight";
     if (alpha != 0 && pair.a.rank() == 2 && pair.rank() > 0) pair.scale *= alpha / static_cast<double>(pair.rank());
     adapter.pairs.emplace(key, std::move(pair));
   }
@@ -141,33 +150,64 @@ HTensor stacked_columns(const std::vector<const LowRank*>& pairs) {
   return all;
 }
 
+// Matrices of equal height beside each other.
+HTensor beside_each_other(const std::vector<const HTensor*>& all) {
+  if (all.size() == 1) return *all.front();
+  std::vector<HTensor> list;
+  for (const HTensor* one : all) list.push_back(*one);
+  return concat(list, 1);
+}
+
 // The pairs of each weight.
-std::map<std::string, std::vector<const LowRank*>> pairs_by_weight(const std::vector<Adapter>& adapters) {
-  std::map<std::string, std::vector<const LowRank*>> all;
+using PairsByWeight = std::map<std::string, std::vector<const LowRank*>>;
+PairsByWeight pairs_by_weight(const std::vector<Adapter>& adapters) {
+  PairsByWeight all;
   for (const Adapter& adapter : adapters)
     for (const auto& [key, pair] : adapter.pairs) all[key].push_back(&pair);
   return all;
 }
 
+// The weight with scale · B A added, in f32. Of a table the rows are those of A.
+HTensor sum_of(const HTensor& weight, bool transposed, const std::vector<const LowRank*>& pairs) {
+  HTensor sum = in_floats(weight);
+  float* to = sum.mutable_data<float>();
+  const int64_t rows = weight.shape()[0], width = weight.shape()[1];
+  for (const LowRank* pair : pairs) {
+    const float *a = floats_of(pair->a), *b = floats_of(pair->b);
+    const int64_t rank = pair->rank();
+    // element (r, k) of the left factor and (k, c) of the right one
+    const auto left = [&](int64_t r, int64_t k) {
+      if (pair->looked_up) return a[r * rank + k];
+      return transposed ? a[k * rows + r] : b[r * rank + k];
+    };
+    const bool by_rows = !transposed && !pair->looked_up;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = 0; k < rank; ++k) {
+        const float factor = static_cast<float>(pair->scale * static_cast<double>(left(r, k)));
+        for (int64_t c = 0; c < width; ++c)
+          to[r * width + c] += factor * (by_rows ? a[k * width + c] : b[c * rank + k]);
+      }
+  }
+  return sum;
+}
+
+// DoRA: what the rows of the sum are multiplied by, so that they have the lengths of `magnitude`.
+HTensor length_factors(const HTensor& sum, bool transposed, const HTensor& magnitude) {
+  return magnitude / sqrt(row_squares(sum, transposed));
+}
+
 }  // namespace
 
-void apply_adapters(const std::vector<Adapter>& adapters, ResolvedSpec& resolved, ParameterStore& parameters) {
-  const auto pairs = pairs_by_weight(adapters);
-  if (pairs.empty()) return;
-  // The weights that read one x, in the order of the steps.
-  std::vector<std::pair<ValueId, std::vector<std::string>>> groups;
-  std::set<std::string> placed;
-  for (const TracedMap& map : resolved.maps()) {
-    if (!pairs.count(map.key) || !placed.insert(map.key).second) continue;
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == map.x; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {map.x, {}});
-    group->second.push_back(map.key);
-  }
-  const auto adopt = [&](const std::string& name, const HTensor& tensor) {
-    parameters.adopt(name, tensor, nullptr, Role::frozen, {}).fixed = true;
-  };
-  AdaptedWeights adapted;
-  for (const auto& [x, keys] : groups) {
+namespace {
+
+// Declares what apply_adapters() makes.
+class AppliedAdapters {
+ public:
+  AppliedAdapters(const ResolvedSpec& resolved, ParameterStore& parameters)
+      : resolved_(resolved), parameters_(parameters) {}
+
+  // Weights that read one x.
+  void group(const std::vector<std::string>& keys, const PairsByWeight& pairs) {
     std::vector<const LowRank*> all;
     for (const std::string& key : keys) all.insert(all.end(), pairs.at(key).begin(), pairs.at(key).end());
     const HTensor a = stacked_rows(all);
@@ -178,28 +218,92 @@ void apply_adapters(const std::vector<Adapter>& adapters, ResolvedSpec& resolved
       const HTensor b = stacked_columns(pairs.at(key));
       const int64_t rank = b.shape()[1];
       adopt(key + ".lora_b", b);
-      adapted[key] = {name, key + ".lora_b", a.shape()[0], from, rank};
+      adapted_[key] = {name, key + ".lora_b", a.shape()[0], from, rank, lengths(key, pairs.at(key))};
       from += rank;
     }
   }
-  resolved.adapt(std::move(adapted));
+
+  void table(const std::string& key, const std::vector<const LowRank*>& pairs) {
+    std::vector<const HTensor*> tables;
+    for (const LowRank* pair : pairs) tables.push_back(&pair->a);
+    const HTensor b = stacked_columns(pairs);
+    adopt(key + ".lora_a", beside_each_other(tables));
+    adopt(key + ".lora_b", b);
+    adapted_[key] = {key + ".lora_a", key + ".lora_b", pairs.front()->a.shape()[0], 0, b.shape()[1]};
+  }
+
+  AdaptedWeights take() { return std::move(adapted_); }
+
+ private:
+  void adopt(const std::string& name, const HTensor& tensor) {
+    parameters_.adopt(name, tensor, nullptr, Role::frozen, {}).fixed = true;
+  }
+
+  // DoRA: the parameter with the factors of the rows; "": there are none.
+  std::string lengths(const std::string& key, const std::vector<const LowRank*>& pairs) {
+    if (std::none_of(pairs.begin(), pairs.end(), [](const LowRank* pair) { return bool(pair->magnitude); })) return "";
+    if (pairs.size() > 1)
+      throw Error(ErrorKind::Weights, fmt::format("several adapters change '{}', and one of them is of DoRA, which "
+                                                  "must be alone",
+                                                  key));
+    const BoundWeight& weight = resolved_.weights().at(key);
+    adopt(key + ".lora_lengths", length_factors(sum_of(parameters_.tensor(weight.parameter), weight.transposed, pairs),
+                                                weight.transposed, pairs.front()->magnitude));
+    return key + ".lora_lengths";
+  }
+
+  const ResolvedSpec& resolved_;
+  ParameterStore& parameters_;
+  AdaptedWeights adapted_;
+};
+
+}  // namespace
+
+void apply_adapters(const std::vector<Adapter>& adapters, ResolvedSpec& resolved, ParameterStore& parameters) {
+  const PairsByWeight pairs = pairs_by_weight(adapters);
+  if (pairs.empty()) return;
+  AppliedAdapters applied(resolved, parameters);
+  // The weights that read one x, in the order of the steps.
+  std::vector<std::pair<ValueId, std::vector<std::string>>> groups;
+  std::set<std::string> placed;
+  for (const TracedMap& map : resolved.maps()) {
+    if (!pairs.count(map.key) || !placed.insert(map.key).second) continue;
+    if (map.looked_up) {
+      applied.table(map.key, pairs.at(map.key));
+      continue;
+    }
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == map.x; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {map.x, {}});
+    group->second.push_back(map.key);
+  }
+  for (const auto& [x, keys] : groups) applied.group(keys, pairs);
+  resolved.adapt(applied.take());
+}
+
+HTensor row_squares(const HTensor& weight, bool transposed) {
+  const HTensor floats = in_floats(weight);
+  const int64_t rows = weight.shape()[0], width = weight.shape()[1];
+  std::vector<double> sums(static_cast<size_t>(transposed ? width : rows));
+  const float* from = floats_of(floats);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < width; ++c) {
+      const auto element = static_cast<double>(from[r * width + c]);
+      sums[static_cast<size_t>(transposed ? c : r)] += element * element;
+    }
+  HTensor all(DType::F32, Shape{static_cast<int64_t>(sums.size())});
+  std::transform(sums.begin(), sums.end(), all.mutable_data<float>(), [](double v) { return static_cast<float>(v); });
+  return all;
 }
 
 HTensor merged_weight(const HTensor& weight, bool transposed, const std::vector<const LowRank*>& pairs) {
-  HTensor sum = in_floats(weight);
-  float* to = sum.mutable_data<float>();
-  const int64_t rows = weight.shape()[0], width = weight.shape()[1];
-  for (const LowRank* pair : pairs) {
-    const float *a = floats_of(pair->a), *b = floats_of(pair->b);
-    const int64_t rank = pair->rank();
+  HTensor sum = sum_of(weight, transposed, pairs);
+  if (pairs.front()->magnitude) {
+    const HTensor factors = length_factors(sum, transposed, pairs.front()->magnitude);
+    const float* by = floats_of(factors);
+    float* to = sum.mutable_data<float>();
+    const int64_t rows = weight.shape()[0], width = weight.shape()[1];
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t k = 0; k < rank; ++k) {
-        // Transposed, the weight is [width of x, rows], and its rows belong to columns of A.
-        const float left =
-            static_cast<float>(pair->scale * static_cast<double>(transposed ? a[k * rows + r] : b[r * rank + k]));
-        for (int64_t c = 0; c < width; ++c)
-          to[r * width + c] += left * (transposed ? b[c * rank + k] : a[k * width + c]);
-      }
+      for (int64_t c = 0; c < width; ++c) to[r * width + c] *= by[transposed ? c : r];
   }
   return weight.dtype() == DType::F32 ? sum : cast(sum, DType::F16);
 }
@@ -216,6 +320,11 @@ std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, con
                   fmt::format("an adapter changes '{}' alone, and '{}' uses the tensor '{}' for other weights too", key,
                               imported.path, weight.source),
                   {}, {"give the adapter to the command that runs the model: --lora FILE"});
+    const bool lengths = std::any_of(pairs.begin(), pairs.end(), [](const LowRank* p) { return bool(p->magnitude); });
+    if (lengths && pairs.size() > 1)
+      throw Error(ErrorKind::Weights, fmt::format("several adapters change '{}', and one of them is of DoRA, which "
+                                                  "must be alone",
+                                                  key));
     HTensor& tensor = all.at(weight.source);
     tensor = merged_weight(tensor, weight.transposed, pairs);
   }

@@ -1,4 +1,5 @@
-// LoRA adapters (Hu et al. 2021): pairs of small matrices that add scale · (x Aᵀ) Bᵀ to what weights compute.
+// LoRA adapters (Hu et al. 2021): pairs of small matrices that add scale · (x Aᵀ) Bᵀ to what weights compute. DoRA (Liu
+// et al. 2024) gives the rows of the sum of both weights a length too.
 #pragma once
 
 #include <map>
@@ -12,11 +13,15 @@ namespace harmonics::engine {
 
 // The pair for one weight.
 struct LowRank {
-  HTensor a, b;  // f32 [rank, width of x] and [rows of the weight, rank]
+  // f32 [rank, width of x] and [rows of the weight, rank]; of a table that is looked up [rows of it, rank] and
+  // [width, rank]
+  HTensor a, b;
   double scale = 1;
   double alpha = 0;
-  std::string name;  // of its tensors in the file, for messages
-  int64_t rank() const { return a.shape()[0]; }
+  std::string name;     // of its tensors in the file, for messages
+  HTensor magnitude{};  // DoRA: f32 [rows of the weight], else empty
+  bool looked_up = false;
+  int64_t rank() const { return a.shape()[looked_up ? 1 : 0]; }
 };
 
 struct Adapter {
@@ -33,9 +38,12 @@ Adapter read_adapter(const AdapterFile& file, const ResolvedSpec& resolved, Regi
 Adapter read_gguf_adapter(const AdapterFile& file, const ResolvedSpec& resolved, Registry& registry);
 
 // Declares the matrices of the adapters as parameters of the model and lets the spec apply them. Weights that read the
-// same x share one product with their A matrices, stacked; adapters of one weight are one pair of higher rank.
+// same x share one product with their A matrices, stacked; adapters of one weight are one pair of higher rank. Throws
+// ErrorKind::Weights for DoRA on a weight that other adapters change too.
 void apply_adapters(const std::vector<Adapter>& adapters, ResolvedSpec& resolved, ParameterStore& parameters);
 
+// Sums of squares of the weight's rows, f32; of its columns if it is transposed.
+HTensor row_squares(const HTensor& weight, bool transposed);
 // The weight with the adapters' products added, in f32, or in f16 if it is stored in any other type.
 HTensor merged_weight(const HTensor& weight, bool transposed, const std::vector<const LowRank*>& pairs);
 // The tensors of the model, by the file's names, with the adapters merged into them. Throws ErrorKind::Weights for a

@@ -1,6 +1,7 @@
 #include "engine/transformer/architectures.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -107,40 +108,48 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
   }
 }
 
+void each_weight(const ImportedModel& imported, const ResolvedSpec& resolved,
+                 const std::function<void(const std::string& parameter, const HTensor& elements)>& body) {
+  std::set<std::string> seen;
+  for (const auto& [key, weight] : resolved.weights()) {
+    if (weight.parameter.empty()) continue;
+    if (weight.experts == 0 && seen.insert(weight.parameter).second)
+      body(weight.parameter, imported.tensor(weight.source));
+    for (int64_t e = 0; e < weight.experts; ++e) {
+      const std::string name = expert_name(weight.parameter, e);
+      if (!seen.insert(name).second) continue;
+      const HTensor* alone = imported.find(expert_name(weight.source, e));
+      body(name, alone ? *alone : expert_of(imported.tensor(weight.source), e));
+    }
+  }
+}
+
 Model model_of(const ImportedModel& imported, const ModelOptions& options) {
   std::shared_ptr<ResolvedSpec> resolved = resolve_spec(imported, options);
   Model model;
   model.name = imported.path;
   model.metadata = imported.metadata;
-  const auto adopt = [&](const std::string& name, const HTensor& tensor) {
+  each_weight(imported, *resolved, [&](const std::string& name, const HTensor& tensor) {
     model.parameters
         ->adopt(name, options.weights ? as(*options.weights, tensor) : tensor, imported.file, Role::frozen, {})
         .fixed = true;
-  };
-  for (const auto& [key, weight] : resolved->weights()) {
-    if (weight.parameter.empty() || model.parameters->find(weight.parameter)) continue;
-    if (weight.experts == 0) adopt(weight.parameter, imported.tensor(weight.source));
-    for (int64_t e = 0; e < weight.experts; ++e) {
-      const std::string name = expert_name(weight.parameter, e);
-      if (model.parameters->find(name)) continue;
-      const HTensor* alone = imported.find(expert_name(weight.source, e));
-      adopt(name, alone ? *alone : expert_of(imported.tensor(weight.source), e));
-    }
-  }
+  });
   std::vector<Adapter> adapters;
   for (const AdapterFile& file : options.adapters)
     adapters.push_back(read_adapter(file, *resolved, Registry::global()));
   apply_adapters(adapters, *resolved, *model.parameters);
+  if (options.lora) add_adapters(*options.lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, options.cache);
   return model;
 }
 
-void add_architecture_entries(Model& model, DType cache) {
+void add_architecture_entries(Model& model, DType cache, const std::optional<LoraSettings>& lora) {
   TensorTypes types;
   for (const auto& [name, tensor] : model.parameters->all()) types.emplace(name, tensor.type);
   auto resolved = std::make_shared<ResolvedSpec>(builtin_spec(model.metadata.text("general.architecture"), model.name),
                                                  model.metadata, std::move(types), SpecOverrides{}, model.name);
   resolved->check_entries(cache);
+  if (lora) add_adapters(*lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, cache);
 }
 

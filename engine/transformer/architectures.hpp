@@ -1,6 +1,7 @@
 // The architectures of imported models: specs that the program carries, by `general.architecture`, or a user's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "engine/model/imported.hpp"
 #include "engine/model/model.hpp"
 #include "engine/transformer/resolved_spec.hpp"
+#include "engine/transformer/trained_adapter.hpp"
 
 namespace harmonics::engine {
 
@@ -20,6 +22,7 @@ struct ModelOptions {
   std::optional<specs::Spec> spec;  // none: the one of the architecture
   SpecOverrides set;                // variables of the spec
   std::vector<AdapterFile> adapters = {};
+  std::optional<LoraSettings> lora = {};  // an adapter to train, on top of these
 };
 
 // The names that builtin_spec() knows, sorted.
@@ -31,13 +34,17 @@ specs::Spec builtin_spec(const std::string& architecture, const std::string& mod
 // entry's program for one token.
 std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const ModelOptions& options = {});
 
+// Calls `body` once for each parameter of the model, with its elements where they lie in the file.
+void each_weight(const ImportedModel& imported, const ResolvedSpec& resolved,
+                 const std::function<void(const std::string& parameter, const HTensor& elements)>& body);
+
 // The model over the tensors where they lie in their file. Its entries: "prefill" and "decode" as Decoder needs them;
 // "loss", without caches, of the inputs "tokens" and "targets" i32 [batch, tokens]; "forward", the spec's outputs after
 // each of the "tokens" without caches; "embed", the output "hidden" of a spec that has it, likewise. A spec without
 // caches gives the last two alone.
 Model model_of(const ImportedModel& imported, const ModelOptions& options = {});
 
-// The same for a model in memory, which has metadata and parameters.
-void add_architecture_entries(Model& model, DType cache = DType::F32);
+// The same for a model in memory, which has metadata and parameters; with `lora` only its adapter is trained.
+void add_architecture_entries(Model& model, DType cache = DType::F32, const std::optional<LoraSettings>& lora = {});
 
 }  // namespace harmonics::engine

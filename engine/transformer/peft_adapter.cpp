@@ -11,7 +11,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/model/safetensors.hpp"
-#include "engine/transformer/spec_trace.hpp"
+#include "engine/transformer/adapter_names.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -20,26 +20,14 @@ namespace json = boost::json;
 
 namespace {
 
-// PEFT adds the head as it was where it adapts it.
-constexpr std::string_view kHead = "base_model.model.lm_head.base_layer.weight";
+// PEFT adds the head and the embedding as they were where it adapts them.
+constexpr std::string_view kAsTheyWere[] = {".lm_head.base_layer.weight", ".embed_tokens.base_layer.weight"};
 constexpr size_t kMostConfigBytes = 1 << 20;
-
-// Modules of a layer, and the names of their weights in GGUF.
-constexpr std::pair<std::string_view, std::string_view> kModules[] = {
-    {"self_attn.q_proj", "attn_q"},     {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},     {"self_attn.o_proj", "attn_output"},
-    {"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},          {"mlp.down_proj", "ffn_down"},
-    {"mlp.gate_up_proj", "ffn_up"},     {"mlp.gate", "ffn_gate_inp"},
-    {"attention.self.query", "attn_q"}, {"attention.self.key", "attn_k"},
-    {"attention.self.value", "attn_v"}, {"attention.output.dense", "attn_output"},
-    {"intermediate.dense", "ffn_up"},   {"output.dense", "ffn_down"}};
-constexpr std::string_view kLayers[] = {"model.layers.", "layers.", "bert.encoder.layer.", "encoder.layer."};
 
 // Entries that change what an adapter computes, beside LoRA itself.
 constexpr const char* kRefused[] = {
-    "use_dora",   "lora_bias",    "modules_to_save",         "layer_replication",      "target_parameters",
-    "use_qalora", "arrow_config", "trainable_token_indices", "alora_invocation_tokens"};
+    "lora_bias",  "modules_to_save", "layer_replication",       "target_parameters",
+    "use_qalora", "arrow_config",    "trainable_token_indices", "alora_invocation_tokens"};
 
 bool is_nothing(const json::value& value) {
   if (const auto* list = value.if_array()) return list->empty();
@@ -67,25 +55,9 @@ void expect_plain_pattern(const std::string& pattern, const std::string& path) {
                                               path, shown_name(pattern)));
 }
 
-// The width of a head if the model's rotary pairs are neighbours, as PEFT's are not; else 0.
-int64_t width_of_interleaved_heads(const ResolvedSpec& resolved) {
-  bool interleaved = false;
-  for (const auto& [name, rope] : resolved.spec().ropes)
-    if (const auto pairing = rope.fields.find("pairing"); pairing != rope.fields.end())
-      interleaved |= resolved.variables().text(specs::text_of(pairing->second), rope.place) == "interleaved";
-  if (!interleaved) return 0;
-  for (const specs::Tensor& tensor : resolved.spec().tensors) {
-    if (tensor.role != "cache") continue;
-    LocalValues first;
-    if (tensor.repeat) first[tensor.repeat->variable] = 0;
-    return cache_type(resolved, tensor, first, {1, 1, 1}, DType::F32).shape.back();
-  }
-  return 0;
-}
-
-// Rows (i, i + width/2) of each head become neighbours.
+// Rows (i, i + width/2) of each head become neighbours; of a matrix, or of a vector's elements.
 HTensor neighbours(const HTensor& b, int64_t width) {
-  const int64_t rows = b.shape()[0], rank = b.shape()[1];
+  const int64_t rows = b.shape()[0], rank = b.size() / rows;
   HTensor all(DType::F32, b.shape());
   const float* from = b.data<float>();
   float* to = all.mutable_data<float>();
@@ -105,23 +77,51 @@ std::string read_config(const std::string& path) {
   return read_whole(*file, [&] { return std::string(static_cast<const char*>(file->data()), file->bytes()); });
 }
 
-// "base_model.model.M.lora_A.weight" is module M and 'A'.
-std::pair<std::string, char> part_of(const std::string& name, const std::string& path) {
+// Tensors of a module: A and B, those of an embedding, and the lengths of DoRA.
+struct PartRow {
+  char part;
+  bool looked_up;
+  std::string_view ending;
+};
+constexpr PartRow kParts[] = {{'A', false, ".lora_A.weight"},
+                              {'B', false, ".lora_B.weight"},
+                              {'A', false, ".lora_A.default.weight"},
+                              {'B', false, ".lora_B.default.weight"},
+                              {'A', true, ".lora_embedding_A"},
+                              {'B', true, ".lora_embedding_B"},
+                              {'A', true, ".lora_embedding_A.default"},
+                              {'B', true, ".lora_embedding_B.default"},
+                              {'M', false, ".lora_magnitude_vector"},
+                              {'M', false, ".lora_magnitude_vector.weight"},
+                              {'M', false, ".lora_magnitude_vector.default.weight"}};
+
+struct ModuleParts {
+  std::map<char, std::string> names;  // of tensors, by PartRow::part
+  bool looked_up = false;
+};
+
+// "base_model.model.M.lora_A.weight" is a part of the module M.
+void add_part(std::map<std::string, ModuleParts>& modules, const std::string& name, const std::string& path) {
   constexpr std::string_view kBegin = "base_model.model.";
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' has the tensor {}{}", path, shown_name(name), what));
-  };
-  if (name.find("lora_magnitude_vector") != std::string::npos) refuse(" of DoRA, which is not implemented");
-  if (name.find("lora_embedding_") != std::string::npos)
-    refuse(", which changes an embedding; only linear maps can be");
-  for (const char which : {'A', 'B'})
-    for (const char* end : {".weight", ".default.weight"}) {
-      const std::string ending = fmt::format(".lora_{}{}", which, end);
-      if (name.starts_with(kBegin) && name.size() > kBegin.size() + ending.size() && name.ends_with(ending))
-        return {name.substr(kBegin.size(), name.size() - kBegin.size() - ending.size()), which};
+  for (const PartRow& row : kParts)
+    if (name.starts_with(kBegin) && name.size() > kBegin.size() + row.ending.size() && name.ends_with(row.ending)) {
+      ModuleParts& module = modules[name.substr(kBegin.size(), name.size() - kBegin.size() - row.ending.size())];
+      module.names[row.part] = name;
+      module.looked_up |= row.looked_up;
+      return;
     }
-  refuse("; names are base_model.model.MODULE.lora_A.weight and lora_B");
-  return {};
+  throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' has the tensor {}; names are "
+                                              "base_model.model.MODULE.lora_A.weight and lora_B",
+                                              path, shown_name(name)));
+}
+
+HTensor floats_named(const TensorFile& tensors, const std::string& name, const std::string& path) {
+  const HTensor& tensor = tensors.tensors.at(name);
+  const DType dtype = tensor.dtype();
+  if (dtype != DType::F32 && dtype != DType::F16 && dtype != DType::BF16)
+    throw Error(ErrorKind::Weights, fmt::format("the adapter '{}': {} is {}; it must be f32, f16 or bf16", path,
+                                                shown_name(name), type_of(tensor).str()));
+  return cast(tensor, DType::F32);
 }
 
 }  // namespace
@@ -174,22 +174,6 @@ PeftConfig parse_peft_config(std::string_view text, const std::string& path) {
   return config;
 }
 
-std::string weight_of_module(std::string_view module) {
-  if (module == "lm_head") return "output.weight";
-  for (const std::string_view begin : kLayers) {
-    if (!module.starts_with(begin)) continue;
-    const std::string_view rest = module.substr(begin.size());
-    const size_t dot = rest.find('.');
-    if (dot == 0 || dot == std::string_view::npos || dot > 6) return "";
-    const std::string_view layer = rest.substr(0, dot), part = rest.substr(dot + 1);
-    if (layer.find_first_not_of("0123456789") != std::string_view::npos) return "";
-    for (const auto& [theirs, ours] : kModules)
-      if (part == theirs) return fmt::format("blk.{}.{}.weight", layer, ours);
-    return "";
-  }
-  return "";
-}
-
 Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved) {
   const std::string folder = file.path + (file.path.ends_with('/') ? "" : "/");
   const PeftConfig config =
@@ -203,35 +187,38 @@ Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved)
   const TensorFile tensors = read_safetensors(matrices);
   const int64_t width = width_of_interleaved_heads(resolved);
   Adapter adapter{file.path, "PEFT", file.strength, {}};
-  std::map<std::string, std::map<char, std::string>> modules;  // names of A and B
-  for (const auto& [name, tensor] : tensors.tensors) {
-    if (name == kHead) continue;
-    const auto [module, part] = part_of(name, file.path);
-    modules[module][part] = name;
-  }
+  std::map<std::string, ModuleParts> modules;
+  for (const auto& [name, tensor] : tensors.tensors)
+    if (std::none_of(std::begin(kAsTheyWere), std::end(kAsTheyWere),
+                     [&, &of = name](std::string_view end) { return of.ends_with(end); }))
+      add_part(modules, name, file.path);
   for (const auto& [module, parts] : modules) {
     for (const char part : {'A', 'B'})
-      if (!parts.count(part))
+      if (!parts.names.count(part))
         throw Error(ErrorKind::Weights,
                     fmt::format("the adapter '{}' has no lora_{} for {}", file.path, part, shown_name(module)));
-    const std::string& name = parts.at('A');
-    const std::string key = weight_of_module(module);
+    const std::string key = weight_of_module(module, resolved);
     if (key.empty())
       throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' changes the module {}, which no weight of GGUF is "
                                                   "known for",
                                                   file.path, shown_name(module)));
-    const auto floats = [&, &of = parts](char part) {
-      const HTensor& tensor = tensors.tensors.at(of.at(part));
-      const DType dtype = tensor.dtype();
-      if (dtype != DType::F32 && dtype != DType::F16 && dtype != DType::BF16)
-        throw Error(ErrorKind::Weights, fmt::format("the adapter '{}': {} is {}; it must be f32, f16 or bf16",
-                                                    file.path, shown_name(of.at(part)), type_of(tensor).str()));
-      return cast(tensor, DType::F32);
+    const auto floats = [&, &names = parts.names](char part) {
+      return floats_named(tensors, names.at(part), file.path);
     };
-    LowRank pair{floats('A'), floats('B'), file.strength, config.alpha_of(module), name};
+    LowRank pair{floats('A'), floats('B'), file.strength, config.alpha_of(module), parts.names.at('A')};
+    if (parts.names.count('M')) pair.magnitude = reshape(floats('M'), {tensors.tensors.at(parts.names.at('M')).size()});
+    if (pair.magnitude && file.strength != 1)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("the adapter '{}' is of DoRA, whose strength is 1, not {:g}", file.path, file.strength));
     if (pair.a.rank() == 2 && pair.rank() > 0) pair.scale *= config.scale(module, pair.rank());
-    const bool turned = key.ends_with("attn_q.weight") || key.ends_with("attn_k.weight");
-    if (width > 0 && turned && pair.b.rank() == 2 && pair.b.shape()[0] % width == 0) pair.b = neighbours(pair.b, width);
+    pair.looked_up = parts.looked_up;
+    if (pair.looked_up && pair.a.rank() == 2) pair.a = transpose(pair.a, {1, 0});
+    if (width > 0 && has_rotary_rows(key) && pair.b.rank() == 2 && pair.b.shape()[0] > 0 &&
+        pair.b.shape()[0] % width == 0) {
+      pair.b = neighbours(pair.b, width);
+      if (pair.magnitude && pair.magnitude.size() == pair.b.shape()[0])
+        pair.magnitude = neighbours(pair.magnitude, width);
+    }
     if (!adapter.pairs.emplace(key, std::move(pair)).second)
       throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' changes '{}' twice", file.path, key));
   }

@@ -18,11 +18,9 @@ struct PeftConfig {
   double alpha_of(const std::string& module) const;
 };
 
-// Throws ErrorKind::Weights, with `path`, for JSON that is malformed or asks for what is not implemented, such as DoRA.
+// Throws ErrorKind::Weights, with `path`, for JSON that is malformed or asks for what is not implemented, such as
+// biases.
 PeftConfig parse_peft_config(std::string_view text, const std::string& path);
-// The weight of GGUF for a module of a decoder: "model.layers.0.self_attn.q_proj" is "blk.0.attn_q.weight". "":
-// unknown.
-std::string weight_of_module(std::string_view module);
 // Reads a folder; see read_adapter().
 Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved);
 

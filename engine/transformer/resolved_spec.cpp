@@ -272,13 +272,24 @@ std::vector<TracedMap> ResolvedSpec::maps() const {
   Tracer tracer("maps");
   SpecTrace trace(*this, tracer, {1, 1, 1}, has_caches(), DType::F32);
   trace.run(has_caches() ? SpecResult::last : SpecResult::all);
-  return trace.maps();
+  std::vector<TracedMap> maps = trace.maps();
+  const Program& program = tracer.program();
+  for (const Node& node : program.nodes) {
+    if (node.op != Op::slice) continue;
+    const Shape from = program.type(node.inputs[0]).shape, to = program.type(node.outputs[0]).shape;
+    if (from.slice(0, from.rank() - 1) != to.slice(0, to.rank() - 1)) continue;
+    const int64_t begin = node.attributes.integers("starts").back();
+    for (TracedMap& map : maps)
+      if (map.y == node.inputs[0]) map.parts.emplace_back(begin, begin + to.back());
+  }
+  for (TracedMap& map : maps) std::sort(map.parts.begin(), map.parts.end());
+  return maps;
 }
 
 void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache) {
   TensorTypes types;
   for (const auto& [name, tensor] : model.parameters->all()) types[name] = tensor.type;
-  resolved->set_types(std::move(types));
+  if (!types.empty()) resolved->set_types(std::move(types));
   const std::shared_ptr<const ResolvedSpec> owned = std::move(resolved);
   for (const specs::Tensor& tensor : owned->spec_.tensors) {
     if (tensor.role != "cache") continue;

@@ -53,17 +53,21 @@ class ResolvedSpec {
   const TensorType* type_of(const std::string& parameter) const;
   void set_types(TensorTypes types) { types_ = std::move(types); }
   bool has_caches() const;
-  // The linear maps of one run.
+  // The linear maps and lookups of one run.
   std::vector<TracedMap> maps() const;
   // What adapters add to weights; their matrices must be parameters of the model.
   void adapt(AdaptedWeights adapted) { adapted_ = std::move(adapted); }
   const AdaptedWeights& adapted() const { return adapted_; }
+  // Likewise, an adapter that is trained.
+  void train(std::shared_ptr<const TrainedAdapter> trained) { trained_ = std::move(trained); }
+  const TrainedAdapter* trained() const { return trained_.get(); }
   bool has_paged_caches(DType cache) const;  // pools of pages can take their place
   // Values of a run that the spec uses, and derived globals.
   LocalValues values_of(const EntrySizes& sizes) const;
   // Traces each entry for one token. Throws what the steps throw.
   void check_entries(DType cache) const;
-  // Adds entries, states, context and vocabulary to a model that has the parameters.
+  // Adds entries, states, context and vocabulary to a model. Their parameters have the types of the model's, if it has
+  // any, else those of set_types().
   static void add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache);
 
  private:
@@ -80,6 +84,7 @@ class ResolvedSpec {
   std::unique_ptr<Variables> variables_;
   std::map<std::string, BoundWeight> weights_;
   AdaptedWeights adapted_;
+  std::shared_ptr<const TrainedAdapter> trained_;
   int64_t context_ = 0, vocabulary_ = 0;
 };
 

@@ -25,14 +25,13 @@ void trace_embedding(SpecTrace& t) {
   const std::string ids = t.text("ids");
   HTensor rows;
   if (ids == "tokens")
-    rows = call_one("embedding", {}, {table, t.tokens()});
+    rows = t.looked_up(table, t.tokens());
   else if (ids == "positions")
-    rows = call_one("embedding", {}, {table, t.positions()});
+    rows = t.looked_up(table, t.positions());
   else if (ids == "zeros")
-    rows = call_one("embedding", {}, {table, zeros_like(t.tokens())});
+    rows = t.looked_up(table, zeros_like(t.tokens()));
   else
     t.fail(fmt::format("has the ids {}; they are tokens, positions or zeros", shown_name(ids)));
-  rows = cast(rows, DType::F32);
   t.set(t.has("scale") ? rows * t.real("scale") : rows);
 }
 
@@ -84,6 +83,7 @@ void trace_attention(SpecTrace& t) {
   if (const HTensor sinks = t.has("sinks") ? t.weight("sinks") : HTensor())
     operands.push_back(sinks), names += names.empty() ? "sinks" : ",sinks";
   if (t.pages()) operands.push_back(t.pages()), names += ",pages";
+  if (t.documents()) operands.push_back(t.documents()), names += names.empty() ? "documents" : ",documents";
   if (!names.empty()) how.set("operands", names);
   t.set(call_one("attention", how, operands));
 }
@@ -162,29 +162,35 @@ void trace_experts(SpecTrace& t) {
   t.set(call_one("combine", {}, {mapped(inner, downs), sent[1], chosen[0]}));
 }
 
+std::vector<SpecOperation> with_further(std::vector<SpecOperation> rows) {
+  const std::vector<SpecOperation> more = further_spec_operations();
+  rows.insert(rows.end(), more.begin(), more.end());
+  return rows;
+}
+
 }  // namespace
 
 const std::vector<SpecOperation>& spec_operations() {
-  static const std::vector<SpecOperation> kRows = {
-      {"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
-      {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
-      {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
-      {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
-      {"Reshape", {"in", "dims", "out"}, trace_reshape},
-      {"Slice", {"in", "from", "to", "out"}, trace_slice},
-      {"Rope", {"in", "rope", "out"}, trace_rope},
-      {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
-      {"Attention", {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "out"}, trace_attention},
-      {"Silu", {"in", "out"}, trace_silu},
-      {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
-      {"Add", {"a", "b", "out"}, trace_add},
-      {"Multiply", {"a", "b", "out"}, trace_multiply},
-      {"Scale", {"in", "by", "out"}, trace_scale},
-      {"Softcap", {"in", "cap", "out"}, trace_softcap},
-      {"LastToken", {"in", "out"}, trace_last_token},
-      {"Pool", {"in", "how", "out"}, trace_pool},
-      {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
-      {"Observe", {"in", "name"}, trace_observe}};
+  static const std::vector<SpecOperation> kRows = with_further(
+      {{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
+       {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
+       {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
+       {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
+       {"Reshape", {"in", "dims", "out"}, trace_reshape},
+       {"Slice", {"in", "from", "to", "out"}, trace_slice},
+       {"Rope", {"in", "rope", "out"}, trace_rope},
+       {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
+       {"Attention", {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "out"}, trace_attention},
+       {"Silu", {"in", "out"}, trace_silu},
+       {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
+       {"Add", {"a", "b", "out"}, trace_add},
+       {"Multiply", {"a", "b", "out"}, trace_multiply},
+       {"Scale", {"in", "by", "out"}, trace_scale},
+       {"Softcap", {"in", "cap", "out"}, trace_softcap},
+       {"LastToken", {"in", "out"}, trace_last_token},
+       {"Pool", {"in", "how", "out"}, trace_pool},
+       {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
+       {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }
 

@@ -15,8 +15,9 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr const char* kRopeFields[] = {"base",      "dims",      "pairing", "scaling",          "factor",
-                                       "beta_fast", "beta_slow", "context", "attention_factor", "divided_by"};
+constexpr const char* kRopeFields[] = {"base",       "dims",       "pairing", "scaling",          "factor",
+                                       "beta_fast",  "beta_slow",  "context", "attention_factor", "divided_by",
+                                       "low_factor", "high_factor"};
 
 // The fields of a rope, resolved.
 class RopeFields {
@@ -78,6 +79,20 @@ HTensor yarn(const RopeFields& fields, int64_t rotary, double base, double facto
   return HTensor::from(Shape{rotary / 2}, all);
 }
 
+// Waves longer than the context by low_factor are stretched, those shorter by high_factor are not, as in Llama 3.1.
+HTensor stretched_by_length(const RopeFields& fields, int64_t rotary, double base, double factor) {
+  const double context = fields.real("context", 0), low = fields.real("low_factor", 1),
+               high = fields.real("high_factor", 4);
+  std::vector<float> all;
+  for (int64_t pair = 0; pair < rotary / 2; ++pair) {
+    const double own = std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(rotary));
+    const double turns = context * own / (2 * std::numbers::pi);
+    const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+    all.push_back(static_cast<float>(own / factor * (1 - kept) + own * kept));
+  }
+  return HTensor::from(Shape{rotary / 2}, all);
+}
+
 }  // namespace
 
 HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
@@ -97,11 +112,13 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
   const double attention = fields.real("attention_factor", 1);
   const std::string scaling = fields.text("scaling", "none");
   const bool none = scaling == "none" && (factor == 1 || factor == 0);
-  const bool known = none || ((scaling == "linear" || scaling == "yarn") && factor > 0);
+  const bool by_length = scaling == "llama3" && fields.real("context", 0) > 0 &&
+                         fields.real("high_factor", 4) > fields.real("low_factor", 1);
+  const bool known = none || ((scaling == "linear" || scaling == "yarn" || by_length) && factor > 0);
   if (!known || !(base > 0) || (scaling == "yarn" && (base == 1 || !(fields.real("context", 0) > 0))))
     throw Error(ErrorKind::Weights,
-                fmt::format("'{}': the scaling of rotary positions is '{}' with the factor {}, and only linear and "
-                            "yarn by a positive factor are implemented",
+                fmt::format("'{}': the scaling of rotary positions is '{}' with the factor {}, and only linear, "
+                            "yarn and llama3 by a positive factor are implemented",
                             model, printable(scaling, 40), factor));
   if (scaling != "yarn" && attention != 1)
     throw Error(ErrorKind::Weights, fmt::format("'{}': rotary positions have the attention factor {}, which is "
@@ -120,8 +137,9 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
                          .set("rotary_dims", rotary)
                          .set("base", base);
   if (plain) return apply("rope", how, {x, positions_}).at(0);
-  HTensor frequencies = scaling == "yarn" ? yarn(fields, rotary, base, factor)
-                                          : stretched(rotary, base, scaling == "linear" ? factor : 1);
+  HTensor frequencies = scaling == "yarn"     ? yarn(fields, rotary, base, factor)
+                        : scaling == "llama3" ? stretched_by_length(fields, rotary, base, factor)
+                                              : stretched(rotary, base, scaling == "linear" ? factor : 1);
   if (divisor) frequencies = frequencies / divisor;
   const HTensor result = apply("rope", how, {x, positions_, frequencies}).at(0);
   if (scaling != "yarn") return result;

@@ -29,6 +29,21 @@ const SpecOperation& operation_of(const specs::Step& step) {
               {meant.empty() ? "operations: " + comma_separated(known) : meant});
 }
 
+// Positions of tokens in their documents, from the document of each token [batch, tokens].
+HTensor restarted(const HTensor& documents, const HTensor& places) {
+  const int64_t batch = documents.shape()[0], tokens = documents.shape()[1];
+  if (tokens == 1) return zeros_like(places);
+  const HTensor begins =
+      logical_not(equal(slice_axis(documents, 1, 1, tokens), slice_axis(documents, 1, 0, tokens - 1)));
+  const HTensor zero = zeros_like(slice_axis(places, 1, 0, 1)), later = slice_axis(places, 1, 1, tokens);
+  // The place where each token's document begins: the largest one so far, over twice as many tokens each time.
+  HTensor begin = concat({zero, select(begins, later, zeros_like(later))}, 1);
+  for (int64_t step = 1; step < tokens; step *= 2)
+    begin =
+        maximum(begin, concat({zeros_like(slice_axis(places, 1, 0, step)), slice_axis(begin, 1, 0, tokens - step)}, 1));
+  return reshape(places - begin, Shape{batch, tokens});
+}
+
 constexpr int64_t kMostSteps = 100'000;  // of one entry
 const std::vector<std::string_view> kRepeatFields{"count", "var", "scope?"};
 
@@ -45,7 +60,10 @@ void expect_fields(const specs::Step& step, const std::vector<std::string_view>&
       throw Error(ErrorKind::Name, fmt::format("{}: the step {} has no '{}'", step.place, step.op, known.back()));
   }
   const auto expect = [&](const std::string& name) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    const bool is_known = std::any_of(known.begin(), known.end(), [&](const std::string& field) {
+      return field == name || (field.ends_with("*") && name.starts_with(field.substr(0, field.size() - 1)));
+    });
+    if (is_known) return;
     const std::string meant = did_you_mean(name, known);
     throw Error(ErrorKind::Name,
                 fmt::format("{}: the step {} has the unknown entry {}", step.place, step.op, shown_name(name)), {},
@@ -87,12 +105,16 @@ SpecTrace::SpecTrace(const ResolvedSpec& resolved, Tracer& tracer, const EntrySi
       start_(cached ? tracer.input("start", {DType::I32, Shape{sizes.batch}}) : HTensor()),
       tokens_(tracer.input("tokens", {DType::I32, Shape{sizes.batch, sizes.tokens}})),
       locals_(resolved.values_of(sizes)),
-      terms_(resolved.adapted(), tracer) {
+      terms_(resolved.adapted(), resolved.trained(), tracer, sizes.training) {
   const HTensor places = iota(DType::I32, Shape{sizes.batch, sizes.tokens}, 1);
   if (cached && sizes.pages > 0)
     pages_ = tracer.input("pages", {DType::I32, Shape{sizes.batch, sizes.capacity / sizes.page_rows}});
   if (cached) lengths_ = start_ + static_cast<double>(sizes.tokens);
   positions_ = cached ? reshape(start_, Shape{sizes.batch, 1}) + places : places;
+  if (!sizes.documents) return;
+  if (cached) throw Error(ErrorKind::Internal, "documents are for entries without caches");
+  documents_ = tracer.input("documents", {DType::I32, Shape{sizes.batch, sizes.tokens}});
+  positions_ = restarted(documents_, places);
 }
 
 void SpecTrace::run(SpecResult result) {
@@ -209,6 +231,13 @@ Shape SpecTrace::dims(const char* name) const {
   return Shape(all);
 }
 
+std::vector<std::pair<std::string, specs::Value>> SpecTrace::fields_with(const std::string& prefix) const {
+  std::vector<std::pair<std::string, specs::Value>> all;
+  for (const auto& [name, value] : at_->fields)
+    if (name.starts_with(prefix)) all.emplace_back(name.substr(prefix.size()), value);
+  return all;
+}
+
 HTensor SpecTrace::value(const char* name) const {
   const std::string of = text(name);
   if (const auto at = values_.find(of); at != values_.end()) return at->second;
@@ -238,10 +267,12 @@ HTensor SpecTrace::bound(const BoundWeight& weight, const std::string& parameter
   return tracer_.parameter(parameter, {type && weight.shape.rank() == 2 ? type->dtype : DType::F32, weight.shape});
 }
 
-HTensor SpecTrace::weight(const char* name) const {
-  const BoundWeight& weight = resolved_.weight(text(name), at_->place, locals_);
+HTensor SpecTrace::weight(const char* name) const { return named_weight(text(name)); }
+
+HTensor SpecTrace::named_weight(const std::string& name) const {
+  const BoundWeight& weight = resolved_.weight(name, at_->place, locals_);
   if (weight.parameter.empty()) return {};
-  if (weight.experts) fail(fmt::format("takes the experts '{}' as one matrix", text(name)));
+  if (weight.experts) fail(fmt::format("takes the experts '{}' as one matrix", name));
   const HTensor tensor = bound(weight, weight.parameter);
   terms_.read(tensor, weight.key);
   return tensor;
@@ -259,11 +290,19 @@ std::vector<HTensor> SpecTrace::experts(const char* name) const {
   return all;
 }
 
-// An affine map of a row at a time: equal bits for one token and for many.
+// An affine map; where nothing is trained, of a row at a time: equal bits for one token and for many.
 HTensor SpecTrace::map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed) const {
-  AttributeMap how = AttributeMap().set("batch_invariant", true);
+  AttributeMap how;
+  if (!sizes_.training) how.set("batch_invariant", true);
   if (transposed) how.set("transposed", true);
-  return terms_.added(bias ? called("linear", how, {x, weight, bias}) : called("linear", how, {x, weight}), x, weight);
+  const bool later = bias && terms_.scale(weight);
+  const HTensor y = terms_.added(
+      bias && !later ? called("linear", how, {x, weight, bias}) : called("linear", how, {x, weight}), x, weight);
+  return later ? y + bias : y;
+}
+
+HTensor SpecTrace::looked_up(const HTensor& table, const HTensor& ids) const {
+  return terms_.looked_up(cast(called("embedding", {}, {table, ids}), DType::F32), ids, table);
 }
 
 HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {

@@ -40,11 +40,16 @@ class SpecTrace {
   std::string text(const char* field) const;
   bool truth(const char* field, bool otherwise) const;
   Shape dims(const char* field) const;
+  // The fields whose names begin so, without that.
+  std::vector<std::pair<std::string, specs::Value>> fields_with(const std::string& prefix) const;
+  HTensor named_weight(const std::string& name) const;
   HTensor weight(const char* field) const;  // an empty tensor: zeros, or an optional one that the file lacks
   std::vector<HTensor> experts(const char* field) const;
   // A weight as `linear` takes it, and what adapters add to it.
   HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
   bool is_transposed(const char* field) const;
+  // Rows of a table by `ids`, and what adapters add to them.
+  HTensor looked_up(const HTensor& table, const HTensor& ids) const;
   [[noreturn]] void fail(const std::string& what) const;
 
   const EntrySizes& sizes() const { return sizes_; }
@@ -55,7 +60,8 @@ class SpecTrace {
   const HTensor& tokens() const { return tokens_; }
   const HTensor& positions() const { return positions_; }
   const HTensor& lengths() const { return lengths_; }
-  const HTensor& pages() const { return pages_; }  // empty: each sequence has its own caches
+  const HTensor& pages() const { return pages_; }          // empty: each sequence has its own caches
+  const HTensor& documents() const { return documents_; }  // empty without EntrySizes::documents
   HTensor turned(const HTensor& x, const std::string& rope);
   HTensor appended(const std::string& cache, const HTensor& rows);
   void observe(const std::string& name, const HTensor& x);
@@ -74,7 +80,7 @@ class SpecTrace {
   EntrySizes sizes_;
   DType cache_;
   SpecResult result_ = SpecResult::last;
-  HTensor start_, tokens_, pages_, lengths_, positions_;
+  HTensor start_, tokens_, pages_, lengths_, positions_, documents_;
   std::map<std::string, HTensor> values_;
   LocalValues locals_;
   mutable LowRankTerms terms_;
@@ -82,12 +88,15 @@ class SpecTrace {
   int64_t traced_ = 0;  // steps
 };
 
-// One operation of steps: `fields` are "name" or, for those that may be missing, "name?".
+// One operation of steps: `fields` are "name" or, for those that may be missing, "name?"; "prefix.*?" are all that
+// begin so.
 struct SpecOperation {
   std::string_view name;
   std::vector<std::string_view> fields;
   void (*trace)(SpecTrace&);
 };
 const std::vector<SpecOperation>& spec_operations();
+// Those of spec_operations_ndsl.cpp.
+std::vector<SpecOperation> further_spec_operations();
 
 }  // namespace harmonics::engine

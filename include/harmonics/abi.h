@@ -99,7 +99,11 @@ typedef enum hx_dtype {
   HX_Q5_K = 26,   /* 256 in 176 */
   HX_IQ4_NL = 27, /* 32 in 18 */
   HX_MXFP4 = 28,  /* 32 in 17 */
-  HX_IQ4_XS = 29  /* 256 in 136 */
+  HX_IQ4_XS = 29, /* 256 in 136 */
+  /* The rest: 64 elements behind a scale in f32, the largest magnitude of the block. */
+  HX_NF4_64 = 30, /* 64 in 36 bytes: elements of HX_NF4, as bitsandbytes */
+  HX_FP4_64 = 31, /* 64 in 36: 4-bit floats as bitsandbytes, in the order of HX_NF4 */
+  HX_E4M3_64 = 32 /* 64 in 68: elements of HX_F8_E4M3; the scale is the largest magnitude over 448 */
 } hx_dtype;
 
 typedef struct hx_type { /* dense, row-major; rank 0 is a scalar */
@@ -445,13 +449,14 @@ typedef struct hx_kernel {
   /* Contract 1.4, optional beside enqueue, for parameter updates: as enqueue, but outputs are unchanged if the
    * f32 at `number` is infinite or NaN when the kernel executes. Set only if there is room, as above. */
   hx_status (*enqueue_if_finite)(const void* context, hx_queue* queue, const hx_place* places, const hx_place* number);
-  /* Contract 1.5, optional beside run, for a site with a constant input; set only if there is room, as above. The host
-   * calls pack once, with the elements of input `packed_input` and packed_bytes of 64-byte aligned memory, and passes
-   * that memory to run as one more buffer, after the workspace. `packing`, a static text, names layout, instruction set
-   * and version: kernels with equal ones share what was packed from one input, so it depends on nothing else. Without
-   * pack, packed_bytes is 0. */
-  uint64_t packed_bytes;
-  void (*pack)(const void* context, const void* input, void* packed);
+  /* Contract 1.5, optional beside run, for a site with a constant input; set only if there is room, as above. The
+   * packed form of input `packed_input` has packed_bytes, in pieces of packed_piece bytes; the last one may be shorter.
+   * The host calls pack once for each piece, in any order and from any thread, with the elements of the input and
+   * 64-byte aligned memory for the piece, and passes the whole form to run as one more buffer, after the workspace.
+   * `packing`, a static text, names layout, instruction set and version: kernels with equal ones share what was packed
+   * from one input, so it depends on nothing else. Without pack, packed_bytes is 0. */
+  uint64_t packed_bytes, packed_piece;
+  void (*pack)(const void* context, const void* input, uint64_t piece, void* packed);
   const char* packing;
   uint32_t packed_input;
   /* Contract 1.5, for implementations at a site with `native`, likewise: appends the kernel to the driver's queue

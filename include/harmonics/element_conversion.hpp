@@ -7,6 +7,7 @@
 
 #include <harmonics/element_bits.hpp>
 #include <harmonics/element_blocks.hpp>
+#include <harmonics/element_scaled.hpp>
 #include <harmonics/element_search.hpp>
 #include <harmonics/element_type.hpp>
 
@@ -58,6 +59,9 @@ HARMONICS_FACE inline constexpr Conversion conversions[] = {
     {DType::IQ4_NL, decode_iq4_nl, encode_iq4_nl},
     {DType::MXFP4, decode_mxfp4, encode_mxfp4},
     {DType::IQ4_XS, decode_iq4_xs, encode_iq4_xs},
+    {DType::NF4_64, decode_nf4_64, encode_nf4_64},
+    {DType::FP4_64, decode_fp4_64, encode_fp4_64},
+    {DType::E4M3_64, decode_e4m3_64, encode_e4m3_64},
 };
 
 HARMONICS_FACE inline const Conversion* find_conversion(DType dtype) {

@@ -57,6 +57,9 @@ HARMONICS_FACE inline constexpr ElementType element_types[] = {
     {DType::IQ4_NL, "iq4_nl", ElementKind::Stored, true, 4, 32, 18},
     {DType::MXFP4, "mxfp4", ElementKind::Stored, true, 4, 32, 17},
     {DType::IQ4_XS, "iq4_xs", ElementKind::Stored, true, 4, 256, 136},
+    {DType::NF4_64, "nf4_64", ElementKind::Stored, true, 4, 64, 36},
+    {DType::FP4_64, "fp4_64", ElementKind::Stored, true, 4, 64, 36},
+    {DType::E4M3_64, "e4m3_64", ElementKind::Stored, true, 8, 64, 68},
 };
 HARMONICS_FACE inline constexpr size_t element_type_count = sizeof element_types / sizeof element_types[0];
 

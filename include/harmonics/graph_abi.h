@@ -100,6 +100,15 @@ typedef struct hx_layer_info {
 
 enum { HX_FOR_TRAINING = 0, HX_FOR_TEST = 1, HX_FOR_VALIDATION = 2 /* contract 1.5: after every epoch */ };
 
+/* Contract 1.5. What one layer of a .ndsl model computes. */
+typedef struct hx_block_spec {
+  uint32_t struct_size;
+  uint32_t n_ops;
+  const char* variant;    /* "dense", "parallel", "moe" */
+  const char* const* ops; /* "LN1", "QKV", ... */
+  uint32_t use_qk_norm, ln2_on_residual_att;
+} hx_block_spec;
+
 typedef struct hx_name_scope hx_name_scope; /* names that are registered until it is closed */
 
 typedef struct hx_graph_api {
@@ -169,6 +178,14 @@ typedef struct hx_graph_api {
    * nothing. */
   hx_status (*bind_producer_options)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
                                      void* object, const char* options);
+
+  /* Contract 1.5. Models of .ndsl files by name, for the whole process; any thread may call these. register_model reads
+   * and checks a file. models: the names of all, the built-in ones included. model_config: its numbers, truths as 0 and
+   * 1. What they return lives until this thread's next call of one of them. */
+  hx_status (*register_model)(const char* name, const char* file);
+  hx_status (*models)(const char* const** names, uint32_t* count);
+  hx_status (*model_config)(const char* model, const char* const** names, const double** values, uint32_t* count);
+  hx_status (*block_spec)(const char* model, int64_t layer, hx_block_spec* out);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

@@ -19,6 +19,7 @@
 #include <harmonics/memory.hpp>
 #include <harmonics/memory_device.hpp>
 #include <harmonics/metric.hpp>
+#include <harmonics/models.hpp>
 #include <harmonics/ops.hpp>
 #include <harmonics/philox.hpp>
 #include <harmonics/plugin.hpp>

@@ -55,6 +55,9 @@ enum class DType : uint32_t {
   IQ4_NL = HX_IQ4_NL,
   MXFP4 = HX_MXFP4,
   IQ4_XS = HX_IQ4_XS,
+  NF4_64 = HX_NF4_64,
+  FP4_64 = HX_FP4_64,
+  E4M3_64 = HX_E4M3_64,
 };
 
 namespace detail {

@@ -196,6 +196,10 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   out_type.dims[3] = c->value_width;
   c->out = rows_of(out_type, positions_first);
   c->copies = positions_first;
+  constexpr int64_t kMostDense = 384 * 1024;  // floats: they stay in the second-level cache
+  const auto collide = [](const HeadRows& rows) { return rows.row % 256 == 0; };  // in few sets of caches
+  const int64_t dense = c->group * c->queries * (2 * c->width + c->value_width);
+  c->dense_rows = positions_first && (collide(c->q) || collide(c->k) || collide(c->out)) && dense <= kMostDense;
   c->causal = site.flag("causal");
   c->scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(c->width))));
   if (c->scale < 0) return false;  // a negative scale would turn the maximum into the minimum
@@ -208,9 +212,14 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   c->query_chunks = gradient || 2 * heads >= wanted ? 1 : std::clamp<int64_t>(c->queries / 64, 1, wanted / heads);
   c->parts = parts_for(pairs * per_pair, heads * c->query_chunks);
   const int64_t widths = c->width + c->value_width;
-  c->part_workspace = gradient ? (widths + 2 * kKeyBlock) * kQueryBlock + 3 * c->group * whole_blocks(c->queries)
-                               : (c->width + kKeyBlock) * kQueryBlock + 2 * whole_blocks(c->queries);
-  if (c->copies) c->part_workspace += kKeyBlock * (gradient ? widths + c->width : c->value_width);
+  if (gradient) {
+    c->part_workspace = ((1 + c->copies) * widths + 2 * kGradientBlock) * kGradientBlock +
+                        4 * c->group * whole_blocks(c->queries) +
+                        (c->dense_rows ? dense + kGradientBlock * c->width : 0);
+  } else {
+    c->part_workspace = (c->width + kKeyBlock) * kQueryBlock + 2 * whole_blocks(c->queries) +
+                        (c->copies ? kKeyBlock * c->value_width : 0);
+  }
   c->part_workspace = (c->part_workspace + 15) & ~int64_t{15};
   const uint64_t workspace = static_cast<uint64_t>(c->part_workspace) * c->parts * 4;
   answer(out, std::move(c), gradient ? isa().attention_grad : isa().attention, "attention").workspace = workspace;

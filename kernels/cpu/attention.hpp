@@ -7,6 +7,7 @@ namespace harmonics::cpu {
 
 constexpr int64_t kQueryBlock = 32;  // a multiple of every instruction set's vector width
 constexpr int64_t kKeyBlock = 128;
+constexpr int64_t kGradientBlock = 64;  // queries and keys of a block of the gradient
 
 constexpr int64_t whole_blocks(int64_t queries) { return (queries + kQueryBlock - 1) / kQueryBlock * kQueryBlock; }
 
@@ -18,7 +19,8 @@ struct HeadRows {
 struct AttentionContext {
   int64_t batch, shared, group, queries, keys, width, value_width;  // query heads: shared * group
   HeadRows q, k, v, out;
-  bool copies;  // copies blocks first: distant rows would map to the same cache sets
+  bool copies;      // copies blocks first: distant rows would map to the same cache sets
+  bool dense_rows;  // gradient: copies queries, keys and slopes too, all of an item
   float scale;
   bool causal;
   uint32_t parts;

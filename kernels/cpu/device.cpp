@@ -30,7 +30,8 @@ bool has_elements(const Site& site) {
 }
 
 bool takes_stored(std::string_view op) {
-  return op == "linear" || op == "grouped_linear" || op == "embedding" || op == "attention" || op == "cache_append";
+  return op == "cast" || op == "linear" || op == "grouped_linear" || op == "embedding" || op == "attention" ||
+         op == "cache_append";
 }
 
 class CpuDevice final : public Device {

@@ -262,6 +262,7 @@ bool plan_chain(const Site& site, hx_kernel& out) {
 }
 
 bool plan_elementwise(const Site& site, hx_kernel& out) {
+  if (site.has_stored()) return plan_typed_cast(site, out);
   const ScalarRow* row = scalar_row(site.op() == "reshape" ? "stop_gradient" : site.op());
   if (!row || site.inputs() != row->operands || site.outputs() != 1) return false;
   if (site.text("approximate") == "tanh") return false;  // the other form of gelu is a chain of primitives

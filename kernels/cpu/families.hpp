@@ -19,6 +19,7 @@ bool plan_linear(const Site&, hx_kernel&);
 bool plan_typed_linear(const Site&, hx_kernel&);        // weights of 16-bit floats and stored types
 bool plan_integer_linear(const Site&, hx_kernel&);      // stored types, x rounded to q8_0
 bool product_of_typed(const Site&, Product&);           // of both; false: they do not compute it
+bool plan_typed_cast(const Site&, hx_kernel&);          // stored types as f32
 bool plan_typed_embedding(const Site&, hx_kernel&);     // tables of stored types
 bool plan_narrow_convolution(const Site&, hx_kernel&);  // forward, few channels
 

@@ -30,6 +30,17 @@ const IntegerName* integer_name(uint32_t dtype) {
   return nullptr;
 }
 
+// The name of a packed form: it depends on the type and the width of vectors.
+const char* packing_of(const IntegerName& row) {
+  static const auto names = [] {
+    std::vector<std::string> all;
+    for (const IntegerName& name : kIntegerNames)
+      all.push_back(std::string(element_type(name.dtype).name) + " lanes/" + isa().name + "/1");
+    return all;
+  }();
+  return names[static_cast<size_t>(&row - kIntegerNames)].c_str();
+}
+
 // g++ 12 and clang 14 have no common names of these instructions.
 bool has_vnni() {
   const char* wanted = std::getenv("HARMONICS_VNNI");
@@ -77,7 +88,20 @@ bool plan_integer_linear(const Site& site, hx_kernel& out) {
   cut_integers(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 150, INT32_MAX));
   const uint32_t quantise = c->quantise_parts, multiply = c->row_parts * c->column_parts;
   const uint64_t workspace = static_cast<uint64_t>(chunks * c->x_rows) * sizeof(IntegerChunk);
+  uint64_t packed = 0, piece = 0;
+  if (site.is_constant(1)) {
+    c->packed_chunk = isa().packed_integer_chunk(weight.dtype);
+    const auto group = static_cast<uint64_t>(chunks * c->packed_chunk);
+    packed = static_cast<uint64_t>((p.n + isa().vector - 1) / isa().vector) * group;
+    piece = kPackedGroups * group;
+  }
   answer(out, std::move(c), isa().integer_linear, row->kernel, {quantise, multiply}).workspace = workspace;
+  if (packed == 0) return true;
+  out.packed_bytes = packed;
+  out.packed_piece = piece;
+  out.packed_input = 1;
+  out.pack = isa().pack_integers;
+  out.packing = packing_of(*row);
   return true;
 }
 

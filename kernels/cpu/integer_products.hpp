@@ -17,17 +17,22 @@ struct IntegerChunk {
   int8_t steps[256];
 };
 
+// A constant weight is packed: for each group of so many rows as a vector has lanes, its chunks of 256 elements in
+// order, packed_chunk bytes each. Rows behind the last repeat it.
+//
 // The workspace is x as [chunks of the depth][x_rows] of IntegerChunk; rows behind the last repeat it. Phases:
 // quantise, multiply.
 struct IntegerContext {
   Product product;  // a times the rows of b
   uint32_t dtype;   // of b
   int64_t row_bytes, x_rows;
-  bool vnni;  // the processor adds four products of bytes at once; the results are the same without
+  int64_t packed_chunk;  // 0: b is not packed
+  bool vnni;             // the processor adds four products of bytes at once; the results are the same without
   uint32_t quantise_parts, row_parts, column_parts;
 };
 
 constexpr int64_t kIntegerDepth = 256;
+constexpr int64_t kPackedGroups = 8;   // of a piece of the packed form
 constexpr int64_t kIntegerRows = 128;  // rows that share the unpacked weight; their chunks fit a second-level cache
 constexpr int64_t kIntegerColumnGranule = 32;
 

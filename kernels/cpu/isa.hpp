@@ -27,11 +27,15 @@ struct IsaTable {
   void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                       int64_t column_end);
   // The packed form of a constant B, for packed_matmul.
-  void (*pack_b)(const void* context, const void* b, void* packed);
+  void (*pack_b)(const void* context, const void* b, uint64_t piece, void* packed);
   const char* packing_of_b;
 #define HM_KERNEL(name) Run name;
 #include "kernel_list.inc"
 #undef HM_KERNEL
+  // The packed form of a constant weight in blocks, for integer_linear, and its bytes for 256 elements of `vector`
+  // rows.
+  void (*pack_integers)(const void* context, const void* b, uint64_t piece, void* packed);
+  int64_t (*packed_integer_chunk)(uint32_t dtype);
 };
 
 // Table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is an error.

@@ -91,6 +91,40 @@ void answer_by_depth(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_ker
 
 constexpr int64_t kLeastKeptRows = 48;
 
+// If A is packed for all parts anyway, row slices cost no more: choose the more even division.
+bool is_cut_by_columns(const Product& p, uint32_t parts) {
+  if (p.a_column == 1) return p.n >= p.m;
+  const int64_t rows = packed_row_panel(isa().vector), columns = packed_column_panel(isa().vector);
+  return imbalance(p.n, columns / 2, parts) <= imbalance(p.m, rows, parts) + 0.05;
+}
+// Slices the longer side of the weight, so that each thread finds its part of it in its cache again. Slices of the
+// depth exchange sums of C, which are smaller than the A that all column slices would read. Not possible if C already
+// holds a sum.
+uint32_t depth_parts_of(const Product& p, uint32_t parts) {
+  const int64_t narrowest = 16 * static_cast<int64_t>(std::min(parts, kMostSums));
+  const bool suits = parts > 1 && narrowest <= p.n && p.n < p.k && p.a_column == 1 && !p.descends && !p.accumulate;
+  return suits && is_cut_by_columns(p, parts) ? 2 : 1;
+}
+
+// Whether B^T A^T reads B best: where packing B, whose columns are contiguous, takes as long as multiplying by few
+// rows.
+bool suits_turned(const Product& p) {
+  if (!is_packed_here(p) || p.b_column == 1 || p.m > kMostTurnedRows || p.accumulate) return false;
+  return !p.constant_b || p.m < kLeastKeptRows;
+}
+void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
+  auto c = std::make_unique<TurnedContext>();
+  const Product& p = c->product = grid->product;
+  c->depth_parts = depth_parts_of(p, parts_for(nanoseconds, INT32_MAX, kPackedGrain));
+  c->pack_parts = parts_for(static_cast<double>(p.m * p.k) * kPackNanoseconds, (p.k + 15) / 16);
+  c->parts = parts_for(nanoseconds, panels(p.n, packed_row_panel(isa().vector)), kPackedGrain);
+  const int64_t panel = packed_column_panel(isa().vector), rows = panels(p.m, panel) * panel;
+  const uint64_t floats =
+      static_cast<uint64_t>(rows) * (static_cast<uint64_t>(p.k) + c->parts * c->depth_parts * kTurnedColumns);
+  const std::vector<uint32_t> phases{c->pack_parts, c->parts};
+  answer(out, std::move(c), isa().turned_matmul, "turned matmul", phases).workspace = floats * sizeof(float);
+}
+
 void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = *grid;
@@ -99,16 +133,8 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
   c->batch_parts = c->row_parts = c->column_parts = 1;
-  // If A is packed for all parts anyway, row slices cost no more: choose the more even division.
-  const bool by_columns = p.a_column != 1
-                              ? imbalance(p.n, column_panel / 2, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05
-                              : p.n >= p.m;
-  // Slices the longer side of the weight, so that each thread finds its part of it in its cache again. Slices of the
-  // depth exchange sums of C, which are smaller than the A that all column slices would read. Not possible if C already
-  // holds a sum.
-  const int64_t narrowest = 16 * static_cast<int64_t>(std::min(wanted, kMostSums));
-  if (by_columns && wanted > 1 && narrowest <= p.n && p.n < p.k && p.a_column == 1 && !p.descends && !p.accumulate)
-    c->depth_parts = 2;
+  const bool by_columns = is_cut_by_columns(p, wanted);
+  c->depth_parts = depth_parts_of(p, wanted);
   while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts))
     c->column_parts *= 2;
   while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts))
@@ -124,6 +150,8 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   // If one block of rows reads what a part packs, pack one panel at a time, which stays in the first-level cache.
   c->block_columns = !c->shares_b && p.m <= kPackedRows ? column_panel : kPackedColumns;
   c->b_part_floats = block_floats(columns, column_panel, c->block_columns, std::min(depth, p.k));
+  c->in_place = p.b_column == 1 && !c->packs_a && !c->shares_b && p.m <= kRowsInPlace;
+  if (c->in_place) c->b_part_floats = p.m * kRowsInPlaceStride + column_panel * kPackedDepth;
   const int64_t all_b = panels(p.n, column_panel) * column_panel * p.k;
   c->b_floats = c->keeps_b ? 0 : c->shares_b ? all_b : c->b_part_floats * parts;
   const bool packs_b = c->shares_b && !c->keeps_b;
@@ -145,6 +173,7 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed matmul", phases).workspace = workspace;
   if (!keeps_b) return;
   out.packed_bytes = static_cast<uint64_t>(all_b) * sizeof(float);
+  out.packed_piece = static_cast<uint64_t>(column_panel * p.k) * sizeof(float);
   out.packed_input = b;
   out.pack = isa().pack_b;
   out.packing = isa().packing_of_b;
@@ -204,6 +233,7 @@ constexpr Route kRoutes[] = {
      answer_small},
     {Route::descends, [](const Product& p) { return is_packed_here(p) && is_by_depth(p); }, packed_nanoseconds,
      answer_by_depth},
+    {Route::none, suits_turned, packed_nanoseconds, answer_turned},
     {Route::descends, is_packed_here, packed_nanoseconds, answer_packed},
     {Route::none, [](const Product&) { return true; }, library_nanoseconds, answer_library},
 };

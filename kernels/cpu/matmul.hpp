@@ -38,6 +38,7 @@ struct PackedContext : MatmulContext {
   uint32_t sum_parts = 0;    // parts of the phase that adds them
   bool packs_a = false;      // A's rows are not contiguous; all of A is packed at the start of the workspace
   bool shares_b = false;     // all of B is packed, behind A or once; else every part packs its own blocks
+  bool in_place = false;     // rows of B are read in place; a part copies blocks of its rows of A, and panels of B
   bool keeps_b = false;      // B was packed when the program was made, into the buffer after the workspace
   uint32_t pack_parts = 0;   // of phase 0, for each operand
   int64_t a_floats = 0, b_floats = 0;
@@ -51,6 +52,16 @@ struct DeepContext {
   uint32_t row_parts = 1, column_parts = 1;
 };
 
+// A product of at most kMostTurnedRows rows, computed as B^T A^T. Phases: pack A, multiply. Workspace: A, and for each
+// part and slice of the depth the sums of kTurnedColumns columns. Slices as in packed products, so that sums have the
+// same order.
+struct TurnedContext {
+  Product product;
+  uint32_t depth_parts = 1;
+  uint32_t pack_parts = 1, parts = 1;
+};
+constexpr int64_t kMostTurnedRows = 128, kTurnedColumns = 96;
+
 // Number of parts that add the sums of two halves of the depth.
 uint32_t parts_of_sum(const Product& p);
 
@@ -59,6 +70,9 @@ constexpr int64_t packed_row_panel(int64_t vector) { return vector < 16 ? 6 : 12
 constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 : 2 * vector; }
 // Block sizes for the second-level cache: 256 KiB of B and 132 KiB of A.
 constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
+// Rows of A that are read for each panel of a B read in place. Rows of their copy begin in different sets of the
+// caches.
+constexpr int64_t kRowsInPlace = 128, kRowsInPlaceStride = kPackedDepth + 16;
 
 // Begin of slice `i` of `slices`: whole granules, spread evenly. kEvenGranule is for slices that whole panels would
 // make uneven.

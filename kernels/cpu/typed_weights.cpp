@@ -32,6 +32,9 @@ constexpr TypeRow kTypes[] = {
     {DType::F8_E5M2, "f8_e5m2 weights", "f8_e5m2 rows"},
     {DType::NF4, "nf4 weights", "nf4 rows"},
     {DType::I4, "i4 weights", "i4 rows"},
+    {DType::NF4_64, "nf4_64 weights", "nf4_64 rows"},
+    {DType::FP4_64, "fp4_64 weights", "fp4_64 rows"},
+    {DType::E4M3_64, "e4m3_64 weights", "e4m3_64 rows"},
 };
 
 const TypeRow* row_of(uint32_t dtype) {
@@ -119,6 +122,19 @@ bool plan_typed_embedding(const Site& site, hx_kernel& out) {
   c->index_dtype = ids.dtype;
   c->parts = parts_for(static_cast<double>(c->rows) * (10 + static_cast<double>(c->width)), c->rows);
   answer(out, std::move(c), isa().typed_embedding, row->rows);
+  return true;
+}
+
+bool plan_typed_cast(const Site& site, hx_kernel& out) {
+  const TypeRow* row = row_of(site.in(0).dtype);
+  if (!row || !row->rows || !is_f32(site.out())) return declined("decodes stored types as f32");
+  auto c = std::make_unique<TypedRowsContext>();
+  c->width = last(site.in(0));
+  c->rows = c->size = count(site.in(0)) / c->width;
+  c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, c->width));
+  c->dtype = site.in(0).dtype;
+  c->parts = parts_for(static_cast<double>(count(site.in(0))), c->rows);
+  answer(out, std::move(c), isa().typed_cast, row->rows);
   return true;
 }
 

@@ -1,19 +1,20 @@
-// Steps of training on prepared batches: forward, loss, backward, update.
+// Steps of training on prepared batches: forward, loss, backward, update. `--precision=P` as of the command line.
 #include "tests/bench/workload_bench.hpp"
 
 int main(int argc, char** argv) {
-  return harmonics::engine::bench::run_benchmarks(argc, argv, [] {
-    harmonics::engine::bench::add_workload("mlp_train");
-    // Users' defaults; mlp_train is the row of SGD on sparse data.
+  using namespace harmonics::engine;
+  const std::string precision = bench::take_precision(argc, argv);
+  return bench::run_benchmarks(argc, argv, [&] {
+    const Precision parsed = parse_precision(precision);
     for (const char* name :
-         {"mlp_adamw_sparse", "mlp_sgd_dense", "mlp_adamw_dense", "wide_relu_sgd_sparse", "wide_relu_adamw_sparse",
+         {"mlp_train",
+          // Users' defaults; mlp_train is the row of SGD on sparse data.
+          "mlp_adamw_sparse", "mlp_sgd_dense", "mlp_adamw_dense", "wide_relu_sgd_sparse", "wide_relu_adamw_sparse",
           "wide_relu_sgd_dense", "wide_relu_adamw_dense", "wide_gelu_sgd_sparse", "wide_gelu_adamw_sparse",
           "wide_gelu_sgd_dense", "wide_gelu_adamw_dense",
           // Moments in fewer bits; the large net's weights and moments exceed every cache.
           "wide_relu_adamw_bf16_dense", "wide_relu_adamw_q8_dense", "large_adamw_dense", "large_adamw_bf16_dense",
-          "large_adamw_q8_dense"})
-      harmonics::engine::bench::add_workload(name);
-    for (const char* name : {"lenet_train", "cnn_train", "char_gpt_train"})
-      harmonics::engine::bench::add_workload(name);
+          "large_adamw_q8_dense", "lenet_train", "cnn_train", "char_gpt_train"})
+      bench::add_workload(name, parsed);
   });
 }

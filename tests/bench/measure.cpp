@@ -137,7 +137,7 @@ void report(benchmark::State& state, const Work& work, const Times& times) {
   }
 }
 
-int run_benchmarks(int argc, char** argv, void (*add)()) {
+int run_benchmarks(int argc, char** argv, const std::function<void()>& add) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {

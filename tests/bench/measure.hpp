@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <type_traits>
 
 #include <benchmark/benchmark.h>
@@ -54,6 +55,6 @@ void measure(benchmark::State& state, const Work& work, const Body& body) {
 }
 
 // Parses the command line, prints peak and bandwidth, runs. `add` registers the benchmarks.
-int run_benchmarks(int argc, char** argv, void (*add)());
+int run_benchmarks(int argc, char** argv, const std::function<void()>& add);
 
 }  // namespace harmonics::engine::bench

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "dsl/load.hpp"
+#include "engine/execution/product_rates.hpp"
 #include "engine/execution/work.hpp"
 #include "engine/passes/pass.hpp"
 #include "tests/bench/rows.hpp"
@@ -100,7 +101,7 @@ double contraction_flops(const Program& program) {
   return sum;
 }
 
-WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads, const std::string& device) {
+WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads, DeviceSettings device) {
   const auto source = std::make_shared<SourceText>(workload.name, workload.flow);
   graph_ = std::make_unique<BoundGraph>(make_graph(parse_flow(source), Registry::global()));
   for (const DataSpec& data : workload.data) {
@@ -111,8 +112,9 @@ WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads,
   }
   RunSettings run;
   if (workload.trains) run.optimizer = workload.optimizer;
+  settle_precision(device, Registry::global(), false);
   PreparedSettings settings;
-  settings.device = device;
+  static_cast<DeviceSettings&>(settings) = std::move(device);
   settings.trains = workload.trains;
   settings.batch = batch;
   settings.threads = threads;

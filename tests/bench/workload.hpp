@@ -38,7 +38,7 @@ Workload read_workload(const std::string& name);
 // A compiled step of a workload over prepared batches: reads no stream.
 class WorkloadStep {
  public:
-  WorkloadStep(const Workload& workload, int64_t batch, int threads, const std::string& device = "cpu");
+  WorkloadStep(const Workload& workload, int64_t batch, int threads, DeviceSettings device = {});
 
   size_t run() { return step_->run(); }  // runs the next batch; returns its number
   double flops() const {

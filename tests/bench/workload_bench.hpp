@@ -1,6 +1,9 @@
 // A workload as benchmarks: "mlp_train/batch:64/threads:1", for every batch size and number of threads it lists.
 #pragma once
 
+#include <algorithm>
+#include <string_view>
+
 #include <fmt/core.h>
 
 #include "tests/bench/measure.hpp"
@@ -8,8 +11,9 @@
 
 namespace harmonics::engine::bench {
 
-inline void measure_workload(benchmark::State& state, const Workload& workload, int64_t batch, int threads) {
-  WorkloadStep step(workload, batch, threads);
+inline void measure_workload(benchmark::State& state, const Workload& workload, int64_t batch, int threads,
+                             Precision precision) {
+  WorkloadStep step(workload, batch, threads, DeviceSettings{.precision = precision});
   Work work{.samples = static_cast<double>(batch), .flops = step.flops(), .threads = threads};
   if (batch == 1) {  // every weight is used once: memory bandwidth is the limit
     work.bytes = step.least_bytes();
@@ -21,14 +25,29 @@ inline void measure_workload(benchmark::State& state, const Workload& workload, 
   measure(state, work, [&] { return step.run(); });
 }
 
-inline void add_workload(const std::string& name) {
+inline void add_workload(const std::string& name, Precision precision = Precision::fp32) {
   const Workload workload = read_workload(name);
   for (int64_t batch : workload.batches)
     for (int threads : workload.threads)
-      benchmark::RegisterBenchmark(fmt::format("{}/batch:{}/threads:{}", name, batch, threads).c_str(),
-                                   [=](benchmark::State& state) { measure_workload(state, workload, batch, threads); })
+      benchmark::RegisterBenchmark(
+          fmt::format("{}/batch:{}/threads:{}", name, batch, threads).c_str(),
+          [=](benchmark::State& state) { measure_workload(state, workload, batch, threads, precision); })
           ->UseRealTime()
           ->Unit(benchmark::kMicrosecond);
+}
+
+// Takes `--precision=P` out of the command line: P, or "fp32".
+inline std::string take_precision(int& argc, char** argv) {
+  constexpr std::string_view kFlag = "--precision=";
+  std::string found = "fp32";
+  argc = static_cast<int>(std::remove_if(argv, argv + argc,
+                                         [&](const char* word) {
+                                           if (std::string_view(word).substr(0, kFlag.size()) != kFlag) return false;
+                                           found = word + kFlag.size();
+                                           return true;
+                                         }) -
+                          argv);
+  return found;
 }
 
 }  // namespace harmonics::engine::bench

@@ -1,6 +1,7 @@
 // Any input is a configuration of PEFT or an error, and the name of a module or of none.
 #include <cmath>
 
+#include "engine/transformer/adapter_names.hpp"
 #include "engine/transformer/peft_adapter.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 

@@ -65,7 +65,7 @@ TEST_CASE("generate: in other types of weights and caches") {
   const std::string folder = folder_of_stories();
   if (folder.empty()) return;
   for (const char* types : {"--cache-type f16", "--weight-type bf16", "--weight-type q8_0 --cache-type f16",
-                            "--weight-type q8_0 --precision int8"}) {
+                            "--weight-type q8_0 --precision fp32"}) {
     const Result r = harmonics(stories(folder, std::string("--temperature 0 --max-tokens 20 ") + types));
     INFO(types << "\n" << r.err);
     REQUIRE(r.code == 0);
@@ -75,6 +75,23 @@ TEST_CASE("generate: in other types of weights and caches") {
   const Result narrow = harmonics(stories(folder, "--cache-type q8_0"));  // its heads are 8 wide
   CHECK(narrow.code == 2);
   CHECK(has(narrow.err, "its heads are 8 wide, and a cache of q8_0 needs whole blocks of 32"));
+}
+
+TEST_CASE("generate: packed weights in blocks give the same text") {
+  if (!has(harmonics("list importers").out, "gguf")) return;
+  const Folder f;
+  const std::string model = f / "model.gguf";
+  REQUIRE(std::system((std::string(HARMONICS_BINARY_DIR) + "/bin/make_model tiny q4_k_m " + model).c_str()) == 0);
+  const auto text = [&](const std::string& flags) {
+    const Result r = harmonics("generate " + model + " 'a long text' --max-tokens 40 --temperature 0 --json " + flags);
+    INFO(r.err);
+    REQUIRE(r.code == 0);
+    return json::parse(r.out).at("text");
+  };
+  const json::value packed = text("");
+  CHECK(packed == text("--packed-cache off"));  // as they lie in the file
+  CHECK(packed == text("--precision int8"));    // the default of texts
+  CHECK(packed == text(""));                    // from the kept forms
 }
 
 TEST_CASE("generate: what is wrong is said with the remedy") {

@@ -125,6 +125,8 @@ TEST_CASE("models: --precision int8 multiplies weights of q8_0 by whole numbers"
     CHECK(has(rounded.out, "q8_0 times q8_0"));
     CHECK_FALSE(has(rounded.out, "q8_0 weights"));
     CHECK_FALSE(has(exact.out, "times q8_0"));
+    CHECK(harmonics("explain " + small + " --show kernels --tokens 5 --device cpu --entry " + entry).out ==
+          rounded.out);  // as generate does without --precision
     CHECK(has(exact.out, "q8_0 weights"));
   }
 }

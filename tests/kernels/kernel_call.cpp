@@ -200,7 +200,10 @@ void KernelCall::once(const hx_kernel& kernel, Order order, std::vector<Tensor>&
     REQUIRE((constants_ >> kernel.packed_input & 1));
     memory.push_back(aligned(kernel.packed_bytes));
     buffers.push_back(memory.back().get());
-    kernel.pack(kernel.context, buffers[kernel.packed_input], buffers.back());
+    REQUIRE(kernel.packed_piece > 0);
+    for (uint64_t i = (kernel.packed_bytes - 1) / kernel.packed_piece + 1; i-- > 0;)
+      kernel.pack(kernel.context, buffers[kernel.packed_input], i,
+                  static_cast<char*>(buffers.back()) + i * kernel.packed_piece);
     std::memset(buffers[kernel.packed_input], 0xff, inputs_[kernel.packed_input].bytes.size());
   }
 

@@ -94,6 +94,26 @@ TEST_CASE("integer products: a row's bits do not depend on the other rows") {
   }
 }
 
+TEST_CASE("integer products: a constant weight is packed, with equal bits") {
+  Random random(826);
+  for (const DType type : kIntegerTypes) {
+    CAPTURE(element_type(type).name);
+    const int64_t block = element_type(type).block;
+    for (const int64_t depth : {block, 8 * block, 19 * block})
+      for (const int64_t n : {1, 37, 150}) {
+        const Tensor x = random.floats({140, depth}), w = of_type(type, {n, depth}, random);
+        for (const int64_t m : {1, 2, 3, 8, 9, 33, 140}) {
+          CAPTURE(m, n, depth);
+          KernelCall plain = rounded_call(first_rows(x, m), w), kept = plain;
+          const Tensor expected = plain.out({m, n}).run_one(), y = kept.out({m, n}).constant(1).run_one();
+          CHECK(plain.packed_bytes() == 0);
+          CHECK(kept.packed_bytes() > 0);
+          REQUIRE(y.bytes == expected.bytes);
+        }
+      }
+  }
+}
+
 TEST_CASE("integer products: bias, activation, several parts") {
   Random random(823);
   for (const int64_t m : {1, 300}) {

@@ -173,13 +173,33 @@ TEST_CASE("linear: a constant weight is packed once, with equal bits") {
     const Tensor expected = plain.run_one(), y = kept.constant(1).run_one();
     INFO(s.m << " x " << s.n << " x " << s.k << ", " << kept.kernel());
     CHECK(plain.packed_bytes() == 0);
-    CHECK((kept.packed_bytes() > 0) == (plain.kernel() == "packed matmul" && s.m >= 48));  // few rows: no copy
+    const bool is_packed = plain.kernel() == "packed matmul" || plain.kernel() == "turned matmul";
+    CHECK((kept.packed_bytes() > 0) == (is_packed && s.m >= 48));  // few rows: no copy
     REQUIRE(y.bytes == expected.bytes);
   }
   KernelCall transposed("linear");  // rows of this layout are skipped for zeros of x
   transposed.set("transposed", 1).in(random.floats({64, 784})).in(random.floats({784, 392})).out({64, 392});
   transposed.constant(1).run();
   CHECK(transposed.packed_bytes() == 0);
+}
+
+TEST_CASE("linear: both layouts of a weight give few rows the same bits") {
+  Random random(39);
+  for (const MatmulSizes& s : kMatmulSizes) {
+    const Tensor x = random.floats({s.m, s.k}), bias = random.floats({s.n});
+    const Tensor w = random.floats({s.n, s.k});
+    std::vector<float> other(static_cast<size_t>(s.k * s.n));
+    for (int64_t k = 0; k < s.k; ++k)
+      for (int64_t j = 0; j < s.n; ++j) other[static_cast<size_t>(k * s.n + j)] = w[j * s.k + k];
+    const Tensor turned({s.k, s.n}, other);
+    KernelCall natural("linear"), transposed("linear");
+    const Tensor y = natural.set("activation", "relu").in(x).in(w).in(bias).out({s.m, s.n}).run_one();
+    if (natural.kernel() != "turned matmul") continue;
+    const Tensor z =
+        transposed.set("activation", "relu").set("transposed", 1).in(x).in(turned).in(bias).out({s.m, s.n}).run_one();
+    INFO(s.m << " x " << s.n << " x " << s.k << " by " << transposed.kernel());
+    CHECK(y.bytes == z.bytes);
+  }
 }
 
 TEST_CASE("linear with bias and activation") {

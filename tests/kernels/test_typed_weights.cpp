@@ -7,10 +7,10 @@
 namespace harmonics::engine::kernel_tests {
 namespace {
 
-constexpr DType kTypes[] = {DType::BF16, DType::F16,  DType::Q8_0,    DType::Q4_0,   DType::Q4_K,
-                            DType::Q6_K, DType::Q4_1, DType::Q5_0,    DType::Q5_1,   DType::Q2_K,
-                            DType::Q3_K, DType::Q5_K, DType::IQ4_NL,  DType::IQ4_XS, DType::MXFP4,
-                            DType::NF4,  DType::I4,   DType::F8_E4M3, DType::F8_E5M2};
+constexpr DType kTypes[] = {DType::BF16,    DType::F16,    DType::Q8_0,   DType::Q4_0,   DType::Q4_K, DType::Q6_K,
+                            DType::Q4_1,    DType::Q5_0,   DType::Q5_1,   DType::Q2_K,   DType::Q3_K, DType::Q5_K,
+                            DType::IQ4_NL,  DType::IQ4_XS, DType::MXFP4,  DType::NF4,    DType::I4,   DType::F8_E4M3,
+                            DType::F8_E5M2, DType::NF4_64, DType::FP4_64, DType::E4M3_64};
 
 KernelCall call(const Tensor& x, const Tensor& weight) {
   KernelCall c("linear");
@@ -68,6 +68,23 @@ TEST_CASE("typed weights: numbers are those of the reference in registers and in
                         std::vector<float>(all.data<float>() + i * depth, all.data<float>() + (i + rows) * depth));
       check(call(some, w).out({rows, n}).run_one(), i, rows);
     }
+  }
+}
+
+TEST_CASE("typed weights: casts to f32 give the numbers of the reference") {
+  Random random(816);
+  for (const DType type : kTypes) {
+    if (!is_stored(type)) continue;
+    CAPTURE(element_type(type).name);
+    const int64_t block = element_type(type).block;
+    for (const int64_t rows : {1, 7, 300})
+      for (const int64_t width : {block, 5 * block, block == 1 ? int64_t{37} : 3 * block}) {
+        CAPTURE(rows, width);
+        const Tensor w = of_type(type, {rows, width}, random), plain = decoded(w);
+        KernelCall c("cast");
+        const Tensor y = c.set("dtype", static_cast<int64_t>(DType::F32)).in(w).out({rows, width}).run_one();
+        for (int64_t i = 0; i < y.size(); ++i) REQUIRE(y[i] == plain[i]);
+      }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/open_model.hpp"
 #include "engine/cli/run/prepared.hpp"
@@ -125,10 +126,7 @@ class ModelBench {
  private:
   void run_with(int threads) {
     const auto executor = make_team_executor(threads);
-    CompileOptions compile;
-    static_cast<DeviceSettings&>(compile) = options_.run;
-    compile.limits = options_.limits;
-    Decoder decoder(opened_.model, *executor, compile);
+    Decoder decoder(opened_.model, *executor, text_compile_options(options_));
     Session session(decoder, context_, true);
     MachinePeaks peaks(threads);
     peaks_before(peaks);

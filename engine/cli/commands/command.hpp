@@ -28,6 +28,7 @@ int quantize_command(const Options& options);
 int importance_command(const Options& options);
 int export_command(const Options& options);
 int list_command(const Options& options);
+int list_models_command(const Options& options);
 int inspect_command(const Options& options);
 int plugin_command(const Options& options);
 int version_command(const Options& options);

@@ -156,6 +156,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
 }  // namespace
 
 int explain_command(const Options& options) {
+  if (explain_ndsl(options)) return kDone;
   if (explain_entries(options)) return kDone;
   if (explain_model(options)) return kDone;
   const Flow flow = read_flow(options);

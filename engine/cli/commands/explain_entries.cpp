@@ -6,6 +6,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/explanation.hpp"
+#include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -66,9 +67,9 @@ void tell_entry(const OpenedModel& opened, const EntrySizes& sizes, const Option
   const Entry& entry = model.entry(!options.entry.empty() ? options.entry
                                    : model.find("decode") ? "decode"
                                                           : "forward");
-  CompileOptions compile;
-  static_cast<DeviceSettings&>(compile) = options.run;
-  compile.limits = options.limits;
+  const bool of_texts = entry.name == "decode" || entry.name == "prefill";
+  CompileOptions compile = text_compile_options(options);
+  if (!of_texts) compile.precision = options.run.precision;
   StateBinding::States states;
   StateBinding binding(*model.parameters, states, [&](const std::string& name) {
     return std::any_of(model.states.begin(), model.states.end(), [&](const ModelState& s) { return s.name == name; });

@@ -17,6 +17,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
+#include "engine/transformer/trained_weights.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -47,9 +48,23 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
   const std::vector<AdapterFile> files = adapter_files(options);
   if (!is_model(from, registry)) {
     if (!files.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --lora could change", from));
+    if (!options.weights.empty())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --weights could change", from));
     return export_weights(from, to, registry, how);
   }
   const ImportedModel model = import_whole(from, registry);
+  if (!files.empty() && !options.weights.empty())
+    throw Error(ErrorKind::Usage, "--weights and --lora change the same weights", {}, {"export twice: once with each"});
+  if (!options.weights.empty()) {
+    TensorFile trained = read_weights(options.weights);
+    if (holds_state(trained))
+      std::erase_if(trained.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
+    return export_model(trained_tensors(model, *resolve_spec(model), trained, options.weights), model.metadata.values(),
+                        to, registry, how, [&] {
+                          model.expect_whole();
+                          if (trained.mapped) trained.mapped->expect_whole();
+                        });
+  }
   if (!files.empty()) {
     const auto resolved = resolve_spec(model);
     std::vector<Adapter> adapters;

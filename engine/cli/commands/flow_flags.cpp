@@ -113,11 +113,16 @@ void device(Flags& f) {
                           [](Options& o, const std::string& v) { o.run.device = v; });
   where.names = device_names;
   where.initial = "cpu";
-  FlagRow& precision = f.text("precision", "NAME",
-                              ": fp16 or bf16 where products in it are measured 1.6 times as fast; narrow ones round "
-                              "the operands of products, totals "
-                              "and weights stay fp32; int8 quantises what meets quantised weights",
-                              [](Options& o, const std::string& v) { o.run.precision = parse_precision(v); });
+  FlagRow& precision =
+      f.text("precision", "NAME",
+             ": fp16 or bf16 where products in it are measured 1.6 times as fast; narrow ones round "
+             "the operands of products, totals "
+             "and weights stay fp32; int8 quantises what meets quantised weights, as generate, chat, serve, "
+             "embed and bench MODEL do on the cpu unless fp32 is asked for",
+             [](Options& o, const std::string& v) {
+               o.run.precision = parse_precision(v);
+               o.precision_given = true;
+             });
   precision.choices = {"fp32", "fp16", "bf16", "fp8", "int8", "auto"};
   precision.initial = "fp32";
   FlagRow& policy =
@@ -260,6 +265,9 @@ void run_flags(VerbRow& verb) {
   streams(f);
   consumers(f, "bind a consumer, e.g. results=file:out.csv");
   f.text("save", "FILE", "write the weights here (safetensors)", &Options::save);
+  f.text("save-adapter", "PATH",
+         "write the adapter of model(..., lora=...) here: a folder as of PEFT, or a file that ends in .gguf",
+         &Options::save_adapter);
   f.on("no-keep", "without --save and --checkpoint: keep no copy of the weights in the user's state folder",
        &Options::no_keep);
   f.on("infer", "ignore the training taps", &Options::inference);
@@ -387,6 +395,11 @@ void language_model(Flags& f) {
   model_types(f);
 }
 
+void weights_of_ndsl(Flags& f) {
+  f.text("weights", "FOLDER", "of a .ndsl file: the folder of Hugging Face with its weights and tokenizer",
+         &Options::weights);
+}
+
 void pooling(Flags& f) {
   f.text("pooling", "HOW",
          ": how the vectors of a text's tokens become one (default: as the model says, else the last one's)",
@@ -403,7 +416,7 @@ void chat_template(Flags& f) {
 
 void generate_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model");
+  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
   f.positional("TEXT", "continue this text, as --prompt does").required = false;
   f.group("Text");
   f.text("prompt", "TEXT", "continue this text (default: begin one)",
@@ -416,6 +429,7 @@ void generate_flags(VerbRow& verb) {
   session_flags(f, ": what happens when the context is full: the text ends, or half of its tokens go");
   speculation_flags(f);
   language_model(f);
+  weights_of_ndsl(f);
   machine(f);
 }
 
@@ -435,7 +449,7 @@ void embed_flags(VerbRow& verb) {
 
 void chat_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model");
+  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
   f.group("Conversation");
   f.text("system", "TEXT", "the system message", &Options::system);
   chat_template(f);
@@ -446,6 +460,7 @@ void chat_flags(VerbRow& verb) {
   choice(f);
   speculation_flags(f);
   language_model(f);
+  weights_of_ndsl(f);
   machine(f);
 }
 
@@ -462,6 +477,8 @@ void export_flags(VerbRow& verb) {
   f.texts("lora", "FILE[=SCALE]",
           "merge this LoRA adapter, a GGUF file or a folder of PEFT, with this factor (default: 1) into the weights",
           &Options::lora);
+  f.text("weights", "FILE", "take the weights of MODEL that a flow has trained from this file or checkpoint",
+         &Options::weights);
   plugin(f);
 }
 
@@ -510,7 +527,7 @@ void serve_flags(VerbRow& verb) {
 
 void validate_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("FILE", "flows to check (.hmx)").repeats = true;
+  f.positional("FILE", "flows (.hmx) and models (.ndsl, or the name of a built-in one) to check").repeats = true;
   f.group("Data");
   plugin(f);
   f.texts("producer", "[NAME=]ADDRESS", "also check widths against this data", &Options::producers).short_name = "p";
@@ -519,7 +536,7 @@ void validate_flags(VerbRow& verb) {
 
 void explain_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), the spec of a model (.json, with --weights), or the file of a model");
+  graph(f, "the flow (.hmx), a model (.ndsl), the spec of a model (.json, with --weights), or the file of a model");
   streams(f, "start from the weights of this file or checkpoint (safetensors); of a spec: the file of a model");
   f.group("What to show");
   FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);

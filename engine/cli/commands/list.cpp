@@ -18,6 +18,7 @@
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/streams/streams.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 #include "producers/file/formats.hpp"
 
 namespace harmonics::engine::cli {
@@ -27,9 +28,9 @@ namespace json = boost::json;
 namespace {
 
 void check_kind(const std::string& kind) {
-  if (kind.empty() || kind == "functions" || kind == "verbs") return;
+  if (kind.empty() || kind == "functions" || kind == "verbs" || singular(kind) == "model") return;
   std::vector<std::string> known = catalogue_kinds();
-  known.insert(known.end(), {"functions", "verbs"});
+  known.insert(known.end(), {"functions", "models", "verbs"});
   std::string all;
   for (const std::string& k : known) {
     if (singular(k) == singular(kind)) return;
@@ -46,6 +47,12 @@ std::vector<CatalogueEntry> wanted(const std::string& kind) {
     std::vector<CatalogueEntry> all;
     for (const VerbRow& v : command_table())
       all.push_back({"verb", v.name, v.name, v.help, "", "", {}, "harmonics " + v.name});
+    return all;
+  }
+  if (singular(kind) == "model") {
+    std::vector<CatalogueEntry> all;
+    for (const std::string& name : builtin_ndsl_models())
+      all.push_back({"model", name, name, description_of_ndsl(name), "", "", {}, "harmonics explain " + name});
     return all;
   }
   if (!kind.empty() && kind != "functions") return catalogue(singular(kind));
@@ -315,6 +322,12 @@ int list_command(const Options& options) {
     for (const StreamOption& o : stream_options()) print("    {:<12} {}\n", o.name, o.description);
   }
   return kDone;
+}
+
+int list_models_command(const Options& options) {
+  Options own = options;
+  own.files = {"models"};
+  return list_command(own);
 }
 
 int inspect_command(const Options& options) {

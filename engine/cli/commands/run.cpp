@@ -23,6 +23,7 @@
 #include "engine/cli/run/run_outcome.hpp"
 #include "engine/cli/run/serving.hpp"
 #include "engine/cli/run/stop_signals.hpp"
+#include "engine/cli/run/trained_adapters.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cycle/cycle_plan.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
@@ -396,6 +397,14 @@ void save(BoundGraph& graph, const Options& options, RunOutcome& outcome, Output
   });
 }
 
+void save_adapters(BoundGraph& graph, const Options& options, Outputs& outputs) {
+  if (options.save_adapter.empty()) return;
+  outputs.attempt([&] {
+    for (const std::string& path : save_trained_adapters(graph, options.save_adapter))
+      if (!options.quiet) say("saved adapter: " + path);
+  });
+}
+
 // Runs after the weights are saved: a failure or a signal here loses only figures.
 void test(BoundGraph& graph, const Options& options, RunOutcome& outcome, const StopSignals& signals) {
   if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
@@ -437,6 +446,7 @@ int train_and_save(BoundGraph& graph, const Options& options, Checkpointing& che
     outcome = run_cycles(graph, options, checkpoints, serving, signals, last);
     last.save([&] {
       save(graph, options, outcome, outputs);
+      save_adapters(graph, options, outputs);
       return outcome.kept.empty() ? "" : "kept weights: " + outcome.kept;
     });
     if (!outcome.failure) outcome.failure = finish_results(graph);
@@ -477,6 +487,7 @@ int run_command(const Options& given) {
     check_evaluation(*graph, options, graph->test_streams(), Purpose::test);
     if (options.verb == "infer") expect_trained(*graph, options);
     if (!options.save.empty() || !options.checkpoint.empty() || options.resume) graph->expect_savable();
+    if (!options.save_adapter.empty()) expect_trained_adapters(*graph);
     Checkpointing checkpoints(options);
     announce(*graph, options);
     announce_unsaved(graph->graph(), options, checkpoints);

@@ -22,6 +22,7 @@
 #include "engine/serving/language_service.hpp"
 #include "engine/serving/page.hpp"
 #include "engine/serving/predictor.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -141,7 +142,8 @@ int serve_language_model(const Options& options) {
 }  // namespace
 
 int serve_command(const Options& options) {
-  if (is_model(options.files.front(), Registry::global())) return serve_language_model(options);
+  const std::string& file = options.files.front();
+  if (is_ndsl(file) || is_model(file, Registry::global())) return serve_language_model(options);
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     if (options.weights.empty())

@@ -18,7 +18,7 @@ constexpr int64_t kMostSamples = int64_t{1} << 62;
 std::vector<std::string> listed_kinds() {
   std::vector<std::string> all{"functions"};
   for (std::string& kind : catalogue_kinds()) all.push_back(std::move(kind));
-  all.emplace_back("verbs");
+  all.insert(all.end(), {"models", "verbs"});
   return all;
 }
 
@@ -169,6 +169,13 @@ void list_flags(VerbRow& verb) {
   kind.required = false;
   kind.names = listed_kinds;
   f.group("Data");
+  library(f);
+}
+
+void list_models_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.group("Data");
+  f.on("dsl", "those of .ndsl files, which all of them are", &Options::dsl);
   library(f);
 }
 

@@ -6,6 +6,8 @@
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/transformer/ndsl_mapping.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -42,7 +44,15 @@ void check_all(const Flow& flow) {
   if (!errors.empty()) throw SourceErrors(*flow.source, in_order_of_text(std::move(errors)));
 }
 
+// A transformer: its blocks, its shapes, and hf_mapping.
+void check_transformer(const std::string& file) {
+  const auto compiled = compile_ndsl_model(file);
+  check_ndsl(*compiled);
+  folder_tensors(*compiled);
+}
+
 void check(const std::string& file, const Options& given) {
+  if (is_ndsl(file)) return check_transformer(file);
   Options options = given;
   options.files = {file};
   const Flow flow = read_flow(options);
@@ -71,8 +81,9 @@ int validate_command(const Options& options) {
     try {
       check(file, options);
       if (!options.quiet)
-        say(file + (options.producers.empty() ? ": ok (widths were not checked: they depend on data, give --producer)"
-                                              : ": ok"));
+        say(file + (is_ndsl(file)               ? ": ok"
+                    : options.producers.empty() ? ": ok (widths were not checked: they depend on data, give --producer)"
+                                                : ": ok"));
     } catch (const Error& e) {
       if (!options.json) print_error(e);
       for (auto& one : json_of(e, file)) errors.push_back(one);

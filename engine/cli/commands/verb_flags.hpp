@@ -26,6 +26,7 @@ void importance_flags(VerbRow& verb);
 void export_flags(VerbRow& verb);
 void ckpt_flags(VerbRow& verb);
 void list_flags(VerbRow& verb);
+void list_models_flags(VerbRow& verb);
 void inspect_flags(VerbRow& verb);
 void plugin_flags(VerbRow& verb);
 void config_flags(VerbRow& verb);

@@ -47,6 +47,7 @@ constexpr Verb kVerbs[] = {
      "harmonics infer char_gpt.hmx --weights gpt.safetensors --prompt 'ROMEO:'"},
     {"generate", "continue a text with a language model", generate_flags, generate_command, "generate.json",
      "harmonics generate model.gguf 'Once upon a time'\n"
+     "harmonics generate my_model.ndsl --weights folder 'Once upon a time'\n"
      "harmonics generate stories260K.bin --tokenizer tok512.bin --max-tokens 64 --temperature 0 --json"},
     {"chat", "talk with a language model", chat_flags, chat_command, "chat.json",
      "harmonics chat model.gguf\n"
@@ -88,13 +89,15 @@ constexpr Verb kVerbs[] = {
      "harmonics tap http://127.0.0.1:8080 image | head -n 1"},
     {"validate", "check flows and report every mistake", validate_flags, validate_command, "validate.json",
      "harmonics validate *.hmx\n"
+     "harmonics validate my_model.ndsl\n"
      "harmonics validate g.hmx --producer 'x=data.csv#0-3' --json"},
     {"explain", "show what a flow becomes: widths, program, kernels, memory", explain_flags, explain_command,
      "explain.json",
      "harmonics explain mnist.hmx --producer train-images.idx --producer train-labels.idx\n"
      "harmonics explain mnist.hmx --weights mnist.safetensors --infer --show kernels,memory\n"
      "harmonics explain mnist.hmx --dot | dot -Tsvg > mnist.svg\n"
-     "harmonics explain model.gguf"},
+     "harmonics explain model.gguf\n"
+     "harmonics explain my_model.ndsl --set num_layers=2"},
     {"profile", "profile the time of a step against the machine's peak", profile_flags, profile_command, "profile.json",
      "harmonics profile mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1 --threads 1"},
     {"bench", "samples per second of a flow, tokens per second of a language model", bench_flags, bench_command,
@@ -115,7 +118,10 @@ constexpr Verb kVerbs[] = {
      "harmonics ckpt diff runs/a runs/b"},
     {"list", "list functions, streams, devices, metrics, optimizers, verbs, ...", list_flags, list_command, "list.json",
      "harmonics list functions\n"
+     "harmonics list models\n"
      "harmonics list metrics --json"},
+    {"list-models", "list the built-in models; the same as 'list models'", list_models_flags, list_models_command,
+     "list.json", "harmonics list-models --dsl"},
     {"inspect", "details of one item: a function, a stream scheme, the data of an address, a weights file",
      inspect_flags, inspect_command, "inspect.json",
      "harmonics inspect conv\n"

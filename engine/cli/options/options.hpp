@@ -18,8 +18,11 @@ struct Options {
   std::vector<std::string> plugins;
   std::vector<std::string> overrides;  // FUNCTIONAL=NAME
   RunSettings run;
-  std::string graph;  // --graph NAME
+  bool precision_given = false;  // --precision
+  std::string graph;             // --graph NAME
   std::string weights, save, report;
+  std::string save_adapter;                   // a folder of PEFT, or a file .gguf
+  bool dsl = false;                           // list-models --dsl
   bool no_keep = false;                       // keep no copy of weights that nothing else saves
   std::vector<std::string> weights_from;      // --weights-from DIR
   ModelLimits limits;                         // --limits

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/cli/options/options.hpp"
+#include "engine/cli/run/model_options.hpp"
 #include "engine/language/embedder.hpp"
 #include "engine/language/tokenizer.hpp"
 #include "engine/model/imported.hpp"
@@ -15,7 +15,6 @@ namespace harmonics::engine::cli {
 // What all models of texts have: language_model.cpp.
 std::shared_ptr<const Tokenizer> tokenizer_of(const ImportedModel& imported, const Options& options);
 Model weights_of(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options);
-CompileOptions text_compile_options(const Options& options);
 
 // --pooling, or none.
 std::optional<Pooling> given_pooling(const Options& options);

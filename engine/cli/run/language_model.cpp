@@ -11,12 +11,26 @@
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/language/json_grammar.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
 namespace {
 
 std::string_view bytes_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
+
+// The model file that the flags name. A .ndsl file has its metadata and its tokenizer in the folder of --weights.
+ImportedModel imported_of(const Options& options) {
+  const std::string& path = options.files.front();
+  if (!is_ndsl(path)) {
+    if (!options.weights.empty() && options.verb != "serve")
+      throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' has weights of its own");
+    return import_model(path, Registry::global());
+  }
+  if (options.weights.empty())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' lacks --weights FOLDER: a .ndsl file has no weights", path));
+  return imported_beside_ndsl(options.weights, Registry::global());
+}
 
 std::shared_ptr<const Tokenizer> opened_tokenizer(const ImportedModel& imported, const Options& options) {
   Registry& registry = Registry::global();
@@ -28,22 +42,17 @@ std::shared_ptr<const Tokenizer> opened_tokenizer(const ImportedModel& imported,
 }
 
 Model opened_model(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options) {
-  Model model = model_of(imported, model_options(options));
+  const std::string& path = options.files.front();
+  Model model =
+      is_ndsl(path) ? open_ndsl(path, ndsl_options(options)).model : model_of(imported, model_options(options));
   model.parameters->keep_packed(packed_files_of(options));
   if (tokenizer.size() != model.vocabulary)
     throw Error(ErrorKind::Usage,
                 fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}",
-                            options.tokenizer.empty() ? imported.path : options.tokenizer, tokenizer.size(),
-                            imported.path, model.vocabulary),
+                            options.tokenizer.empty() ? imported.path : options.tokenizer, tokenizer.size(), path,
+                            model.vocabulary),
                 {}, {"give the tokenizer that the model was trained with"});
   return model;
-}
-
-CompileOptions compile_options(const Options& options) {
-  CompileOptions compile;
-  static_cast<DeviceSettings&>(compile) = options.run;
-  compile.limits = options.limits;
-  return compile;
 }
 
 std::string whole_file(const std::string& path) {
@@ -58,12 +67,12 @@ std::string whole_file(const std::string& path) {
 
 LanguageModel::LanguageModel(const Options& options)
     : path(options.files.front()),
-      imported(import_model(path, Registry::global())),
+      imported(imported_of(options)),
       tokenizer(opened_tokenizer(imported, options)),
       model(opened_model(imported, *tokenizer, options)),
       executor(make_team_executor(options.run.threads > 0 ? options.run.threads
                                                           : static_cast<int>(std::thread::hardware_concurrency()))),
-      decoder(model, *executor, compile_options(options)) {}
+      decoder(model, *executor, text_compile_options(options)) {}
 
 ChatTemplate LanguageModel::chat_template(const Options& options) const {
   if (options.chat_template.empty()) return ChatTemplate::of(imported.metadata, *tokenizer);
@@ -93,6 +102,7 @@ Speculation::Speculation(const Options& options, const LanguageModel& verifier) 
   own.spec.clear();
   own.set.clear();
   own.lora.clear();
+  own.weights.clear();
   model = std::make_unique<LanguageModel>(own);
   expect_same_vocabulary(*verifier.tokenizer, *model->tokenizer, verifier.path, model->path);
   drafter = std::make_shared<ModelDrafter>(model->decoder, options.context);
@@ -141,7 +151,6 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const ImportedModel& imported, con
 Model weights_of(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options) {
   return opened_model(imported, tokenizer, options);
 }
-CompileOptions text_compile_options(const Options& options) { return compile_options(options); }
 
 double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 

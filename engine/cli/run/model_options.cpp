@@ -24,20 +24,51 @@ std::vector<AdapterFile> adapter_files(const Options& options) {
   return files;
 }
 
+namespace {
+
+std::map<std::string, std::string> settings_of(const Options& options) {
+  std::map<std::string, std::string> set;
+  for (const std::string& setting : options.set) {
+    const size_t at = setting.find('=');
+    if (at == 0 || at == std::string::npos || at + 1 == setting.size())
+      throw Error(ErrorKind::Usage, fmt::format("--set {} is not NAME=VALUE", setting), {},
+                  {"'harmonics explain MODEL' shows the variables of a model"});
+    set[setting.substr(0, at)] = setting.substr(at + 1);
+  }
+  return set;
+}
+
+}  // namespace
+
+NdslOptions ndsl_options(const Options& options) {
+  if (!options.spec.empty())
+    throw Error(ErrorKind::Usage, "--spec is for files of weights; a .ndsl file describes itself");
+  NdslOptions result;
+  result.set = settings_of(options);
+  result.weights = options.weights;
+  result.weight_type = options.weight_type;
+  result.cache = options.cache_type;
+  result.adapters = adapter_files(options);
+  if (options.run.seed) result.seed = static_cast<uint64_t>(*options.run.seed);
+  return result;
+}
+
 ModelOptions model_options(const Options& options) {
   ModelOptions result;
   result.weights = options.weight_type;
   result.cache = options.cache_type;
   if (!options.spec.empty()) result.spec = specs::read_spec(options.spec);
   result.adapters = adapter_files(options);
-  for (const std::string& setting : options.set) {
-    const size_t at = setting.find('=');
-    if (at == 0 || at == std::string::npos || at + 1 == setting.size())
-      throw Error(ErrorKind::Usage, fmt::format("--set {} is not NAME=VALUE", setting), {},
-                  {"'harmonics explain MODEL' shows the variables of a model"});
-    result.set[setting.substr(0, at)] = setting.substr(at + 1);
-  }
+  result.set = settings_of(options);
   return result;
+}
+
+CompileOptions text_compile_options(const Options& options) {
+  CompileOptions compile;
+  static_cast<DeviceSettings&>(compile) = options.run;
+  if (!options.precision_given && compile.device == "cpu") compile.precision = Precision::int8;
+  compile.limits = options.limits;
+  return compile;
 }
 
 }  // namespace harmonics::engine::cli

@@ -3,6 +3,7 @@
 
 #include "engine/cli/options/options.hpp"
 #include "engine/transformer/architectures.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -11,5 +12,11 @@ std::vector<AdapterFile> adapter_files(const Options& options);
 
 // Reads the file of --spec. Throws ErrorKind::Usage for a --set that is not NAME=VALUE.
 ModelOptions model_options(const Options& options);
+// Of a .ndsl file: --weights, --set, types, adapters, --seed. Throws ErrorKind::Usage for --spec.
+NdslOptions ndsl_options(const Options& options);
+
+// How programs of a language model are compiled. Without --precision, rows that meet quantised weights are quantised on
+// the CPU (Precision::int8): the products are bound by bytes only then.
+CompileOptions text_compile_options(const Options& options);
 
 }  // namespace harmonics::engine::cli

@@ -51,30 +51,66 @@ HM_INLINE vf round_away(vf t) {
 #endif
 }
 
+// Whole numbers from -127 to 127 in two vectors of 16 floats, or so many vectors as 32 floats have.
+HM_INLINE void put_steps(const vf* v, int8_t* to) {
+#if defined(__AVX512F__)
+  for (int i = 0; i < 2; ++i)
+    _mm_storeu_si128(reinterpret_cast<__m128i_u*>(to + 16 * i), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v[i])));
+#elif defined(__AVX2__)
+  const __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1])),
+                high = _mm256_packs_epi32(_mm256_cvtps_epi32(v[2]), _mm256_cvtps_epi32(v[3])),
+                mixed = _mm256_packs_epi16(low, high);
+  _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(to),
+                      _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+#else
+  for (int i = 0; i < 2; ++i) {
+    const vf* four = v + 4 * i;
+    const __m128i low = _mm_packs_epi32(_mm_cvtps_epi32(four[0]), _mm_cvtps_epi32(four[1])),
+                  high = _mm_packs_epi32(_mm_cvtps_epi32(four[2]), _mm_cvtps_epi32(four[3]));
+    _mm_storeu_si128(reinterpret_cast<__m128i_u*>(to + 16 * i), _mm_packs_epi16(low, high));
+  }
+#endif
+}
+
+// The steps of a block of 32; returns its scale, in f16.
+HM_INLINE uint16_t eight_bits_of(const float* from, int8_t* to) {
+  constexpr int kVectors = static_cast<int>(kEightBlock / kWidth);
+  vf v[kVectors], most{};
+  vi finite = splat_int(-1);
+#pragma GCC unroll 8
+  for (int i = 0; i < kVectors; ++i) {
+    v[i] = load(from + i * kWidth);
+    const vf size = vabs(v[i]);
+    finite &= size < __builtin_inff();
+    most = vmax(size, most);
+  }
+  if (any(~finite)) {
+    std::memset(to, 0, kEightBlock);
+    return 0x7e00;  // all of the block reads as NaN
+  }
+  const float scale = max_of(most) / 127, inverse = scale > 0 ? 1 / scale : 0;
+#pragma GCC unroll 8
+  for (int i = 0; i < kVectors; ++i) v[i] = vmin(splat(127.0f), vmax(splat(-127.0f), round_away(v[i] * inverse)));
+  put_steps(v, to);
+  uint16_t half;
+  store_f16_part(&half, splat(scale), 1);
+  return half;
+}
+
 [[maybe_unused]] void narrow_q8_0(const float* from, char* to, int64_t n) {
   for (int64_t i = 0; i < n; i += kEightBlock, from += kEightBlock, to += kEightBytes) {
-    vf most{};
-    vi finite = splat_int(-1);
-    for (int64_t v = 0; v < kEightBlock; v += kWidth) {
-      const vf size = vabs(load(from + v));
-      finite &= size < __builtin_inff();
-      most = vmax(size, most);
-    }
-    if (any(~finite)) {
-      const uint16_t none = 0x7e00;  // all of the block reads as NaN
-      std::memset(to, 0, kEightBytes);
-      std::memcpy(to, &none, sizeof none);
-      continue;
-    }
-    const float scale = max_of(most) / 127, inverse = scale > 0 ? 1 / scale : 0;
-    uint16_t half;
-    store_f16_part(&half, splat(scale), 1);
+    int8_t steps[kEightBlock];
+    const uint16_t half = eight_bits_of(from, steps);
     std::memcpy(to, &half, sizeof half);
-    alignas(64) float steps[kEightBlock];
-    for (int64_t v = 0; v < kEightBlock; v += kWidth)
-      store(steps + v, vmin(splat(127.0f), vmax(splat(-127.0f), round_away(load(from + v) * inverse))));
-    for (int64_t j = 0; j < kEightBlock; ++j) to[2 + j] = static_cast<char>(static_cast<int8_t>(steps[j]));
+    std::memcpy(to + sizeof half, steps, sizeof steps);
   }
+}
+
+// The sum of sixteen signed bytes.
+HM_INLINE int32_t sum_of_steps(const int8_t* steps) {
+  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(steps)),
+                sums = _mm_sad_epu8(_mm_xor_si128(v, _mm_set1_epi8(-128)), _mm_setzero_si128());
+  return _mm_cvtsi128_si32(_mm_add_epi32(sums, _mm_unpackhi_epi64(sums, sums))) - 16 * 128;
 }
 
 }  // namespace

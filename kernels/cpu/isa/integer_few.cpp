@@ -76,7 +76,7 @@ void multiply_few(const FewIntegerRows& work, float* to) {
   for (int64_t chunk = 0; chunk < work.chunks; ++chunk) {
     fetch<W>(work, chunk + 2);
     if (chunk + 1 == work.chunks) last.complete<W>(rows, work.last_blocks);
-    W::chunk(rows, sums);
+    W::chunk(static_cast<const char* const*>(rows), sums);
     for (int i = 0; i < kWidth; ++i) rows[i] += W::kChunkBytes;
     sums.x += work.x_rows;
   }
@@ -84,18 +84,39 @@ void multiply_few(const FewIntegerRows& work, float* to) {
   for (int r = 0; r < kRows; ++r) store(to + r * kWidth, sums.total[r]);
 }
 
+// So far ahead of what is multiplied that memory answers in time.
+constexpr int64_t kAheadBytes = 4096;
+
+template <typename Dot, typename W, int kRows>
+void multiply_few_packed(const FewIntegerRows& work, float* to) {
+  FewSums<Dot, W::kRun, W::kLeast, kRows> sums{work.x, {}};
+  const char* at = work.packed;
+  for (int64_t chunk = 0; chunk < work.chunks; ++chunk, at += W::kPackedBytes) {
+    for (int64_t byte = 0; byte < W::kPackedBytes; byte += 64) _mm_prefetch(at + kAheadBytes + byte, _MM_HINT_T0);
+    W::chunk(PackedRows{at}, sums);
+    sums.x += work.x_rows;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) store(to + r * kWidth, sums.total[r]);
+}
+
+template <typename Dot, typename W, int kRows>
+MultiplyFew few_or_packed(bool packed) {
+  return packed ? multiply_few_packed<Dot, W, kRows> : multiply_few<Dot, W, kRows>;
+}
+
 template <typename Dot, typename W>
-MultiplyFew few_of(int64_t rows) {
+MultiplyFew few_of(int64_t rows, bool packed) {
   switch (rows) {
     case 1:
-      return multiply_few<Dot, W, 1>;
+      return few_or_packed<Dot, W, 1>(packed);
     case 2:
-      return multiply_few<Dot, W, 2>;
+      return few_or_packed<Dot, W, 2>(packed);
     case 4:
-      return multiply_few<Dot, W, 4>;
+      return few_or_packed<Dot, W, 4>(packed);
 #if defined(__AVX512F__)
     case 8:
-      return multiply_few<Dot, W, 8>;
+      return few_or_packed<Dot, W, 8>(packed);
 #endif
     default:
       return nullptr;
@@ -104,18 +125,18 @@ MultiplyFew few_of(int64_t rows) {
 
 }  // namespace
 
-MultiplyFew few_integer_rows_of(uint32_t dtype, bool vnni, int64_t rows) {
+MultiplyFew few_integer_rows_of(uint32_t dtype, bool vnni, int64_t rows, bool packed) {
   MultiplyFew found = nullptr;
 #if defined(__AVX2__)
   with_integer_type(dtype, [&](auto type) {
     using W = decltype(type);
-    if (vnni) found = few_of<FourAtOnce, W>(rows);
+    if (vnni) found = few_of<FourAtOnce, W>(rows, packed);
 #if !defined(__AVX512F__)  // few processors have AVX-512 without VNNI
-    if (!vnni) found = few_of<PairsOf<W>, W>(rows);
+    if (!vnni) found = few_of<PairsOf<W>, W>(rows, packed);
 #endif
   });
 #else
-  (void)dtype, (void)vnni, (void)rows;
+  (void)dtype, (void)vnni, (void)rows, (void)packed;
 #endif
   return found;
 }

@@ -9,6 +9,7 @@ namespace harmonics::cpu::HM_ISA {
 
 // kWidth rows of a weight times x_rows rows of x.
 struct FewIntegerRows {
+  const char* packed;  // their chunks in order; null: `rows`
   const char* rows[kWidth];
   const IntegerChunk* x;
   int64_t x_rows, chunks;
@@ -20,7 +21,8 @@ struct FewIntegerRows {
 // Writes [x_rows][kWidth] sums.
 using MultiplyFew = void (*)(const FewIntegerRows& work, float* sums);
 
-// Null: there is no code for so many rows. With vnni, the processor adds four products at once.
-MultiplyFew few_integer_rows_of(uint32_t dtype, bool vnni, int64_t rows);
+// Null: there is no code for so many rows. With vnni, the processor adds four products at once. `packed`: of a packed
+// weight.
+MultiplyFew few_integer_rows_of(uint32_t dtype, bool vnni, int64_t rows, bool packed);
 
 }  // namespace harmonics::cpu::HM_ISA

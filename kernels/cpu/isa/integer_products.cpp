@@ -104,33 +104,39 @@ constexpr int kTilesOfMany = 2;
 
 template <typename W>
 void quantise_chunk(const float* x, int64_t blocks, IntegerChunk& to) {
-  char bytes[8 * kEightBytes];
-  narrow_q8_0(x, bytes, 32 * blocks);
+  constexpr int kRuns = 32 / W::kRun;  // of a block
   if (blocks < 8) std::memset(&to, 0, sizeof to);
-  for (int64_t place = 0; place < 32 * blocks / W::kRun; ++place) {
-    const int64_t element = (W::kTurned ? run_at(static_cast<int>(place)) : place) * W::kRun;
-    const char* block = bytes + element / 32 * kEightBytes;
-    int8_t* steps = to.steps + place * W::kRun;
-    std::memcpy(steps, block + 2 + element % 32, W::kRun);
-    int32_t sum = 0;
-    for (int i = 0; i < W::kRun; ++i) sum += steps[i];
-    to.scales[place] = float_of_half(block);
-    to.starts[place] = -W::kOffset * sum;
-    to.sums[place] = to.scales[place] * static_cast<float>(sum);
+  for (int b = 0; b < blocks; ++b) {
+    alignas(32) int8_t steps[kEightBlock];
+    const uint16_t half = eight_bits_of(x + kEightBlock * b, steps);
+    const float scale = load_f16_part(&half, 1)[0];
+    int32_t sums[2] = {sum_of_steps(steps), sum_of_steps(steps + 16)};
+    if constexpr (kRuns == 1) sums[0] += sums[1];
+    for (int i = 0; i < kRuns; ++i) {
+      const int at = W::kTurned ? place_of(kRuns * b + i) : kRuns * b + i;
+      std::memcpy(to.steps + at * W::kRun, steps + i * W::kRun, W::kRun);
+      to.scales[at] = scale;
+      to.starts[at] = -W::kOffset * sums[i];
+      to.sums[at] = scale * static_cast<float>(sums[i]);
+    }
   }
 }
 
 struct IntegerType {
   // Unpacks the chunk that begins at `rows`, and moves them to the next. `blocks`: of 32, in the last chunk.
   void (*unpack)(const char** rows, int64_t blocks, IntegerPanel& to);
+  void (*unpack_packed)(const char* chunk, IntegerPanel& to);
+  // Packs the chunk that begins at `rows`, and moves them as unpack does.
+  void (*pack)(const char** rows, int64_t blocks, char* to);
   MultiplyPanels few, many;
   void (*quantise)(const float* x, int64_t blocks, IntegerChunk& to);
-  int64_t chunk_bytes;
+  int64_t chunk_bytes, packed_bytes;
   bool has_least;
 };
 
-template <typename W>
-void unpack_chunk(const char** rows, int64_t blocks, IntegerPanel& to) {
+// Calls `then` with the chunk that begins at `rows`, whole, and moves them to the next.
+template <typename W, typename Then>
+HM_INLINE void with_chunk(const char** rows, int64_t blocks, Then then) {
   LastChunk last;
   const char* at[kWidth];
   for (int i = 0; i < kWidth; ++i) {
@@ -138,18 +144,36 @@ void unpack_chunk(const char** rows, int64_t blocks, IntegerPanel& to) {
     rows[i] += W::kChunkBytes;
   }
   last.complete<W>(at, blocks);
+  then(static_cast<const char* const*>(at));
+}
+
+template <typename W>
+void unpack_chunk(const char** rows, int64_t blocks, IntegerPanel& to) {
   PanelOfRuns<W::kRun> panel{to};
-  W::chunk(at, panel);
+  with_chunk<W>(
+      rows, blocks, [&](const char* const* at) __attribute__((always_inline)) { W::chunk(at, panel); });
+}
+template <typename W>
+void unpack_packed_chunk(const char* chunk, IntegerPanel& to) {
+  PanelOfRuns<W::kRun> panel{to};
+  W::chunk(PackedRows{chunk}, panel);
+}
+template <typename W>
+void pack_chunk(const char** rows, int64_t blocks, char* to) {
+  with_chunk<W>(rows, blocks, [&](const char* const* at) { W::pack(at, to); });
 }
 
 template <typename Dot, typename W>
 IntegerType integer_type_of() {
   constexpr int kFew = kWidth < 16 ? 4 : 8, kMany = kWidth < 16 ? 2 : 6;
   return {unpack_chunk<W>,
+          unpack_packed_chunk<W>,
+          pack_chunk<W>,
           integer_rows<Dot, W::kRun, 1, kFew>,
           integer_rows<Dot, W::kRun, kTilesOfMany, kMany>,
           quantise_chunk<W>,
           W::kChunkBytes,
+          W::kPackedBytes,
           W::kLeast};
 }
 
@@ -194,10 +218,15 @@ void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char
   work.chunks = chunks;
   work.last_blocks = blocks_of_chunk(p.k, chunks - 1);
   work.row_bytes = c.row_bytes;
+  work.packed = nullptr;
   alignas(64) float sums[8 * kWidth];
   for (int64_t j = columns.begin; j < columns.end; j += kWidth) {
-    rows_from(c, w, j, work.rows);
-    work.next = j + kWidth < columns.end ? w + (j + kWidth) * c.row_bytes : nullptr;
+    if (c.packed_chunk) {
+      work.packed = w + j / kWidth * chunks * c.packed_chunk;
+    } else {
+      rows_from(c, w, j, work.rows);
+      work.next = j + kWidth < columns.end ? w + (j + kWidth) * c.row_bytes : nullptr;
+    }
     multiply(work, sums);
     for (int64_t r = 0; r < p.m; ++r) store_some(y + r * p.n + j, load(sums + r * kWidth), lanes_at(j, columns.end));
   }
@@ -215,20 +244,29 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
     const int tiles = m > kFewRows ? kTilesOfMany : 1;
     const int64_t width = tiles * kWidth;
     for (int64_t j = columns.begin; j < columns.end; j += width) {
-      const char *at[kTilesOfMany * kWidth], *next[kTilesOfMany * kWidth];
+      const char *at[kTilesOfMany * kWidth], *next[kTilesOfMany * kWidth], *packed[kTilesOfMany];
+      const int64_t last = (p.n - 1) / kWidth;
       for (int t = 0; t < tiles; ++t) {
+        const int64_t group = j / kWidth + t < last ? j / kWidth + t : last;
+        packed[t] = w + group * chunks * c.packed_chunk;
+        if (c.packed_chunk) continue;
         rows_from(c, w, j + t * kWidth, at + t * kWidth);
         rows_from(c, w, j + width + t * kWidth, next + t * kWidth);
       }
       std::memset(sums, 0, static_cast<size_t>(m * width) * sizeof(float));
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         const int64_t blocks = blocks_of_chunk(p.k, chunk);
-        for (int64_t k = 0; k < width; ++k) {
+        for (int64_t k = 0; k < width && !c.packed_chunk; ++k) {
           // what is read next: a row is too short for the processor to notice its stream in time
           const char* soon = chunk + 1 < chunks ? at[k] + type.chunk_bytes : next[k];
           for (int64_t byte = 0; byte < type.chunk_bytes; byte += 64) _mm_prefetch(soon + byte, _MM_HINT_T0);
         }
-        for (int t = 0; t < tiles; ++t) type.unpack(at + t * kWidth, blocks, panels[t]);
+        for (int t = 0; t < tiles; ++t) {
+          if (c.packed_chunk)
+            type.unpack_packed(packed[t] + chunk * c.packed_chunk, panels[t]);
+          else
+            type.unpack(at + t * kWidth, blocks, panels[t]);
+        }
         (tiles > 1 ? type.many : type.few)(panels, x + chunk * c.x_rows + i, sums, m, type.has_least);
       }
       for (int64_t r = 0; r < m; ++r)
@@ -242,6 +280,24 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
 }
 
 }  // namespace
+
+int64_t packed_integer_chunk(uint32_t dtype) { return integer_type(dtype, false).packed_bytes; }
+
+void pack_integers(const void* context, const void* b, uint64_t piece, void* packed) {
+  const auto& c = *static_cast<const IntegerContext*>(context);
+  const Product& p = c.product;
+  const IntegerType type = integer_type(c.dtype, false);
+  const int64_t chunks = (p.k + kIntegerDepth - 1) / kIntegerDepth, rows_of_piece = kPackedGroups * kWidth,
+                first = static_cast<int64_t>(piece) * rows_of_piece,
+                end = first + rows_of_piece < p.n ? first + rows_of_piece : p.n;
+  auto* to = static_cast<char*>(packed);
+  for (int64_t j = first; j < end; j += kWidth) {
+    const char* rows[kWidth];
+    rows_from(c, static_cast<const char*>(b), j, rows);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk, to += c.packed_chunk)
+      type.pack(rows, blocks_of_chunk(p.k, chunk), to);
+  }
+}
 
 void integer_linear(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const IntegerContext*>(context);
@@ -263,9 +319,9 @@ void integer_linear(const void* context, void* const* buffers, uint32_t phase, u
                       slice_begin(p.m, kIntegerRows, c.row_parts, row_part + 1)},
               columns = {slice_begin(p.n, kIntegerColumnGranule, c.column_parts, column_part),
                          slice_begin(p.n, kIntegerColumnGranule, c.column_parts, column_part + 1)};
-  const char* w = static_cast<const char*>(buffers[p.b]);
+  const char* w = static_cast<const char*>(buffers[c.packed_chunk ? p.c + 2 : p.b]);
   float* y = static_cast<float*>(buffers[p.c]);
-  if (const MultiplyFew few = few_integer_rows_of(c.dtype, c.vnni, c.x_rows))
+  if (const MultiplyFew few = few_integer_rows_of(c.dtype, c.vnni, c.x_rows, c.packed_chunk != 0))
     multiply_few_rows(c, few, w, chunks, y, columns);
   else
     multiply_chunks(c, type, w, chunks, y, rows, columns);

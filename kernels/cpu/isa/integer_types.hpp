@@ -68,6 +68,33 @@ HM_INLINE void turn(const char* const* rows, int64_t at, vi* to) {
 #endif
 }
 
+// A chunk of kWidth rows of a packed weight: vectors of lanes, each of which has four neighbouring bytes of a row.
+struct PackedRows {
+  const char* at;
+  HM_INLINE vi lane(int64_t i) const { return load_int(reinterpret_cast<const int32_t*>(at + i * 4 * kWidth)); }
+};
+HM_INLINE void turn(PackedRows rows, int64_t at, vi* to) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) to[j] = rows.lane(at / 4 + j);
+}
+
+// The two bytes at `at` in the low bits of each lane, others undefined.
+HM_INLINE vi two_bytes(const char* const* rows, int64_t at) {
+  vi last[4];
+  turn(rows, at - 14, last);
+  return (vi)((vu)last[3] >> 16);
+}
+HM_INLINE vi two_bytes(PackedRows rows, int64_t at) { return rows.lane(at / 4); }
+
+// Three lanes from `at` on, then two bytes in the low bits.
+HM_INLINE void turn_fourteen(const char* const* rows, int64_t at, vi* to) {
+  turn(rows, at - 2, to);
+#pragma GCC unroll 3
+  for (int i = 0; i < 3; ++i) to[i] = (vi)((vu)to[i] >> 16) | to[i + 1] << 16;
+  to[3] = (vi)((vu)to[3] >> 16);
+}
+HM_INLINE void turn_fourteen(PackedRows rows, int64_t at, vi* to) { turn(rows, at, to); }
+
 // Byte i of the table for each byte i < 16.
 HM_INLINE vi look_up_bytes(__m128i table, vi v) {
 #if defined(__AVX512F__)
@@ -125,7 +152,21 @@ HM_INLINE vf half_powers(vi v) {
 // What a type says: kRun, elements with one step; kOffset; kLeast, whether there is a least number; kSums, how many
 // products of pairs fit 16 bits when added, 0: none unless indices are signed; kTurned, whether chunks of x have the
 // runs of a half in the order 0 2 4 6 1 3 5 7, in which the type unpacks them; the bytes of 256 elements, a chunk.
-// `chunk` gives the runs of a chunk of kWidth rows to `sums`, in order: add(run, indices, steps, leasts).
+// `chunk` gives the runs of a chunk of kWidth rows to `sums`, in order: add(run, indices, steps, leasts). Rows are
+// those of a file or packed; `pack` packs a chunk into kPackedBytes.
+
+// kWidth bytes as lanes.
+HM_INLINE vi lanes_of_bytes(const char* p) {
+#if defined(__AVX512F__)
+  return (vi)_mm512_cvtepu8_epi32(load_bytes(p));
+#elif defined(__AVX2__)
+  return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+#else
+  int32_t four;
+  std::memcpy(&four, p, 4);
+  return (vi)_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four));
+#endif
+}
 
 // Blocks of 32: Kind makes indices of a block's bytes. The chunk is read as lanes of four bytes, so that scales come
 // with the indices; a block that does not begin with a lane is moved into place by shifts.
@@ -139,6 +180,66 @@ struct IntegerShort : Kind {
   HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
     vi lanes[2 * kBytes + 4];
     blocks<0>(rows, lanes, sums);
+  }
+
+  // Packed: the lanes of all indices, of whole ones with the highest bit changed; fifth bits; steps; leasts.
+ private:
+  static constexpr int64_t kIndexLanes = Kind::kWhole ? 8 : 4, kVector = 4 * kWidth, kHead = Kind::kPowers ? 1 : 2;
+  static constexpr int64_t kFifthsAt = 8 * kIndexLanes * kVector,
+                           kStepsAt = kFifthsAt + (Kind::kFifth > 0 ? 8 * kVector : 0),
+                           kLeastsAt = kStepsAt + 8 * kHead * kWidth;
+
+ public:
+  static constexpr int64_t kPackedBytes = kLeastsAt + (Kind::kLeast ? 16 * kWidth : 0);
+  static void pack(const char* const* rows, char* to) {
+    for (int64_t b = 0; b < 8; ++b)
+      for (int64_t i = 0; i < kWidth; ++i) {
+        const char* block = rows[i] + b * kBytes;
+        for (int64_t lane = 0; lane < kIndexLanes; ++lane) {
+          uint32_t four;
+          std::memcpy(&four, block + Kind::kIndices + 4 * lane, 4);
+          if (Kind::kWhole) four ^= 0x80808080;
+          std::memcpy(to + (b * kIndexLanes + lane) * kVector + 4 * i, &four, 4);
+        }
+        if (Kind::kFifth > 0) std::memcpy(to + kFifthsAt + b * kVector + 4 * i, block + Kind::kFifth, 4);
+        std::memcpy(to + kStepsAt + (b * kWidth + i) * kHead, block, kHead);
+        if (Kind::kLeast) std::memcpy(to + kLeastsAt + (b * kWidth + i) * 2, block + 2, 2);
+      }
+  }
+  template <typename Sums>
+  HM_INLINE static void chunk(PackedRows rows, Sums& sums) {
+#pragma GCC unroll 1
+    for (int b = 0; b < 8; ++b) {
+      vi to[8];
+      if constexpr (Kind::kWhole) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) to[i] = rows.lane(8 * b + i);
+      } else {
+        vi flags{};
+        if constexpr (Kind::kFifth > 0) flags = rows.lane(8 * kIndexLanes + b);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          const vi v = rows.lane(4 * b + i);
+          vi low = low_halves(v), high = high_halves(v);
+          if constexpr (Kind::kFifth > 0) {
+            low |= fifth_of_bits(flags >> 4 * i);
+            high |= fifth_of_bits(flags >> (16 + 4 * i));
+          }
+          to[i] = Kind::index(low);
+          to[4 + i] = Kind::index(high);
+        }
+      }
+      const auto halves = [&](int64_t from) {
+        return floats_of_halves(reinterpret_cast<const uint16_t*>(rows.at + from + 2 * kWidth * b));
+      };
+      vf steps, leasts{};
+      if constexpr (Kind::kPowers)
+        steps = half_powers(lanes_of_bytes(rows.at + kStepsAt + kWidth * b));
+      else
+        steps = halves(kStepsAt);
+      if constexpr (Kind::kLeast) leasts = halves(kLeastsAt);
+      sums.add(b, to, steps, leasts);
+    }
   }
 
  private:
@@ -234,6 +335,16 @@ struct IntegerLong {
   static constexpr int kRun = run;
   static constexpr bool kTurned = run == 16;
   static constexpr int64_t kChunkBytes = bytes;
+  // Packed: the bytes in order, in whole lanes.
+  static constexpr int64_t kLanes = (bytes + 3) / 4, kPackedBytes = kLanes * 4 * kWidth;
+  static void pack(const char* const* rows, char* to) {
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      for (int64_t i = 0; i < kWidth; ++i) {
+        uint32_t four = 0;
+        std::memcpy(&four, rows[i] + 4 * lane, bytes - 4 * lane < 4 ? static_cast<size_t>(bytes - 4 * lane) : 4);
+        std::memcpy(to + (lane * kWidth + i) * 4, &four, 4);
+      }
+  }
 };
 HM_INLINE vi byte_of(vi v, int i) { return (vi)((vu)v >> 8 * i) & 255; }
 
@@ -241,11 +352,12 @@ HM_INLINE vi byte_of(vi v, int i) { return (vi)((vu)v >> 8 * i) & 255; }
 struct EightPairsOfLanes {
   vf scale, minimum;
   vi steps[2], leasts[2];
-  HM_INLINE explicit EightPairsOfLanes(const char* const* rows) {
+  template <typename Rows>
+  HM_INLINE explicit EightPairsOfLanes(Rows rows) {
     vi head[4];
     turn(rows, 0, head);
-    scale = halves_of_lanes(head[0] & 0xffff);
-    minimum = halves_of_lanes(head[0] >> 16 & 0xffff);
+    scale = low_halves_as_floats(head[0]);
+    minimum = low_halves_as_floats((vi)((vu)head[0] >> 16));
     const vi six = bytes_of(63), four = bytes_of(15), two = bytes_of(3), a = head[1], b = head[2], c = head[3];
     steps[0] = a & six;
     steps[1] = (c & four) | (a >> 6 & two) << 4;
@@ -259,8 +371,8 @@ struct EightPairsOfLanes {
 struct IntegerQuarters : IntegerLong<32, 144> {  // q4_k
   static constexpr int kOffset = 0, kSums = 8;
   static constexpr bool kLeast = true;
-  template <typename Sums>
-  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+  template <typename Rows, typename Sums>
+  HM_INLINE static void chunk(Rows rows, Sums& sums) {
     const EightPairsOfLanes pairs(rows);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {  // two runs
@@ -280,8 +392,8 @@ struct IntegerQuarters : IntegerLong<32, 144> {  // q4_k
 struct IntegerFiveAndMinima : IntegerLong<32, 176> {  // q5_k
   static constexpr int kOffset = 0, kSums = 2;
   static constexpr bool kLeast = true;
-  template <typename Sums>
-  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+  template <typename Rows, typename Sums>
+  HM_INLINE static void chunk(Rows rows, Sums& sums) {
     const EightPairsOfLanes pairs(rows);
     vi fifth[8];
     turn(rows, 16, fifth);
@@ -304,17 +416,16 @@ struct IntegerFiveAndMinima : IntegerLong<32, 176> {  // q5_k
 // The half `half` and sixteen bytes `part` of a block with runs of 16: quarter j is the run 8 * half + 2 * j + part,
 // the one at `place` in turned chunks.
 HM_INLINE constexpr int place(int half, int part, int j) { return 8 * half + 4 * part + j; }
-HM_INLINE constexpr int run_at(int place) { return place / 8 * 8 + place % 4 * 2 + place / 4 % 2; }
+HM_INLINE constexpr int place_of(int run) { return place(run / 8, run % 2, run % 8 / 2); }
 
 struct IntegerSix : IntegerLong<16, 210> {  // q6_k
   static constexpr int kOffset = 32, kSums = 2;
   static constexpr bool kLeast = false;
-  template <typename Sums>
-  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
-    vi steps[4], last[4];
+  template <typename Rows, typename Sums>
+  HM_INLINE static void chunk(Rows rows, Sums& sums) {
+    vi steps[4];
     turn(rows, 192, steps);
-    turn(rows, 194, last);
-    const vf scale = low_halves_as_floats((vi)((vu)last[3] >> 16));
+    const vf scale = low_halves_as_floats(two_bytes(rows, 208));
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const int half = i / 2, part = i % 2;
@@ -340,8 +451,8 @@ struct IntegerSix : IntegerLong<16, 210> {  // q6_k
 struct IntegerTwo : IntegerLong<16, 84> {  // q2_k
   static constexpr int kOffset = 0, kSums = 4;
   static constexpr bool kLeast = true;
-  template <typename Sums>
-  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+  template <typename Rows, typename Sums>
+  HM_INLINE static void chunk(Rows rows, Sums& sums) {
     vi pairs[4], head[4];
     turn(rows, 0, pairs);
     turn(rows, 68, head);  // the last lane: both scales
@@ -367,13 +478,11 @@ struct IntegerTwo : IntegerLong<16, 84> {  // q2_k
 struct IntegerThree : IntegerLong<16, 110> {  // q3_k
   static constexpr int kOffset = 4, kSums = 4;
   static constexpr bool kLeast = false;
-  template <typename Sums>
-  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+  template <typename Rows, typename Sums>
+  HM_INLINE static void chunk(Rows rows, Sums& sums) {
     vi third[8], packed[4], steps[4];
-    turn(rows, 94, packed);  // the scales begin at 96; the last 16 bits are the step of all
-    const vf scale = low_halves_as_floats((vi)((vu)packed[3] >> 16));
-#pragma GCC unroll 3
-    for (int i = 0; i < 3; ++i) packed[i] = (vi)((vu)packed[i] >> 16) | packed[i + 1] << 16;
+    turn_fourteen(rows, 96, packed);  // scales, and the step of all
+    const vf scale = low_halves_as_floats(packed[3]);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i)
       steps[i] = (i < 2 ? low_halves(packed[i]) : high_halves(packed[i - 2])) | (packed[2] >> 2 * i & bytes_of(3)) << 4;
@@ -400,11 +509,11 @@ struct IntegerThree : IntegerLong<16, 110> {  // q3_k
 struct IntegerUnevenRuns : IntegerLong<32, 136> {  // iq4_xs
   static constexpr int kOffset = 128, kSums = 0;
   static constexpr bool kLeast = false;
-  template <typename Sums>
-  HM_INLINE static void chunk(const char* const* rows, Sums& sums) {
+  template <typename Rows, typename Sums>
+  HM_INLINE static void chunk(Rows rows, Sums& sums) {
     vi head[4];
     turn(rows, 0, head);
-    const vf scale = halves_of_lanes(head[0] & 0xffff);
+    const vf scale = low_halves_as_floats(head[0]);
 #pragma GCC unroll 8
     for (int run = 0; run < 8; ++run) {
       vi v[4], to[8];

@@ -15,7 +15,9 @@ void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const flo
 // Adds the sums of both halves of the depth, then bias and activation, for one of `parts` slices of rows. C holds the
 // first half's sums, `more` the second half's.
 void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part);
-void pack_constant_b(const void* context, const void* b, void* packed);  // of a PackedContext
+void pack_constant_b(const void* context, const void* b, uint64_t piece, void* packed);  // of a PackedContext
+void pack_integers(const void* context, const void* b, uint64_t piece, void* packed);    // of an IntegerContext
+int64_t packed_integer_chunk(uint32_t dtype);
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                  int64_t column_end);
 

@@ -18,11 +18,13 @@ constexpr int kVectors = kColumns / kWidth;
 
 // Layout of a tile's operands. by_rows: a(i, k) = a[i * a_step + k], b packed: depth x kColumns. packed: a(i, k) = a[i
 // + k * kRows], b packed. by_depth: a(i, k) = a[i + k * a_step], b(k, j) = b[j + k * b_step], full columns only.
-enum class PanelOrder { by_rows, packed, by_depth };
+// in_place: a as by_rows, b as by_depth.
+enum class PanelOrder { by_rows, packed, by_depth, in_place };
 
 // Prefetch during a tile, one cache line per step of the depth: down `rows` rows, then again one line further. Spread
 // out like this, the fetches stall nothing; a cold first access would cost a quarter of a short sum.
 struct Ahead {
+  static constexpr bool kPlain = false;  // C is a block in the first-level cache with room for whole panels
   const float* at;
   int64_t step, rows, fetched = 0;
   template <PanelOrder kOrder>
@@ -32,14 +34,16 @@ struct Ahead {
     if (++fetched == rows) fetched = 0, at += 16 - rows * step;
   }
 };
-// Strides along the depth.
+// Strides along the depth, and whether `a` is contiguous along it.
+template <PanelOrder kOrder>
+constexpr bool kAlongRows = kOrder == PanelOrder::by_rows || kOrder == PanelOrder::in_place;
 template <PanelOrder kOrder>
 HM_INLINE int64_t a_stride(int64_t a_step) {
-  return kOrder == PanelOrder::by_rows ? 1 : kOrder == PanelOrder::packed ? kRows : a_step;
+  return kAlongRows<kOrder> ? 1 : kOrder == PanelOrder::packed ? kRows : a_step;
 }
 template <PanelOrder kOrder>
 HM_INLINE int64_t b_stride(int64_t b_step) {
-  return kOrder == PanelOrder::by_depth ? b_step : kColumns;
+  return kOrder == PanelOrder::by_depth || kOrder == PanelOrder::in_place ? b_step : kColumns;
 }
 
 // Stores a sum, or C = old + factor * sum. `old` has the layout of C and may be C.
@@ -48,6 +52,32 @@ struct Ending {
   float factor;
   HM_INLINE Ending at(int64_t place) const { return {old ? old + place : nullptr, factor}; }
 };
+
+// Stores the sums of `columns` columns.
+template <int kUsed, int kUsedVectors>
+HM_INLINE void store_sums(const vf (&sum)[kUsed][kUsedVectors], float* c, int64_t c_row, int64_t columns,
+                          const Ending& end) {
+  const float* const old = end.old;
+  const vf factor = splat(end.factor);
+  const auto each = [&](auto put) __attribute__((always_inline)) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kUsed; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < kUsedVectors; ++v) put(i * c_row + v * kWidth, columns - v * kWidth, sum[i][v]);
+  };
+  if (columns >= kUsedVectors * kWidth && old)
+    each([&](int64_t at, int64_t, vf s)
+             __attribute__((always_inline)) { store(c + at, fma(factor, s, load(old + at))); });
+  else if (columns >= kUsedVectors * kWidth)
+    each([&](int64_t at, int64_t, vf s) __attribute__((always_inline)) { store(c + at, s); });
+  else
+    each([&](int64_t at, int64_t n, vf s) __attribute__((always_inline)) {
+      if (n >= kWidth)
+        store(c + at, old ? fma(factor, s, load(old + at)) : s);
+      else if (n > 0)
+        store_part(c + at, old ? fma(factor, s, load_part(old + at, n)) : s, n);
+    });
+}
 
 // Computes a panel's first kUsedVectors vectors of columns: all or half of them.
 template <int kUsed, PanelOrder kOrder, int kUsedVectors, typename Fetch>
@@ -59,32 +89,26 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
 #pragma GCC unroll 4
     for (int v = 0; v < kUsedVectors; ++v) sum[i][v] = vf{};
   // Prefetches C while the sums are computed, so that the stores do not wait for memory one by one.
-  for (int i = 0; i < kUsed; ++i)
-    for (int64_t j = 0; j < kUsedVectors * kWidth && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
+  if constexpr (!Fetch::kPlain)
+    for (int i = 0; i < kUsed; ++i)
+      for (int64_t j = 0; j < kUsedVectors * kWidth && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
   for (int64_t k = 0; k < depth; ++k, a += a_stride<kOrder>(a_step), b += b_stride<kOrder>(b_step)) {
     ahead.template fetch<kOrder>();
     vf row[kUsedVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kUsedVectors; ++v) row[v] = load(b + v * kWidth);
+    if constexpr (kOrder == PanelOrder::in_place) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kUsedVectors; ++v) ahead.keep(v, row[v]);
+    }
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i) {
-      const vf x = splat(a[kOrder == PanelOrder::by_rows ? i * a_step : i]);
+      const vf x = splat(a[kAlongRows<kOrder> ? i * a_step : i]);
 #pragma GCC unroll 4
       for (int v = 0; v < kUsedVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
     }
   }
-  const float* const old = end.old;
-  const vf factor = splat(end.factor);
-#pragma GCC unroll 12
-  for (int i = 0; i < kUsed; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < kUsedVectors; ++v) {
-      const int64_t at = i * c_row + v * kWidth, n = columns - v * kWidth;
-      if (n >= kWidth)
-        store(c + at, old ? fma(factor, sum[i][v], load(old + at)) : sum[i][v]);
-      else if (n > 0)
-        store_part(c + at, old ? fma(factor, sum[i][v], load_part(old + at, n)) : sum[i][v], n);
-    }
+  store_sums(sum, c, c_row, Fetch::kPlain ? kUsedVectors * kWidth : columns, end);
 }
 
 // A tile whose columns fill at most half a vector.
@@ -98,7 +122,7 @@ HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64
     ahead.template fetch<kOrder>();
     const vh row = load_half(b, kWidth / 2);
 #pragma GCC unroll 12
-    for (int i = 0; i < kUsed; ++i) sum[i] = fma_half(a[kOrder == PanelOrder::by_rows ? i * a_step : i], row, sum[i]);
+    for (int i = 0; i < kUsed; ++i) sum[i] = fma_half(a[kAlongRows<kOrder> ? i * a_step : i], row, sum[i]);
   }
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i) {

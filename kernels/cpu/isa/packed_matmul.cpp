@@ -28,6 +28,54 @@ void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
            p.k * kColumns);
 }
 
+// Copies the columns of B that a tile reads into a panel, and prefetches as many rows of the next ones.
+struct PackAhead {
+  static constexpr bool kPlain = false;
+  float* to;
+  const float* next;
+  int64_t b_row;
+  template <PanelOrder>
+  HM_INLINE void fetch() {
+    for (int64_t j = 0; j < kColumns; j += 16) __builtin_prefetch(next + j, 0, 2);
+    next += b_row;
+  }
+  HM_INLINE void keep(int v, vf row) {
+    store(to + v * kWidth, row);
+    if (v + 1 == kVectors) to += kColumns;
+  }
+};
+
+// A part of the product whose rows of B are read where they lie.
+struct InPlace {
+  const float *a, *b;
+  int64_t a_row, b_row, rows, columns, c_row;
+  float *to, *own_a, *own_b;  // own: copies of a block of A and of a panel of B
+};
+
+// Adds a block of the depth. The first tile of a panel of B packs it for the others, which costs it nothing; `below`:
+// whether as many rows of B follow.
+HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, bool below, const Ending& end) {
+  constexpr int64_t kRow = kRowsInPlaceStride;
+  for (int64_t i = 0; i < x.rows; ++i)
+    __builtin_memcpy(x.own_a + i * kRow, x.a + i * x.a_row + k, static_cast<size_t>(depth) * sizeof(float));
+  const int64_t first = x.rows < kRows ? x.rows : kRows;
+  for (int64_t j = 0; j < x.columns; j += kColumns) {
+    const float* b = x.b + k * x.b_row + j;
+    const int64_t some = x.columns - j < kColumns ? x.columns - j : kColumns;
+    const bool whole = some == kColumns;
+    if (whole) {
+      const float* next = x.columns - j >= 2 * kColumns ? b + kColumns : below ? x.b + (k + depth) * x.b_row : b;
+      kTiles<PanelOrder::in_place, kVectors, PackAhead>[static_cast<size_t>(first - 1)](
+          x.own_a, kRow, b, x.b_row, depth, x.to + j, x.c_row, kColumns, end.at(j), PackAhead{x.own_b, next, x.b_row});
+    } else {
+      pack_columns(b, x.b_row, some, depth, x.own_b, 0);
+    }
+    const int64_t i = whole ? first : 0, at = i * x.c_row + j;
+    multiply<PanelOrder::by_rows>(x.own_a + i * kRow, kRow, kRow, x.rows - i, x.own_b, 0, some, depth, x.to + at,
+                                  x.c_row, end.at(at));
+  }
+}
+
 // Sums of the second slice of the depth; those of the first are in C.
 HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
   return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats;
@@ -35,9 +83,12 @@ HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
 
 }  // namespace
 
-void pack_constant_b(const void* context, const void* b, void* packed) {
+// A piece is a panel of columns.
+void pack_constant_b(const void* context, const void* b, uint64_t piece, void* packed) {
   const Product& p = static_cast<const PackedContext*>(context)->product;
-  pack_b(p, static_cast<const float*>(b), p.n, p.k, static_cast<float*>(packed), p.k * kColumns);
+  const int64_t j = static_cast<int64_t>(piece) * kColumns;
+  pack_b(p, static_cast<const float*>(b) + j * p.b_column, p.n - j < kColumns ? p.n - j : kColumns, p.k,
+         static_cast<float*>(packed), p.k * kColumns);
 }
 
 void packed_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
@@ -60,6 +111,25 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   float* packed_b =
       c.keeps_b ? static_cast<float*>(buffers[p.c + 2])
                 : static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
+  if (c.in_place) {
+    const InPlace x{a + i0 * p.a_row,
+                    b + j0,
+                    p.a_row,
+                    p.b_row,
+                    i1 - i0,
+                    j1 - j0,
+                    p.n,
+                    to + i0 * p.n + j0,
+                    packed_b,
+                    packed_b + (i1 - i0) * kRowsInPlaceStride};
+    for (int64_t k = k0; k < k1; k += kPackedDepth) {
+      const int64_t depth = k1 - k < kPackedDepth ? k1 - k : kPackedDepth;
+      const Ending end = slice == 0 ? ending_of(p, buffers, k) : Ending{k > k0 ? to : nullptr, 1};
+      multiply_in_place(x, k, depth, k1 - k >= 2 * depth, end.at(i0 * p.n + j0));
+    }
+    if (c.depth_parts == 1) end_product(p, buffers, i0, i1, j0, j1);
+    return;
+  }
   for (int64_t j = j0; j < j1; j += c.block_columns) {
     const int64_t columns = j1 - j < c.block_columns ? j1 - j : c.block_columns;
     for (int64_t k = k0; k < k1; k += kPackedDepth) {

@@ -396,29 +396,57 @@ alignas(64) constexpr float kQuantiles[16] = {
     0.7229568362236023f,
     1.0f,
 };
-struct LoadQuantiles {
+// Of the 4-bit floats of bitsandbytes.
+alignas(64) constexpr float kFourBitFloats[16] = {
+    0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  0.25f,
+    -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f};
+
+template <const float* kNumbers>
+struct LoadFourBitCodes {
   static constexpr int64_t kInByte = 2;
   HM_INLINE static vf of(__m128i bytes) {  // the high bits first
     const vi indices = integers_of(_mm_unpacklo_epi8(high_four(bytes), low_four(bytes)));
 #if defined(__AVX512F__)
-    return look_up((__m512i)indices, load(kQuantiles));
+    return look_up((__m512i)indices, load(kNumbers));
 #elif defined(__AVX2__)
-    const vf low = _mm256_permutevar8x32_ps(load(kQuantiles), (__m256i)indices),
-             high = _mm256_permutevar8x32_ps(load(kQuantiles + 8), (__m256i)indices);
+    const vf low = _mm256_permutevar8x32_ps(load(kNumbers), (__m256i)indices),
+             high = _mm256_permutevar8x32_ps(load(kNumbers + 8), (__m256i)indices);
     return choose(indices < 8, low, high);
 #else
     vf v;
-    for (int i = 0; i < kWidth; ++i) v[i] = kQuantiles[indices[i]];
+    for (int i = 0; i < kWidth; ++i) v[i] = kNumbers[indices[i]];
     return v;
 #endif
   }
 };
+using LoadQuantiles = LoadFourBitCodes<kQuantiles>;
+using LoadFourBitFloats = LoadFourBitCodes<kFourBitFloats>;
+
 struct LoadFourBitIntegers {  // i4
   static constexpr int64_t kInByte = 2;
   HM_INLINE static vf of(__m128i bytes) {  // the low bits first
     const vi unsigned_numbers = integers_of(_mm_unpacklo_epi8(low_four(bytes), high_four(bytes)));
     return __builtin_convertvector((unsigned_numbers ^ 8) - 8, vf);
   }
+};
+
+// ---- 64 of these behind a scale in f32
+
+template <typename Load>
+struct ScaledBlocks : NoScales {
+  static constexpr int64_t kBytes = kWidth / Load::kInByte;  // of a vector
+  static constexpr int64_t kStep = 64, kStepBytes = 4 + 64 / Load::kInByte;
+  HM_INLINE static int64_t at(int64_t k) { return k / 64 * kStepBytes; }
+  template <typename F>
+  HM_INLINE static void each(const char* row, int64_t k, float, F f) {
+    const char* block = row + at(k);
+    float number;
+    std::memcpy(&number, block, sizeof number);
+    const vf scale = splat(number);
+#pragma GCC unroll 16
+    for (int v = 0; v < 64 / kWidth; ++v) f(v, scale * Load::of(load_few<kBytes>(block + 4 + v * kBytes)));
+  }
+  HM_INLINE static vf part(const char*, int64_t, int64_t) { return vf{}; }  // rows are whole blocks
 };
 
 }  // namespace

@@ -16,7 +16,43 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
   _mm_storeu_ps(to + 3 * to_row, d);
 }
 
-// to[j * to_row + i] = from[i * from_row + j]. Iterates over the rows with the larger stride, four at a time: rows a
+#if defined(__AVX2__)
+// A tile of kWidth rows and columns. Loads put every fourth row into one vector, so that the four shuffles of each
+// quarter of the columns finish them.
+HM_INLINE void transpose_whole(const float* from, int64_t from_row, float* to, int64_t to_row) {
+#pragma GCC unroll 4
+  for (int64_t quarter = 0; quarter < kWidth / 4; ++quarter) {
+    vf x[4];
+#pragma GCC unroll 4
+    for (int64_t r = 0; r < 4; ++r) {
+      const float* const at = from + r * from_row + 4 * quarter;
+      const __m256 low =
+          _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(at)), _mm_loadu_ps(at + 4 * from_row), 1);
+#if defined(__AVX512F__)
+      x[r] = _mm512_insertf32x4(_mm512_insertf32x4(_mm512_castps256_ps512(low), _mm_loadu_ps(at + 8 * from_row), 2),
+                                _mm_loadu_ps(at + 12 * from_row), 3);
+#else
+      x[r] = low;
+#endif
+    }
+#if defined(__AVX512F__)
+    const __m512d a = (__m512d)_mm512_unpacklo_ps(x[0], x[1]), b = (__m512d)_mm512_unpackhi_ps(x[0], x[1]);
+    const __m512d c = (__m512d)_mm512_unpacklo_ps(x[2], x[3]), d = (__m512d)_mm512_unpackhi_ps(x[2], x[3]);
+    const vf y[4] = {(vf)_mm512_unpacklo_pd(a, c), (vf)_mm512_unpackhi_pd(a, c), (vf)_mm512_unpacklo_pd(b, d),
+                     (vf)_mm512_unpackhi_pd(b, d)};
+#else
+    const __m256d a = (__m256d)_mm256_unpacklo_ps(x[0], x[1]), b = (__m256d)_mm256_unpackhi_ps(x[0], x[1]);
+    const __m256d c = (__m256d)_mm256_unpacklo_ps(x[2], x[3]), d = (__m256d)_mm256_unpackhi_ps(x[2], x[3]);
+    const vf y[4] = {(vf)_mm256_unpacklo_pd(a, c), (vf)_mm256_unpackhi_pd(a, c), (vf)_mm256_unpacklo_pd(b, d),
+                     (vf)_mm256_unpackhi_pd(b, d)};
+#endif
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < 4; ++j) store(to + (4 * quarter + j) * to_row, y[j]);
+  }
+}
+#endif
+
+// to[j * to_row + i] = from[i * from_row + j]. Iterates over the rows with the larger stride, a tile at a time: rows a
 // power of two apart share few cache sets. Incomplete tiles at an edge overlap their neighbours.
 [[maybe_unused]] void transpose(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows,
                                 int64_t columns) {
@@ -25,17 +61,26 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
       for (int64_t j = 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
     return;
   }
-  const auto block = [&](int64_t i, int64_t j) __attribute__((always_inline)) {
-    i = i > rows - 4 ? rows - 4 : i;
-    j = j > columns - 4 ? columns - 4 : j;
-    transpose_four(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+  const auto tiles = [&](int64_t side, auto tile) __attribute__((always_inline)) {
+    const auto block = [&](int64_t i, int64_t j) __attribute__((always_inline)) {
+      i = i > rows - side ? rows - side : i;
+      j = j > columns - side ? columns - side : j;
+      tile(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+    };
+    if (from_row > to_row)
+      for (int64_t i = 0; i < rows; i += side)
+        for (int64_t j = 0; j < columns; j += side) block(i, j);
+    else
+      for (int64_t j = 0; j < columns; j += side)
+        for (int64_t i = 0; i < rows; i += side) block(i, j);
   };
-  if (from_row > to_row)
-    for (int64_t i = 0; i < rows; i += 4)
-      for (int64_t j = 0; j < columns; j += 4) block(i, j);
-  else
-    for (int64_t j = 0; j < columns; j += 4)
-      for (int64_t i = 0; i < rows; i += 4) block(i, j);
+#if defined(__AVX2__)
+  if (rows >= kWidth && columns >= kWidth)
+    return tiles(
+        kWidth, [](auto... of) __attribute__((always_inline)) { transpose_whole(of...); });
+#endif
+  tiles(
+      4, [](auto... of) __attribute__((always_inline)) { transpose_four(of...); });
 }
 
 // For bytes, 16 by 16: each round interleaves the two halves of the rows.

@@ -39,6 +39,12 @@ HM_INLINE bool with_type(uint32_t dtype, Then then) {
       return then(Narrow<LoadQuantiles>{}), true;
     case HX_I4:
       return then(Narrow<LoadFourBitIntegers>{}), true;
+    case HX_NF4_64:
+      return then(ScaledBlocks<LoadQuantiles>{}), true;
+    case HX_FP4_64:
+      return then(ScaledBlocks<LoadFourBitFloats>{}), true;
+    case HX_E4M3_64:
+      return then(ScaledBlocks<LoadE4M3>{}), true;
     default:
       return false;
   }
@@ -106,6 +112,14 @@ void typed_embedding(const void* context, void* const* buffers, uint32_t, uint32
     float* to = static_cast<float*>(buffers[2]) + r * c.width;
     decode_typed(c.dtype, from, to, c.width);
   }
+}
+
+void typed_cast(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const TypedRowsContext*>(context);
+  const Range range = share(c.rows, c.parts, part);
+  for (int64_t r = range.begin; r < range.end; ++r)
+    decode_typed(c.dtype, static_cast<const char*>(buffers[0]) + r * c.row_bytes,
+                 static_cast<float*>(buffers[1]) + r * c.width, c.width);
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -15,6 +15,7 @@ constexpr int64_t kBlockColumns = 256;
 // would hold up the loads of the product. Each tile fetches a share of the block's lines.
 template <int kArrays>
 struct BlockAhead {
+  static constexpr bool kPlain = true;
   const float* at[kArrays];
   int64_t left, in_row, row, jump;  // lines of the tile, and of the row; lines of a row; floats to the next one
   // Of tile `tile` of `tiles`.
@@ -46,8 +47,10 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
   using Rule = typename Types::Rule;
   using Moment = typename Types::Moment;
   constexpr int kMoments = Rule::kMoments, kLr = 3 + kMoments;
-  // bf16 moments are half as long, and are left to the processor's own prefetch
-  constexpr int kFetched = sizeof(Moment) == sizeof(float) ? kMoments + 1 : 1;
+  // Moments are fetched while the gradient is computed, and the weights of the next block while this one is stepped, so
+  // that memory is never idle. bf16 moments are half as long, and are left to the processor's own prefetch.
+  constexpr bool kFetchesMoments = sizeof(Moment) == sizeof(float) && kMoments > 0;
+  constexpr int kFetched = kFetchesMoments ? kMoments : 1;
   const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
   const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   const RandomBits random(step_number(c.rule, buffers[kLr + 1]));
@@ -64,16 +67,23 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
       for (int64_t jj = 0; jj < columns; jj += kColumns) {
         const int64_t some = columns - jj < kColumns ? columns - jj : kColumns;
         BlockAhead<kFetched> ahead{};
-        ahead.at[0] = all.w + at;
-        if constexpr (kFetched > 1)
-          for (int k = 0; k < kMoments; ++k) ahead.at[k + 1] = all.old[k] + at;
+        if constexpr (kFetchesMoments)
+          for (int k = 0; k < kMoments; ++k) ahead.at[k] = all.old[k] + at;
+        else
+          ahead.at[0] = all.w + at;
         ahead.begin(n, rows, columns, jj / kColumns, (columns + kColumns - 1) / kColumns);
         tile_for<PanelOrder::packed, BlockAhead<kFetched>>(rows, some)(
             panel, 0, b + (j + jj) * c.depth, 0, c.depth, block + jj, kBlockColumns, some, Ending{nullptr, 1}, ahead);
       }
       const FlushDenormals flush;
-      for (int64_t r = 0; r < rows; ++r)
-        from_place(all, at + r * n, block + r * kBlockColumns).template steps<false>(rule, 0, columns);
+      const int64_t to_next = j + kBlockColumns < n ? kBlockColumns : kRows * n - j;
+      for (int64_t r = 0; r < rows; ++r) {
+        const auto row = from_place(all, at + r * n, block + r * kBlockColumns);
+        row.steps(
+            rule, 0, columns, [&](int64_t x) __attribute__((always_inline)) {
+              if constexpr (kFetchesMoments) __builtin_prefetch(row.w + x + to_next, 0, 2);
+            });
+      }
     }
   }
 }

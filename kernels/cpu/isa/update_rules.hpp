@@ -145,8 +145,16 @@ struct Elements {
   // Elements [begin, end). kPass: of a pass over all of them.
   template <bool kPass>
   HM_INLINE void steps(const Rule& rule, int64_t begin, int64_t end) const {
+    steps(
+        rule, begin, end, [&](int64_t i) __attribute__((always_inline)) {
+          if (kPass) fetch(i);
+        });
+  }
+  // Calls ahead(i) before each step.
+  template <typename Ahead>
+  HM_INLINE void steps(const Rule& rule, int64_t begin, int64_t end, const Ahead& ahead) const {
     const auto step_some = [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-      if (kPass) fetch(i);
+      ahead(i);
       step(rule, i, n, load_some(w + i, n), load_some(g + i, n));
     };
     int64_t i = begin;

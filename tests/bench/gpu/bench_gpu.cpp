@@ -165,7 +165,7 @@ void steps(const Options& o) {
     const Workload workload = read_workload(name);
     const int64_t batch = workload.batches.size() > 1 ? workload.batches[1] : workload.batches[0];
     if (o.small && std::string(name) != "mlp_train") continue;
-    WorkloadStep step(workload, o.small ? 2 : batch, 1, o.device);
+    WorkloadStep step(workload, o.small ? 2 : batch, 1, DeviceSettings{.device = o.device});
     print(fmt::format("step/{}/batch:{}", name, batch),
           time_of(
               o, [&] { step.run(); }, [] {}),

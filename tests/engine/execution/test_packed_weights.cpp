@@ -36,9 +36,10 @@ struct PackingDevice final : Device {
     out.destroy = [](void* context) { delete static_cast<Context*>(context); };
     out.name = "packing";
     out.packed_bytes = always || (site.constants & 2) ? sizeof(float) : 0;
+    out.packed_piece = 64;
     out.packed_input = 1;
     out.packing = "plus one";
-    out.pack = [](const void*, const void* input, void* packed) {
+    out.pack = [](const void*, const void* input, uint64_t, void* packed) {
       ++packings();
       *static_cast<float*>(packed) = *static_cast<const float*>(input) + 1;
     };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <thread>
 
 #include <harmonics/element_type.hpp>
 
@@ -236,6 +237,69 @@ TEST_CASE("batches: a session whose pages went to another computes its sequence 
   auto all = tokens;
   all.push_back(next);
   CHECK(kept_scores(first.append({&next, 1})) == alone.after(all));
+}
+
+TEST_CASE("decoder: a model that does not continue texts is refused with the verbs for it") {
+  Model model;
+  model.name = "vectors.gguf";
+  model.entries.emplace_back("forward", [](Tracer&, const EntrySizes&) {});
+  const auto executor = make_sequential_executor();
+  CHECK_THAT(message_of([&] { Decoder decoder(model, *executor); }),
+             Catch::StartsWith("'vectors.gguf' does not write text") && Catch::Contains("harmonics embed"));
+}
+
+TEST_CASE("batches: steps find every plan that was prepared") {
+  const Model model = small_llama();
+  const auto executor = make_sequential_executor();
+  Decoder decoder(model, *executor);
+  constexpr size_t kSequences = 6;
+  constexpr int64_t kContext = 200;
+  decoder.limit_caches(static_cast<int64_t>(kSequences) * (kContext + kPage), 0);
+  int asked = 0;
+  decoder.prepare({kSequences, kContext, kContext, [&] { return ++asked > 3; }});
+  CHECK(decoder.plans() == 3);
+  decoder.prepare({kSequences, kContext, kContext});
+  const size_t plans = decoder.plans();
+  CHECK(plans > 20);
+  std::mt19937 random(5);
+  std::vector<std::unique_ptr<Session>> sessions(kSequences);
+  for (int turn = 0; turn < 200; ++turn) {
+    std::vector<StepPart> parts;
+    std::vector<std::vector<int32_t>> tokens(kSequences);
+    for (size_t i = 0; i < kSequences; ++i) {
+      if (random() % 3 == 0) continue;
+      auto& session = sessions[i];
+      if (!session || session->length() > kContext - 40) session = std::make_unique<Session>(decoder, kContext);
+      tokens[i] = some_tokens(random() % 4 ? 1 : 1 + static_cast<int64_t>(random() % 40), model.vocabulary,
+                              static_cast<uint32_t>(random()));
+      StepPart part{session.get(), tokens[i]};
+      part.wanted = random() % 4 ? StepPart::last : StepPart::none;
+      parts.push_back(part);
+    }
+    if (!parts.empty()) decoder.step(parts);
+  }
+  CHECK(decoder.plans() == plans);
+}
+
+TEST_CASE("batches: plans are compiled beside the steps of another thread") {
+  const Model model = small_llama(), same = small_llama();
+  const auto executor = make_sequential_executor();
+  const auto tokens = some_tokens(150, model.vocabulary);
+  const auto scores_of = [&](const Model& of, bool prepares) {
+    Decoder decoder(of, *executor);
+    decoder.limit_caches(2 * (200 + kPage), 0);
+    std::thread preparing;
+    if (prepares) preparing = std::thread([&] { decoder.prepare({2, 200, 200}); });
+    Session session(decoder, 200);
+    std::vector<float> all;
+    for (const int32_t token : tokens) {
+      const auto scores = session.append({&token, 1});
+      all.insert(all.end(), scores.begin(), scores.end());
+    }
+    if (prepares) preparing.join();
+    return all;
+  };
+  CHECK(scores_of(model, true) == scores_of(same, false));
 }
 
 TEST_CASE("batches: a thousand turns of sessions that come and go hold no more pages and plans") {

@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/ops.hpp>
 #include <harmonics/philox.hpp>
 
+#include "engine/model/packed_files.hpp"
 #include "engine/model/parameter_store.hpp"
 #include "engine/model/safetensors.hpp"
+#include "engine/tensor/value.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -189,6 +192,38 @@ TEST_CASE("parameter store: weights of stored types keep the layout of their fil
   CHECK(std::memcmp(store.parameter("w", type), numbers.bytes(), type.bytes()) == 0);
   CHECK_THROWS_WITH(store.assign("w", HTensor(DType::F32, {64, 96})),
                     "'w' is q8_0[64, 96], the numbers are f32[64, 96]");
+}
+
+TEST_CASE("parameter store: weights of stored types are constant operands where all their packed forms can be kept") {
+  const TensorType blocks{DType::Q8_0, {512, 256}}, plain{DType::F32, {64, 96}};
+  const std::string path = "/tmp/blocks_" + std::to_string(::getpid());
+  std::ofstream(path, std::ios::binary) << std::string(2 * blocks.bytes(), '\x11');
+  const auto file = MappedFile::open(path);
+  ::unlink(path.c_str());
+  auto* begin = const_cast<char*>(static_cast<const char*>(file->data()));
+  ParameterStore store;
+  for (const char* name : {"a", "b"}) {
+    char* at = begin + (*name == 'b' ? blocks.bytes() : 0);
+    const auto view = std::make_shared<Storage>(at, blocks.bytes(), file, false);
+    StoredTensor& stored = store.adopt(name, make_value(blocks, view), file, Role::frozen, kZero);
+    stored.fixed = true;
+    CHECK(stored.data() == at);  // blocks need no alignment
+  }
+  HTensor copy(blocks.dtype, blocks.shape);
+  std::memset(copy.mutable_bytes(), 0x11, blocks.bytes());
+  store.adopt("copied", copy, nullptr, Role::frozen, kZero).fixed = true;
+  store.adopt("plain", HTensor(plain.dtype, plain.shape), nullptr, Role::frozen, kZero).fixed = true;
+  CHECK_FALSE(store.is_constant("a"));
+  CHECK(store.is_constant("plain"));
+  const auto keep = [&](uint64_t bytes) { store.keep_packed(std::make_shared<PackedFiles>("packed", bytes)); };
+  keep(6 * blocks.bytes());
+  CHECK(store.is_constant("a"));
+  CHECK_FALSE(store.is_constant("copied"));
+  store.find("b")->fixed = false;
+  CHECK_FALSE(store.is_constant("b"));
+  keep(6 * blocks.bytes() - 1);
+  CHECK_FALSE(store.is_constant("a"));
+  CHECK(store.is_constant("plain"));
 }
 
 TEST_CASE("parameter store: a parameter is declared once and keeps its type") {

@@ -137,10 +137,11 @@ AT(hx_kernel, in_place, 64);
 AT(hx_kernel, enqueue, 72);
 AT(hx_kernel, enqueue_if_finite, 80);
 AT(hx_kernel, packed_bytes, 88);
-AT(hx_kernel, pack, 96);
-AT(hx_kernel, packing, 104);
-AT(hx_kernel, packed_input, 112);
-AT(hx_kernel, enqueue_native, 120);
+AT(hx_kernel, packed_piece, 96);
+AT(hx_kernel, pack, 104);
+AT(hx_kernel, packing, 112);
+AT(hx_kernel, packed_input, 120);
+AT(hx_kernel, enqueue_native, 128);
 SIZE(hx_place, 16);
 AT(hx_place, offset, 8);
 SIZE(hx_device_info, 1064);
@@ -309,7 +310,7 @@ static_assert(HX_BOOL == 0 && HX_U8 == 1 && HX_I32 == 5 && HX_I64 == 7 && HX_F16
                   HX_F32 == 11 && HX_F64 == 12 && HX_F8_E4M3 == 13 && HX_F8_E5M2 == 14 && HX_NF4 == 15 && HX_I4 == 16 &&
                   HX_Q8_0 == 17 && HX_Q4_0 == 18 && HX_Q4_K == 19 && HX_Q6_K == 20 && HX_Q4_1 == 21 && HX_Q5_0 == 22 &&
                   HX_Q5_1 == 23 && HX_Q2_K == 24 && HX_Q3_K == 25 && HX_Q5_K == 26 && HX_IQ4_NL == 27 &&
-                  HX_MXFP4 == 28 && HX_IQ4_XS == 29,
+                  HX_MXFP4 == 28 && HX_IQ4_XS == 29 && HX_NF4_64 == 30 && HX_FP4_64 == 31 && HX_E4M3_64 == 32,
               "");
 static_assert(HX_ACTIVATION == 1 && HX_LOSS == 2 && HX_LAYER == 3 && HX_PRODUCER == 4 && HX_CONSUMER == 5 &&
                   HX_DEVICE == 6 && HX_METRIC == 7 && HX_FUNCTIONAL == 8 && HX_IMPLEMENTATION == 9 &&

@@ -30,7 +30,7 @@ std::vector<DType> stored_types(int64_t columns) {
 // Quantising again what such a type holds gives the same numbers.
 bool keeps_numbers(DType type) {
   for (const DType searched : {DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL,
-                               DType::IQ4_XS, DType::Q4_1, DType::Q5_1})
+                               DType::IQ4_XS, DType::Q4_1, DType::Q5_1, DType::E4M3_64})
     if (type == searched) return false;
   return true;
 }

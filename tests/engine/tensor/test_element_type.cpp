@@ -73,6 +73,9 @@ TEST_CASE("element types: bytes of blocks") {
   CHECK(TensorType{DType::IQ4_NL, {64}}.bytes() == 36);
   CHECK(TensorType{DType::MXFP4, {64}}.bytes() == 34);
   CHECK(TensorType{DType::IQ4_XS, {512}}.bytes() == 272);
+  CHECK(TensorType{DType::NF4_64, {2, 128}}.bytes() == 144);
+  CHECK(TensorType{DType::FP4_64, {64}}.bytes() == 36);
+  CHECK(TensorType{DType::E4M3_64, {64}}.bytes() == 68);
   CHECK(TensorType{DType::NF4, {3, 2}}.bytes() == 3);
   CHECK(TensorType{DType::F8_E4M3, {3, 5}}.bytes() == 15);
   CHECK(TensorType{DType::Q8_0, {3, 0}}.bytes() == 0);

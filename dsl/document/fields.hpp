@@ -1,0 +1,55 @@
+// Reads maps with known keys, and collects what is wrong with them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/document/document.hpp"
+
+namespace harmonics::engine::document {
+
+// Errors of one text, thrown together.
+class Problems {
+ public:
+  explicit Problems(std::shared_ptr<const SourceText> source) : source_(std::move(source)) {}
+
+  void add(Span place, const std::string& what, const std::string& remedy = "", ErrorKind kind = ErrorKind::Syntax);
+  // "is the text 'no'; it must be true or false", with `name` in front.
+  void expected(const Node& node, const std::string& name, const std::string& wanted);
+  bool any() const { return !errors_.empty(); }
+  size_t count() const { return errors_.size(); }
+  const SourceText& source() const { return *source_; }
+  void throw_any();  // returns if there are none
+
+ private:
+  std::shared_ptr<const SourceText> source_;
+  std::vector<Error> errors_;
+};
+
+// The entries of one map. A reader asks for each key it knows; finish() refuses all others, with the nearest known one.
+// A value of the wrong kind is a problem, and the reader gets what it would get without the key. A null value counts as
+// a missing one.
+class Fields {
+ public:
+  // `what` begins messages: "an operation", "config". Anything but a map is a problem; null is an empty map.
+  Fields(const Node& node, Problems& problems, std::string what);
+
+  const Node* find(const std::string& key);
+  const Node* need(const std::string& key);  // a problem if it is missing
+  std::optional<std::string> text(const std::string& key);
+  std::optional<int64_t> whole(const std::string& key, int64_t least, int64_t most);
+  std::optional<double> real(const std::string& key, double least, double most);
+  std::optional<bool> truth(const std::string& key);
+  std::optional<std::vector<std::string>> texts(const std::string& key);  // a list of texts, or one text
+  void allow(const std::string& key) { known_.push_back(key); }
+  void finish();
+
+ private:
+  const Node& node_;
+  Problems& problems_;
+  std::string what_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace harmonics::engine::document

@@ -1,0 +1,217 @@
+// Files of adapters that were trained: folders of PEFT, and GGUF.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/base/file.hpp"
+#include "engine/model/exported.hpp"
+#include "engine/model/safetensors.hpp"
+#include "engine/transformer/trained_adapter.hpp"
+
+namespace harmonics::engine {
+
+namespace json = boost::json;
+
+namespace {
+
+// The pairs of one weight as one: rank and matrices of all its rows.
+struct WholePair {
+  const TrainedPair* first;
+  int64_t rank = 0;
+  double factor = 1;
+  HTensor a, b, magnitude;  // as TrainedPair
+};
+
+// Rows of B for each pair in the columns of that pair, zeros elsewhere.
+HTensor block_columns(const std::vector<const TrainedPair*>& pairs, const ParameterValue& value, int64_t rank) {
+  HTensor all(DType::F32, Shape{pairs.front()->whole, rank});
+  auto* to = all.mutable_data<float>();
+  std::fill_n(to, all.size(), 0.0f);
+  int64_t column = 0;
+  for (const TrainedPair* pair : pairs) {
+    const HTensor b = value(pair->b);
+    const float* from = b.data<float>();
+    for (int64_t r = 0; r < pair->rows; ++r)
+      for (int64_t c = 0; c < pair->rank; ++c) to[(pair->from + r) * rank + column + c] = from[r * pair->rank + c];
+    column += pair->rank;
+  }
+  return all;
+}
+
+WholePair whole_pair(const std::vector<const TrainedPair*>& pairs, const ParameterValue& value) {
+  WholePair all{pairs.front(), 0, pairs.front()->factor, {}, {}, {}};
+  if (pairs.size() == 1 && pairs.front()->rows == pairs.front()->whole) {
+    all.rank = all.first->rank;
+    all.a = value(all.first->a), all.b = value(all.first->b);
+    if (!all.first->magnitude.empty()) all.magnitude = value(all.first->magnitude);
+    return all;
+  }
+  std::vector<HTensor> rows, lengths;
+  int64_t covered = 0;
+  for (const TrainedPair* pair : pairs) {
+    all.rank += pair->rank;
+    covered += pair->rows;
+    rows.push_back(value(pair->a));
+    if (!pair->magnitude.empty()) lengths.push_back(value(pair->magnitude));
+  }
+  if (!lengths.empty() && covered != all.first->whole)
+    throw Error(ErrorKind::Usage,
+                fmt::format("DoRA of some rows of '{}' cannot be written: PEFT has lengths for all", all.first->key));
+  all.a = concat(rows, 0);
+  all.b = block_columns(pairs, value, all.rank);
+  if (!lengths.empty()) all.magnitude = concat(lengths, 0);
+  return all;
+}
+
+std::vector<WholePair> whole_pairs(const TrainedAdapter& adapter, const ParameterValue& value) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<const TrainedPair*>> by_key;
+  for (const TrainedPair& pair : adapter.pairs) {
+    if (!by_key.count(pair.key)) order.push_back(pair.key);
+    by_key[pair.key].push_back(&pair);
+  }
+  std::vector<WholePair> all;
+  for (const std::string& key : order) {
+    std::vector<const TrainedPair*>& pairs = by_key.at(key);
+    std::sort(pairs.begin(), pairs.end(), [](const auto* l, const auto* r) { return l->from < r->from; });
+    all.push_back(whole_pair(pairs, value));
+  }
+  return all;
+}
+
+// Neighbours in each head become rows (i, i + width/2).
+HTensor halves(const HTensor& rows, int64_t width) {
+  if (width == 0) return rows;
+  const int64_t count = rows.shape()[0], each = rows.size() / count;
+  HTensor all(DType::F32, rows.shape());
+  const float* from = rows.data<float>();
+  float* to = all.mutable_data<float>();
+  for (int64_t r = 0; r < count; ++r) {
+    const int64_t head = r / width, place = r % width;
+    const int64_t target = head * width + (place % 2) * (width / 2) + place / 2;
+    std::copy_n(from + r * each, each, to + target * each);
+  }
+  return all;
+}
+
+// The ends of the modules' names, as short as PEFT's own: "q_proj".
+std::string ending_of(const std::string& module) {
+  const std::string last = module.substr(module.rfind('.') + 1);
+  // "gate" and "dense" are too short to mean one module.
+  if (last != "gate" && last != "dense") return last;
+  const size_t dot = module.rfind('.', module.size() - last.size() - 2);
+  return dot == std::string::npos ? module : module.substr(dot + 1);
+}
+
+json::object config_of(const TrainedAdapter& adapter, const std::vector<WholePair>& pairs) {
+  const LoraSettings& settings = adapter.settings;
+  const auto alpha_of = [&](const WholePair& pair) {
+    const auto rank = static_cast<double>(pair.rank);
+    return pair.factor * (settings.rslora ? std::sqrt(rank) : rank);
+  };
+  const bool given = settings.from.empty() && pairs.front().rank == settings.rank;
+  const int64_t rank = given ? settings.rank : pairs.front().rank;
+  const double alpha = given ? settings.alpha : alpha_of(pairs.front());
+  std::set<std::string> endings;
+  json::object ranks, alphas;
+  bool dora = false;
+  for (const WholePair& pair : pairs) {
+    endings.insert(ending_of(pair.first->module));
+    if (pair.rank != rank) ranks[pair.first->module] = pair.rank;
+    if (std::abs(alpha_of(pair) - alpha) > 1e-9 * alpha) alphas[pair.first->module] = alpha_of(pair);
+    dora |= bool(pair.magnitude);
+  }
+  json::array targets;
+  for (const std::string& ending : endings) targets.emplace_back(ending);
+  const bool whole = alpha == std::floor(alpha) && alpha < 1e9;
+  return json::object{{"peft_type", "LORA"},
+                      {"task_type", "CAUSAL_LM"},
+                      {"base_model_name_or_path", adapter.base},
+                      {"inference_mode", true},
+                      {"r", rank},
+                      {"lora_alpha", whole ? json::value(static_cast<int64_t>(alpha)) : json::value(alpha)},
+                      {"lora_dropout", settings.dropout},
+                      {"target_modules", std::move(targets)},
+                      {"rank_pattern", std::move(ranks)},
+                      {"alpha_pattern", std::move(alphas)},
+                      {"use_rslora", settings.rslora},
+                      {"use_dora", dora},
+                      {"bias", "none"},
+                      {"fan_in_fan_out", false},
+                      {"init_lora_weights", true},
+                      {"modules_to_save", nullptr}};
+}
+
+std::string lines_of(const json::object& fields) {
+  std::string text = "{\n";
+  size_t left = fields.size();
+  for (const auto& [name, value] : fields)
+    text += fmt::format("  {}: {}{}\n", json::serialize(json::value(name)), json::serialize(value), --left ? "," : "");
+  return text + "}\n";
+}
+
+}  // namespace
+
+void write_peft_adapter(const TrainedAdapter& adapter, const ParameterValue& value, const std::string& folder) {
+  const std::vector<WholePair> pairs = whole_pairs(adapter, value);
+  if (const int failed = make_directories(folder))
+    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", folder, std::strerror(failed)));
+  TensorFile file;
+  file.metadata["format"] = "pt";
+  for (const WholePair& pair : pairs) {
+    const std::string module = "base_model.model." + pair.first->module;
+    const int64_t width = pair.first->paired_width;
+    if (pair.first->looked_up) {
+      file.tensors[module + ".lora_embedding_A"] = transpose(pair.a, {1, 0});
+      file.tensors[module + ".lora_embedding_B"] = pair.b;
+      continue;
+    }
+    file.tensors[module + ".lora_A.weight"] = pair.a;
+    file.tensors[module + ".lora_B.weight"] = halves(pair.b, width);
+    if (pair.magnitude) file.tensors[module + ".lora_magnitude_vector"] = halves(pair.magnitude, width);
+  }
+  const std::string into = folder + (folder.ends_with('/') ? "" : "/");
+  save_safetensors(file, into + "adapter_model.safetensors");
+  write_file_atomically(into + "adapter_config.json", std::string_view(lines_of(config_of(adapter, pairs))));
+}
+
+void write_gguf_adapter(const TrainedAdapter& adapter, const ParameterValue& value, const std::string& path,
+                        Registry& registry) {
+  const std::vector<WholePair> pairs = whole_pairs(adapter, value);
+  std::map<std::string, HTensor> tensors;
+  // One alpha is for all pairs; where they differ, B holds the factors.
+  const auto alpha_of = [](const WholePair& pair) { return pair.factor * static_cast<double>(pair.rank); };
+  const double alpha = alpha_of(pairs.front());
+  const bool equal = std::all_of(pairs.begin(), pairs.end(), [&](const WholePair& pair) {
+    return std::abs(alpha_of(pair) - alpha) <= 1e-6 * alpha;
+  });
+  for (const WholePair& pair : pairs) {
+    if (pair.magnitude)
+      throw Error(ErrorKind::Usage, "GGUF has no adapters of DoRA", {},
+                  {"write a folder of PEFT, or merge the adapter: harmonics export MODEL OUTPUT --lora FOLDER"});
+    tensors[pair.first->key + ".lora_a"] = pair.a;
+    tensors[pair.first->key + ".lora_b"] = equal ? pair.b : pair.b * pair.factor;
+  }
+  AttributeMap metadata;
+  metadata.set("general.type", std::string("adapter"))
+      .set("general.architecture", adapter.architecture)
+      .set("adapter.type", std::string("lora"))
+      .set("adapter.lora.alpha", equal ? alpha : 0.0);
+  export_model(tensors, metadata, path, registry, {"gguf", {}});
+}
+
+void write_adapter(const TrainedAdapter& adapter, const ParameterValue& value, const std::string& path,
+                   Registry& registry) {
+  if (path.ends_with(".gguf"))
+    write_gguf_adapter(adapter, value, path, registry);
+  else
+    write_peft_adapter(adapter, value, path);
+}
+
+}  // namespace harmonics::engine

@@ -1,0 +1,181 @@
+#include "engine/transformer/adapter_names.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "engine/transformer/spec_trace.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+// Modules of a layer, and the names of their weights in GGUF. Of several modules of one weight the first that fits is
+// the model's: where `bert` is as the model is, and where the weight is fused as `fused` says.
+struct ModuleRow {
+  std::string_view module, weight;
+  bool bert = false, fused = false;
+};
+constexpr ModuleRow kModules[] = {{"self_attn.q_proj", "attn_q"},
+                                  {"self_attn.k_proj", "attn_k"},
+                                  {"self_attn.v_proj", "attn_v"},
+                                  {"self_attn.o_proj", "attn_output"},
+                                  {"self_attn.qkv_proj", "attn_qkv", false, true},
+                                  {"mlp.gate_proj", "ffn_gate"},
+                                  {"mlp.up_proj", "ffn_up"},
+                                  {"mlp.down_proj", "ffn_down"},
+                                  {"mlp.gate_up_proj", "ffn_up", false, true},
+                                  {"mlp.gate", "ffn_gate_inp"},
+                                  {"attention.self.query", "attn_q", true},
+                                  {"attention.self.key", "attn_k", true},
+                                  {"attention.self.value", "attn_v", true},
+                                  {"attention.output.dense", "attn_output", true},
+                                  {"intermediate.dense", "ffn_up", true},
+                                  {"output.dense", "ffn_down", true}};
+constexpr std::string_view kLayers[] = {"model.layers.", "layers.", "bert.encoder.layer.", "encoder.layer."};
+constexpr std::string_view kWeight = ".weight", kBlock = "blk.";
+constexpr std::string_view kTable = "token_embd.weight", kHead = "output.weight";
+
+// The modules whose rows lie behind each other in a fused weight, by its number of parts.
+struct FusedRow {
+  std::string_view weight;
+  std::vector<std::string_view> parts;
+};
+const std::vector<FusedRow>& fused_rows() {
+  static const std::vector<FusedRow> kRows = {{"attn_qkv", {"q_proj", "k_proj", "v_proj"}},
+                                              {"ffn_up", {"gate_proj", "up_proj"}}};
+  return kRows;
+}
+
+std::string_view last_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+// "blk.3.attn_q.weight" is layer "3" and "attn_q"; both are empty for other names.
+std::pair<std::string_view, std::string_view> of_block(std::string_view key) {
+  if (!key.starts_with(kBlock) || !key.ends_with(kWeight)) return {};
+  key.remove_prefix(kBlock.size());
+  key.remove_suffix(std::min(kWeight.size(), key.size()));
+  const size_t dot = key.find('.');
+  if (dot == std::string_view::npos) return {};
+  return {key.substr(0, dot), key.substr(dot + 1)};
+}
+
+// The slices that steps take of a map, if they are all of it.
+std::vector<std::pair<int64_t, int64_t>> whole_parts(const TracedMap& map, int64_t rows) {
+  int64_t end = 0;
+  for (const auto& [from, to] : map.parts) {
+    if (from != end) return {};
+    end = to;
+  }
+  if (end != rows) return {};
+  return map.parts;
+}
+
+class Targets {
+ public:
+  explicit Targets(const ResolvedSpec& resolved) : resolved_(resolved) {
+    const std::vector<std::string>& names = resolved.spec().architectures;
+    bert_ = std::find(names.begin(), names.end(), "bert") != names.end();
+  }
+
+  std::vector<AdapterTarget> all() {
+    for (const TracedMap& map : resolved_.maps()) {
+      const auto weight = resolved_.weights().find(map.key);
+      if (weight == resolved_.weights().end() || weight->second.parameter.empty() || weight->second.shape.rank() != 2 ||
+          !known_.insert(map.key).second)
+        continue;
+      add(map, weight->second);
+    }
+    return std::move(all_);
+  }
+
+ private:
+  void add(const TracedMap& map, const BoundWeight& weight) {
+    AdapterTarget target;
+    target.key = map.key;
+    target.x = map.x;
+    target.looked_up = map.looked_up;
+    target.whole = target.rows = weight.shape[weight.transposed ? 1 : 0];
+    target.width = weight.shape[weight.transposed ? 0 : 1];
+    const auto [layer, part] = of_block(map.key);
+    const FusedRow* fused = nullptr;
+    const auto slices = whole_parts(map, target.whole);
+    for (const FusedRow& row : fused_rows())
+      if (row.weight == part && row.parts.size() == slices.size()) fused = &row;
+    target.module = module_of(map.key, layer, part, fused != nullptr);
+    if (target.module.empty()) return;
+    target.name = target.looked_up ? "embed_tokens" : part == "ffn_gate_inp" ? "router" : last_of(target.module);
+    target.by_default = !target.looked_up && target.name != "router" && target.module != "lm_head";
+    all_.push_back(target);
+    for (size_t i = 0; fused && i < slices.size(); ++i) {
+      target.name = fused->parts[i];
+      target.from = slices[i].first;
+      target.rows = slices[i].second - slices[i].first;
+      target.by_default = false;
+      all_.push_back(target);
+    }
+  }
+
+  std::string module_of(std::string_view key, std::string_view layer, std::string_view part, bool fused) const {
+    if (key == kTable) return bert_ ? "embeddings.word_embeddings" : "model.embed_tokens";
+    if (key == kHead) return "lm_head";
+    if (!part.empty()) {
+      for (const ModuleRow& row : kModules)
+        if (row.weight == part && row.bert == bert_ && row.fused == fused)
+          return fmt::format("{}{}.{}", bert_ ? "encoder.layer." : "model.layers.", layer, row.module);
+      return "";
+    }
+    // A file with the names of Hugging Face.
+    return key.ends_with(kWeight) ? std::string(key.substr(0, key.size() - kWeight.size())) : std::string();
+  }
+
+  const ResolvedSpec& resolved_;
+  bool bert_ = false;
+  std::set<std::string> known_;
+  std::vector<AdapterTarget> all_;
+};
+
+}  // namespace
+
+std::string weight_of_module(std::string_view module) {
+  if (module == "lm_head") return std::string(kHead);
+  if (module == "model.embed_tokens" || module == "embeddings.word_embeddings") return std::string(kTable);
+  for (const std::string_view begin : kLayers) {
+    if (!module.starts_with(begin)) continue;
+    const std::string_view rest = module.substr(begin.size());
+    const size_t dot = rest.find('.');
+    if (dot == 0 || dot == std::string_view::npos || dot > 6) return "";
+    const std::string_view layer = rest.substr(0, dot), part = rest.substr(dot + 1);
+    if (layer.find_first_not_of("0123456789") != std::string_view::npos) return "";
+    for (const ModuleRow& row : kModules)
+      if (part == row.module) return fmt::format("blk.{}.{}.weight", layer, row.weight);
+    return "";
+  }
+  return "";
+}
+
+std::string weight_of_module(std::string_view module, const ResolvedSpec& resolved) {
+  const std::string same = std::string(module) + std::string(kWeight);
+  return resolved.weights().count(same) ? same : weight_of_module(module);
+}
+
+std::vector<AdapterTarget> adapter_targets(const ResolvedSpec& resolved) { return Targets(resolved).all(); }
+
+int64_t width_of_interleaved_heads(const ResolvedSpec& resolved) {
+  bool interleaved = false;
+  for (const auto& [name, rope] : resolved.spec().ropes)
+    if (const auto pairing = rope.fields.find("pairing"); pairing != rope.fields.end())
+      interleaved |= resolved.variables().text(specs::text_of(pairing->second), rope.place) == "interleaved";
+  if (!interleaved) return 0;
+  for (const specs::Tensor& tensor : resolved.spec().tensors) {
+    if (tensor.role != "cache") continue;
+    LocalValues first;
+    if (tensor.repeat) first[tensor.repeat->variable] = 0;
+    return cache_type(resolved, tensor, first, {1, 1, 1}, DType::F32).shape.back();
+  }
+  return 0;
+}
+
+bool has_rotary_rows(std::string_view key) { return key.ends_with("attn_q.weight") || key.ends_with("attn_k.weight"); }
+
+}  // namespace harmonics::engine

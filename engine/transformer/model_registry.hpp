@@ -1,0 +1,30 @@
+// Models of `.ndsl` files by name, for programs that embed the engine: the built-in ones, and files that are
+// registered.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/transformer/ndsl_compile.hpp"
+
+namespace harmonics::engine {
+
+// Any thread may call it.
+class ModelRegistry {
+ public:
+  static ModelRegistry& global();
+  // Reads and compiles the file; a later one of the same name replaces it. Throws what compile_ndsl_model() throws.
+  void add(const std::string& name, const std::string& file);
+  // Throws ErrorKind::Name, with the nearest name, for an unknown one.
+  std::shared_ptr<const CompiledNdsl> get(const std::string& name);
+  std::vector<std::string> names();  // sorted
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const CompiledNdsl>> models_;
+};
+
+}  // namespace harmonics::engine

@@ -1,0 +1,254 @@
+#include "engine/transformer/ndsl_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+constexpr double kMostElements = 1e12;  // of one tensor
+
+std::vector<specs::Expression> expressions(const std::vector<int64_t>& dims, const std::string& place) {
+  std::vector<specs::Expression> all;
+  for (const int64_t dim : dims) all.emplace_back(dim, place);
+  return all;
+}
+
+bool is_default_group(const std::string& group) { return group == "attention" || group == "mlp" || group == "moe"; }
+
+double ndsl_deviation(const NdslSettings& settings) { return settings.real("initializer_range", 0.02); }
+
+}  // namespace
+
+std::string NdslBuilder::fresh(const char* hint) { return fmt::format("{}.{}", hint, values_++); }
+
+std::string NdslBuilder::tensor(NdslTensor tensor) {
+  if (to_.find(tensor.name)) {
+    faults_.add(tensor.place,
+                fmt::format("the tensor '{}' is there already; give the operation a name of its own", tensor.name));
+    return tensor.name;
+  }
+  double elements = 1;
+  for (const int64_t dim : tensor.shape.vector()) elements *= static_cast<double>(dim);
+  if (elements > kMostElements) {
+    faults_.add(
+        tensor.place,
+        fmt::format("the tensor '{}' has {:.3g} elements; the limit is {:.3g}", tensor.name, elements, kMostElements),
+        "", ErrorKind::Weights);
+    faults_.throw_any();
+  }
+  const std::string place = tensor.place.text();
+  specs::WeightBinding binding;
+  binding.tensor = tensor.name;
+  binding.place = place;
+  binding.dims = expressions(tensor.shape.vector(), place);
+  if (tensor.experts) binding.layout = specs::Layout::experts;
+  to_.spec.tensor_names[tensor.name] = {tensor.name};
+  to_.spec.weight_bindings.push_back(std::move(binding));
+  to_.by_name[tensor.name] = to_.tensors.size();
+  to_.tensors.push_back(std::move(tensor));
+  return to_.tensors.back().name;
+}
+
+void NdslBuilder::alias(const std::string& name, std::vector<std::string> tensors) {
+  to_.aliases.push_back({name, std::move(tensors)});
+}
+
+specs::Step& NdslBuilder::step(const char* op, const ndsl::Place& place) {
+  steps_->emplace_back();
+  steps_->back().op = op;
+  steps_->back().place = place.text();
+  return steps_->back();
+}
+
+// The entry of prepare.rope for these settings; equal ones are shared.
+std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool window) {
+  specs::Rope rope;
+  const bool local = window && settings.has("rope_local_theta");
+  rope.fields["base"] = settings.real(local ? "rope_local_theta" : "rope_theta", 10000.0);
+  const double share = settings.real("partial_rotary_factor", 1.0);
+  int64_t dims = head;
+  if (share != 1) {
+    dims = static_cast<int64_t>(static_cast<double>(head) * share);
+    if (!(share > 0 && share <= 1) || dims < 2 || dims % 2 != 0)
+      faults_.add(settings.place_of("partial_rotary_factor"),
+                  fmt::format("{} of the {} dimensions of a head cannot turn in pairs", share, head), "",
+                  ErrorKind::Weights);
+  } else if (head % 2 != 0) {
+    faults_.add(settings.where(), fmt::format("a head of {} dimensions cannot turn in pairs", head), "",
+                ErrorKind::Weights);
+  }
+  rope.fields["dims"] = dims;
+  rope.fields["pairing"] = settings.text("rope_pairing", "half");
+  const ndsl::Setting* scaling = local ? nullptr : settings.find("rope_scaling");
+  if (scaling) {
+    const auto field = [&](const char* name) { return scaling->value.find(name); };
+    const document::Node* type = field("rope_type");
+    if (!type) type = field("type");
+    const std::string kind = type ? type->text : "default";
+    const auto number = [&](const char* from, const char* to, bool needed) {
+      const document::Node* found = field(from);
+      if (const auto value = found ? document::real_of(*found) : std::nullopt)
+        rope.fields[to] = *value;
+      else if (needed)
+        faults_.add(scaling->place, fmt::format("scaling by {} needs '{}'", kind, from), "", ErrorKind::Weights);
+    };
+    if (kind == "linear" || kind == "yarn" || kind == "llama3") {
+      rope.fields["scaling"] = kind;
+      number("factor", "factor", true);
+    } else if (kind != "default" && kind != "none") {
+      faults_.add(scaling->place, fmt::format("there is no scaling of rotary positions by {}", shown_name(kind)),
+                  "kinds: default, linear, yarn, llama3");
+    }
+    if (kind == "yarn" || kind == "llama3") number("original_max_position_embeddings", "context", kind == "llama3");
+    if (kind == "yarn") {
+      if (!rope.fields.count("context"))
+        rope.fields["context"] = static_cast<double>(settings.size("max_position_embeddings"));
+      number("beta_fast", "beta_fast", false);
+      number("beta_slow", "beta_slow", false);
+      const document::Node* given = field("attention_factor");
+      const auto factor = given ? document::real_of(*given) : std::nullopt;
+      const auto* by = std::get_if<double>(&rope.fields["factor"]);
+      if (factor && by && *by > 0) rope.fields["attention_factor"] = *factor / (1 + 0.1 * std::log(*by));
+    }
+    if (kind == "llama3") {
+      number("low_freq_factor", "low_factor", true);
+      number("high_freq_factor", "high_factor", true);
+    }
+  }
+  rope.place = settings.where().text();
+  for (const auto& [name, known] : to_.spec.ropes)
+    if (known.fields == rope.fields) return name;
+  const std::string name = fmt::format("positions{}", to_.spec.ropes.size());
+  to_.spec.ropes[name] = std::move(rope);
+  return name;
+}
+
+std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std::string& op, const std::string& tensor,
+                       const std::string& alias, const std::string& in) {
+  const bool layer_norm = op == "LayerNorm", offset = settings.truth("unit_offset", false);
+  const double epsilon = settings.has("eps")
+                             ? settings.real("eps", {})
+                             : settings.real(layer_norm ? "layer_norm_eps" : "rms_norm_eps", layer_norm ? 1e-5 : 1e-6);
+  if (!(epsilon >= 0 && epsilon < 1))
+    to.faults().add(settings.place_of("eps"), fmt::format("the epsilon of a norm is {}", epsilon), "",
+                    ErrorKind::Weights);
+  const int64_t width = settings.size("hidden_size");
+  const std::string weight =
+      to.tensor({tensor + ".weight", Shape{width}, {HX_INIT_CONSTANT, offset ? 0.0 : 1.0, 0}, 0, 0, settings.where()});
+  to.alias(alias + ".weight", {weight});
+  std::string bias;
+  if (layer_norm && settings.truth("norm_bias", true)) {
+    bias = to.tensor({tensor + ".bias", Shape{width}, {HX_INIT_CONSTANT, 0, 0}, 0, 0, settings.where()});
+    to.alias(alias + ".bias", {bias});
+  }
+  const std::string out = to.fresh("norm");
+  specs::Step& step = to.step(layer_norm ? "LayerNorm" : offset ? "OffsetRmsNorm" : "RmsNorm", settings.where());
+  step.fields = {{"in", in}, {"weight", weight}, {"epsilon", epsilon}, {"out", out}};
+  if (!bias.empty()) step.fields["bias"] = bias;
+  return out;
+}
+
+std::string NdslLayer::tensor_name(const std::string& part, const char* kind) const {
+  if (is_default_group(group_)) return fmt::format("blk.{}.{}.{}", number_, part, kind);
+  return fmt::format("blk.{}.{}.{}.{}", number_, group_, part, kind);
+}
+
+std::string NdslLayer::alias_name(const std::string& part) const {
+  return fmt::format("blocks[{}].{}.{}", number_, group_, part);
+}
+
+std::string NdslLayer::linear(const std::string& from, const std::string& part, int64_t n, int64_t k, bool bias,
+                              bool residual, int64_t heads, const char* hint) {
+  double deviation = ndsl_deviation(settings());
+  // As GPT-2: each layer adds two maps to the residual stream.
+  if (residual) deviation /= std::sqrt(2.0 * static_cast<double>(to.compiled().sizes.at("num_layers")));
+  const std::string weight =
+      to.tensor({tensor_name(part, "weight"), Shape{n, k}, {HX_INIT_NORMAL, 0, deviation}, 0, heads, place()});
+  std::string offset;
+  if (bias) offset = to.tensor({tensor_name(part, "bias"), Shape{n}, {HX_INIT_CONSTANT, 0, 0}, 0, heads, place()});
+  const std::string result = to.fresh(hint);
+  specs::Step& step = to.step("Linear", place());
+  step.fields = {{"in", from}, {"weight", weight}, {"out", result}};
+  if (bias) step.fields["bias"] = offset;
+  return result;
+}
+
+std::string NdslLayer::reshaped(const std::string& from, std::vector<int64_t> dims, const char* hint) {
+  const std::string result = to.fresh(hint), where = place().text();
+  specs::Step& step = to.step("Reshape", place());
+  step.fields = {{"in", from}, {"out", result}};
+  auto& list = step.lists["dims"];
+  list.emplace_back("batch", where);
+  list.emplace_back("seq_len", where);
+  for (const int64_t dim : dims) list.emplace_back(dim, where);
+  return result;
+}
+
+void NdslLayer::begin() {
+  for (std::string* value : {&q, &k, &v, &gate, &up, &router}) value->clear();
+}
+
+// A functional of the value and of weights of its own.
+void NdslLayer::call(const ndsl::Operation& step) {
+  const std::string name = step.name.empty() ? step.op.text : step.name, result = to.fresh("h");
+  std::string weights;
+  for (const auto& [weight, dims] : step.weights) {
+    std::vector<int64_t> shape;
+    for (const std::string& dim : dims) {
+      try {
+        const specs::Expression read(dim, step.place.text());
+        shape.push_back(
+            read.whole([&](const std::string& variable) -> specs::Number { return settings_.size(variable); }));
+      } catch (const Error& e) {
+        to.faults().add(step.place,
+                        fmt::format("the dimension '{}' of {}: {}", printable(dim), shown_name(weight), e.what()), "",
+                        e.kind());
+        shape.push_back(1);
+      }
+      if (shape.back() >= 1 && shape.back() <= int64_t{1} << 31) continue;
+      to.faults().add(step.place,
+                      fmt::format("the dimension '{}' of {} is {}", printable(dim), shown_name(weight), shape.back()),
+                      "", ErrorKind::Weights);
+      shape.back() = 1;
+    }
+    const bool matrix = shape.size() > 1;
+    hx_init init{HX_INIT_CONSTANT, 1, 0};
+    if (matrix) init = {HX_INIT_NORMAL, 0, ndsl_deviation(settings_)};
+    const std::string tensor =
+        to.tensor({fmt::format("blk.{}.{}.{}", number_, name, weight), Shape(shape), init, 0, 0, step.place});
+    to.alias(fmt::format("blocks[{}].{}.{}", number_, name, weight), {tensor});
+    weights += (weights.empty() ? "" : ",") + tensor;
+  }
+  specs::Step& call = to.step("Call", step.place);
+  call.fields = {{"in", in}, {"function", step.op.text}, {"out", result}};
+  if (!weights.empty()) call.fields["weights"] = weights;
+  for (const auto& [key, setting] : step.config) {
+    specs::Value value = setting.value.text;
+    if (const auto truth = document::truth_of(setting.value)) value = *truth;
+    if (const auto real = document::real_of(setting.value)) value = *real;
+    if (const auto whole = document::whole_of(setting.value)) value = *whole;
+    call.fields["attribute." + key] = value;
+  }
+  in = result;
+}
+
+void NdslLayer::run(const BlockOp& op, const NdslLevel& config) {
+  const auto& rows = block_rows();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const BlockRow& r) { return r.name == op.name; });
+  const NdslSettings own = settings_.over(config, op.step->place, true);
+  own_ = &own;
+  group_ = op.group;
+  op_ = op.step->op.text;
+  out.clear();
+  row->lower(*this);
+  if (!out.empty()) in = out;
+  own_ = nullptr;
+}
+
+}  // namespace harmonics::engine

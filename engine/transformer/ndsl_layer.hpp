@@ -1,0 +1,96 @@
+// Builds the steps and tensors of one layer; the rows of block operations write into it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/transformer/ndsl_compile.hpp"
+
+namespace harmonics::engine {
+
+// One operation of a block as it runs: several of them may come from one step of the file.
+struct BlockOp {
+  std::string name;             // "QKV"
+  const ndsl::Operation* step;  // whose settings count
+  std::string group;            // of tensors: "attention", "ln1"
+};
+
+enum class NdslFamily { norm, attention, feed_forward, experts };
+
+class NdslLayer;
+
+// A row of the table of block operations.
+struct BlockRow {
+  const char* name;
+  NdslFamily family;
+  void (*lower)(NdslLayer&);
+};
+const std::vector<BlockRow>& block_rows();
+
+// What all layers of a model share while it is compiled.
+class NdslBuilder {
+ public:
+  NdslBuilder(CompiledNdsl& to, NdslFaults& faults) : to_(to), faults_(faults) {}
+
+  CompiledNdsl& compiled() { return to_; }
+  NdslFaults& faults() { return faults_; }
+  std::string fresh(const char* hint);  // a name for a value
+  // Adds a tensor and its binding; returns its name.
+  std::string tensor(NdslTensor tensor);
+  void alias(const std::string& name, std::vector<std::string> tensors);
+  // The steps go into `to` until it is called again.
+  void write_to(std::vector<specs::Step>& to) { steps_ = &to; }
+  specs::Step& step(const char* op, const ndsl::Place& place);
+  std::string rope(const NdslSettings& settings, int64_t head, bool window);
+
+ private:
+  CompiledNdsl& to_;
+  NdslFaults& faults_;
+  std::vector<specs::Step>* steps_ = nullptr;
+  int64_t values_ = 0;
+};
+
+// Writes a norm: its tensors and its step. Returns the result's name.
+std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std::string& op, const std::string& tensor,
+                       const std::string& alias, const std::string& in);
+
+class NdslLayer {
+ public:
+  NdslLayer(NdslBuilder& builder, int64_t number, const NdslSettings& settings)
+      : to(builder), number_(number), settings_(settings) {}
+
+  NdslBuilder& to;
+  // For rows: what the operation reads, and its result, which the next one reads; "" keeps `in`.
+  std::string in, out;
+  std::string q, k, v, gate, up, router;
+  const NdslSettings& settings() const { return *own_; }
+  const ndsl::Place& place() const { return own_->where(); }
+  int64_t number() const { return number_; }
+  const std::string& group() const { return group_; }
+  const std::string& op() const { return op_; }  // of the step in the file: "GELU_FFN"
+  bool window() const { return window_; }
+  // "blk.3.attn_q.weight" of ("attn_q", "weight"); of a group with a name of its own "blk.3.NAME.attn_q.weight".
+  std::string tensor_name(const std::string& part, const char* kind) const;
+  std::string alias_name(const std::string& part) const;  // "blocks[3].attention.out_weight"
+  // A linear map with its weight [n, k] and bias; returns the result's name.
+  std::string linear(const std::string& from, const std::string& part, int64_t n, int64_t k, bool bias, bool residual,
+                     int64_t heads, const char* hint);
+  std::string reshaped(const std::string& from, std::vector<int64_t> dims, const char* hint);
+
+  void begin();  // of a step of the block
+  void call(const ndsl::Operation& step);
+  // Lowers one operation of a step.
+  void run(const BlockOp& op, const NdslLevel& config);
+  void set_window(bool window) { window_ = window; }
+
+ private:
+  int64_t number_;
+  const NdslSettings& settings_;
+  const NdslSettings* own_ = nullptr;
+  std::string group_, op_;
+  bool window_ = false;
+};
+
+}  // namespace harmonics::engine

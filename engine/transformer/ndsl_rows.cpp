@@ -1,0 +1,306 @@
+// The operations of blocks, each a row: the steps it stands for and the tensors it needs. Adding an operation is adding
+// a row.
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "engine/transformer/ndsl_layer.hpp"
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+struct Heads {
+  int64_t queries, shared, width;
+};
+
+Heads heads_of(NdslLayer& layer) {
+  const NdslSettings& s = layer.settings();
+  Heads heads{s.size("num_query_heads"), 0, 0};
+  heads.shared = s.size("num_kv_heads", heads.queries);
+  const int64_t hidden = s.size("hidden_size");
+  if (heads.queries % heads.shared != 0)
+    s.faults().add(
+        s.place_of("num_kv_heads"),
+        fmt::format("{} heads of queries cannot share {} heads of keys and values", heads.queries, heads.shared),
+        "num_query_heads is a multiple of num_kv_heads", ErrorKind::Weights);
+  if (!s.has("head_dim") && hidden % heads.queries != 0)
+    s.faults().add(s.place_of("num_query_heads"),
+                   fmt::format("{} heads do not divide a width of {}", heads.queries, hidden),
+                   "give 'head_dim', or a hidden_size that is a multiple of num_query_heads", ErrorKind::Weights);
+  heads.width = s.size("head_dim", std::max<int64_t>(1, hidden / heads.queries));
+  return heads;
+}
+
+void expect_value(NdslLayer& layer, const std::string& value, const char* op, const char* before) {
+  if (!value.empty()) return;
+  layer.settings().faults().add(layer.place(), fmt::format("{} stands before {}, whose results it needs", op, before));
+}
+
+void lower_norm_op(NdslLayer& layer) {
+  const std::string& group = layer.group();
+  const std::pair<const char*, const char*> known[] = {{"ln1", "attn_norm"},
+                                                       {"ln2", "ffn_norm"},
+                                                       {"post_attention_norm", "post_attention_norm"},
+                                                       {"post_mlp_norm", "post_ffw_norm"}};
+  std::string part = group;
+  for (const auto& [name, tensor] : known)
+    if (group == name) part = tensor;
+  layer.out = lower_norm(layer.to, layer.settings(), layer.op(), fmt::format("blk.{}.{}", layer.number(), part),
+                         fmt::format("blocks[{}].{}", layer.number(), group), layer.in);
+}
+
+void lower_qkv(NdslLayer& layer) {
+  const NdslSettings& s = layer.settings();
+  const Heads heads = heads_of(layer);
+  const int64_t hidden = s.size("hidden_size");
+  const bool bias = s.truth("use_qkv_bias", s.truth("attention_bias", false));
+  const auto map = [&](const char* part, int64_t count, const char* hint) {
+    const std::string x = layer.linear(layer.in, part, count * heads.width, hidden, bias, false, count, hint);
+    return layer.reshaped(x, {count, heads.width}, hint);
+  };
+  layer.q = map("attn_q", heads.queries, "q");
+  layer.k = map("attn_k", heads.shared, "k");
+  layer.v = map("attn_v", heads.shared, "v");
+  for (const char* kind : {"weight", "bias"}) {
+    if (!bias && kind == std::string("bias")) continue;
+    std::vector<std::string> parts;
+    for (const char* part : {"attn_q", "attn_k", "attn_v"}) {
+      parts.push_back(layer.tensor_name(part, kind));
+      layer.to.alias(layer.alias_name(fmt::format("{}_{}", part + 5, kind)), {parts.back()});
+    }
+    layer.to.alias(layer.alias_name(fmt::format("qkv_{}", kind)), parts);
+  }
+}
+
+void lower_qk_norm(NdslLayer& layer) {
+  expect_value(layer, layer.q, "QKNorm", "QKV");
+  const NdslSettings& s = layer.settings();
+  const Heads heads = heads_of(layer);
+  const bool offset = s.truth("unit_offset", false);
+  const double epsilon = s.has("eps") ? s.real("eps", {}) : s.real("rms_norm_eps", 1e-6);
+  for (std::string* x : {&layer.q, &layer.k}) {
+    const bool query = x == &layer.q;
+    const std::string weight = layer.to.tensor({layer.tensor_name(query ? "attn_q_norm" : "attn_k_norm", "weight"),
+                                                Shape{heads.width},
+                                                {HX_INIT_CONSTANT, offset ? 0.0 : 1.0, 0},
+                                                0,
+                                                0,
+                                                layer.place()});
+    layer.to.alias(layer.alias_name(query ? "q_norm.weight" : "k_norm.weight"), {weight});
+    const std::string out = layer.to.fresh(query ? "q" : "k");
+    layer.to.step(offset ? "OffsetRmsNorm" : "RmsNorm", layer.place()).fields = {
+        {"in", *x}, {"weight", weight}, {"epsilon", epsilon}, {"out", out}};
+    *x = out;
+  }
+}
+
+// Layers with a window, and whether their own settings say so.
+int64_t window_of(NdslLayer& layer) {
+  return layer.window() ? layer.settings().whole("sliding_window", 0, 0, int64_t{1} << 31) : 0;
+}
+
+void lower_rope(NdslLayer& layer) {
+  expect_value(layer, layer.q, "RoPE", "QKV");
+  const std::string rope = layer.to.rope(layer.settings(), heads_of(layer).width, window_of(layer) > 0);
+  for (std::string* x : {&layer.q, &layer.k}) {
+    const std::string out = layer.to.fresh(x == &layer.q ? "q" : "k");
+    layer.to.step("Rope", layer.place()).fields = {{"in", *x}, {"rope", rope}, {"out", out}};
+    *x = out;
+  }
+}
+
+void lower_attention(NdslLayer& layer) {
+  expect_value(layer, layer.q, "Attention", "QKV");
+  const NdslSettings& s = layer.settings();
+  const Heads heads = heads_of(layer);
+  const bool causal = s.truth("causal", layer.op() == "CausalSelfAttention");
+  if (causal) {
+    for (std::string* x : {&layer.k, &layer.v}) {
+      const bool key = x == &layer.k;
+      const std::string cache = fmt::format("cache.{}{}.{}", layer.number(),
+                                            layer.group() == "attention" ? "" : "." + layer.group(), key ? "k" : "v");
+      const std::string out = layer.to.fresh(key ? "k" : "v"), place = layer.place().text();
+      layer.to.step("CacheAppend", layer.place()).fields = {{"in", *x}, {"cache", cache}, {"out", out}};
+      specs::Tensor tensor;
+      tensor.name = cache;
+      tensor.place = place;
+      tensor.role = "cache";
+      tensor.dims = {specs::Expression("batch", place), specs::Expression("kv_capacity", place),
+                     specs::Expression(heads.shared, place), specs::Expression(heads.width, place)};
+      tensor.grow_with_kv = 1;
+      layer.to.compiled().spec.tensors.push_back(std::move(tensor));
+      *x = out;
+    }
+  }
+  const std::string mixed = layer.to.fresh("attention");
+  specs::Step& step = layer.to.step("Attention", layer.place());
+  step.fields = {{"q", layer.q}, {"k", layer.k}, {"v", layer.v}, {"causal", causal}, {"out", mixed}};
+  if (s.has("query_pre_attn_scalar")) {
+    const double width = s.real("query_pre_attn_scalar", {});
+    if (width > 0)
+      step.fields["scale"] = 1 / std::sqrt(width);
+    else
+      s.faults().add(s.place_of("query_pre_attn_scalar"), fmt::format("the divisor of queries is {}", width), "",
+                     ErrorKind::Weights);
+  }
+  if (const double cap = s.real("attn_logit_softcapping", 0); cap != 0) step.fields["softcap"] = cap;
+  if (const int64_t window = window_of(layer); window > 0 && causal) step.fields["window"] = window;
+  layer.out = layer.reshaped(mixed, {heads.queries * heads.width}, "attention");
+}
+
+void lower_attention_out(NdslLayer& layer) {
+  const NdslSettings& s = layer.settings();
+  const Heads heads = heads_of(layer);
+  const bool bias = s.truth("use_out_bias", s.truth("attention_bias", false));
+  layer.out =
+      layer.linear(layer.in, "attn_output", s.size("hidden_size"), heads.queries * heads.width, bias, true, 0, "h");
+  layer.to.alias(layer.alias_name("out_weight"), {layer.tensor_name("attn_output", "weight")});
+  if (bias) layer.to.alias(layer.alias_name("out_bias"), {layer.tensor_name("attn_output", "bias")});
+}
+
+int64_t hidden_of_mlp(NdslLayer& layer) {
+  const NdslSettings& s = layer.settings();
+  const bool gated = layer.op() != "GELU_FFN" && layer.op() != "ReLU_FFN";
+  if (gated) return s.size("intermediate_size");
+  return s.size("intermediate_size", 4 * s.size("hidden_size"));
+}
+
+void lower_mlp_up(NdslLayer& layer) {
+  const NdslSettings& s = layer.settings();
+  const int64_t n = hidden_of_mlp(layer), k = s.size("hidden_size");
+  const bool gated = layer.op() != "GELU_FFN" && layer.op() != "ReLU_FFN", bias = s.truth("use_mlp_bias", false);
+  if (gated) layer.gate = layer.linear(layer.in, "ffn_gate", n, k, bias, false, 0, "gate");
+  layer.up = layer.linear(layer.in, "ffn_up", n, k, bias, false, 0, "up");
+  for (const char* kind : {"weight", "bias"}) {
+    if (!bias && kind == std::string("bias")) continue;
+    const std::string gate = layer.tensor_name("ffn_gate", kind), up = layer.tensor_name("ffn_up", kind);
+    layer.to.alias(layer.alias_name(fmt::format("up_{}", kind)),
+                   gated ? std::vector<std::string>{gate, up} : std::vector<std::string>{up});
+    if (!gated) continue;
+    layer.to.alias(layer.alias_name(fmt::format("gate_proj_{}", kind)), {gate});
+    layer.to.alias(layer.alias_name(fmt::format("up_proj_{}", kind)), {up});
+  }
+}
+
+// The steps of an activation of Hugging Face's name.
+std::string activated(NdslLayer& layer, const std::string& x, const std::string& name) {
+  const std::string out = layer.to.fresh("activation");
+  if (name == "silu" || name == "swish") {
+    layer.to.step("Silu", layer.place()).fields = {{"in", x}, {"out", out}};
+  } else if (name == "gelu" || name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") {
+    const std::string how = name == "gelu" ? "none" : "tanh";
+    layer.to.step("Gelu", layer.place()).fields = {{"in", x}, {"approximate", how}, {"out", out}};
+  } else if (name == "relu") {
+    layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", std::string("relu")}, {"out", out}};
+  } else {
+    layer.settings().faults().add(layer.settings().place_of("hidden_act"),
+                                  fmt::format("there is no activation {}", shown_name(name)),
+                                  "activations: silu, gelu, gelu_new, gelu_pytorch_tanh, relu");
+  }
+  return out;
+}
+
+void lower_gated(NdslLayer& layer) {
+  expect_value(layer, layer.gate, "a gated activation", "MLPUp");
+  const char* usual = layer.op() == "GEGLU_FFN" ? "gelu_pytorch_tanh" : "silu";
+  const std::string gate = activated(layer, layer.gate, layer.settings().text("hidden_act", usual));
+  layer.out = layer.to.fresh("gated");
+  layer.to.step("Multiply", layer.place()).fields = {{"a", gate}, {"b", layer.up}, {"out", layer.out}};
+}
+
+void lower_gelu(NdslLayer& layer) {
+  expect_value(layer, layer.up, "GELU", "MLPUp");
+  layer.out = activated(layer, layer.up, layer.settings().text("hidden_act", "gelu"));
+}
+
+void lower_relu(NdslLayer& layer) {
+  expect_value(layer, layer.up, "ReLU", "MLPUp");
+  layer.out = activated(layer, layer.up, "relu");
+}
+
+void lower_mlp_down(NdslLayer& layer) {
+  const NdslSettings& s = layer.settings();
+  const bool bias = s.truth("use_mlp_bias", false);
+  layer.out = layer.linear(layer.in, "ffn_down", s.size("hidden_size"), hidden_of_mlp(layer), bias, true, 0, "h");
+  layer.to.alias(layer.alias_name("down_weight"), {layer.tensor_name("ffn_down", "weight")});
+  if (bias) layer.to.alias(layer.alias_name("down_bias"), {layer.tensor_name("ffn_down", "bias")});
+}
+
+void lower_router(NdslLayer& layer) {
+  const NdslSettings& s = layer.settings();
+  const int64_t experts = s.size("num_experts");
+  layer.router = layer.to.tensor({layer.tensor_name("ffn_gate_inp", "weight"),
+                                  Shape{experts, s.size("hidden_size")},
+                                  {HX_INIT_NORMAL, 0, s.real("initializer_range", 0.02)},
+                                  0,
+                                  0,
+                                  layer.place()});
+  layer.to.alias(layer.alias_name("router_weight"), {layer.router});
+}
+
+void lower_experts(NdslLayer& layer) {
+  expect_value(layer, layer.router, "Experts", "Router");
+  const NdslSettings& s = layer.settings();
+  const int64_t experts = s.size("num_experts"), hidden = s.size("hidden_size");
+  const int64_t inner = s.has("moe_intermediate_size") ? s.size("moe_intermediate_size") : s.size("intermediate_size");
+  const double deviation = s.real("initializer_range", 0.02);
+  const double last = deviation / std::sqrt(2.0 * static_cast<double>(layer.to.compiled().sizes.at("num_layers")));
+  const auto tensor = [&](const char* part, int64_t n, int64_t k, double by, const char* alias) {
+    const std::string name = layer.to.tensor(
+        {layer.tensor_name(part, "weight"), Shape{experts, n, k}, {HX_INIT_NORMAL, 0, by}, experts, 0, layer.place()});
+    layer.to.alias(layer.alias_name(alias), {name});
+    return name;
+  };
+  layer.gate = tensor("ffn_gate_exps", inner, hidden, deviation, "gate_weight");
+  layer.up = tensor("ffn_up_exps", inner, hidden, deviation, "up_weight");
+  layer.v = tensor("ffn_down_exps", hidden, inner, last, "down_weight");
+}
+
+void lower_combine(NdslLayer& layer) {
+  expect_value(layer, layer.gate, "Combine", "Experts");
+  const NdslSettings& s = layer.settings();
+  const int64_t experts = s.size("num_experts"), used = s.size("num_experts_per_tok");
+  if (used > experts)
+    s.faults().add(s.place_of("num_experts_per_tok"), fmt::format("{} of {} experts cannot be used", used, experts), "",
+                   ErrorKind::Weights);
+  layer.out = layer.to.fresh("h");
+  layer.to.step("Experts", layer.place()).fields = {{"in", layer.in},
+                                                    {"router", layer.router},
+                                                    {"gate", layer.gate},
+                                                    {"up", layer.up},
+                                                    {"down", layer.v},
+                                                    {"used", used},
+                                                    {"normalized", s.truth("norm_topk_prob", true)},
+                                                    {"out", layer.out}};
+}
+
+}  // namespace
+
+const std::vector<BlockRow>& block_rows() {
+  using F = NdslFamily;
+  static const std::vector<BlockRow> kRows = {{"LN1", F::norm, lower_norm_op},
+                                              {"LN2", F::norm, lower_norm_op},
+                                              {"ResidualLN2", F::norm, lower_norm_op},
+                                              {"PostAttnNorm", F::norm, lower_norm_op},
+                                              {"PostMLPNorm", F::norm, lower_norm_op},
+                                              {"Norm", F::norm, lower_norm_op},
+                                              {"QKV", F::attention, lower_qkv},
+                                              {"QKNorm", F::attention, lower_qk_norm},
+                                              {"RoPE", F::attention, lower_rope},
+                                              {"Attention", F::attention, lower_attention},
+                                              {"AttnOut", F::attention, lower_attention_out},
+                                              {"MLPUp", F::feed_forward, lower_mlp_up},
+                                              {"SwiGLU", F::feed_forward, lower_gated},
+                                              {"GEGLU", F::feed_forward, lower_gated},
+                                              {"GELU", F::feed_forward, lower_gelu},
+                                              {"ReLU", F::feed_forward, lower_relu},
+                                              {"MLPDown", F::feed_forward, lower_mlp_down},
+                                              {"Router", F::experts, lower_router},
+                                              {"Experts", F::experts, lower_experts},
+                                              {"Combine", F::experts, lower_combine}};
+  return kRows;
+}
+
+}  // namespace harmonics::engine

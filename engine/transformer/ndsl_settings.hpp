@@ -1,0 +1,73 @@
+// Settings of a `.ndsl` model: names with their synonyms, and the value that counts for one operation of one layer.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/ndsl/model_file.hpp"
+
+namespace harmonics::engine {
+
+// What is wrong with a model, with the places in its files.
+class NdslFaults {
+ public:
+  void add(const ndsl::Place& place, const std::string& what, const std::string& remedy = "",
+           ErrorKind kind = ErrorKind::Name);
+  bool any() const { return !errors_.empty(); }
+  // Throws the errors of the first file that has some, as SourceErrors. Returns if there are none.
+  void throw_any();
+
+ private:
+  std::vector<std::pair<std::shared_ptr<const SourceText>, std::vector<Error>>> errors_;
+};
+
+// A row of the table of settings.
+struct NdslKey {
+  enum class Kind { whole, real, truth, text, list, map };
+  const char* name;
+  Kind kind;
+  std::vector<const char*> synonyms = {};  // of Hugging Face's configurations
+  bool of_operations = false;              // an operation's config may have it
+};
+const std::vector<NdslKey>& ndsl_keys();
+
+// One level of settings by their own names.
+using NdslLevel = std::map<std::string, ndsl::Setting>;
+// Settings by their own names; unknown ones are faults, with the nearest name. `of_operation`: what may stand in the
+// config of an operation.
+NdslLevel ndsl_level(const ndsl::Settings& settings, bool of_operation, NdslFaults& faults);
+// The settings of a configuration of Hugging Face that are known here; others are left out.
+NdslLevel ndsl_level_of_hf(const document::Document& config);
+// Texts that a user sets. Throws ErrorKind::Usage for an unknown name.
+NdslLevel ndsl_level_of_texts(const std::map<std::string, std::string>& texts);
+
+// Several levels, the first one that has a key counts. Values of the wrong kind are faults.
+class NdslSettings {
+ public:
+  NdslSettings(std::vector<const NdslLevel*> levels, NdslFaults& faults, ndsl::Place where)
+      : levels_(std::move(levels)), faults_(faults), where_(std::move(where)) {}
+
+  const ndsl::Setting* find(const std::string& key) const;
+  bool has(const std::string& key) const { return find(key) != nullptr; }
+  int64_t whole(const std::string& key, std::optional<int64_t> otherwise, int64_t least, int64_t most) const;
+  // 1 to 2^31.
+  int64_t size(const std::string& key, std::optional<int64_t> otherwise = {}) const;
+  double real(const std::string& key, std::optional<double> otherwise) const;
+  bool truth(const std::string& key, bool otherwise) const;
+  std::string text(const std::string& key, const std::string& otherwise) const;
+  const ndsl::Place& place_of(const std::string& key) const;  // of its value, or of what needs it
+  const ndsl::Place& where() const { return where_; }
+  NdslFaults& faults() const { return faults_; }
+  // With one more level above these.
+  NdslSettings over(const NdslLevel& level, ndsl::Place where, bool below_first) const;
+
+ private:
+  void missing(const std::string& key) const;
+  std::vector<const NdslLevel*> levels_;
+  NdslFaults& faults_;
+  ndsl::Place where_;
+};
+
+}  // namespace harmonics::engine

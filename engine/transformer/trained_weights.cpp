@@ -1,0 +1,90 @@
+#include "engine/transformer/trained_weights.hpp"
+
+#include <cstring>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "engine/base/spelling.hpp"
+#include "engine/transformer/architectures.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+// The beginnings of names that end as a parameter's.
+std::set<std::string> prefixes_in(const TensorFile& trained, const std::map<std::string, TensorType>& parameters) {
+  std::set<std::string> found;
+  for (const auto& [name, tensor] : trained.tensors) {
+    if (parameters.count(name)) found.insert("");
+    for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+      if (parameters.count(name.substr(dot + 1))) found.insert(name.substr(0, dot + 1));
+  }
+  return found;
+}
+
+std::string prefix_in(const TensorFile& trained, const std::map<std::string, TensorType>& parameters,
+                      const std::string& file, const std::string& model) {
+  const std::set<std::string> found = prefixes_in(trained, parameters);
+  if (found.size() == 1) return *found.begin();
+  if (found.empty())
+    throw Error(
+        ErrorKind::Weights,
+        fmt::format("none of the {} tensors of '{}' belongs to the model '{}'", trained.tensors.size(), file, model),
+        {}, {fmt::format("its tensors end in names such as '{}'", parameters.begin()->first)});
+  throw Error(
+      ErrorKind::Weights,
+      fmt::format("'{}' has weights of several models: {}", file, comma_separated({found.begin(), found.end()})), {},
+      {"give one name= to the uses of one model, and save each model in a file of its own"});
+}
+
+// Matrices one behind the other, as a file has the experts of a layer.
+HTensor stacked(const std::vector<HTensor>& matrices) {
+  TensorType type = type_of(matrices.front());
+  std::vector<int64_t> shape = type.shape.vector();
+  shape.insert(shape.begin(), static_cast<int64_t>(matrices.size()));
+  const size_t bytes = type.bytes();
+  const auto storage = std::make_shared<Storage>(bytes * matrices.size());
+  for (size_t i = 0; i < matrices.size(); ++i)
+    std::memcpy(static_cast<std::byte*>(storage->data()) + i * bytes, matrices[i].bytes(), bytes);
+  return make_value({type.dtype, Shape(shape)}, storage);
+}
+
+}  // namespace
+
+std::map<std::string, HTensor> trained_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
+                                               const TensorFile& trained, const std::string& name) {
+  std::map<std::string, TensorType> parameters;
+  each_weight(imported, resolved,
+              [&](const std::string& parameter, const HTensor& tensor) { parameters[parameter] = type_of(tensor); });
+  const std::string prefix = prefix_in(trained, parameters, name, imported.path);
+  const auto learned = [&](const std::string& parameter) -> const HTensor* {
+    const auto at = trained.tensors.find(prefix + parameter);
+    if (at == trained.tensors.end()) return nullptr;
+    if (const TensorType& wanted = parameters.at(parameter); at->second.shape() != wanted.shape)
+      throw Error(ErrorKind::Weights, fmt::format("'{}': '{}' is {}, and the model's is {}", name, at->first,
+                                                  type_of(at->second).str(), wanted.str()));
+    return &at->second;
+  };
+  std::map<std::string, HTensor> tensors = imported.tensors;
+  for (const auto& [key, weight] : resolved.weights()) {
+    if (weight.parameter.empty()) continue;
+    if (weight.experts == 0) {
+      if (const HTensor* now = learned(weight.parameter)) tensors[weight.source] = *now;
+      continue;
+    }
+    std::vector<HTensor> all;
+    for (int64_t e = 0; e < weight.experts; ++e) {
+      const HTensor* now = learned(expert_name(weight.parameter, e));
+      if (!now) continue;
+      if (const std::string alone = expert_name(weight.source, e); tensors.count(alone))
+        tensors[alone] = *now;
+      else
+        all.push_back(*now);
+    }
+    if (all.size() == static_cast<size_t>(weight.experts)) tensors[weight.source] = stacked(all);
+  }
+  return tensors;
+}
+
+}  // namespace harmonics::engine

@@ -1,0 +1,80 @@
+// Transformers of .ndsl files by name: what their layers compute, and their sizes.
+//
+//   harmonics::RuntimeModelRegistry::register_model("MyModel", "models/my_model.ndsl");
+//   harmonics::BlockSpec block = harmonics::RuntimeModelRegistry::create_block_spec("MyModel", 0);
+//
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. Any thread may call any function.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <harmonics/graph.hpp>
+
+namespace harmonics {
+
+// What one layer computes.
+struct BlockSpec {
+  std::string variant;                   // "dense", "parallel", "moe"
+  std::vector<std::string> forward_ops;  // "LN1", "QKV", ...
+  bool use_qk_norm = false;
+  bool ln2_on_residual_att = false;
+};
+
+// Numbers of a configuration by name: "hidden_size", "num_layers", ...; truths are 0 and 1.
+using ModelConfig = std::map<std::string, double>;
+
+struct RegisteredModel {
+  std::string name;
+  ModelConfig config;
+  std::vector<BlockSpec> layers;
+};
+
+class RuntimeModelRegistry {
+ public:
+  // Reads the file and checks it. A later model of the same name replaces it.
+  HARMONICS_FACE static void register_model(const std::string& name, const std::string& file) {
+    detail::check(api().register_model(name.c_str(), file.c_str()));
+  }
+  // The built-in models and the registered ones, sorted.
+  HARMONICS_FACE static std::vector<std::string> list_models() {
+    const char* const* names = nullptr;
+    uint32_t count = 0;
+    detail::check(api().models(&names, &count));
+    return {names, names + count};
+  }
+  // Throws Error of the kind Name, with the nearest name, for an unknown model.
+  HARMONICS_FACE static RegisteredModel get(const std::string& name) {
+    RegisteredModel model{name, create_model_config(name), {}};
+    const auto layers = static_cast<int64_t>(model.config.at("num_layers"));
+    for (int64_t i = 0; i < layers; ++i) model.layers.push_back(create_block_spec(name, i));
+    return model;
+  }
+  HARMONICS_FACE static ModelConfig create_model_config(const std::string& name) {
+    const char* const* names = nullptr;
+    const double* values = nullptr;
+    uint32_t count = 0;
+    detail::check(api().model_config(name.c_str(), &names, &values, &count));
+    ModelConfig config;
+    for (uint32_t i = 0; i < count; ++i) config[names[i]] = values[i];
+    return config;
+  }
+  HARMONICS_FACE static BlockSpec create_block_spec(const std::string& name, int64_t layer) {
+    hx_block_spec spec{};
+    spec.struct_size = sizeof spec;
+    detail::check(api().block_spec(name.c_str(), layer, &spec));
+    return {spec.variant, {spec.ops, spec.ops + spec.n_ops}, spec.use_qk_norm != 0, spec.ln2_on_residual_att != 0};
+  }
+
+ private:
+  HARMONICS_FACE static const hx_graph_api& api() {
+    const hx_graph_api& api = calls::graphs();
+    calls::expect(api.struct_size >= offsetof(hx_graph_api, block_spec) + sizeof(void*), "models of .ndsl files");
+    return api;
+  }
+};
+
+}  // namespace harmonics

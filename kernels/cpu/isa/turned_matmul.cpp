@@ -1,0 +1,93 @@
+// Products of few rows with a B whose columns are contiguous, such as the gradient of a layer's input: computed as
+// B^T A^T, so that B is read where it lies, a row of a tile for each column, and only A is packed.
+#include "kernels.hpp"
+#include "packed.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+constexpr int64_t kBlock = kTurnedColumns / kRows * kRows;
+
+// Prefetches columns of B that are read later, one line for each step of the depth.
+struct ColumnsAhead {
+  static constexpr bool kPlain = true;
+  const float* at;
+  int64_t step, fetched = 0;
+  template <PanelOrder>
+  HM_INLINE void fetch() {
+    __builtin_prefetch(at, 0, 2);
+    at += step;
+    if (++fetched == kRows) fetched = 0, at += 16 - kRows * step;
+  }
+};
+
+struct Depth {
+  int64_t begin, end;
+};
+
+// The sums of `columns` <= kBlock columns of B with all of A, over a range of the depth; `after` are columns read next.
+HM_INLINE void add_columns(const Product& p, const float* packed, const float* b, int64_t columns, Depth all,
+                           const float* after, float* sums, int64_t sums_row) {
+  const int64_t panel = p.k * kColumns, row_panels = sums_row / kColumns;
+  for (int64_t k = all.begin; k < all.end; k += kPackedDepth) {
+    const int64_t depth = all.end - k < kPackedDepth ? all.end - k : kPackedDepth;
+    const float* next = k + depth < all.end ? b + k + depth : after;
+    // A panel of A stays in the first-level cache while columns of B pass; the next ones are fetched meanwhile.
+    for (int64_t i = 0; i < row_panels; ++i) {
+      const int64_t rows = p.m - i * kColumns < kColumns ? p.m - i * kColumns : kColumns;
+      const int64_t share_of_next = i * kPackedDepth / row_panels / 16 * 16;
+      for (int64_t j = 0; j < columns; j += kRows) {
+        float* const sum = sums + j * sums_row + i * kColumns;
+        const int64_t some = columns - j < kRows ? columns - j : kRows;
+        tile_for<PanelOrder::by_rows, ColumnsAhead>(some, rows)(
+            b + j * p.b_column + k, p.b_column, packed + i * panel + k * kColumns, 0, depth, sum, sums_row, rows,
+            Ending{k > all.begin ? sum : nullptr, 1}, ColumnsAhead{next + j * p.b_column + share_of_next, p.b_column});
+      }
+    }
+  }
+}
+
+HM_INLINE void add_sums(float* to, const float* more, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth) store(to + i, load(to + i) + load(more + i));
+}
+
+}  // namespace
+
+// Phases: pack A^T; multiply columns of B. Sums are in the order of the packed product.
+void turned_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const TurnedContext*>(context);
+  const Product& p = c.product;
+  const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
+  float* packed = static_cast<float*>(buffers[p.c + 1]);
+  const int64_t panel = p.k * kColumns;
+  if (phase == 0) {
+    const Range depth = share((p.k + 15) / 16, c.pack_parts, part);
+    const int64_t k0 = depth.begin * 16, k1 = depth.end * 16 < p.k ? depth.end * 16 : p.k;
+    if (p.a_row == 1)
+      pack_columns(a + k0 * p.a_column, p.a_column, p.m, k1 - k0, packed + k0 * kColumns, panel);
+    else
+      pack_transposed(a + k0, p.a_row, p.m, k1 - k0, packed + k0 * kColumns, panel);
+    return;
+  }
+  float* to = static_cast<float*>(buffers[p.c]);
+  const int64_t row_panels = (p.m + kColumns - 1) / kColumns, sums_row = row_panels * kColumns;
+  const int64_t slice_sums = kTurnedColumns * sums_row;
+  float* const sums = packed + row_panels * panel + part * c.depth_parts * slice_sums;
+  const Range tiles = share((p.n + kRows - 1) / kRows, c.parts, part);
+  const int64_t j0 = tiles.begin * kRows, j1 = tiles.end * kRows < p.n ? tiles.end * kRows : p.n;
+  for (int64_t j = j0; j < j1; j += kBlock) {
+    const int64_t columns = j1 - j < kBlock ? j1 - j : kBlock;
+    for (uint32_t slice = 0; slice < c.depth_parts; ++slice) {
+      const Depth all{slice_begin(p.k, kEvenGranule, c.depth_parts, slice),
+                      slice_begin(p.k, kEvenGranule, c.depth_parts, slice + 1)};
+      const bool is_last = slice + 1 == c.depth_parts;
+      const float* after = is_last ? b + (j + kBlock < j1 ? j + kBlock : j) * p.b_column : b + j * p.b_column + all.end;
+      add_columns(p, packed, b + j * p.b_column, columns, all, after, sums + slice * slice_sums, sums_row);
+    }
+    if (c.depth_parts > 1) add_sums(sums, sums + slice_sums, columns * sums_row);
+    transpose(sums, sums_row, to + j, p.n, columns, p.m);
+    end_product(p, buffers, 0, p.m, j, j + columns);
+  }
+}
+
+}  // namespace harmonics::cpu::HM_ISA

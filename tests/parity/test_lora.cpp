@@ -1,0 +1,187 @@
+// Adapters trained further for ten steps of AdamW, beside PEFT (make_lora.py); 4-bit blocks beside bitsandbytes
+// (make_four_bits.py).
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <filesystem>
+
+#include <harmonics/element_conversion.hpp>
+
+#include "engine/passes/observe.hpp"
+#include "engine/program/step_input.hpp"
+#include "engine/training/lower.hpp"
+#include "engine/transformer/adapter.hpp"
+#include "engine/transformer/architectures.hpp"
+#include "tests/parity/golden.hpp"
+
+namespace harmonics::engine::parity {
+
+namespace {
+
+std::string lora_path(const std::string& name) {
+  return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/" + name;
+}
+
+// Without PCRE2, GGUF is not read.
+std::optional<ImportedModel> lora_base(const std::string& name) {
+  const std::string path = lora_path("architectures/" + name + ".gguf");
+  const auto file = MappedFile::open(path);
+  if (!is_importable(path, {static_cast<const char*>(file->data()), file->bytes()}, Registry::global())) return {};
+  return import_model(path, Registry::global());
+}
+
+// A program of the model on the CPU, with rows of tokens as its inputs.
+class TokenRuns {
+ public:
+  TokenRuns(const Model& model, const Program& program) : executor_(make_sequential_executor()) {
+    CompileOptions options;
+    options.device = "cpu";
+    plan_ = compile(program, model.parameters.get(), *executor_, options);
+  }
+  const HTensor& run(const std::string& output, const int32_t* tokens, const int32_t* targets, float rate = 0,
+                     int64_t step = 1) {
+    values_.set(rate, step, 0);
+    std::vector<const void*> inputs;
+    for (const std::string& name : plan_->input_names())
+      if (const auto own = step_input_of(name))
+        inputs.push_back(values_.address(*own));
+      else
+        inputs.push_back(name == "tokens" ? tokens : targets);
+    plan_->run(inputs.data());
+    return plan_->output(output);
+  }
+
+ private:
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Executable> plan_;
+  StepValues values_;
+};
+
+Program scores_program(const Model& model, const Shape& rows) {
+  EntrySizes sizes;
+  sizes.batch = rows[0], sizes.tokens = rows[1];
+  return observe(model.trace(model.entry("forward"), sizes), [](const std::string& name) { return name == "scores"; });
+}
+
+double worst_score(const HTensor& found, const HTensor& expected) {
+  double worst = 0;
+  for (int64_t i = 0; i < expected.size(); ++i)
+    worst = std::max(
+        worst, std::abs(static_cast<double>(found.data<float>()[i]) - static_cast<double>(expected.data<float>()[i])));
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("lora: ten steps of AdamW have the losses of PEFT, and the adapter written then has its scores") {
+  const TensorFile file = golden("lora.safetensors");
+  for (const auto& [name, base] : {std::pair<std::string, std::string>{"llama_lora", "llama"},
+                                   {"llama_dora", "llama"},
+                                   {"llama_embedding", "llama"},
+                                   {"qwen3_lora", "qwen3"},
+                                   {"qwen3_dora", "qwen3"},
+                                   {"phi3_lora", "phi3"}}) {
+    INFO(name);
+    const auto imported = lora_base(base);
+    if (!imported) return;
+    const auto expected = below(file, name);
+    ModelOptions options;
+    options.lora.emplace();
+    options.lora->from = lora_path("lora/" + name);
+    const Model model = model_of(*imported, options);
+    const Shape rows = expected.at("tokens").shape().from(1);
+    StepOptions how;
+    how.optimizer = parse_optimizer("adamw(weight_decay=0.1)");
+    how.batch = rows[0], how.tokens = rows[1];
+    how.device.device = "cpu";
+    TokenRuns training(model, lower(model, how).program);
+    for (int64_t step = 0; step < expected.at("losses").size(); ++step) {
+      const int64_t at = step * rows.count();
+      const HTensor& loss = training.run("loss", expected.at("tokens").data<int32_t>() + at,
+                                         expected.at("targets").data<int32_t>() + at, 0.01f, step + 1);
+      INFO("step " << step);
+      CHECK(*loss.data<float>() == Approx(expected.at("losses").data<float>()[step]).epsilon(1e-4));
+    }
+    const int32_t* tokens = expected.at("tokens").data<int32_t>();
+    TokenRuns forward(model, scores_program(model, rows));
+    CHECK(worst_score(forward.run("scores", tokens, nullptr), expected.at("scores")) < 5e-4);
+
+    const auto value = [&](const std::string& parameter) { return model.parameters->tensor(parameter); };
+    const bool dora = name.ends_with("dora");
+    for (const std::string ending : {"", ".gguf"}) {
+      const std::string path = (std::filesystem::temp_directory_path() / ("harmonics_lora_" + name + ending)).string();
+      if (dora && !ending.empty()) continue;
+      write_adapter(*model.adapter, value, path);
+      ModelOptions applied;
+      applied.adapters = {{path, 1}};
+      const Model again = model_of(*imported, applied);
+      TokenRuns read(again, scores_program(again, rows));
+      CHECK(worst_score(read.run("scores", tokens, nullptr), expected.at("scores")) < 5e-4);
+      std::filesystem::remove_all(path);
+    }
+  }
+}
+
+TEST_CASE("lora: rows of a fused weight are adapted alone, and written as one pair") {
+  const auto imported = lora_base("phi3");
+  if (!imported) return;
+  const auto expected = below(golden("lora.safetensors"), "phi3_lora");
+  const Shape rows = expected.at("tokens").shape().from(1);
+  const int32_t* tokens = expected.at("tokens").data<int32_t>();
+  ModelOptions options;
+  options.lora = parse_lora("rank=3,targets=q_proj+v_proj+gate_proj+up_proj");
+  const Model model = model_of(*imported, options);
+  CHECK(model.adapter->pairs.size() == 8);
+  float next = 0.1f;
+  for (const TrainedPair& pair : model.adapter->pairs) {
+    HTensor b(DType::F32, Shape{pair.rows, pair.rank});
+    for (int64_t i = 0; i < b.size(); ++i) b.mutable_data<float>()[i] = next = -0.9f * next + 0.02f;
+    model.parameters->assign(pair.b, b);
+  }
+  TokenRuns forward(model, scores_program(model, rows));
+  const HTensor scores = forward.run("scores", tokens, nullptr);
+  // The key's rows lie between those of the query and the value.
+  const Model plain = model_of(*imported);
+  TokenRuns without(plain, scores_program(plain, rows));
+  CHECK(worst_score(scores, without.run("scores", tokens, nullptr)) > 1e-2);
+  const auto value = [&](const std::string& parameter) { return model.parameters->tensor(parameter); };
+  for (const std::string ending : {"", ".gguf"}) {
+    const std::string path = (std::filesystem::temp_directory_path() / ("harmonics_fused" + ending)).string();
+    write_adapter(*model.adapter, value, path);
+    const auto resolved = resolve_spec(*imported);
+    const Adapter adapter = read_adapter({path, 1}, *resolved, Registry::global());
+    CHECK(adapter.pairs.at("blk.0.attn_qkv.weight").rank() == 6);
+    ImportedModel merged = *imported;
+    merged.tensors = merged_tensors(*imported, *resolved, {adapter});
+    const Model whole = model_of(merged);
+    TokenRuns read(whole, scores_program(whole, rows));
+    CHECK(worst_score(read.run("scores", tokens, nullptr), scores) < 2e-4);
+    std::filesystem::remove_all(path);
+  }
+}
+
+TEST_CASE("element types: blocks of 64 have the codes, scales and numbers of bitsandbytes") {
+  const TensorFile file = golden("four_bits.safetensors");
+  const HTensor& x = file.tensors.at("x");
+  for (const auto& [name, type] : {std::pair<std::string, DType>{"nf4", DType::NF4_64}, {"fp4", DType::FP4_64}}) {
+    INFO(name);
+    const auto expected = below(file, name);
+    const int64_t blocks = x.size() / 64;
+    std::vector<uint8_t> bytes(static_cast<size_t>(blocks) * 36);
+    encode_elements(type, x.data<float>(), bytes.data(), x.size());
+    std::vector<float> decoded(static_cast<size_t>(x.size()));
+    decode_elements(type, bytes.data(), decoded.data(), x.size());
+    int wrong = 0;
+    for (int64_t b = 0; b < blocks; ++b) {
+      const uint8_t* block = bytes.data() + b * 36;
+      wrong += std::memcmp(block, expected.at("scales").data<float>() + b, 4) != 0;
+      wrong += std::memcmp(block + 4, expected.at("codes").data<uint8_t>() + b * 32, 32) != 0;
+    }
+    CHECK(wrong == 0);
+    for (int64_t i = 0; i < x.size(); ++i)
+      wrong += decoded[static_cast<size_t>(i)] != expected.at("decoded").data<float>()[i];
+    CHECK(wrong == 0);
+  }
+}
+
+}  // namespace harmonics::engine::parity

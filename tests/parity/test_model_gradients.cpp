@@ -1,0 +1,126 @@
+// Gradients of every built-in spec in double precision: the program of a training step, and differences of its loss.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+
+#include "engine/program/functional.hpp"
+#include "engine/program/op.hpp"
+#include "engine/training/differentiate.hpp"
+#include "engine/transformer/architectures.hpp"
+#include "tests/engine/language/small_llama.hpp"
+#include "tests/parity/golden.hpp"
+
+namespace harmonics::engine::parity {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kRows = 2, kTokens = 7;  // more than the sliding windows of the files
+
+HTensor as_double(const HTensor& x) { return is_float(x.dtype()) ? cast(cast(x, DType::F32), DType::F64) : x; }
+
+// Runs a program by the reference with f64 in the place of f32.
+class InDouble {
+ public:
+  explicit InDouble(const Program& program) : program_(program) {}
+
+  HTensor output(const std::string& name, const std::map<std::string, HTensor>& leaves) {
+    std::vector<HTensor> values(program_.values.size());
+    for (const Node& node : program_.nodes) {
+      std::vector<HTensor> results;
+      if (node.op == Op::input || node.op == Op::parameter) {
+        results = {leaves.at(node.callee)};
+      } else if (node.op == Op::literal) {
+        results = {as_double(node.literal)};
+      } else {
+        std::vector<HTensor> inputs;
+        for (const ValueId v : node.inputs) inputs.push_back(values[v]);
+        results = apply(node.op == Op::call ? std::string_view(node.callee) : op_name(node.op), widened(node), inputs);
+      }
+      for (size_t i = 0; i < node.outputs.size(); ++i) values[node.outputs[i]] = results.at(i);
+    }
+    for (const NamedValue& out : program_.outputs)
+      if (out.name == name) return values[out.value];
+    FAIL("no output " + name);
+    return {};
+  }
+
+ private:
+  static AttributeMap widened(const Node& node) {
+    AttributeMap attributes = node.attributes;
+    const bool typed = node.op == Op::cast || node.op == Op::full || node.op == Op::iota;
+    if (typed && is_float(attributes.dtype())) attributes.set("dtype", static_cast<int64_t>(DType::F64));
+    return attributes;
+  }
+
+  const Program& program_;
+};
+
+HTensor numbers_below(int64_t limit, uint32_t seed) {
+  return HTensor::from(Shape{kRows, kTokens}, testing::some_tokens(kRows * kTokens, limit, seed));
+}
+
+// A direction of unit-sized steps, the same in every call.
+HTensor direction_for(const Shape& shape, uint32_t seed) { return as_double(testing::small_random(shape, seed, 1)); }
+
+double scalar_of(const HTensor& x) { return cast(x, DType::F64).data<double>()[0]; }
+double inner_product_of(const HTensor& a, const HTensor& b) {
+  const HTensor flat = reshape(a * b, Shape{a.size()});
+  return scalar_of(reduce_sum(flat, {0}));
+}
+
+void check_model_gradients(const Model& model, bool documents) {
+  EntrySizes sizes;
+  sizes.batch = kRows;
+  sizes.tokens = sizes.capacity = kTokens;
+  sizes.training = true;
+  sizes.documents = documents;
+  const Program loss = model.trace(model.entry("loss"), sizes);
+  const std::vector<std::string> learned = differentiable_parameters(loss);
+  REQUIRE(learned.size() > 8);
+  std::map<std::string, HTensor> leaves{
+      {"tokens", numbers_below(model.vocabulary, 3)},
+      {"targets", numbers_below(model.vocabulary, 4)},
+      {"documents",
+       HTensor::from(Shape{kRows, kTokens}, std::vector<int32_t>{0, 0, 0, 1, 1, 1, 1, 4, 4, 6, 6, 6, 6, 6})}};
+  for (const std::string& name : learned) leaves[name] = as_double(model.parameters->tensor(name));
+  const Program whole = differentiate(Program(loss), "loss", learned);
+  InDouble forward(loss), backward(whole);
+  constexpr double kStep = 1e-5;
+  for (size_t i = 0; i < learned.size(); ++i) {
+    const std::string& name = learned[i];
+    INFO(name);
+    const HTensor at = leaves.at(name), along = direction_for(at.shape(), static_cast<uint32_t>(i + 1));
+    const double by_program = inner_product_of(backward.output(gradient_output(name), leaves), along);
+    leaves[name] = at + along * kStep;
+    const double above = scalar_of(forward.output("loss", leaves));
+    leaves[name] = at - along * kStep;
+    const double below = scalar_of(forward.output("loss", leaves));
+    leaves[name] = at;
+    CHECK(by_program == Approx((above - below) / (2 * kStep)).epsilon(1e-5).margin(1e-8));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("model gradients: each built-in spec has those of finite differences") {
+  size_t models = 0;
+  for (const auto& entry :
+       fs::directory_iterator(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/architectures")) {
+    const std::string file = entry.path().string();
+    if (!is_model(file, Registry::global())) continue;
+    const Model model = model_of(import_model(file, Registry::global()));
+    if (!model.find("loss")) continue;  // an encoder has no scores
+    INFO(file);
+    check_model_gradients(model, false);
+    ++models;
+  }
+  if (models == 0) WARN("the plugin that reads GGUF is not built; the test is skipped");
+}
+
+TEST_CASE("model gradients: packed documents have those of finite differences") {
+  check_model_gradients(testing::small_llama({16, 1, 4, 2, 12, 20}), true);
+}
+
+}  // namespace harmonics::engine::parity
