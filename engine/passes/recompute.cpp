@@ -21,7 +21,8 @@ class Recomputer {
     for (uint32_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
       const std::string scope = program.scope_of(node).text();
-      const bool matches = (of_node[i] & what.parts) || cheapest[i] ||
+      const bool own_code = node.op == Op::host_call;  // a plugin's: may be slow, or count its calls
+      const bool matches = (!own_code && ((of_node[i] & what.parts) || cheapest[i])) ||
                            std::any_of(what.scopes.begin(), what.scopes.end(),
                                        [&](const std::string& p) { return matches_pattern(scope, p); });
       const bool lives = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return kept[v]; });

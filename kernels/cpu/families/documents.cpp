@@ -195,7 +195,13 @@ bool plan_documents(const Site& site, hx_kernel& out) {
     c->gradient.bias_tables = 1;
     c->gradient.parts = c->gradient.bias_parts = 1;
     c->gradient.part_workspace = 2 * kQueryBlock * kKeyBlock;
-    const int64_t of_plain = (widths + 2 * kKeyBlock) * kQueryBlock + 3 * rows + kKeyBlock * (widths + a.width);
+    // As plan_attention has it, for the longest document.
+    constexpr int64_t kMostDense = 384 * 1024;
+    const auto collide = [](const HeadRows& at) { return at.row % 256 == 0; };
+    const int64_t dense = a.group * c->positions * (2 * a.width + a.value_width);
+    a.dense_rows = first && (collide(a.q) || collide(a.k) || collide(a.out)) && dense <= kMostDense;
+    const int64_t of_plain = ((1 + a.copies) * widths + 2 * kGradientBlock) * kGradientBlock + 4 * rows +
+                             (a.dense_rows ? dense + kGradientBlock * a.width : 0);
     const int64_t of_sequence = 4 * a.group * c->positions + c->gradient.part_workspace;
     a.part_workspace = whole_lines(of_plain);
     c->part_workspace = whole_lines(a.group * c->positions) + whole_lines(c->is_plain ? of_plain : of_sequence);

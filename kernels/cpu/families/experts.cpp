@@ -27,9 +27,9 @@ struct GroupedOuterContext {
   uint32_t parts;
 };
 
-constexpr int64_t kGroupGranule = 8;                        // columns of y
-constexpr int64_t kDecodedRows = 32;                        // of y, that share decoded rows of a weight
-constexpr int64_t kTurnedColumns = 64, kTurnedDepth = 256;  // of a weight that is turned for many rows
+constexpr int64_t kGroupGranule = 8;                      // columns of y
+constexpr int64_t kDecodedRows = 32;                      // of y, that share decoded rows of a weight
+constexpr int64_t kPieceColumns = 64, kPieceDepth = 256;  // of a weight that is turned for many rows
 constexpr int64_t kManyRows = 16;
 
 }  // namespace
@@ -80,12 +80,12 @@ void clear_floats(float* x, int64_t n) {
 // Rows times columns [0, n) of a weight [n, k], many rows: pieces of the weight are turned first.
 void multiply_turned(const float* x, int64_t rows, const float* w, int64_t k, float* y, int64_t y_row, int64_t n,
                      float* room) {
-  for (int64_t j = 0; j < n; j += kTurnedColumns) {
-    const int64_t columns = n - j < kTurnedColumns ? n - j : kTurnedColumns;
-    for (int64_t d = 0; d < k; d += kTurnedDepth) {
-      const int64_t depth = k - d < kTurnedDepth ? k - d : kTurnedDepth;
-      transpose(w + j * k + d, k, room, kTurnedColumns, columns, depth);
-      gemm_broadcast(rows, columns, depth, {x + d, k, 1}, room, kTurnedColumns, y + j, y_row, d > 0);
+  for (int64_t j = 0; j < n; j += kPieceColumns) {
+    const int64_t columns = n - j < kPieceColumns ? n - j : kPieceColumns;
+    for (int64_t d = 0; d < k; d += kPieceDepth) {
+      const int64_t depth = k - d < kPieceDepth ? k - d : kPieceDepth;
+      transpose(w + j * k + d, k, room, kPieceColumns, columns, depth);
+      gemm_broadcast(rows, columns, depth, {x + d, k, 1}, room, kPieceColumns, y + j, y_row, d > 0);
     }
   }
 }
@@ -206,7 +206,7 @@ bool plan_grouped_linear(const Site& site, hx_kernel& out) {
   const int64_t k = c->typed.product.k, n = c->typed.product.n;
   constexpr int64_t kPanelFloats = 32768;  // a quarter of a second-level cache
   if (c->is_f32)
-    c->part_workspace = kTurnedColumns * kTurnedDepth;
+    c->part_workspace = kPieceColumns * kPieceDepth;
   else if (c->transposed)
     c->typed.panel = std::clamp<int64_t>(kPanelFloats / n, 1, k);
   else
