@@ -36,19 +36,6 @@ void join_values(const Staircase& at, const float* weights, const float* values,
   }
 }
 
-// out[key] += sum of weights[key][query] rows[query] over the queries that see the key.
-void join_queries(const Staircase& at, const float* weights, const float* queries, int64_t row, int64_t width,
-                  float* out, NextHead& ahead) {
-  const int64_t full = at.full(), seen = at.seen();
-  gemm_broadcast(full, width, at.rows, {weights, kQueryBlock, 1}, queries, row, out, width, true, FetchNext{&ahead});
-  for (int64_t k = full; k < seen;) {
-    const int64_t first = (k - at.offset) / kStep * kStep, next = least(seen, at.offset + first + kStep);
-    gemm_broadcast(next - k, width, at.rows - first, {weights + k * kQueryBlock + first, kQueryBlock, 1},
-                   queries + first * row, row, out + k * width, width, true, FetchNext{&ahead});
-    k = next;
-  }
-}
-
 // Calls body(key, mask) for the keys visible to the vector of queries from v on; the mask is all ones if all of them
 // see the key.
 template <typename Body>
