@@ -6,7 +6,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-constexpr int64_t kBlock = kTurnedColumns / kRows * kRows;
+constexpr int64_t kTurnedBlock = kTurnedColumns / kRows * kRows;
 
 // Prefetches columns of B that are read later, one line for each step of the depth.
 struct ColumnsAhead {
@@ -21,12 +21,13 @@ struct ColumnsAhead {
   }
 };
 
-struct Depth {
+struct DepthRange {
   int64_t begin, end;
 };
 
-// The sums of `columns` <= kBlock columns of B with all of A, over a range of the depth; `after` are columns read next.
-HM_INLINE void add_columns(const Product& p, const float* packed, const float* b, int64_t columns, Depth all,
+// The sums of `columns` <= kTurnedBlock columns of B with all of A, over a range of the depth; `after` are columns read
+// next.
+HM_INLINE void add_columns(const Product& p, const float* packed, const float* b, int64_t columns, DepthRange all,
                            const float* after, float* sums, int64_t sums_row) {
   const int64_t panel = p.k * kColumns, row_panels = sums_row / kColumns;
   for (int64_t k = all.begin; k < all.end; k += kPackedDepth) {
@@ -75,13 +76,14 @@ void turned_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   float* const sums = packed + row_panels * panel + part * c.depth_parts * slice_sums;
   const Range tiles = share((p.n + kRows - 1) / kRows, c.parts, part);
   const int64_t j0 = tiles.begin * kRows, j1 = tiles.end * kRows < p.n ? tiles.end * kRows : p.n;
-  for (int64_t j = j0; j < j1; j += kBlock) {
-    const int64_t columns = j1 - j < kBlock ? j1 - j : kBlock;
+  for (int64_t j = j0; j < j1; j += kTurnedBlock) {
+    const int64_t columns = j1 - j < kTurnedBlock ? j1 - j : kTurnedBlock;
     for (uint32_t slice = 0; slice < c.depth_parts; ++slice) {
-      const Depth all{slice_begin(p.k, kEvenGranule, c.depth_parts, slice),
-                      slice_begin(p.k, kEvenGranule, c.depth_parts, slice + 1)};
+      const DepthRange all{slice_begin(p.k, kEvenGranule, c.depth_parts, slice),
+                           slice_begin(p.k, kEvenGranule, c.depth_parts, slice + 1)};
       const bool is_last = slice + 1 == c.depth_parts;
-      const float* after = is_last ? b + (j + kBlock < j1 ? j + kBlock : j) * p.b_column : b + j * p.b_column + all.end;
+      const float* after =
+          is_last ? b + (j + kTurnedBlock < j1 ? j + kTurnedBlock : j) * p.b_column : b + j * p.b_column + all.end;
       add_columns(p, packed, b + j * p.b_column, columns, all, after, sums + slice * slice_sums, sums_row);
     }
     if (c.depth_parts > 1) add_sums(sums, sums + slice_sums, columns * sums_row);
