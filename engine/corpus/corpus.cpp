@@ -98,7 +98,7 @@ void Corpus::read(const DatasetOptions& set) {
   made.store = std::make_unique<TokenStore>(set.path, options_.memory);
   std::vector<int32_t> document;
   const ExampleFileOptions files{set.path, options_.validation, options_.held_out, options_.skip_malformed, set.kind};
-  const ExampleCounts read = read_examples(files, format, [&](const Example& example) {
+  const ExampleCounts read = read_examples(files, format, [&](const TextExample& example) {
     const std::vector<int32_t> tokens = tokens_of(example, tokenizer);
     document.insert(document.end(), tokens.begin(), tokens.end());
     if (example.continues) return;

@@ -52,7 +52,7 @@ std::string tokenizer_path(const std::string& name) {
 }
 
 // How many tokens of `whole` the tokens of its first `bytes` bytes begin with.
-size_t tokens_before(const Example& example, size_t bytes, const std::vector<int32_t>& whole,
+size_t tokens_before(const TextExample& example, size_t bytes, const std::vector<int32_t>& whole,
                      const Tokenizer& tokenizer, const EncodeOptions& options) {
   if (bytes == 0) return 0;
   if (bytes == example.text.size()) return whole.size();
@@ -115,7 +115,7 @@ CorpusTokenizer open_corpus_tokenizer(const std::string& name, const std::string
   return made;
 }
 
-std::vector<int32_t> tokens_of(const Example& example, const Tokenizer& tokenizer) {
+std::vector<int32_t> tokens_of(const TextExample& example, const Tokenizer& tokenizer) {
   const EncodeOptions options{.begin = false, .end = false, .special = example.special, .whole = false};
   const std::vector<int32_t> ids = tokenizer.encode(example.text, options);
   std::vector<int32_t> tokens;
@@ -127,7 +127,7 @@ std::vector<int32_t> tokens_of(const Example& example, const Tokenizer& tokenize
   }
   const size_t before = tokens.size();
   for (const int32_t id : ids) tokens.push_back(~id);
-  for (const Example::Range& range : example.learned) {
+  for (const TextExample::Range& range : example.learned) {
     const size_t first = tokens_before(example, range.begin, ids, tokenizer, options);
     const size_t last = tokens_before(example, range.end, ids, tokenizer, options);
     for (size_t i = first; i < last; ++i) tokens[before + i] = ids[i];

@@ -27,6 +27,6 @@ std::string bytes_tokenizer_json();
 
 // The ids of an example: ~id where it is not learned. A token is learned if no part of it lies before the learned range
 // and it does not reach over the range's end; ranges are found by tokenizing what comes before their ends.
-std::vector<int32_t> tokens_of(const Example& example, const Tokenizer& tokenizer);
+std::vector<int32_t> tokens_of(const TextExample& example, const Tokenizer& tokenizer);
 
 }  // namespace harmonics::engine

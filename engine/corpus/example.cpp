@@ -151,20 +151,20 @@ ExampleKind ExampleFormat::kind_of(const json::value& first) const {
       comma_separated(keys)));
 }
 
-Example ExampleFormat::of_text(std::string text) {
-  Example example;
+TextExample ExampleFormat::of_text(std::string text) {
+  TextExample example;
   example.learned.push_back({0, text.size()});
   example.text = std::move(text);
   return example;
 }
 
-Example ExampleFormat::read(const json::value& value, ExampleKind kind) const {
+TextExample ExampleFormat::read(const json::value& value, ExampleKind kind) const {
   const json::object& line = object_of(value);
   if (kind == ExampleKind::text) return of_text(text_of(line, "text"));
   return kind == ExampleKind::chat ? chat(line) : instruction(line);
 }
 
-Example ExampleFormat::instruction(const json::object& line) const {
+TextExample ExampleFormat::instruction(const json::object& line) const {
   std::string prompt, answer;
   if (has(line, "completion") || has(line, "prompt")) {
     prompt = text_of(line, "prompt");
@@ -175,7 +175,7 @@ Example ExampleFormat::instruction(const json::object& line) const {
     prompt += (input.empty() ? "" : "\n\n### Input:\n" + input) + "\n\n### Response:\n";
     answer = text_of(line, "output");
   }
-  Example example;
+  TextExample example;
   example.text = prompt + answer;
   example.learned.push_back({all_ ? 0 : prompt.size(), example.text.size()});
   return example;
@@ -211,7 +211,7 @@ json::array ExampleFormat::messages_of(const json::object& line) const {
   return messages;
 }
 
-Example ExampleFormat::chat(const json::object& line) const {
+TextExample ExampleFormat::chat(const json::object& line) const {
   json::array tools;
   if (const json::value* given = line.if_contains(column("tools")); given && given->is_array())
     tools = given->as_array();
@@ -220,13 +220,13 @@ Example ExampleFormat::chat(const json::object& line) const {
 
 // What the assistant writes is what the template adds for its messages. A template may write earlier messages
 // differently once later ones follow (without reasoning, for example); their ends are then found by their content.
-Example ExampleFormat::rendered(json::array messages, json::array tools) const {
+TextExample ExampleFormat::rendered(json::array messages, json::array tools) const {
   if (!format_) refuse_example("is a conversation, and there is no chat template");
   ChatPrompt prompt;
   prompt.tools = std::move(tools);
   prompt.answer = false;
   prompt.messages = messages;
-  Example example;
+  TextExample example;
   example.special = true;
   example.begin = !format_->own();
   example.end = false;

@@ -26,7 +26,7 @@ std::vector<std::string> example_kind_names();
 // with the nearest name.
 ExampleKind example_kind_named(const std::string& name);
 
-struct Example {
+struct TextExample {
   struct Range {
     size_t begin, end;  // bytes of `text`
   };
@@ -53,19 +53,19 @@ class ExampleFormat {
   // The kind of a data set whose first example this is. Throws ErrorKind::Stream if no kind fits.
   ExampleKind kind_of(const boost::json::value& first) const;
   // Throws ErrorKind::Stream with what is wrong about the example, without its place.
-  Example read(const boost::json::value& line, ExampleKind kind) const;
+  TextExample read(const boost::json::value& line, ExampleKind kind) const;
   // The whole content of a file, or a part of it.
-  static Example of_text(std::string text);
+  static TextExample of_text(std::string text);
 
  private:
   std::string column(const char* what) const;
   const boost::json::object& object_of(const boost::json::value& line) const;
   std::string text_of(const boost::json::object& line, const char* what) const;
   bool has(const boost::json::object& line, const char* what) const;
-  Example instruction(const boost::json::object& line) const;
-  Example chat(const boost::json::object& line) const;
+  TextExample instruction(const boost::json::object& line) const;
+  TextExample chat(const boost::json::object& line) const;
   boost::json::array messages_of(const boost::json::object& line) const;
-  Example rendered(boost::json::array messages, boost::json::array tools) const;
+  TextExample rendered(boost::json::array messages, boost::json::array tools) const;
 
   ExampleKind kind_;
   Columns columns_;

@@ -63,7 +63,7 @@ json::value parsed_json(std::string_view text, json::error_code& failed) {
 class ExampleFile {
  public:
   ExampleFile(const ExampleFileOptions& options, const ExampleFormat& format, const std::string& path,
-              std::optional<ExampleKind>& kind, ExampleCounts& counts, const std::function<void(Example)>& take)
+              std::optional<ExampleKind>& kind, ExampleCounts& counts, const std::function<void(TextExample)>& take)
       : options_(options), format_(format), path_(path), kind_(kind), counts_(counts), take_(take) {}
 
   void read(std::string_view bytes) {
@@ -91,7 +91,7 @@ class ExampleFile {
     ++counts_.examples;
     for (bool first = true; !text.empty(); first = false) {
       const size_t end = piece_end(text);
-      Example piece = ExampleFormat::of_text(std::string(text.substr(0, end)));
+      TextExample piece = ExampleFormat::of_text(std::string(text.substr(0, end)));
       text.remove_prefix(end);
       piece.begin = first;
       piece.end = text.empty();
@@ -143,7 +143,7 @@ class ExampleFile {
     if (is_held_out(written, options_.validation) != options_.held_out) return;
     try {
       if (!kind_) kind_ = format_.kind_of(value);
-      Example example = format_.read(value, *kind_);
+      TextExample example = format_.read(value, *kind_);
       ++counts_.examples;
       take_(std::move(example));
     } catch (const Error& e) {
@@ -162,7 +162,7 @@ class ExampleFile {
   const std::string& path_;
   std::optional<ExampleKind>& kind_;
   ExampleCounts& counts_;
-  const std::function<void(Example)>& take_;
+  const std::function<void(TextExample)>& take_;
 };
 
 std::string_view text_in(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
@@ -190,7 +190,7 @@ std::vector<std::string> example_files(const std::string& path) {
 }
 
 ExampleCounts read_examples(const ExampleFileOptions& options, const ExampleFormat& format,
-                            const std::function<void(Example)>& take) {
+                            const std::function<void(TextExample)>& take) {
   ExampleCounts counts;
   std::optional<ExampleKind> kind;
   for (const std::string& path : example_files(options.path)) {

@@ -28,7 +28,7 @@ struct ExampleCounts {
 // their files to 1 GiB. Throws ErrorKind::NoInput for missing files, ErrorKind::Stream with file and line for malformed
 // examples.
 ExampleCounts read_examples(const ExampleFileOptions& options, const ExampleFormat& format,
-                            const std::function<void(Example)>& take);
+                            const std::function<void(TextExample)>& take);
 
 // The characters of all plain texts that `path` names, each once, by code point. Throws as read_examples does, and
 // ErrorKind::Stream for files of JSON.

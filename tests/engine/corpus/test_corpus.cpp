@@ -103,7 +103,7 @@ TEST_CASE("corpus: examples are held out by their own text, the same in any orde
     std::set<std::string> texts;
     const ExampleFileOptions options{folder.write(name, lines), 0.3, held, false, ExampleKind::automatic};
     const ExampleFormat format(ExampleKind::automatic, {}, nullptr, "", false);
-    read_examples(options, format, [&](const Example& example) { texts.insert(example.text); });
+    read_examples(options, format, [&](const TextExample& example) { texts.insert(example.text); });
     return texts;
   };
   const std::string lines = instruction_lines(200);

@@ -15,14 +15,14 @@ ExampleFormat format_of(ExampleKind kind, const std::string& columns = "", bool 
   return {kind, parse_columns(columns), std::make_shared<ChatTemplate>(ChatTemplate::usual()), "<|im_end|>", all};
 }
 
-Example example_of(const ExampleFormat& format, const std::string& line) {
+TextExample example_of(const ExampleFormat& format, const std::string& line) {
   const boost::json::value value = boost::json::parse(line);
   return format.read(value, format.kind_of(value));
 }
 
-std::vector<std::string> learned_in(const Example& example) {
+std::vector<std::string> learned_in(const TextExample& example) {
   std::vector<std::string> parts;
-  for (const Example::Range& range : example.learned)
+  for (const TextExample::Range& range : example.learned)
     parts.push_back(example.text.substr(range.begin, range.end - range.begin));
   return parts;
 }
@@ -39,28 +39,28 @@ constexpr const char* kTalk =
 }  // namespace
 
 TEST_CASE("examples: of a prompt and its completion the completion is learned") {
-  const Example example = example_of(format_of(ExampleKind::automatic), R"({"prompt": "1+1=", "completion": "2"})");
+  const TextExample example = example_of(format_of(ExampleKind::automatic), R"({"prompt": "1+1=", "completion": "2"})");
   CHECK(example.text == "1+1=2");
   CHECK(learned_in(example) == std::vector<std::string>{"2"});
   CHECK(example.end);
   CHECK_FALSE(example.special);
-  const Example all =
+  const TextExample all =
       example_of(format_of(ExampleKind::automatic, "", true), R"({"prompt": "1+1=", "completion": "2"})");
   CHECK(learned_in(all) == std::vector<std::string>{"1+1=2"});
 }
 
 TEST_CASE("examples: instructions have a heading for their input, if there is one") {
-  const Example with =
+  const TextExample with =
       example_of(format_of(ExampleKind::instruction), R"({"instruction": "Add.", "input": "1 2", "output": "3"})");
   CHECK(with.text.ends_with("### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n3"));
   CHECK(learned_in(with) == std::vector<std::string>{"3"});
-  const Example without =
+  const TextExample without =
       example_of(format_of(ExampleKind::instruction), R"({"instruction": "Add.", "input": "", "output": "3"})");
   CHECK(without.text.ends_with("### Instruction:\nAdd.\n\n### Response:\n3"));
 }
 
 TEST_CASE("examples: of a conversation what the assistant writes is learned, with the end of each answer") {
-  const Example example = example_of(format_of(ExampleKind::automatic), kTalk);
+  const TextExample example = example_of(format_of(ExampleKind::automatic), kTalk);
   CHECK(example.special);
   CHECK_FALSE(example.end);
   CHECK(learned_in(example) == std::vector<std::string>{"Hello.<|im_end|>", "See you.<|im_end|>"});
@@ -73,12 +73,12 @@ TEST_CASE("examples: a template that writes earlier answers without their reason
       "{% if m.role == 'assistant' and loop.last %}<think>{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}[assistant]{% endif %}");
   const ExampleFormat reader(ExampleKind::chat, {}, format, "<|im_end|>", false);
-  const Example example = example_of(reader, kTalk);
+  const TextExample example = example_of(reader, kTalk);
   CHECK(learned_in(example) == std::vector<std::string>{"Hello.<|im_end|>", "<think>See you.<|im_end|>"});
 }
 
 TEST_CASE("examples: conversations of ShareGPT have other names") {
-  const Example example =
+  const TextExample example =
       example_of(format_of(ExampleKind::automatic),
                  R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]})");
   CHECK(learned_in(example) == std::vector<std::string>{"Hello.<|im_end|>"});
