@@ -121,7 +121,7 @@ DatasetOptions read_dataset(const document::Node& node, document::Problems& prob
   }
   document::Fields fields(node, problems, "a data set");
   if (fields.need("path")) set.path = fields.text("path").value_or("");
-  if (const Node* type = fields.find("type")) {
+  if (const document::Node* type = fields.find("type")) {
     try {
       set.kind = example_kind_named(type->text);
     } catch (const Error& e) {
@@ -129,7 +129,7 @@ DatasetOptions read_dataset(const document::Node& node, document::Problems& prob
     }
   }
   set.weight = fields.real("weight", 1e-9, 1e9).value_or(0);
-  if (const Node* columns = fields.find("columns")) read_columns(*columns, set, problems);
+  if (const document::Node* columns = fields.find("columns")) read_columns(*columns, set, problems);
   set.learns_prompts = fields.truth("train_on_inputs").value_or(false);
   fields.finish();
   return set;
