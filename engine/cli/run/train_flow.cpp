@@ -50,22 +50,22 @@ void create_folder(const std::string& path) {
     throw Error(ErrorKind::Output, fmt::format("cannot create '{}': {}", path, std::strerror(failed)));
 }
 
-// The address of one field of a corpus.
+// The address of one field of a corpus. `seed`: of the order of rows; "": as they come.
 std::string corpus_address(const std::string& path, const char* producer, bool held_out, int64_t pass,
-                           std::optional<int64_t> seed) {
+                           const std::string& seed) {
   Address address;
   address.scheme = "corpus";
   address.path = path;
   address.fragment = producer;
   if (held_out) address.options.push_back({"split", "validation"});
   if (pass > 0) address.options.push_back({"pass", std::to_string(pass)});
-  if (seed) address.options.push_back({"order-seed", std::to_string(*seed)});
+  if (!seed.empty()) address.options.push_back({"order-seed", seed});
   if (pass > 0) address.options.push_back({"shuffle", "0"});
   return std::string(producer) + "=" + address.str();
 }
 
 std::vector<std::string> corpus_addresses(const std::string& path, bool packed, bool held_out, int64_t pass,
-                                          std::optional<int64_t> seed) {
+                                          const std::string& seed) {
   std::vector<std::string> all;
   for (const char* producer : {"tokens", "next", "documents"})
     if (packed || std::strcmp(producer, "documents") != 0)
@@ -148,12 +148,12 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
     write_file_atomically(path, text);
     return path;
   };
-  const std::optional<int64_t> seed = settings.shuffle ? std::optional(settings.seed) : std::nullopt;
+  const std::string seed = settings.shuffle ? std::to_string(settings.seed) : "";
   const std::string trained = described(data, "data");
   plan.options.producers = corpus_addresses(trained, packed, false, plan.evaluate_every * plan.rows_of_step, seed);
   if (validates) {
     const std::string other = settings.validation_sets.empty() ? trained : described(held, "validation");
-    plan.options.validations = corpus_addresses(other, packed, settings.validation_sets.empty(), 0, std::nullopt);
+    plan.options.validations = corpus_addresses(other, packed, settings.validation_sets.empty(), 0, "");
   }
   // A name that is no path is that of a built-in model.
   fs::path model = settings.model.empty() ? settings.model_dsl : settings.model;
