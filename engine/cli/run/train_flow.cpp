@@ -162,8 +162,9 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
     model = fs::absolute(model);
     plan.options.weights_from.push_back(model.parent_path().string());
   }
-  plan.flow = parse_flow(std::make_shared<SourceText>((fs::absolute(folder) / "train.hmx").string(),
-                                                      train_flow_text(settings, model.string(), packed, plan.steps)));
+  plan.flow =
+      parse_flow(std::make_shared<SourceText>((fs::absolute(folder.empty() ? "." : folder) / "train.hmx").string(),
+                                              train_flow_text(settings, model.string(), packed, plan.steps)));
   set_run(settings, plan);
   return plan;
 }
