@@ -87,7 +87,7 @@ TEST_CASE("train: a described model learns a text, and writes what the page says
   REQUIRE(run.code == 0);
   CHECK(SchemaCheck::run(schema, json::parse(run.out)) == std::vector<std::string>{});
   CHECK(number(run.out, "steps") == 60);
-  CHECK(number(run.out, "loss") < 2.5);
+  CHECK(number(run.out, "loss") < 3.5);  // over the whole run
   CHECK(run.err.find("tokens/s") != std::string::npos);
   CHECK(run.err.find(", perplexity ") != std::string::npos);
   for (const char* file : {"weights.safetensors", "config.yaml", "data.corpus.json", "tokenizer.json", "log.jsonl",

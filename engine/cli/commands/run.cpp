@@ -474,7 +474,8 @@ int run_command(const Options& options) { return run_flow(read_flow(options), op
 
 int run_flow(const Flow& flow, const Options& given) {
   Options options = given;
-  options.run.confusion = !options.confusion.empty() || !options.report.empty();
+  // A report shows what was taken for what, but not of the thousands of tokens of a language model.
+  options.run.confusion = !options.confusion.empty() || (!options.report.empty() && options.tokens_of_sample == 0);
   return with_source(flow.source, [&] {
     std::unique_ptr<BoundGraph> graph;
     std::optional<Serving> serving;  // open while streams wait for their first sample
