@@ -55,7 +55,7 @@ struct ScoredProgram {
   }
 };
 
-int64_t calls_of(const Program& program, const std::string& name) {
+int64_t calls_named(const Program& program, const std::string& name) {
   return std::count_if(program.nodes.begin(), program.nodes.end(),
                        [&](const Node& n) { return n.op == Op::call && n.callee == name; });
 }
@@ -76,9 +76,9 @@ TEST_CASE("chunk_scores: a loss that learns, with the gradients of x, weight and
   for (const bool with_bias : {true, false}) {
     const ScoredProgram p(true, with_bias);
     const Program chunked = chunk_scores(p.program, 0);
-    CHECK(calls_of(chunked, "linear_cross_entropy_step") == 1);
-    CHECK(calls_of(chunked, "linear") == 0);
-    CHECK(calls_of(chunked, "softmax_cross_entropy_grad") == 0);
+    CHECK(calls_named(chunked, "linear_cross_entropy_step") == 1);
+    CHECK(calls_named(chunked, "linear") == 0);
+    CHECK(calls_named(chunked, "softmax_cross_entropy_grad") == 0);
     check_close(p.program, chunked, p.numbers);
     // The loss is known before the first step of the backward pass.
     bool behind = false;
@@ -94,24 +94,24 @@ TEST_CASE("chunk_scores: a loss that learns, with the gradients of x, weight and
 TEST_CASE("chunk_scores: a loss that does not learn") {
   const ScoredProgram p(false);
   const Program chunked = chunk_scores(p.program, 0);
-  CHECK(calls_of(chunked, "linear_cross_entropy") == 1);
-  CHECK(calls_of(chunked, "softmax_cross_entropy") == 0);
+  CHECK(calls_named(chunked, "linear_cross_entropy") == 1);
+  CHECK(calls_named(chunked, "softmax_cross_entropy") == 0);
   check_close(p.program, chunked, p.numbers);
 }
 
 TEST_CASE("chunk_scores: scores that something else reads, and small ones, stay whole") {
   const ScoredProgram plain(true);
-  CHECK(calls_of(chunk_scores(plain.program, 1 << 20), "linear") == 1);
+  CHECK(calls_named(chunk_scores(plain.program, 1 << 20), "linear") == 1);
   const ScoredProgram read(true, true, [](const HTensor& scores, const HTensor& mean) {
     return mean + 0.001 * reduce_sum(scores * scores, {0, 1, 2});
   });
-  CHECK(calls_of(chunk_scores(read.program, 0), "linear") == 1);
+  CHECK(calls_named(chunk_scores(read.program, 0), "linear") == 1);
   check_close(read.program, chunk_scores(read.program, 0), read.numbers);
 }
 
 TEST_CASE("chunk_scores: a gradient that depends on the loss keeps the scores whole") {
   const ScoredProgram squared(true, true, [](const HTensor&, const HTensor& mean) { return mean * mean; });
-  CHECK(calls_of(chunk_scores(squared.program, 0), "linear") == 1);
+  CHECK(calls_named(chunk_scores(squared.program, 0), "linear") == 1);
 }
 
 TEST_CASE("chunk_scores: a step holds an eighth of the scores") {
