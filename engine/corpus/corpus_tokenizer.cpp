@@ -102,8 +102,15 @@ CorpusTokenizer open_corpus_tokenizer(const std::string& name, const std::string
   ModelMetadata metadata;
   if (!made.tokenizer) {
     const std::string path = tokenizer_path(name);
-    if (is_model(path, registry)) metadata = import_model(path, registry).metadata;
-    made.tokenizer = Tokenizer::open(path, registry, {}, metadata);
+    try {
+      if (is_model(path, registry)) metadata = import_model(path, registry).metadata;
+    } catch (const Error& e) {
+      // Of a model that importers do not know the tokenizer is read alone; its chat template is not known then.
+      if (e.kind() != ErrorKind::Weights) throw;
+      made.tokenizer = Tokenizer::open(path, registry);
+      if (chat_template.empty()) return made;
+    }
+    if (!made.tokenizer) made.tokenizer = Tokenizer::open(path, registry, {}, metadata);
   }
   if (chat_template.empty()) {
     made.format = std::make_shared<ChatTemplate>(ChatTemplate::of(metadata, *made.tokenizer));
