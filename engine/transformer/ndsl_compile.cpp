@@ -46,7 +46,7 @@ class Compiler {
       faults_.add(file_.name.place, fmt::format("{} is a {}, and no model", shown_name(file_.name.text), file_.type));
     if (file_.variant.text.empty()) faults_.add(file_.name.place, "the architecture has no 'variant'");
     if (file_.block.empty()) faults_.add(file_.name.place, "the architecture has no 'block'");
-    faults_.throw_any();
+    if (file_.variant.text.empty() || file_.block.empty()) faults_.throw_any();
     for (const char* key : {"vocab_size", "hidden_size", "max_position_embeddings"})
       result_.sizes[key] = settings_.size(key);
     result_.sizes["num_layers"] = settings_.whole("num_layers", {}, 1, kMostNdslLayers);

@@ -141,6 +141,16 @@ std::string named_all(const std::vector<std::string>& names) {
   return text;
 }
 
+// Whether layers with or without experts have this tensor, and this model has no such layer.
+bool is_of_other_layers(const CompiledNdsl& model, const std::string& pattern) {
+  constexpr std::string_view kNames[] = {"blocks[{i}].mlp.up_weight",      "blocks[{i}].mlp.gate_proj_weight",
+                                         "blocks[{i}].mlp.up_proj_weight", "blocks[{i}].mlp.down_weight",
+                                         "blocks[{i}].moe.router_weight",  "blocks[{i}].moe.gate_weight",
+                                         "blocks[{i}].moe.up_weight",      "blocks[{i}].moe.down_weight"};
+  return model.file.variant.text == "moe" &&
+         std::find(std::begin(kNames), std::end(kNames), pattern) != std::end(kNames);
+}
+
 // The mapping for each layer. Without one, each tensor has its own name.
 std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
   std::vector<Mapped> all;
@@ -180,7 +190,7 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
                      fmt::format("note: it is mapped at {} too", taken.at(tensor).text()));
       all.push_back({at->second, with_layer(mapping.source, i)});
     }
-    if (found) continue;
+    if (found || is_of_other_layers(model, pattern)) continue;
     std::vector<std::string> known;
     for (const auto& [name, alias] : aliases) {
       const size_t open = name.find("[0]");

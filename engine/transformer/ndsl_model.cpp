@@ -16,6 +16,7 @@
 #include "engine/transformer/ndsl_library.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
 #include "engine/transformer/resolved_spec.hpp"
+#include "engine/transformer/spec_trace.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -283,8 +284,10 @@ ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry
 void check_ndsl(const CompiledNdsl& compiled) {
   TensorTypes types;
   for (const NdslTensor& tensor : compiled.tensors) types[tensor.name] = {DType::F32, tensor.shape};
-  ResolvedSpec(compiled.spec, metadata_of(compiled), std::move(types), SpecOverrides{}, compiled.file.path)
-      .check_entries(DType::F32);
+  const ResolvedSpec resolved(compiled.spec, metadata_of(compiled), std::move(types), SpecOverrides{},
+                              compiled.file.path);
+  Tracer tracer("check");
+  SpecTrace(resolved, tracer, {1, 1, 1}, false, DType::F32).run(SpecResult::all);
 }
 
 void write_ndsl_folder(const NdslModel& model, const ParameterStore& parameters, const std::string& folder) {

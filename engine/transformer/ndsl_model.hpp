@@ -46,7 +46,7 @@ std::shared_ptr<const CompiledNdsl> compile_ndsl_model(const std::string& path_o
 // Entries and inputs are those of model_of() (architectures.hpp).
 NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options = {});
 
-// Traces every entry for one token: throws what the steps throw.
+// Traces the model for one token: throws what the steps throw.
 void check_ndsl(const CompiledNdsl& compiled);
 
 // The tensors of model.safetensors.index.json with their files, and those files. Throw ErrorKind::Weights for names
