@@ -86,7 +86,7 @@ void expect_trained(BoundGraph& graph, const Options& options) {
   }
   int64_t count = 0;
   for (const auto& [name, t] : graph.store().all())
-    if (t.role == Role::weight) count += t.type.shape.count();
+    if (t.role == Role::weight && !t.of_model) count += t.type.shape.count();
   if (count > 0)
     throw Error(
         ErrorKind::Usage,
