@@ -183,9 +183,9 @@ TEST_CASE("optional inputs: errors say what was given and what to write") {
   const HTensor q = waves({1, 2, 3, 4}, 1), x = waves({2, 3, 4}, 1), lengths = whole({3});
   CHECK(refused("attention", {}, {q, q, q, lengths}) ==
         "attention: 1 optional inputs are given, and the attribute operands names 0; it names each of them, in order: "
-        "lengths, mask, bias, sinks, pages");
+        "lengths, mask, bias, sinks, pages, documents");
   CHECK(refused("attention", operands("length"), {q, q, q, lengths}) ==
-        "attention: the attribute operands names 'length'; it may name lengths, mask, bias, sinks, pages");
+        "attention: the attribute operands names 'length'; it may name lengths, mask, bias, sinks, pages, documents");
   CHECK(refused("attention", operands("lengths,lengths"), {q, q, q, lengths, lengths}) ==
         "attention: the attribute operands names 'lengths' twice");
   CHECK(refused("attention", operands("lengths"), {q, q, q, whole({3, 3})}) ==
