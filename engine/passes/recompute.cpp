@@ -22,7 +22,10 @@ class Recomputer {
       const Node& node = program.nodes[i];
       const std::string scope = program.scope_of(node).text();
       const bool own_code = node.op == Op::host_call;  // a plugin's: may be slow, or count its calls
-      const bool matches = (!own_code && ((of_node[i] & what.parts) || cheapest[i])) ||
+      // Another view of a result would keep its memory.
+      const bool view = (node.op == Op::reshape || node.op == Op::slice || node.op == Op::transpose) &&
+                        recomputable_[program.values[node.inputs[0]].node];
+      const bool matches = view || (!own_code && ((of_node[i] & what.parts) || cheapest[i])) ||
                            std::any_of(what.scopes.begin(), what.scopes.end(),
                                        [&](const std::string& p) { return matches_pattern(scope, p); });
       const bool lives = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return kept[v]; });
