@@ -125,7 +125,7 @@ AT(hx_call_site, chain_outputs, 64);
 AT(hx_call_site, device, 72);
 AT(hx_call_site, constants, 80);
 AT(hx_call_site, native, 88);
-SIZE(hx_kernel, 128);  // 88 up to contract 1.4
+SIZE(hx_kernel, 136);  // 88 up to contract 1.4
 AT(hx_kernel, phases, 4);
 AT(hx_kernel, parts, 8);
 AT(hx_kernel, run, 24);
