@@ -126,7 +126,6 @@ TEST_CASE("typed weights: other calls are left to the body") {
   CHECK_FALSE(call(x, w).set("scale", 0.5).out({2, 64}).served());
   CHECK_FALSE(call(Tensor::zeros({2, 64}, HX_BF16), w).out({2, 64}, HX_BF16).served());
   CHECK_FALSE(call(x, Tensor::zeros({64, 64}, HX_F64)).out({2, 64}).served());
-  CHECK_FALSE(KernelCall("cast").set("dtype", HX_F32).in(w).out({64, 64}).served());
   CHECK_FALSE(KernelCall("gather").set("axis", 0).in(w).in(Tensor::zeros({3}, HX_I64)).out({3, 64}, HX_Q8_0).served());
   CHECK_FALSE(KernelCall("dot").in(w).in(w).out({64, 64}).served());
   CHECK_FALSE(call(x, w).set("accumulate", "f64").out({2, 64}).served());
