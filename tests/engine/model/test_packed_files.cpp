@@ -325,7 +325,8 @@ TEST_CASE("packed files: a store keeps transposed and packed forms of mapped wei
     const auto* turned = static_cast<const float*>(w.data());
     const auto* numbers = static_cast<const float*>(f.file->data());
     CHECK(turned[3 * 512 + 5] == numbers[5 * 513 + 3]);
-    CHECK(f.files().size() == 1);
+    const auto kept = f.files();
+    CHECK(std::count_if(kept.begin(), kept.end(), [](const fs::path& p) { return p.extension() == ".pack"; }) == 1);
     std::vector<float> natural(512 * 513);
     store->copy("w", natural.data());
     CHECK(std::memcmp(natural.data(), numbers, type.bytes()) == 0);
