@@ -7,6 +7,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/base/philox.hpp"
+#include "engine/program/functional.hpp"
 #include "engine/program/step_input.hpp"
 
 namespace harmonics::engine {
@@ -84,8 +85,8 @@ Program traced(const LayerModel& opened, const Entry& entry, const EntrySizes& s
 std::string last_map(const Program& body, ValueId value) {
   for (;;) {
     const Node& node = body.producer(value);
-    if (node.op == Op::call && node.callee == "linear") {
-      const Node& weight = body.producer(node.inputs.at(1));
+    if (const FunctionalPtr map = called_by(node); map && map->traits.transposable) {
+      const Node& weight = body.producer(node.inputs.at(*map->traits.transposable));
       return weight.op == Op::parameter ? weight.callee : "";
     }
     if (node.inputs.empty()) return "";

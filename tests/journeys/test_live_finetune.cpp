@@ -25,8 +25,18 @@ std::string text_windows(int count, int from) {
   return lines;
 }
 
-double loss_of(const std::string& arguments) {
-  const Result tested = harmonics("run " + kTune + " --optimizer 'sgd(lr=0)' --json " + arguments);
+// Runs a flow whose producer `tokens` reads these lines.
+Result run_on(const std::string& lines, const std::string& arguments) {
+  const Folder f;
+  f.write("lines", lines);
+  const std::string command = "cat '" + (f / "lines") + "' | timeout 100 '" + kProgram + "' run " + arguments +
+                              " --producer 'tokens=stdin:#tokens' >'" + (f / "out") + "' 2>'" + (f / "err") + "'";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, read(f / "out"), read(f / "err")};
+}
+
+double loss_with(const std::string& weights, const std::string& lines) {
+  const Result tested = run_on(lines, kTune + " --optimizer 'sgd(lr=0)' --json --no-keep --weights " + weights);
   INFO(tested.err);
   REQUIRE(tested.code == 0);
   return number(tested.out, "loss");
@@ -37,10 +47,7 @@ double loss_of(const std::string& arguments) {
 TEST_CASE("live fine-tuning: a model learns from posted samples and answers with its newest weights") {
   Folder f;
   const std::string base = f / "base.safetensors", tuned = f / "tuned.safetensors";
-  const std::string rows = f.write("rows.jsonl", text_windows(64, 0)),
-                    other = f.write("other.jsonl", text_windows(8, 3));
-  const Result first =
-      harmonics("run " + kTune + " --producer 'tokens=stdin:#tokens' --save " + base + " --json < " + rows);
+  const Result first = run_on(text_windows(64, 0), kTune + " --save " + base);
   INFO(first.err);
   REQUIRE(first.code == 0);
   const std::string port = unused_port();
@@ -64,8 +71,7 @@ TEST_CASE("live fine-tuning: a model learns from posted samples and answers with
     INFO(ended.err);
     CHECK(ended.code == 0);
   }
-  const std::string test = " --producer 'tokens=stdin:#tokens' < " + other;
-  CHECK(loss_of("--weights " + tuned + test) < loss_of("--weights " + base + test));
+  CHECK(loss_with(tuned, text_windows(8, 3)) < loss_with(base, text_windows(8, 3)));
 }
 
 TEST_CASE("live fine-tuning: a trained model is exported as a folder that generate takes") {
@@ -82,8 +88,8 @@ TEST_CASE("live fine-tuning: a trained model is exported as a folder that genera
       "t.hmx",
       "harmonic t { producer tokens; layer scores; cycle (batch=4) { tokens -(model(\"model\"))-> scores; scores "
       "<-(next_token)- tokens; } }");
-  const std::string data = f.write("rows.jsonl", rows), saved = f / "w.safetensors";
-  const Result run = harmonics("run " + flow + " --producer 'tokens=stdin:#tokens' --save " + saved + " < " + data);
+  const std::string saved = f / "w.safetensors";
+  const Result run = run_on(rows, flow + " --save " + saved);
   INFO(run.err);
   REQUIRE(run.code == 0);
   const std::string out = f / "out/";
