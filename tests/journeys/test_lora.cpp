@@ -70,12 +70,8 @@ TEST_CASE("lora: an adapter is trained further, and on top of another one") {
 TEST_CASE("lora: the sample trains a base of bytes, then an adapter alone") {
   const Folder f;
   std::string rows;
-  for (int i = 0; i < 64; ++i) {
-    std::string numbers;
-    for (int k = 0; k < 64; ++k) numbers += (k ? "," : "") + std::to_string((7 * i + 3 * k * k) % 256);
-    rows += "{\"tokens\": [" + numbers + "]}\n";
-  }
-  const std::string streams = " --producer 'tokens=file:" + f.write("rows.jsonl", rows) + "#tokens' --quiet";
+  for (int i = 0; i < 64 * 64; ++i) rows += static_cast<char>(i % 64 * 7 + i / 64 % 5);
+  const std::string streams = " --producer 'tokens=file:" + f.write("rows.raw", rows) + "?dtype=u8&shape=64' --quiet";
   const std::string base = f / "base.safetensors", adapter = f / "adapter", own = f / "adapter.safetensors";
   REQUIRE(harmonics("run " + kSamples + "lora/base.hmx" + streams + " --steps 4 --save " + base).code == 0);
   REQUIRE(harmonics("run " + kSamples + "lora/lora.hmx" + streams + " --steps 4 --weights " + base +
