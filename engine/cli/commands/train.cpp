@@ -152,6 +152,10 @@ int train_command(const Options& options) {
     throw Error(ErrorKind::Usage, "'train' lacks CONFIG", {},
                 {"write harmonics train config.yaml; 'harmonics train --keys' lists what it may hold"});
   const std::string& path = options.files.front();
+  if (path.ends_with(".hmx"))
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is a flow; 'train' takes the configuration of a language model", path), {},
+                {fmt::format("train a flow with: harmonics run {}", path)});
   const auto source = std::make_shared<SourceText>(path, read_plain_file(path));
   TrainSettings settings;
   TrainPlan plan;
