@@ -66,7 +66,8 @@ TEST_CASE("dot_add: out of place and in place") {
       INFO(a.size() << " by " << b.size() << ", zeros " << c.zeros << ": " << plain.kernel()
                     << (in_place ? ", in place" : ""));
       const Tensor result = call.run_one();
-      CHECK(call.kernel() == plain.kernel());
+      // C = B^T A^T cannot begin with a sum.
+      CHECK(call.kernel() == (plain.kernel() == "turned matmul" ? "packed matmul" : plain.kernel()));
       CHECK((call.in_place() & 1) == 1);
       require_close(result, expected, 1e-6, 4e-5);
     }
