@@ -68,8 +68,7 @@ void CycleConditions::check_patience() {
   for (const EpochReport& epoch : cycle_.report.by_epoch)
     if (epoch.validation && (!best || epoch.validation->loss < best->validation->loss)) best = &epoch;
   if (best && cycle_.report.by_epoch.back().epoch - best->epoch >= *patience)
-    cycle_.finish_because(
-        fmt::format("patience of {}: the smallest val.loss was that of epoch {}", *patience, best->epoch));
+    cycle_.finish_because(fmt::format("by patience: no smaller val.loss since epoch {}", best->epoch));
 }
 
 }  // namespace harmonics::engine

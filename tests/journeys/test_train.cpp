@@ -105,3 +105,17 @@ TEST_CASE("train: a resumed run has the bits of one that was never stopped") {
   REQUIRE(harmonics("train " + parts + " --quiet --resume").code == 0);
   CHECK(read(folder / "a/weights.safetensors") == read(folder / "b/weights.safetensors"));
 }
+
+TEST_CASE("patience: a run ends after validations without a smaller loss, and needs data for them") {
+  const std::string run = "run " + kSamples +
+                          "mnist.hmx --producer 'synth:digits?size=200' --producer 'synth:digits?size=200#label' "
+                          "--no-keep --epochs 60 --patience 3";
+  const Result stopped = harmonics(
+      run + " --json --validate 'synth:digits?size=50&seed=3' --validate 'synth:digits?size=50&seed=3#label'");
+  REQUIRE(stopped.code == 0);
+  CHECK(number(stopped.out, "epochs") < 60);
+  CHECK(stopped.out.find("by patience: no smaller val.loss since epoch") != std::string::npos);
+  const Result without = harmonics(run);
+  CHECK(without.code == 2);
+  CHECK(without.err.find("patience of 3 can never end: there is no validation data") != std::string::npos);
+}
