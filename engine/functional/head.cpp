@@ -169,10 +169,13 @@ Values linear_cross_entropy_step(const AttributeMap& a, Inputs in) {
 
 std::vector<Functional> heads() {
   return {
-      {"linear_cross_entropy", "cross entropy of the scores of a linear map, which never exist whole",
+      {"linear_cross_entropy",
+       "cross entropy of the scores of a linear map, which never exist whole",
        "x [..., in], weight [classes, in], labels [...] < classes, bias [classes]? {" HM_CHUNKS
        "} -> loss [...], lse [...]; lse is log(sum(exp)) of a row's scores",
-       linear_cross_entropy, linear_cross_entropy_gradient},
+       linear_cross_entropy,
+       linear_cross_entropy_gradient,
+       {.joins = {"linear", "softmax_cross_entropy"}}},
       {"linear_cross_entropy_grad", "gradient of linear_cross_entropy, which computes the scores again",
        "x [..., in], weight [classes, in], labels [...] < classes, lse [...], dloss [...], dlse [...]?, bias "
        "[classes]? "
@@ -180,10 +183,13 @@ std::vector<Functional> heads() {
        "dbias?; no dweight "
        "of a stored type",
        linear_cross_entropy_grad, nullptr},
-      {"linear_cross_entropy_step", "linear_cross_entropy and its gradient for a known dloss",
+      {"linear_cross_entropy_step",
+       "linear_cross_entropy and its gradient for a known dloss",
        "x [..., in], weight [classes, in], labels [...] < classes, dloss [...], bias [classes]? {" HM_CHUNKS
        "} -> loss [...], dx like x, dweight like weight?, dbias?; no dweight of a stored type",
-       linear_cross_entropy_step, nullptr},
+       linear_cross_entropy_step,
+       nullptr,
+       {.joins = {"linear", "softmax_cross_entropy_grad"}}},
   };
 }
 

@@ -32,7 +32,12 @@ struct GroupedMap {
   ValueId x, offsets;
   std::vector<std::string> parameters;
 };
+// As its signature says: x, offsets, and a matrix for each group.
 std::optional<GroupedMap> grouped_map(const Program& program, const Node& node) {
+  const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
+  if (!functional || functional->signature.inputs.size() != 3) return {};
+  const std::vector<OperandSpec>& inputs = functional->signature.inputs;
+  if (inputs[1].name != "offsets" || !inputs[2].repeated || node.inputs.size() < 3) return {};
   GroupedMap map{node.inputs[0], node.inputs[1], {}};
   for (size_t i = 2; i < node.inputs.size(); ++i) {
     const Node& weight = program.producer(node.inputs[i]);
@@ -61,8 +66,7 @@ Program with_squares(Program program) {
   std::vector<GroupedMap> grouped;
   for (const Node& node : program.nodes) {
     if (node.op != Op::call || node.attributes.flag("transposed")) continue;
-    if (node.callee == "grouped_linear")
-      if (auto map = grouped_map(program, node)) grouped.push_back(std::move(*map));
+    if (auto map = grouped_map(program, node)) grouped.push_back(std::move(*map));
     const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
     const auto matrix = functional ? functional->traits.transposable : std::nullopt;  // that rows are multiplied by
     if (!matrix) continue;

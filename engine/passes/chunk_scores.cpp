@@ -11,7 +11,8 @@ namespace {
 
 // A linear map whose scores only a cross entropy reads, and that entropy's gradient.
 struct ScoredLoss {
-  uint32_t loss = 0;  // the node of the cross entropy
+  uint32_t loss = 0;          // the node of the cross entropy
+  FunctionalPtr joined = {};  // what replaces it
   const Node* linear = nullptr;
   ValueId dloss = 0;
   bool learns = false;                  // there is a gradient
@@ -26,15 +27,17 @@ class ScoreFinder {
 
   std::optional<ScoredLoss> find(uint32_t index, uint64_t least_bytes) const {
     const Node& loss = program_.nodes[index];
-    if (loss.op != Op::call || loss.callee != "softmax_cross_entropy") return {};
+    if (loss.op != Op::call || loss.inputs.size() != 2 || loss.outputs.size() != 2) return {};
     const ValueId scores = loss.inputs[0], lse = loss.outputs[1];
     const Node& linear = program_.producer(scores);
-    if (program_.type(scores).bytes() < least_bytes || !is_plain_linear(linear) || uses_.is_result(scores) ||
+    if (program_.type(scores).bytes() < least_bytes || !is_plain(linear) || uses_.is_result(scores) ||
         uses_.is_result(lse))
       return {};
     ScoredLoss found;
     found.loss = index;
     found.linear = &linear;
+    found.joined = joined_call(linear.callee, loss.callee);
+    if (!found.joined) return {};
     uint32_t gradient = 0;
     for (const ValueId v : {scores, lse})
       for (const uint32_t reader : uses_.readers(v)) {
@@ -45,6 +48,8 @@ class ScoreFinder {
       }
     if (!found.learns) return found;
     const Node& back = program_.nodes[gradient];
+    found.joined = joined_call(linear.callee, back.callee);
+    if (!found.joined) return {};
     if (back.inputs[0] != scores || uses_.is_result(back.outputs[0])) return {};
     found.dloss = back.inputs[3];
     for (const uint32_t reader : uses_.readers(back.outputs[0]))
@@ -54,8 +59,8 @@ class ScoreFinder {
   }
 
  private:
-  bool is_plain_linear(const Node& node) const {
-    if (node.op != Op::call || node.callee != "linear") return false;
+  bool is_plain(const Node& node) const {
+    if (node.op != Op::call) return false;
     for (const auto& [name, value] : node.attributes.entries())
       if (name != "batch_invariant") return false;
     const DType x = program_.type(node.inputs[0]).dtype;
@@ -63,7 +68,7 @@ class ScoreFinder {
            std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return program_.type(v).dtype == x; });
   }
   static bool is_gradient(const Node& node, const Node& loss) {
-    return node.op == Op::call && node.callee == "softmax_cross_entropy_grad" && node.inputs[0] == loss.inputs[0] &&
+    return node.op == Op::call && node.inputs.size() == 4 && node.inputs[0] == loss.inputs[0] &&
            node.inputs[1] == loss.inputs[1] && node.inputs[2] == loss.outputs[1];
   }
 
@@ -155,7 +160,7 @@ class ScoreChunker {
     const NodeScope &of = program_.scope_of(loss), &of_linear = program_.scope_of(linear);
     Node call;
     call.op = Op::call;
-    call.callee = found.learns ? "linear_cross_entropy_step" : "linear_cross_entropy";
+    call.callee = found.joined->name;
     call.scope = rewriter_.to().scope_index({of.path, of.phase, of.origin, of_linear.rounding});
     call.inputs = {linear.inputs[0], linear.inputs[1], loss.inputs[1]};
     if (found.learns) call.inputs.push_back(found.dloss);
