@@ -149,7 +149,7 @@ class Compiler {
       if (static_cast<int64_t>(items.size()) < result_.sizes["num_layers"]) {
         faults_.add(types->place,
                     fmt::format("'layer_types' has {} items for {} layers", items.size(), result_.sizes["num_layers"]),
-                    "", ErrorKind::Weights);
+                    "", ErrorKind::Shape);
         return false;
       }
       const document::Node& type = items[static_cast<size_t>(layer)];
@@ -186,7 +186,7 @@ class Compiler {
       for (const auto& [first, last] : rule.at)
         if (last >= count)
           faults_.add(rule.place, fmt::format("there is no layer {}; the model has {}, from 0", last, count), "",
-                      ErrorKind::Weights);
+                      ErrorKind::Shape);
       for (const ndsl::Variation& variation : rule.pattern) {
         if (variation.block.empty() || variation.block == "block" || file_.blocks.count(variation.block)) continue;
         std::vector<std::string> known{"block"};
@@ -235,7 +235,7 @@ class Compiler {
       builder_.step("Observe", file_.name.place).fields = {{"in", x}, {"name", fmt::format("blk.{}", i)}};
       steps_ += steps.size();
       if (steps_ > kMostNdslSteps)
-        throw Error(ErrorKind::Weights,
+        throw Error(ErrorKind::Shape,
                     fmt::format("'{}': the layers have more than {} steps", file_.path, kMostNdslSteps));
       result_.spec.forward.back().steps = std::move(steps);
       builder_.write_to(result_.spec.forward);

@@ -39,7 +39,7 @@ std::string NdslBuilder::tensor(NdslTensor tensor) {
     faults_.add(
         tensor.place,
         fmt::format("the tensor '{}' has {:.3g} elements; the limit is {:.3g}", tensor.name, elements, kMostElements),
-        "", ErrorKind::Weights);
+        "", ErrorKind::Shape);
     faults_.throw_any();
   }
   const std::string place = tensor.place.text();
@@ -78,10 +78,10 @@ std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool w
     if (!(share > 0 && share <= 1) || dims < 2 || dims % 2 != 0)
       faults_.add(settings.place_of("partial_rotary_factor"),
                   fmt::format("{} of the {} dimensions of a head cannot turn in pairs", share, head), "",
-                  ErrorKind::Weights);
+                  ErrorKind::Shape);
   } else if (head % 2 != 0) {
     faults_.add(settings.where(), fmt::format("a head of {} dimensions cannot turn in pairs", head), "",
-                ErrorKind::Weights);
+                ErrorKind::Shape);
   }
   rope.fields["dims"] = dims;
   rope.fields["pairing"] = settings.text("rope_pairing", "half");
@@ -96,7 +96,7 @@ std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool w
       if (const auto value = found ? document::real_of(*found) : std::nullopt)
         rope.fields[to] = *value;
       else if (needed)
-        faults_.add(scaling->place, fmt::format("scaling by {} needs '{}'", kind, from), "", ErrorKind::Weights);
+        faults_.add(scaling->place, fmt::format("scaling by {} needs '{}'", kind, from), "", ErrorKind::Shape);
     };
     if (kind == "linear" || kind == "yarn" || kind == "llama3") {
       rope.fields["scaling"] = kind;
@@ -137,7 +137,7 @@ std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std:
                              : settings.real(layer_norm ? "layer_norm_eps" : "rms_norm_eps", layer_norm ? 1e-5 : 1e-6);
   if (!(epsilon >= 0 && epsilon < 1))
     to.faults().add(settings.place_of("eps"), fmt::format("the epsilon of a norm is {}", epsilon), "",
-                    ErrorKind::Weights);
+                    ErrorKind::Shape);
   const int64_t width = settings.size("hidden_size");
   const std::string weight =
       to.tensor({tensor + ".weight", Shape{width}, {HX_INIT_CONSTANT, offset ? 0.0 : 1.0, 0}, 0, 0, settings.where()});
@@ -214,7 +214,7 @@ void NdslLayer::call(const ndsl::Operation& step) {
       if (shape.back() >= 1 && shape.back() <= int64_t{1} << 31) continue;
       to.faults().add(step.place,
                       fmt::format("the dimension '{}' of {} is {}", printable(dim), shown_name(weight), shape.back()),
-                      "", ErrorKind::Weights);
+                      "", ErrorKind::Shape);
       shape.back() = 1;
     }
     const bool matrix = shape.size() > 1;

@@ -24,11 +24,11 @@ Heads heads_of(NdslLayer& layer) {
     s.faults().add(
         s.place_of("num_kv_heads"),
         fmt::format("{} heads of queries cannot share {} heads of keys and values", heads.queries, heads.shared),
-        "num_query_heads is a multiple of num_kv_heads", ErrorKind::Weights);
+        "num_query_heads is a multiple of num_kv_heads", ErrorKind::Shape);
   if (!s.has("head_dim") && hidden % heads.queries != 0)
     s.faults().add(s.place_of("num_query_heads"),
                    fmt::format("{} heads do not divide a width of {}", heads.queries, hidden),
-                   "give 'head_dim', or a hidden_size that is a multiple of num_query_heads", ErrorKind::Weights);
+                   "give 'head_dim', or a hidden_size that is a multiple of num_query_heads", ErrorKind::Shape);
   heads.width = s.size("head_dim", std::max<int64_t>(1, hidden / heads.queries));
   return heads;
 }
@@ -143,7 +143,7 @@ void lower_attention(NdslLayer& layer) {
       step.fields["scale"] = 1 / std::sqrt(width);
     else
       s.faults().add(s.place_of("query_pre_attn_scalar"), fmt::format("the divisor of queries is {}", width), "",
-                     ErrorKind::Weights);
+                     ErrorKind::Shape);
   }
   if (const double cap = s.real("attn_logit_softcapping", 0); cap != 0) step.fields["softcap"] = cap;
   if (const int64_t window = window_of(layer); window > 0 && causal) step.fields["window"] = window;
@@ -264,7 +264,7 @@ void lower_combine(NdslLayer& layer) {
   const int64_t experts = s.size("num_experts"), used = s.size("num_experts_per_tok");
   if (used > experts)
     s.faults().add(s.place_of("num_experts_per_tok"), fmt::format("{} of {} experts cannot be used", used, experts), "",
-                   ErrorKind::Weights);
+                   ErrorKind::Shape);
   layer.out = layer.to.fresh("h");
   layer.to.step("Experts", layer.place()).fields = {{"in", layer.in},
                                                     {"router", layer.router},

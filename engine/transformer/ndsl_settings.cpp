@@ -224,8 +224,7 @@ const ndsl::Setting* NdslSettings::find(const std::string& key) const {
 }
 
 void NdslSettings::missing(const std::string& key) const {
-  faults_.add(where_, fmt::format("this needs '{}', which the configuration does not give", key), "",
-              ErrorKind::Weights);
+  faults_.add(where_, fmt::format("this needs '{}', which the configuration does not give", key), "", ErrorKind::Shape);
 }
 
 const ndsl::Place& NdslSettings::place_of(const std::string& key) const {
@@ -244,7 +243,7 @@ int64_t NdslSettings::whole(const std::string& key, std::optional<int64_t> other
   const int64_t value = document::whole_of(found->value).value_or(least - 1);
   if (value >= least && value <= most) return value;
   faults_.add(found->place, fmt::format("'{}' is {}; it must be {} to {}", key, found->value.text, least, most), "",
-              ErrorKind::Weights);
+              ErrorKind::Shape);
   return least;
 }
 
