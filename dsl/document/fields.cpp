@@ -38,7 +38,7 @@ Fields::Fields(const Node& node, Problems& problems, std::string what)
 }
 
 const Node* Fields::find(const std::string& key) {
-  known_.push_back(key);
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
   const Node* found = node_.find(key);
   return found && found->kind != Kind::null ? found : nullptr;
 }

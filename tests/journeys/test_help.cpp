@@ -32,7 +32,10 @@ std::vector<std::string> verbs() {
   std::stringstream page(harmonics("man").out);
   for (std::string line; std::getline(page, line);) {
     const size_t at = line.find("see \\fBharmonics\\-");
-    if (at != std::string::npos) all.push_back(line.substr(at + 18, line.find("\\fR(1)", at) - at - 18));
+    if (at == std::string::npos) continue;
+    std::string verb = line.substr(at + 18, line.find("\\fR(1)", at) - at - 18);
+    if (const size_t hyphen = verb.find("\\-"); hyphen != std::string::npos) verb.erase(hyphen, 1);
+    all.push_back(std::move(verb));
   }
   REQUIRE(all.size() >= 12);
   return all;
@@ -245,7 +248,7 @@ TEST_CASE("completion: bash completes verbs, flags and values") {
   CHECK(complete("harmonics run g.hmx --producer images = " + kSamples + "mnist_", 6) == kSamples + "mnist_cnn.hmx\n");
   CHECK(complete("harmonics run g.hmx --optimizer = ad", 5) == "adam\nadamw\n");
   CHECK(has(complete("harmonics inspect ls", 2), "lstm\n"));
-  CHECK(complete("harmonics list m", 2) == "metrics\n");
+  CHECK(complete("harmonics list m", 2) == "metrics\nmodels\n");
   CHECK(complete("harmonics completion ", 2) == "bash\nzsh\nfish\n");
   CHECK(complete("harmonics run " + kSamples + "mnist_", 2) == kSamples + "mnist_cnn.hmx\n");
 }

@@ -73,7 +73,9 @@ TEST_CASE("installation: has a manual page for every verb and completions for ev
   const std::string overview = harmonics("man").out;
   for (const std::string& verb : verbs) {
     INFO(verb);
-    CHECK(has(overview, "see \\fBharmonics\\-" + verb + "\\fR(1)"));
+    std::string escaped = verb;
+    if (const size_t hyphen = escaped.find('-'); hyphen != std::string::npos) escaped.insert(hyphen, "\\");
+    CHECK(has(overview, "see \\fBharmonics\\-" + escaped + "\\fR(1)"));
     CHECK(installed.types("gzip -dc '" + (man / ("harmonics-" + verb + ".1.gz")).string() + "'").out ==
           harmonics("man " + verb).out);
   }

@@ -55,8 +55,7 @@ TEST_CASE("mistakes: wrong use gives a remedy and exit code 2") {
 
 TEST_CASE("mistakes: the error for a file that is not a flow names its format") {
   Folder f;
-  for (const auto& [name, what] :
-       {std::pair("m.ndsl", "a model in ndsl"), {"m.json", "JSON"}, {"m.gguf", "weights in GGUF"}}) {
+  for (const auto& [name, what] : {std::pair("m.yml", "YAML"), {"m.json", "JSON"}, {"m.gguf", "weights in GGUF"}}) {
     const std::string path = f.write(name, "{\"layers\": []}\n");
     for (const char* verb : {"validate", "run", "explain"}) {
       const Result r = harmonics(verb + (" " + path));

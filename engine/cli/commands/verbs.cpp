@@ -132,7 +132,7 @@ constexpr Verb kVerbs[] = {
      "harmonics list models\n"
      "harmonics list metrics --json"},
     {"list-models", "list the built-in models; the same as 'list models'", list_models_flags, list_models_command,
-     "list.json", "harmonics list-models --dsl"},
+     "list-models.json", "harmonics list-models --dsl"},
     {"inspect", "details of one item: a function, a stream scheme, the data of an address, a weights file",
      inspect_flags, inspect_command, "inspect.json",
      "harmonics inspect conv\n"
