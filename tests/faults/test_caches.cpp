@@ -98,7 +98,7 @@ TEST_CASE("caches: any fault while packed weights are written gives the same res
   CHECK(!fs::exists(f / "cache/harmonics/packed"));
   const auto kept = [&] {
     size_t files = 0;
-    for (const std::string& name : names_in(f / "cache/harmonics/packed")) files += has(name, ".pack");
+    for (const std::string& name : names_in(f / "cache/harmonics/packed")) files += name.ends_with(".pack");
     return files;
   };
   const std::string what = GENERATE("kill", "tear", "EIO", "ENOSPC", "short");
