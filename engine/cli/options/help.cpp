@@ -81,7 +81,7 @@ std::string verb_help(const VerbRow& verb, size_t columns) {
 }
 
 std::string program_help(const CommandTable& table, size_t columns) {
-  constexpr size_t kNarrow = 14;
+  constexpr size_t kNarrow = 15;
   std::string s =
       "Harmonics trains and serves neural models described as flows of streams.\n\n"
       "Start here:\n"
