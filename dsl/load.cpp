@@ -24,23 +24,30 @@ Flow parse_flow(std::shared_ptr<const SourceText> source) {
 
 namespace {
 
-// Recognises foreign model files by their ending; null: unknown.
-const char* what_it_is(const std::string& path) {
-  constexpr std::pair<const char*, const char*> kEndings[] = {{".ndsl", "a model in ndsl"},
-                                                              {".json", "JSON"},
-                                                              {".yaml", "YAML"},
-                                                              {".yml", "YAML"},
-                                                              {".gguf", "weights in GGUF"},
-                                                              {".onnx", "an ONNX model"},
-                                                              {".safetensors", "weights"},
-                                                              {".pt", "weights of PyTorch"},
-                                                              {".pth", "weights of PyTorch"},
-                                                              {".h5", "weights of Keras"},
-                                                              {".keras", "a Keras model"}};
-  for (const auto& [ending, what] : kEndings)
-    if (path.size() > std::strlen(ending) &&
-        path.compare(path.size() - std::strlen(ending), std::string::npos, ending) == 0)
-      return what;
+struct Ending {
+  const char *ending, *what, *remedy;
+};
+
+// Files that are no flows, by their ending; null: unknown.
+const Ending* ending_of(const std::string& path) {
+  constexpr const char* kModel =
+      "a flow takes it as model(\"FILE\"); harmonics generate, chat and serve take it as it is";
+  constexpr const char* kText = "a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language";
+  static constexpr Ending kEndings[] = {
+      {".ndsl", "a transformer in YAML", kModel},
+      {".json", "JSON", kText},
+      {".yaml", "YAML", "harmonics train takes configurations in YAML; flows are texts such as samples/mnist.hmx"},
+      {".yml", "YAML", "harmonics train takes configurations in YAML; flows are texts such as samples/mnist.hmx"},
+      {".gguf", "a model in GGUF", kModel},
+      {".onnx", "an ONNX model", kText},
+      {".safetensors", "weights", "give weights with --weights, beside the flow that they belong to"},
+      {".pt", "weights of PyTorch", kText},
+      {".pth", "weights of PyTorch", kText},
+      {".h5", "weights of Keras", kText},
+      {".keras", "a Keras model", kText},
+  };
+  for (const Ending& e : kEndings)
+    if (path.size() > std::strlen(e.ending) && path.ends_with(e.ending)) return &e;
   return nullptr;
 }
 
@@ -50,10 +57,10 @@ Flow parse_flow_file(const std::string& path) {
   try {
     return parse_flow(std::make_shared<const SourceText>(path, read_file(path, kLargestFile)));
   } catch (const Error& e) {
-    const char* what = what_it_is(path);
-    if (!what || e.kind() == ErrorKind::NoInput) throw;
-    throw Error(ErrorKind::Syntax, "'" + path + "' is " + what + " by its name, but this version reads flows only", {},
-                {"a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language"});
+    const Ending* known = ending_of(path);
+    if (!known || e.kind() == ErrorKind::NoInput) throw;
+    throw Error(ErrorKind::Syntax, "'" + path + "' is " + known->what + " by its name, not a flow", {},
+                {known->remedy});
   }
 }
 

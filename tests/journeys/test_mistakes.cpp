@@ -55,14 +55,21 @@ TEST_CASE("mistakes: wrong use gives a remedy and exit code 2") {
 
 TEST_CASE("mistakes: the error for a file that is not a flow names its format") {
   Folder f;
-  for (const auto& [name, what] : {std::pair("m.yml", "YAML"), {"m.json", "JSON"}, {"m.gguf", "weights in GGUF"}}) {
-    const std::string path = f.write(name, "{\"layers\": []}\n");
+  const std::string model = "a flow takes it as model(\"FILE\"); harmonics generate, chat and serve take it as it is";
+  const std::string configuration =
+      "harmonics train takes configurations in YAML; flows are texts such as samples/mnist.hmx";
+  const std::string flow = "a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language";
+  struct Case {
+    const char *name, *what;
+    std::string help;
+  };
+  for (const Case& c :
+       {Case{"m.yml", "YAML", configuration}, Case{"m.json", "JSON", flow}, Case{"m.gguf", "a model in GGUF", model}}) {
+    const std::string path = f.write(c.name, "{\"layers\": []}\n");
     for (const char* verb : {"validate", "run", "explain"}) {
       const Result r = harmonics(verb + (" " + path));
       CHECK(r.code == 78);
-      CHECK(r.err == "error: '" + path + "' is " + what +
-                         " by its name, but this version reads flows only\n"
-                         "help: a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language\n");
+      CHECK(r.err == "error: '" + path + "' is " + c.what + " by its name, not a flow\nhelp: " + c.help + "\n");
     }
   }
   CHECK(harmonics("validate " + f.write("flow.json", kRegression)).code == 0);  // any name is accepted for a flow
