@@ -109,8 +109,8 @@ uint32_t depth_parts_of(const Product& p, uint32_t parts) {
 // Whether B^T A^T reads B best: where packing B, whose columns are contiguous, takes as long as multiplying by few
 // rows.
 bool suits_turned(const Product& p) {
-  if (!is_packed_here(p) || p.b_column == 1 || p.m > kMostTurnedRows || p.accumulate) return false;
-  return !p.constant_b || p.m < kLeastKeptRows;
+  if (!is_packed_here(p) || p.b_column == 1 || p.m >= kLeastKeptRows || p.accumulate) return false;
+  return true;
 }
 void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<TurnedContext>();
@@ -150,7 +150,7 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   // If one block of rows reads what a part packs, pack one panel at a time, which stays in the first-level cache.
   c->block_columns = !c->shares_b && p.m <= kPackedRows ? column_panel : kPackedColumns;
   c->b_part_floats = block_floats(columns, column_panel, c->block_columns, std::min(depth, p.k));
-  c->in_place = p.b_column == 1 && !c->packs_a && !c->shares_b && p.m <= kRowsInPlace;
+  c->in_place = p.b_column == 1 && !c->packs_a && !c->shares_b && p.m < kLeastKeptRows;
   if (c->in_place) c->b_part_floats = p.m * kRowsInPlaceStride + column_panel * kPackedDepth;
   const int64_t all_b = panels(p.n, column_panel) * column_panel * p.k;
   c->b_floats = c->keeps_b ? 0 : c->shares_b ? all_b : c->b_part_floats * parts;
