@@ -18,8 +18,8 @@ struct PeftConfig {
   double alpha_of(const std::string& module) const;
 };
 
-// Throws ErrorKind::Weights, with `path`, for JSON that is malformed or asks for what is not implemented, such as
-// biases.
+// Throws ErrorKind::Weights, with `path`, for JSON that is malformed or has a setting that adapters here refuse, such
+// as biases.
 PeftConfig parse_peft_config(std::string_view text, const std::string& path);
 // Reads a folder; see read_adapter().
 Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved);

@@ -20,7 +20,7 @@ struct AttentionContext {
   int64_t batch, shared, group, queries, keys, width, value_width;  // query heads: shared * group
   HeadRows q, k, v, out;
   bool copies;      // copies blocks first: distant rows would map to the same cache sets
-  bool dense_rows;  // gradient: copies queries, keys and slopes too, all of an item
+  bool dense_rows;  // gradient: copies queries, keys and output gradients too, all of an item
   float scale;
   bool causal;
   uint32_t parts;

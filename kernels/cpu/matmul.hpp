@@ -52,7 +52,7 @@ struct DeepContext {
   uint32_t row_parts = 1, column_parts = 1;
 };
 
-// A product of at most kMostTurnedRows rows, computed as B^T A^T. Phases: pack A, multiply. Workspace: A, and for each
+// A product of fewer than 48 rows, computed as B^T A^T. Phases: pack A, multiply. Workspace: A, and for each
 // part and slice of the depth the sums of kTurnedColumns columns. Slices as in packed products, so that sums have the
 // same order.
 struct TurnedContext {
@@ -60,7 +60,7 @@ struct TurnedContext {
   uint32_t depth_parts = 1;
   uint32_t pack_parts = 1, parts = 1;
 };
-constexpr int64_t kMostTurnedRows = 128, kTurnedColumns = 96;
+constexpr int64_t kTurnedColumns = 96;
 
 // Number of parts that add the sums of two halves of the depth.
 uint32_t parts_of_sum(const Product& p);
@@ -72,7 +72,7 @@ constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 :
 constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
 // Rows of A that are read for each panel of a B read in place. Rows of their copy begin in different sets of the
 // caches.
-constexpr int64_t kRowsInPlace = 128, kRowsInPlaceStride = kPackedDepth + 16;
+constexpr int64_t kRowsInPlaceStride = kPackedDepth + 16;
 
 // Begin of slice `i` of `slices`: whole granules, spread evenly. kEvenGranule is for slices that whole panels would
 // make uneven.

@@ -118,7 +118,7 @@ void device(Flags& f) {
              ": fp16 or bf16 where products in it are measured 1.6 times as fast; narrow ones round "
              "the operands of products, totals "
              "and weights stay fp32; int8 quantises what meets quantised weights, as generate, chat, serve, "
-             "embed and bench MODEL do on the cpu unless fp32 is asked for",
+             "embed and bench MODEL do by default on the cpu",
              [](Options& o, const std::string& v) {
                o.run.precision = parse_precision(v);
                o.precision_given = true;

@@ -24,7 +24,7 @@ struct GradientRoom {
   float *keys_by_column, *values_by_column;  // [width][kBlock]
   float *p, *dp;                             // [query][key]
   float *dk, *dv;                            // copies
-  float *queries, *slopes, *dq, *keys;       // copies of all heads' rows, and of a block's keys
+  float *queries, *douts, *dq, *keys;        // copies of all heads' rows, and of a block's keys
   SoftmaxRows rows;                          // of all heads of the item, each aligned to a whole block
 
   GradientRoom(const AttentionContext& c, float* at) {
@@ -37,7 +37,7 @@ struct GradientRoom {
     dv = take(c.copies ? kBlock * c.value_width : 0);
     const int64_t dense_rows = c.dense_rows ? c.group * c.queries : 0;
     queries = take(dense_rows * c.width);
-    slopes = take(dense_rows * c.value_width);
+    douts = take(dense_rows * c.value_width);
     dq = take(dense_rows * c.width);
     keys = take(c.dense_rows ? kBlock * c.width : 0);
     const int64_t rows_of_item = c.group * whole_blocks(c.queries);
@@ -190,19 +190,19 @@ struct GradientBlock {
   NextHead& next;
 
   void run(const Staircase& at, int64_t q0, bool first_keys, bool first_queries) const {
-    const float *queries = q + q0 * q_row, *slopes = dout + q0 * dout_row;
+    const float *queries = q + q0 * q_row, *douts = dout + q0 * dout_row;
     if (at.full() < at.keys)
-      weigh<true>(at, rows.from(q0), queries, slopes);
+      weigh<true>(at, rows.from(q0), queries, douts);
     else
-      weigh<false>(at, rows.from(q0), queries, slopes);
-    join_queries(at, room.p, slopes, dout_row, c.value_width, dv, dv_row, !first_queries, next);
+      weigh<false>(at, rows.from(q0), queries, douts);
+    join_queries(at, room.p, douts, dout_row, c.value_width, dv, dv_row, !first_queries, next);
     join_queries(at, room.dp, queries, q_row, c.width, dk, dk_row, !first_queries, next);
     join_keys(at, room.dp, keys, key_row, c.width, dq + q0 * q_row, q_row, !first_keys, next);
   }
 
   // Fills p with probabilities and dp with the gradients of scores.
   template <bool kMasked>
-  void weigh(const Staircase& at, const SoftmaxRows& r, const float* queries, const float* slopes) const {
+  void weigh(const Staircase& at, const SoftmaxRows& r, const float* queries, const float* douts) const {
     float *const p = room.p, *const dp = room.dp;
     const vf scale = splat(c.scale * kLog2E);
     block_products(
@@ -214,10 +214,10 @@ struct GradientBlock {
     for (int64_t i = 0; i < at.rows; ++i)
       if (r.share[i] != 1.0f) scale_row(p + i * kBlock, at.seen(i + 1), r.share[i]);
     block_products(
-        at, slopes, dout_row, room.values_by_column, c.value_width,
+        at, douts, dout_row, room.values_by_column, c.value_width,
         next, [=](int64_t i, int64_t key, vf sum) __attribute__((always_inline)) {
-          const vf slope = load(p + i * kBlock + key) * fma(sum, splat(r.by[i]), splat(-r.less[i]));
-          store(dp + i * kBlock + key, kMasked ? choose(seen_lanes(at, i, key), slope, vf{}) : slope);
+          const vf dscore = load(p + i * kBlock + key) * fma(sum, splat(r.by[i]), splat(-r.less[i]));
+          store(dp + i * kBlock + key, kMasked ? choose(seen_lanes(at, i, key), dscore, vf{}) : dscore);
         });
   }
 
@@ -234,7 +234,7 @@ struct GradientBlock {
       measure_row(room.p + i * kBlock, room.dp + i * kBlock, at.seen(i + 1), r.from(i));
     }
   }
-  void measure_row(const float* scores, const float* slopes, int64_t keys, const SoftmaxRows& row) const {
+  void measure_row(const float* scores, const float* douts, int64_t keys, const SoftmaxRows& row) const {
     vf here = splat(-kInfinity);  // NaN is left to the exponentials
     for (int64_t v = 0; v < keys; v += kWidth) here = vmax(first(load(scores + v), keys - v, splat(-kInfinity)), here);
     const float scale = c.scale * kLog2E, top = max_of(here), scaled = top == -kInfinity ? top : top * scale;
@@ -249,7 +249,7 @@ struct GradientBlock {
     for (int64_t v = 0; v < keys; v += kWidth) {
       const vf e = first(power(load(scores + v), splat(scale), splat(shift)), keys - v, vf{});
       sum += e;
-      products += first(e * load(slopes + v), keys - v, vf{});
+      products += first(e * load(douts + v), keys - v, vf{});
     }
     *row.share += sum_of(sum);
     *row.less += sum_of(products);
@@ -297,8 +297,8 @@ struct GradientItem {
   const float* queries(int64_t g) const {
     return c.dense_rows ? room.queries + g * c.queries * c.width : head_of(in(0), c.q, query_head(g), heads());
   }
-  const float* slopes(int64_t g) const {
-    return c.dense_rows ? room.slopes + g * c.queries * c.value_width : head_of(in(5), c.out, query_head(g), heads());
+  const float* douts(int64_t g) const {
+    return c.dense_rows ? room.douts + g * c.queries * c.value_width : head_of(in(5), c.out, query_head(g), heads());
   }
   float* dq(int64_t g) const {
     return c.dense_rows ? room.dq + g * c.queries * c.width : head_of(out(6), c.q, query_head(g), heads());
@@ -323,7 +323,7 @@ struct GradientItem {
       const GradientBlock block{c,
                                 room,
                                 queries(g),
-                                slopes(g),
+                                douts(g),
                                 dq(g),
                                 c.dense_rows ? c.width : c.q.row,
                                 c.dense_rows ? c.value_width : c.out.row,
@@ -351,7 +351,7 @@ struct GradientItem {
       if (c.dense_rows) {
         copy_rows(head_of(in(0), c.q, head, heads()), c.q.row, room.queries + g * c.queries * c.width, c.width,
                   c.queries, c.width);
-        copy_rows(head_of(in(5), c.out, head, heads()), c.out.row, room.slopes + g * c.queries * c.value_width,
+        copy_rows(head_of(in(5), c.out, head, heads()), c.out.row, room.douts + g * c.queries * c.value_width,
                   c.value_width, c.queries, c.value_width);
       }
       rows_from_lse(lse(g), c.queries, rows(g));
