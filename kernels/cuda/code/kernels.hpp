@@ -79,6 +79,8 @@ Function gather_function(uint32_t element_bytes);  // x, indices, y
 Function link_function();  // indices, links: for each the next with the same index, and whether it is the first
 // updates, indices, links, y: updates are joined to y; null: unsupported type; blocks {indices, outer}
 Function add_function(uint32_t dtype);
+// updates, indices, y [size, inner]: the sums of the updates; null: unsupported type; blocks {size, columns}
+Function collect_function(uint32_t dtype);
 Function gather_nd_function(uint32_t element_bytes);      // x, indices, y
 Function rows_function();                                 // indices, rows: the row of each position, u32
 Function dynamic_slice_function(uint32_t element_bytes);  // x, starts, y
@@ -241,6 +243,20 @@ Function max_pool_function();                       // x, y, indices
 Function max_pool_grad_function();                  // indices, dy, dx; a block per plane
 Function avg_pool_function();                       // x, y
 Function avg_pool_grad_function();                  // dy, dx
+
+// ---- convolution.cu: the gradient of a weight [outputs, channels, taps_high, taps_wide] over planes
+struct WeightGradientParameters {
+  uint32_t batch, channels, outputs, taps_high, taps_wide, high, wide;  // high, wide: of a plane of dy
+  int32_t size_high, size_wide, step_high, step_wide, apart_high, apart_wide, low_high, low_wide;
+  int64_t part;  // positions per part, a multiple of 32
+};
+struct SumPartsParameters {
+  uint32_t count, parts;
+};
+constexpr uint32_t kGradientColumns = 64;  // of a tile
+// x, dy, parts; `rows` of a tile: 16, 32 or 64; blocks {columns, rows, parts}
+Function weight_gradient_function(uint32_t rows);
+Function sum_parts_function();  // parts [parts, count], y; 32 elements per block
 
 // ---- attention.cu: over what is known at run time
 constexpr uint32_t kWidestHead = 256;
