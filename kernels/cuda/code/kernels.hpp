@@ -118,6 +118,19 @@ struct ProductParameters {
 };
 constexpr uint32_t kProductTile = 64;
 Function product_function(uint32_t dtype);  // a, b, c; blocks {columns, rows, batch}
+// ---- small_product.cu: c [batch, m, n] dense = activation(a b + bias), in f32
+struct SmallOperand {
+  int64_t row, term, batch;  // strides; rows of b are its columns. One of the first two is 1.
+  uint32_t wide;             // terms are adjacent, and rows begin at multiples of 16 bytes
+};
+struct SmallProductParameters {
+  uint32_t m, n, k, has_bias, relu;
+  SmallOperand a, b;
+};
+enum class SmallSum : uint32_t { none, a, b };  // also sums this operand over k; without a batch
+constexpr uint32_t kSmallTiles[][2] = {{16, 16}, {32, 32}, {64, 32}, {64, 64}};  // rows, columns
+Function small_product_function(uint32_t tile, SmallSum sum);  // a, b, c, bias, sums; blocks {columns, rows, batch}
+
 enum class Activation : uint32_t { none, relu, tanh, logistic, gelu };
 struct FinishParameters {
   uint32_t count, columns, places;  // y [..., columns, places]; a bias per column
