@@ -153,11 +153,11 @@ __device__ inline T join_lanes(T v) {
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
-// Mean of squares minus square of the mean. The mean of large numbers is rounded, so kernels also pass the mean of the
-// centred values.
+// Mean of squares minus square of the mean, never negative. The mean of large numbers is rounded, so kernels also pass
+// the mean of the centred values.
 __device__ inline float variance_of(float squares, float mean) {
-  const float more = mean * mean;
-  return squares == infinity() ? squares : squares < more ? 0.0f : squares - more;
+  const float less = squares - mean * mean;
+  return squares == infinity() ? squares : less < 0 ? 0.0f : less;
 }
 
 }  // namespace harmonics::cuda

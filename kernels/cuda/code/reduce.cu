@@ -76,7 +76,7 @@ __device__ inline int64_t place_of(const Steps<1>& walk, uint32_t number) {
 }
 
 template <typename T, typename Rule>
-__global__ void reduce_rows(const T* x, T* y, ReduceParameters p) {
+__global__ void reduce_rows(const T* x, T* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
   const uint32_t result = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks;
   const int64_t from = place_of(p.kept, result);
@@ -89,7 +89,7 @@ __global__ void reduce_rows(const T* x, T* y, ReduceParameters p) {
 }
 
 template <typename T, typename Rule>
-__global__ void reduce_columns(const T* x, T* y, ReduceParameters p) {
+__global__ void reduce_columns(const T* x, T* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
   const uint32_t result = thread_number(), chunk = blockIdx.y;
   if (result >= p.results) return;
