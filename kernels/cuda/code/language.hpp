@@ -139,6 +139,12 @@ __device__ inline T join_lanes(T v) {
     return join_block<Join, kLanes>(v);
 }
 
+// How many of 0 ... n - 1 begin at `first` and are `apart`. Loops over such a number have their loads under way
+// together where they are unrolled.
+__device__ inline uint32_t rounds_of(uint32_t first, uint32_t n, uint32_t apart) {
+  return first < n ? (n - first - 1) / apart + 1 : 0;
+}
+
 // The instance of a kernel for elements of `element_bytes` bytes.
 #define HM_BY_WIDTH(kernel)                             \
   (element_bytes == 1   ? HM_FUNCTION(kernel<uint8_t>)  \

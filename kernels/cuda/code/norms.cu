@@ -93,8 +93,10 @@ __device__ inline float sum_of_blocks(const float* sums, const NormGradParameter
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, column = blockIdx.x * kWarp + lane;
   float total = 0;
   if (column < p.columns) {
+    const float* from = sums + static_cast<int64_t>(warp) * p.columns + column;
+    const uint32_t rounds = rounds_of(warp, p.blocks, kWarps);
     HM_UNROLL_BY(8)
-    for (uint32_t b = warp; b < p.blocks; b += kWarps) total += sums[static_cast<int64_t>(b) * p.columns + column];
+    for (uint32_t i = 0; i < rounds; ++i) total += from[static_cast<int64_t>(i) * kWarps * p.columns];
   }
   __syncthreads();  // the previous call's parts have been read
   parts[warp][lane] = total;
