@@ -79,11 +79,11 @@ __device__ inline uint32_t row_of(const void* indices, const PositionParameters&
   return row;
 }
 template <typename T>
-__global__ void gather_nd(const T* x, const void* indices, T* y, PositionParameters p) {
+__global__ void gather_nd(const T* x, const void* indices, T* y, const __grid_constant__ PositionParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) y[i] = x[static_cast<int64_t>(row_of(indices, p, i / p.inner)) * p.inner + i % p.inner];
 }
-__global__ void rows(const void* indices, uint32_t* numbers, PositionParameters p) {
+__global__ void rows(const void* indices, uint32_t* numbers, const __grid_constant__ PositionParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) numbers[i] = row_of(indices, p, i);
 }
@@ -100,12 +100,12 @@ __device__ inline int64_t block_place(const void* starts, const BlockParameters&
   return place;
 }
 template <typename T>
-__global__ void dynamic_slice(const T* x, const void* starts, T* y, BlockParameters p) {
+__global__ void dynamic_slice(const T* x, const void* starts, T* y, const __grid_constant__ BlockParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) y[i] = x[block_place(starts, p, i)];
 }
 template <typename T>
-__global__ void update_slice(const T* block, const void* starts, T* y, BlockParameters p) {
+__global__ void update_slice(const T* block, const void* starts, T* y, const __grid_constant__ BlockParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) y[block_place(starts, p, i)] = block[i];
 }

@@ -5,7 +5,7 @@
 
 namespace harmonics::cuda {
 
-// Threads per block of every kernel.
+// Threads per block of every kernel that does not say otherwise.
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMostRank = 8;
 
@@ -101,9 +101,12 @@ struct ReduceParameters {
   uint32_t results, terms, chunks, chunk;  // terms in all, and per chunk
   Steps<1> kept, reduced;
 };
-Function reduce_rows_function(uint32_t dtype, Reduction);  // x, y [results, chunks]; a block for each
-// the same with a thread for each; blocks {results, chunks}
+Function reduce_rows_function(uint32_t dtype, Reduction);        // x, y [results, chunks]; a block for each
+Function reduce_short_rows_function(uint32_t dtype, Reduction);  // the same with a warp for each
+// x, y [chunks, results]; a thread for each, blocks {results, chunks}
 Function reduce_columns_function(uint32_t dtype, Reduction);
+constexpr uint32_t kJoinedResults = 32;
+Function join_chunks_function(uint32_t dtype, Reduction);  // x [terms, results], y; a block per kJoinedResults results
 struct LaneParameters {
   uint32_t lanes, size, inner, largest;
 };
@@ -160,26 +163,33 @@ struct RowsParameters {
   uint32_t label_dtype;
   float epsilon;
 };
-uint32_t rows_of_block(uint32_t columns);                // rows per block of these kernels
-Function softmax_function(uint32_t columns);             // x, y
-Function log_softmax_function(uint32_t columns);         // x, y
-Function softmax_grad_function(uint32_t columns);        // y, dy, dx
-Function log_softmax_grad_function(uint32_t columns);    // y, dy, dx
-Function cross_entropy_function(uint32_t columns);       // x, labels, loss, lse
-Function cross_entropy_grad_function(uint32_t columns);  // x, labels, lse, dloss, dx
-Function layer_norm_function(uint32_t columns);          // x, gain, bias, y, mean, rstd
-Function rms_norm_function(uint32_t columns);            // x, gain, y, rstd
+// A kernel for rows of some length, and how many of them each of its blocks takes.
+struct RowKernel {
+  Function function;
+  uint32_t rows, threads;
+};
+RowKernel softmax_kernel(uint32_t columns, bool logarithm);       // x, y
+RowKernel softmax_grad_kernel(uint32_t columns, bool logarithm);  // y, dy, dx
+RowKernel cross_entropy_kernel(uint32_t columns);                 // x, labels, loss, lse
+RowKernel cross_entropy_grad_kernel(uint32_t columns);            // x, labels, lse, dloss, dx
+RowKernel layer_norm_kernel(uint32_t columns);                    // x, gain, bias, y, mean, rstd
+RowKernel rms_norm_kernel(uint32_t columns);                      // x, gain, y, rstd
 
 // ---- norms.cu
 struct NormGradParameters {
   uint32_t rows, columns, blocks;
 };
-constexpr uint32_t kMostSummedColumns = 4096;  // largest width whose sums fit one block
-constexpr uint32_t kNormBlocks = 256;
-Function layer_norm_grad_function();  // x, gain, mean, rstd, dy, dx, sums [2, blocks, columns]
-Function rms_norm_grad_function();    // x, gain, rstd, dy, dx, sums [1, blocks, columns]
-Function sum_blocks_function();       // sums, dgain: of the first sum only; a thread per column
-Function sum_two_blocks_function();   // sums, dgain, dbias
+constexpr uint32_t kMostSummedColumns = 8192;  // largest width whose sums fit the registers of a block
+struct NormGradKernel {
+  Function function;
+  uint32_t rows, threads, most_blocks;  // rows that a block takes at once
+};
+NormGradKernel layer_norm_grad_kernel(uint32_t columns);  // x, gain, mean, rstd, dy, dx, sums [2, blocks, columns]
+NormGradKernel rms_norm_grad_kernel(uint32_t columns);    // x, gain, rstd, dy, dx, sums [1, blocks, columns]
+// A block per kSummedColumns columns.
+constexpr uint32_t kSummedColumns = 32;
+Function sum_blocks_function();      // sums, dgain: of the first sum only
+Function sum_two_blocks_function();  // sums, dgain, dbias
 struct ChannelParameters {
   uint32_t batch, channels, places;
   uint32_t groups;

@@ -5,7 +5,7 @@ namespace harmonics::cuda {
 namespace {
 
 template <typename T>
-__global__ void copy(const T* from, T* to, CopyParameters p) {
+__global__ void copy(const T* from, T* to, const __grid_constant__ CopyParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   int64_t at[2];

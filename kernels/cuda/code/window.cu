@@ -34,7 +34,7 @@ __device__ inline int32_t window_at(const WindowParameters& p, uint32_t tap, uin
 }
 
 template <typename T>
-__global__ void patches(const T* x, T* columns, WindowParameters p) {
+__global__ void patches(const T* x, T* columns, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const uint32_t window = i % p.places, row = i / p.places;
@@ -43,7 +43,7 @@ __global__ void patches(const T* x, T* columns, WindowParameters p) {
 }
 
 template <typename T>
-__global__ void unpatches(const T* columns, T* x, WindowParameters p) {
+__global__ void unpatches(const T* columns, T* x, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const int64_t first = static_cast<int64_t>(i / p.plane) * p.taps;
@@ -56,7 +56,7 @@ __global__ void unpatches(const T* columns, T* x, WindowParameters p) {
 }
 
 // NaN wins and stays; on ties the first wins.
-__global__ void max_pool(const float* x, float* y, int32_t* indices, WindowParameters p) {
+__global__ void max_pool(const float* x, float* y, int32_t* indices, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const float* plane = x + static_cast<int64_t>(i / p.places) * p.plane;
@@ -73,7 +73,7 @@ __global__ void max_pool(const float* x, float* y, int32_t* indices, WindowParam
 // A block handles a plane. The windows of a run add in rounds, one for each window that has a given element, so that
 // each element adds its windows in order.
 __global__ void __launch_bounds__(kThreads)
-    max_pool_grad(const int32_t* indices, const float* dy, float* dx, WindowParameters p) {
+    max_pool_grad(const int32_t* indices, const float* dy, float* dx, const __grid_constant__ WindowParameters p) {
   __shared__ uint32_t elements[kThreads];
   const int64_t first = static_cast<int64_t>(blockIdx.x) * p.places;
   float* plane = dx + static_cast<int64_t>(blockIdx.x) * p.plane;
@@ -105,7 +105,7 @@ __device__ inline T start_of(Joining joining) {
   return largest ? least : static_cast<T>(~static_cast<uint64_t>(least));
 }
 template <typename T>
-__global__ void reduce_window(const T* x, T* y, ReduceWindowParameters p) {
+__global__ void reduce_window(const T* x, T* y, const __grid_constant__ ReduceWindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   int32_t first[kMostRank] = {}, at[kMostRank] = {};
@@ -147,7 +147,7 @@ __device__ inline float share_of_window(const WindowParameters& p, uint32_t wind
   }
   return 1.0f / static_cast<float>(inside);
 }
-__global__ void avg_pool(const float* x, float* y, WindowParameters p) {
+__global__ void avg_pool(const float* x, float* y, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const float* plane = x + static_cast<int64_t>(i / p.places) * p.plane;
@@ -158,7 +158,7 @@ __global__ void avg_pool(const float* x, float* y, WindowParameters p) {
   }
   y[i] = sum * share_of_window(p, i % p.places);
 }
-__global__ void avg_pool_grad(const float* dy, float* dx, WindowParameters p) {
+__global__ void avg_pool_grad(const float* dy, float* dx, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const int64_t first = static_cast<int64_t>(i / p.plane) * p.places;
