@@ -191,6 +191,7 @@ struct OptimizerParameters {
   uint32_t count;      // LAMB
   uint32_t wide_step;  // the step number is i64, else i32
   uint32_t decoupled, nesterov, adapts, blocks;
+  uint32_t run;  // elements per block of an update
   double momentum, beta1, beta2, epsilon, weight_decay, alpha;
 };
 // Tensors of one parameter, and its first block.
@@ -220,7 +221,7 @@ enum class UpdateRule : uint32_t {
   rmsprop_both,
   lion
 };
-constexpr uint32_t kUpdateRun = 1024;       // elements per block of an update
+constexpr uint32_t kUpdateRun = 1024;       // elements per block of an update: a multiple of this
 Function update_function(UpdateRule rule);  // rows: w, g, moments ..., w', moments' ...
 Function lamb_moments_function();           // w, g, m, v, step, m', v', sums [blocks, 2], number
 Function lamb_step_function();              // w, m', v', lr, step, sums, w', number; a thread per element
