@@ -40,13 +40,14 @@ struct RandomParameters {
   uint32_t count;
   uint64_t stream;
 };
-Function copy_function(uint32_t element_bytes);  // from, to
+Function copy_function(uint32_t element_bytes);  // from, to; also 16 bytes
 struct CopyIfFiniteParameters {
   uint64_t bytes;
 };
 // from, to, number: whole words of 4 bytes and the remainder, with any number of threads
 Function copy_if_finite_function();
-Function transpose_function(uint32_t element_bytes);  // from, to; tiles of 32 x 32, by blocks {columns, rows, batch}
+constexpr uint32_t kTransposedTile = 64;
+Function transpose_function(uint32_t element_bytes);  // from, to; tiles, by blocks {columns, rows, batch}
 Function fill_function(uint32_t element_bytes);       // to
 Function iota_function();                             // to
 Function random_function();                           // counter, to; four numbers per thread
