@@ -61,6 +61,16 @@ struct Operand {
   char* at(const hx_place* places) const { return address(places[buffer]) + offset; }
 };
 
+// Workspace of cuBLASLt and cuDNN. They take addresses as aligned as those of cudaMalloc; the host guarantees less.
+constexpr uint64_t kWorkspaceAlignment = 256;
+inline uint64_t workspace_bytes(uint64_t bytes) {
+  return (bytes + 2 * kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+inline char* workspace_at(const Operand& workspace, const hx_place* places) {
+  const auto at = reinterpret_cast<uintptr_t>(workspace.at(places));
+  return reinterpret_cast<char*>((at + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment);
+}
+
 class Step {
  public:
   virtual ~Step() = default;

@@ -110,7 +110,7 @@ class EmulatedDriver final : public Driver {
     f.name = "emulated accelerator";
     f.driver = "tests";
     f.major = 9;
-    f.units = 1;
+    f.units = settings().units;
     f.memory = settings().memory;
     return f;
   }

@@ -80,6 +80,8 @@ Function gather_function(uint32_t element_bytes);  // x, indices, y
 Function link_function();  // indices, links: for each the next with the same index, and whether it is the first
 // updates, indices, links, y: updates are joined to y; null: unsupported type; blocks {indices, outer}
 Function add_function(uint32_t dtype);
+// updates, indices, y [size, inner]: the sums of the updates; null: unsupported type; blocks {size, columns}
+Function collect_function(uint32_t dtype);
 Function gather_nd_function(uint32_t element_bytes);      // x, indices, y
 Function rows_function();                                 // indices, rows: the row of each position, u32
 Function dynamic_slice_function(uint32_t element_bytes);  // x, starts, y
@@ -120,6 +122,19 @@ struct ProductParameters {
 };
 constexpr uint32_t kProductTile = 64;
 Function product_function(uint32_t dtype);  // a, b, c; blocks {columns, rows, batch}
+// ---- small_product.cu: c [batch, m, n] dense = activation(a b + bias), in f32
+struct SmallOperand {
+  int64_t row, term, batch;  // strides; rows of b are its columns. One of the first two is 1.
+  uint32_t wide;             // terms are adjacent, and rows begin at multiples of 16 bytes
+};
+struct SmallProductParameters {
+  uint32_t m, n, k, has_bias, relu;
+  SmallOperand a, b;
+};
+enum class SmallSum : uint32_t { none, a, b };  // also sums this operand over k; without a batch
+constexpr uint32_t kSmallTiles[][2] = {{16, 16}, {32, 32}, {64, 32}, {64, 64}};  // rows, columns
+Function small_product_function(uint32_t tile, SmallSum sum);  // a, b, c, bias, sums; blocks {columns, rows, batch}
+
 enum class Activation : uint32_t { none, relu, tanh, logistic, gelu };
 struct FinishParameters {
   uint32_t count, columns, places;  // y [..., columns, places]; a bias per column
@@ -254,6 +269,20 @@ Function max_pool_grad_function();                  // indices, dy, dx; a block 
 Function avg_pool_function();                       // x, y
 Function avg_pool_grad_function();                  // dy, dx
 
+// ---- convolution.cu: the gradient of a weight [outputs, channels, taps_high, taps_wide] over planes
+struct WeightGradientParameters {
+  uint32_t batch, channels, outputs, taps_high, taps_wide, high, wide;  // high, wide: of a plane of dy
+  int32_t size_high, size_wide, step_high, step_wide, apart_high, apart_wide, low_high, low_wide;
+  int64_t part;  // positions per part, a multiple of 32
+};
+struct SumPartsParameters {
+  uint32_t count, parts;
+};
+constexpr uint32_t kGradientColumns = 64;  // of a tile
+// x, dy, parts; `rows` of a tile: 16, 32 or 64; blocks {columns, rows, parts}
+Function weight_gradient_function(uint32_t rows);
+Function sum_parts_function();  // parts [parts, count], y; 32 elements per block
+
 // ---- attention.cu: over what is known at run time
 constexpr uint32_t kWidestHead = 256;
 constexpr uint32_t kCacheBlock = 32, kCacheBytes = 34;  // of q8_0
@@ -273,6 +302,14 @@ Function attend_queries_function();  // q, k, v, dout, lengths, mask, bias, sink
 Function attend_keys_function();     // q, k, v, dout, lengths, mask, bias, statistics, dk, dv; of a key
 Function attend_bias_function();     // q, k, v, dout, lengths, mask, bias, statistics, dbias; of an element of the bias
 Function attend_sinks_function();    // sinks, statistics, dsinks; a thread per head
+
+// ---- tiled_attention.cu: without optional inputs, heads of `width` numbers at most
+constexpr uint32_t kWidestTiledHead = 64, kAttentionQueries = 64, kAttentionKeys = 32;
+Function attend_tiles_function(uint32_t width);  // q, k, v, out, lse; a block per kAttentionQueries queries of a head
+// q, k, v, out, lse, dout, dq, owns (a number per query); a block per kAttentionKeys queries of a head
+Function attend_tiles_queries_function(uint32_t width);
+// q, k, v, lse, dout, owns, dk, dv; a block per kAttentionKeys keys of a shared head
+Function attend_tiles_keys_function(uint32_t width);
 
 // ---- sequence.cu: rotary positions, caches
 struct TurnParameters {

@@ -70,15 +70,28 @@ __global__ void max_pool(const float* x, float* y, int32_t* indices, const __gri
   indices[i] = best;
 }
 
-// A block handles a plane; each thread owns elements, and windows are added in order.
+// A block handles a plane. The windows of a run add in rounds, one for each window that has a given element, so that
+// each element adds its windows in order.
 __global__ void __launch_bounds__(kThreads)
     max_pool_grad(const int32_t* indices, const float* dy, float* dx, const __grid_constant__ WindowParameters p) {
+  __shared__ uint32_t elements[kThreads];
   const int64_t first = static_cast<int64_t>(blockIdx.x) * p.places;
   float* plane = dx + static_cast<int64_t>(blockIdx.x) * p.plane;
   for (uint32_t i = threadIdx.x; i < p.plane; i += kThreads) plane[i] = 0;
-  for (uint32_t w = 0; w < p.places; ++w) {
-    const uint32_t at = static_cast<uint32_t>(indices[first + w]);
-    if (at < p.plane && at % kThreads == threadIdx.x) plane[at] += dy[first + w];
+  for (uint32_t base = 0; base < p.places; base += kThreads) {
+    const uint32_t window = base + threadIdx.x;
+    const uint32_t at = window < p.places ? static_cast<uint32_t>(indices[first + window]) : p.plane;
+    const float add = at < p.plane ? dy[first + window] : 0.0f;
+    elements[threadIdx.x] = at;
+    __syncthreads();
+    uint32_t before = 0;
+    if (at < p.plane)
+      for (uint32_t i = 0; i < threadIdx.x; ++i) before += elements[i] == at;
+    const uint32_t rounds = join_block<Largest>(before) + 1;
+    for (uint32_t round = 0; round < rounds; ++round) {
+      if (at < p.plane && before == round) plane[at] += add;
+      __syncthreads();
+    }
   }
 }
 
