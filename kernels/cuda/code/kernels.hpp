@@ -327,4 +327,24 @@ Function append_function(uint32_t element_bytes);  // rows, start, cache: of one
 Function append_half_function();                   // rows in f32, start, cache in f16
 Function append_blocks_function();                 // rows in f32, start, cache in q8_0; count and row are of blocks
 
+// ---- storage.cu: whole numbers with a scale and a zero point each, or per index of an axis
+struct ChannelsParameters {
+  uint32_t count, size, inner;
+};
+Function quantize_function(uint32_t dtype);    // x, scale, zero, y; null: unsupported type
+Function dequantize_function(uint32_t dtype);  // x, scale, zero, y
+
+// ---- recurrent.cu: a block per sample
+constexpr uint32_t kScanThreads = 512;
+// Memory per sample, in widths: two states; or gradients of gates, of h and c, and parts of sums.
+constexpr uint32_t kScanForward = 2, kScanBackward = 6 + kScanThreads / 32;
+struct ScanParameters {
+  uint32_t positions, width, reverse;
+  uint32_t given;  // how many of the optional inputs
+};
+Function lstm_function();       // x, weight, h0, c0, y, c, gates, memory
+Function lstm_grad_function();  // weight, c, gates, c0, dy, dc, dgates, dx, dh0, dc0, memory
+Function gru_function();        // x, weight, bias, h0, y, gates, memory
+Function gru_grad_function();   // weight, y, gates, h0, dy, dgates, dx, dpast, dh0, memory
+
 }  // namespace harmonics::cuda
