@@ -40,13 +40,14 @@ struct RandomParameters {
   uint32_t count;
   uint64_t stream;
 };
-Function copy_function(uint32_t element_bytes);  // from, to
+Function copy_function(uint32_t element_bytes);  // from, to; also 16 bytes
 struct CopyIfFiniteParameters {
   uint64_t bytes;
 };
 // from, to, number: whole words of 4 bytes and the remainder, with any number of threads
 Function copy_if_finite_function();
-Function transpose_function(uint32_t element_bytes);  // from, to; tiles of 32 x 32, by blocks {columns, rows, batch}
+constexpr uint32_t kTransposedTile = 64;
+Function transpose_function(uint32_t element_bytes);  // from, to; tiles, by blocks {columns, rows, batch}
 Function fill_function(uint32_t element_bytes);       // to
 Function iota_function();                             // to
 Function random_function();                           // counter, to; four numbers per thread
@@ -206,6 +207,7 @@ struct OptimizerParameters {
   uint32_t count;      // LAMB
   uint32_t wide_step;  // the step number is i64, else i32
   uint32_t decoupled, nesterov, adapts, blocks;
+  uint32_t run;  // elements per block of an update
   double momentum, beta1, beta2, epsilon, weight_decay, alpha;
 };
 // Tensors of one parameter, and its first block.
@@ -235,7 +237,7 @@ enum class UpdateRule : uint32_t {
   rmsprop_both,
   lion
 };
-constexpr uint32_t kUpdateRun = 1024;       // elements per block of an update
+constexpr uint32_t kUpdateRun = 1024;       // elements per block of an update: a multiple of this
 Function update_function(UpdateRule rule);  // rows: w, g, moments ..., w', moments' ...
 Function lamb_moments_function();           // w, g, m, v, step, m', v', sums [blocks, 2], number
 Function lamb_step_function();              // w, m', v', lr, step, sums, w', number; a thread per element
@@ -324,5 +326,25 @@ struct AppendParameters {
 Function append_function(uint32_t element_bytes);  // rows, start, cache: of one type
 Function append_half_function();                   // rows in f32, start, cache in f16
 Function append_blocks_function();                 // rows in f32, start, cache in q8_0; count and row are of blocks
+
+// ---- storage.cu: whole numbers with a scale and a zero point each, or per index of an axis
+struct ChannelsParameters {
+  uint32_t count, size, inner;
+};
+Function quantize_function(uint32_t dtype);    // x, scale, zero, y; null: unsupported type
+Function dequantize_function(uint32_t dtype);  // x, scale, zero, y
+
+// ---- recurrent.cu: a block per sample
+constexpr uint32_t kScanThreads = 512;
+// Memory per sample, in widths: two states; or gradients of gates, of h and c, and parts of sums.
+constexpr uint32_t kScanForward = 2, kScanBackward = 6 + kScanThreads / 32;
+struct ScanParameters {
+  uint32_t positions, width, reverse;
+  uint32_t given;  // how many of the optional inputs
+};
+Function lstm_function();       // x, weight, h0, c0, y, c, gates, memory
+Function lstm_grad_function();  // weight, c, gates, c0, dy, dc, dgates, dx, dh0, dc0, memory
+Function gru_function();        // x, weight, bias, h0, y, gates, memory
+Function gru_grad_function();   // weight, y, gates, h0, dy, dgates, dx, dpast, dh0, memory
 
 }  // namespace harmonics::cuda

@@ -10,6 +10,30 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
   T x[kCount];
 };
 
+// Stores a pack by one instruction per 16 bytes, where the compiler would take one per element.
+#ifdef HM_EMULATED
+template <typename P>
+void store_whole(void* to, const P& v) {
+  *static_cast<P*>(to) = v;
+}
+#else
+template <typename P>
+__device__ inline void store_whole(void* to, const P& v) {
+  uint32_t w[sizeof(P) / 4];
+  memcpy(w, &v, sizeof w);
+  const size_t at = __cvta_generic_to_global(to);
+  if constexpr (sizeof(P) == 4)
+    asm volatile("st.global.b32 [%0], %1;" ::"l"(at), "r"(w[0]) : "memory");
+  else if constexpr (sizeof(P) == 8)
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(at), "r"(w[0]), "r"(w[1]) : "memory");
+  else
+    for (uint32_t i = 0; i < sizeof(P) / 4; i += 4)
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at + 4 * i), "r"(w[i]), "r"(w[i + 1]),
+                   "r"(w[i + 2]), "r"(w[i + 3])
+                   : "memory");
+}
+#endif
+
 // Where a thread's four elements of an array of `end` elements lie: side by side, or `apart`, where rows do not begin
 // at multiples of 16 bytes. Adjacent threads access adjacent elements either way.
 struct Place {
