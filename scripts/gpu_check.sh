@@ -31,7 +31,7 @@ if ! "$program" list devices | grep -A1 '^  cuda ' | grep -vq 'not available'; t
 {
   printf 'check\t%s plugin check --calls 2000 %s\n' "$program" "$plugin"
   for tool in ${tools//,/ }; do
-    printf '%s\tcompute-sanitizer --tool %s --target-processes all --error-exitcode 9 %s plugin check --calls 1 %s\n' \
+    printf '%s\tcompute-sanitizer --tool %s --target-processes all --error-exitcode 9 %s plugin check --calls 1000 %s\n' \
       "$tool" "$tool" "$program" "$plugin"
     printf '%s_steps\tHARMONICS_TEST_DEVICE=cuda compute-sanitizer --tool %s --error-exitcode 9 %s %s\n' \
       "$tool" "$tool" "$build/bin/test_accelerator" '"*training step*","*sorts*","*lengths*","*caches*"'

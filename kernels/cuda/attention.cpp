@@ -1,4 +1,4 @@
-// Plans attention. Calls that cuDNN does not support are inlined: products, and chains between them.
+// Plans attention by cuDNN, or in tiles. Calls that neither supports are inlined: products, and chains between them.
 #include "attention.hpp"
 
 #include <cmath>
@@ -29,8 +29,7 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   if (kernels::has_more_than_attention(site) || mixed) return plan_sequence(site, out);
   const bool as_they_are = (dtype == HX_F16 || dtype == HX_BF16) && site.in(1).dtype == dtype &&
                            site.in(2).dtype == dtype && site.out().dtype == dtype;
-  if (!as_they_are && !(site.all_f32() && site.may_round()))
-    return declined("needs a 16-bit type, or f32 with rounding allowed");
+  if (!as_they_are && !(site.all_f32() && site.may_round())) return plan_tiled_attention(site, out);
   Attention a;
   if (!read(site, a)) return false;
   Work work(site.machine());
@@ -48,7 +47,7 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   }
   std::string why;
   auto step = dnn_step(site, work, a, why);
-  if (!step) return declined(why);
+  if (!step) return as_they_are ? declined(why) : plan_tiled_attention(site, out);
   work.add(std::move(step));
   if (!as_they_are) {
     const auto n = static_cast<uint32_t>(count(site.out()));
