@@ -170,6 +170,7 @@ bool CycleRun::run_batch(Slot& slot) {
   p.step->check_indices(slot.pointers.data());
   tell(&CycleObserver::batch_began, slot);
   if (!run_program(*p.step, slot)) return false;
+  norm_ = p.gradient_norm;
   record_.count_batch(p, count);
   if (!programs_.update() && weights_.undo_if_spoilt()) return false;
   watch_.count_batch(p, count);
@@ -193,7 +194,9 @@ void CycleRun::end_step() {
   if (CompiledStep* program = programs_.update()) {
     update(*program);
     if (weights_.undo_if_spoilt()) return;
+    norm_ = programs_.norm_of_update();
   }
+  if (norm_) record_.put_gradient_norm(*norm_);
   record_.end_step(cycle_.now());
   name_step();
   watch_.end_step();
@@ -221,12 +224,20 @@ void CycleRun::update(CompiledStep& program) {
 void CycleRun::report_step() {
   if (hooks_.every > 0 && record_.step() % hooks_.every == 0) {
     watch_.read_windows();
-    hooks_.step(record_.step_report());
+    StepReport report = record_.step_report();
+    report.products = programs_.products_of_sample();
+    hooks_.step(report);
   }
   if (hooks_.progress && record_.now() >= next_progress_) {
     next_progress_ = record_.now() + 0.1;
-    hooks_.progress(record_.progress(record_.now()));
+    hooks_.progress(progress(record_.now()));
   }
+}
+
+Progress CycleRun::progress(double now) {
+  Progress p = record_.progress(now);
+  p.products = programs_.products_of_sample();
+  return p;
 }
 
 // `cut` means that the run ends early, so it does not validate. Returns false if a stop request ended the validation:
@@ -240,9 +251,9 @@ bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   }
   if (EpochReport* closed = record_.close_epoch(next, now)) {
     watch_.close_epoch(*closed, std::move(validation));
-    const Progress progress = record_.progress(now);
-    if (hooks_.epoch) hooks_.epoch(*closed, progress);
-    tell(&CycleObserver::epoch_closed, *closed, progress);
+    const Progress reached = hooks_.epoch ? progress(now) : record_.progress(now);
+    if (hooks_.epoch) hooks_.epoch(*closed, reached);
+    tell(&CycleObserver::epoch_closed, *closed, reached);
     conditions_.check_metrics();
     if (closed->validation) conditions_.check_patience();
   }
@@ -278,7 +289,10 @@ void CycleRun::finish() {
   report_end(end, interrupted);
   tell(&CycleObserver::run_ended);
   report_streams();
-  if (hooks_.progress) hooks_.progress(record_.progress(report_.seconds));
+  if (hooks_.progress) {
+    report_.products = programs_.products_of_sample();
+    hooks_.progress(progress(report_.seconds));
+  }
   if (plan_.goes_on && (!interrupted || plan_.run.goes_on)) live_.hand_over();
 }
 

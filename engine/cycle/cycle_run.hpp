@@ -60,6 +60,7 @@ class CycleRun {
   void report_step();
   bool close_epoch(uint64_t next, double now, bool cut);
   std::optional<Evaluation> validate();
+  Progress progress(double now);
 
   // ---- the end ----
   void finish();
@@ -98,6 +99,7 @@ class CycleRun {
   CycleResults results_;
   uint64_t end_ = 0;             // joint samples of this epoch used by batches
   std::vector<uint64_t> reads_;  // by producer: samples that batches do not need again
+  const float* norm_ = nullptr;  // of the gradients of the last step, if it clips
   double step_over_ = 0;         // end of the last step, by feed_clock()
   double next_progress_ = 0;
   std::optional<double> unvalidated_at_;  // when the validation began that a stop request ended

@@ -20,6 +20,8 @@ struct Progress {
   double loss = 0, accuracy = -1;  // means over the last 100 steps; accuracy -1: none
   int64_t window = 0;              // samples predicted before training on them; 0: none
   double window_loss = 0, window_accuracy = -1;
+  double products = 0;        // FLOP of matrix products per sample; 0: none
+  double gradient_norm = -1;  // of the last step, before it was clipped; -1: none
 };
 
 struct EpochReport {
@@ -38,6 +40,7 @@ struct StepReport {
   int64_t epoch = 0, step = 0, samples = 0;  // epoch from 1
   double seconds = 0, samples_per_second = 0, learning_rate = 0;
   std::map<std::string, double> metrics;
+  double products = 0;  // as in Progress
 };
 
 // Progress of a run before it began; zero unless resumed.
@@ -65,6 +68,7 @@ struct CycleReport {
   double loss = 0, accuracy = -1;  // last 100 steps; last epoch
   double learning_rate = 0;        // of the last step
   double waited = 0;               // share of its time in this process spent waiting for the next batch
+  double products = 0;             // as in Progress
   std::map<std::string, double> metrics;
   std::vector<EpochReport> by_epoch;  // at most 1,024: for longer runs every second, every fourth, …, and the last
   std::vector<CurvePoint> curve;      // at most 512 points
