@@ -24,6 +24,7 @@ CycleRun::CycleRun(BoundGraph& graph, int cycle, const RunSettings& settings, Cy
       streams_(plan_),
       state_(cycle_, rate_, streams_),
       weights_(cycle_, rate_, state_),
+      guard_(cycle_, weights_),
       reload_(cycle_, readers_, weights_),
       checkpoints_(cycle_, rate_, state_, weights_),
       control_(cycle_, rate_, readers_, checkpoints_),
@@ -153,14 +154,17 @@ void CycleRun::step(Slot& slot) {
     slot.count = 0;
     return;
   }
-  if (record_.gathered() == 0) tell(&CycleObserver::step_began);
+  if (record_.gathered() == 0) {
+    guard_.before_step();
+    tell(&CycleObserver::step_began);
+  }
   if (!run_batch(slot)) return;
   end_ = slot.end;
   reads_ = slot.reads;
   if (record_.gathered() >= (plan_.training ? plan_.settings.accumulate : 1)) end_step();
 }
 
-// Returns false if the batch was undone and the run is over.
+// Returns false if the batch was undone and the run is over, or if it was skipped.
 bool CycleRun::run_batch(Slot& slot) {
   const auto count = static_cast<int64_t>(slot.count);
   boundary_.begin_batch();
@@ -169,7 +173,10 @@ bool CycleRun::run_batch(Slot& slot) {
   StepProgram& p = programs_.of_batch(count);
   p.step->check_indices(slot.pointers.data());
   tell(&CycleObserver::batch_began, slot);
-  if (!run_program(*p.step, slot)) return false;
+  if (const Ran ran = run_program(*p.step, slot); ran != Ran::whole) {
+    if (ran == Ran::skipped) skip(slot);
+    return false;
+  }
   norm_ = p.gradient_norm;
   record_.count_batch(p, count);
   if (!programs_.update() && weights_.undo_if_spoilt()) return false;
@@ -178,14 +185,23 @@ bool CycleRun::run_batch(Slot& slot) {
   return true;
 }
 
-// Returns false if the batch was undone.
-bool CycleRun::run_program(CompiledStep& program, const Slot& slot) {
+// The step takes the next batch instead.
+void CycleRun::skip(const Slot& slot) {
+  end_ = slot.end;
+  reads_ = slot.reads;
+  if (record_.gathered() > 0) return;
+  boundary_.end_step();
+  readers_.end_step();
+}
+
+CycleRun::Ran CycleRun::run_program(CompiledStep& program, const Slot& slot) {
   program.set(slot.pointers.data(), rate_.next(), record_.next_batch(), plan_.settings.seed);
   program.set_keep(record_.gathered() > 0);
-  if (!program.loss()) return program.run(), true;
-  if (program.run_if_finite()) return true;
+  if (!program.loss()) return program.run(), Ran::whole;
+  if (program.run_if_finite(guard_.most())) return guard_.passed(), Ran::whole;
+  if (guard_.skips(slot, *program.loss())) return Ran::skipped;
   weights_.refuse(program, slot);
-  return false;
+  return Ran::undone;
 }
 
 // Called after the last batch of a step, that is, of its group or of the pass.

@@ -13,6 +13,7 @@
 #include "engine/cycle/cycle_context.hpp"
 #include "engine/cycle/cycle_control.hpp"
 #include "engine/cycle/cycle_feed.hpp"
+#include "engine/cycle/cycle_guard.hpp"
 #include "engine/cycle/cycle_live.hpp"
 #include "engine/cycle/cycle_reload.hpp"
 #include "engine/cycle/cycle_results.hpp"
@@ -54,7 +55,9 @@ class CycleRun {
   // ---- the step stage ----
   void step(Slot& slot);
   bool run_batch(Slot& slot);
-  bool run_program(CompiledStep& program, const Slot& slot);
+  enum class Ran { whole, skipped, undone };
+  Ran run_program(CompiledStep& program, const Slot& slot);
+  void skip(const Slot& slot);
   void end_step();
   void update(CompiledStep& update);
   void report_step();
@@ -89,6 +92,7 @@ class CycleRun {
 
   CycleState state_;
   FiniteWeights weights_;
+  CycleGuard guard_;
   CycleReload reload_;
   CycleCheckpoints checkpoints_;
   CycleControl control_;

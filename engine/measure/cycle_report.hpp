@@ -55,7 +55,7 @@ struct CurvePoint {
 
 // An event of a run other than a step.
 struct RunEvent {
-  std::string kind, text;       // "learning_rate", "pause", "resume", "checkpoint"; for people
+  std::string kind, text;       // "learning_rate", "pause", "resume", "checkpoint", "returned"; for people
   int64_t epoch = 0, step = 0;  // epoch from 1; after that step
   double seconds = 0;
   int64_t samples = 0;
@@ -80,6 +80,7 @@ struct CycleReport {
   std::map<std::string, uint64_t> lost;              // samples of live streams that no sender can resend, by producer
   std::set<std::string> used, trained;               // parameters of its programs, and those that its steps change
   std::vector<RunEvent> events;                      // the last 256 of this process
+  int64_t skipped = 0;                               // batches that the loss guard of this process left out
   std::map<std::string, uint64_t> refused;           // samples that could not be read, by producer
   std::map<std::string, std::string> last_error;     // the known error of each producer
   std::string precision = "fp32", precision_reason;  // of its products; why `auto` chose it, else empty

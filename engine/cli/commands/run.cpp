@@ -133,9 +133,9 @@ class Logs {
     for (const std::string& path : options.logs) logs_.push_back(make_run_log(path));
     if (!options.tensorboard.empty()) logs_.push_back(make_tensorboard_log(options.tensorboard));
   }
-  void attach(CycleRuntime& runtime, const Options& options, RunFigures& figures) {
+  void attach(CycleRuntime& runtime, const Options& options, RateMeter& meter) {
     if (logs_.empty()) return;
-    figures_ = &figures;
+    meter_ = &meter;
     runtime.on_event([this](const RunEvent& e) {
       write(
           {"event", e.epoch, e.step, e.samples, e.seconds, e.samples_per_second, e.learning_rate, {}, e.kind, e.text});
@@ -143,7 +143,7 @@ class Logs {
     if (options.log_every > 0)
       runtime.on_step(options.log_every, [this](const StepReport& r) {
         LogRow row{"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics};
-        row.figures = figures_->at(r.samples_per_second, r.products, r.seconds);
+        row.rates = meter_->at(r.samples_per_second, r.products, r.seconds);
         write(row);
       });
   }
@@ -156,7 +156,7 @@ class Logs {
     if (e.accuracy >= 0) row.values[e.accuracy_name] = e.accuracy;
     if (e.validation)
       for (const auto& [name, value] : e.validation->all()) row.values["val." + name] = value;
-    if (figures_) row.figures = figures_->at(row.samples_per_second, p.products, p.seconds);
+    if (meter_) row.rates = meter_->at(row.samples_per_second, p.products, p.seconds);
     write(row);
   }
   void end() const {
@@ -171,13 +171,13 @@ class Logs {
   }
   std::vector<std::unique_ptr<RunLog>> logs_;
   std::function<void(const std::string&)> note_;
-  RunFigures* figures_ = nullptr;  // null: nothing is logged
+  RateMeter* meter_ = nullptr;  // null: nothing is logged
 };
 
-void show_progress(ProgressLine& line, const Progress& p, RunFigures& figures) {
+void show_progress(ProgressLine& line, const Progress& p, RateMeter& meter) {
   if (!line.is_due(p)) return;
-  const Figures f = figures.at(p.samples_per_second, p.products, p.seconds);
-  line.show(p, f.peak_share, f.resident);
+  const RunRates rates = meter.at(p.samples_per_second, p.products, p.seconds);
+  line.show(p, rates.peak_share, rates.resident);
 }
 
 // The last write of a consumer may fail too, or wait. The learned weights are saved before.
@@ -222,13 +222,13 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
       print_note(text);
     };
     Logs logs(options, note);
-    RunFigures figures(options);
-    if (trains) logs.attach(runtime, options, figures);
+    RateMeter meter(options);
+    if (trains) logs.attach(runtime, options, meter);
     runtime.on_start([&](const std::vector<std::string>& names, const Beginning& from) {
       weight_notes.tell();
       if (trains) logs.begin(names, from);
     });
-    runtime.on_progress([&](const Progress& p) { show_progress(line, p, figures); });
+    runtime.on_progress([&](const Progress& p) { show_progress(line, p, meter); });
     runtime.on_epoch([&](const EpochReport& e, const Progress& p) {
       if (!trains) return;
       logs.epoch(e, p);
@@ -258,7 +258,7 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
     count(report);
     outcome.interrupted = report.stopped_by == "interrupt";
     if (trains || !outcome.trained) {
-      outcome.figures = figures.at(report.samples_per_second, report.products, report.seconds);
+      outcome.rates = meter.at(report.samples_per_second, report.products, report.seconds);
       outcome.report = std::move(report);
     }
     outcome.trained = outcome.trained || trains;

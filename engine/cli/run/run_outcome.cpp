@@ -121,7 +121,7 @@ boost::json::object figures_json(BoundGraph& graph, const RunOutcome& outcome) {
   const WeightCounts counts = count_weights(store, outcome.used, outcome.changed);
   o["weights"] = boost::json::object{{"trained", counts.trained}, {"frozen", counts.frozen}, {"unused", counts.unused}};
   o["waited_for_data"] = json_of(r.waited);
-  const Figures& f = outcome.figures;
+  const RunRates& f = outcome.rates;
   o["tokens_per_second"] = json_of(f.tokens_per_second, f.tokens_per_second > 0);
   o["peak_share"] = json_of(f.peak_share, f.peak_share >= 0);
   o["memory"] = boost::json::object{{"resident_bytes", f.resident}, {"most_bytes", most_resident_bytes()}};

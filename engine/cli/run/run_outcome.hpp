@@ -8,7 +8,7 @@
 #include <boost/json/fwd.hpp>
 
 #include "engine/cli/options/options.hpp"
-#include "engine/cli/run/run_figures.hpp"
+#include "engine/cli/run/run_rates.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::engine::cli {
@@ -24,7 +24,7 @@ struct RunOutcome {
   std::set<std::string> used, changed;  // parameters of all cycles that ran; those that training changed
   std::string kept;                     // the copy of weights that nothing else saves
   std::string not_kept;                 // why there is no copy
-  Figures figures;                      // of `report`
+  RunRates rates;                        // of `report`
 };
 
 // Returns the last validated epoch, or null.

@@ -1,4 +1,4 @@
-#include "engine/cli/run/run_figures.hpp"
+#include "engine/cli/run/run_rates.hpp"
 
 #include <cstdio>
 #include <thread>
@@ -35,25 +35,25 @@ uint64_t most_resident_bytes() {
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<uint64_t>(usage.ru_maxrss) * 1024 : 0;
 }
 
-RunFigures::RunFigures(const Options& options) : tokens_(options.tokens_of_sample), threads_(options.run.threads) {
+RateMeter::RateMeter(const Options& options) : tokens_(options.tokens_of_sample), threads_(options.run.threads) {
   if (threads_ <= 0) threads_ = static_cast<int>(std::thread::hardware_concurrency());
   if (!is_processor(options.run.device)) threads_ = 0;
 }
 
-Figures RunFigures::at(double samples_per_second, double products, double seconds) {
-  Figures figures;
-  figures.tokens_per_second = samples_per_second * static_cast<double>(tokens_);
-  figures.resident = resident_bytes();
-  if (threads_ <= 0 || products <= 0) return figures;
+RunRates RateMeter::at(double samples_per_second, double products, double seconds) {
+  RunRates rates;
+  rates.tokens_per_second = samples_per_second * static_cast<double>(tokens_);
+  rates.resident = resident_bytes();
+  if (threads_ <= 0 || products <= 0) return rates;
   if (peak_ < 0 && (tokens_ > 0 || seconds > kWorthPeak)) peak_ = kept_peak(threads_);
-  if (peak_ > 0) figures.peak_share = products * samples_per_second / peak_;
-  return figures;
+  if (peak_ > 0) rates.peak_share = products * samples_per_second / peak_;
+  return rates;
 }
 
-void add_figures(boost::json::object& to, const Figures& figures) {
-  if (figures.tokens_per_second > 0) to["tokens_per_second"] = figures.tokens_per_second;
-  if (figures.peak_share >= 0) to["peak_share"] = figures.peak_share;
-  if (figures.resident > 0) to["resident_bytes"] = figures.resident;
+void add_rates(boost::json::object& to, const RunRates& rates) {
+  if (rates.tokens_per_second > 0) to["tokens_per_second"] = rates.tokens_per_second;
+  if (rates.peak_share >= 0) to["peak_share"] = rates.peak_share;
+  if (rates.resident > 0) to["resident_bytes"] = rates.resident;
 }
 
 }  // namespace harmonics::engine::cli

@@ -1,4 +1,4 @@
-// Figures beside those that a run measures itself: its rate against the processor's peak, and memory.
+// RunRates beside those that a run measures itself: its rate against the processor's peak, and memory.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace harmonics::engine::cli {
 
-struct Figures {
+struct RunRates {
   double tokens_per_second = 0;  // 0: samples have no tokens
   double peak_share = -1;        // of the multiply-adds that the processor has measured; -1: unknown
   uint64_t resident = 0;         // bytes of this process in memory; 0: unknown
@@ -19,13 +19,13 @@ struct Figures {
 uint64_t resident_bytes();
 uint64_t most_resident_bytes();
 
-// Reads the figures of one run. Not thread-safe.
-class RunFigures {
+// Reads the rates of one run. Not thread-safe.
+class RateMeter {
  public:
-  explicit RunFigures(const Options& options);
+  explicit RateMeter(const Options& options);
   // `products`: FLOP of matrix products per sample; `seconds`: of the run. The peak is measured at the first call for
   // a language model, or for a run of more than a second; before that its share is unknown.
-  Figures at(double samples_per_second, double products, double seconds);
+  RunRates at(double samples_per_second, double products, double seconds);
 
  private:
   int64_t tokens_;
@@ -34,6 +34,6 @@ class RunFigures {
 };
 
 // The fields "tokens_per_second", "peak_share" and "resident_bytes" of JSON objects.
-void add_figures(boost::json::object& to, const Figures& figures);
+void add_rates(boost::json::object& to, const RunRates& rates);
 
 }  // namespace harmonics::engine::cli
