@@ -244,6 +244,11 @@ void CycleRun::report_step() {
     report.products = programs_.products_of_sample();
     hooks_.step(report);
   }
+  if (hooks_.pause_every > 0 && record_.step() % hooks_.pause_every == 0) {
+    const double begun = cycle_.now();
+    hooks_.pause(record_.step_report());
+    record_.set_aside(cycle_.now() - begun);
+  }
   if (hooks_.progress && record_.now() >= next_progress_) {
     next_progress_ = record_.now() + 0.1;
     hooks_.progress(progress(record_.now()));

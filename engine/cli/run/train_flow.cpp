@@ -100,6 +100,9 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   o.checkpoint = s.output + "/checkpoints";
   o.every = s.save_every > 0 ? fmt::format("{}steps", s.save_every) : "5m";
   o.keep = static_cast<int>(s.keep);
+  if (s.keep_best > 0) o.keep_best = static_cast<int>(s.keep_best);
+  run.guard = s.guard.value_or(LossGuardSettings());
+  run.guard->folder = s.output + "/left_out";
   if (s.resume) o.resume = "";
   o.save = s.output + "/weights.safetensors";
   if (!s.lora.empty()) o.save_adapter = s.output + "/adapter";

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dsl/document/fields.hpp"
+#include "engine/bound/loss_guard.hpp"
 #include "engine/corpus/corpus.hpp"
 
 namespace harmonics::engine::cli {
@@ -34,7 +35,8 @@ struct TrainSettings {
   std::string precision = "fp32";
   int64_t evaluate_every = 0;  // steps; 0: once in each epoch
   int64_t save_every = 0;      // steps; 0: every five minutes
-  int64_t keep = 3, log_every = 10;
+  int64_t keep = 3, keep_best = 0, log_every = 10;
+  std::optional<LossGuardSettings> guard;  // without the folder
   int64_t seed = 0;
   bool shuffle = true, resume = false;
   std::optional<int64_t> patience;
