@@ -110,6 +110,10 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   o.logs.push_back(s.output + "/log.jsonl");
   o.log_every = s.log_every;
   o.tokens_of_sample = static_cast<int64_t>(s.corpus.window);
+  if (s.samples.prompts.empty()) return;
+  o.samples = s.samples;
+  if (o.samples.every <= 0) o.samples.every = plan.evaluate_every;
+  o.samples.tokenizer = plan.corpus->tokenizer().tokenizer;
 }
 
 }  // namespace

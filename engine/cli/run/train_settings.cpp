@@ -495,7 +495,7 @@ void check_whole(const TrainSettings& settings, const document::Node& root, docu
 const std::vector<TrainKey>& train_keys() {
   static const std::vector<TrainKey> keys = [] {
     std::vector<TrainKey> all = data_keys();
-    for (std::vector<TrainKey> more : {train_model_keys(), update_keys(), run_keys()})
+    for (std::vector<TrainKey> more : {train_model_keys(), update_keys(), run_keys(), train_watch_keys()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();

@@ -9,6 +9,7 @@
 
 #include "dsl/document/fields.hpp"
 #include "engine/bound/loss_guard.hpp"
+#include "engine/cli/run/sample_texts.hpp"
 #include "engine/corpus/corpus.hpp"
 
 namespace harmonics::engine::cli {
@@ -37,6 +38,7 @@ struct TrainSettings {
   int64_t save_every = 0;      // steps; 0: every five minutes
   int64_t keep = 3, keep_best = 0, log_every = 10;
   std::optional<LossGuardSettings> guard;  // without the folder
+  SampleSettings samples;                  // without the tokenizer; every 0: with each validation
   int64_t seed = 0;
   bool shuffle = true, resume = false;
   std::optional<int64_t> patience;
@@ -56,6 +58,7 @@ struct TrainKey {
 };
 const std::vector<TrainKey>& train_keys();
 std::vector<TrainKey> train_model_keys();  // the part of them about the model
+std::vector<TrainKey> train_watch_keys();  // about what is watched during the run
 // The keys of a data set.
 std::vector<std::string> train_dataset_keys();
 
