@@ -33,6 +33,8 @@ class Checkpointer {
   const CheckpointFolder& folder() const { return folder_; }
   // The newest checkpoint, of this run or before it; empty if there is none.
   const std::string& last() const { return last_; }
+  // Reads it. Throws as read_checkpoint().
+  Checkpoint read_last() const { return read_checkpoint(last_, calls_); }
   // Why a run could not resume from the newest checkpoint; empty if it can.
   const std::string& not_resumable() const { return state_.not_resumable; }
   // Sets a callback that receives a checkpoint's state once it is on disk, on the thread that wrote it.

@@ -52,8 +52,8 @@ bool CycleGuard::skips(const Slot& slot, float loss) {
       if (!at.empty()) cycle_.note(what + at);
       return false;
     }
-    Error e(ErrorKind::Diverged, in_a_row_ > 1 ? fmt::format("{}: batch {} in a row that is left out", what, in_a_row_)
-                                               : what);
+    Error e(ErrorKind::Diverged,
+            in_a_row_ > 1 ? fmt::format("{}: batch {} in a row that is left out", what, in_a_row_) : what);
     if (!saved.empty()) e.note("note: the batch is in " + saved);
     throw e.note("lower the learning rate, look at the batch, or allow more: patience=N");
   }
@@ -65,7 +65,6 @@ bool CycleGuard::skips(const Slot& slot, float loss) {
   if (cycle_.record.gathered() > 0) return true;  // the group's other batches follow first
   cycle_.at.index = slot.end;
   cycle_.at.reads = slot.reads;
-  cycle_.record.keep_batches();
   return_to_checkpoint();
   return true;
 }
@@ -84,7 +83,8 @@ std::string CycleGuard::save(const Slot& slot, float loss) {
     const TensorType type{stream.dtype, shape};
     file.tensors.emplace(plan.name_of(plan.producers[i]), view_of(type, const_cast<void*>(slot.pointers[i])));
   }
-  const std::string path = fmt::format("{}/batch-{:06}.safetensors", settings_->folder, cycle_.record.batches());
+  const std::string path =
+      fmt::format("{}/epoch-{}-sample-{}.safetensors", settings_->folder, slot.epoch + 1, slot.end);
   try {
     if (const int failed = make_directories(settings_->folder); failed != 0)
       throw Error(ErrorKind::Output, fmt::format("cannot create '{}': {}", settings_->folder, std::strerror(failed)));
@@ -107,7 +107,7 @@ bool CycleGuard::can_return() {
 // Steps and data go on from here. The copy is made anew, as the steps before it cannot be repeated to this.
 void CycleGuard::return_to_checkpoint() {
   returned_to_ = std::exchange(returns_to_, "");
-  const Checkpoint checkpoint = read_checkpoint(returned_to_);
+  const Checkpoint checkpoint = cycle_.hooks.checkpoints->read_last();
   clear_moments(cycle_.plan.graph.store());
   cycle_.plan.graph.restore(checkpoint.file);
   weights_.keep();

@@ -32,8 +32,8 @@ class CycleRecord {
   int64_t next_batch() { return ++batches_; }
   void count_batch(const StepProgram& program, int64_t samples);
   void end_step(double now);
-  // Batches since the last step, which no step has, are behind it from now on.
-  void keep_batches() { whole_batches_ = batches_; }
+  // The last batch was left out: the next one has its number.
+  void drop_batch() { --batches_; }
   // Undoes the current step.
   void drop_step();
   // Adds the epoch to the report if it had a step, then starts epoch `next`. The pointer is valid until the next

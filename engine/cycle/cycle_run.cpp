@@ -187,6 +187,7 @@ bool CycleRun::run_batch(Slot& slot) {
 
 // The step takes the next batch instead.
 void CycleRun::skip(const Slot& slot) {
+  record_.drop_batch();
   end_ = slot.end;
   reads_ = slot.reads;
   if (record_.gathered() > 0) return;

@@ -27,7 +27,7 @@ struct RunOutcome {
   std::set<std::string> used, changed;  // parameters of all cycles that ran; those that training changed
   std::string kept;                     // the copy of weights that nothing else saves
   std::string not_kept;                 // why there is no copy
-  RunRates rates;                        // of `report`
+  RunRates rates;                       // of `report`
 };
 
 // Returns the last validated epoch, or null.

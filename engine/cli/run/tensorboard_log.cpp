@@ -75,8 +75,7 @@ class TensorBoardLog final : public RunLog {
                           value("rate/epoch", static_cast<double>(r.epoch));
     if (r.rates.tokens_per_second > 0) summary += value("rate/tokens_per_second", r.rates.tokens_per_second);
     if (r.rates.peak_share >= 0) summary += value("rate/peak_share", r.rates.peak_share);
-    if (r.rates.resident > 0)
-      summary += value("memory/resident_bytes", static_cast<double>(r.rates.resident));
+    if (r.rates.resident > 0) summary += value("memory/resident_bytes", static_cast<double>(r.rates.resident));
     for (const auto& [name, v] : r.values)
       if (std::isfinite(v))
         summary += value((name.rfind("val.", 0) == 0 ? "validation/" + name.substr(4) : "training/" + name), v);

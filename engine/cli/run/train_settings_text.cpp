@@ -148,8 +148,8 @@ std::string train_settings_text(const TrainSettings& s) {
     std::string prompts;
     for (const std::string& prompt : s.samples.prompts) prompts += (prompts.empty() ? "" : ", ") + yaml_text(prompt);
     const std::string every = s.samples.every > 0 ? fmt::format("every: {}, ", s.samples.every) : "";
-    line("samples", fmt::format("{{{}prompts: [{}], tokens: {}, temperature: {:g}}}", every, prompts,
-                                s.samples.tokens, s.samples.temperature));
+    line("samples", fmt::format("{{{}prompts: [{}], tokens: {}, temperature: {:g}}}", every, prompts, s.samples.tokens,
+                                s.samples.temperature));
   }
   if (s.keep_best > 0) line("save_best_limit", std::to_string(s.keep_best));
   if (s.guard)

@@ -21,11 +21,12 @@ WatchedCycle::WatchedCycle(BoundGraph& graph, const Options& options, int cycle,
 }
 
 void WatchedCycle::attach(CycleRuntime& runtime, std::function<void()> starting) {
-  runtime.on_start([this, starting = std::move(starting)](const std::vector<std::string>& names, const Beginning& from) {
-    starting();
-    if (trains_)
-      for (auto& log : logs_) log->begin(names, from);
-  });
+  runtime.on_start(
+      [this, starting = std::move(starting)](const std::vector<std::string>& names, const Beginning& from) {
+        starting();
+        if (trains_)
+          for (auto& log : logs_) log->begin(names, from);
+      });
   runtime.on_progress([this](const Progress& p) { show(p); });
   runtime.on_note([this](const std::string& text) { note(text); });
   if (!trains_) return;
@@ -87,7 +88,15 @@ void WatchedCycle::sample(const StepReport& r) {
     for (const SampledText& one : sample_texts(graph_, options_.samples, options_.run, seed)) {
       line_.clear();
       if (!options_.quiet) say(fmt::format("step {}: {}{}", thousands(r.step), one.prompt, one.text));
-      write({"event", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, {}, "sample",
+      write({"event",
+             r.epoch,
+             r.step,
+             r.samples,
+             r.seconds,
+             r.samples_per_second,
+             r.learning_rate,
+             {},
+             "sample",
              one.prompt + one.text});
     }
   } catch (const Error& e) {
