@@ -195,7 +195,11 @@ void stopping(Flags& f) {
          "ends the run)",
          [](Options& o, const std::string& v) {
            const std::string folder = o.run.guard ? o.run.guard->folder : "";
-           o.run.guard = parse_loss_guard(v);
+           try {
+             o.run.guard = parse_loss_guard(v);
+           } catch (const Error& e) {
+             throw Error(ErrorKind::Usage, "--loss-guard: " + std::string(e.what()), {}, e.notes());
+           }
            o.run.guard->folder = folder;
          })
       .example = "deviations=6, patience=3, then=checkpoint";
