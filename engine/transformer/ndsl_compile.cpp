@@ -68,6 +68,7 @@ class Compiler {
     faults_.throw_any();
     for (const NdslLevel* level : {&set_, &hf_, &own_})
       for (const auto& [key, setting] : *level) result_.settings.emplace(key, setting);
+    for (const auto& [key, setting] : set_) result_.set.insert(key);
     return std::move(result_);
   }
 

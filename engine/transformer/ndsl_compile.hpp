@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,7 @@ struct CompiledNdsl {
   std::vector<NdslAlias> aliases;
   std::map<std::string, int64_t> sizes;  // "vocab_size", "hidden_size", "num_layers", "max_position_embeddings", …
   NdslLevel settings;                    // those of the model that count, by their own names
+  std::set<std::string> set;             // the settings that the user gave
   document::Node hf_config;              // the configuration of the folder; null: there is none
   bool tied = false;                     // scores use the table of the embedding
   uint64_t parameters() const;

@@ -1,18 +1,15 @@
 #include "engine/cli/run/whole_model.hpp"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "engine/model/exported.hpp"
 
 namespace harmonics::engine::cli {
 
-ImportedModel import_whole(const std::string& path, Registry& registry) {
-  ImportedModel model = import_model(path, registry);
-  const auto& arguments = model.importer->arguments;
-  const bool whole = std::any_of(arguments.begin(), arguments.end(),
-                                 [](const ArgumentSpec& a) { return a.name == "whole" && a.type == HX_ARG_BOOL; });
-  return whole ? import_model(path, registry, {model.importer->name, {{"whole", "true"}}}) : model;
+ImportedModel import_whole(const std::string& path, Registry& registry, const DescribedOptions& options) {
+  DescribedOptions whole = options;
+  whole.whole = true;
+  return import_language_model(path, registry, whole);
 }
 
 AsGguf::AsGguf(const std::string& from, const std::string& to) : path_(from) {
