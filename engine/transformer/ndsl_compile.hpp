@@ -43,7 +43,7 @@ struct NdslAlias {
 
 struct CompiledNdsl {
   ndsl::ModelFile file;
-  std::vector<BlockSpec> layers;
+  std::vector<BlockSpec> layers;  // with distinct_layers, of the compiled ones
   specs::Spec spec;
   std::vector<NdslTensor> tensors;
   std::map<std::string, size_t> by_name;  // of tensors
@@ -60,6 +60,8 @@ struct CompiledNdsl {
 struct NdslCompileOptions {
   std::map<std::string, std::string> set;  // settings above all others
   const document::Document* hf = nullptr;  // a configuration of Hugging Face, above that of the file
+  // Of layers that are described alike the first one only: enough to find every error of a file.
+  bool distinct_layers = false;
 };
 
 // Throws SourceErrors with what is wrong in a file; ErrorKind::Usage for an unknown setting of `set`.

@@ -211,6 +211,7 @@ std::shared_ptr<const CompiledNdsl> compile_ndsl_model(const std::string& path_o
   NdslCompileOptions compile;
   compile.set = options.set;
   compile.hf = config ? &*config : nullptr;
+  compile.distinct_layers = options.distinct_layers;
   return std::make_shared<const CompiledNdsl>(compile_ndsl(read_ndsl(path_or_name), compile));
 }
 

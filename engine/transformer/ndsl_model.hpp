@@ -17,7 +17,8 @@ struct NdslOptions {
   // A folder of Hugging Face (config.json, which is above the file's settings, and safetensors) or a file of
   // safetensors; "": initial values.
   std::string weights;
-  uint64_t seed = 0;       // of initial values
+  bool distinct_layers = false;  // see NdslCompileOptions; for checks
+  uint64_t seed = 0;             // of initial values
   bool trainable = false;  // parameters are f32 and of Role::weight; else those of a folder stay mapped, and frozen
   std::optional<DType> weight_type;  // of matrices that are not trained
   DType cache = DType::F32;
