@@ -89,7 +89,7 @@ void describe(ImportedModel& imported, const CompiledNdsl& compiled, std::map<st
   AttributeMap metadata;
   for (const auto& [key, value] : imported.metadata.values().entries())
     if (key.starts_with("tokenizer.") || key == "huggingface.eos_token_ids" || key == kClassOfFolder ||
-        key == kConfiguration)
+        key == kConfiguration || key == kNoTokenizer)
       metadata.set(key, value);
   metadata.set("general.architecture", std::string(kDescribedArchitecture));
   metadata.set("general.name", compiled.file.name.text);

@@ -13,8 +13,9 @@
 
 namespace harmonics::engine {
 
-inline constexpr const char* kDescribedBy = "harmonics.ndsl";  // metadata: the text
-inline constexpr const char* kDescribedArchitecture = "ndsl";  // general.architecture
+inline constexpr const char* kDescribedBy = "harmonics.ndsl";            // metadata: the text
+inline constexpr const char* kDescribedArchitecture = "ndsl";            // general.architecture
+inline constexpr const char* kNoTokenizer = "huggingface.no_tokenizer";  // metadata: why GGUF cannot hold it
 inline constexpr const char* kDescriptionFile = "model.ndsl";  // of a folder, which its config.json names as model_dsl
 
 struct DescribedOptions {

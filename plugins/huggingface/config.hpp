@@ -27,6 +27,7 @@ struct Config {
 // Metadata of a model that no spec describes: its configuration, and the text of the .ndsl file that describes it.
 inline constexpr const char* kConfiguration = "huggingface.config";
 inline constexpr const char* kDescription = "huggingface.model_dsl";
+inline constexpr const char* kNoTokenizer = "huggingface.no_tokenizer";  // why GGUF cannot have its tokenizer
 
 // A model that the file `file` of the folder describes, or, with "", one of a class that has no spec.
 struct OtherModel {

@@ -63,7 +63,12 @@ ModelDescription described(const OtherModel& other, const ImportSource& source, 
     model.metadata[kDescription] = std::string(text);
   }
   if (!options.flag("weights")) return model;
-  add_settings_of_texts(beside(source), source.path(), other.vocabulary, options.flag("whole"), model);
+  try {
+    add_settings_of_texts(beside(source), source.path(), other.vocabulary, options.flag("whole"), model);
+  } catch (const Error& e) {  // it may be given apart from the model
+    if (e.kind() != ErrorKind::Weights || !options.flag("whole")) throw;
+    model.metadata[kNoTokenizer] = std::string(e.what());
+  }
   StoredWeights weights = read_weights(source);
   join_four_bits(weights, source);
   add_weights_as_they_lie(weights, model);

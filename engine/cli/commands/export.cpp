@@ -56,16 +56,19 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, failed);
 }
 
+bool is_folder_of_huggingface(const std::string& to, const ExportOptions& how) {
+  return std::filesystem::path(to.ends_with('/') ? to + kFolderFile : model_file(to)).filename() == kFolderFile &&
+         (how.exporter.empty() || how.exporter == "huggingface");
+}
+
 // A described model goes into a folder by its description; other files are the exporters'.
 ExportResult export_tensors(const ImportedModel& model, const std::map<std::string, HTensor>& tensors,
                             const std::string& to, const Options& options, const ExportOptions& how,
                             const std::function<void()>& written) {
   Registry& registry = Registry::global();
-  const std::string file = to.ends_with('/') ? to + kFolderFile : model_file(to);
-  const bool folder =
-      std::filesystem::path(file).filename() == kFolderFile && (how.exporter.empty() || how.exporter == "huggingface");
-  const auto description = folder ? description_of(model) : nullptr;
+  const auto description = is_folder_of_huggingface(to, how) ? description_of(model) : nullptr;
   if (!description) return export_model(tensors, model.metadata.values(), to, registry, how, written);
+  const std::string file = to.ends_with('/') ? to + kFolderFile : model_file(to);
   NdslFolder target{std::filesystem::path(file).parent_path().string(), options.tokenizer, {}, {}};
   for (const std::string& from : {options.weights, options.files[0]})
     if (target.tokenizer.empty() && is_folder(from)) target.tokenizer = from;
@@ -84,7 +87,7 @@ ExportResult export_described(const std::string& from, const std::string& to, co
                               const ExportOptions& how) {
   Registry& registry = Registry::global();
   DescribedOptions described = described_options(options);
-  described.whole = true;
+  described.whole = !is_folder_of_huggingface(to, how);
   const std::string& weights = options.weights;
   if (weights.empty()) print_note(fmt::format("'{}' has no weights: these are initial values", from));
   if (weights.empty() || is_folder(weights)) {
@@ -120,7 +123,10 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
       throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --weights could change", from));
     return export_weights(from, to, registry, how);
   }
-  const ImportedModel model = import_whole(from, registry, described_options(options));
+  // A folder of a described model has the tokenizer's files, and needs no metadata of it.
+  ImportedModel model;
+  if (is_folder_of_huggingface(to, how)) model = import_language_model(from, registry, described_options(options));
+  if (!model.metadata.has(kDescribedBy)) model = import_whole(from, registry, described_options(options));
   const auto whole = [&] { model.expect_whole(); };
   if (!files.empty() && !options.weights.empty())
     throw Error(ErrorKind::Usage, "--weights and --lora change the same weights", {}, {"export twice: once with each"});
