@@ -133,7 +133,7 @@ class Compiler {
       x = added(x, looked_up("zeros", table("token_types.weight", "token_type_embedding.weight",
                                             own.size("type_vocab_size", 2))));
     if (own.has("norm")) x = lower_norm(builder_, own, norm_named(own, "norm"), "token_embd_norm", "embedding_norm", x);
-    return x;
+    return with_dropout(builder_, own, "embedding_dropout", x);
   }
 
   std::string norm_named(const NdslSettings& settings, const char* key) {

@@ -20,9 +20,10 @@ std::string described_folder(const std::string& name) {
 }
 
 std::unique_ptr<BoundGraph> flow_with_described(const std::string& name, const std::map<std::string, HTensor>& golden) {
-  auto g = memory::graph_of("harmonic g { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" +
-                            name + "\", weights=\"" + described_folder(name) +
-                            "\", name=m))-> scores; scores <-(cross_entropy(ignore_index=-100))- next; } }");
+  auto g = memory::graph_of(
+      "harmonic g { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" + name + "\", weights=\"" +
+      described_folder(name) +
+      "\", name=m, set=\"dropout=0\"))-> scores; scores <-(cross_entropy(ignore_index=-100))- next; } }");
   g->allow_weights_in(described_folder(""));
   memory::bind_rows(*g, "tokens", Shape{kTokensOfDescribed}, whole_numbers_of(golden.at("tokens")));
   memory::bind_rows(*g, "next", Shape{kTokensOfDescribed}, whole_numbers_of(golden.at("targets")));
