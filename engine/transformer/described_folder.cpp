@@ -144,6 +144,7 @@ std::string configuration(const CompiledNdsl& compiled, const NdslFolder& to,
   config["torch_dtype"] = type_of_matrices(tensors);
   config["model_dsl"] = kDescriptionFile;
   if (compiled.hf_config.kind != document::Kind::map) {
+    config["pad_token_id"] = nullptr;  // classes have ids of their own otherwise
     config["bos_token_id"] = to.begin ? json::value(*to.begin) : json::value(nullptr);
     config["eos_token_id"] = to.end ? json::value(*to.end) : json::value(nullptr);
   }
