@@ -86,13 +86,13 @@ uint64_t ImportedModel::parameters() const {
 }
 
 uint64_t ImportedModel::bytes() const {
-  uint64_t sum = file->bytes();
+  uint64_t sum = file ? file->bytes() : 0;
   for (const auto& other : others) sum += other->bytes();
   return sum;
 }
 
 void ImportedModel::expect_whole() const {
-  file->expect_whole();
+  if (file) file->expect_whole();
   for (const auto& other : others) other->expect_whole();
 }
 

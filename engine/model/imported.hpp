@@ -47,7 +47,7 @@ class ModelMetadata {
 struct ImportedModel {
   std::string path;
   ItemPtr importer;
-  std::shared_ptr<const MappedFile> file;                 // the file at `path`
+  std::shared_ptr<const MappedFile> file;                 // the file at `path`; null: a model in memory
   std::vector<std::shared_ptr<const MappedFile>> others;  // further files of the model
   ModelMetadata metadata;
   // By the names of GGUF: "blk.0.attn_q.weight". Views into the files, which they keep mapped; unaligned tensors are

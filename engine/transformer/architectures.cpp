@@ -12,6 +12,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/builtin_specs.hpp"
+#include "engine/transformer/described.hpp"
 
 namespace harmonics::engine {
 
@@ -92,12 +93,20 @@ specs::Spec builtin_spec(const std::string& architecture, const std::string& mod
 }
 
 std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const ModelOptions& options) {
-  const specs::Spec spec = options.spec ? *options.spec : builtin_spec(imported.architecture(), imported.path);
-  TensorTypes types = imported.tensors.empty() ? planned_tensors(spec, imported.metadata, options.set, imported.path)
-                                               : types_of(imported);
+  const auto description = options.spec ? nullptr : description_of(imported, options.set);
+  const specs::Spec spec = options.spec  ? *options.spec
+                           : description ? description->spec
+                                         : builtin_spec(imported.architecture(), imported.path);
+  const SpecOverrides set = description ? SpecOverrides{} : options.set;  // a description has taken them
+  TensorTypes types;
+  if (!imported.tensors.empty())
+    types = types_of(imported);
+  else if (description)
+    for (const NdslTensor& tensor : description->tensors) types[tensor.name] = {DType::F32, tensor.shape};
+  else
+    types = planned_tensors(spec, imported.metadata, set, imported.path);
   try {
-    auto resolved =
-        std::make_shared<ResolvedSpec>(spec, imported.metadata, std::move(types), options.set, imported.path);
+    auto resolved = std::make_shared<ResolvedSpec>(spec, imported.metadata, std::move(types), set, imported.path);
     resolved->check_entries(options.cache);
     return resolved;
   } catch (Error& e) {

@@ -11,7 +11,7 @@
 
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
-#include "engine/transformer/ndsl_model.hpp"
+#include "engine/transformer/described.hpp"
 
 namespace harmonics::engine {
 
@@ -196,7 +196,7 @@ void open_imported(const LayerModelRequest& request, Registry& registry, LayerMo
                 {"weights= is for models of .ndsl files"});
   ModelOptions options;
   options.set = settings_of(request);
-  const ImportedModel imported = import_model(request.path, registry);
+  const ImportedModel imported = import_language_model(request.path, registry, {options.set});
   std::shared_ptr<ResolvedSpec> resolved = resolve_spec(imported, options);
   opened.model.name = request.written;
   opened.model.metadata = imported.metadata;

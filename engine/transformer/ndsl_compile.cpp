@@ -36,7 +36,8 @@ class Compiler {
         hf_(options.hf ? ndsl_level_of_hf(*options.hf) : NdslLevel()),
         own_(ndsl_level(file.config, false, faults_)),
         settings_({&set_, &hf_, &own_}, faults_, file.name.place),
-        builder_(result_, faults_) {
+        builder_(result_, faults_),
+        distinct_(options.distinct_layers) {
     result_.file = file;
     if (options.hf) result_.hf_config = options.hf->root;
   }
@@ -68,6 +69,7 @@ class Compiler {
     faults_.throw_any();
     for (const NdslLevel* level : {&set_, &hf_, &own_})
       for (const auto& [key, setting] : *level) result_.settings.emplace(key, setting);
+    for (const auto& [key, setting] : set_) result_.set.insert(key);
     return std::move(result_);
   }
 
@@ -131,7 +133,7 @@ class Compiler {
       x = added(x, looked_up("zeros", table("token_types.weight", "token_type_embedding.weight",
                                             own.size("type_vocab_size", 2))));
     if (own.has("norm")) x = lower_norm(builder_, own, norm_named(own, "norm"), "token_embd_norm", "embedding_norm", x);
-    return x;
+    return with_dropout(builder_, own, "embedding_dropout", x);
   }
 
   std::string norm_named(const NdslSettings& settings, const char* key) {
@@ -214,11 +216,33 @@ class Compiler {
     return plan;
   }
 
+  void add_steps(size_t count) {
+    steps_ += count;
+    if (steps_ > kMostNdslSteps)
+      throw Error(ErrorKind::Shape,
+                  fmt::format("'{}': the layers have more than {} steps", file_.path, kMostNdslSteps));
+  }
+
+  // What makes a layer differ from others: its block, the places of its own settings, its window, its experts.
+  static std::string identity(const LayerPlan& plan, bool window, bool experts) {
+    std::string text = fmt::format("{} {} {}", static_cast<const void*>(plan.block), window, experts);
+    for (const auto& [key, setting] : plan.config)
+      text += fmt::format(" {}:{}:{}", key, setting.place.span.line, setting.place.span.column);
+    return text;
+  }
+
   std::string layers(std::string x) {
     expect_rules();
     faults_.throw_any();
+    std::map<std::string, size_t> known;  // layers that are described alike, and their number of steps
     for (int64_t i = 0; i < result_.sizes["num_layers"]; ++i) {
       const LayerPlan plan = plan_of(i);
+      const bool window = plan.config.count("sliding_window") || has_window(i);
+      const std::string like = distinct_ ? identity(plan, window, has_experts(i)) : std::string();
+      if (const auto at = known.find(like); distinct_ && at != known.end()) {
+        add_steps(at->second);
+        continue;
+      }
       const NdslSettings settings = settings_.over(plan.config, settings_.where(), true);
       const NdslBlock block(file_, *plan.block, settings, has_experts(i), faults_);
       faults_.throw_any();
@@ -230,13 +254,11 @@ class Compiler {
       std::vector<specs::Step> steps;
       builder_.write_to(steps);
       NdslLayer layer(builder_, i, settings);
-      layer.set_window(plan.config.count("sliding_window") || has_window(i));
+      layer.set_window(window);
       x = block.lower(layer, x);
       builder_.step("Observe", file_.name.place).fields = {{"in", x}, {"name", fmt::format("blk.{}", i)}};
-      steps_ += steps.size();
-      if (steps_ > kMostNdslSteps)
-        throw Error(ErrorKind::Shape,
-                    fmt::format("'{}': the layers have more than {} steps", file_.path, kMostNdslSteps));
+      add_steps(steps.size());
+      known[like] = steps.size();
       result_.spec.forward.back().steps = std::move(steps);
       builder_.write_to(result_.spec.forward);
       faults_.throw_any();
@@ -302,6 +324,7 @@ class Compiler {
   NdslSettings settings_;
   CompiledNdsl result_;
   NdslBuilder builder_;
+  bool distinct_;
   size_t steps_ = 0;
 };
 

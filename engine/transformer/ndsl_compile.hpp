@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,13 +43,14 @@ struct NdslAlias {
 
 struct CompiledNdsl {
   ndsl::ModelFile file;
-  std::vector<BlockSpec> layers;
+  std::vector<BlockSpec> layers;  // with distinct_layers, of the compiled ones
   specs::Spec spec;
   std::vector<NdslTensor> tensors;
   std::map<std::string, size_t> by_name;  // of tensors
   std::vector<NdslAlias> aliases;
   std::map<std::string, int64_t> sizes;  // "vocab_size", "hidden_size", "num_layers", "max_position_embeddings", …
   NdslLevel settings;                    // those of the model that count, by their own names
+  std::set<std::string> set;             // the settings that the user gave
   document::Node hf_config;              // the configuration of the folder; null: there is none
   bool tied = false;                     // scores use the table of the embedding
   uint64_t parameters() const;
@@ -58,6 +60,8 @@ struct CompiledNdsl {
 struct NdslCompileOptions {
   std::map<std::string, std::string> set;  // settings above all others
   const document::Document* hf = nullptr;  // a configuration of Hugging Face, above that of the file
+  // Of layers that are described alike the first one only: enough to find every error of a file.
+  bool distinct_layers = false;
 };
 
 // Throws SourceErrors with what is wrong in a file; ErrorKind::Usage for an unknown setting of `set`.

@@ -129,6 +129,22 @@ std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool w
   return name;
 }
 
+double dropout_of(const NdslSettings& settings, const char* key) {
+  const double rate = settings.real(key, 0);
+  if (rate >= 0 && rate < 1) return rate;
+  settings.faults().add(settings.place_of(key), fmt::format("'{}' is {:g}; it is 0 to less than 1", key, rate), "",
+                        ErrorKind::Shape);
+  return 0;
+}
+
+std::string with_dropout(NdslBuilder& to, const NdslSettings& settings, const char* key, const std::string& in) {
+  const double rate = dropout_of(settings, key);
+  if (rate == 0) return in;
+  const std::string out = to.fresh("dropped");
+  to.step("Dropout", settings.where()).fields = {{"in", in}, {"rate", rate}, {"out", out}};
+  return out;
+}
+
 std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std::string& op, const std::string& tensor,
                        const std::string& alias, const std::string& in) {
   const bool layer_norm = op == "LayerNorm", offset = settings.truth("unit_offset", false);

@@ -56,6 +56,11 @@ class NdslBuilder {
 std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std::string& op, const std::string& tensor,
                        const std::string& alias, const std::string& in);
 
+// A rate of dropout, 0 to less than 1; others are faults.
+double dropout_of(const NdslSettings& settings, const char* key);
+// Writes the step that drops in training; returns its result's name. Without a rate, `in`.
+std::string with_dropout(NdslBuilder& to, const NdslSettings& settings, const char* key, const std::string& in);
+
 class NdslLayer {
  public:
   NdslLayer(NdslBuilder& builder, int64_t number, const NdslSettings& settings)

@@ -168,7 +168,7 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
   }
   NdslFaults faults;
   std::map<std::string, ndsl::Place> taken;
-  const auto layers = static_cast<int64_t>(model.layers.size());
+  const int64_t layers = model.sizes.at("num_layers");
   for (const ndsl::Mapping& mapping : model.file.hf_mapping) {
     const std::string& pattern = mapping.tensor.text;
     const bool each = pattern.find("{i}") != std::string::npos;

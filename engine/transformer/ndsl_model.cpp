@@ -55,12 +55,7 @@ std::optional<document::Document> configuration_of(const std::string& weights) {
   return document::read_document(beside(weights, "config.json"), limits_of_json());
 }
 
-struct FolderTensors {
-  std::map<std::string, HTensor> tensors;
-  std::vector<std::shared_ptr<const MappedFile>> files;
-};
-
-void add_file(FolderTensors& to, const std::string& path) {
+void add_file(NdslWeights& to, const std::string& path) {
   TensorFile file = read_safetensors(path);
   if (file.mapped) to.files.push_back(file.mapped);
   for (auto& [name, tensor] : file.tensors)
@@ -69,22 +64,8 @@ void add_file(FolderTensors& to, const std::string& path) {
                   fmt::format("'{}': the tensor {} is in another file too", path, shown_name(name)));
 }
 
-FolderTensors tensors_in(const std::string& weights) {
-  FolderTensors read;
-  if (!is_folder(weights)) {
-    add_file(read, weights);
-    return read;
-  }
-  if (!is_there(beside(weights, kIndex))) {
-    add_file(read, beside(weights, kWeights));
-    return read;
-  }
-  for (const std::string& shard : shards_of_index(beside(weights, kIndex))) add_file(read, beside(weights, shard));
-  return read;
-}
-
 // The file that the elements lie in, which may be read where they are; null: they were copied.
-std::shared_ptr<const MappedFile> file_of(const FolderTensors& read, const HTensor& tensor) {
+std::shared_ptr<const MappedFile> file_of(const NdslWeights& read, const HTensor& tensor) {
   const auto* at = static_cast<const std::byte*>(tensor.raw()->storage->data());
   for (const auto& file : read.files) {
     const auto* from = static_cast<const std::byte*>(file->data());
@@ -133,6 +114,12 @@ std::string hf_name(const std::string& model_type, const NdslKey& key) {
                                        {"gpt2", "intermediate_size", "n_inner"},
                                        {"gpt2", "hidden_act", "activation_function"},
                                        {"gpt2", "layer_norm_eps", "layer_norm_epsilon"},
+                                       {"gpt2", "attention_dropout", "attn_pdrop"},
+                                       {"gpt2", "residual_dropout", "resid_pdrop"},
+                                       {"gpt2", "embedding_dropout", "embd_pdrop"},
+                                       {"phi", "residual_dropout", "resid_pdrop"},
+                                       {"phi", "embedding_dropout", "embd_pdrop"},
+                                       {"gpt_neox", "residual_dropout", "hidden_dropout"},
                                        {"gpt_neox", "rope_theta", "rotary_emb_base"},
                                        {"gpt_neox", "partial_rotary_factor", "rotary_pct"},
                                        {"mixtral", "num_experts", "num_local_experts"},
@@ -154,6 +141,20 @@ ModelMetadata metadata_of(const CompiledNdsl& compiled) {
 }
 
 }  // namespace
+
+NdslWeights read_ndsl_weights(const std::string& weights) {
+  NdslWeights read;
+  if (!is_folder(weights)) {
+    add_file(read, weights);
+    return read;
+  }
+  if (!is_there(beside(weights, kIndex))) {
+    add_file(read, beside(weights, kWeights));
+    return read;
+  }
+  for (const std::string& shard : shards_of_index(beside(weights, kIndex))) add_file(read, beside(weights, shard));
+  return read;
+}
 
 std::vector<std::string> shards_of_index(const std::string& path) {
   std::vector<std::string> shards;
@@ -216,6 +217,7 @@ std::shared_ptr<const CompiledNdsl> compile_ndsl_model(const std::string& path_o
   NdslCompileOptions compile;
   compile.set = options.set;
   compile.hf = config ? &*config : nullptr;
+  compile.distinct_layers = options.distinct_layers;
   return std::make_shared<const CompiledNdsl>(compile_ndsl(read_ndsl(path_or_name), compile));
 }
 
@@ -239,7 +241,7 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
       }
     }
   } else {
-    const FolderTensors read = tensors_in(options.weights);
+    const NdslWeights read = read_ndsl_weights(options.weights);
     std::map<std::string, HTensor> tensors = import_mapped(compiled, read.tensors, options.weights);
     for (const NdslTensor& tensor : compiled.tensors) {
       DType dtype = DType::F32;
@@ -265,11 +267,13 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
   return opened;
 }
 
-ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry) {
+ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry, bool whole) {
   const std::string file = model_file(folder);
   if (is_folder(folder)) {
     try {
-      return import_model(folder, registry);
+      ImportOptions options;
+      if (whole) options = {"huggingface", {{"whole", "true"}}};
+      return import_model(folder, registry, options);
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Weights && e.kind() != ErrorKind::Plugin) throw;
     }
@@ -288,41 +292,6 @@ void check_ndsl(const CompiledNdsl& compiled) {
                               compiled.file.path);
   Tracer tracer("check");
   SpecTrace(resolved, tracer, {1, 1, 1}, false, DType::F32).run(SpecResult::all);
-}
-
-void write_ndsl_folder(const NdslModel& model, const ParameterStore& parameters, const std::string& folder) {
-  const CompiledNdsl& compiled = *model.compiled;
-  std::error_code failed;
-  fs::create_directories(folder, failed);
-  if (failed || !is_folder(folder))
-    throw Error(ErrorKind::Output, fmt::format("the folder '{}' cannot be made: {}", folder, failed.message()));
-  std::map<std::string, HTensor> tensors;
-  for (const NdslTensor& tensor : compiled.tensors)
-    for (int64_t e = 0; e < std::max<int64_t>(1, tensor.experts); ++e) {
-      const std::string name = tensor.experts ? expert_name(tensor.name, e) : tensor.name;
-      tensors[name] = parameters.tensor(name);
-    }
-  TensorFile file;
-  file.metadata["format"] = "pt";
-  file.tensors = export_mapped(compiled, tensors);
-  save_safetensors(file, beside(folder, kWeights));
-  constexpr const char* kCopied[] = {"tokenizer.json",
-                                     "tokenizer_config.json",
-                                     "special_tokens_map.json",
-                                     "vocab.json",
-                                     "merges.txt",
-                                     "vocab.txt",
-                                     "tokenizer.model",
-                                     "added_tokens.json",
-                                     "chat_template.jinja",
-                                     "generation_config.json"};
-  for (const char* name : kCopied) {
-    const std::string from = beside(model.weights, name), to = beside(folder, name);
-    if (model.weights.empty() || !is_folder(model.weights) || !is_there(from)) continue;
-    if (fs::equivalent(model.weights, folder, failed)) continue;
-    write_file_atomically(to, read_file(from, size_t{256} << 20));
-  }
-  write_file_atomically(beside(folder, "config.json"), folder_configuration(compiled));
 }
 
 std::string folder_configuration(const CompiledNdsl& compiled) {

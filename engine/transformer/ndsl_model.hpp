@@ -17,7 +17,8 @@ struct NdslOptions {
   // A folder of Hugging Face (config.json, which is above the file's settings, and safetensors) or a file of
   // safetensors; "": initial values.
   std::string weights;
-  uint64_t seed = 0;       // of initial values
+  bool distinct_layers = false;  // see NdslCompileOptions; for checks
+  uint64_t seed = 0;             // of initial values
   bool trainable = false;  // parameters are f32 and of Role::weight; else those of a folder stay mapped, and frozen
   std::optional<DType> weight_type;  // of matrices that are not trained
   DType cache = DType::F32;
@@ -53,16 +54,17 @@ void check_ndsl(const CompiledNdsl& compiled);
 // that leave the folder.
 std::map<std::string, std::string> tensors_of_index(const std::string& path);
 std::vector<std::string> shards_of_index(const std::string& path);
-// The text of config.json.
+// The tensors of a folder of Hugging Face, or of one file of safetensors, by their names there.
+struct NdslWeights {
+  std::map<std::string, HTensor> tensors;  // views
+  std::vector<std::shared_ptr<const MappedFile>> files;
+};
+NdslWeights read_ndsl_weights(const std::string& weights);
+// The settings of config.json, as JSON.
 std::string folder_configuration(const CompiledNdsl& compiled);
 
 // The folder's metadata for tokenizers, chat templates and the ids that end texts. Of an architecture that no importer
-// knows: the files alone.
-ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry);
-
-// Writes a folder of Hugging Face: model.safetensors by the names of hf_mapping (without one, by the model's own),
-// config.json, and the tokenizer's files of the folder that was read.
-// `parameters`: of the model, as open_ndsl gave it.
-void write_ndsl_folder(const NdslModel& model, const ParameterStore& parameters, const std::string& folder);
+// knows: the files alone. `whole`: with the tokenizer's metadata, as GGUF files have them.
+ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry, bool whole = false);
 
 }  // namespace harmonics::engine

@@ -147,6 +147,7 @@ void lower_attention(NdslLayer& layer) {
   }
   if (const double cap = s.real("attn_logit_softcapping", 0); cap != 0) step.fields["softcap"] = cap;
   if (const int64_t window = window_of(layer); window > 0 && causal) step.fields["window"] = window;
+  if (const double rate = dropout_of(s, "attention_dropout"); rate > 0) step.fields["dropout"] = rate;
   layer.out = layer.reshaped(mixed, {heads.queries * heads.width}, "attention");
 }
 
@@ -158,6 +159,7 @@ void lower_attention_out(NdslLayer& layer) {
       layer.linear(layer.in, "attn_output", s.size("hidden_size"), heads.queries * heads.width, bias, true, 0, "h");
   layer.to.alias(layer.alias_name("out_weight"), {layer.tensor_name("attn_output", "weight")});
   if (bias) layer.to.alias(layer.alias_name("out_bias"), {layer.tensor_name("attn_output", "bias")});
+  layer.out = with_dropout(layer.to, s, "residual_dropout", layer.out);
 }
 
 int64_t hidden_of_mlp(NdslLayer& layer) {
@@ -226,6 +228,7 @@ void lower_mlp_down(NdslLayer& layer) {
   layer.out = layer.linear(layer.in, "ffn_down", s.size("hidden_size"), hidden_of_mlp(layer), bias, true, 0, "h");
   layer.to.alias(layer.alias_name("down_weight"), {layer.tensor_name("ffn_down", "weight")});
   if (bias) layer.to.alias(layer.alias_name("down_bias"), {layer.tensor_name("ffn_down", "bias")});
+  layer.out = with_dropout(layer.to, s, "residual_dropout", layer.out);
 }
 
 void lower_router(NdslLayer& layer) {
@@ -274,6 +277,7 @@ void lower_combine(NdslLayer& layer) {
                                                     {"used", used},
                                                     {"normalized", s.truth("norm_topk_prob", true)},
                                                     {"out", layer.out}};
+  layer.out = with_dropout(layer.to, s, "residual_dropout", layer.out);
 }
 
 }  // namespace

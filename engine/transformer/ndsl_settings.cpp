@@ -59,6 +59,14 @@ bool fits(NdslKey::Kind kind, const document::Node& node) {
   return node.kind == document::Kind::map;
 }
 
+// 'dropout' stands for all kinds of dropout that the level does not have.
+void spread_dropout(NdslLevel& level) {
+  const auto all = level.extract("dropout");
+  if (all.empty()) return;
+  for (const char* kind : {"attention_dropout", "residual_dropout", "embedding_dropout"})
+    level.emplace(kind, all.mapped());
+}
+
 }  // namespace
 
 const std::vector<NdslKey>& ndsl_keys() {
@@ -98,6 +106,10 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"query_pre_attn_scalar", K::real, {}, true},
       {"attn_logit_softcapping", K::real, {}, true},
       {"final_logit_softcapping", K::real},
+      {"dropout", K::real},
+      {"attention_dropout", K::real, {"attn_pdrop", "attention_probs_dropout_prob"}, true},
+      {"residual_dropout", K::real, {"resid_pdrop", "resid_dropout", "hidden_dropout", "hidden_dropout_prob"}, true},
+      {"embedding_dropout", K::real, {"embd_pdrop", "embed_pdrop"}},
       {"hidden_act", K::text, {"hidden_activation", "activation_function", "activation"}, true},
       {"num_experts", K::whole, {"num_local_experts"}, true},
       {"num_experts_per_tok", K::whole, {"top_k"}, true},
@@ -165,6 +177,7 @@ NdslLevel ndsl_level(const ndsl::Settings& settings, bool of_operation, NdslFaul
     else if (!level.emplace(key->name, setting).second)
       faults.add(setting.place, fmt::format("'{}' is given twice, by two of its names", key->name));
   }
+  spread_dropout(level);
   return level;
 }
 
@@ -213,6 +226,7 @@ NdslLevel ndsl_level_of_texts(const std::map<std::string, std::string>& texts) {
                                                 document::what_is(read.root), kind_of_key(key->kind)));
     level[key->name] = {read.root, {source, read.root.span}};
   }
+  spread_dropout(level);
   return level;
 }
 

@@ -77,6 +77,8 @@ void trace_attention(SpecTrace& t) {
         t.fail(fmt::format("has the window {}; causal attention has one of 1 or more", window));
       how.set("window", window);
     }
+  if (const double rate = t.has("dropout") ? t.real("dropout") : 0; t.sizes().training && rate != 0)
+    return t.set(attention_with_dropout(t, rate, causal));
   std::vector<HTensor> operands{t.value("q"), t.value("k"), t.value("v")};
   std::string names;
   if (t.cached()) operands.push_back(t.lengths()), names = "lengths";
@@ -171,26 +173,28 @@ std::vector<SpecOperation> with_further(std::vector<SpecOperation> rows) {
 }  // namespace
 
 const std::vector<SpecOperation>& spec_operations() {
-  static const std::vector<SpecOperation> kRows = with_further(
-      {{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
-       {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
-       {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
-       {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
-       {"Reshape", {"in", "dims", "out"}, trace_reshape},
-       {"Slice", {"in", "from", "to", "out"}, trace_slice},
-       {"Rope", {"in", "rope", "out"}, trace_rope},
-       {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
-       {"Attention", {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "out"}, trace_attention},
-       {"Silu", {"in", "out"}, trace_silu},
-       {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
-       {"Add", {"a", "b", "out"}, trace_add},
-       {"Multiply", {"a", "b", "out"}, trace_multiply},
-       {"Scale", {"in", "by", "out"}, trace_scale},
-       {"Softcap", {"in", "cap", "out"}, trace_softcap},
-       {"LastToken", {"in", "out"}, trace_last_token},
-       {"Pool", {"in", "how", "out"}, trace_pool},
-       {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
-       {"Observe", {"in", "name"}, trace_observe}});
+  static const std::vector<SpecOperation> kRows =
+      with_further({{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
+                    {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
+                    {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
+                    {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
+                    {"Reshape", {"in", "dims", "out"}, trace_reshape},
+                    {"Slice", {"in", "from", "to", "out"}, trace_slice},
+                    {"Rope", {"in", "rope", "out"}, trace_rope},
+                    {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
+                    {"Attention",
+                     {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "dropout?", "out"},
+                     trace_attention},
+                    {"Silu", {"in", "out"}, trace_silu},
+                    {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
+                    {"Add", {"a", "b", "out"}, trace_add},
+                    {"Multiply", {"a", "b", "out"}, trace_multiply},
+                    {"Scale", {"in", "by", "out"}, trace_scale},
+                    {"Softcap", {"in", "cap", "out"}, trace_softcap},
+                    {"LastToken", {"in", "out"}, trace_last_token},
+                    {"Pool", {"in", "how", "out"}, trace_pool},
+                    {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
+                    {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }
 

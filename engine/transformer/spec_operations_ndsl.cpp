@@ -1,4 +1,7 @@
 // Operations of specs that models of `.ndsl` files need beside those of spec_operations.cpp.
+#include <cmath>
+#include <limits>
+
 #include <fmt/core.h>
 
 #include <harmonics/ops.hpp>
@@ -43,10 +46,56 @@ void trace_call(SpecTrace& t) {
   t.set(results[0]);
 }
 
+void trace_dropout(SpecTrace& t) { t.set(t.dropped(t.value("in"), t.real("rate"))); }
+
+// Whether queries [T] see keys [S = T], with an axis for each of the axes of scores that a mask is the same for.
+HTensor seen_keys(SpecTrace& t, int64_t tokens, bool causal) {
+  const Shape table{1, 1, 1, tokens, tokens};
+  const HTensor query = iota(DType::I32, table, 3), key = iota(DType::I32, table, 4);
+  HTensor seen;
+  const auto restrict = [&](const HTensor& more) { seen = seen ? logical_and(seen, more) : more; };
+  if (causal) restrict(less_equal(key, query));
+  if (t.has("window"))
+    if (const int64_t window = t.whole("window"); window > 0) restrict(less(query - static_cast<double>(window), key));
+  if (const HTensor& documents = t.documents()) {
+    const int64_t batch = documents.shape()[0];
+    HTensor run = full(DType::I32, Shape{batch, 1}, 0);
+    if (tokens > 1) {
+      const HTensor same = equal(slice_axis(documents, 1, 1, tokens), slice_axis(documents, 1, 0, tokens - 1));
+      run = cumsum(concat({run, cast(logical_not(same), DType::I32)}, 1), 1);
+    }
+    restrict(equal(reshape(run, Shape{batch, 1, 1, tokens, 1}), reshape(run, Shape{batch, 1, 1, 1, tokens})));
+  }
+  return seen;
+}
+
 }  // namespace
+
+// The functional has no dropout: its kernels never have all probabilities, [batch, heads, T, T], at once.
+HTensor attention_with_dropout(SpecTrace& t, double rate, bool causal) {
+  const HTensor q = t.value("q"), k = t.value("k"), v = t.value("v");
+  const int64_t batch = q.shape()[0], tokens = q.shape()[1], heads = q.shape()[2], width = q.shape()[3];
+  const int64_t shared = k.shape()[2], group = heads / shared;
+  const auto first = [](const HTensor& x) { return transpose(x, {0, 2, 1, 3}); };
+  const double scale = t.has("scale") ? t.real("scale") : 1 / std::sqrt(static_cast<double>(width));
+  const HTensor queries = reshape(first(q), Shape{batch, shared, group, tokens, width});
+  HTensor scores = dot(queries, first(k), {4}, {3}, {0, 1}, {0, 1}) * scale;
+  if (const double cap = t.has("softcap") ? t.real("softcap") : 0; cap != 0) scores = tanh(scores / cap) * cap;
+  if (const HTensor seen = seen_keys(t, tokens, causal))
+    scores = select(seen, scores, full(scores.dtype(), scores.shape(), -std::numeric_limits<double>::infinity()));
+  HTensor all = scores;
+  if (const HTensor sinks = t.has("sinks") ? t.weight("sinks") : HTensor())
+    all = concat(
+        {scores, broadcast(reshape(sinks, Shape{1, shared, group, 1, 1}), Shape{batch, shared, group, tokens, 1})}, 4);
+  HTensor chosen = apply("softmax", {}, {all}).at(0);
+  if (all.shape() != scores.shape()) chosen = slice_axis(chosen, 4, 0, tokens);
+  const HTensor mixed = dot(t.dropped(chosen, rate), first(v), {4}, {2}, {0, 1}, {0, 1});
+  return first(reshape(mixed, Shape{batch, heads, tokens, v.shape()[3]}));
+}
 
 std::vector<SpecOperation> further_spec_operations() {
   return {{"OffsetRmsNorm", {"in", "weight", "epsilon", "out"}, trace_offset_rms_norm},
+          {"Dropout", {"in", "rate", "out"}, trace_dropout},
           {"Call", {"in", "function", "weights?", "attribute.*?", "out"}, trace_call}};
 }
 

@@ -7,7 +7,9 @@
 #include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
 
+#include "engine/base/philox.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/program/step_input.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -323,6 +325,17 @@ HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
     if (all) return all;
   }
   fail(fmt::format("appends to {}, which prepare.tensors has not as a cache", shown_name(wanted)));
+}
+
+HTensor SpecTrace::dropped(const HTensor& x, double rate) {
+  if (!(rate >= 0 && rate < 1)) fail(fmt::format("has the dropout {:g}; it is 0 to less than 1", rate));
+  if (!sizes_.training || rate == 0) return x;
+  const std::string stream = fmt::format("dropout.{}", traced_);  // the number of the step
+  AttributeMap random;
+  random.set("shape", x.shape().vector());
+  random.set("stream", static_cast<int64_t>(stream_of(stream.data(), stream.size())));
+  const HTensor numbers = apply("random_uniform", random, {step_input(tracer_, StepInput::counter)}).at(0);
+  return apply("dropout", AttributeMap().set("rate", rate), {x, numbers}).at(0);
 }
 
 HTensor SpecTrace::scored(const HTensor& last) {

@@ -62,6 +62,8 @@ class SpecTrace {
   const HTensor& lengths() const { return lengths_; }
   const HTensor& pages() const { return pages_; }          // empty: each sequence has its own caches
   const HTensor& documents() const { return documents_; }  // empty without EntrySizes::documents
+  // In training elements become 0 at this rate, others x / (1 - rate); otherwise x. Each step drops others.
+  HTensor dropped(const HTensor& x, double rate);
   HTensor turned(const HTensor& x, const std::string& rope);
   HTensor appended(const std::string& cache, const HTensor& rows);
   void observe(const std::string& name, const HTensor& x);
@@ -96,6 +98,8 @@ struct SpecOperation {
   void (*trace)(SpecTrace&);
 };
 const std::vector<SpecOperation>& spec_operations();
+// Attention of the step's fields in training, where probabilities drop at this rate.
+HTensor attention_with_dropout(SpecTrace& t, double rate, bool causal);
 // Those of spec_operations_ndsl.cpp.
 std::vector<SpecOperation> further_spec_operations();
 

@@ -50,7 +50,48 @@ HTensor stacked(const std::vector<HTensor>& matrices) {
   return make_value({type.dtype, Shape(shape)}, storage);
 }
 
+std::map<std::string, TensorType> parameters_of(const CompiledNdsl& compiled) {
+  std::map<std::string, TensorType> parameters;
+  for (const NdslTensor& tensor : compiled.tensors) {
+    if (tensor.experts == 0) parameters[tensor.name] = {DType::F32, tensor.shape};
+    for (int64_t e = 0; e < tensor.experts; ++e)
+      parameters[expert_name(tensor.name, e)] = {DType::F32, tensor.shape.from(1)};
+  }
+  return parameters;
+}
+
 }  // namespace
+
+bool has_trained_tensors(const CompiledNdsl& compiled, const TensorFile& trained) {
+  return !prefixes_in(trained, parameters_of(compiled)).empty();
+}
+
+std::map<std::string, HTensor> trained_tensors(const CompiledNdsl& compiled, const TensorFile& trained,
+                                               const std::string& name) {
+  const auto parameters = parameters_of(compiled);
+  const std::string prefix = prefix_in(trained, parameters, name, compiled.file.path);
+  std::map<std::string, HTensor> tensors;
+  std::vector<std::string> missing;
+  for (const auto& [parameter, type] : parameters) {
+    const auto at = trained.tensors.find(prefix + parameter);
+    if (at == trained.tensors.end()) {
+      missing.push_back(parameter);
+      continue;
+    }
+    if (at->second.shape() != type.shape)
+      throw Error(ErrorKind::Weights, fmt::format("'{}': '{}' is {}, and the model's is {}", name, at->first,
+                                                  type_of(at->second).str(), type.str()));
+    tensors[parameter] = at->second;
+  }
+  if (!missing.empty()) {
+    constexpr size_t kListed = 8;
+    const size_t more = missing.size() > kListed ? missing.size() - kListed : 0;
+    missing.resize(missing.size() - more);
+    throw Error(ErrorKind::Weights, fmt::format("'{}' lacks tensors of the model '{}'", name, compiled.file.path), {},
+                {"missing: " + comma_separated(missing) + (more ? fmt::format(" and {} more", more) : "")});
+  }
+  return tensors;
+}
 
 std::map<std::string, HTensor> trained_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
                                                const TensorFile& trained, const std::string& name) {

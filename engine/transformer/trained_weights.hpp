@@ -6,6 +6,7 @@
 
 #include "engine/model/imported.hpp"
 #include "engine/model/safetensors.hpp"
+#include "engine/transformer/ndsl_compile.hpp"
 #include "engine/transformer/resolved_spec.hpp"
 
 namespace harmonics::engine {
@@ -15,5 +16,12 @@ namespace harmonics::engine {
 // not learn. Throws ErrorKind::Weights if no prefix or several have tensors of the model, or shapes differ.
 std::map<std::string, HTensor> trained_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
                                                const TensorFile& trained, const std::string& name);
+
+// Whether the file has tensors of the model behind a prefix, as a flow saves them.
+bool has_trained_tensors(const CompiledNdsl& compiled, const TensorFile& trained);
+// Every tensor of a described model, experts one by one. Throws as trained_tensors(), and ErrorKind::Weights with the
+// names of tensors that the file lacks.
+std::map<std::string, HTensor> trained_tensors(const CompiledNdsl& compiled, const TensorFile& trained,
+                                               const std::string& name);
 
 }  // namespace harmonics::engine

@@ -136,6 +136,21 @@ double number_of(const MetadataMap& metadata, const std::string& key, double oth
   throw Error(ErrorKind::Weights, "the metadata '" + key + "' is no number");
 }
 
+std::optional<OtherModel> other_model(std::string_view text, const std::string& path) {
+  const Node config = Node::parse(text, path, kLongestConfig);
+  if (!config.is_object()) return {};
+  OtherModel other;
+  other.file = config["model_dsl"].text("");
+  other.vocabulary = config["vocab_size"].integer(0);
+  const Node classes = config["architectures"];
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (other.name.empty()) other.name = classes[i].text();
+    if (other.file.empty() && find_class(classes[i].text())) return {};
+  }
+  if (other.file.empty() && other.name.empty()) return {};
+  return other;
+}
+
 Config read_config(std::string_view text, const std::string& path) {
   const Node config = Node::parse(text, path, kLongestConfig);
   if (!config.is_object()) refuse(path, "holds no object");

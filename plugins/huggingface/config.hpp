@@ -1,6 +1,7 @@
 // config.json: the settings of a model, as metadata of GGUF.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,19 @@ struct Config {
 
   int64_t count(const char* key, int64_t otherwise) const;
 };
+
+// Metadata of a model that no spec describes: its configuration, and the text of the .ndsl file that describes it.
+inline constexpr const char* kConfiguration = "huggingface.config";
+inline constexpr const char* kDescription = "huggingface.model_dsl";
+inline constexpr const char* kNoTokenizer = "huggingface.no_tokenizer";  // why GGUF cannot have its tokenizer
+
+// A model that the file `file` of the folder describes, or, with "", one of a class that has no spec.
+struct OtherModel {
+  std::string file, name;  // of the class; "": config.json names none
+  int64_t vocabulary = 0;
+};
+// None: a spec describes the model, or config.json says too little to tell.
+std::optional<OtherModel> other_model(std::string_view text, const std::string& path);
 
 // Throws ErrorKind::Weights for an architecture that has no spec, for settings that are missing or that no spec
 // implements.

@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 
+#include "formats/utf8.hpp"
 #include "four_bits.hpp"
 #include "models.hpp"
 #include "tokenizer_files.hpp"
@@ -35,6 +36,45 @@ std::optional<int64_t> pooling_of(const std::string& path) {
   return pooling;
 }
 
+void add_settings_of_texts(const Beside& files, const std::string& path, int64_t vocabulary, bool whole,
+                           ModelDescription& model) {
+  FolderSettings settings = read_folder_settings(files);
+  if (!settings.chat_template.empty()) model.metadata["tokenizer.chat_template"] = std::move(settings.chat_template);
+  if (!settings.ends.empty()) model.metadata["huggingface.eos_token_ids"] = std::move(settings.ends);
+  if (!whole) return;
+  if (const auto tokenizer = read_folder_tokenizer(files, path, vocabulary)) {
+    const auto kept = std::make_shared<std::vector<std::vector<std::string>>>();
+    kept->reserve(4);  // views into them stay valid
+    add_tokenizer_metadata(*tokenizer, path, model.metadata, *kept);
+    model.keep = kept;
+  }
+}
+
+// The configuration and the tensors as they lie, for a program that has a description of the model.
+ModelDescription described(const OtherModel& other, const ImportSource& source, const Arguments& options) {
+  ModelDescription model;
+  model.metadata["general.architecture"] = std::string("ndsl");
+  if (!other.name.empty()) model.metadata[kClass] = other.name;
+  model.metadata[kConfiguration] = std::string(source.bytes());
+  if (!other.file.empty()) {
+    const std::string_view text = source.beside(other.file).bytes;
+    if (text.size() > kLongestConfig)
+      refuse(source.path(), "is described by " + shown_name(other.file) + ", which has more than 1 MiB");
+    model.metadata[kDescription] = std::string(text);
+  }
+  if (!options.flag("weights")) return model;
+  try {
+    add_settings_of_texts(beside(source), source.path(), other.vocabulary, options.flag("whole"), model);
+  } catch (const Error& e) {  // it may be given apart from the model
+    if (e.kind() != ErrorKind::Weights || !options.flag("whole")) throw;
+    model.metadata[kNoTokenizer] = std::string(e.what());
+  }
+  StoredWeights weights = read_weights(source);
+  join_four_bits(weights, source);
+  add_weights_as_they_lie(weights, model);
+  return model;
+}
+
 }  // namespace
 
 uint32_t Importer::probe(const FileStart& file) const {
@@ -45,6 +85,7 @@ uint32_t Importer::probe(const FileStart& file) const {
 }
 
 ModelDescription Importer::open(const ImportSource& source, const Arguments& options) const {
+  if (const auto other = other_model(source.bytes(), source.path())) return described(*other, source, options);
   Config config = read_config(source.bytes(), source.path());
   ModelDescription model;
   model.metadata = config.metadata;
@@ -64,17 +105,7 @@ ModelDescription Importer::open(const ImportSource& source, const Arguments& opt
     if (const auto pooling = pooling_of(source.path()))
       model.metadata[config.architecture->key("pooling_type")] = *pooling;
   }
-  const Beside files = beside(source);
-  FolderSettings settings = read_folder_settings(files);
-  if (!settings.chat_template.empty()) model.metadata["tokenizer.chat_template"] = std::move(settings.chat_template);
-  if (!settings.ends.empty()) model.metadata["huggingface.eos_token_ids"] = std::move(settings.ends);
-  if (options.flag("whole"))
-    if (const auto tokenizer = read_folder_tokenizer(files, source.path(), config.count("vocab_size", 0))) {
-      const auto kept = std::make_shared<std::vector<std::vector<std::string>>>();
-      kept->reserve(4);  // views into them stay valid
-      add_tokenizer_metadata(*tokenizer, source.path(), model.metadata, *kept);
-      model.keep = kept;
-    }
+  add_settings_of_texts(beside(source), source.path(), config.count("vocab_size", 0), options.flag("whole"), model);
   StoredWeights weights = read_weights(source);
   join_four_bits(weights, source);
   add_weights(weights, config, source, options.flag("whole"), model);

@@ -237,6 +237,11 @@ std::map<std::string, MappedWeight> map_weights(const std::vector<std::string>& 
   return mapped;
 }
 
+void add_weights_as_they_lie(const StoredWeights& weights, ModelDescription& model) {
+  for (const auto& [name, weight] : weights)
+    model.tensors.push_back({name, weight.dtype, shape_of(weight), weight.offset, weight.bytes.size(), weight.file});
+}
+
 void add_weights(const StoredWeights& weights, const Config& config, const ImportSource& source, bool whole,
                  ModelDescription& model) {
   std::vector<std::string> names;

@@ -48,6 +48,9 @@ std::map<std::string, MappedWeight> map_weights(const std::vector<std::string>& 
 void add_weights(const StoredWeights& weights, const Config& config, const harmonics::ImportSource& source, bool whole,
                  harmonics::ModelDescription& model);
 
+// Adds the tensors by their own names, as they lie.
+void add_weights_as_they_lie(const StoredWeights& weights, harmonics::ModelDescription& model);
+
 // Rows of a matrix of so many heads: those of a head's first and second half alternate, or, backwards, again follow
 // each other.
 void interleave_rows(const char* from, char* to, uint64_t bytes, uint64_t rows, uint64_t heads, bool backwards);

@@ -121,7 +121,7 @@ std::vector<Argument> options_of_files() {
       Argument::integer("vocab", "tokens: vocabulary size; default: the largest token plus one"),
       Argument::text(
           "dtype", "",
-          "raw: the type of its numbers, such as f32; csv, jsonl: f32, u8, i8, u16 or i16; tokens: u16 or u32"),
+          "raw: the type of its numbers, such as f32; csv, jsonl: f32, u8, i8, u16, i16 or i32; tokens: u16 or u32"),
       Argument::text("shape", "",
                      "raw, csv, jsonl: the shape of a sample, such as 28x28; default: single numbers, or a row's"),
       Argument::integer("offset", "raw: bytes before the first sample"),

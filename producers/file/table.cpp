@@ -132,11 +132,11 @@ class Table {
   void read_dtype() {
     if (options_.dtype.empty()) return;
     const auto dtype = dtype_named(options_.dtype);
-    for (const DType offered : {DType::F32, DType::U8, DType::I8, DType::U16, DType::I16})
+    for (const DType offered : {DType::F32, DType::U8, DType::I8, DType::U16, DType::I16, DType::I32})
       if (dtype == offered) dtype_ = offered;
     if (dtype != dtype_)
       throw Error(ErrorKind::Usage, "dtype=" + options_.dtype + " of '" + rows_->file()->name() +
-                                        "' is no type of table cells; write dtype=f32, u8, i8, u16 or i16");
+                                        "' is no type of table cells; write dtype=f32, u8, i8, u16, i16 or i32");
     if (dtype_ == DType::F32) return;
     if (means_ || not_a_number_)
       throw Error(ErrorKind::Usage, "missing=" + *options_.missing + " of '" + rows_->file()->name() + "' makes no " +
@@ -165,8 +165,9 @@ class Table {
   // Returns false if one of the N numbers is no T. A constant N lets the compiler use vector instructions.
   template <size_t N, typename T>
   bool narrow_block(const float* numbers, T* out) {
-    constexpr auto low = static_cast<float>(std::numeric_limits<T>::min()),
-                   high = static_cast<float>(std::numeric_limits<T>::max());
+    // Cells are f32, in which only integers below 2^24 are told apart.
+    constexpr auto low = std::max(static_cast<float>(std::numeric_limits<T>::min()), -16777215.0f),
+                   high = std::min(static_cast<float>(std::numeric_limits<T>::max()), 16777215.0f);
     int32_t whole[N], wrong = 0;
     for (size_t i = 0; i < N; ++i) {
       const float bounded = numbers[i] > low ? (numbers[i] < high ? numbers[i] : high) : low;
@@ -201,6 +202,7 @@ class Table {
     if (dtype_ == DType::U8) return narrow_to<uint8_t>(numbers, to);
     if (dtype_ == DType::I8) return narrow_to<int8_t>(numbers, to);
     if (dtype_ == DType::U16) return narrow_to<uint16_t>(numbers, to);
+    if (dtype_ == DType::I32) return narrow_to<int32_t>(numbers, to);
     narrow_to<int16_t>(numbers, to);
   }
 

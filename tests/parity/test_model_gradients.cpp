@@ -1,12 +1,15 @@
 // Gradients of every built-in spec in double precision: the program of a training step, and differences of its loss.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <filesystem>
 
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
+#include "engine/program/step_input.hpp"
 #include "engine/training/differentiate.hpp"
 #include "engine/transformer/architectures.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 #include "tests/engine/language/small_llama.hpp"
 #include "tests/parity/golden.hpp"
 
@@ -73,6 +76,17 @@ double inner_product_of(const HTensor& a, const HTensor& b) {
   return scalar_of(reduce_sum(flat, {0}));
 }
 
+std::map<std::string, HTensor> leaves_of(const Model& model, const std::vector<std::string>& learned) {
+  std::map<std::string, HTensor> leaves{
+      {"tokens", numbers_below(model.vocabulary, 3)},
+      {"targets", numbers_below(model.vocabulary, 4)},
+      {std::string(step_input_row(StepInput::counter).name), HTensor::from(Shape{2}, std::vector<int64_t>{7, 3})},
+      {"documents",
+       HTensor::from(Shape{kRows, kTokens}, std::vector<int32_t>{0, 0, 0, 1, 1, 1, 1, 4, 4, 6, 6, 6, 6, 6})}};
+  for (const std::string& name : learned) leaves[name] = as_double(model.parameters->tensor(name));
+  return leaves;
+}
+
 void check_model_gradients(const Model& model, bool documents) {
   EntrySizes sizes;
   sizes.batch = kRows;
@@ -82,12 +96,7 @@ void check_model_gradients(const Model& model, bool documents) {
   const Program loss = model.trace(model.entry("loss"), sizes);
   const std::vector<std::string> learned = differentiable_parameters(loss);
   REQUIRE(learned.size() > 8);
-  std::map<std::string, HTensor> leaves{
-      {"tokens", numbers_below(model.vocabulary, 3)},
-      {"targets", numbers_below(model.vocabulary, 4)},
-      {"documents",
-       HTensor::from(Shape{kRows, kTokens}, std::vector<int32_t>{0, 0, 0, 1, 1, 1, 1, 4, 4, 6, 6, 6, 6, 6})}};
-  for (const std::string& name : learned) leaves[name] = as_double(model.parameters->tensor(name));
+  std::map<std::string, HTensor> leaves = leaves_of(model, learned);
   const Program whole = differentiate(Program(loss), "loss", learned);
   InDouble forward(loss), backward(whole);
   constexpr double kStep = 1e-5;
@@ -125,6 +134,52 @@ TEST_CASE("model gradients: each built-in spec has those of finite differences")
 
 TEST_CASE("model gradients: packed documents have those of finite differences") {
   check_model_gradients(testing::small_llama({16, 1, 4, 2, 12, 20}), true);
+}
+
+namespace {
+
+Model described_with(const char* name, const std::string& attention_dropout, const std::string& others) {
+  NdslOptions options;
+  options.weights = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/ndsl/" + name;
+  options.trainable = true;
+  options.set = {{"attention_dropout", attention_dropout}, {"residual_dropout", others}, {"embedding_dropout", others}};
+  return open_ndsl(name, options).model;
+}
+
+Program traced_loss(const Model& model, bool training, bool documents) {
+  EntrySizes sizes;
+  sizes.batch = kRows;
+  sizes.tokens = sizes.capacity = kTokens;
+  sizes.training = training;
+  sizes.documents = documents;
+  return model.trace(model.entry("loss"), sizes);
+}
+
+double loss_of(const Model& model, bool training, bool documents) {
+  const Program loss = traced_loss(model, training, documents);
+  return scalar_of(InDouble(loss).output("loss", leaves_of(model, differentiable_parameters(loss))));
+}
+
+}  // namespace
+
+TEST_CASE("model gradients: attention that drops nothing is attention, and dropout is for training alone") {
+  for (const char* name : {"Llama2", "Gemma2", "GPT2"})  // heads that share keys; windows and caps; biases
+    for (const bool documents : {false, true}) {
+      INFO(name << ", documents " << documents);
+      const Model plain = described_with(name, "0", "0");
+      const double expected = loss_of(plain, true, documents);
+      CHECK(loss_of(described_with(name, "1e-12", "0"), true, documents) == Approx(expected).epsilon(1e-6));
+      const Model dropping = described_with(name, "0.5", "0.3");
+      CHECK(std::abs(loss_of(dropping, true, documents) - expected) > 1e-3);
+      CHECK(loss_of(dropping, false, documents) == loss_of(plain, false, documents));
+    }
+}
+
+TEST_CASE("model gradients: models with dropout have those of finite differences") {
+  for (const char* name : {"Llama2", "Gemma2"}) {
+    INFO(name);
+    check_model_gradients(described_with(name, "0.4", "0.3"), true);
+  }
 }
 
 }  // namespace harmonics::engine::parity

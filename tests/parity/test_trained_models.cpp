@@ -3,25 +3,20 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/model/imported.hpp"
-#include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/parity/golden.hpp"
+#include "tests/parity/trained_flow.hpp"
 
 namespace harmonics::engine::parity {
 
 namespace {
-
-namespace memory = harmonics::engine::testing;
 
 constexpr int64_t kRowsOfStep = 3, kTokensOfRow = 12;
 
 std::string trained_folder(const std::string& name) {
   return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/folders/" + name;
 }
-
-std::vector<int32_t> whole_numbers_of(const HTensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.size()}; }
 
 std::unique_ptr<BoundGraph> flow_with(const std::string& name, const std::map<std::string, HTensor>& golden) {
   auto g = memory::graph_of("harmonic g { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" +
@@ -31,42 +26,6 @@ std::unique_ptr<BoundGraph> flow_with(const std::string& name, const std::map<st
   memory::bind_rows(*g, "tokens", Shape{kTokensOfRow}, whole_numbers_of(golden.at("tokens")));
   memory::bind_rows(*g, "next", Shape{kTokensOfRow}, whole_numbers_of(golden.at("targets")));
   return g;
-}
-
-std::vector<double> losses_of(BoundGraph& g, const std::string& optimizer, int64_t steps) {
-  RunSettings s = memory::settings(kRowsOfStep);
-  s.optimizer = optimizer;
-  s.epochs = steps;
-  s.shuffle = false;
-  std::vector<double> losses;
-  for (const auto& epoch : CycleRuntime(g, 0, s).run().by_epoch) losses.push_back(epoch.loss);
-  return losses;
-}
-
-// Weights before a step of SGD with the rate 1, minus those after it.
-std::map<std::string, std::vector<float>> gradients_of(BoundGraph& g) {
-  memory::declare(g, "sgd(lr=1)");
-  std::map<std::string, std::vector<float>> all;
-  for (const auto& [name, t] : g.store().all())
-    if (t.role == Role::weight) all[name] = memory::weights(g, name);
-  losses_of(g, "sgd(lr=1)", 1);
-  for (auto& [name, values] : all) {
-    const std::vector<float> after = memory::weights(g, name);
-    for (size_t i = 0; i < values.size(); ++i) values[i] -= after[i];
-  }
-  return all;
-}
-
-// The largest difference, in units of the largest expected value.
-double worst_of(const std::vector<float>& found, const HTensor& expected) {
-  REQUIRE(static_cast<int64_t>(found.size()) == expected.size());
-  double worst = 0, largest = 0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    const double want = expected.data<float>()[i];
-    worst = std::max(worst, std::abs(static_cast<double>(found[i]) - want));
-    largest = std::max(largest, std::abs(want));
-  }
-  return worst / largest;
 }
 
 }  // namespace
@@ -80,7 +39,7 @@ TEST_CASE("trained models: the gradients of a step are those of transformers") {
     const ImportedModel imported = import_model(trained_folder(name), Registry::global());
     auto g = flow_with(name, expected);
     size_t compared = 0;
-    for (const auto& [parameter, gradient] : gradients_of(*g)) {
+    for (const auto& [parameter, gradient] : gradients_of(*g, kRowsOfStep)) {
       INFO(parameter);
       const std::string own = parameter.substr(parameter.find('.') + 1);
       const auto origin = imported.origins.find(own);
@@ -102,7 +61,7 @@ TEST_CASE("trained models: the losses of ten steps of AdamW are those of transfo
     INFO(name);
     const auto expected = below(file, name);
     auto g = flow_with(name, expected);
-    const std::vector<double> losses = losses_of(*g, "adamw(lr=1e-2, weight_decay=0.1)", 10);
+    const std::vector<double> losses = losses_of(*g, "adamw(lr=1e-2, weight_decay=0.1)", kRowsOfStep, 10);
     REQUIRE(losses.size() == 10);
     for (size_t i = 0; i < losses.size(); ++i) {
       INFO("step " << i + 1);

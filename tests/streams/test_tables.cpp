@@ -171,13 +171,18 @@ TEST_CASE("numbers get the requested type and shape") {
     CHECK(t.open({{"#", "l"}, {"dtype", "u8"}})->describe()->classes == 4);
     CHECK(drain<int16_t>(*t.open({{"#", "l"}, {"dtype", "i16"}})) == std::vector<std::vector<int16_t>>{{0}, {3}});
     CHECK(t.refuse({{"#", columns}, {"shape", "3"}}) == "shape=3 of 'FILE' is one of 3 numbers, a row has 2");
-    CHECK(t.refuse({{"#", columns}, {"dtype", "i32"}}) ==
-          "dtype=i32 of 'FILE' is no type of table cells; write dtype=f32, u8, i8, u16 or i16");
+    CHECK(drain<int32_t>(*t.open({{"#", columns}, {"dtype", "i32"}})) ==
+          std::vector<std::vector<int32_t>>{{1, 255}, {7, 8}});
+    CHECK(t.refuse({{"#", columns}, {"dtype", "i64"}}) ==
+          "dtype=i64 of 'FILE' is no type of table cells; write dtype=f32, u8, i8, u16, i16 or i32");
     CHECK(t.refuse({{"#", columns}, {"dtype", "u8"}, {"missing", "mean"}}) ==
           "missing=mean of 'FILE' makes no u8; give a whole number, or leave dtype= out");
   }
   CHECK(csv.refuse({{"#", "1-2"}, {"dtype", "i8"}}) ==
         "'FILE' line 2, column #2 'b': found '255', which is no i8; leave dtype= out, or give one that holds it");
+  const TableText large{"16777215\n-16777215\n16777217\n", "x.csv"};  // cells are f32
+  CHECK(large.refuse({{"dtype", "i32"}}).find("line 3, column #0: found '16777216', which is no i32") !=
+        std::string::npos);
   CHECK(TableText{"1\n2.5\n", "x.csv"}.refuse({{"dtype", "u8"}}) ==
         "'FILE' line 2, column #0: found '2.5', which is no u8; leave dtype= out, or give one that holds it");
 }

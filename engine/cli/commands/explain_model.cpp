@@ -69,9 +69,13 @@ bool lacks_weights(const std::string& path) {
   return true;
 }
 
-ImportedModel imported_for(const std::string& path) {
-  if (!lacks_weights(path)) return import_model(path, Registry::global());
-  return import_model(path, Registry::global(), {"huggingface", {{"weights", "false"}}});
+// `described`: by a .ndsl text, if no spec does.
+ImportedModel imported_for(const std::string& path, const Options& options, bool described) {
+  if (!lacks_weights(path)) return described ? import_for(path, options) : import_model(path, Registry::global());
+  if (!described) return import_model(path, Registry::global(), {"huggingface", {{"weights", "false"}}});
+  DescribedOptions settings = described_options(options);
+  settings.weights = false;
+  return import_language_model(path, Registry::global(), settings);
 }
 
 void print_adapters(const std::vector<Adapter>& adapters) {
@@ -152,7 +156,7 @@ bool explain_model(const Options& options) {
   } else if (!options.weights.empty()) {
     throw Error(ErrorKind::Usage, fmt::format("'{}' has weights of its own; --weights is for a spec or a flow", path));
   }
-  const ImportedModel imported = imported_for(is_spec ? options.weights : path);
+  const ImportedModel imported = imported_for(is_spec ? options.weights : path, options, !model.spec);
   const auto resolved = resolve_spec(imported, model);
   std::vector<Adapter> adapters;
   for (const AdapterFile& file : model.adapters) adapters.push_back(read_adapter(file, *resolved, Registry::global()));

@@ -63,7 +63,10 @@ void show_tensors(const CompiledNdsl& model, Explanation& e, json::object& to) {
 bool explain_ndsl(const Options& options) {
   const std::string& file = options.files.front();
   if (!is_ndsl(file)) return false;
-  const auto model = compile_ndsl_model(file, ndsl_options(options));
+  NdslOptions of_file;
+  of_file.set = described_options(options).set;
+  of_file.weights = options.weights;
+  const auto model = compile_ndsl_model(file, of_file);
   Explanation e(options);
   json::object shown{{"name", model->file.name.text}, {"parameters", model->parameters()}, {"tied", model->tied}};
   e.say(

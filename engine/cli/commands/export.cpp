@@ -1,5 +1,6 @@
 // harmonics export: writes a model, or the weights of a run, to a file of another format.
-#include <algorithm>
+#include <filesystem>
+#include <functional>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -10,6 +11,7 @@
 #include "engine/cli/run/whole_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/language/tokenizer.hpp"
 #include "engine/model/exported.hpp"
 #include "engine/model/imported.hpp"
 #include "engine/model/safetensors.hpp"
@@ -17,6 +19,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
+#include "engine/transformer/described.hpp"
 #include "engine/transformer/trained_weights.hpp"
 
 namespace harmonics::engine::cli {
@@ -30,11 +33,17 @@ std::pair<std::string, std::string> option_of(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
+// Of a checkpoint only the weights.
+TensorFile weights_of_run(const std::string& path) {
+  TensorFile file = read_weights(path);
+  if (holds_state(file))
+    std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
+  return file;
+}
+
 ExportResult export_weights(const std::string& from, const std::string& to, Registry& registry,
                             const ExportOptions& how) {
-  TensorFile file = read_weights(from);
-  if (holds_state(file))  // a checkpoint: only its weights
-    std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
+  const TensorFile file = weights_of_run(from);
   AttributeMap metadata;
   for (const auto& [key, text] : file.metadata) metadata.set(key, text);
   return export_model(file.tensors, metadata, to, registry, how, [&] {
@@ -42,37 +51,100 @@ ExportResult export_weights(const std::string& from, const std::string& to, Regi
   });
 }
 
+bool is_folder(const std::string& path) {
+  std::error_code failed;
+  return std::filesystem::is_directory(path, failed);
+}
+
+bool is_folder_of_huggingface(const std::string& to, const ExportOptions& how) {
+  return std::filesystem::path(to.ends_with('/') ? to + kFolderFile : model_file(to)).filename() == kFolderFile &&
+         (how.exporter.empty() || how.exporter == "huggingface");
+}
+
+// A described model goes into a folder by its description; other files are the exporters'.
+ExportResult export_tensors(const ImportedModel& model, const std::map<std::string, HTensor>& tensors,
+                            const std::string& to, const Options& options, const ExportOptions& how,
+                            const std::function<void()>& written) {
+  Registry& registry = Registry::global();
+  const auto description = is_folder_of_huggingface(to, how) ? description_of(model) : nullptr;
+  if (!description) return export_model(tensors, model.metadata.values(), to, registry, how, written);
+  const std::string file = to.ends_with('/') ? to + kFolderFile : model_file(to);
+  NdslFolder target{std::filesystem::path(file).parent_path().string(), options.tokenizer, {}, {}};
+  for (const std::string& from : {options.weights, options.files[0]})
+    if (target.tokenizer.empty() && is_folder(from)) target.tokenizer = from;
+  if (const std::string& from = target.tokenizer; !from.empty()) {
+    const auto tokenizer = Tokenizer::open(from, registry);
+    target.begin = tokenizer->bos(), target.end = tokenizer->eos();
+  } else {
+    print_note("the folder has no tokenizer; --tokenizer FILE or FOLDER names one to copy");
+  }
+  const uint64_t bytes = write_ndsl_folder(*description, tensors, target);
+  written();
+  return {"huggingface", tensors.size(), bytes};
+}
+
+ExportResult export_described(const std::string& from, const std::string& to, const Options& options,
+                              const ExportOptions& how) {
+  Registry& registry = Registry::global();
+  DescribedOptions described = described_options(options);
+  described.whole = !is_folder_of_huggingface(to, how);
+  const std::string& weights = options.weights;
+  if (weights.empty()) print_note(fmt::format("'{}' has no weights: these are initial values", from));
+  if (weights.empty() || is_folder(weights)) {
+    const ImportedModel model = import_described(from, weights, registry, described);
+    return export_tensors(model, model.tensors, to, options, how, [&] { model.expect_whole(); });
+  }
+  const TensorFile trained = weights_of_run(weights);
+  NdslOptions of_file;
+  of_file.set = described.set;
+  const auto compiled = compile_ndsl_model(from, of_file);
+  if (!has_trained_tensors(*compiled, trained)) {
+    const ImportedModel model = import_described(from, weights, registry, described);
+    return export_tensors(model, model.tensors, to, options, how, [&] { model.expect_whole(); });
+  }
+  const ImportedModel model = described_model(*compiled, from, trained_tensors(*compiled, trained, weights), described);
+  return export_tensors(model, model.tensors, to, options, how, [&] {
+    if (trained.mapped) trained.mapped->expect_whole();
+  });
+}
+
 ExportResult export_file(const std::string& from, const std::string& to, const Options& options,
                          const ExportOptions& how) {
   Registry& registry = Registry::global();
   const std::vector<AdapterFile> files = adapter_files(options);
+  if (is_ndsl(from)) {
+    if (!files.empty())
+      throw Error(ErrorKind::Usage, "--lora is merged into models with weights, and not into .ndsl files");
+    return export_described(from, to, options, how);
+  }
   if (!is_model(from, registry)) {
     if (!files.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --lora could change", from));
     if (!options.weights.empty())
       throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --weights could change", from));
     return export_weights(from, to, registry, how);
   }
-  const ImportedModel model = import_whole(from, registry);
+  // A folder of a described model has the tokenizer's files, and needs no metadata of it.
+  ImportedModel model;
+  if (is_folder_of_huggingface(to, how)) model = import_language_model(from, registry, described_options(options));
+  if (!model.metadata.has(kDescribedBy)) model = import_whole(from, registry, described_options(options));
+  const auto whole = [&] { model.expect_whole(); };
   if (!files.empty() && !options.weights.empty())
     throw Error(ErrorKind::Usage, "--weights and --lora change the same weights", {}, {"export twice: once with each"});
   if (!options.weights.empty()) {
-    TensorFile trained = read_weights(options.weights);
-    if (holds_state(trained))
-      std::erase_if(trained.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
-    return export_model(trained_tensors(model, *resolve_spec(model), trained, options.weights), model.metadata.values(),
-                        to, registry, how, [&] {
-                          model.expect_whole();
-                          if (trained.mapped) trained.mapped->expect_whole();
-                        });
+    const TensorFile trained = weights_of_run(options.weights);
+    return export_tensors(model, trained_tensors(model, *resolve_spec(model), trained, options.weights), to, options,
+                          how, [&] {
+                            whole();
+                            if (trained.mapped) trained.mapped->expect_whole();
+                          });
   }
   if (!files.empty()) {
     const auto resolved = resolve_spec(model);
     std::vector<Adapter> adapters;
     for (const AdapterFile& adapter : files) adapters.push_back(read_adapter(adapter, *resolved, registry));
-    return export_model(merged_tensors(model, *resolved, adapters), model.metadata.values(), to, registry, how,
-                        [&] { model.expect_whole(); });
+    return export_tensors(model, merged_tensors(model, *resolved, adapters), to, options, how, whole);
   }
-  return export_model(model.tensors, model.metadata.values(), to, registry, how, [&] { model.expect_whole(); });
+  return export_tensors(model, model.tensors, to, options, how, whole);
 }
 
 }  // namespace

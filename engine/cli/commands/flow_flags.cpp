@@ -321,6 +321,7 @@ void infer_flags(VerbRow& verb) {
   f.group("Text");
   f.text("tokenizer", "FILE", "of a model of another program (default: the one in its file)", &Options::tokenizer);
   adapter_flags(f);
+  model_spec(f);
   f.text("prompt", "TEXT", "text models: continue this text",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
   f.whole("generate", 1, 1 << 24, "text models: number of tokens to generate", [](Options& o, int64_t v) {

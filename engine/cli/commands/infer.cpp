@@ -96,6 +96,11 @@ void expect_trained(BoundGraph& graph, const Options& options) {
 
 int infer_command(const Options& options) {
   if (!options.files.empty() && is_model(options.files.front(), Registry::global())) return infer_model(options);
+  for (const auto& [name, given] :
+       {std::pair("--spec", !options.spec.empty()), std::pair("--set", !options.set.empty())})
+    if (given)
+      throw Error(ErrorKind::Usage, fmt::format("{} is for models, and '{}' is a flow", name,
+                                                options.files.empty() ? std::string("-") : options.files.front()));
   const Flow flow = read_flow(options);
   if (!options.producers.empty() && !options.prompt_given) {
     Options inference = options;

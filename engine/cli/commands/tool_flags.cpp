@@ -158,8 +158,10 @@ void quantize_flags(VerbRow& verb) {
 
 void export_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "a file that an importer reads, or saved weights (safetensors, npz) or a checkpoint");
-  f.positional("OUTPUT", "the file to write");
+  f.positional("MODEL",
+               "a file or folder that an importer reads, a .ndsl file or a built-in model, saved weights (safetensors, "
+               "npz) or a checkpoint");
+  f.positional("OUTPUT", "the file to write, or a folder of Hugging Face: NAME/");
   FlagRow& format =
       f.text("format", "NAME", "exporter to use (default: the one that fits the name of OUTPUT)", &Options::format);
   format.names = [] { return Registry::global().names(HX_EXPORTER); };
@@ -169,8 +171,14 @@ void export_flags(VerbRow& verb) {
   f.texts("lora", "FILE[=SCALE]",
           "merge this LoRA adapter, a GGUF file or a folder of PEFT, with this factor (default: 1) into the weights",
           &Options::lora);
-  f.text("weights", "FILE", "take the weights of MODEL that a flow has trained from this file or checkpoint",
-         &Options::weights);
+  f.text(
+      "weights", "FILE",
+      "take the weights of MODEL that a flow has trained from this file or checkpoint; of a .ndsl file also a folder "
+      "of Hugging Face",
+      &Options::weights);
+  f.texts("set", "NAME=VALUE", "a setting of a .ndsl file, above those in it", &Options::set);
+  f.text("tokenizer", "FILE", "copy this tokenizer.json, or the tokenizer of this folder, into the folder",
+         &Options::tokenizer);
   library(f);
 }
 

@@ -164,11 +164,18 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
 }
 
 // The model with its new weights, for generate, chat and serve. They are saved already: a failure is a note.
-void write_folder(const TrainSettings& settings, bool quiet) {
+void write_folder(const TrainSettings& settings, const std::string& tokenizer, bool quiet) {
   Options of_export;
   of_export.verb = "export";
-  of_export.files = {settings.model, settings.output + "/model/"};
+  const bool described = settings.model.empty();
+  of_export.files = {described ? settings.model_dsl : settings.model, settings.output + "/model/"};
   of_export.weights = settings.output + "/weights.safetensors";
+  if (described) of_export.tokenizer = tokenizer;
+  for (size_t from = 0; from < settings.model_settings.size();) {
+    const size_t to = std::min(settings.model_settings.find(", ", from), settings.model_settings.size());
+    of_export.set.push_back(settings.model_settings.substr(from, to - from));
+    from = to + 2;
+  }
   of_export.quiet = true;
   try {
     export_command(of_export);
@@ -210,8 +217,13 @@ int train_command(const Options& options) {
   if (options.dry_run) return with_source(plan.flow.source, [&] { return dry_run(plan, settings); });
   write_file_atomically(settings.output + "/config.yaml", train_settings_text(settings));
   const int code = run_flow(plan.flow, plan.options);
-  if (code == kDone && settings.lora.empty() && is_model(settings.model, Registry::global()))
-    write_folder(settings, options.quiet);
+  const bool is_file = settings.model.empty() || is_model(settings.model, Registry::global());
+  if (code == kDone && settings.lora.empty() && is_file) {
+    const std::string kept = settings.output + "/tokenizer.json";
+    std::error_code failed;
+    const bool made = std::filesystem::exists(kept, failed);
+    write_folder(settings, made ? kept : settings.corpus.tokenizer, options.quiet);
+  }
   return code;
 }
 

@@ -44,9 +44,18 @@ void check_all(const Flow& flow) {
   if (!errors.empty()) throw SourceErrors(*flow.source, in_order_of_text(std::move(errors)));
 }
 
+// Whether hf_mapping speaks of a layer by its number, which must then be there.
+bool names_one_layer(const ndsl::ModelFile& file) {
+  return std::any_of(file.hf_mapping.begin(), file.hf_mapping.end(), [](const ndsl::Mapping& mapping) {
+    return mapping.tensor.text.starts_with("blocks[") && mapping.tensor.text.find("{i}") == std::string::npos;
+  });
+}
+
 // A transformer: its blocks, its shapes, and hf_mapping.
 void check_transformer(const std::string& file) {
-  const auto compiled = compile_ndsl_model(file);
+  NdslOptions options;
+  options.distinct_layers = !names_one_layer(read_ndsl(file));
+  const auto compiled = compile_ndsl_model(file, options);
   check_ndsl(*compiled);
   folder_tensors(*compiled);
 }

@@ -6,7 +6,7 @@ namespace harmonics::engine::cli {
 
 EmbeddingModel::EmbeddingModel(const Options& options)
     : path(options.files.front()),
-      imported(import_model(path, Registry::global())),
+      imported(imported_for_texts(options)),
       tokenizer(tokenizer_of(imported, options)),
       model(weights_of(imported, *tokenizer, options)),
       executor(make_team_executor(options.run.threads > 0 ? options.run.threads

@@ -12,7 +12,8 @@
 
 namespace harmonics::engine::cli {
 
-// What all models of texts have: language_model.cpp.
+// What all models of texts have: language_model.cpp. The first positional file; of a .ndsl file with --weights.
+ImportedModel imported_for_texts(const Options& options);
 std::shared_ptr<const Tokenizer> tokenizer_of(const ImportedModel& imported, const Options& options);
 Model weights_of(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options);
 

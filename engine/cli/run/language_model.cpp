@@ -25,11 +25,11 @@ ImportedModel imported_of(const Options& options) {
   if (!is_ndsl(path)) {
     if (!options.weights.empty() && options.verb != "serve")
       throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' has weights of its own");
-    return import_model(path, Registry::global());
+    return import_for(path, options);
   }
   if (options.weights.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' lacks --weights FOLDER: a .ndsl file has no weights", path));
-  return imported_beside_ndsl(options.weights, Registry::global());
+  return import_described(path, options.weights, Registry::global(), described_options(options));
 }
 
 std::shared_ptr<const Tokenizer> opened_tokenizer(const ImportedModel& imported, const Options& options) {
@@ -43,8 +43,7 @@ std::shared_ptr<const Tokenizer> opened_tokenizer(const ImportedModel& imported,
 
 Model opened_model(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options) {
   const std::string& path = options.files.front();
-  Model model =
-      is_ndsl(path) ? open_ndsl(path, ndsl_options(options)).model : model_of(imported, model_options(options));
+  Model model = model_of(imported, model_options(options));
   model.parameters->keep_packed(packed_files_of(options));
   if (tokenizer.size() != model.vocabulary)
     throw Error(ErrorKind::Usage,
@@ -145,6 +144,7 @@ ContinuationSettings continuation_settings(const Options& options, const Tokeniz
   return settings;
 }
 
+ImportedModel imported_for_texts(const Options& options) { return imported_of(options); }
 std::shared_ptr<const Tokenizer> tokenizer_of(const ImportedModel& imported, const Options& options) {
   return opened_tokenizer(imported, options);
 }

@@ -40,17 +40,18 @@ std::map<std::string, std::string> settings_of(const Options& options) {
 
 }  // namespace
 
-NdslOptions ndsl_options(const Options& options) {
+DescribedOptions described_options(const Options& options) {
   if (!options.spec.empty())
     throw Error(ErrorKind::Usage, "--spec is for files of weights; a .ndsl file describes itself");
-  NdslOptions result;
+  DescribedOptions result;
   result.set = settings_of(options);
-  result.weights = options.weights;
-  result.weight_type = options.weight_type;
-  result.cache = options.cache_type;
-  result.adapters = adapter_files(options);
   if (options.run.seed) result.seed = static_cast<uint64_t>(*options.run.seed);
   return result;
+}
+
+ImportedModel import_for(const std::string& path, const Options& options) {
+  if (!options.spec.empty()) return import_model(path, Registry::global());
+  return import_language_model(path, Registry::global(), described_options(options));
 }
 
 ModelOptions model_options(const Options& options) {

@@ -7,7 +7,7 @@
 namespace harmonics::engine::cli {
 
 OpenedModel open_model(const std::string& path, const Options& options) {
-  OpenedModel opened{import_model(path, Registry::global()), {}};
+  OpenedModel opened{import_for(path, options), {}};
   opened.model = model_of(opened.imported, model_options(options));
   opened.model.limits = options.limits;
   return opened;

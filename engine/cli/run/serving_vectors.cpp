@@ -27,7 +27,7 @@ ServedVectors::ServedVectors(const Model& model, Executor& executor, const Token
 }
 
 bool gives_only_vectors(const Options& options) {
-  const ImportedModel imported = import_model(options.files.front(), Registry::global());
+  const ImportedModel imported = imported_for_texts(options);
   return !resolve_spec(imported, model_options(options))->has_caches();
 }
 

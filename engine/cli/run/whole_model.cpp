@@ -1,18 +1,27 @@
 #include "engine/cli/run/whole_model.hpp"
 
-#include <algorithm>
 #include <filesystem>
 
+#include <fmt/core.h>
+
+#include "engine/cli/terminal/output.hpp"
+#include "engine/cli/terminal/terminal.hpp"
 #include "engine/model/exported.hpp"
 
 namespace harmonics::engine::cli {
 
-ImportedModel import_whole(const std::string& path, Registry& registry) {
-  ImportedModel model = import_model(path, registry);
-  const auto& arguments = model.importer->arguments;
-  const bool whole = std::any_of(arguments.begin(), arguments.end(),
-                                 [](const ArgumentSpec& a) { return a.name == "whole" && a.type == HX_ARG_BOOL; });
-  return whole ? import_model(path, registry, {model.importer->name, {{"whole", "true"}}}) : model;
+ImportedModel import_whole(const std::string& path, Registry& registry, const DescribedOptions& options) {
+  DescribedOptions whole = options;
+  whole.whole = true;
+  ImportedModel model = import_language_model(path, registry, whole);
+  if (!model.metadata.has(kNoTokenizer)) return model;
+  print_note(fmt::format("the file has no tokenizer: {}; give it with --tokenizer {}",
+                         model.metadata.text(kNoTokenizer), path));
+  AttributeMap metadata;
+  for (const auto& [key, value] : model.metadata.values().entries())
+    if (key != kNoTokenizer) metadata.set(key, value);
+  model.metadata = ModelMetadata(model.path, std::move(metadata));
+  return model;
 }
 
 AsGguf::AsGguf(const std::string& from, const std::string& to) : path_(from) {

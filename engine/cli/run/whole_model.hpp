@@ -4,11 +4,12 @@
 #include <string>
 
 #include "engine/model/imported.hpp"
+#include "engine/transformer/described.hpp"
 
 namespace harmonics::engine::cli {
 
 // With all metadata, vocabularies too, if the importer leaves some out otherwise.
-ImportedModel import_whole(const std::string& path, Registry& registry);
+ImportedModel import_whole(const std::string& path, Registry& registry, const DescribedOptions& options = {});
 
 // A model as a GGUF file: the file itself, or, of a folder, a file beside `to` that lasts as long as the object.
 class AsGguf {

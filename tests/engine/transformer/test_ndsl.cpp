@@ -8,8 +8,10 @@
 #include <fstream>
 #include <set>
 
+#include "dsl/ndsl/print.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/model/safetensors.hpp"
+#include "engine/transformer/described.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 #include "tests/message_of.hpp"
@@ -305,6 +307,16 @@ TEST_CASE("ndsl: initial values depend on the seed alone, and norms begin at one
   CHECK(one.model.parameters->find("blk.0.attn_q.weight")->role == Role::weight);
 }
 
+namespace {
+
+std::map<std::string, HTensor> tensors_of(const NdslModel& model) {
+  std::map<std::string, HTensor> tensors;
+  for (const auto& [name, stored] : model.model.parameters->all()) tensors[name] = model.model.parameters->tensor(name);
+  return tensors;
+}
+
+}  // namespace
+
 TEST_CASE("ndsl: a folder that was read is written back the same") {
   const std::string golden = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/ndsl/";
   for (const std::string& name : builtin_ndsl_models()) {
@@ -313,7 +325,7 @@ TEST_CASE("ndsl: a folder that was read is written back the same") {
     options.weights = golden + name;
     const NdslModel model = open_ndsl(name, options);
     const Folder folder("ndsl_written_" + name);
-    write_ndsl_folder(model, *model.model.parameters, folder.path.string());
+    write_ndsl_folder(*model.compiled, tensors_of(model), {folder.path.string(), "", {}, {}});
     const TensorFile before = read_safetensors(golden + name + "/model.safetensors");
     const TensorFile after = read_safetensors((folder.path / "model.safetensors").string());
     std::set<std::string> names;
@@ -333,6 +345,79 @@ TEST_CASE("ndsl: a folder that was read is written back the same") {
     for (const auto& [parameter, stored] : model.model.parameters->all())
       CHECK(equal_bits(again.model.parameters->tensor(parameter), model.model.parameters->tensor(parameter)));
   }
+}
+
+TEST_CASE("ndsl: a printed model is read as the same model, with all settings in it") {
+  const auto expect_same = [](const CompiledNdsl& before) {
+    const std::string text = ndsl::printed_model(whole_description(before));
+    const CompiledNdsl after = compiled(text);
+    CHECK(ndsl::printed_model(whole_description(after)) == text);
+    CHECK(after.layers == before.layers);
+    CHECK(after.sizes == before.sizes);
+    CHECK(folder_tensors(after) == folder_tensors(before));
+    REQUIRE(after.spec.forward.size() == before.spec.forward.size());
+    for (size_t i = 0; i < after.spec.forward.size(); ++i) {
+      const specs::Step &a = after.spec.forward[i], &b = before.spec.forward[i];
+      CHECK(a.fields == b.fields);
+      REQUIRE(a.steps.size() == b.steps.size());
+      for (size_t k = 0; k < a.steps.size(); ++k) CHECK(a.steps[k].fields == b.steps[k].fields);
+    }
+  };
+  for (const std::string& name : builtin_ndsl_models()) {
+    INFO(name);
+    NdslOptions options;
+    options.weights = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/ndsl/" + name;
+    expect_same(*compile_ndsl_model(name, options));
+  }
+  const std::string block =
+      "  block: [{op: RMSNorm, name: ln1, config: {eps: 1e-3}}, {op: CausalSelfAttention, config: {use_qk_norm: true}},"
+      " ResidualAdd, {op: RMSNorm, name: ln2}, {op: linear, name: mix, weights: {w: [hidden_size, 'hidden_size * 1']}},"
+      " ResidualAdd]\n  layers: [{at: [1], config: {sliding_window: 8}}]";
+  expect_same(compiled(around(block, "description: 'quotes \" and \\ and ünïcode'\n"), {{"eps", "1e-4"}}));
+}
+
+TEST_CASE("ndsl: weights beyond the size of a file are written in several, with an index") {
+  NdslOptions options;
+  options.weights = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/ndsl/Qwen3MoE";
+  const NdslModel model = open_ndsl("Qwen3MoE", options);
+  const Folder folder("ndsl_shards");
+  NdslFolder to{folder.path.string(), options.weights, {}, {}};
+  write_ndsl_folder(*model.compiled, tensors_of(model), to);
+  CHECK(std::filesystem::exists(folder.path / "model.safetensors"));
+  to.shard_bytes = 8000;
+  write_ndsl_folder(*model.compiled, tensors_of(model), to);
+  CHECK_FALSE(std::filesystem::exists(folder.path / "model.safetensors"));
+  const auto index = tensors_of_index((folder.path / "model.safetensors.index.json").string());
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : index) files.insert(file);
+  REQUIRE(files.size() > 2);
+  for (const std::string& file : files) {
+    const TensorFile shard = read_safetensors((folder.path / file).string());
+    uint64_t bytes = 0;
+    for (const auto& [name, tensor] : shard.tensors) {
+      CHECK(index.at(name) == file);
+      bytes += type_of(tensor).bytes();
+    }
+    CHECK((bytes <= to.shard_bytes || shard.tensors.size() == 1));
+  }
+  options.weights = folder.path.string();
+  const NdslModel again = open_ndsl((folder.path / "model.ndsl").string(), options);
+  for (const auto& [name, stored] : model.model.parameters->all())
+    CHECK(equal_bits(again.model.parameters->tensor(name), model.model.parameters->tensor(name)));
+}
+
+TEST_CASE("ndsl: layers that are described alike are checked once") {
+  NdslCompileOptions once;
+  once.distinct_layers = true;
+  const auto layers_of = [&](const std::string& text) {
+    return compile_ndsl(ndsl::parse_model_file("a.ndsl", text, "", builtin_ndsl), once).layers.size();
+  };
+  CHECK(layers_of(builtin_ndsl("Qwen3MoE")) == 1);
+  CHECK(layers_of(builtin_ndsl("Gemma3")) == 2);
+  const std::string rules = "  layers: [{at: [1], config: {num_kv_heads: 1}}, {at: [0], config: {num_kv_heads: 2}}]";
+  CHECK(layers_of(around(kShort + "\n" + rules)) == 2);
+  const std::string wrong = "  layers: [{at: [1], config: {num_kv_heads: 3}}]";
+  CHECK(has(message_of([&] { layers_of(around(kShort + "\n" + wrong)); }), "num_kv_heads"));
 }
 
 TEST_CASE("ndsl: weights that do not fit are listed by name") {

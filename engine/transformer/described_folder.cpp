@@ -1,0 +1,171 @@
+// Folders of Hugging Face, written from described models.
+#include <algorithm>
+#include <filesystem>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include <harmonics/element_type.hpp>
+#include <harmonics/ops.hpp>
+
+#include "dsl/ndsl/print.hpp"
+#include "engine/base/read_file.hpp"
+#include "engine/model/safetensors.hpp"
+#include "engine/transformer/described.hpp"
+#include "engine/transformer/ndsl_mapping.hpp"
+#include "engine/transformer/resolved_spec.hpp"
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr const char *kSingleFile = "model.safetensors", *kIndexOfShards = "model.safetensors.index.json";
+constexpr uint64_t kLargestTokenizerFile = uint64_t{256} << 20;
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "vocab.txt",
+                                           "tokenizer.model",
+                                           "added_tokens.json",
+                                           "chat_template.jinja",
+                                           "generation_config.json"};
+
+uint64_t bytes_of(const HTensor& tensor) { return type_of(tensor).bytes(); }
+
+HTensor as_written(const HTensor& tensor) { return is_stored(tensor.dtype()) ? cast(tensor, DType::F32) : tensor; }
+
+// Every tensor of the model, experts one by one.
+std::map<std::string, HTensor> single_tensors(const CompiledNdsl& compiled,
+                                              const std::map<std::string, HTensor>& tensors) {
+  std::map<std::string, HTensor> all;
+  const auto found = [&](const std::string& name) -> const HTensor& {
+    const auto at = tensors.find(name);
+    if (at == tensors.end())
+      throw Error(ErrorKind::Weights, fmt::format("'{}' lacks the tensor '{}'", compiled.file.path, name));
+    return at->second;
+  };
+  for (const NdslTensor& tensor : compiled.tensors) {
+    const bool stacked = tensor.experts > 0 && tensors.count(tensor.name);
+    if (tensor.experts == 0) all[tensor.name] = as_written(found(tensor.name));
+    for (int64_t e = 0; e < tensor.experts; ++e) {
+      const std::string name = expert_name(tensor.name, e);
+      if (!stacked) {
+        all[name] = as_written(found(name));
+        continue;
+      }
+      const HTensor& whole = found(tensor.name);
+      const TensorType one{whole.dtype(), whole.shape().from(1)};
+      auto* at = static_cast<std::byte*>(whole.raw()->storage->data()) + static_cast<size_t>(e) * one.bytes();
+      all[name] = as_written(make_value(one, std::make_shared<Storage>(at, one.bytes(), whole.raw()->storage, false)));
+    }
+  }
+  return all;
+}
+
+void remove_file(const fs::path& path) {
+  std::error_code failed;
+  fs::remove(path, failed);
+}
+
+TensorFile file_of(std::map<std::string, HTensor> tensors) {
+  TensorFile file;
+  file.metadata["format"] = "pt";
+  file.tensors = std::move(tensors);
+  return file;
+}
+
+// In one file, or in several of at most so many bytes with an index. Files of an older folder are removed.
+uint64_t write_weights(const std::map<std::string, HTensor>& tensors, const fs::path& folder, uint64_t shard_bytes) {
+  std::vector<std::map<std::string, HTensor>> shards(1);
+  uint64_t total = 0, in_shard = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const uint64_t bytes = bytes_of(tensor);
+    if (in_shard > 0 && in_shard + bytes > shard_bytes) shards.emplace_back(), in_shard = 0;
+    shards.back().emplace(name, tensor);
+    in_shard += bytes;
+    total += bytes;
+  }
+  if (shards.size() == 1) {
+    save_safetensors(file_of(tensors), (folder / kSingleFile).string());
+    remove_file(folder / kIndexOfShards);
+    return total;
+  }
+  json::object map;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    for (const auto& [tensor, value] : shards[i]) map[tensor] = name;
+    save_safetensors(file_of(std::move(shards[i])), (folder / name).string());
+  }
+  const json::object index{{"metadata", json::object{{"total_size", total}}}, {"weight_map", std::move(map)}};
+  write_file_atomically((folder / kIndexOfShards).string(), json::serialize(index) + "\n");
+  remove_file(folder / kSingleFile);
+  return total;
+}
+
+void copy_tokenizer(const NdslFolder& to) {
+  std::error_code failed;
+  if (to.tokenizer.empty()) return;
+  const fs::path given = to.tokenizer;
+  const bool folder = fs::is_directory(given, failed);
+  if (!folder && given.filename() != kTokenizerFiles[0]) {  // under another name
+    write_file_atomically((fs::path(to.path) / kTokenizerFiles[0]).string(),
+                          read_file(to.tokenizer, kLargestTokenizerFile));
+    return;
+  }
+  const fs::path from = folder ? given : given.parent_path();
+  if (fs::equivalent(from.empty() ? "." : from, to.path, failed)) return;
+  for (const char* name : kTokenizerFiles)
+    if (fs::is_regular_file(from / name, failed))
+      write_file_atomically((fs::path(to.path) / name).string(),
+                            read_file((from / name).string(), kLargestTokenizerFile));
+}
+
+std::string type_of_matrices(const std::map<std::string, HTensor>& tensors) {
+  DType dtype = DType::F32;
+  bool first = true;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.rank() < 2) continue;
+    if (!first && tensor.dtype() != dtype) return "float32";
+    dtype = tensor.dtype(), first = false;
+  }
+  return dtype == DType::F16 ? "float16" : dtype == DType::BF16 ? "bfloat16" : "float32";
+}
+
+std::string configuration(const CompiledNdsl& compiled, const NdslFolder& to,
+                          const std::map<std::string, HTensor>& tensors) {
+  json::object config = json::parse(folder_configuration(compiled)).as_object();
+  if (!config.contains("model_type")) config["model_type"] = kDescribedArchitecture;
+  config["torch_dtype"] = type_of_matrices(tensors);
+  config["model_dsl"] = kDescriptionFile;
+  if (compiled.hf_config.kind != document::Kind::map) {
+    config["pad_token_id"] = nullptr;  // classes have ids of their own otherwise
+    config["bos_token_id"] = to.begin ? json::value(*to.begin) : json::value(nullptr);
+    config["eos_token_id"] = to.end ? json::value(*to.end) : json::value(nullptr);
+  }
+  return plain_numbers(json::serialize(config)) + "\n";
+}
+
+}  // namespace
+
+uint64_t write_ndsl_folder(const CompiledNdsl& compiled, const std::map<std::string, HTensor>& tensors,
+                           const NdslFolder& to) {
+  const fs::path folder = to.path;
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed || !fs::is_directory(folder))
+    throw Error(ErrorKind::Output, fmt::format("the folder '{}' cannot be made: {}", to.path, failed.message()));
+  const auto mapped = export_mapped(compiled, single_tensors(compiled, tensors));
+  const uint64_t bytes = write_weights(mapped, folder, to.shard_bytes);
+  copy_tokenizer(to);
+  write_file_atomically((folder / kDescriptionFile).string(), ndsl::printed_model(whole_description(compiled)));
+  write_file_atomically((folder / kFolderFile).string(), configuration(compiled, to, mapped));
+  return bytes;
+}
+
+}  // namespace harmonics::engine
