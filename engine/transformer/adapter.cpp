@@ -252,7 +252,7 @@ class AppliedAdapters {
     const HTensor b = stacked_columns(pairs);
     adopt(key + ".lora_a", beside_each_other(tables));
     adopt(key + ".lora_b", b);
-    adapted_[key] = {key + ".lora_a", key + ".lora_b", pairs.front()->a.shape()[0], 0, b.shape()[1]};
+    adapted_[key] = {key + ".lora_a", key + ".lora_b", pairs.front()->a.shape()[0], 0, b.shape()[1], "", true};
   }
 
   AdaptedWeights take() { return std::move(adapted_); }

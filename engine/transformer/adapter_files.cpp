@@ -115,7 +115,7 @@ HTensor halves(const HTensor& rows, int64_t width) {
 }
 
 // The name of one expert's module; others are as they are.
-std::string of_expert(std::string module, int64_t number) {
+std::string named_of_expert(std::string module, int64_t number) {
   const size_t at = module.find("{e}");
   return at == std::string::npos ? module : module.replace(at, 3, std::to_string(number));
 }
@@ -144,7 +144,7 @@ json::object config_of(const TrainedAdapter& adapter, const std::vector<WholePai
   for (const WholePair& pair : pairs) {
     endings.insert(ending_of(pair.first->module.name));
     for (int64_t e = 0; e < std::max<int64_t>(1, pair.first->experts); ++e) {
-      const std::string module = of_expert(pair.first->module.name, e);
+      const std::string module = named_of_expert(pair.first->module.name, e);
       if (pair.rank != rank) ranks[module] = pair.rank;
       if (std::abs(alpha_of(pair) - alpha) > 1e-9 * alpha) alphas[module] = alpha_of(pair);
     }
@@ -191,7 +191,7 @@ void write_peft_adapter(const TrainedAdapter& adapter, const ParameterValue& val
     const std::string module = "base_model.model." + pair.first->module.name;
     const int64_t width = pair.first->paired_width;
     for (int64_t e = 0; e < pair.first->experts; ++e) {
-      const std::string own = of_expert(module, e);
+      const std::string own = named_of_expert(module, e);
       file.tensors[own + ".lora_A.weight"] = expert_of(pair.a, e);
       file.tensors[own + ".lora_B.weight"] = expert_of(pair.b, e);
     }

@@ -62,8 +62,9 @@ HTensor LowRankTerms::added(const HTensor& y, const HTensor& x, const HTensor& w
   maps_.push_back({tracer_.id_of(x), key_of(weight), tracer_.id_of(y)});
   const std::string key = maps_.back().key;
   HTensor sum = y;
-  if (const auto frozen = adapted_.find(key); frozen != adapted_.end()) sum = with_frozen(frozen->second, sum, x);
-  if (const auto trained = trained_.find(key); trained != trained_.end())
+  if (const auto frozen = adapted_.find(key); frozen != adapted_.end() && !frozen->second.looked_up)
+    sum = with_frozen(frozen->second, sum, x);
+  if (const auto trained = trained_.find(key); trained != trained_.end() && !trained->second.front()->looked_up)
     sum = with_trained(trained->second, sum, x, weight);
   maps_.back().y = tracer_.id_of(sum);
   return sum;
@@ -195,7 +196,7 @@ HTensor LowRankTerms::looked_up(const HTensor& rows, const HTensor& ids, const H
     return narrow_map(apply("embedding", {}, {a, ids}).at(0), b, !training_);
   };
   HTensor sum = rows;
-  if (const auto frozen = adapted_.find(key); frozen != adapted_.end()) {
+  if (const auto frozen = adapted_.find(key); frozen != adapted_.end() && frozen->second.looked_up) {
     const AdaptedWeight& pair = frozen->second;
     sum = sum + of(parameter(pair.a, Shape{pair.rows, pair.rank}, DType::F32),
                    parameter(pair.b, Shape{width, pair.rank}, DType::F32));

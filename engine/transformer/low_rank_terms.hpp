@@ -19,6 +19,7 @@ struct AdaptedWeight {
   std::string a, b;
   int64_t rows = 0, from = 0, rank = 0;  // of experts those of each
   std::string factor = {};               // DoRA: [rows of the weight], multiplies the sum of both maps
+  bool looked_up = false;                // a table: what a head computes with it stays as it is
 };
 using AdaptedWeights = std::map<std::string, AdaptedWeight>;  // by the key of BoundWeight
 

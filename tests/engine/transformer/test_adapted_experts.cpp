@@ -29,6 +29,7 @@ std::map<std::string, std::string> small_sizes(const std::string& name) {
   std::map<std::string, std::string> set{{"vocab_size", "19"},        {"hidden_size", "16"},
                                          {"num_layers", "2"},         {"num_query_heads", "4"},
                                          {"intermediate_size", "12"}, {"max_position_embeddings", "32"}};
+  if (name == "Llama3") set["num_kv_heads"] = "2";
   if (name == "Mixtral" || name == "Qwen3MoE")
     set.insert({{"num_kv_heads", "2"}, {"num_experts", "4"}, {"num_experts_per_tok", "2"}});
   if (name == "Qwen3MoE") set.insert({{"moe_intermediate_size", "12"}, {"head_dim", "4"}});
