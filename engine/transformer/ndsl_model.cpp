@@ -258,6 +258,7 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
   auto resolved = std::make_shared<ResolvedSpec>(compiled.spec, model.metadata, std::move(types), SpecOverrides{},
                                                  compiled.file.path);
   resolved->check_entries(options.cache);
+  resolved->name_modules(modules_of(compiled));
   std::vector<Adapter> adapters;
   for (const AdapterFile& file : options.adapters)
     adapters.push_back(read_adapter(file, *resolved, Registry::global()));
