@@ -98,6 +98,7 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
   try {
     auto resolved =
         std::make_shared<ResolvedSpec>(spec, imported.metadata, std::move(types), options.set, imported.path);
+    resolved->set_length(options.length);
     resolved->check_entries(options.cache);
     return resolved;
   } catch (Error& e) {

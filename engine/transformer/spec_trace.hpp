@@ -63,6 +63,7 @@ class SpecTrace {
   const HTensor& pages() const { return pages_; }          // empty: each sequence has its own caches
   const HTensor& documents() const { return documents_; }  // empty without EntrySizes::documents
   HTensor turned(const HTensor& x, const std::string& rope);
+  HTensor rope_divisor(const specs::Rope& rope, const std::string& place, double context, int64_t pairs);
   HTensor appended(const std::string& cache, const HTensor& rows);
   void observe(const std::string& name, const HTensor& x);
   const std::vector<TracedMap>& maps() const { return terms_.maps(); }

@@ -48,6 +48,7 @@ NdslOptions ndsl_options(const Options& options) {
   result.weights = options.weights;
   result.weight_type = options.weight_type;
   result.cache = options.cache_type;
+  result.length = options.context;
   result.adapters = adapter_files(options);
   if (options.run.seed) result.seed = static_cast<uint64_t>(*options.run.seed);
   return result;
@@ -60,6 +61,7 @@ ModelOptions model_options(const Options& options) {
   if (!options.spec.empty()) result.spec = specs::read_spec(options.spec);
   result.adapters = adapter_files(options);
   result.set = settings_of(options);
+  result.length = options.context;
   return result;
 }
 
