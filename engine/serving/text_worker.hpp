@@ -51,8 +51,8 @@ class TextWorker {
     // Keys and values of so many tokens are kept, at least of one context. 0: of `sequences` whole contexts, and 1 GiB
     // at most of prefixes that no text uses.
     int64_t cached_tokens = 0;
-    // Makes the drafter of a text; null: none. Called on the worker's thread. Drawn drafts are not made for texts with a
-    // grammar or mirostat.
+    // Makes the drafter of a text; null: none. Called on the worker's thread. Drawn drafts are not made for texts with
+    // a grammar or mirostat.
     std::function<std::shared_ptr<Drafter>()> drafter = nullptr;
   };
   struct Report {
@@ -85,7 +85,7 @@ class TextWorker {
   struct Slot {
     std::unique_ptr<Session> session;
     std::shared_ptr<Drafter> drafter;  // null: none
-    std::shared_ptr<TextJob> job;  // null: free
+    std::shared_ptr<TextJob> job;      // null: free
     std::unique_ptr<Generation> text;
     uint64_t number = 0;     // of the text: older texts have smaller ones
     bool preempted = false;  // in this step
