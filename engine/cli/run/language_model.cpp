@@ -1,16 +1,19 @@
 #include "engine/cli/run/language_model.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "dsl/spec/reader.hpp"
 #include "engine/base/file.hpp"
 #include "engine/cli/run/embedding_model.hpp"
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/language/json_grammar.hpp"
+#include "engine/transformer/architectures.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
@@ -19,13 +22,26 @@ namespace {
 
 std::string_view bytes_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
 
+// Says what a model that only gives vectors is for, before its tokenizer is looked for.
+ImportedModel expect_texts(ImportedModel imported, const Options& options) {
+  const std::string architecture = imported.metadata.text("general.architecture", "");
+  const std::vector<std::string> known = builtin_architectures();
+  if (options.spec.empty() && !std::binary_search(known.begin(), known.end(), architecture)) return imported;
+  const specs::Spec spec =
+      options.spec.empty() ? builtin_spec(architecture, imported.path) : specs::read_spec(options.spec);
+  const auto is_cache = [](const specs::Tensor& tensor) { return tensor.role == "cache"; };
+  if (std::any_of(spec.tensors.begin(), spec.tensors.end(), is_cache)) return imported;
+  throw Error(ErrorKind::Usage, fmt::format("'{}' does not write text: it computes vectors of texts", imported.path),
+              {}, {fmt::format("harmonics embed {} TEXT", imported.path)});
+}
+
 // The model file that the flags name. A .ndsl file has its metadata and its tokenizer in the folder of --weights.
 ImportedModel imported_of(const Options& options) {
   const std::string& path = options.files.front();
   if (!is_ndsl(path)) {
     if (!options.weights.empty() && options.verb != "serve")
       throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' has weights of its own");
-    return import_for(path, options);
+    return expect_texts(import_for(path, options), options);
   }
   if (options.weights.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' lacks --weights FOLDER: a .ndsl file has no weights", path));
