@@ -123,8 +123,7 @@ bool plan_embedding_grad(const Site& site, hx_kernel& out) {
   const Function collect = collect_function(site.out().dtype);
   const int64_t indices = count(site.in(0)), columns = (axis.inner + kThreads - 1) / kThreads;
   Work work(site.machine());
-  if (collect && columns <= kMostBlocks &&
-      axis.size * columns * indices <= kMostLooks) {
+  if (collect && columns <= kMostBlocks && axis.size * columns * indices <= kMostLooks) {
     work.launch(collect, {axis.size, static_cast<uint32_t>(columns), 1, kThreads}, {{1}, {0}, {2}},
                 AddParameters{static_cast<uint32_t>(indices), axis.size, axis.inner, site.in(0).dtype, Joining::add});
     answer(out, std::move(work), "embedding gradient");
