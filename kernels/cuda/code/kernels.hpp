@@ -129,11 +129,18 @@ struct SmallOperand {
 };
 struct SmallProductParameters {
   uint32_t m, n, k, has_bias, relu;
+  uint32_t parts, terms;  // parts of a sum, and terms of each: a multiple of kSmallTerms; without a batch
   SmallOperand a, b;
 };
+constexpr uint32_t kSmallTerms = 64;
 enum class SmallSum : uint32_t { none, a, b };  // also sums this operand over k; without a batch
 constexpr uint32_t kSmallTiles[][2] = {{16, 16}, {32, 32}, {64, 32}, {64, 64}};  // rows, columns
-Function small_product_function(uint32_t tile, SmallSum sum);  // a, b, c, bias, sums; blocks {columns, rows, batch}
+// a, b, c, bias, sums; blocks {columns, rows, batch}, or {columns, rows, parts} with c and sums for each part
+Function small_product_function(uint32_t tile, SmallSum sum);
+struct SmallJoinParameters {
+  uint32_t count, columns, beside, parts, has_bias, relu;  // elements of c and of the sums
+};
+Function small_join_function();  // parts of c, parts of the sums, bias, c, sums
 
 enum class Activation : uint32_t { none, relu, tanh, logistic, gelu };
 struct FinishParameters {
