@@ -102,12 +102,14 @@ struct ReduceParameters {
   uint32_t results, terms, chunks, chunk;  // terms in all, and per chunk
   Steps<1> kept, reduced;
 };
-Function reduce_rows_function(uint32_t dtype, Reduction);        // x, y [results, chunks]; a block for each
-Function reduce_short_rows_function(uint32_t dtype, Reduction);  // the same with a warp for each
+// Types of x and y: the same, or one of them f32 and the other of 16 bits; null: unsupported.
+Function reduce_rows_function(uint32_t from, uint32_t to, Reduction);        // x, y [results, chunks]; a block for each
+Function reduce_short_rows_function(uint32_t from, uint32_t to, Reduction);  // the same with a warp for each
 // x, y [chunks, results]; a thread for each, blocks {results, chunks}
-Function reduce_columns_function(uint32_t dtype, Reduction);
+Function reduce_columns_function(uint32_t from, uint32_t to, Reduction);
 constexpr uint32_t kJoinedResults = 32;
-Function join_chunks_function(uint32_t dtype, Reduction);  // x [terms, results], y; a block per kJoinedResults results
+// x [terms, results], y; a block per kJoinedResults results
+Function join_chunks_function(uint32_t from, uint32_t to, Reduction);
 struct LaneParameters {
   uint32_t lanes, size, inner, largest;
 };
