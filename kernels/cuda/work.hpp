@@ -135,12 +135,20 @@ class Work {
   void set_looks() { looks_ = true; }
   bool looks() const { return looks_; }
 
+  // The memory that the call uses: of its buffers, and of `workspace` bytes.
+  void set_memory(const Site& site, uint64_t workspace);
   // `number`: null, or the value that steps check.
   void enqueue(hx_queue* queue, const hx_place* places, const hx_place* number = nullptr) const;
 
  private:
   Machine& machine_;
+  struct Memory {  // of a buffer
+    uint64_t bytes;
+    bool writes;
+  };
+
   std::vector<std::unique_ptr<Step>> steps_;
+  std::vector<Memory> memory_;  // by buffer
   uint64_t workspace_ = 0;
   bool looks_ = false;
 };

@@ -308,9 +308,9 @@ Function attend_sinks_function();    // sinks, statistics, dsinks; a thread per 
 // ---- tiled_attention.cu: without optional inputs, heads of `width` numbers at most
 constexpr uint32_t kWidestTiledHead = 64, kAttentionQueries = 64, kAttentionKeys = 32;
 Function attend_tiles_function(uint32_t width);  // q, k, v, out, lse; a block per kAttentionQueries queries of a head
-// q, k, v, out, lse, dout, dq, owns (a number per query); a block per kAttentionKeys queries of a head
+// q, k, v, out, dout, dq, statistics (three numbers per query); a block per kAttentionKeys queries of a head
 Function attend_tiles_queries_function(uint32_t width);
-// q, k, v, lse, dout, owns, dk, dv; a block per kAttentionKeys keys of a shared head
+// q, k, v, dout, statistics, dk, dv; a block per kAttentionKeys keys of a shared head
 Function attend_tiles_keys_function(uint32_t width);
 
 // ---- sequence.cu: rotary positions, caches
