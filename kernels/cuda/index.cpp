@@ -121,12 +121,12 @@ bool plan_embedding_grad(const Site& site, hx_kernel& out) {
   constexpr int64_t kMostLooks = int64_t{1} << 32;  // at an index, by any block
   const Axis axis(site.out(), 0);
   const Function collect = collect_function(site.out().dtype);
-  const int64_t indices = count(site.in(1)), columns = (axis.inner + kThreads - 1) / kThreads;
+  const int64_t indices = count(site.in(0)), columns = (axis.inner + kThreads - 1) / kThreads;
   Work work(site.machine());
-  if (collect && site.in(0).dtype == site.out().dtype && columns <= kMostBlocks &&
+  if (collect && columns <= kMostBlocks &&
       axis.size * columns * indices <= kMostLooks) {
-    work.launch(collect, {axis.size, static_cast<uint32_t>(columns), 1, kThreads}, {{0}, {1}, {2}},
-                AddParameters{static_cast<uint32_t>(indices), axis.size, axis.inner, site.in(1).dtype, Joining::add});
+    work.launch(collect, {axis.size, static_cast<uint32_t>(columns), 1, kThreads}, {{1}, {0}, {2}},
+                AddParameters{static_cast<uint32_t>(indices), axis.size, axis.inner, site.in(0).dtype, Joining::add});
     answer(out, std::move(work), "embedding gradient");
     return true;
   }

@@ -126,12 +126,12 @@ bool plan_tiled_attention_grad(const Site& site, hx_kernel& out) {
   const uint32_t width = std::max(p.width, p.values), dq = site.inputs();
   if (width > kWidestTiledHead) return declined("leaves plain attention of wider heads to products");
   Work work(site.machine());
-  const Operand owns = work.take_workspace(site, uint64_t{p.batch} * p.heads * p.queries * sizeof(float));
+  const Operand statistics = work.take_workspace(site, uint64_t{p.batch} * p.heads * p.queries * 3 * sizeof(float));
   work.launch(attend_tiles_queries_function(width),
               {tiles(p.queries, kAttentionKeys) * p.heads * p.batch, 1, 1, kThreads},
-              {{0}, {1}, {2}, {3}, {4}, {5}, {dq}, owns}, p);
+              {{0}, {1}, {2}, {3}, {5}, {dq}, statistics}, p);
   work.launch(attend_tiles_keys_function(width), {tiles(p.keys, kAttentionKeys) * p.shared * p.batch, 1, 1, kThreads},
-              {{0}, {1}, {2}, {4}, {5}, owns, {dq + 1}, {dq + 2}}, p);
+              {{0}, {1}, {2}, {5}, statistics, {dq + 1}, {dq + 2}}, p);
   answer(out, std::move(work), "attention in tiles");
   return true;
 }

@@ -102,12 +102,14 @@ struct ReduceParameters {
   uint32_t results, terms, chunks, chunk;  // terms in all, and per chunk
   Steps<1> kept, reduced;
 };
-Function reduce_rows_function(uint32_t dtype, Reduction);        // x, y [results, chunks]; a block for each
-Function reduce_short_rows_function(uint32_t dtype, Reduction);  // the same with a warp for each
+// Types of x and y: the same, or one of them f32 and the other of 16 bits; null: unsupported.
+Function reduce_rows_function(uint32_t from, uint32_t to, Reduction);        // x, y [results, chunks]; a block for each
+Function reduce_short_rows_function(uint32_t from, uint32_t to, Reduction);  // the same with a warp for each
 // x, y [chunks, results]; a thread for each, blocks {results, chunks}
-Function reduce_columns_function(uint32_t dtype, Reduction);
+Function reduce_columns_function(uint32_t from, uint32_t to, Reduction);
 constexpr uint32_t kJoinedResults = 32;
-Function join_chunks_function(uint32_t dtype, Reduction);  // x [terms, results], y; a block per kJoinedResults results
+// x [terms, results], y; a block per kJoinedResults results
+Function join_chunks_function(uint32_t from, uint32_t to, Reduction);
 struct LaneParameters {
   uint32_t lanes, size, inner, largest;
 };
@@ -313,9 +315,9 @@ Function attend_sinks_function();    // sinks, statistics, dsinks; a thread per 
 // ---- tiled_attention.cu: without optional inputs, heads of `width` numbers at most
 constexpr uint32_t kWidestTiledHead = 64, kAttentionQueries = 64, kAttentionKeys = 32;
 Function attend_tiles_function(uint32_t width);  // q, k, v, out, lse; a block per kAttentionQueries queries of a head
-// q, k, v, out, lse, dout, dq, owns (a number per query); a block per kAttentionKeys queries of a head
+// q, k, v, out, dout, dq, statistics (three numbers per query); a block per kAttentionKeys queries of a head
 Function attend_tiles_queries_function(uint32_t width);
-// q, k, v, lse, dout, owns, dk, dv; a block per kAttentionKeys keys of a shared head
+// q, k, v, dout, statistics, dk, dv; a block per kAttentionKeys keys of a shared head
 Function attend_tiles_keys_function(uint32_t width);
 
 // ---- sequence.cu: rotary positions, caches

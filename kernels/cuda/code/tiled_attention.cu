@@ -85,6 +85,27 @@ __device__ inline uint32_t seen_keys(const AttendParameters& p, uint32_t query) 
   return end <= p.queries ? 0 : end - p.queries < p.keys ? end - p.queries : p.keys;
 }
 
+// Adds the keys of a tile to a row's softmax: products become exp(score - largest). Returns what earlier ones are
+// multiplied by. `first`: this thread's first key.
+template <uint32_t kKeys>
+__device__ inline float add_to_softmax(float (&s)[kKeys], uint32_t first, uint32_t seen, float scale, float& largest,
+                                       float& total) {
+  float most = -infinity(), added = 0;
+  for (uint32_t j = 0; j < kKeys; ++j) {
+    s[j] = first + j * kAcross < seen ? s[j] * scale : -infinity();
+    most = Largest::join(most, s[j]);
+  }
+  most = Largest::join(largest, join_row<Largest>(most));
+  const float shift = most == -infinity() ? 0.0f : most, less = expf(largest - shift);
+  for (uint32_t j = 0; j < kKeys; ++j) {
+    s[j] = expf(s[j] - shift);
+    added += s[j];
+  }
+  largest = most;
+  total = total * less + join_row<Sum>(added);
+  return less;
+}
+
 // A block per kAttentionQueries queries of a head.
 template <uint32_t kWidth>
 __global__ void __launch_bounds__(kThreads)
@@ -109,20 +130,8 @@ __global__ void __launch_bounds__(kThreads)
     float s[kRowsEach][kKeysEach] = {};
     add_products<kRowsEach, kKeysEach, kWidth>(s, queries, tile, row, column);
     for (uint32_t i = 0; i < kRowsEach; ++i) {
-      float most = -infinity(), added = 0;
-      for (uint32_t j = 0; j < kKeysEach; ++j) {
-        s[i][j] = key + column + j * kAcross < seen[i] ? s[i][j] * p.scale : -infinity();
-        most = Largest::join(most, s[i][j]);
-      }
-      most = Largest::join(largest[i], join_row<Largest>(most));
-      const float shift = most == -infinity() ? 0.0f : most, less = expf(largest[i] - shift);
-      for (uint32_t j = 0; j < kKeysEach; ++j) {
-        const float e = expf(s[i][j] - shift);
-        scores[row + i * kAcross][column + j * kAcross] = e;
-        added += e;
-      }
-      largest[i] = most;
-      total[i] = total[i] * less + join_row<Sum>(added);
+      const float less = add_to_softmax(s[i], key + column, seen[i], p.scale, largest[i], total[i]);
+      for (uint32_t j = 0; j < kKeysEach; ++j) scores[row + i * kAcross][column + j * kAcross] = s[i][j];
       for (float& x : sums[i].x) x *= less;
     }
     __syncthreads();
@@ -143,24 +152,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A query's share of a gradient: its probabilities are exp(score - lse), and the gradients of its scores
-// probability (dp - own) scale.
-struct Given {
-  float lse, own, scale;
-  uint32_t seen;
-  __device__ Given(const float* lses, const float* owns, const AttendParameters& p, int64_t head_row, uint32_t query)
-      : lse(0), own(0), scale(p.scale), seen(seen_keys(p, query)) {
-    if (seen == 0) return;
-    lse = lses[head_row + query], own = owns ? owns[head_row + query] : 0.0f;
-    if (seen == 1) scale = 0;  // the only key has probability 1 for any score
+// Softmax of each query: its probabilities are exp(score - shift) share, and the gradients of its scores are
+// probability (dp - own) by. With large scores, the lse of the forward pass is too coarse for this.
+struct Softmax {
+  float *own, *shift, *share;
+  __device__ Softmax(float* all, const AttendParameters& p) {
+    const int64_t rows = static_cast<int64_t>(p.batch) * p.heads * p.queries;
+    own = all, shift = all + rows, share = all + 2 * rows;
   }
 };
+// Keys that are seen, and the factor of gradients: 0 with one key, which has probability 1 for any score.
+struct Seen {
+  uint32_t keys;
+  float by;
+  __device__ Seen(const AttendParameters& p, uint32_t query)
+      : keys(seen_keys(p, query)), by(keys == 1 ? 0.0f : p.scale) {}
+};
 
-// A block per kRun queries of a head: dq, and `owns`, the products of dout and out.
+// A block per kRun queries of a head: their softmax, and dq.
 template <uint32_t kWidth>
 __global__ void __launch_bounds__(kThreads)
-    attend_tiles_queries(const float* q, const float* k, const float* v, const float* out, const float* lses,
-                         const float* dout, float* dq, float* owns, AttendParameters p) {
+    attend_tiles_queries(const float* q, const float* k, const float* v, const float* out, const float* dout, float* dq,
+                         float* statistics, AttendParameters p) {
   constexpr uint32_t kEach = kRun / kAcross, kPiece = kWidth / kAcross;
   alignas(16) __shared__ float queries[kRun][kWidth + 4], given[kRun][kWidth + 4], keys[kRun][kWidth + 4],
       values[kRun][kWidth + 4], scores[kRun][kScores];
@@ -171,19 +184,34 @@ __global__ void __launch_bounds__(kThreads)
   load<kRun, kWidth>(given, dout + head.out, first, p.queries, p.out_row, p.values);
   load<kRun, kWidth>(values, out + head.out, first, p.queries, p.out_row, p.values);
   __syncthreads();
-  float lse[kEach], own[kEach], scale[kEach];
+  float largest[kEach], total[kEach], own[kEach], by[kEach];
   uint32_t seen[kEach];
   Piece<kWidth> sums[kEach] = {};
   for (uint32_t i = 0; i < kEach; ++i) {
-    const uint32_t r = row + i * kAcross, query = first + r;
+    const uint32_t r = row + i * kAcross;
     float sum = 0;
     for (uint32_t c = 0; c < kPiece; ++c) sum += given[r][column * kPiece + c] * values[r][column * kPiece + c];
-    const Given of(lses, nullptr, p, head.row, query);
-    lse[i] = of.lse, scale[i] = of.scale, seen[i] = of.seen, own[i] = join_row<Sum>(sum);
-    if (column == 0 && query < p.queries) owns[head.row + query] = own[i];
+    const Seen of(p, first + r);
+    seen[i] = of.keys, by[i] = of.by, own[i] = join_row<Sum>(sum), largest[i] = -infinity(), total[i] = 0;
+  }
+  const uint32_t last = first + kRun < p.queries ? first + kRun - 1 : p.queries - 1, end = seen_keys(p, last);
+  for (uint32_t key = 0; key < end; key += kRun) {
+    __syncthreads();
+    load<kRun, kWidth>(keys, k + head.k, key, p.keys, p.k_row, p.width);
+    __syncthreads();
+    float s[kEach][kEach] = {};
+    add_products<kEach, kEach, kWidth>(s, queries, keys, row, column);
+    for (uint32_t i = 0; i < kEach; ++i) add_to_softmax(s[i], key + column, seen[i], p.scale, largest[i], total[i]);
+  }
+  const Softmax all(statistics, p);
+  for (uint32_t i = 0; i < kEach; ++i) {
+    const uint32_t query = first + row + i * kAcross;
+    largest[i] = total[i] == 0 ? 0 : largest[i], total[i] = total[i] == 0 ? 0 : 1 / total[i];
+    if (column != 0 || query >= p.queries) continue;
+    all.own[head.row + query] = own[i], all.shift[head.row + query] = largest[i],
+                       all.share[head.row + query] = total[i];
   }
   __syncthreads();
-  const uint32_t last = first + kRun < p.queries ? first + kRun - 1 : p.queries - 1, end = seen_keys(p, last);
   for (uint32_t key = 0; key < end; key += kRun) {
     load<kRun, kWidth>(keys, k + head.k, key, p.keys, p.k_row, p.width);
     load<kRun, kWidth>(values, v + head.v, key, p.keys, p.v_row, p.values);
@@ -195,7 +223,7 @@ __global__ void __launch_bounds__(kThreads)
       for (uint32_t j = 0; j < kEach; ++j) {
         const bool sees = key + column + j * kAcross < seen[i];
         scores[row + i * kAcross][column + j * kAcross] =
-            sees ? expf(s[i][j] * p.scale - lse[i]) * (dp[i][j] - own[i]) * scale[i] : 0.0f;
+            sees ? expf(s[i][j] * p.scale - largest[i]) * total[i] * (dp[i][j] - own[i]) * by[i] : 0.0f;
       }
     __syncthreads();
     add_rows<kEach, kWidth>(sums, scores, keys, row, column);
@@ -213,8 +241,8 @@ __global__ void __launch_bounds__(kThreads)
 // A block per kRun keys of a shared head: dk and dv, from the queries of all heads that share it.
 template <uint32_t kWidth>
 __global__ void __launch_bounds__(kThreads)
-    attend_tiles_keys(const float* q, const float* k, const float* v, const float* lses, const float* dout,
-                      const float* owns, float* dk, float* dv, AttendParameters p) {
+    attend_tiles_keys(const float* q, const float* k, const float* v, const float* dout, float* statistics, float* dk,
+                      float* dv, AttendParameters p) {
   constexpr uint32_t kEach = kRun / kAcross, kPiece = kWidth / kAcross;
   // Scores are kept with a row per key.
   alignas(16) __shared__ float queries[kRun][kWidth + 4], given[kRun][kWidth + 4], keys[kRun][kWidth + 4],
@@ -225,6 +253,7 @@ __global__ void __launch_bounds__(kThreads)
   const Head any(p, batch, shared * group);
   load<kRun, kWidth>(keys, k + any.k, first, p.keys, p.k_row, p.width);
   load<kRun, kWidth>(values, v + any.v, first, p.keys, p.v_row, p.values);
+  const Softmax all(statistics, p);
   Piece<kWidth> of_key[kEach] = {}, of_value[kEach] = {};
   for (uint32_t h = shared * group; h < (shared + 1) * group; ++h) {
     const Head head(p, batch, h);
@@ -238,12 +267,15 @@ __global__ void __launch_bounds__(kThreads)
       add_products<kEach, kEach, kWidth>(s, queries, keys, row, column);
       add_products<kEach, kEach, kWidth>(dp, given, values, row, column);
       for (uint32_t i = 0; i < kEach; ++i) {
-        const Given of(lses, owns, p, head.row, start + row + i * kAcross);
+        const uint32_t query = start + row + i * kAcross;
+        const Seen of(p, query);
+        const int64_t at_row = head.row + (query < p.queries ? query : 0);
         for (uint32_t j = 0; j < kEach; ++j) {
           const uint32_t at = column + j * kAcross;
-          const float probability = first + at < of.seen ? expf(s[i][j] * p.scale - of.lse) : 0.0f;
+          const float probability =
+              first + at < of.keys ? expf(s[i][j] * p.scale - all.shift[at_row]) * all.share[at_row] : 0.0f;
           probabilities[at][row + i * kAcross] = probability;
-          gradients[at][row + i * kAcross] = probability * (dp[i][j] - of.own) * of.scale;
+          gradients[at][row + i * kAcross] = probability * (dp[i][j] - all.own[at_row]) * of.by;
         }
       }
       __syncthreads();
