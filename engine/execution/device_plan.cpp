@@ -71,15 +71,34 @@ void DevicePlan::begin(const void* const* inputs) {
 // The packed host memory is free: the previous run has synchronized, or awaited an event, after uploading it.
 void DevicePlan::send_inputs(const void* const* inputs) {
   InputPrefetch* prefetch = InputPrefetch::on(*p_.queue);
-  for (size_t i = 0; i < p_.inputs.size(); ++i) {
+  for (size_t i = 0; i < p_.inputs.size();) {
     const DeviceInput& input = p_.inputs[i];
-    if (input.packed)
-      std::memcpy(input.packed, inputs[i], input.bytes);
-    else if (!prefetch || !prefetch->take(inputs[i], input.place, input.bytes))
-      p_.queue->upload(input.place, inputs[i], input.bytes);
+    const size_t first = i++;
+    if (input.packed) {
+      std::memcpy(input.packed, inputs[first], input.bytes);
+      continue;
+    }
+    uint64_t bytes = input.bytes;
+    if (prefetch && prefetch->has(inputs[first])) {
+      while (i < p_.inputs.size() && lies_alike(inputs, first, i)) bytes = input_end(i++) - input.place.offset;
+      if (prefetch->take(inputs[first], input.place, bytes)) continue;
+      bytes = input.bytes;
+      i = first + 1;
+    }
+    p_.queue->upload(input.place, inputs[first], bytes);
   }
   for (const DeviceInput& input : p_.inputs)
     if (input.packed_bytes) p_.queue->upload(input.place, input.packed, input.packed_bytes);
+}
+
+uint64_t DevicePlan::input_end(size_t i) const { return p_.inputs[i].place.offset + p_.inputs[i].bytes; }
+
+// Whether input `i` follows the one before in a batch as it does on the device, so that one copy can take both.
+bool DevicePlan::lies_alike(const void* const* inputs, size_t first, size_t i) const {
+  const auto at = [&](size_t k) { return reinterpret_cast<uintptr_t>(inputs[k]); };
+  const DeviceInput& input = p_.inputs[i];
+  return !input.packed && at(i) - at(first) == input.place.offset - p_.inputs[first].place.offset &&
+         input.place.offset - input_end(i - 1) < kArenaAlignment;
 }
 
 void DevicePlan::run_hosted(const HostedStep& step) {

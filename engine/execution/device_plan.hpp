@@ -98,6 +98,8 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
   void release(Binding& binding);
   void begin(const void* const* inputs);
   void send_inputs(const void* const* inputs);
+  uint64_t input_end(size_t i) const;
+  bool lies_alike(const void* const* inputs, size_t first, size_t i) const;
   // `number`: checked by every step that changes a parameter or state; null: no check.
   void run_steps(size_t step, size_t end, const hx_place* number = nullptr);
   hx_status enqueue_native(const DeviceStep& step);

@@ -83,11 +83,14 @@ void InputPrefetch::start(size_t batch, const std::vector<uint64_t>& bytes) {
   own_->submit();
 }
 
+bool InputPrefetch::has(const void* host) const {
+  const auto *first = host_.at(0), *wanted = static_cast<const std::byte*>(host);
+  return !std::less<>()(wanted, first) && std::less<>()(wanted, first + batch_bytes_ * batches_.size());
+}
+
 bool InputPrefetch::take(const void* host, const hx_place& to, uint64_t bytes) {
-  const auto* first = host_.at(0);
-  const auto* wanted = static_cast<const std::byte*>(host);
-  if (std::less<>()(wanted, first) || !std::less<>()(wanted, first + batch_bytes_ * batches_.size())) return false;
-  const auto offset = static_cast<uint64_t>(wanted - first);
+  if (!has(host)) return false;
+  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(host) - host_.at(0));
   Batch& batch = batches_[offset / batch_bytes_];
   if (!batch.there) return false;
   if (!std::exchange(batch.taken, true)) batch.there.hold_back(*steps_);

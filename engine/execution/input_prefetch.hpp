@@ -31,8 +31,10 @@ class InputPrefetch {
   void renew(size_t batch);
   void start(size_t batch, const std::vector<uint64_t>& bytes);
 
-  // Consumer side, under the queue's lock: copies the prefetched data of `host` to `to`. Returns false if `host` is not
-  // in the ring or was not started.
+  // Consumer side, under the queue's lock. Whether this address is in the ring.
+  bool has(const void* host) const;
+  // Copies the prefetched data of `host` to `to`. Returns false if `host` is not
+  // in the ring or was not started. The bytes may be those of several streams that follow each other.
   bool take(const void* host, const hx_place& to, uint64_t bytes);
 
  private:

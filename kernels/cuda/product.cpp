@@ -26,49 +26,73 @@ bool add_own_product(Work& work, const Product& p) {
   return true;
 }
 
-// The tile for a small product: that with the least estimated time. Blocks that share a multiprocessor take turns; the
-// second level of cache gives all of them together so many bytes in a cycle.
-uint32_t small_tile(const Product& p, int64_t units) {
-  constexpr double kLanes = 128, kBytesOfCycle = 3000;
+// The tile for a small product, and the parts into which blocks divide its sums: those with the least estimated time.
+struct SmallWay {
+  uint32_t tile = 0, parts = 1, terms = 0;
+};
+SmallWay small_way(const Product& p, int64_t units) {
+  // As measured: nanoseconds of a block for 64 terms, alone on a multiprocessor and beside another one; a launch.
+  constexpr double kAlone[] = {560, 1200, 1800, 3000}, kBeside[] = {420, 1020, 1580, 2700}, kLaunch = 2000;
+  constexpr int64_t kLeastTerms = 128, kMostParts = 16;
   double least = 0;
-  uint32_t best = 0;
-  for (uint32_t i = 0; i < std::size(kSmallTiles); ++i) {
-    const int64_t rows = kSmallTiles[i][0], columns = kSmallTiles[i][1];
-    const int64_t blocks = p.batch * ((p.m + rows - 1) / rows) * ((p.n + columns - 1) / columns);
-    const double turns = static_cast<double>((blocks + units - 1) / units), terms = static_cast<double>(p.k);
-    const double computes = turns * terms * static_cast<double>(rows * columns) / kLanes;
-    const double loads = terms * static_cast<double>(blocks * (rows + columns) * 4) / kBytesOfCycle;
-    const double time = std::max(computes, loads);
-    if (i == 0 || time < least) least = time, best = i;
+  SmallWay best;
+  for (uint32_t tile = 0; tile < std::size(kSmallTiles); ++tile) {
+    const int64_t rows = kSmallTiles[tile][0], columns = kSmallTiles[tile][1];
+    const int64_t tiles = p.batch * ((p.m + rows - 1) / rows) * ((p.n + columns - 1) / columns);
+    for (int64_t parts = 1; parts <= kMostParts && (parts == 1 || p.k >= parts * kLeastTerms); ++parts) {
+      if (parts > 1 && p.batch > 1) break;
+      const int64_t runs = (p.k + parts * kSmallTerms - 1) / (parts * kSmallTerms);
+      const int64_t turns = (tiles * parts + units - 1) / units;
+      const double block = static_cast<double>(runs) * (turns > 1 ? kBeside : kAlone)[tile];
+      const double time = static_cast<double>(turns) * block + (parts > 1 ? 2 * kLaunch : kLaunch);
+      if (least > 0 && time >= least) continue;
+      least = time;
+      best = {tile, static_cast<uint32_t>((p.k + runs * kSmallTerms - 1) / (runs * kSmallTerms)),
+              static_cast<uint32_t>(runs) * kSmallTerms};
+    }
   }
   return best;
 }
 
-// Uses small tiles for exact f32 where those of cuBLASLt would not fill the GPU.
+// Uses small tiles for exact f32 where those of cuBLASLt would not fill the GPU, and the product is so small that time
+// passes in waiting.
 bool add_small_product(const Site& site, Work& work, const Product& p) {
-  constexpr int64_t kRows = 128, kColumns = 64, kMostTerms = 4096;  // cuBLASLt's tiles; longer sums are better divided
+  constexpr int64_t kRows = 128, kColumns = 64, kMost = 21'000'000;  // cuBLASLt's tiles; multiplications
   const auto parts = [](int64_t n, int64_t of) { return (n + of - 1) / of; };
   const int64_t units = site.machine().facts().units;
-  const bool suits = p.dtype == HX_F32 && p.rounding == Rounding::none && p.k <= kMostTerms;
-  if (!suits || (p.sum != Product::Sum::none && p.batch > 1) ||
+  const bool suits = p.dtype == HX_F32 && p.rounding == Rounding::none;
+  if (!suits || (p.sum != Product::Sum::none && p.batch > 1) || p.m * p.n > kMost / (p.batch * p.k) ||
       p.batch * parts(p.m, kRows) * parts(p.n, kColumns) >= units)
     return false;
+  const SmallWay way = small_way(p, units);
+  const bool joins = way.parts > 1;
   SmallProductParameters s{};
   s.m = static_cast<uint32_t>(p.m), s.n = static_cast<uint32_t>(p.n), s.k = static_cast<uint32_t>(p.k);
+  s.parts = way.parts, s.terms = way.terms;
   const auto operand = [&](int64_t rows, int64_t row, int64_t term, int64_t batch) {
     // Operands begin at multiples of 64 bytes.
     const bool wide = term == 1 && p.k % 4 == 0 && (row % 4 == 0 || rows == 1) && (batch % 4 == 0 || p.batch == 1);
-    return SmallOperand{row, term, batch, wide};
+    return SmallOperand{row, term, p.batch > 1 ? batch : 0, wide};
   };
   s.a = operand(p.m, p.a_row, p.a_column, p.a_batch), s.b = operand(p.n, p.b_column, p.b_row, p.b_batch);
-  s.has_bias = p.has_bias, s.relu = p.relu;
+  s.has_bias = p.has_bias && !joins, s.relu = p.relu && !joins;
   const SmallSum sum = p.sum == Product::Sum::a ? SmallSum::a : p.sum == Product::Sum::b ? SmallSum::b : SmallSum::none;
-  const uint32_t tile = small_tile(p, units);
-  const auto tiles = [&](int64_t n, size_t side) { return static_cast<uint32_t>(parts(n, kSmallTiles[tile][side])); };
+  const auto tiles = [&](int64_t n, size_t side) {
+    return static_cast<uint32_t>(parts(n, kSmallTiles[way.tile][side]));
+  };
+  const Grid grid{tiles(p.n, 1), tiles(p.m, 0), joins ? way.parts : static_cast<uint32_t>(p.batch), kThreads};
   const Operand beside = p.has_bias || sum != SmallSum::none ? p.bias : p.c;
-  work.launch(small_product_function(tile, sum),
-              {tiles(p.n, 1), tiles(p.m, 0), static_cast<uint32_t>(p.batch), kThreads}, {p.a, p.b, p.c, beside, beside},
-              s);
+  const Function function = small_product_function(way.tile, sum);
+  if (!joins) {
+    work.launch(function, grid, {p.a, p.b, p.c, beside, beside}, s);
+    return true;
+  }
+  const auto n = static_cast<uint32_t>(p.m * p.n), sums = sum == SmallSum::a ? s.m : sum == SmallSum::b ? s.n : 0;
+  const Operand of_c = work.take_workspace(site, uint64_t{n} * way.parts * sizeof(float));
+  const Operand of_sums = work.take_workspace(site, uint64_t{sums} * way.parts * sizeof(float));
+  work.launch(function, grid, {p.a, p.b, of_c, of_c, of_sums}, s);
+  work.over(int64_t{n} + sums, small_join_function(), {of_c, of_sums, beside, p.c, beside},
+            SmallJoinParameters{n, s.n, sums, way.parts, p.has_bias, p.relu});
   return true;
 }
 

@@ -122,7 +122,7 @@ TEST_CASE("cuda dot_sum: sums of either operand, by cuBLASLt and in small tiles"
                                     .set("lhs_contract", std::vector<int64_t>{0})
                                     .set("rhs_contract", std::vector<int64_t>{0})
                                     .set("sum", which);
-      const int64_t terms = small ? 70 : 6, rows = small ? 37 : 5, columns = small ? 43 : 4;
+      const int64_t terms = small ? 300 : 6, rows = small ? 37 : 5, columns = small ? 43 : 4;
       const Buffer a = numbers({terms, rows}, 1), b = numbers({terms, columns}, 2);
       const Buffer& summed = which == 0 ? a : b;
       const int64_t n = summed.type.dims[1];

@@ -102,12 +102,14 @@ struct ReduceParameters {
   uint32_t results, terms, chunks, chunk;  // terms in all, and per chunk
   Steps<1> kept, reduced;
 };
-Function reduce_rows_function(uint32_t dtype, Reduction);        // x, y [results, chunks]; a block for each
-Function reduce_short_rows_function(uint32_t dtype, Reduction);  // the same with a warp for each
+// Types of x and y: the same, or one of them f32 and the other of 16 bits; null: unsupported.
+Function reduce_rows_function(uint32_t from, uint32_t to, Reduction);        // x, y [results, chunks]; a block for each
+Function reduce_short_rows_function(uint32_t from, uint32_t to, Reduction);  // the same with a warp for each
 // x, y [chunks, results]; a thread for each, blocks {results, chunks}
-Function reduce_columns_function(uint32_t dtype, Reduction);
+Function reduce_columns_function(uint32_t from, uint32_t to, Reduction);
 constexpr uint32_t kJoinedResults = 32;
-Function join_chunks_function(uint32_t dtype, Reduction);  // x [terms, results], y; a block per kJoinedResults results
+// x [terms, results], y; a block per kJoinedResults results
+Function join_chunks_function(uint32_t from, uint32_t to, Reduction);
 struct LaneParameters {
   uint32_t lanes, size, inner, largest;
 };
@@ -129,11 +131,18 @@ struct SmallOperand {
 };
 struct SmallProductParameters {
   uint32_t m, n, k, has_bias, relu;
+  uint32_t parts, terms;  // parts of a sum, and terms of each: a multiple of kSmallTerms; without a batch
   SmallOperand a, b;
 };
+constexpr uint32_t kSmallTerms = 64;
 enum class SmallSum : uint32_t { none, a, b };  // also sums this operand over k; without a batch
 constexpr uint32_t kSmallTiles[][2] = {{16, 16}, {32, 32}, {64, 32}, {64, 64}};  // rows, columns
-Function small_product_function(uint32_t tile, SmallSum sum);  // a, b, c, bias, sums; blocks {columns, rows, batch}
+// a, b, c, bias, sums; blocks {columns, rows, batch}, or {columns, rows, parts} with c and sums for each part
+Function small_product_function(uint32_t tile, SmallSum sum);
+struct SmallJoinParameters {
+  uint32_t count, columns, beside, parts, has_bias, relu;  // elements of c and of the sums
+};
+Function small_join_function();  // parts of c, parts of the sums, bias, c, sums
 
 enum class Activation : uint32_t { none, relu, tanh, logistic, gelu };
 struct FinishParameters {

@@ -90,6 +90,15 @@ struct SumOf<double> {
   using type = double;
 };
 
+template <>
+struct SumOf<Half> {
+  using type = float;
+};
+template <>
+struct SumOf<BFloat16> {
+  using type = float;
+};
+
 // NaN wins and stays in extremes.
 template <typename T>
 __device__ inline T joined(T a, T b, Joining how) {

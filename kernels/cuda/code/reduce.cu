@@ -83,10 +83,10 @@ struct Terms {
 };
 
 // kLanes threads, 32 or a block, per result and chunk.
-template <uint32_t kLanes, typename T, typename Rule>
-__global__ void __launch_bounds__(kThreads) reduce_rows(const T* x, T* y, const __grid_constant__ ReduceParameters p) {
+template <uint32_t kLanes, typename T, typename To, typename Rule>
+__global__ void __launch_bounds__(kThreads) reduce_rows(const T* x, To* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
-  constexpr uint32_t kOfPack = 16 / sizeof(T);
+  constexpr uint32_t kOfPack = 4;
   const uint32_t lane = threadIdx.x % kLanes, number = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes;
   const bool exists = number < p.results * p.chunks;
   const uint32_t result = exists ? number / p.chunks : 0, chunk = exists ? number % p.chunks : 0;
@@ -109,12 +109,12 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(const T* x, T* y, const 
   for (uint32_t i = t + lane; i < terms.end; i += kLanes)
     sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, i)]));
   sum = join_lanes<kLanes, Rule>(sum);
-  if (exists && lane == 0) y[number] = static_cast<T>(sum);
+  if (exists && lane == 0) y[number] = static_cast<To>(sum);
 }
 
-template <typename T, typename Rule>
+template <typename T, typename To, typename Rule>
 __global__ void __launch_bounds__(kThreads)
-    reduce_columns(const T* x, T* y, const __grid_constant__ ReduceParameters p) {
+    reduce_columns(const T* x, To* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
   const uint32_t result = thread_number();
   if (result >= p.results) return;
@@ -130,12 +130,12 @@ __global__ void __launch_bounds__(kThreads)
     for (uint32_t t = terms.begin; t < terms.end; ++t)
       sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, t)]));
   }
-  y[static_cast<int64_t>(blockIdx.y) * p.results + result] = static_cast<T>(sum);
+  y[static_cast<int64_t>(blockIdx.y) * p.results + result] = static_cast<To>(sum);
 }
 
 // Joins x [terms, results]: a warp's lanes have adjacent results, and each warp joins every eighth term.
-template <typename T, typename Rule>
-__global__ void __launch_bounds__(kThreads) join_chunks(const T* x, T* y, const __grid_constant__ ReduceParameters p) {
+template <typename T, typename To, typename Rule>
+__global__ void __launch_bounds__(kThreads) join_chunks(const T* x, To* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
   constexpr uint32_t kWarps = kThreads / kWarp;
   __shared__ S parts[kWarps][kWarp];
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads) join_chunks(const T* x, T* y, const 
   __syncthreads();
   if (warp != 0 || result >= p.results) return;
   for (uint32_t w = 1; w < kWarps; ++w) sum = Rule::join(sum, parts[w][lane]);
-  y[result] = static_cast<T>(sum);
+  y[result] = static_cast<To>(sum);
 }
 
 template <typename T>
@@ -203,30 +203,41 @@ __global__ void cumsum(const T* x, T* y, LaneParameters p) {
    : r == Reduction::product ? HM_FUNCTION(__VA_ARGS__, Multiply >) \
    : r == Reduction::maximum ? HM_FUNCTION(__VA_ARGS__, Most >)     \
                              : HM_FUNCTION(__VA_ARGS__, Least >))
-template <typename T>
+template <typename T, typename To>
 Function rows_by(Reduction r) {
-  return HM_BY_REDUCTION(reduce_rows < kThreads, T);
+  return HM_BY_REDUCTION(reduce_rows < kThreads, T, To);
 }
-template <typename T>
+template <typename T, typename To>
 Function short_rows_by(Reduction r) {
-  return HM_BY_REDUCTION(reduce_rows < kWarp, T);
+  return HM_BY_REDUCTION(reduce_rows < kWarp, T, To);
 }
-template <typename T>
+template <typename T, typename To>
 Function columns_by(Reduction r) {
-  return HM_BY_REDUCTION(reduce_columns < T);
+  return HM_BY_REDUCTION(reduce_columns < T, To);
 }
-template <typename T>
+template <typename T, typename To>
 Function chunks_by(Reduction r) {
-  return HM_BY_REDUCTION(join_chunks < T);
+  return HM_BY_REDUCTION(join_chunks < T, To);
 }
 
 }  // namespace
 
-#define HM_BY_RULE(...) __VA_ARGS__(r)
-Function reduce_rows_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, rows_by); }
-Function reduce_short_rows_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, short_rows_by); }
-Function join_chunks_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, chunks_by); }
-Function reduce_columns_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, columns_by); }
+// by<from, to>(r); null: no such types.
+#define HM_BY_TYPES(by)                                                            \
+  (from == to     ? (from == HX_F16    ? by<Half, Half>(r)                         \
+                     : from == HX_BF16 ? by<BFloat16, BFloat16>(r)                 \
+                     : from == HX_F32  ? by<float, float>(r)                       \
+                     : from == HX_F64  ? by<double, double>(r)                     \
+                     : from == HX_I32  ? by<int32_t, int32_t>(r)                   \
+                     : from == HX_I64  ? by<int64_t, int64_t>(r)                   \
+                     : from == HX_U8   ? by<uint8_t, uint8_t>(r)                   \
+                                       : nullptr)                                    \
+   : to == HX_F32 ? (from == HX_F16 ? by<Half, float>(r) : by<BFloat16, float>(r)) \
+                  : (to == HX_F16 ? by<float, Half>(r) : by<float, BFloat16>(r)))
+Function reduce_rows_function(uint32_t from, uint32_t to, Reduction r) { return HM_BY_TYPES(rows_by); }
+Function reduce_short_rows_function(uint32_t from, uint32_t to, Reduction r) { return HM_BY_TYPES(short_rows_by); }
+Function reduce_columns_function(uint32_t from, uint32_t to, Reduction r) { return HM_BY_TYPES(columns_by); }
+Function join_chunks_function(uint32_t from, uint32_t to, Reduction r) { return HM_BY_TYPES(chunks_by); }
 Function arg_extreme_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, arg_extreme); }
 Function cumsum_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, cumsum); }
 

@@ -37,21 +37,23 @@ __device__ inline void await_groups() {
 
 // A block's part of the work: its tile, the terms in one stage of shared memory, the stages, and how many warps divide
 // the rows, the columns and the terms.
-template <int rows, int columns, int deep, int stages, int row_warps, int column_warps>
+template <int rows, int columns, int deep, int stages, int row_warps, int column_warps, int lane_rows>
 struct Tile {
   static constexpr int kRows = rows, kColumns = columns, kDeep = deep, kStages = stages, kRowWarps = row_warps,
                        kColumnWarps = column_warps;
-  static constexpr int kSlices = static_cast<int>(kThreads / kWarp) / (kRowWarps * kColumnWarps);
-  // Lanes of a warp: 8 rows and 4 columns; elements of a lane lie that far apart.
-  static constexpr int kEachRow = kRows / kRowWarps / 8, kEachColumn = kColumns / kColumnWarps / 4;
+  // Lanes of a warp: so many rows and 4 columns. With 4 rows, the halves of a warp have terms of their own.
+  static constexpr int kLaneRows = lane_rows, kHalves = 8 / lane_rows;
+  static constexpr int kSlices = static_cast<int>(kThreads / kWarp) / (kRowWarps * kColumnWarps) * kHalves;
+  // Elements of a lane lie as far apart as there are lanes.
+  static constexpr int kEachRow = kRows / kRowWarps / kLaneRows, kEachColumn = kColumns / kColumnWarps / 4;
   static constexpr int kPitch = kDeep + 4;  // no bank conflicts
   static constexpr int kFloats = kStages * (kRows + kColumns) * kPitch;
   static_assert(kSlices * (kRows + 1) * kColumns <= kFloats && kFloats % 4 == 0 && kFloats <= 12 * 1024);
 };
-using Tile16 = Tile<16, 16, 64, 4, 1, 1>;
-using Tile32 = Tile<32, 32, 32, 4, 1, 1>;
-using Tile64x32 = Tile<64, 32, 32, 3, 2, 1>;
-using Tile64 = Tile<64, 64, 16, 4, 2, 2>;
+using Tile16 = Tile<16, 16, 64, 4, 1, 1, 4>;
+using Tile32 = Tile<32, 32, 32, 4, 1, 1, 8>;
+using Tile64x32 = Tile<64, 32, 32, 3, 2, 1, 8>;
+using Tile64 = Tile<64, 64, 16, 4, 2, 2, 8>;
 
 // Writes elements [first, first + kRows) x [d, d + kDeep) of an operand to shared memory, row by row; zeros beyond it.
 template <typename T, int kRows>
@@ -85,21 +87,26 @@ __global__ void __launch_bounds__(kThreads, 2)
   auto* tiles = reinterpret_cast<float*>(shared);
   constexpr uint32_t kStage = (T::kRows + T::kColumns) * T::kPitch;
   const uint32_t row = blockIdx.y * T::kRows, column = blockIdx.x * T::kColumns;
-  a += blockIdx.z * p.a.batch, b += blockIdx.z * p.b.batch;
+  const uint32_t part = p.parts > 1 ? blockIdx.z : 0, from = part * p.terms;
+  a += blockIdx.z * p.a.batch + from * p.a.term, b += blockIdx.z * p.b.batch + from * p.b.term;
+  const uint32_t k = p.k - from < p.terms ? p.k - from : p.terms;
   const auto fetch = [&](uint32_t chunk) {
     float* to = tiles + chunk % T::kStages * kStage;
-    load<T, T::kRows>(to, a, p.a, row, chunk * T::kDeep, p.m, p.k);
-    load<T, T::kColumns>(to + T::kRows * T::kPitch, b, p.b, column, chunk * T::kDeep, p.n, p.k);
+    load<T, T::kRows>(to, a, p.a, row, chunk * T::kDeep, p.m, k);
+    load<T, T::kColumns>(to + T::kRows * T::kPitch, b, p.b, column, chunk * T::kDeep, p.n, k);
   };
-  const uint32_t chunks = (p.k + T::kDeep - 1) / T::kDeep;
+  const uint32_t chunks = (k + T::kDeep - 1) / T::kDeep;
   for (uint32_t i = 0; i + 1 < T::kStages; ++i) {
     if (i < chunks) fetch(i);
     end_group();
   }
-  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, slice = warp % T::kSlices,
-                 place = warp / T::kSlices;
-  const uint32_t my_row = place / T::kColumnWarps * (T::kRows / T::kRowWarps) + lane / 4,
-                 my_column = place % T::kColumnWarps * (T::kColumns / T::kColumnWarps) + lane % 4;
+  // Slices of the terms are shared out to warps, and to their halves.
+  constexpr uint32_t kWarpSlices = T::kSlices / T::kHalves;
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, lane_row = lane / 4 % T::kLaneRows,
+                 lane_column = lane % 4, place = warp / kWarpSlices,
+                 slice = warp % kWarpSlices * T::kHalves + lane / (4 * T::kLaneRows);
+  const uint32_t my_row = place / T::kColumnWarps * (T::kRows / T::kRowWarps) + lane_row,
+                 my_column = place % T::kColumnWarps * (T::kColumns / T::kColumnWarps) + lane_column;
   constexpr bool kOfA = kSum == SmallSum::a, kOfB = kSum == SmallSum::b;
   float total[T::kEachRow][T::kEachColumn] = {}, beside[kOfA ? T::kEachRow : kOfB ? T::kEachColumn : 1] = {};
   for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
@@ -114,7 +121,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       const uint32_t t = (q + slice) * 4;
       Four x[T::kEachRow], y[T::kEachColumn];
 #pragma unroll
-      for (int i = 0; i < T::kEachRow; ++i) x[i] = four_at(left + i * 8 * T::kPitch + t);
+      for (int i = 0; i < T::kEachRow; ++i) x[i] = four_at(left + i * T::kLaneRows * T::kPitch + t);
 #pragma unroll
       for (int j = 0; j < T::kEachColumn; ++j) y[j] = four_at(right + j * 4 * T::kPitch + t);
 #pragma unroll
@@ -138,14 +145,15 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
   for (int i = 0; i < T::kEachRow; ++i)
 #pragma unroll
-    for (int j = 0; j < T::kEachColumn; ++j) of_slice[(my_row + i * 8) * T::kColumns + my_column + j * 4] = total[i][j];
+    for (int j = 0; j < T::kEachColumn; ++j)
+      of_slice[(my_row + i * T::kLaneRows) * T::kColumns + my_column + j * 4] = total[i][j];
   float* beside_all = tiles + T::kSlices * T::kRows * T::kColumns;
   if constexpr (kOfA)
-    if (lane % 4 == 0 && place % T::kColumnWarps == 0)
+    if (lane_column == 0 && place % T::kColumnWarps == 0)
 #pragma unroll
-      for (int i = 0; i < T::kEachRow; ++i) beside_all[slice * T::kRows + my_row + i * 8] = beside[i];
+      for (int i = 0; i < T::kEachRow; ++i) beside_all[slice * T::kRows + my_row + i * T::kLaneRows] = beside[i];
   if constexpr (kOfB)
-    if (lane / 4 == 0 && place / T::kColumnWarps == 0)
+    if (lane_row == 0 && place / T::kColumnWarps == 0)
 #pragma unroll
       for (int j = 0; j < T::kEachColumn; ++j) beside_all[slice * T::kColumns + my_column + j * 4] = beside[j];
   __syncthreads();
@@ -165,6 +173,23 @@ __global__ void __launch_bounds__(kThreads, 2)
   if ((kOfA || kOfB) && first && threadIdx.x < kBeside && at < size) {
     float v = beside_all[threadIdx.x];
     for (uint32_t s = 1; s < T::kSlices; ++s) v += beside_all[s * kBeside + threadIdx.x];
+    sums[part * size + at] = v;
+  }
+}
+
+__global__ void small_join(const float* of_c, const float* of_sums, const float* bias, float* c, float* sums,
+                           SmallJoinParameters p) {
+  const uint32_t i = thread_number();
+  if (i < p.count) {
+    float v = of_c[i];
+    for (uint32_t part = 1; part < p.parts; ++part) v += of_c[part * p.count + i];
+    if (p.has_bias) v += bias[i % p.columns];
+    if (p.relu) v = v != v || v > 0 ? v : 0;
+    c[i] = v;
+  } else if (i - p.count < p.beside) {
+    const uint32_t at = i - p.count;
+    float v = of_sums[at];
+    for (uint32_t part = 1; part < p.parts; ++part) v += of_sums[part * p.beside + at];
     sums[at] = v;
   }
 }
@@ -184,5 +209,6 @@ Function small_product_function(uint32_t tile, SmallSum sum) {
          : tile == 2 ? with_sum<Tile64x32>(sum)
                      : with_sum<Tile64>(sum);
 }
+Function small_join_function() { return HM_FUNCTION(small_join); }
 
 }  // namespace harmonics::cuda

@@ -163,16 +163,21 @@ void rows(Bench& bench, bool small) {
 }
 
 void steps(const Options& o) {
-  for (const char* name : {"mlp_train", "cnn_train", "char_gpt_train"}) {
+  for (const char* name : {"mlp_train", "cnn_train", "char_gpt_train", "gpt_train", "llama_train"}) {
+    if (o.small && std::string(name) != "mlp_train") continue;
     const Workload workload = read_workload(name);
     const int64_t batch = workload.batches.size() > 1 ? workload.batches[1] : workload.batches[0];
-    if (o.small && std::string(name) != "mlp_train") continue;
-    if (!fmt::format("step/{}", name).starts_with(o.only)) continue;
-    WorkloadStep step(workload, o.small ? 2 : batch, 1, DeviceSettings{.device = o.device});
-    print(fmt::format("step/{}/batch:{}", name, batch),
-          time_of(
-              o, [&] { step.run(); }, [] {}),
-          step.flops());
+    for (const auto& [kind, precision] :
+         {std::pair("step", Precision::fp32), std::pair("step_bf16", Precision::bf16)}) {
+      const std::string id = fmt::format("{}/{}/batch:{}", kind, name, batch);
+      const bool is_wide = std::string(name) == "gpt_train" || std::string(name) == "llama_train";
+      if (!id.starts_with(o.only) || (precision == Precision::bf16 && !is_wide)) continue;
+      WorkloadStep step(workload, o.small ? 2 : batch, 1, DeviceSettings{.device = o.device, .precision = precision});
+      print(id,
+            time_of(
+                o, [&] { step.run(); }, [] {}),
+            step.flops());
+    }
   }
 }
 

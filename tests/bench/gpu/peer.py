@@ -111,28 +111,69 @@ def rows(seconds):
     report("adamw", 7 * size, {"fused": lambda: optimizer.step}, seconds)
 
 
+def training_step(workload, batches, mode, autocast):
+    """A step as PyTorch's users write it; the loss compiled in this mode, or not."""
+    net = torch_peer.net_of(workload).cuda()
+    optimizer = torch_peer.optimizer_of(workload, net, fused=True)
+    loss_of = torch.compile(net.loss, mode=mode) if mode else net.loss
+    count = [0]
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=autocast):
+            loss = loss_of(*batches[count[0] % len(batches)])
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def captured_step(workload, batches, autocast):
+    """The whole step, with the optimizer, captured by hand as one CUDA graph over fixed inputs."""
+    net = torch_peer.net_of(workload).cuda()
+    more = {} if workload["optimizer"]["name"] == "sgd" else {"capturable": True}
+    optimizer = torch_peer.optimizer_of(workload, net, fused=True, **more)
+    loss_of, inputs, count = torch.compile(net.loss), [x.clone() for x in batches[0]], [0]
+
+    def whole():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=autocast):
+            loss = loss_of(*inputs)
+        loss.backward()
+        optimizer.step()
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            whole()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        whole()
+
+    def step():
+        count[0] += 1
+        for to, batch in zip(inputs, batches[count[0] % len(batches)]):
+            to.copy_(batch)
+        graph.replay()
+
+    return step
+
+
 def steps(seconds):
-    for name in ("mlp_train", "cnn_train", "char_gpt_train"):
+    for name in ("mlp_train", "cnn_train", "char_gpt_train", "gpt_train", "llama_train"):
         workload = json.loads((Path(__file__).parents[3] / "workloads" / f"{name}.json").read_text())
         batch = workload["batches"][1] if len(workload["batches"]) > 1 else workload["batches"][0]
         batches = [tuple(torch.from_numpy(r).cuda() for r in rows) for rows in zip(*data_of(workload, batch).values())]
-
-        def way(mode, captured):
-            net = torch_peer.net_of(workload).cuda()
-            optimizer = torch_peer.optimizer_of(workload, net, fused=True)
-            loss_of = torch.compile(net.loss, mode=mode) if mode else net.loss
-            count = [0]
-
-            def step():
-                count[0] += 1
-                optimizer.zero_grad(set_to_none=True)
-                loss_of(*batches[count[0] % len(batches)]).backward()
-                optimizer.step()
-
-            return step
-
-        report(f"step/{name}/batch:{batch}", 0, {"eager": lambda: way(None, False), "compiled": lambda: way("default", False),
-                                                 "graphs": lambda: way("reduce-overhead", True)}, seconds)
+        for kind, autocast in (("step", False), ("step_bf16", True)):
+            if autocast and name not in ("gpt_train", "llama_train"):
+                continue
+            ways = {mode or "eager": lambda mode=mode: training_step(workload, batches, mode, autocast)
+                    for mode in (None, "default", "reduce-overhead")}
+            ways["captured"] = lambda: captured_step(workload, batches, autocast)
+            report(f"{kind}/{name}/batch:{batch}", 0, ways, seconds)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 
 COPY = ("rms_norm", "rms_norm_grad", "layer_norm", "layer_norm_grad", "softmax", "cross_entropy", "cross_entropy_grad", "adamw", "add", "bias_gradient", "transpose")
 GEMM = tuple(f"{kind}/{shape}" for kind in ("gemm_f32", "gemm_tf32", "gemm_bf16", "gemm_bias_relu_tf32") for shape in ("64x784x392", "8192x1024x4096", "8192x8192x8192"))
-STEPS = {"step/cnn_train": 1.2, "step/char_gpt_train": 1.2}
+STEPS = {"step/cnn_train": 1.2, "step/char_gpt_train": 1.2, "step/gpt_train": 1, "step/llama_train": 1, "step_bf16/gpt_train": 1, "step_bf16/llama_train": 1}
 MLP_MICROSECONDS = 20
 
 
@@ -51,7 +51,7 @@ def rows_of(ours, theirs):
     judge("step/mlp_train", "us a step at batch 64", MLP_MICROSECONDS, statistics.median(s for s, _ in mlp) * 1e6 if mlp else None, low=False)
     for name, goal in STEPS.items():
         o, t = of(ours, name), of(theirs, name)
-        judge(name, "times torch.compile's speed", goal, ratio(o, t) if o and t else None)
+        judge(name, "times PyTorch's speed", goal, ratio(o, t) if o and t else None)
     return rows
 
 

@@ -15,7 +15,7 @@ def lines(factor, without=()):
     rows = [{"id": "copy", "seconds": 0.001, "work": 4e9}]
     rows += [{"id": name, "seconds": 0.001 * factor, "work": 1e12} for name in report.GEMM]
     rows += [{"id": name, "seconds": 0.001 * factor, "work": 3.9e9} for name in report.COPY]
-    rows += [{"id": f"step/{name}/batch:64", "seconds": 15e-6 * factor, "work": 0} for name in ("mlp_train", "cnn_train", "char_gpt_train")]
+    rows += [{"id": f"{name}/batch:64", "seconds": 15e-6 * factor, "work": 0} for name in ("step/mlp_train", *report.STEPS)]
     return "".join(json.dumps(r) + "\n" for r in rows if r["id"] not in without)
 
 
