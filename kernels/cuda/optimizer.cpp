@@ -122,7 +122,7 @@ uint32_t run_of(const std::vector<TableStep::Tensor>& tensors) {
   constexpr uint64_t kBusy = 2048;  // blocks
   uint64_t all = 0;
   for (const TableStep::Tensor& t : tensors) all += t.count;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(all / kBusy / kUpdateRun, 1, 256)) * kUpdateRun;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(all / kBusy / kUpdateRun, 1, 4)) * kUpdateRun;
 }
 
 bool answer_updates(const Site& site, std::string_view update, uint32_t parameters, hx_kernel& out) {

@@ -133,6 +133,13 @@ void introduce_played_driver() {
     tell([](void* stream, void (*job)(const void*), const void* argument) { put(stream, [=] { job(argument); }); });
 }
 
+// What chains take from us.
+struct ChainLanguage {
+  Place* (*place)();
+  void (*meet)();
+  void (*shuffle)(void* value, size_t bytes, uint32_t apart);
+};
+
 class EmulatedDriver final : public Driver {
  public:
   Facts facts() override {
@@ -287,9 +294,10 @@ class EmulatedDriver final : public Driver {
     *program = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     std::filesystem::remove(path);
     if (!*program) return 200;
-    const auto take_place = reinterpret_cast<void (*)(Place * (*)())>(dlsym(*program, "take_place"));
-    if (!take_place) return 200;
-    take_place([] { return &place; });
+    const auto take = reinterpret_cast<void (*)(const ChainLanguage*)>(dlsym(*program, "take_language"));
+    if (!take) return 200;
+    static constexpr ChainLanguage language{[] { return &place; }, meet_block, shuffle};
+    take(&language);
     return 0;
   }
   int function(void* program, const char* name, const void** out) override {
@@ -302,7 +310,7 @@ class EmulatedDriver final : public Driver {
   static Queue& of(void* stream) { return *static_cast<Queue*>(stream); }
 };
 
-// Text before and after a chain: the kernel becomes an entry. Threads of a chain never wait for each other.
+// Text before and after a chain: the kernel becomes an entry.
 const char* kBefore = R"(#define HM_EMULATED
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
@@ -310,10 +318,17 @@ const char* kBefore = R"(#define HM_EMULATED
 #define __device__
 struct Three { unsigned x, y, z; };
 struct Place { Three thread, block, threads, blocks; };
-Place* (*place_of_thread)();
-#define threadIdx (place_of_thread()->thread)
-#define blockIdx (place_of_thread()->block)
-#define blockDim (place_of_thread()->threads)
+struct Language { Place* (*place)(); void (*meet)(); void (*shuffle)(void* value, unsigned long bytes, unsigned apart); };
+const Language* language;
+#define threadIdx (language->place()->thread)
+#define blockIdx (language->place()->block)
+#define blockDim (language->place()->threads)
+#define __shared__ static thread_local
+static inline void __syncthreads() { language->meet(); }
+template <typename T> static T __shfl_xor_sync(unsigned, T value, unsigned apart) {
+  language->shuffle(&value, sizeof value, apart);
+  return value;
+}
 static inline float __int_as_float(int b) { float f; __builtin_memcpy(&f, &b, 4); return f; }
 static inline int __float_as_int(float f) { int b; __builtin_memcpy(&b, &f, 4); return b; }
 static inline float from_f16(unsigned short h) { _Float16 x; __builtin_memcpy(&x, &h, 2); return (float)x; }
@@ -340,7 +355,7 @@ struct Entry { void (*run)(void**); unsigned count; const unsigned long* sizes; 
 using C = Called<decltype(chain)>;
 extern "C" __attribute__((visibility("default"))) Entry chain_entry;
 Entry chain_entry{C::run, sizeof C::sizes / sizeof(unsigned long), C::sizes};
-extern "C" __attribute__((visibility("default"))) void take_place(Place* (*f)()) { place_of_thread = f; }
+extern "C" __attribute__((visibility("default"))) void take_language(const Language* l) { language = l; }
 )";
 
 class HostCompiler final : public Compiler {

@@ -29,6 +29,13 @@ void meet_block();
 void meet_warp();
 // Per-thread memory of the block, to exchange values between threads.
 void* slot(uint32_t thread);
+// Replaces a thread's value by that of the thread whose number differs in the bits of `apart`.
+inline void shuffle(void* value, size_t bytes, uint32_t apart) {
+  std::memcpy(slot(place.thread.x), value, bytes);
+  meet_warp();
+  std::memcpy(value, slot(place.thread.x ^ apart), bytes);
+  meet_warp();
+}
 
 // A launchable kernel: how to call it for one thread, and the sizes of its arguments.
 struct Entry {
@@ -72,11 +79,7 @@ struct Called<kernel> {
 inline void __syncthreads() { ::harmonics::cuda::emulated::meet_block(); }
 template <typename T>
 T __shfl_xor_sync(uint32_t, T value, uint32_t apart) {
-  using namespace ::harmonics::cuda::emulated;
-  std::memcpy(slot(place.thread.x), &value, sizeof value);
-  meet_warp();
-  std::memcpy(&value, slot(place.thread.x ^ apart), sizeof value);
-  meet_warp();
+  ::harmonics::cuda::emulated::shuffle(&value, sizeof value, apart);
   return value;
 }
 inline int32_t __float_as_int(float f) {
