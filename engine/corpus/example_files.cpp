@@ -12,6 +12,7 @@
 #include <harmonics/philox.hpp>
 
 #include "engine/base/file.hpp"
+#include "engine/corpus/packed_text.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -36,9 +37,9 @@ bool has_ending(const std::string& path, std::initializer_list<const char*> endi
   throw e;
 }
 
-Written written_as(const std::string& path, std::string_view bytes) {
-  if (bytes.starts_with("\x1F\x8B") || bytes.starts_with("\x28\xB5\x2F\xFD"))
-    refuse_lines(path, "is packed", "unpack it first");
+Written written_as(const std::string& name, std::string_view bytes) {
+  if (is_packed(bytes)) refuse_lines(name, "is packed twice", "unpack it first");
+  const std::string path = name_unpacked(name);
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   const char c = first == std::string_view::npos ? ' ' : bytes[first];
   if (has_ending(path, {".jsonl", ".ndjson"})) return Written::lines;
@@ -167,6 +168,13 @@ class ExampleFile {
 
 std::string_view text_in(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
 
+// Calls `read` with the text of a file, unpacked.
+void with_text(const std::string& path, const std::function<void(std::string_view)>& read) {
+  auto file = MappedFile::open(path);
+  if (is_packed(text_in(*file))) file = read_whole(*file, [&] { return unpacked_file(text_in(*file), path); });
+  read_whole(*file, [&] { return read(text_in(*file)), 0; });
+}
+
 }  // namespace
 
 std::vector<std::string> example_files(const std::string& path) {
@@ -174,7 +182,7 @@ std::vector<std::string> example_files(const std::string& path) {
   std::error_code failed;
   if (fs::is_directory(path, failed)) {
     for (fs::directory_iterator at(path, failed), end; !failed && at != end; at.increment(failed))
-      if (has_ending(at->path().string(), {".txt", ".text", ".md", ".jsonl", ".ndjson", ".json"}))
+      if (has_ending(name_unpacked(at->path().string()), {".txt", ".text", ".md", ".jsonl", ".ndjson", ".json"}))
         paths.push_back(at->path().string());
   } else if (fs::exists(path, failed) || path.find_first_of("*?[") == std::string::npos) {
     return {path};
@@ -194,11 +202,7 @@ ExampleCounts read_examples(const ExampleFileOptions& options, const ExampleForm
   ExampleCounts counts;
   std::optional<ExampleKind> kind;
   for (const std::string& path : example_files(options.path)) {
-    const auto file = MappedFile::open(path);
-    read_whole(*file, [&] {
-      ExampleFile(options, format, path, kind, counts, take).read(text_in(*file));
-      return 0;
-    });
+    with_text(path, [&](std::string_view text) { ExampleFile(options, format, path, kind, counts, take).read(text); });
   }
   return counts;
 }
@@ -206,9 +210,7 @@ ExampleCounts read_examples(const ExampleFileOptions& options, const ExampleForm
 std::u32string characters_of_files(const std::string& path) {
   std::vector<bool> seen(0x110000);
   for (const std::string& one : example_files(path)) {
-    const auto file = MappedFile::open(one);
-    read_whole(*file, [&] {
-      const std::string_view text = text_in(*file);
+    with_text(one, [&](std::string_view text) {
       if (written_as(one, text) != Written::text)
         refuse_lines(one, "holds examples, and characters are counted in plain text", "give a tokenizer file");
       if (const auto bad = find_invalid_utf8(text))
@@ -218,7 +220,6 @@ std::u32string characters_of_files(const std::string& path) {
         seen[point.value] = true;
         at += point.length;
       }
-      return 0;
     });
   }
   std::u32string characters;

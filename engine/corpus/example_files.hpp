@@ -1,4 +1,4 @@
-// Files of examples: JSON lines, JSON lists and plain text.
+// Files of examples: JSON lines, JSON lists and plain text, also packed by gzip or zstd.
 #pragma once
 
 #include <cstdint>

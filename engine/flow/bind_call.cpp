@@ -8,6 +8,7 @@
 #include "engine/flow/layer_metrics.hpp"
 #include "engine/flow/model_call.hpp"
 #include "engine/plugin/arguments.hpp"
+#include "engine/training/update.hpp"
 
 namespace harmonics::engine {
 
@@ -193,9 +194,9 @@ bool is_metric(const std::string& name, const Graph& graph, Registry& registry) 
 void check_metric(const Comparison& c, const Graph& graph, Registry& registry) {
   const std::string prefix = c.metric.starts_with("val.") ? "val." : c.metric.starts_with("window.") ? "window." : "";
   const std::string name = c.metric.substr(prefix.size());
-  if (is_metric(name, graph, registry)) return;
+  if (is_metric(name, graph, registry) || c.metric == kGradientNorm) return;
   Error e(ErrorKind::Name, fmt::format("unknown metric '{}'", c.metric), c.span);
-  std::vector<std::string> known{prefix + "loss"};
+  std::vector<std::string> known{prefix + "loss", kGradientNorm};
   for (const std::string& figure : registry.names(HX_METRIC)) known.push_back(prefix + figure);
   for (const GraphNode& n : graph.nodes)
     if (n.kind == DeclarationKind::Layer)

@@ -186,7 +186,7 @@ TEST_CASE("run: batches that the loss guard leaves out can be run again") {
   const std::string data = folder.write("d.csv", rows),
                     flow = folder.write("g.hmx",
                                         "harmonic g { producer x {1}; producer y {1}; layer o {1}; "
-                                        "cycle (batch 1) { x -> o; o <-(mse)- y; } }"),
+                                        "cycle (batch=1) { x -> o; o <-(mse)- y; } }"),
                     common = "run " + flow + " --no-keep --json --epochs 1 --lr 1e-4 ";
   const Result run =
       harmonics(common + "--producer 'x=" + data + "?shuffle=0&as=number#x' --producer 'y=x?as=number#y' --left-out " +

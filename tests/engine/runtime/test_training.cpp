@@ -112,11 +112,13 @@ TEST_CASE("clip: the norm of the gradients before it is clipped is a metric") {
       CHECK(slide(s, 2).report.steps == 1);
       s.window = 10;
       s.until = {"window.gradient_norm > 0.5"};
-      CHECK(message_of([&] { slide(s, 2); }).find("does not measure 'window.gradient_norm'") != std::string::npos);
+      CHECK(message_of([&] { slide(s, 2); }).find("unknown metric 'window.gradient_norm'") != std::string::npos);
     }
   RunSettings s = settings(1);
   s.steps = 3;
   CHECK_FALSE(slide(s).report.metrics.count("gradient_norm"));
+  s.until = {"gradient_norm > 0.5"};
+  CHECK(message_of([&] { slide(s); }).find("does not measure 'gradient_norm'") != std::string::npos);
 }
 
 TEST_CASE("progress: the products of a sample are those of the step's matrices") {
