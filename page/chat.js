@@ -79,7 +79,10 @@ class Answer {
     const parts = [];
     if (this.reasoning) {
       const details = element("details", "", "");
-      details.open = !this.content;
+      const before = this.article.querySelector("details");
+      details.open = this.chosen ?? !this.content;
+      if (before && before.open !== this.shown) details.open = this.chosen = before.open; // a person has clicked
+      this.shown = details.open;
       details.append(element("summary", "", "Reasoning"), this.reasoning);
       parts.push(details);
     }
@@ -103,6 +106,7 @@ async function answer() {
   running = new AbortController();
   update();
   const made = new Answer();
+  const conversation = messages; // "New" begins another one
   try {
     const response = await fetch("v1/chat/completions",
                                  { method: "POST", headers: headers(), body: request(), signal: running.signal });
@@ -123,7 +127,7 @@ async function answer() {
   running = null;
   if (made.content || made.reasoning) {
     made.draw();
-    messages.push({ role: "assistant", content: made.content });
+    conversation.push({ role: "assistant", content: made.content });
   } else {
     made.article.remove();
   }
@@ -150,17 +154,21 @@ byId("message").addEventListener("keydown", (event) => {
   event.preventDefault();
   byId("compose").requestSubmit();
 });
-byId("stop").addEventListener("click", () => running && running.abort());
+byId("stop").addEventListener("click", () => {
+  if (running) running.abort();
+  byId("message").focus();
+});
 byId("retry").addEventListener("click", () => {
   if (messages.at(-1)?.role === "assistant") messages.pop();
-  const last = list.lastElementChild;
-  if (last && !last.classList.contains("user")) last.remove();
+  while (list.lastElementChild && !list.lastElementChild.classList.contains("user")) list.lastElementChild.remove();
   if (messages.length > 0) answer();
 });
 byId("clear").addEventListener("click", () => {
   if (running) running.abort();
   messages = [];
   list.replaceChildren();
+  byId("rate").textContent = "";
+  byId("message").focus();
   update();
 });
 byId("show-settings").addEventListener("click", () => {

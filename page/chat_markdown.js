@@ -34,7 +34,12 @@ function inline(text) {
 function codeBlock(text) {
   const copy = element("button", ["Copy"]);
   copy.type = "button";
-  copy.addEventListener("click", () => navigator.clipboard.writeText(text));
+  copy.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text);
+    copy.textContent = "Copied";
+    setTimeout(() => { copy.textContent = "Copy"; }, 1500);
+  });
+  copy.hidden = !navigator.clipboard; // on addresses beyond this machine without https
   return element("pre", [element("code", [text]), copy]);
 }
 

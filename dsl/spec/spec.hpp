@@ -55,6 +55,8 @@ struct WeightBinding {
 struct Rope {
   std::string place;
   std::map<std::string, Value> fields;
+  std::map<std::string, std::vector<double>> lists =
+      {};  // short_factors, long_factors: of each pair, instead of tensors
 };
 
 struct Step {

@@ -57,8 +57,11 @@ std::vector<AnswerPart> tool_calls_of(std::string_view text) {
 }
 
 AnswerReader::AnswerReader(bool tools, std::string_view prompt) : tools_(tools) {
-  prompt = prompt.substr(0, prompt.find_last_not_of(kBlanks) + 1);
-  if (prompt.ends_with(kThink)) mode_ = Mode::reasoning;
+  if (begins_in_reasoning(prompt)) mode_ = Mode::reasoning;
+}
+
+bool AnswerReader::begins_in_reasoning(std::string_view prompt) {
+  return prompt.substr(0, prompt.find_last_not_of(kBlanks) + 1).ends_with(kThink);
 }
 
 std::vector<AnswerPart> AnswerReader::push(const std::string& more) {

@@ -20,6 +20,7 @@ class AnswerReader {
   // `tools`: calls are read, else they are content. `prompt`: if it ends inside a block of reasoning, so the answer
   // begins.
   AnswerReader(bool tools, std::string_view prompt);
+  static bool begins_in_reasoning(std::string_view prompt);
   // Returns the parts that are certain.
   std::vector<AnswerPart> push(const std::string& more);
   // The answer is over: returns the rest. A call that is not complete is content.

@@ -85,25 +85,64 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
 std::string Generation::step(int64_t chunk) {
   if (over_) return "";
   const auto begin = TextClock::now();
-  const std::span<const int32_t> tokens = wanted(chunk);
-  const std::span<const float> scores = in_prompt() ? session_.append(tokens) : next_scores();
+  const std::span<const int32_t> tokens = wanted(chunk, settings_.draft_tokens);
+  const std::span<const float> scores =
+      in_prompt() || offered_.empty() ? session_.append(tokens) : session_.append_all(tokens);
   return take(tokens.size(), scores, since(begin));
 }
 
-std::span<const int32_t> Generation::wanted(int64_t chunk) const {
-  if (!in_prompt()) return {&previous_, 1};
-  const auto most = static_cast<size_t>(std::max<int64_t>(chunk, 1));
-  return std::span(text_).subspan(read_, std::min(prompt_ - read_, most));
+// Drafted tokens that the context and the limit of tokens leave room for, behind the next one.
+int64_t Generation::most_drafts() const {
+  return std::min(session_.context() - session_.length() - 1, settings_.tokens - done_.tokens - 1);
+}
+
+std::span<const int32_t> Generation::wanted(int64_t chunk, int64_t drafts) {
+  if (in_prompt()) {
+    const auto most = static_cast<size_t>(std::max<int64_t>(chunk, 1));
+    return std::span(text_).subspan(read_, std::min(prompt_ - read_, most));
+  }
+  offered_.clear();
+  drafts = std::min({drafts, settings_.draft_tokens, most_drafts()});
+  if (settings_.drafter && drafts > 0) offered_ = settings_.drafter->draft(text_, drafts, sampler_);
+  ids_.assign(1, previous_);
+  for (const DraftedToken& token : offered_) ids_.push_back(token.id);
+  return ids_;
 }
 
 std::string Generation::take(size_t appended, std::span<const float> scores, double seconds) {
-  (in_prompt() ? done_.prompt_seconds : done_.seconds) += seconds;
-  if (in_prompt()) read_ += appended;
-  if (in_prompt()) return "";
+  (in_prompt() && done_.tokens == 0 ? done_.prompt_seconds : done_.seconds) += seconds;
+  if (in_prompt()) {
+    read_ += appended;
+    if (in_prompt()) return "";
+    appended = 1;
+  }
   const auto begin = TextClock::now();
-  std::string text = choose(scores);
+  offered_.resize(appended - 1);
+  std::string text = offered_.empty() ? choose(scores) : verify(scores);
   done_.seconds += since(begin);
   return text;
+}
+
+// Chooses tokens as long as they are the drafted ones, which the session holds.
+std::string Generation::verify(std::span<const float> rows) {
+  drafted_ = std::move(offered_);
+  offered_.clear();
+  rows_ = rows;
+  base_ = session_.length() - static_cast<int64_t>(drafted_.size());
+  verified_ = 0;
+  done_.drafted += static_cast<int64_t>(drafted_.size());
+  std::string text = choose(row(0));
+  while (!over_ && verified_ < drafted_.size() && drafted_[verified_].id == previous_) {
+    ++done_.accepted;
+    text += choose(row(++verified_));
+  }
+  drop_drafts();
+  return text;
+}
+
+std::span<const float> Generation::row(size_t number) const {
+  const size_t width = rows_.size() / (drafted_.size() + 1);
+  return rows_.subspan(number * width, width);
 }
 
 // Tokens of the text in the session.
@@ -114,41 +153,19 @@ int64_t Generation::length() const {
 void Generation::drop_drafts() {
   if (!drafted_.empty()) session_.keep(length());
   drafted_.clear();
-}
-
-// The scores after the last token, which an earlier run may have computed.
-std::span<const float> Generation::next_scores() {
-  const auto row = [&](size_t number) {
-    const size_t width = rows_.size() / (drafted_.size() + 1);
-    return rows_.subspan(number * width, width);
-  };
-  if (verified_ < drafted_.size() && drafted_[verified_].id == previous_) {
-    ++done_.accepted;
-    return row(++verified_);
-  }
-  drop_drafts();
-  if (session_.length() == session_.context()) shift();
-  const int64_t most = std::min(
-      {settings_.draft_tokens, session_.context() - session_.length() - 1, settings_.tokens - done_.tokens - 1});
-  if (settings_.drafter && most > 0) drafted_ = settings_.drafter->draft(text_, most, sampler_);
-  if (drafted_.empty()) return session_.append({&previous_, 1});
-  std::vector<int32_t> ids{previous_};
-  for (const DraftedToken& token : drafted_) ids.push_back(token.id);
-  base_ = session_.length() + 1;
   verified_ = 0;
-  done_.drafted += static_cast<int64_t>(drafted_.size());
-  rows_ = session_.append_all(ids);
-  return row(0);
 }
 
-// The tokens that stay are read again at their new places, so that the text is one that the model could have read.
+// Half of the tokens behind the first ones go. Those that stay are read again at their new places, so that the text is
+// one that the model could have read.
 void Generation::shift() {
-  const int64_t all = session_.length(), behind = all - settings_.keep, dropped = std::max<int64_t>(1, behind / 2);
+  drop_drafts();
+  const int64_t behind = session_.length() - settings_.keep, dropped = std::max<int64_t>(1, behind / 2);
   const auto first = text_.begin() + settings_.keep;
   text_.erase(first, first + dropped);
   session_.keep(settings_.keep);
-  if (const int64_t left = behind - dropped; left > 0)
-    session_.append(std::span(text_).subspan(static_cast<size_t>(settings_.keep), static_cast<size_t>(left)));
+  read_ = static_cast<size_t>(settings_.keep);
+  prompt_ = text_.size();
   ++done_.shifts;
 }
 
@@ -169,7 +186,9 @@ std::string Generation::choose(std::span<const float> scores) {
   previous_ = id;
   if (stop_.found() || (constraint_ && constraint_->is_over())) return text + finish(EndOfText::stop);
   if (done_.tokens == settings_.tokens) return text + finish(EndOfText::tokens);
-  if (length() == session_.context() && settings_.overflow == Overflow::stop) return text + finish(EndOfText::context);
+  if (length() < session_.context()) return text;
+  if (settings_.overflow == Overflow::stop) return text + finish(EndOfText::context);
+  shift();
   return text;
 }
 

@@ -76,15 +76,17 @@ class Generation {
   // empty, or do not fit into the context.
   Generation(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
              const ContinuationSettings& settings);
-  // Computes up to `chunk` tokens of the prompt, or one token of the text. Returns the characters that are certain.
-  // Throws ErrorKind::Diverged if scores are not finite.
+  // Computes up to `chunk` tokens of the prompt, or one token of the text and those that were drafted rightly behind
+  // it. Returns the characters that are certain. Throws ErrorKind::Diverged if scores are not finite.
   std::string step(int64_t chunk = 256);
-  // The same for steps over several sessions, without drafts and shifts: the tokens to append next, up to `chunk` of
-  // the prompt or one of the text, whether the scores after them are needed, and what to do when the session has them.
-  // The scores must stay valid during take().
-  std::span<const int32_t> wanted(int64_t chunk) const;
+  // The same for steps over several sessions: the tokens to append next, up to `chunk` of the prompt, or one of the
+  // text and up to `drafts` drafted ones behind it; whether the scores after them are needed; and what to do when the
+  // session has them. Behind drafts the scores are those after each token, else those after the last one. Fewer tokens
+  // may be appended than were wanted. The scores must stay valid during take().
+  std::span<const int32_t> wanted(int64_t chunk, int64_t drafts = 0);
   bool needs_scores(size_t appended) const { return read_ + appended >= prompt_; }
   std::string take(size_t appended, std::span<const float> scores, double seconds);
+  // Tokens are to be read: of the prompt, or what Overflow::shift has left.
   bool in_prompt() const { return read_ < prompt_; }
   bool is_over() const { return over_; }
   const Continuation& done() const { return done_; }
@@ -94,7 +96,9 @@ class Generation {
 
  private:
   std::string choose(std::span<const float> scores);
-  std::span<const float> next_scores();
+  std::string verify(std::span<const float> rows);
+  std::span<const float> row(size_t number) const;
+  int64_t most_drafts() const;
   void shift();
   void drop_drafts();
   int64_t length() const;
@@ -104,13 +108,15 @@ class Generation {
   const Tokenizer& tokenizer_;
   const ContinuationSettings settings_;
   std::vector<int32_t> text_;     // prompt and chosen tokens
-  size_t prompt_ = 0, read_ = 0;  // tokens of the prompt, and those in the session
+  size_t prompt_ = 0, read_ = 0;  // tokens to read before one is chosen, and those in the session
   // The session holds drafted tokens behind its first base_, of which the first verified_ are the text's; rows_ has the
   // scores before and after each of them.
   std::vector<DraftedToken> drafted_;
   std::span<const float> rows_;
   int64_t base_ = 0;
   size_t verified_ = 0;
+  std::vector<DraftedToken> offered_;  // by wanted()
+  std::vector<int32_t> ids_;           // what it returned with them
   Sampler sampler_;
   std::optional<TokenConstraint> constraint_;
   WholeCharacters characters_;

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/language/call_grammar.hpp"
 #include "engine/language/chat_session.hpp"
 #include "engine/language/json_grammar.hpp"
 #include "engine/serving/json_text.hpp"
@@ -211,6 +212,9 @@ TextJob::Prompt LanguageService::prompt_of(TextRequest& request, std::string& te
   if (request.conversation) {
     request.conversation->now = static_cast<std::time_t>(seconds_now());
     text = format_.render(*request.conversation);
+    if (request.call)
+      request.settings.grammar = std::make_shared<const Grammar>(grammar_of_call(
+          request.conversation->tools, *request.call, format_.text(), AnswerReader::begins_in_reasoning(text)));
     prompt.ids = prompt_tokens(text, format_, tokenizer_);
   } else if (!request.ids.empty()) {
     for (const int32_t id : request.ids)
@@ -297,6 +301,8 @@ void LanguageService::metrics(ServiceRequest&, const Answer& answer) {
       static_cast<double>(r.preempted));
   add("text_steps_total", "counter", "Runs of the model over tokens of all texts.", static_cast<double>(r.steps));
   add("text_step_tokens_total", "counter", "Tokens of these runs.", static_cast<double>(r.step_tokens));
+  add("text_drafted_tokens_total", "counter", "Tokens drafted.", static_cast<double>(r.drafted));
+  add("text_accepted_tokens_total", "counter", "Drafted tokens that texts have.", static_cast<double>(r.accepted));
   add("text_pages", "gauge", "Pages of the caches.", static_cast<double>(r.pages));
   add("text_pages_used", "gauge", "Pages that texts hold.", static_cast<double>(r.pages_used));
   add("text_pages_kept", "gauge", "Pages kept for prompts that begin alike.", static_cast<double>(r.pages_kept));

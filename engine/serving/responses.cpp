@@ -108,9 +108,6 @@ void refuse_unknown(const JsonFields& fields) {
     if (fields.find(field)) refuse_field(field, "is not known here: give 'input' and 'previous_response_id'");
   if (fields.flag("background", false)) refuse_field("background", "is not known here: ask for a stream");
   if (fields.text("truncation", "disabled") != "disabled") refuse_field("truncation", "is \"disabled\"");
-  if (const json::value* const choice = fields.find("tool_choice");
-      choice && !(choice->is_string() && (choice->get_string() == "auto" || choice->get_string() == "none")))
-    refuse_field("tool_choice", "is \"auto\" or \"none\"");
 }
 
 json::value repeated_value(const JsonFields& fields, const char* field, json::value otherwise) {

@@ -60,14 +60,39 @@ ChatPrompt conversation_of(const JsonFields& fields) {
     if (const json::array* const calls = parts.array("tool_calls")) message["tool_calls"] = calls_of(*calls);
     prompt.messages.push_back(std::move(message));
   }
-  const json::value* const choice = fields.find("tool_choice");
-  const bool none = choice && choice->is_string() && choice->get_string() == "none";
-  if (const json::array* const tools = fields.array("tools"); tools && !none) prompt.tools = *tools;
+  if (const json::array* const tools = fields.array("tools")) prompt.tools = *tools;
   if (const json::object* const more = fields.object("chat_template_kwargs"))
     for (const auto& [key, value] : *more) prompt.more[key] = value;
   if (const json::value* const think = fields.find("think"); think && think->is_bool())
     prompt.more["enable_thinking"] = think->get_bool();
   return prompt;
+}
+
+// What the answer has to do with the tools. Clients name a function as an object with a name, or with a function that
+// has one.
+void read_tool_choice(const JsonFields& f, TextRequest& r) {
+  json::array& tools = r.conversation->tools;
+  const json::value* const choice = f.find("tool_choice");
+  if (choice && choice->is_string()) {
+    const json::string& word = choice->get_string();
+    if (word == "none")
+      tools.clear();
+    else if (word == "required")
+      r.call = "";
+    else if (word != "auto")
+      refuse_field("tool_choice", "is none, auto, required or a function");
+  } else if (choice) {
+    if (!choice->is_object()) refuse_field("tool_choice", "is none, auto, required or a function");
+    const JsonFields named(choice->get_object());
+    if (named.text("type", "function") != "function")
+      refuse_field("tool_choice", "names something other than a function");
+    const json::object* const function = named.object("function");
+    r.call = function ? JsonFields(*function).text("name") : named.text("name");
+    if (r.call->empty()) refuse_field("tool_choice", "names no function");
+  }
+  if (!r.call) return;
+  if (tools.empty()) refuse_field("tool_choice", "asks for a call, and 'tools' has none");
+  if (!r.schema.empty() || !r.grammar.empty()) refuse_field("tool_choice", "asks for a call, and a format excludes it");
 }
 
 // Names that both APIs share; Ollama's are in "options".
@@ -190,6 +215,7 @@ TextRequest read_text_request(TextApi api, std::string_view body, const Continua
     read_ollama(fields, r);
   if (api == TextApi::chat || api == TextApi::responses || api == TextApi::ollama_chat)
     r.conversation = conversation_of(fields);
+  if (r.conversation) read_tool_choice(fields, r);
   if (api == TextApi::completion) read_completion_prompt(fields, r);
   if (api == TextApi::ollama_generate) read_generate_prompt(fields, r);
   r.tools = r.conversation && !r.conversation->tools.empty();

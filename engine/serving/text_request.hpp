@@ -30,6 +30,7 @@ struct TextRequest {
   std::string grammar;                 // GBNF; "": none
   bool stream = false, usage = false;  // usage: also at the end of a stream
   bool tools = false;
+  std::optional<std::string> call = std::nullopt;            // the answer is a call of this tool; "": of any
   std::shared_ptr<const ResponseRecord> response = nullptr;  // of TextApi::responses: what its reply repeats
 };
 

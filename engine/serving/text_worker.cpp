@@ -11,6 +11,7 @@ namespace harmonics::engine {
 
 namespace {
 
+constexpr int64_t kDraftRows = 32;                  // of a step: texts that are being written, and drafts behind them
 constexpr uint64_t kKeptBytes = uint64_t{1} << 30;  // of prefixes that no text uses, unless the limit is given
 
 size_t shared_tokens(std::span<const int32_t> a, const std::vector<int32_t>& b) {
@@ -109,7 +110,8 @@ void TextWorker::prepare() {
       prepared = expected_length_;
     }
     try {
-      decoder_.prepare({settings_.sequences, settings_.context, prepared, [this] {
+      const size_t rows = settings_.drafter ? std::max<size_t>(settings_.sequences, kDraftRows) : settings_.sequences;
+      decoder_.prepare({rows, settings_.context, prepared, [this] {
                           const std::lock_guard lock(mutex_);
                           return over_;
                         }});
@@ -166,6 +168,7 @@ TextWorker::Slot& TextWorker::slot_for(const std::vector<int32_t>& ids) {
   if (slots_.size() == settings_.sequences) throw Error(ErrorKind::Internal, "no session is free");
   slots_.push_back(std::make_unique<Slot>());
   slots_.back()->session = std::make_unique<Session>(decoder_, settings_.context);
+  if (settings_.drafter) slots_.back()->drafter = settings_.drafter();
   return *slots_.back();
 }
 
@@ -173,6 +176,9 @@ void TextWorker::begin(std::shared_ptr<TextJob> job) {
   try {
     TextJob::Prompt prompt = job->prepare();
     Slot& slot = slot_for(prompt.ids);
+    ContinuationSettings& s = prompt.settings;
+    const bool verifiable = s.temperature <= 0 || (!s.grammar && s.filters.mirostat == 0);
+    if (slot.drafter && (verifiable || !slot.drafter->draws())) s.drafter = slot.drafter;
     slot.text = std::make_unique<Generation>(*slot.session, tokenizer_, std::move(prompt.ids), prompt.settings);
     job->tell({.begun = true});
     slot.job = std::move(job);
@@ -259,24 +265,26 @@ void TextWorker::choose_parts() {
     ++(behind ? others : writing);
   }
   int64_t left = budget_.tokens(writing);
+  const int64_t drafts = kDraftRows / static_cast<int64_t>(std::max<size_t>(writing, 1)) - 1;
   for (Slot* slot : running_) {  // the oldest first: it may take the pages of younger ones
     if (slot->preempted) continue;
     const bool behind = slot->text->in_prompt() || !slot->session->missing().empty();
     if (!behind) {
-      add_part(*slot, 1);
+      add_part(*slot, 1, drafts);
       continue;
     }
     const int64_t share = std::max<int64_t>(left / static_cast<int64_t>(std::max<size_t>(others, 1)), 1);
     others -= others > 0;
     const size_t before = parts_.size();
-    add_part(*slot, share);
+    add_part(*slot, share, 0);
     if (parts_.size() > before) left -= parts_.back().missing + static_cast<int64_t>(parts_.back().tokens.size());
     left = std::max<int64_t>(left, 1);
   }
 }
 
-// Adds at most so many tokens of the text to the step. Returns false if it has to wait for pages.
-bool TextWorker::add_part(Slot& slot, int64_t most) {
+// Adds at most so many tokens of the text to the step, and drafts if there are pages for them. Returns false if it has
+// to wait for pages.
+bool TextWorker::add_part(Slot& slot, int64_t most, int64_t drafts) {
   Session& session = *slot.session;
   const auto missing = static_cast<int64_t>(session.missing().size());
   StepPart part{&session};
@@ -286,8 +294,15 @@ bool TextWorker::add_part(Slot& slot, int64_t most) {
     length = session.length() - missing + part.missing;
     if (missing == session.length() && !has_room(slot, session.length() + 1)) return false;
   } else {
-    part.tokens = slot.text->wanted(most);
-    part.wanted = slot.text->needs_scores(part.tokens.size()) ? StepPart::last : StepPart::none;
+    const bool writing = !slot.text->in_prompt();
+    part.tokens = slot.text->wanted(most, drafts);
+    if (writing && part.tokens.size() > 1) {
+      if (session.reserve(session.length() + static_cast<int64_t>(part.tokens.size())))
+        part.wanted = StepPart::all;
+      else
+        part.tokens = part.tokens.first(1);
+    }
+    if (part.wanted != StepPart::all && !slot.text->needs_scores(part.tokens.size())) part.wanted = StepPart::none;
     length = session.length() + static_cast<int64_t>(part.tokens.size());
     if (session.length() == 0 && !has_room(slot, slot.text->done().prompt_tokens)) return false;
   }
@@ -349,6 +364,8 @@ void TextWorker::end(Slot& slot, uint64_t Report::*counter) {
     report_.prompt_tokens += done.prompt_tokens;
     report_.reused_tokens += done.reused_tokens;
     report_.tokens += done.tokens;
+    report_.drafted += done.drafted;
+    report_.accepted += done.accepted;
     if (counter) ++(report_.*counter);
     --report_.active;  // last: drain() returns when it is 0
   }

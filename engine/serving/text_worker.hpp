@@ -51,6 +51,9 @@ class TextWorker {
     // Keys and values of so many tokens are kept, at least of one context. 0: of `sequences` whole contexts, and 1 GiB
     // at most of prefixes that no text uses.
     int64_t cached_tokens = 0;
+    // Makes the drafter of a text; null: none. Called on the worker's thread. Drawn drafts are not made for texts with
+    // a grammar or mirostat.
+    std::function<std::shared_ptr<Drafter>()> drafter = nullptr;
   };
   struct Report {
     uint64_t requests = 0, failed = 0, cancelled = 0, refused = 0;
@@ -58,7 +61,8 @@ class TextWorker {
     uint64_t prefix_hits = 0;  // texts whose prompt began with tokens that were computed before
     uint64_t preempted = 0;    // times that a text gave its pages to an older one
     uint64_t steps = 0;
-    int64_t step_tokens = 0;  // of all steps
+    int64_t step_tokens = 0;            // of all steps
+    int64_t drafted = 0, accepted = 0;  // tokens of drafters, and those of them that texts have
     size_t active = 0, waiting = 0;
     int64_t pages = 0, pages_used = 0, pages_kept = 0;  // the limit; of texts; of prefixes alone
     double seconds = 0;                                 // of computing
@@ -80,7 +84,8 @@ class TextWorker {
  private:
   struct Slot {
     std::unique_ptr<Session> session;
-    std::shared_ptr<TextJob> job;  // null: free
+    std::shared_ptr<Drafter> drafter;  // null: none
+    std::shared_ptr<TextJob> job;      // null: free
     std::unique_ptr<Generation> text;
     uint64_t number = 0;     // of the text: older texts have smaller ones
     bool preempted = false;  // in this step
@@ -94,7 +99,7 @@ class TextWorker {
   Slot& slot_for(const std::vector<int32_t>& ids);
   void step();
   void choose_parts();
-  bool add_part(Slot& slot, int64_t most);
+  bool add_part(Slot& slot, int64_t most, int64_t drafts);
   bool has_room(const Slot& slot, int64_t least) const;
   bool make_room(Slot& slot, int64_t length);
   void take_scores(Slot& slot, const StepPart& part, double seconds);

@@ -107,6 +107,7 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
     types = planned_tensors(spec, imported.metadata, set, imported.path);
   try {
     auto resolved = std::make_shared<ResolvedSpec>(spec, imported.metadata, std::move(types), set, imported.path);
+    resolved->set_length(options.length);
     resolved->check_entries(options.cache);
     return resolved;
   } catch (Error& e) {

@@ -21,6 +21,7 @@ struct ModelOptions {
   DType cache = DType::F32;         // or F16, Q8_0
   std::optional<specs::Spec> spec;  // none: the one of the architecture
   SpecOverrides set;                // variables of the spec
+  int64_t length = 0;               // tokens that sequences may have; 0: the model's context
   std::vector<AdapterFile> adapters = {};
   std::optional<LoraSettings> lora = {};  // an adapter to train, on top of these
 };

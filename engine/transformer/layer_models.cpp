@@ -57,12 +57,13 @@ hx_init initial(const std::string& name, const Shape& shape) {
 // Factors of rotary positions, which are no weights although they lie among them.
 std::set<std::string> constants_of(const ResolvedSpec& resolved) {
   std::set<std::string> names;
-  for (const auto& [name, rope] : resolved.spec().ropes) {
-    const auto field = rope.fields.find("divided_by");
-    if (field == rope.fields.end()) continue;
-    const std::string tensor = resolved.variables().text(specs::text_of(field->second), rope.place);
-    names.insert(resolved.weight(tensor, rope.place, {}).parameter);
-  }
+  for (const auto& [name, rope] : resolved.spec().ropes)
+    for (const char* factors : {"divided_by", "divided_by_long"}) {
+      const auto field = rope.fields.find(factors);
+      if (field == rope.fields.end()) continue;
+      const std::string tensor = resolved.variables().text(specs::text_of(field->second), rope.place);
+      names.insert(resolved.weight(tensor, rope.place, {}).parameter);
+    }
   return names;
 }
 

@@ -66,6 +66,39 @@ specs::Step& NdslBuilder::step(const char* op, const ndsl::Place& place) {
   return steps_->back();
 }
 
+// What queries and keys are multiplied by: as given, else by the rules of yarn and longrope.
+void NdslBuilder::scale_attention(const ndsl::Setting& scaling, const std::string& kind, double context, double longest,
+                                  specs::Rope& rope) {
+  const auto number = [&](const char* name) -> std::optional<double> {
+    const document::Node* found = scaling.value.find(name);
+    return found ? document::real_of(*found) : std::nullopt;
+  };
+  const std::optional<double> given = number("attention_factor");
+  if (kind == "yarn") {  // that of the spec comes on top of the usual one
+    const double factor = number("factor").value_or(1), usual = factor > 1 ? 0.1 * std::log(factor) : 0;
+    const double wanted = number("mscale").value_or(0), all = number("mscale_all_dim").value_or(0);
+    std::optional<double> own = given;
+    if (!own && wanted != 0 && all != 0) own = (wanted * usual + 1) / (all * usual + 1);
+    if (own && factor > 0) rope.fields["attention_factor"] = *own / (1 + 0.1 * std::log(factor));
+  } else if (kind == "longrope") {
+    const double factor = number("factor").value_or(longest / context);
+    const bool longer = factor > 1 && context > 1;
+    rope.fields["attention_factor"] =
+        given.value_or(longer ? std::sqrt(1 + std::log(factor) / std::log(context)) : 1.0);
+  }
+}
+
+std::vector<double> NdslBuilder::factors_of(const ndsl::Setting& scaling, const char* name) {
+  std::vector<double> all;
+  const document::Node* const list = scaling.value.find(name);
+  for (size_t i = 0; list && i < list->items.size(); ++i)
+    if (const auto value = document::real_of(list->items[i]); value && *value > 0) all.push_back(*value);
+  if (!list || all.empty() || all.size() != list->items.size())
+    faults_.add(scaling.place, fmt::format("scaling by longrope needs '{}', a list of numbers above 0", name), "",
+                ErrorKind::Shape);
+  return all;
+}
+
 // The entry of prepare.rope for these settings; equal ones are shared.
 std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool window) {
   specs::Rope rope;
@@ -98,24 +131,32 @@ std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool w
       else if (needed)
         faults_.add(scaling->place, fmt::format("scaling by {} needs '{}'", kind, from), "", ErrorKind::Shape);
     };
-    if (kind == "linear" || kind == "yarn" || kind == "llama3") {
+    const auto known = [&](std::initializer_list<const char*> kinds) {
+      return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+    };
+    if (known({"linear", "yarn", "llama3", "dynamic", "longrope"})) {
       rope.fields["scaling"] = kind;
-      number("factor", "factor", true);
+      number("factor", "factor", kind != "longrope");
     } else if (kind != "default" && kind != "none") {
       faults_.add(scaling->place, fmt::format("there is no scaling of rotary positions by {}", shown_name(kind)),
-                  "kinds: default, linear, yarn, llama3");
+                  "kinds: default, linear, yarn, llama3, dynamic, longrope");
     }
-    if (kind == "yarn" || kind == "llama3") number("original_max_position_embeddings", "context", kind == "llama3");
+    if (known({"yarn", "llama3", "longrope"})) number("original_max_position_embeddings", "context", kind == "llama3");
+    const bool by_context = known({"yarn", "dynamic", "longrope"});
+    const double longest = by_context ? static_cast<double>(settings.size("max_position_embeddings")) : 0;
+    if (by_context && !rope.fields.count("context"))
+      rope.fields["context"] = settings.real("original_max_position_embeddings", longest);
     if (kind == "yarn") {
-      if (!rope.fields.count("context"))
-        rope.fields["context"] = static_cast<double>(settings.size("max_position_embeddings"));
       number("beta_fast", "beta_fast", false);
       number("beta_slow", "beta_slow", false);
-      const document::Node* given = field("attention_factor");
-      const auto factor = given ? document::real_of(*given) : std::nullopt;
-      const auto* by = std::get_if<double>(&rope.fields["factor"]);
-      if (factor && by && *by > 0) rope.fields["attention_factor"] = *factor / (1 + 0.1 * std::log(*by));
+      if (const document::Node* whole = field("truncate"))
+        rope.fields["truncate"] = static_cast<int64_t>(document::truth_of(*whole).value_or(true));
     }
+    if (known({"yarn", "longrope"}))
+      scale_attention(*scaling, kind, std::get<double>(rope.fields["context"]), longest, rope);
+    if (kind == "longrope")
+      for (const char* list : {"short_factor", "long_factor"})
+        rope.lists[list + std::string("s")] = factors_of(*scaling, list);
     if (kind == "llama3") {
       number("low_freq_factor", "low_factor", true);
       number("high_freq_factor", "high_factor", true);
@@ -123,7 +164,7 @@ std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool w
   }
   rope.place = settings.where().text();
   for (const auto& [name, known] : to_.spec.ropes)
-    if (known.fields == rope.fields) return name;
+    if (known.fields == rope.fields && known.lists == rope.lists) return name;
   const std::string name = fmt::format("positions{}", to_.spec.ropes.size());
   to_.spec.ropes[name] = std::move(rope);
   return name;

@@ -46,6 +46,9 @@ class NdslBuilder {
   std::string rope(const NdslSettings& settings, int64_t head, bool window);
 
  private:
+  static void scale_attention(const ndsl::Setting& scaling, const std::string& kind, double context, double longest,
+                              specs::Rope& rope);
+  std::vector<double> factors_of(const ndsl::Setting& scaling, const char* name);
   CompiledNdsl& to_;
   NdslFaults& faults_;
   std::vector<specs::Step>* steps_ = nullptr;

@@ -257,6 +257,7 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
   }
   auto resolved = std::make_shared<ResolvedSpec>(compiled.spec, model.metadata, std::move(types), SpecOverrides{},
                                                  compiled.file.path);
+  resolved->set_length(options.length);
   resolved->check_entries(options.cache);
   std::vector<Adapter> adapters;
   for (const AdapterFile& file : options.adapters)

@@ -22,6 +22,7 @@ struct NdslOptions {
   bool trainable = false;  // parameters are f32 and of Role::weight; else those of a folder stay mapped, and frozen
   std::optional<DType> weight_type;  // of matrices that are not trained
   DType cache = DType::F32;
+  int64_t length = 0;  // tokens that sequences may have; 0: max_position_embeddings
   std::vector<AdapterFile> adapters = {};
   std::optional<LoraSettings> lora = {};  // an adapter to train, on top of these; the rest is frozen
 };

@@ -89,6 +89,7 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"rope_theta", K::real, {"rotary_emb_base", "rope_base"}, true},
       {"rope_local_theta", K::real, {"rope_local_base_freq"}, true},
       {"rope_scaling", K::map, {}, true},
+      {"original_max_position_embeddings", K::real, {}, true},
       {"rope_parameters", K::map},
       {"rope_pairing", K::text, {}, true},
       {"partial_rotary_factor", K::real, {"rotary_pct"}, true},

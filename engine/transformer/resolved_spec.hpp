@@ -52,6 +52,10 @@ class ResolvedSpec {
   // Types of the parameters, those of the file until the model has others.
   const TensorType* type_of(const std::string& parameter) const;
   void set_types(TensorTypes types) { types_ = std::move(types); }
+  // Tokens that sequences may have; some scalings of rotary positions depend on it. The context of the model, unless
+  // set_length() was called before entries are traced.
+  int64_t length() const { return length_ > 0 ? length_ : context_; }
+  void set_length(int64_t length) { length_ = length; }
   bool has_caches() const;
   // The linear maps and lookups of one run.
   std::vector<TracedMap> maps() const;
@@ -85,7 +89,7 @@ class ResolvedSpec {
   std::map<std::string, BoundWeight> weights_;
   AdaptedWeights adapted_;
   std::shared_ptr<const TrainedAdapter> trained_;
-  int64_t context_ = 0, vocabulary_ = 0;
+  int64_t context_ = 0, length_ = 0, vocabulary_ = 0;
 };
 
 // The tensors of a model of which the metadata alone are known: those that the spec needs, in f32. The metadata give

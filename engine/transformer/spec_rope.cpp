@@ -15,9 +15,9 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr const char* kRopeFields[] = {"base",       "dims",       "pairing", "scaling",          "factor",
-                                       "beta_fast",  "beta_slow",  "context", "attention_factor", "divided_by",
-                                       "low_factor", "high_factor"};
+constexpr const char* kRopeFields[] = {"base",       "dims",        "pairing",  "scaling",          "factor",
+                                       "beta_fast",  "beta_slow",   "context",  "attention_factor", "divided_by",
+                                       "low_factor", "high_factor", "truncate", "divided_by_long"};
 
 // The fields of a rope, resolved.
 class RopeFields {
@@ -67,8 +67,10 @@ HTensor yarn(const RopeFields& fields, int64_t rotary, double base, double facto
   const auto pair_of = [&](double turns) {  // that makes so many turns within the context
     return static_cast<double>(rotary) * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
-  const double low = std::max(std::floor(pair_of(fields.real("beta_fast", 32))), 0.0);
-  double high = std::min(std::ceil(pair_of(fields.real("beta_slow", 1))), static_cast<double>(rotary - 1));
+  double low = pair_of(fields.real("beta_fast", 32)), high = pair_of(fields.real("beta_slow", 1));
+  if (fields.whole("truncate", 1) != 0) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(rotary - 1));
   if (high == low) high += 0.001;
   std::vector<float> all;
   for (int64_t pair = 0; pair < rotary / 2; ++pair) {
@@ -93,7 +95,59 @@ HTensor stretched_by_length(const RopeFields& fields, int64_t rotary, double bas
   return HTensor::from(Shape{rotary / 2}, all);
 }
 
+// The base that gives sequences beyond the context the slowest turn that linear stretching gives (bloc97, emozilla
+// 2023).
+double longer_base(int64_t rotary, double base, double factor, double context, double length) {
+  const double dims = static_cast<double>(rotary);
+  return base * std::pow(factor * std::max(length / context, 1.0) - (factor - 1), dims / (dims - 2));
+}
+
+constexpr const char* kScalings[] = {"none", "linear", "yarn", "llama3", "dynamic", "longrope"};
+
+// Throws ErrorKind::Weights if there is no such scaling, or if it lacks a setting.
+void expect_scaling(const RopeFields& fields, const std::string& model, const std::string& scaling, double base,
+                    int64_t rotary) {
+  const double factor = fields.real("factor", 1), context = fields.real("context", 0);
+  const bool known = std::find(std::begin(kScalings), std::end(kScalings), scaling) != std::end(kScalings);
+  const bool plain = scaling == "none" || scaling == "longrope";
+  const bool by_factor = plain ? scaling == "longrope" || factor == 1 || factor == 0 : factor > 0;
+  if (!known || !by_factor || !(base > 0))
+    throw Error(ErrorKind::Weights,
+                fmt::format("'{}': the scaling of rotary positions is '{}' with the factor {}, and only linear, yarn, "
+                            "llama3, dynamic and longrope by a positive factor are implemented",
+                            model, printable(scaling, 40), factor));
+  const bool complete = scaling == "yarn" ? base != 1 && context > 0
+                        : scaling == "llama3"
+                            ? context > 0 && fields.real("high_factor", 4) > fields.real("low_factor", 1)
+                        : scaling == "dynamic" ? context > 0 && rotary > 2 && factor >= 1
+                                               : true;
+  if (!complete)
+    throw Error(ErrorKind::Weights,
+                fmt::format("'{}': rotary positions cannot be scaled by {} with the base {}, the factor {} and the "
+                            "context {}",
+                            model, scaling, base, factor, context));
+}
+
 }  // namespace
+
+// What the frequencies of each pair are divided by; empty: nothing. Sequences that may be longer than the context which
+// the model was trained with first have factors of their own.
+HTensor SpecTrace::rope_divisor(const specs::Rope& rope, const std::string& place, double context, int64_t pairs) {
+  const bool longer = context > 0 && static_cast<double>(resolved_.length()) > context;
+  if (const auto list = rope.lists.find(longer ? "long_factors" : "short_factors"); list != rope.lists.end()) {
+    if (static_cast<int64_t>(list->second.size()) != pairs)
+      throw Error(ErrorKind::Weights, fmt::format("{}: {} factors of rotary positions for {} pairs of dimensions",
+                                                  place, list->second.size(), pairs));
+    return HTensor::from(Shape{pairs}, std::vector<float>(list->second.begin(), list->second.end()));
+  }
+  for (const char* field : {"divided_by_long", "divided_by"}) {
+    const auto given = rope.fields.find(field);
+    if (given == rope.fields.end() || (!longer && field == std::string("divided_by_long"))) continue;
+    const BoundWeight& weight = resolved_.weight(variables_.text(specs::text_of(given->second), place), place, locals_);
+    if (!weight.parameter.empty()) return bound(weight, weight.parameter);
+  }
+  return {};
+}
 
 HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
   const auto rope = resolved_.spec().ropes.find(name);
@@ -108,27 +162,17 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
   if (rotary < 2 || rotary > width || rotary % 2 != 0)
     throw Error(ErrorKind::Weights,
                 fmt::format("'{}': {} of {} dimensions of a head cannot turn in pairs", model, rotary, width));
-  const double base = fields.real("base", 10000), factor = fields.real("factor", 1);
-  const double attention = fields.real("attention_factor", 1);
+  const double base = fields.real("base", 10000), factor = fields.real("factor", 1),
+               context = fields.real("context", 0);
   const std::string scaling = fields.text("scaling", "none");
-  const bool none = scaling == "none" && (factor == 1 || factor == 0);
-  const bool by_length = scaling == "llama3" && fields.real("context", 0) > 0 &&
-                         fields.real("high_factor", 4) > fields.real("low_factor", 1);
-  const bool known = none || ((scaling == "linear" || scaling == "yarn" || by_length) && factor > 0);
-  if (!known || !(base > 0) || (scaling == "yarn" && (base == 1 || !(fields.real("context", 0) > 0))))
+  expect_scaling(fields, model, scaling, base, rotary);
+  const HTensor divisor = rope_divisor(rope->second, place, context, rotary / 2);
+  if (scaling == "longrope" && !divisor)
     throw Error(ErrorKind::Weights,
-                fmt::format("'{}': the scaling of rotary positions is '{}' with the factor {}, and only linear, "
-                            "yarn and llama3 by a positive factor are implemented",
-                            model, printable(scaling, 40), factor));
-  if (scaling != "yarn" && attention != 1)
-    throw Error(ErrorKind::Weights, fmt::format("'{}': rotary positions have the attention factor {}, which is "
-                                                "implemented for scaling by yarn only",
-                                                model, attention));
-  HTensor divisor;
-  if (fields.has("divided_by")) {
-    const BoundWeight& weight = resolved_.weight(fields.text("divided_by", ""), place, locals_);
-    if (!weight.parameter.empty()) divisor = bound(weight, weight.parameter);
-  }
+                fmt::format("'{}': rotary positions scaled by longrope need the factors of each pair", model));
+  // Larger queries and keys make attention sharper; of yarn on top of its own factor.
+  const double larger = fields.real("attention_factor", 1) * (scaling == "yarn" ? 1 + 0.1 * std::log(factor) : 1);
+  const auto length = static_cast<double>(resolved_.length());
   const bool plain = !divisor && (scaling == "none" || (scaling == "linear" && factor == 1));
   AttributeMap how = AttributeMap()
                          .set("operands", plain ? "positions" : "positions,frequencies")
@@ -136,21 +180,19 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
                          .set("pairing", pairing)
                          .set("rotary_dims", rotary)
                          .set("base", base);
-  if (plain) return apply("rope", how, {x, positions_}).at(0);
-  HTensor frequencies = scaling == "yarn"     ? yarn(fields, rotary, base, factor)
-                        : scaling == "llama3" ? stretched_by_length(fields, rotary, base, factor)
-                                              : stretched(rotary, base, scaling == "linear" ? factor : 1);
+  HTensor frequencies;
+  if (!plain)
+    frequencies = scaling == "yarn"      ? yarn(fields, rotary, base, factor)
+                  : scaling == "llama3"  ? stretched_by_length(fields, rotary, base, factor)
+                  : scaling == "dynamic" ? stretched(rotary, longer_base(rotary, base, factor, context, length), 1)
+                                         : stretched(rotary, base, scaling == "linear" ? factor : 1);
   if (divisor) frequencies = frequencies / divisor;
-  const HTensor result = apply("rope", how, {x, positions_, frequencies}).at(0);
-  if (scaling != "yarn") return result;
-  const double larger = attention * (1 + 0.1 * std::log(factor));
+  const HTensor result =
+      (plain ? apply("rope", how, {x, positions_}) : apply("rope", how, {x, positions_, frequencies})).at(0);
   if (larger == 1) return result;
-  if (rotary != width)
-    throw Error(ErrorKind::Weights,
-                fmt::format("'{}': scaling by yarn is implemented for heads that turn as a whole, not {} of {} "
-                            "dimensions",
-                            model, rotary, width));
-  return result * larger;
+  if (rotary == width) return result * larger;
+  const int64_t axis = x.rank() - 1;
+  return concat({slice_axis(result, axis, 0, rotary) * larger, slice_axis(result, axis, rotary, width)}, axis);
 }
 
 }  // namespace harmonics::engine

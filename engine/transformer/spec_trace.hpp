@@ -65,6 +65,7 @@ class SpecTrace {
   // In training elements become 0 at this rate, others x / (1 - rate); otherwise x. Each step drops others.
   HTensor dropped(const HTensor& x, double rate);
   HTensor turned(const HTensor& x, const std::string& rope);
+  HTensor rope_divisor(const specs::Rope& rope, const std::string& place, double context, int64_t pairs);
   HTensor appended(const std::string& cache, const HTensor& rows);
   void observe(const std::string& name, const HTensor& x);
   const std::vector<TracedMap>& maps() const { return terms_.maps(); }

@@ -1,6 +1,7 @@
 // config.json: the settings of a model, as metadata of GGUF.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,11 @@
 
 namespace huggingface {
 
+// Tensors that GGUF has, and config.json as lists or as the rule that gives them.
+inline constexpr const char* kRopeFactors = "rope_freqs.weight";
+inline constexpr const char* kShortFactors = "rope_factors_short.weight";
+inline constexpr const char* kLongFactors = "rope_factors_long.weight";
+
 inline constexpr size_t kLongestConfig = 1 << 20;
 inline constexpr const char* kClass = "huggingface.architecture";    // metadata: the class of transformers
 inline constexpr const char* kScaling = "huggingface.rope_scaling";  // metadata: its JSON, where GGUF has only factors
@@ -19,7 +25,7 @@ struct Config {
   const Architecture* architecture = nullptr;
   harmonics::MetadataMap metadata;  // without what the tokenizer says
   bool tied = false;
-  std::vector<float> rope_factors;  // of rope_freqs.weight; empty: there is none
+  std::map<std::string, std::vector<float>> rope_factors;  // by tensor: rope_freqs.weight, or those of longrope
 
   int64_t count(const char* key, int64_t otherwise) const;
 };
@@ -43,9 +49,9 @@ Config read_config(std::string_view text, const std::string& path);
 
 // The scaling of rotary positions: metadata, or factors.
 void read_rope(const Node& config, Config& to);
-// The value of rope_scaling; null: none. `factors`: of rope_freqs.weight, empty if there is none.
+// The value of rope_scaling; null: none. `factors`: as in Config.
 json::value rope_scaling(const harmonics::MetadataMap& metadata, const Architecture& architecture,
-                         const std::vector<float>& factors);
+                         const std::map<std::string, std::vector<float>>& factors);
 
 // As GGUF holds it, in 32 bits: a folder and the file written from it then compute the same.
 inline double in_32_bits(double value) { return static_cast<double>(static_cast<float>(value)); }

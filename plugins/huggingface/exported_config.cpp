@@ -70,7 +70,7 @@ std::string indented(const json::value& value) {
 }
 
 std::string config_text(const MetadataMap& metadata, const Architecture& a, bool tied,
-                        const std::vector<float>& rope_factors, const std::string& dtype) {
+                        const std::map<std::string, std::vector<float>>& rope_factors, const std::string& dtype) {
   const std::string name = class_of(metadata, a);
   json::object config;
   config["architectures"] = json::array{name};

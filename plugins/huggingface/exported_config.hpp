@@ -11,7 +11,7 @@ namespace huggingface {
 // The text of config.json. `dtype`: torch's name of the weights' type. Throws ErrorKind::Weights for metadata that
 // config.json cannot be written with.
 std::string config_text(const harmonics::MetadataMap& metadata, const Architecture& architecture, bool tied,
-                        const std::vector<float>& rope_factors, const std::string& dtype);
+                        const std::map<std::string, std::vector<float>>& rope_factors, const std::string& dtype);
 
 // A JSON value in indented lines.
 std::string indented(const json::value& value);

@@ -89,9 +89,11 @@ class Folder {
 
   void add(const TensorToWrite& tensor) {
     const std::string name(tensor.name);
-    if (name == "rope_freqs.weight" && tensor.dtype == DType::F32) {
-      factors_.resize(tensor.bytes.size() / sizeof(float));
-      if (!factors_.empty()) std::memcpy(factors_.data(), tensor.bytes.data(), factors_.size() * sizeof(float));
+    const bool is_factors = name == kRopeFactors || name == kShortFactors || name == kLongFactors;
+    if (is_factors && tensor.dtype == DType::F32) {
+      std::vector<float>& factors = factors_[name];
+      factors.resize(tensor.bytes.size() / sizeof(float));
+      if (!factors.empty()) std::memcpy(factors.data(), tensor.bytes.data(), factors.size() * sizeof(float));
       return;
     }
     std::string_view plain = name;
@@ -154,7 +156,7 @@ class Folder {
   const Architecture* architecture_ = nullptr;
   bool permuted_ = true;
   std::map<std::string, Written> written_;
-  std::vector<float> factors_;
+  std::map<std::string, std::vector<float>> factors_;
 };
 
 }  // namespace

@@ -69,6 +69,29 @@ void read_yarn(const Node& scaling, double factor, const Node& config, Config& t
         in_32_bits(positive(scaling["attention_factor"]) / (1 + 0.1 * std::log(factor)));
 }
 
+std::vector<float> factors_of(const Node& list, int64_t dims) {
+  std::vector<float> all;
+  for (size_t i = 0; i < list.size(); ++i) all.push_back(static_cast<float>(positive(list[i])));
+  if (static_cast<int64_t>(all.size()) * 2 != dims)
+    list.fail("has " + std::to_string(all.size()) + " factors for " + std::to_string(dims) + " dimensions");
+  return all;
+}
+
+// Factors of each pair for sequences within the first context, others for longer ones (Ding et al. 2024).
+void read_longrope(const Node& scaling, const Node& config, int64_t dims, Config& to) {
+  const Architecture& a = *to.architecture;
+  const Node own = scaling["original_max_position_embeddings"];
+  const Node context = own.has() ? own : config["original_max_position_embeddings"];
+  const double original = positive(context), longest = positive(config["max_position_embeddings"]);
+  const double factor = scaling["factor"].has() ? positive(scaling["factor"]) : longest / original;
+  const double usual = factor > 1 && original > 1 ? std::sqrt(1 + std::log(factor) / std::log(original)) : 1;
+  to.metadata[a.key("rope.scaling.original_context_length")] = context.integer();
+  to.metadata[a.key("rope.scaling.attn_factor")] =
+      in_32_bits(scaling["attention_factor"].has() ? positive(scaling["attention_factor"]) : usual);
+  to.rope_factors[kShortFactors] = factors_of(scaling["short_factor"], dims);
+  to.rope_factors[kLongFactors] = factors_of(scaling["long_factor"], dims);
+}
+
 }  // namespace
 
 void read_rope(const Node& config, Config& to) {
@@ -80,7 +103,8 @@ void read_rope(const Node& config, Config& to) {
       config["partial_rotary_factor"].has() ? config["partial_rotary_factor"] : scaling["partial_rotary_factor"];
   const double part = share.number(1.0);
   if (!(part > 0 && part <= 1)) share.fail("is " + share.shown() + "; it must be above 0 and at most 1");
-  to.metadata[a.key("rope.dimension_count")] = static_cast<int64_t>(static_cast<double>(head) * part);
+  const auto dims = static_cast<int64_t>(static_cast<double>(head) * part);
+  to.metadata[a.key("rope.dimension_count")] = dims;
   if (!scaling.has()) return;
   const std::string type(scaling[scaling["rope_type"].has() ? "rope_type" : "type"].text("default"));
   if (type == "default") return;
@@ -88,19 +112,28 @@ void read_rope(const Node& config, Config& to) {
     const Llama3 rule{positive(scaling["factor"]), positive(scaling["low_freq_factor"]),
                       positive(scaling["high_freq_factor"]), positive(scaling["original_max_position_embeddings"])};
     if (head < 2 || head > 1 << 16) config["head_dim"].fail("is " + std::to_string(head));
-    to.rope_factors = rule.factors(head, number_of(to.metadata, a.key("rope.freq_base"), 10000));
+    to.rope_factors[kRopeFactors] = rule.factors(head, number_of(to.metadata, a.key("rope.freq_base"), 10000));
     to.metadata[kScaling] = json::serialize(scaling.value());
     return;
   }
-  if (type != "linear" && type != "yarn")
+  if ((type == "longrope" || type == "su") && a.name == "phi3") return read_longrope(scaling, config, dims, to);
+  if (type != "linear" && type != "yarn" && type != "dynamic")
     scaling.fail("scales rotary positions by '" + printable(type, 40) + "', which is not implemented for " + a.name);
   const double factor = positive(scaling["factor"]);
   to.metadata[a.key("rope.scaling.type")] = type;
   to.metadata[a.key("rope.scaling.factor")] = in_32_bits(factor);
   if (type == "yarn") read_yarn(scaling, factor, config, to);
+  if (type == "dynamic")
+    to.metadata[a.key("rope.scaling.original_context_length")] = config["max_position_embeddings"].integer();
 }
 
-json::value rope_scaling(const MetadataMap& metadata, const Architecture& a, const std::vector<float>& factors) {
+json::value rope_scaling(const MetadataMap& metadata, const Architecture& a,
+                         const std::map<std::string, std::vector<float>>& given) {
+  const auto list = [&](const char* tensor) {
+    const auto at = given.find(tensor);
+    return at == given.end() ? std::vector<float>() : at->second;
+  };
+  const std::vector<float> factors = list(kRopeFactors);
   const auto number = [&](const char* key, double otherwise) {
     return number_of(metadata, a.key(kPrefix + std::string(key)), otherwise);
   };
@@ -130,6 +163,13 @@ json::value rope_scaling(const MetadataMap& metadata, const Architecture& a, con
                         {"high_freq_factor", rule.high},
                         {"original_max_position_embeddings", static_cast<int64_t>(rule.context)}};
   }
+  if (given.count(kLongFactors) || given.count(kShortFactors))
+    return json::object{
+        {"rope_type", "longrope"},
+        {"short_factor", json::value_from(list(kShortFactors))},
+        {"long_factor", json::value_from(list(kLongFactors))},
+        {"original_max_position_embeddings", static_cast<int64_t>(number("original_context_length", 0))},
+        {"attention_factor", number("attn_factor", 1)}};
   const auto type = metadata.find(a.key("rope.scaling.type"));
   if (type == metadata.end() || !std::holds_alternative<std::string>(type->second)) return nullptr;
   const std::string& name = std::get<std::string>(type->second);
@@ -141,7 +181,7 @@ json::value rope_scaling(const MetadataMap& metadata, const Architecture& a, con
     scaling["beta_fast"] = number("yarn_beta_fast", 32);
     scaling["beta_slow"] = number("yarn_beta_slow", 1);
     scaling["attention_factor"] = number("attn_factor", 1) * (1 + 0.1 * std::log(factor));
-  } else if (name != "linear") {
+  } else if (name != "linear" && name != "dynamic") {
     throw Error(ErrorKind::Weights, "rotary positions are scaled by '" + printable(name, 40) +
                                         "', which config.json cannot be written with");
   }

@@ -252,7 +252,7 @@ void add_weights(const StoredWeights& weights, const Config& config, const Impor
     if (!whole && !mapped.row->permute.empty())
       model.metadata[config.architecture->key("rope.pairing")] = std::string("half");
   }
-  if (!config.rope_factors.empty()) adding.computed("rope_freqs.weight", config.rope_factors);
+  for (const auto& [tensor, factors] : config.rope_factors) adding.computed(tensor, factors);
 }
 
 }  // namespace huggingface

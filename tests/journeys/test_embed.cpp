@@ -65,3 +65,14 @@ TEST_CASE("embed: texts are needed once, and a text that is too long is named") 
   CHECK(longer.code == 2);
   CHECK(has(longer.err, "text 2: the text has "));
 }
+
+TEST_CASE("embed: generate and chat name it for models that give vectors only") {
+  if (!has(harmonics("list importers").out, "gguf")) return;
+  const std::string model = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/architectures/bert.gguf";
+  for (const char* verb : {"generate ", "chat "}) {
+    const Result r = harmonics(verb + model);
+    CHECK(r.code == 2);
+    CHECK(has(r.err, "does not write text: it computes vectors of texts"));
+    CHECK(has(r.err, "harmonics embed " + model + " TEXT"));
+  }
+}

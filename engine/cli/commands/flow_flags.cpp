@@ -488,6 +488,8 @@ void serve_flags(VerbRow& verb) {
              throw Error(ErrorKind::Usage, "--cache-memory takes a size such as 512M or 8G, not '" + v + "'");
            o.cache_memory = *bytes;
          });
+  overflow_flags(f, ": what happens when the context of a text is full: it ends, or half of its tokens go");
+  speculation_flags(f);
   f.whole("queue", 0, 1 << 16, "language models: requests that may wait", [](Options& o, int64_t v) {
      o.queue = v;
    }).initial = "64";

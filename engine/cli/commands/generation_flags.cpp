@@ -21,13 +21,17 @@ void speculation_flags(Flags& f) {
    }).example = "4";
 }
 
-void session_flags(Flags& f, const char* overflow_help) {
+void overflow_flags(Flags& f, const char* overflow_help) {
   FlagRow& overflow = f.text("overflow", "WHAT", overflow_help, &Options::overflow);
   overflow.choices = {"stop", "shift"};
   overflow.initial = "stop";
   f.whole("keep", 0, 1 << 30, "with --overflow shift: first tokens that never go", [](Options& o, int64_t v) {
      o.keep_tokens = v;
    }).initial = "0";
+}
+
+void session_flags(Flags& f, const char* overflow_help) {
+  overflow_flags(f, overflow_help);
   f.text("session", "FILE",
          "go on from this file, if it exists, with what was computed for its text, and write it at the end",
          &Options::session);

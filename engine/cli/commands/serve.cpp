@@ -82,6 +82,15 @@ int report_texts(const Options& options, const LanguageModel& model, const TextW
   return kDone;
 }
 
+// A draft model continues each text in a session of its own.
+std::function<std::shared_ptr<Drafter>()> drafters_of(const Options& options, const Speculation& speculation) {
+  if (!speculation.drafter) return nullptr;
+  return [&options, &speculation]() -> std::shared_ptr<Drafter> {
+    if (!speculation.model) return std::make_shared<LookupDrafter>(options.lookup);
+    return std::make_shared<ModelDrafter>(speculation.model->decoder, options.context);
+  };
+}
+
 TextWorker::Settings worker_settings(const Options& options, const LanguageModel& model) {
   TextWorker::Settings settings{static_cast<size_t>(options.sequences), static_cast<size_t>(options.queue),
                                 options.context};
@@ -112,7 +121,11 @@ int serve_language_model(const Options& options) {
   usual.ends = answer_ends(*model.tokenizer);
   for (const int32_t id : model.ends()) usual.ends.push_back(id);
   usual.pieces = token_texts(*model.tokenizer);
-  TextWorker worker(model.decoder, *model.tokenizer, worker_settings(options, model));
+  const Speculation speculation(options, model);
+  usual.draft_tokens = speculation.tokens;
+  TextWorker::Settings texts = worker_settings(options, model);
+  texts.drafter = drafters_of(options, speculation);
+  TextWorker worker(model.decoder, *model.tokenizer, texts);
   LanguageService service(settings, served_model(model, options), worker, *model.tokenizer, format, usual);
   put_chat_page(service);
   ServedVectors vectors(model.model, *model.executor, *model.tokenizer, options);

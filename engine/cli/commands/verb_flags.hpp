@@ -39,6 +39,7 @@ void version_flags(VerbRow& verb);
 // Flags of several verbs.
 void adapter_flags(Flags& f);
 void speculation_flags(Flags& f);
+void overflow_flags(Flags& f, const char* overflow_help);
 void session_flags(Flags& f, const char* overflow_help);
 void ndsl_weights_flag(Flags& f);
 void pooling_flag(Flags& f);

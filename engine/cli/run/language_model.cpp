@@ -1,16 +1,19 @@
 #include "engine/cli/run/language_model.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "dsl/spec/reader.hpp"
 #include "engine/base/file.hpp"
 #include "engine/cli/run/embedding_model.hpp"
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/language/json_grammar.hpp"
+#include "engine/transformer/architectures.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
@@ -18,6 +21,19 @@ namespace harmonics::engine::cli {
 namespace {
 
 std::string_view bytes_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
+
+// Says what a model that only gives vectors is for, before its tokenizer is looked for.
+ImportedModel expect_texts(ImportedModel imported, const Options& options) {
+  const std::string architecture = imported.metadata.text("general.architecture", "");
+  const std::vector<std::string> known = builtin_architectures();
+  if (options.spec.empty() && !std::binary_search(known.begin(), known.end(), architecture)) return imported;
+  const specs::Spec spec =
+      options.spec.empty() ? builtin_spec(architecture, imported.path) : specs::read_spec(options.spec);
+  const auto is_cache = [](const specs::Tensor& tensor) { return tensor.role == "cache"; };
+  if (std::any_of(spec.tensors.begin(), spec.tensors.end(), is_cache)) return imported;
+  throw Error(ErrorKind::Usage, fmt::format("'{}' does not write text: it computes vectors of texts", imported.path),
+              {}, {fmt::format("harmonics embed {} TEXT", imported.path)});
+}
 
 // The model file that the flags name. A .ndsl file has its metadata and its tokenizer in the folder of --weights.
 ImportedModel imported_of(const Options& options) {
@@ -66,7 +82,7 @@ std::string whole_file(const std::string& path) {
 
 LanguageModel::LanguageModel(const Options& options)
     : path(options.files.front()),
-      imported(imported_of(options)),
+      imported(expect_texts(imported_of(options), options)),
       tokenizer(opened_tokenizer(imported, options)),
       model(opened_model(imported, *tokenizer, options)),
       executor(make_team_executor(options.run.threads > 0 ? options.run.threads

@@ -61,6 +61,7 @@ ModelOptions model_options(const Options& options) {
   if (!options.spec.empty()) result.spec = specs::read_spec(options.spec);
   result.adapters = adapter_files(options);
   result.set = settings_of(options);
+  result.length = options.context;
   return result;
 }
 

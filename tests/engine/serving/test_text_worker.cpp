@@ -113,6 +113,52 @@ TEST_CASE("text worker: texts that need more pages than there are wait or give t
   CHECK(written.texts() == expected);
 }
 
+TEST_CASE("text worker: drafts of several texts in one step leave the texts as they are") {
+  SmallLanguage small, other, drafts;
+  WrittenTexts written;
+  std::map<int, std::string> expected;
+  const bool drawn = GENERATE(false, true);
+  TextWorker::Settings how{.sequences = 3};
+  how.drafter = [&]() -> std::shared_ptr<Drafter> {
+    if (drawn) return std::make_shared<ModelDrafter>(drafts.decoder, 0);
+    return std::make_shared<LookupDrafter>(2);
+  };
+  TextWorker worker(small.decoder, *small.tokenizer, how);
+  for (int i = 0; i < 5; ++i) {
+    ContinuationSettings settings = letters(60 + 10 * i);
+    if (i == 4) settings.grammar = nullptr, settings.tokens = 60;
+    expected[i] = alone(other, prompt_ids(small, i, 30 + i), settings);
+    REQUIRE(worker.add(written.job(i, prompt_ids(small, i, 30 + i), settings)));
+  }
+  REQUIRE(written.wait_for(5, 5));
+  CHECK(worker.drain(std::chrono::seconds(60)));
+  CHECK(written.texts() == expected);
+  CHECK(worker.report().accepted > 0);
+  CHECK(worker.report().accepted <= worker.report().drafted);
+  CHECK(worker.report().pages_used == 0);
+}
+
+TEST_CASE("text worker: texts beyond their context go on with what is left, as alone") {
+  SmallLanguage small, other;
+  WrittenTexts written;
+  std::map<int, std::string> expected;
+  constexpr int64_t kContext = 48;
+  TextWorker worker(small.decoder, *small.tokenizer, {.sequences = 2, .context = kContext});
+  for (int i = 0; i < 4; ++i) {
+    ContinuationSettings settings = letters(100 + 10 * i);
+    settings.overflow = Overflow::shift;
+    settings.keep = i;
+    Session session(other.decoder, kContext);
+    Generation text(session, *small.tokenizer, prompt_ids(small, i, 20 + i), settings);
+    while (!text.is_over()) expected[i] += text.step();
+    CHECK(text.done().shifts >= 2);
+    CHECK(expected[i].size() == static_cast<size_t>(100 + 10 * i));
+    REQUIRE(worker.add(written.job(i, prompt_ids(small, i, 20 + i), settings)));
+  }
+  REQUIRE(written.wait_for(4, 4));
+  CHECK(written.texts() == expected);
+}
+
 TEST_CASE("text worker: a prompt that begins like an earlier one is computed from there on") {
   SmallLanguage small, other;
   WrittenTexts written;

@@ -1,0 +1,75 @@
+#include "engine/language/call_grammar.hpp"
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
+
+#include "engine/language/json_grammar.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+namespace json = boost::json;
+
+// References count from the schema that they are in, which becomes a part of another one.
+void move_references(json::value& schema, const std::string& place) {
+  if (schema.is_array()) {
+    for (json::value& one : schema.get_array()) move_references(one, place);
+    return;
+  }
+  if (!schema.is_object()) return;
+  for (auto& [key, value] : schema.get_object()) {
+    if (key == "$ref" && value.is_string() && value.get_string().starts_with("#"))
+      value = json::value("#" + place + std::string(value.get_string().begin() + 1, value.get_string().end()));
+    else
+      move_references(value, place);
+  }
+}
+
+const json::object& function_of(const json::value& tool) {
+  const json::value* const function = tool.is_object() ? tool.get_object().if_contains("function") : nullptr;
+  const json::value* const name =
+      function && function->is_object() ? function->get_object().if_contains("name") : nullptr;
+  if (!name || !name->is_string())
+    throw Error(ErrorKind::Usage, "'tools' has an item that is no {\"function\": {\"name\": ...}}");
+  return function->get_object();
+}
+
+json::object schema_of_calls(const json::array& tools, const std::string& name, const char* arguments) {
+  json::array calls;
+  for (const json::value& tool : tools) {
+    const json::object& function = function_of(tool);
+    const json::value& own = function.at("name");
+    if (!name.empty() && own.get_string() != json::string_view(name)) continue;
+    const json::value* const given = function.if_contains("parameters");
+    json::value parameters = given && !given->is_null() ? *given : json::value(json::object{{"type", "object"}});
+    move_references(parameters, fmt::format("/anyOf/{}/properties/{}", calls.size(), arguments));
+    calls.push_back(json::object{{"type", "object"},
+                                 {"properties", {{"name", {{"const", own}}}, {arguments, std::move(parameters)}}},
+                                 {"required", {"name", arguments}},
+                                 {"additionalProperties", false}});
+  }
+  if (calls.empty()) throw Error(ErrorKind::Usage, fmt::format("'tool_choice' names '{}', which 'tools' lack", name));
+  return {{"anyOf", std::move(calls)}};
+}
+
+}  // namespace
+
+std::string grammar_of_call(const json::array& tools, const std::string& name, std::string_view chat_template,
+                            bool thinking) {
+  const auto has = [&](std::string_view text) { return chat_template.find(text) != std::string_view::npos; };
+  const char* const arguments = !has("\"arguments\"") && has("\"parameters\"") ? "parameters" : "arguments";
+  std::string text = grammar_of_schema(schema_of_calls(tools, name, arguments));
+  constexpr std::string_view kRoot = "root ::=";
+  text.replace(text.find(kRoot), kRoot.size(), "call ::=");
+  std::string root = "root ::= ";
+  if (thinking)
+    root += "thought ";
+  else if (has("<think>"))
+    root += "( \"<think>\" thought )? ";
+  root += has("<tool_call>") ? "\"<tool_call>\" call \"</tool_call>\"\n" : "call\n";
+  return root + "thought ::= ( [^<] | \"<\" [^/] )* \"</think>\" [ \\n]{0,4}\n" + text;
+}
+
+}  // namespace harmonics::engine
