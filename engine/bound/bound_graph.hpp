@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/bound/loss_guard.hpp"
 #include "engine/execution/executable.hpp"
 #include "engine/flow/compiled_step.hpp"
 #include "engine/flow/flow_model.hpp"
@@ -29,12 +30,13 @@ struct RunSettings : DeviceSettings {
   std::optional<int64_t> accumulate;  // micro-batches in a step
   std::optional<double> seconds, lr, clip, clip_value;
   std::optional<std::string> optimizer, schedule;
-  std::vector<std::string> until;    // "loss<0.05"
-  std::vector<std::string> metrics;  // "topk(5)": measured in addition to the task's defaults
-  bool confusion = false;            // testing and validation count truth by prediction
-  int threads = 0;                   // 0: all threads of the machine
-  std::optional<int64_t> patience;   // validations without a smaller loss that end the run
-  std::optional<int64_t> window;     // samples of test-then-train; default 1000 for live streams
+  std::vector<std::string> until;          // "loss<0.05"
+  std::vector<std::string> metrics;        // "topk(5)": measured in addition to the task's defaults
+  bool confusion = false;                  // testing and validation count truth by prediction
+  int threads = 0;                         // 0: all threads of the machine
+  std::optional<int64_t> patience;         // validations without a smaller loss that end the run
+  std::optional<int64_t> window;           // samples of test-then-train; default 1000 for live streams
+  std::optional<LossGuardSettings> guard;  // null: a loss that is not finite ends the run
   bool shuffle = true;
   bool goes_on = false;        // another run continues the streams that can be read only once
   bool deterministic = false;  // refuse settings whose result depends on the clock or on arrival times

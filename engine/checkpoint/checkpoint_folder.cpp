@@ -127,9 +127,10 @@ std::string CheckpointFolder::write(const TensorFile& content, int64_t step) {
   return path;
 }
 
-void CheckpointFolder::keep(size_t n) const {
+void CheckpointFolder::keep(size_t n, const std::set<std::string>& names) const {
   const std::vector<Entry> entries = list();
-  for (size_t i = n; i < entries.size(); ++i) calls_.remove(entries[i].path.c_str());
+  for (size_t i = n; i < entries.size(); ++i)
+    if (!names.count(entries[i].path.substr(path_.size() + 1))) calls_.remove(entries[i].path.c_str());
 }
 
 }  // namespace harmonics::engine

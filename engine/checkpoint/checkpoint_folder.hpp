@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,8 @@ class CheckpointFolder {
   void claim();
   // Writes the next checkpoint atomically and returns its path. The folder must be claimed.
   std::string write(const TensorFile& sealed, int64_t step);
-  // Removes all but the newest n. Failures to remove are ignored.
-  void keep(size_t n) const;
+  // Removes all but the newest n and those of these names. Failures to remove are ignored.
+  void keep(size_t n, const std::set<std::string>& names = {}) const;
 
  private:
   std::string path_;

@@ -35,7 +35,7 @@ CheckpointInterval parse_interval(const std::string& text) {
 }
 
 Checkpointer::Checkpointer(std::string directory, CheckpointInterval every, size_t keep, FileCalls& calls)
-    : folder_(std::move(directory), calls), every_(every), keep_(std::max<size_t>(keep, 1)) {
+    : folder_(std::move(directory), calls), every_(every), keep_(std::max<size_t>(keep, 1)), calls_(calls) {
   folder_.claim();
   if (const auto entries = folder_.list(); !entries.empty()) last_ = entries.front().path;
 }
@@ -67,9 +67,10 @@ bool Checkpointer::taken(const Content& content) {
   return position_ != last_position_;
 }
 
-void Checkpointer::start(const Content& content) {
+void Checkpointer::start(const Content& content, std::optional<double> loss) {
   wait();
   if (!taken(content)) return;
+  loss_ = loss;
   writing_.store(true, std::memory_order_relaxed);
   thread_ = std::thread([this] {
     try {
@@ -81,9 +82,37 @@ void Checkpointer::start(const Content& content) {
   });
 }
 
+void Checkpointer::keep_best(size_t most) { best_.emplace(folder_.path(), most, calls_); }
+
+std::vector<BestCheckpoint> Checkpointer::best() {
+  wait();
+  return best_ ? best_->list() : std::vector<BestCheckpoint>();
+}
+
+bool Checkpointer::is_best(double loss) {
+  wait();
+  return best_ && best_->wants(loss);
+}
+
+void Checkpointer::rate_last(double loss) {
+  if (!is_best(loss) || last_.empty()) return;
+  rate(last_, loss);
+  folder_.keep(keep_, best_->files());
+}
+
+// The checkpoint is on disk, whatever becomes of the list.
+void Checkpointer::rate(const std::string& path, double loss) {
+  try {
+    best_->add({path.substr(folder_.path().size() + 1), state_.step, loss});
+  } catch (const Error& e) {
+    unlisted_ = e.what();
+  }
+}
+
 void Checkpointer::write(const Content& content) {
   wait();
   if (!taken(content)) return;
+  loss_.reset();
   save();
   last_ = path_;
   last_position_ = position_;
@@ -93,7 +122,8 @@ void Checkpointer::save() {
   path_.clear();
   path_ = folder_.write(content_, state_.step);
   if (saved_) saved_(state_);
-  folder_.keep(keep_);
+  if (best_ && loss_) rate(path_, *loss_);
+  folder_.keep(keep_, best_ ? best_->files() : std::set<std::string>());
 }
 
 void Checkpointer::wait() {
@@ -110,7 +140,11 @@ void Checkpointer::wait() {
 }
 
 std::vector<std::string> Checkpointer::take_notes() {
-  if (!writing_.load(std::memory_order_acquire)) wait();
+  if (!writing_.load(std::memory_order_acquire)) {
+    wait();
+    if (!unlisted_.empty()) notes_.push_back("the list of the best checkpoints is not written: " + unlisted_);
+    unlisted_.clear();
+  }
   return std::exchange(notes_, {});
 }
 

@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/checkpoint/best_checkpoints.hpp"
 #include "engine/checkpoint/checkpoint_folder.hpp"
 
 namespace harmonics::engine {
@@ -31,10 +33,20 @@ class Checkpointer {
   const CheckpointFolder& folder() const { return folder_; }
   // The newest checkpoint, of this run or before it; empty if there is none.
   const std::string& last() const { return last_; }
+  // Reads it. Throws as read_checkpoint().
+  Checkpoint read_last() const { return read_checkpoint(last_, calls_); }
   // Why a run could not resume from the newest checkpoint; empty if it can.
   const std::string& not_resumable() const { return state_.not_resumable; }
   // Sets a callback that receives a checkpoint's state once it is on disk, on the thread that wrote it.
   void on_saved(std::function<void(const RunState&)> callback) { saved_ = std::move(callback); }
+  // Keeps the `most` checkpoints with the smallest validation losses too.
+  void keep_best(size_t most);
+  // Those, best first; waits for a write in progress.
+  std::vector<BestCheckpoint> best();
+  // Whether a checkpoint of weights with this validation loss would be one of them. Waits likewise.
+  bool is_best(double loss);
+  // The last checkpoint has weights with this validation loss.
+  void rate_last(double loss);
   // Returns whether a checkpoint is being written.
   bool busy() const { return writing_.load(std::memory_order_acquire); }
   // Registers the checkpoint that the run resumes from.
@@ -45,8 +57,8 @@ class Checkpointer {
   bool due(double now, int64_t step, bool epoch_ended, uint64_t epoch);
   // Fills in the content of a checkpoint; the file's memory is reused for the next.
   using Content = std::function<RunState(TensorFile&)>;
-  // Takes the content now and writes it in the background.
-  void start(const Content& content);
+  // Takes the content now and writes it in the background. `loss`: of a validation of its weights.
+  void start(const Content& content, std::optional<double> loss = {});
   // Takes the content and waits until it is on disk, unless the last checkpoint has the same step and position.
   // Throws if it cannot be written.
   void write(const Content& content);
@@ -57,15 +69,19 @@ class Checkpointer {
 
  private:
   void save();
+  void rate(const std::string& path, double loss);
   bool taken(const Content& content);
 
   CheckpointFolder folder_;
   CheckpointInterval every_;
   size_t keep_;
+  std::optional<BestCheckpoints> best_;  // null: only the newest are kept
+  std::optional<double> loss_;           // of the checkpoint that is being written
+  FileCalls& calls_;
   std::function<void(const RunState&)> saved_;
   TensorFile content_;
   RunState state_;  // of content_
-  std::string last_, path_, failure_;
+  std::string last_, path_, failure_, unlisted_;
   std::string last_position_, position_;  // cycle, step and stream positions of last_ and of content_
   std::atomic<bool> writing_{false};
   std::thread thread_;

@@ -138,6 +138,28 @@ void CycleCheckpoints::write_if_due(bool epoch_ended) {
   c.start([this](TensorFile& file) { return state_.fill(file); });
 }
 
+void CycleCheckpoints::epoch_closed(const EpochReport& epoch, const Progress& /*progress*/) {
+  loss_.reset();
+  if (epoch.validation && epoch.validation->counts && !cycle_.hooks.repeats_until) loss_ = epoch.validation->loss;
+}
+
+void CycleCheckpoints::epoch_began() {
+  write_best();
+  write_if_due(true);
+}
+
+// A run that ends now writes its last checkpoint later.
+void CycleCheckpoints::write_best() {
+  if (!loss_ || cycle_.stopping() || !cycle_.hooks.checkpoints->is_best(*loss_)) return;
+  weights_.expect_finite();
+  cycle_.hooks.checkpoints->start([this](TensorFile& file) { return state_.fill(file); }, loss_);
+  loss_.reset();
+}
+
+void CycleCheckpoints::run_ended() {
+  if (loss_ && cycle_.report.no_checkpoint.empty()) cycle_.hooks.checkpoints->rate_last(*loss_);
+}
+
 bool CycleCheckpoints::write_now() {
   if (!cycle_.keeps()) return false;
   const auto boundary = cycle_.boundary.hold();

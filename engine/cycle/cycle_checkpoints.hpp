@@ -1,6 +1,7 @@
 // CycleCheckpoints: writes the checkpoints of a running cycle, and resumes it from one.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine/cycle/cycle_observer.hpp"
@@ -32,8 +33,10 @@ class CycleCheckpoints final : public CycleObserver {
   void tell();
 
   void step_ended() override { write_if_due(false); }
-  void epoch_began() override { write_if_due(true); }
+  void epoch_closed(const EpochReport& epoch, const Progress& progress) override;
+  void epoch_began() override;
   void steps_ended() override;
+  void run_ended() override;
   void run_failed(const Error& error) override;
 
  private:
@@ -41,11 +44,13 @@ class CycleCheckpoints final : public CycleObserver {
   std::vector<std::string> differences(const RunState& was, const RunState& is) const;
   void write_if_due(bool epoch_ended);
   void write_last();
+  void write_best();
 
   CycleContext& cycle_;
   CycleRate& rate_;
   CycleState& state_;
   const FiniteWeights& weights_;
+  std::optional<double> loss_;    // of the validation that the weights have just had
   std::string told_;              // the checkpoint of the last event
   int64_t written_between_ = -1;  // the last step of a checkpoint that write_between_steps() has written
 };

@@ -29,6 +29,8 @@ struct CycleHooks {
   std::function<void(const std::vector<std::string>&, const Beginning&)> start;
   std::function<void(const StepReport&)> step;
   int64_t every = 0;  // steps between two calls of `step`; 0: none
+  std::function<void(const StepReport&)> pause;
+  int64_t pause_every = 0;  // steps between two calls of `pause`
   std::function<void(const RunEvent&)> event;
   std::function<void(const std::string&)> note;                      // empty: notes go into the report
   std::function<void(const std::shared_ptr<Snapshots>&)> snapshots;  // weights for readers are ready

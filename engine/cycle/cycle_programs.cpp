@@ -4,7 +4,29 @@
 
 #include <fmt/core.h>
 
+#include "engine/execution/device_memory.hpp"
+#include "engine/execution/kernel_source.hpp"
+#include "engine/execution/work.hpp"
+
 namespace harmonics::engine {
+
+// A device with its own memory would make every step wait for the number.
+bool CyclePrograms::shows_norm(const CyclePlan& plan) {
+  if (!plan.training || !(plan.settings.clip > 0)) return false;
+  const KernelSource kernels(plan.run.device, plan.graph.registry());
+  return kernels.is_reference() || !has_own_memory(*kernels.device());
+}
+
+double CyclePrograms::products_of_sample() {
+  if (!chosen_ || chosen_->by_batch.empty()) return 0;
+  const auto& [batch, program] = *chosen_->by_batch.rbegin();
+  if (counted_ == program.step.get()) return products_;
+  const Program& plan = program.step->executable().program();
+  double sum = 0;
+  for (const Node& node : plan.nodes) sum += work_of(plan, node).products;
+  counted_ = program.step.get();
+  return products_ = sum / static_cast<double>(batch);
+}
 
 std::vector<int> CyclePrograms::conditionals() const {
   std::vector<int> here;
@@ -30,6 +52,7 @@ void CyclePrograms::renew(const RunCounts& counts) {
   chosen_by_.clear();
   kernels_of_.clear();
   chosen_ = nullptr;
+  counted_ = nullptr;
   choose_branches(counts);
   of_batch(static_cast<int64_t>(plan_.batch));
 }
@@ -77,6 +100,7 @@ LoweringOptions CyclePrograms::options(int64_t batch) const {
   o.device = plan_.run;
   o.branches = branches_;
   static_cast<UpdateSettings&>(o) = plan_.settings;
+  o.shows_norm = shows_norm_;
   if (gathers()) o.accumulate = static_cast<double>(batch) / static_cast<double>(plan_.batch);
   o.wanted = plan_.wanted;
   o.metric_inputs = layer_metrics_ != nullptr;
@@ -134,6 +158,13 @@ StepProgram& CyclePrograms::of_batch(int64_t count) {
   return it != chosen_->by_batch.end() ? it->second : chosen_->by_batch.emplace(count, compile(count)).first->second;
 }
 
+const float* CyclePrograms::norm_in(const CompiledStep& step) {
+  if (!step.executable().program().output(kGradientNorm)) return nullptr;
+  metrics_.declare(kGradientNorm);
+  measured_.insert(kGradientNorm);
+  return step.executable().output(kGradientNorm).data<float>();
+}
+
 StepProgram CyclePrograms::compile(int64_t batch) {
   const CompileOptions c = plan_.graph.compile_options(plan_.run, plan_.training);
   ParameterStore& store = plan_.graph.store();
@@ -155,10 +186,12 @@ StepProgram CyclePrograms::compile(int64_t batch) {
   if (gathers() && !chosen_->update && !lowered.trained.empty()) {
     Lowered update;
     update.program =
-        accumulated_update(plan_.graph.graph().name, store, plan_.settings, lowered.trained, lowered.parts.size());
+        accumulated_update(plan_.graph.graph().name, store, options(batch), lowered.trained, lowered.parts.size());
     chosen_->update = std::make_unique<CompiledStep>(std::move(update), store, plan_.executor, c);
+    chosen_->norm = norm_in(*chosen_->update);
     chosen_->gathered_parts = p.parts;
   }
+  p.gradient_norm = norm_in(*p.step);
   for (const LossInfo& info : lowered.losses) {
     p.loss_metrics.push_back(metrics_.declare(info.name + ".loss"));
     p.layer_parts.push_back(parts_of(p.loss_metrics.back(), info.parts));

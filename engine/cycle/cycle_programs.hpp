@@ -24,6 +24,7 @@ struct StepProgram {
   std::vector<std::vector<size_t>> layer_parts;        // of the loss metrics
   std::vector<const HTensor*> results;                 // by wanted node; null: not computed in this branch
   MetricAddresses metric_addresses;                    // only with metrics
+  const float* gradient_norm = nullptr;                // where the step clips by it; null: it does not
 };
 
 class CyclePrograms {
@@ -34,6 +35,7 @@ class CyclePrograms {
         metrics_(metrics),
         layer_metrics_(layer_metrics),
         predicates_(plan.graph.graph().conditionals),
+        shows_norm_(shows_norm(plan)),
         result_types_(plan.wanted.size()) {}
 
   // Compiles, before the clock starts, the branches that hold at `counts`. If the cycle has conditions, every branch
@@ -48,6 +50,9 @@ class CyclePrograms {
   StepProgram& of_batch(int64_t count);
   // The step that applies the gradients accumulated over a group of batches; null: each batch is a step.
   CompiledStep* update() const { return chosen_->update.get(); }
+  const float* norm_of_update() const { return chosen_->norm; }  // as StepProgram::gradient_norm
+  // FLOP of matrix products per sample in the steps of whole batches, those that are computed again included; 0: none.
+  double products_of_sample();
   // The parts of the loss whose gradients are accumulated separately, indexed as StepProgram::parts.
   const std::vector<size_t>& gathered_parts() const { return chosen_->gathered_parts; }
   LoweringOptions options(int64_t batch) const;
@@ -72,21 +77,27 @@ class CyclePrograms {
   struct Branch {
     std::map<int64_t, StepProgram> by_batch;
     std::unique_ptr<CompiledStep> update;
+    const float* norm = nullptr;
     std::vector<size_t> gathered_parts;
   };
 
   std::vector<int> conditionals() const;
+  static bool shows_norm(const CyclePlan& plan);
   bool gathers() const { return plan_.training && plan_.settings.accumulate > 1; }
   void trace_branches(const std::vector<int>& conditionals);
   void learn(const Lowered& lowered);
   StepProgram compile(int64_t batch);
+  const float* norm_in(const CompiledStep& step);
 
   CyclePlan& plan_;
   Metrics& metrics_;
   LayerMetrics* layer_metrics_;
   Predicates predicates_;
+  bool shows_norm_;
   std::map<std::set<int>, Branch> by_branches_;
   Branch* chosen_ = nullptr;
+  const CompiledStep* counted_ = nullptr;  // the step that products_ are of
+  double products_ = 0;
   std::set<int> branches_;  // active
   std::vector<char> held_;  // by conditional
   std::vector<std::optional<TensorType>> result_types_;

@@ -198,6 +198,7 @@ Progress CycleRecord::progress(double now) const {
   p.samples_per_second = samples_per_second(now);
   p.loss = metrics_.value(loss_metric_);
   if (accuracy_metric_) p.accuracy = metrics_.value(*accuracy_metric_);
+  if (norm_metric_) p.gradient_norm = metrics_.value(*norm_metric_);
   if (plan_.window > 0) {
     p.window = metrics_.windowed();
     p.window_loss = metrics_.window_value(loss_metric_);

@@ -32,6 +32,8 @@ class CycleRecord {
   int64_t next_batch() { return ++batches_; }
   void count_batch(const StepProgram& program, int64_t samples);
   void end_step(double now);
+  // The last batch was left out: the next one has its number.
+  void drop_batch() { --batches_; }
   // Undoes the current step.
   void drop_step();
   // Adds the epoch to the report if it had a step, then starts epoch `next`. The pointer is valid until the next
@@ -41,6 +43,10 @@ class CycleRecord {
   bool has_epoch() const { return in_epoch_.steps > 0; }
   // Number of closed epochs, including those that the report no longer lists.
   int64_t closed_epochs() const { return history_.closed(); }
+  void put_gradient_norm(double norm) {
+    if (!norm_metric_) norm_metric_ = metrics_.declare(kGradientNorm);
+    metrics_.put(*norm_metric_, norm);
+  }
   // Adds seconds in which a step waited for its batch.
   void wait(double seconds) { waited_ += seconds, epoch_waited_ += seconds; }
   // Excludes time not spent on training from the rates.
@@ -82,7 +88,7 @@ class CycleRecord {
   CycleReport& report_;
   Metrics metrics_;
   size_t loss_metric_;
-  std::optional<size_t> accuracy_metric_;
+  std::optional<size_t> accuracy_metric_, norm_metric_;
   Curve curve_;
   EpochHistory history_;
   Sums group_, in_epoch_;

@@ -24,6 +24,7 @@ CycleRun::CycleRun(BoundGraph& graph, int cycle, const RunSettings& settings, Cy
       streams_(plan_),
       state_(cycle_, rate_, streams_),
       weights_(cycle_, rate_, state_),
+      guard_(cycle_, weights_),
       reload_(cycle_, readers_, weights_),
       checkpoints_(cycle_, rate_, state_, weights_),
       control_(cycle_, rate_, readers_, checkpoints_),
@@ -153,14 +154,17 @@ void CycleRun::step(Slot& slot) {
     slot.count = 0;
     return;
   }
-  if (record_.gathered() == 0) tell(&CycleObserver::step_began);
+  if (record_.gathered() == 0) {
+    guard_.before_step();
+    tell(&CycleObserver::step_began);
+  }
   if (!run_batch(slot)) return;
   end_ = slot.end;
   reads_ = slot.reads;
   if (record_.gathered() >= (plan_.training ? plan_.settings.accumulate : 1)) end_step();
 }
 
-// Returns false if the batch was undone and the run is over.
+// Returns false if the batch was undone and the run is over, or if it was skipped.
 bool CycleRun::run_batch(Slot& slot) {
   const auto count = static_cast<int64_t>(slot.count);
   boundary_.begin_batch();
@@ -169,7 +173,11 @@ bool CycleRun::run_batch(Slot& slot) {
   StepProgram& p = programs_.of_batch(count);
   p.step->check_indices(slot.pointers.data());
   tell(&CycleObserver::batch_began, slot);
-  if (!run_program(*p.step, slot)) return false;
+  if (const Ran ran = run_program(*p.step, slot); ran != Ran::whole) {
+    if (ran == Ran::skipped) skip(slot);
+    return false;
+  }
+  norm_ = p.gradient_norm;
   record_.count_batch(p, count);
   if (!programs_.update() && weights_.undo_if_spoilt()) return false;
   watch_.count_batch(p, count);
@@ -177,14 +185,24 @@ bool CycleRun::run_batch(Slot& slot) {
   return true;
 }
 
-// Returns false if the batch was undone.
-bool CycleRun::run_program(CompiledStep& program, const Slot& slot) {
+// The step takes the next batch instead.
+void CycleRun::skip(const Slot& slot) {
+  record_.drop_batch();
+  end_ = slot.end;
+  reads_ = slot.reads;
+  if (record_.gathered() > 0) return;
+  boundary_.end_step();
+  readers_.end_step();
+}
+
+CycleRun::Ran CycleRun::run_program(CompiledStep& program, const Slot& slot) {
   program.set(slot.pointers.data(), rate_.next(), record_.next_batch(), plan_.settings.seed);
   program.set_keep(record_.gathered() > 0);
-  if (!program.loss()) return program.run(), true;
-  if (program.run_if_finite()) return true;
+  if (!program.loss()) return program.run(), Ran::whole;
+  if (program.run_if_finite(guard_.most())) return guard_.passed(), Ran::whole;
+  if (guard_.skips(slot, *program.loss())) return Ran::skipped;
   weights_.refuse(program, slot);
-  return false;
+  return Ran::undone;
 }
 
 // Called after the last batch of a step, that is, of its group or of the pass.
@@ -193,7 +211,9 @@ void CycleRun::end_step() {
   if (CompiledStep* program = programs_.update()) {
     update(*program);
     if (weights_.undo_if_spoilt()) return;
+    norm_ = programs_.norm_of_update();
   }
+  if (norm_) record_.put_gradient_norm(*norm_);
   record_.end_step(cycle_.now());
   name_step();
   watch_.end_step();
@@ -221,12 +241,25 @@ void CycleRun::update(CompiledStep& program) {
 void CycleRun::report_step() {
   if (hooks_.every > 0 && record_.step() % hooks_.every == 0) {
     watch_.read_windows();
-    hooks_.step(record_.step_report());
+    StepReport report = record_.step_report();
+    report.products = programs_.products_of_sample();
+    hooks_.step(report);
+  }
+  if (hooks_.pause_every > 0 && record_.step() % hooks_.pause_every == 0) {
+    const double begun = cycle_.now();
+    hooks_.pause(record_.step_report());
+    record_.set_aside(cycle_.now() - begun);
   }
   if (hooks_.progress && record_.now() >= next_progress_) {
     next_progress_ = record_.now() + 0.1;
-    hooks_.progress(record_.progress(record_.now()));
+    hooks_.progress(progress(record_.now()));
   }
+}
+
+Progress CycleRun::progress(double now) {
+  Progress p = record_.progress(now);
+  p.products = programs_.products_of_sample();
+  return p;
 }
 
 // `cut` means that the run ends early, so it does not validate. Returns false if a stop request ended the validation:
@@ -240,9 +273,9 @@ bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   }
   if (EpochReport* closed = record_.close_epoch(next, now)) {
     watch_.close_epoch(*closed, std::move(validation));
-    const Progress progress = record_.progress(now);
-    if (hooks_.epoch) hooks_.epoch(*closed, progress);
-    tell(&CycleObserver::epoch_closed, *closed, progress);
+    const Progress reached = hooks_.epoch ? progress(now) : record_.progress(now);
+    if (hooks_.epoch) hooks_.epoch(*closed, reached);
+    tell(&CycleObserver::epoch_closed, *closed, reached);
     conditions_.check_metrics();
     if (closed->validation) conditions_.check_patience();
   }
@@ -278,7 +311,10 @@ void CycleRun::finish() {
   report_end(end, interrupted);
   tell(&CycleObserver::run_ended);
   report_streams();
-  if (hooks_.progress) hooks_.progress(record_.progress(report_.seconds));
+  if (hooks_.progress) {
+    report_.products = programs_.products_of_sample();
+    hooks_.progress(progress(report_.seconds));
+  }
   if (plan_.goes_on && (!interrupted || plan_.run.goes_on)) live_.hand_over();
 }
 

@@ -13,6 +13,7 @@
 #include "engine/cycle/cycle_context.hpp"
 #include "engine/cycle/cycle_control.hpp"
 #include "engine/cycle/cycle_feed.hpp"
+#include "engine/cycle/cycle_guard.hpp"
 #include "engine/cycle/cycle_live.hpp"
 #include "engine/cycle/cycle_reload.hpp"
 #include "engine/cycle/cycle_results.hpp"
@@ -54,12 +55,15 @@ class CycleRun {
   // ---- the step stage ----
   void step(Slot& slot);
   bool run_batch(Slot& slot);
-  bool run_program(CompiledStep& program, const Slot& slot);
+  enum class Ran { whole, skipped, undone };
+  Ran run_program(CompiledStep& program, const Slot& slot);
+  void skip(const Slot& slot);
   void end_step();
   void update(CompiledStep& update);
   void report_step();
   bool close_epoch(uint64_t next, double now, bool cut);
   std::optional<Evaluation> validate();
+  Progress progress(double now);
 
   // ---- the end ----
   void finish();
@@ -88,6 +92,7 @@ class CycleRun {
 
   CycleState state_;
   FiniteWeights weights_;
+  CycleGuard guard_;
   CycleReload reload_;
   CycleCheckpoints checkpoints_;
   CycleControl control_;
@@ -98,6 +103,7 @@ class CycleRun {
   CycleResults results_;
   uint64_t end_ = 0;             // joint samples of this epoch used by batches
   std::vector<uint64_t> reads_;  // by producer: samples that batches do not need again
+  const float* norm_ = nullptr;  // of the gradients of the last step, if it clips
   double step_over_ = 0;         // end of the last step, by feed_clock()
   double next_progress_ = 0;
   std::optional<double> unvalidated_at_;  // when the validation began that a stop request ended

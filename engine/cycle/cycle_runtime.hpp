@@ -66,6 +66,10 @@ class CycleRuntime {
   void on_step(int64_t every, std::function<void(const StepReport&)> callback) {
     hooks_.every = every, hooks_.step = std::move(callback);
   }
+  // Called between two steps, after every so many; its time does not count in rates. The weights may be read.
+  void on_pause(int64_t every, std::function<void(const StepReport&)> callback) {
+    hooks_.pause_every = every, hooks_.pause = std::move(callback);
+  }
   // Called between two steps.
   void on_event(std::function<void(const RunEvent&)> callback) { hooks_.event = std::move(callback); }
   // Keeps snapshots of the weights for readers during the run. run() calls `ready` after compilation, before the

@@ -109,7 +109,8 @@ std::vector<std::string> CycleWatch::notes(const RunState& state) const {
 std::vector<std::string> CycleWatch::names(const std::set<std::string>& measured) const {
   std::vector<std::string> all(measured.begin(), measured.end());
   if (plan_.window > 0)
-    for (const std::string& name : measured) all.push_back("window." + name);
+    for (const std::string& name : measured)
+      if (name != kGradientNorm) all.push_back("window." + name);
   all.insert(all.end(), names_.begin(), names_.end());
   return all;
 }

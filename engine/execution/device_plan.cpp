@@ -227,9 +227,9 @@ void DevicePlan::run_whole(const hx_place& number) {
 }
 
 // Queues both halves, or launches them as one recording, without a round trip to the host between them.
-bool DevicePlan::run_if_finite(const void* const* inputs, const float* number) {
+bool DevicePlan::run_if_finite(const void* const* inputs, const float* number, float most) {
   const auto lock = p_.queue->lock();
-  if (!can_look_at(number)) return Executable::run_if_finite(inputs, number);
+  if (std::isfinite(most) || !can_look_at(number)) return Executable::run_if_finite(inputs, number, most);
   begin(inputs);
   if (!bound_->whole.capture) there_ = {};
   run_recorded(bound_->whole, 0, p_.steps.size(), [&] { run_whole(*looked_); });

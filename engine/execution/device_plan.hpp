@@ -74,7 +74,7 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
   void run(const void* const* inputs) override;
   void run_forward(const void* const* inputs) override;
   void run_rest(const void* const* inputs) override;
-  bool run_if_finite(const void* const* inputs, const float* number) override;
+  bool run_if_finite(const void* const* inputs, const float* number, float most) override;
   void run_timed(const void* const* inputs, PlanTimes& times) override;
   void run_empty(const void* const* inputs) override;
   void bind(std::span<void* const> addresses) override;

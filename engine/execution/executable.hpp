@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -178,11 +179,13 @@ class Executable {
   // forward, the first half is everything, changes included.
   virtual void run_forward(const void* const* inputs) = 0;
   virtual void run_rest(const void* const* inputs) = 0;
-  // Runs a step, but changes parameters and states only if `*number`, an f32 output of the first half, is finite.
-  // Returns whether it is. A device may still run the second half on return; results of the first half are available.
-  virtual bool run_if_finite(const void* const* inputs, const float* number) {
+  // Runs a step, but changes parameters and states only if `*number`, an f32 output of the first half, is finite and
+  // not above `most`. Returns whether it is so. A device may still run the second half on return; results of the first
+  // half are available.
+  virtual bool run_if_finite(const void* const* inputs, const float* number,
+                             float most = std::numeric_limits<float>::infinity()) {
     run_forward(inputs);
-    if (!std::isfinite(*number)) return false;
+    if (!std::isfinite(*number) || *number > most) return false;
     run_rest(inputs);
     return true;
   }

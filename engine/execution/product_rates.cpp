@@ -197,6 +197,18 @@ std::string product_rates_path() {
   return beside.empty() ? beside : std::filesystem::path(beside).replace_filename("product-rates").string();
 }
 
+double kept_peak(int threads) {
+  constexpr double kWorthKeeping = 1.01;
+  const double now = peak_flops(threads);
+  if (now <= 0) return 0;
+  const std::string path = product_rates_path(), text = text_of_rates(path),
+                    key = fmt::format("peak, {}, {}, {} threads", processor_name(), peak_instructions(), threads);
+  const std::optional<ProductRates> known = find_rates(text, key);
+  if (known && known->f32 * kWorthKeeping >= now) return std::max(known->f32, now);
+  keep_rates(path, rates_line(key, {now, {}}), text.size() > kLargestRates / 2);
+  return now;
+}
+
 PrecisionChoice resolve_precision(const std::string& device, Registry& registry, bool deterministic) {
   KernelSource kernels(device, registry);
   if (kernels.is_reference()) return {Precision::fp32, "the reference does not round"};

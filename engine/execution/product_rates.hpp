@@ -33,6 +33,10 @@ std::optional<ProductRates> find_rates(const std::string& text, const std::strin
 // $XDG_CACHE_HOME/harmonics/product-rates, or in ~/.cache; "" without a home directory.
 std::string product_rates_path();
 
+// peak_flops(threads) of this processor, the largest that any run has measured: the file keeps it, and each call
+// measures it once more (about 10 ms), as other load only slows down. 0: unknown.
+double kept_peak(int threads);
+
 // The choice for Precision::automatic: on devices that compute on this processor by the rates in the file, which are
 // measured where it lacks them (about 0.1 s). `deterministic`: bf16 where the device has it, else fp16, without a
 // measurement, since measured rates decide about the bits of results. Devices with their own memory: fp16, likewise.

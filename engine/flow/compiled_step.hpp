@@ -1,6 +1,7 @@
 // CompiledStep: a compiled program of a graph with its inputs laid out, run repeatedly by a cycle.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,8 +48,9 @@ class CompiledStep {
     executable_->run_forward(inputs_.data());
     expect_whole_files();
   }
-  bool run_if_finite() {  // of programs with a loss
-    const bool finite = executable_->run_if_finite(inputs_.data(), loss_);
+  // Of programs with a loss, which changes nothing above `most`.
+  bool run_if_finite(float most = std::numeric_limits<float>::infinity()) {
+    const bool finite = executable_->run_if_finite(inputs_.data(), loss_, most);
     expect_whole_files();
     return finite;
   }

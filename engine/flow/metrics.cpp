@@ -215,6 +215,23 @@ void Metrics::keep_held(const std::vector<std::string>& names) {
       windows_[i].parts.front().window = {};
 }
 
+Metrics::Spread Metrics::spread(size_t metric) const {
+  const std::vector<Part>& parts = windows_[metric].parts;
+  Spread spread{parts.front().window.size()};
+  const auto value = [&](size_t step) {
+    double sum = 0;
+    for (const Part& p : parts) sum += step < p.window.size() ? p.window.step(step).mean() : 0;
+    return sum;
+  };
+  if (spread.steps == 0) return spread;
+  const auto count = static_cast<double>(spread.steps);
+  for (size_t i = 0; i < spread.steps; ++i) spread.mean += value(i) / count;
+  double squares = 0;
+  for (size_t i = 0; i < spread.steps; ++i) squares += (value(i) - spread.mean) * (value(i) - spread.mean);
+  spread.deviation = std::sqrt(squares / count);
+  return spread;
+}
+
 std::map<std::string, double> Metrics::all() const {
   std::map<std::string, double> result;
   for (const auto& [name, i] : names_)

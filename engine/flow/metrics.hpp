@@ -36,6 +36,8 @@ class WindowMean {
   bool empty() const { return used_ == 0; }
   double mean() const { return all_.mean(); }
   static constexpr size_t kSize = 100;
+  size_t size() const { return used_; }
+  const StepSums& step(size_t i) const { return steps_[i]; }  // in no order
   WindowState state() const;
   void restore(const WindowState& state);
 
@@ -102,6 +104,12 @@ class Metrics {
   std::vector<std::string> names() const;
   std::optional<double> find(std::string_view name) const;               // none before its first value
   double value(size_t metric) const { return windows_[metric].mean(); }  // 0 before the first value
+  // Of the metric's values in the last hundred steps. Allocates nothing.
+  struct Spread {
+    size_t steps = 0;
+    double mean = 0, deviation = 0;
+  };
+  Spread spread(size_t metric) const;
   std::map<std::string, double> all() const;
   std::map<std::string, double> moving() const;  // without values set by set()
   const std::string& name(size_t metric) const;

@@ -20,6 +20,8 @@ struct Progress {
   double loss = 0, accuracy = -1;  // means over the last 100 steps; accuracy -1: none
   int64_t window = 0;              // samples predicted before training on them; 0: none
   double window_loss = 0, window_accuracy = -1;
+  double products = 0;        // FLOP of matrix products per sample; 0: none
+  double gradient_norm = -1;  // of the last step, before it was clipped; -1: none
 };
 
 struct EpochReport {
@@ -38,6 +40,7 @@ struct StepReport {
   int64_t epoch = 0, step = 0, samples = 0;  // epoch from 1
   double seconds = 0, samples_per_second = 0, learning_rate = 0;
   std::map<std::string, double> metrics;
+  double products = 0;  // as in Progress
 };
 
 // Progress of a run before it began; zero unless resumed.
@@ -52,7 +55,7 @@ struct CurvePoint {
 
 // An event of a run other than a step.
 struct RunEvent {
-  std::string kind, text;       // "learning_rate", "pause", "resume", "checkpoint"; for people
+  std::string kind, text;       // "learning_rate", "pause", "resume", "checkpoint", "returned"; for people
   int64_t epoch = 0, step = 0;  // epoch from 1; after that step
   double seconds = 0;
   int64_t samples = 0;
@@ -65,6 +68,7 @@ struct CycleReport {
   double loss = 0, accuracy = -1;  // last 100 steps; last epoch
   double learning_rate = 0;        // of the last step
   double waited = 0;               // share of its time in this process spent waiting for the next batch
+  double products = 0;             // as in Progress
   std::map<std::string, double> metrics;
   std::vector<EpochReport> by_epoch;  // at most 1,024: for longer runs every second, every fourth, …, and the last
   std::vector<CurvePoint> curve;      // at most 512 points
@@ -76,6 +80,7 @@ struct CycleReport {
   std::map<std::string, uint64_t> lost;              // samples of live streams that no sender can resend, by producer
   std::set<std::string> used, trained;               // parameters of its programs, and those that its steps change
   std::vector<RunEvent> events;                      // the last 256 of this process
+  int64_t skipped = 0;                               // batches that the loss guard of this process left out
   std::map<std::string, uint64_t> refused;           // samples that could not be read, by producer
   std::map<std::string, std::string> last_error;     // the known error of each producer
   std::string precision = "fp32", precision_reason;  // of its products; why `auto` chose it, else empty

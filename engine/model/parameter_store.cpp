@@ -169,6 +169,15 @@ StoredTensor& ParameterStore::share(const std::string& name, const StoredTensor&
   return tensors_.emplace(name, std::move(mine)).first->second;
 }
 
+// What changes has no packed forms.
+StoredTensor& ParameterStore::borrow(const std::string& name, const StoredTensor& of) {
+  if (of.fixed) return share(name, of);
+  of.data();  // of a device
+  StoredTensor mine{of.type, of.storage, of.role, of.init, of.layout};
+  mine.asked = true;
+  return tensors_.emplace(name, std::move(mine)).first->second;
+}
+
 std::vector<std::shared_ptr<const MappedFile>> ParameterStore::files() const {
   std::vector<std::shared_ptr<const MappedFile>> all;
   const auto add = [&](const std::shared_ptr<const MappedFile>& file) {

@@ -94,6 +94,9 @@ class ParameterStore : public TensorBinding {
                       Role role, const hx_init& init);
   // Declares a tensor of another store that no program changes; both use its storage.
   StoredTensor& share(const std::string& name, const StoredTensor& fixed);
+  // Declares a tensor of another store, whose elements it reads where they lie, also after they have changed. For
+  // programs that change none of them and run while no other program does; `of` must outlive them, in its place.
+  StoredTensor& borrow(const std::string& name, const StoredTensor& of);
   // The mapped files that elements or their packed forms lie in. Programs that read them check afterwards that the
   // files are whole.
   std::vector<std::shared_ptr<const MappedFile>> files() const;

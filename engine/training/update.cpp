@@ -35,10 +35,12 @@ HTensor clipped(const HTensor& gradient, const UpdateSettings& settings) {
 
 // Factor that clips all gradients by global norm, as torch.nn.utils.clip_grad_norm_; includes `scale`. Empty: no
 // factor.
-HTensor clip_factor(const UpdateSettings& settings, const std::vector<HTensor>& gradients, const HTensor& scale) {
+HTensor clip_factor(Tracer& tracer, const UpdateSettings& settings, const std::vector<HTensor>& gradients,
+                    const HTensor& scale) {
   if (!(settings.clip > 0)) return scale;
   HTensor norm = call1("global_norm", gradients);
   if (scale) norm = norm * cast(scale, norm.dtype());
+  if (settings.shows_norm) tracer.output(kGradientNorm, cast(norm, DType::F32));
   const HTensor shorter = minimum(settings.clip / (norm + 1e-6), 1.0);
   return scale ? cast(scale, norm.dtype()) * shorter : shorter;
 }
@@ -92,7 +94,7 @@ void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& 
       for (HTensor& g : gradients) g = clipped(times(g, factor), settings);
       factor = {};
     }
-    factor = clip_factor(settings, gradients, factor);
+    factor = clip_factor(tracer, settings, gradients, factor);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     const TraceScope scope({parameters[i].name, Phase::optimizer});

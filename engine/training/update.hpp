@@ -12,10 +12,15 @@
 
 namespace harmonics::engine {
 
+// The global norm of the gradients of a step, before it is clipped: an output f32 [].
+inline constexpr const char* kGradientNorm = "gradient_norm";
+
 struct UpdateSettings {
   Optimizer optimizer;
   double clip = 0;        // clip by global norm; 0: off
   double clip_value = 0;  // clip each element by value, before the norm; 0: off
+  // With `clip`: the norm that it clips by is the output kGradientNorm.
+  bool shows_norm = false;
 };
 
 // Updates every parameter from its gradient. Step inputs: the rate, and the step if a rule counts steps; states:

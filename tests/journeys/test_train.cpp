@@ -1,4 +1,6 @@
 // harmonics train: configurations, their errors, and what is planned.
+#include <sstream>
+
 #include <boost/json.hpp>
 
 #include "tests/journeys/schema.hpp"
@@ -94,6 +96,111 @@ TEST_CASE("train: a described model learns a text, and writes what the page says
                            "report.html", "checkpoints"})
     CHECK(fs::exists(output + "/" + file));
   CHECK(harmonics("train " + output + "/config.yaml --dry-run --quiet").code == 0);
+}
+
+TEST_CASE("train: rates, memory and the norm of the gradients are shown and logged") {
+  const Folder folder;
+  const std::string output = folder / "out", config = folder.write("c.yaml", tiny_configuration(folder, output));
+  const Result run = harmonics("train " + config + " --json --quiet --threads 1");
+  REQUIRE(run.code == 0);
+  const json::value result = json::parse(run.out);
+  CHECK(result.at("tokens_per_second").to_number<double>() > 0);
+  CHECK(result.at("peak_share").to_number<double>() > 0);
+  CHECK(result.at("memory").at("most_bytes").as_int64() >= 1 << 20);
+  CHECK(result.at("metrics").at("gradient_norm").to_number<double>() > 0);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/log.json"));
+  std::istringstream lines(read(output + "/log.jsonl"));
+  size_t steps = 0, validated = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json::value row = json::parse(line);
+    CHECK(SchemaCheck::run(schema, row) == std::vector<std::string>{});
+    if (row.at("kind") == "event") continue;
+    CHECK(row.at("tokens_per_second").to_number<double>() > 0);
+    CHECK(row.at("resident_bytes").as_int64() > 0);
+    steps += row.at("kind") == "step" && row.at("metrics").as_object().contains("gradient_norm");
+    validated += row.at("metrics").as_object().contains("val.perplexity");
+  }
+  CHECK(steps == 12);
+  CHECK(validated == 3);
+}
+
+TEST_CASE("train: texts are sampled during the run, which keeps its bits") {
+  const Folder folder;
+  const std::string without = folder.write("a.yaml", tiny_configuration(folder, folder / "a")),
+                    with = folder.write("b.yaml", tiny_configuration(folder, folder / "b") +
+                                                      "samples: {prompts: ['the cat', 'the mat'], every: 20, "
+                                                      "tokens: 8, temperature: 0}\n");
+  REQUIRE(harmonics("train " + without + " --quiet").code == 0);
+  const Result run = harmonics("train " + with);
+  REQUIRE(run.code == 0);
+  CHECK(run.err.find("step 20: the cat") != std::string::npos);
+  CHECK(run.err.find("step 60: the mat") != std::string::npos);
+  CHECK(run.err.find("no more texts") == std::string::npos);
+  CHECK(read(folder / "a/weights.safetensors") == read(folder / "b/weights.safetensors"));
+  const std::string log = read(folder / "b/log.jsonl");
+  size_t sampled = 0;
+  for (size_t at = 0; (at = log.find("\"event\":\"sample\"", at)) != std::string::npos; ++at) ++sampled;
+  CHECK(sampled == 6);
+  CHECK(harmonics("train " + (folder / "b/config.yaml") + " --dry-run --quiet").code == 0);
+  const Result wrong = harmonics("train " + without + " --set 'samples={tokens: 0}'");
+  CHECK(wrong.code == 78);
+  CHECK(wrong.err.find("prompts") != std::string::npos);
+}
+
+TEST_CASE("train: the best checkpoints stay, and a loss guard is written back") {
+  const Folder folder;
+  const std::string output = folder / "out",
+                    config = folder.write("c.yaml", tiny_configuration(folder, output) +
+                                                        "save_best_limit: 1\nsave_total_limit: 1\n"
+                                                        "loss_guard: {deviations: 8, then: checkpoint}\n");
+  const Result run = harmonics("train " + config + " --json");
+  REQUIRE(run.code == 0);
+  const json::value result = json::parse(run.out);
+  REQUIRE(result.at("best").as_array().size() == 1);
+  const std::string best(result.at("best").at(0).at("file").as_string());
+  CHECK(fs::exists(best));
+  CHECK(fs::exists(output + "/checkpoints/best.json"));
+  CHECK(run.err.find("best validation loss ") != std::string::npos);
+  CHECK(result.at("left_out_batches").as_int64() == 0);
+  CHECK(read(output + "/config.yaml").find("loss_guard: {deviations: 8, patience: 3, then: checkpoint}") !=
+        std::string::npos);
+  const Result without = harmonics("train " + config + " --set validation=0 --set eval_steps=60");
+  CHECK(without.code == 78);
+  CHECK(without.err.find("'save_best_limit' needs validation losses") != std::string::npos);
+}
+
+TEST_CASE("train: a dry run measures the time of a step and keeps nothing") {
+  const Folder folder;
+  const std::string output = folder / "out", config = folder.write("c.yaml", tiny_configuration(folder, output));
+  const Result dry = harmonics("train " + config + " --dry-run");
+  REQUIRE(dry.code == 0);
+  CHECK(dry.out.find("a step, ") != std::string::npos);
+  CHECK(dry.out.find("tokens/s") != std::string::npos);
+  CHECK_FALSE(fs::exists(output));
+}
+
+TEST_CASE("run: batches that the loss guard leaves out can be run again") {
+  const Folder folder;
+  std::string rows = "x,y\n";
+  for (int i = 0; i < 60; ++i) rows += std::to_string(i % 7) + "," + (i == 40 ? "90000" : std::to_string(i % 5)) + "\n";
+  const std::string data = folder.write("d.csv", rows),
+                    flow = folder.write("g.hmx",
+                                        "harmonic g { producer x {1}; producer y {1}; layer o {1}; "
+                                        "cycle (batch 1) { x -> o; o <-(mse)- y; } }"),
+                    common = "run " + flow + " --no-keep --json --epochs 1 --lr 1e-4 ";
+  const Result run =
+      harmonics(common + "--producer 'x=" + data + "?shuffle=0&as=number#x' --producer 'y=x?as=number#y' --left-out " +
+                (folder / "out") + " --loss-guard deviations=6");
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(number(run.out, "left_out_batches") == 1);
+  CHECK(run.err.find("left out 1 batch") != std::string::npos);
+  const std::string left = folder / "out/epoch-1-sample-41.safetensors";
+  REQUIRE(fs::exists(left));
+  const Result again = harmonics(common + "--producer 'x=" + left + "#x' --producer 'y=x#y'");
+  CHECK(again.code == 0);
+  CHECK(number(again.out, "loss") > 1e8);
+  CHECK(harmonics(common + "--loss-guard deviatons=6").code == 2);
 }
 
 TEST_CASE("train: a resumed run has the bits of one that was never stopped") {

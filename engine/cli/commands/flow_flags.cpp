@@ -189,6 +189,25 @@ void stopping(Flags& f) {
   f.whole("patience", 1, kAnyCount, "stop after this many validations without a smaller loss",
           [](Options& o, int64_t v) { o.run.patience = v; })
       .example = "5";
+  f.text("loss-guard", "SETTINGS",
+         "leave out batches with a loss that is not finite or so many deviations above the mean of the last 100 steps; "
+         "after patience in a row end the run, or return to the last checkpoint (default: a loss that is not finite "
+         "ends the run)",
+         [](Options& o, const std::string& v) {
+           const std::string folder = o.run.guard ? o.run.guard->folder : "";
+           try {
+             o.run.guard = parse_loss_guard(v);
+           } catch (const Error& e) {
+             throw Error(ErrorKind::Usage, "--loss-guard: " + std::string(e.what()), {}, e.notes());
+           }
+           o.run.guard->folder = folder;
+         })
+      .example = "deviations=6, patience=3, then=checkpoint";
+  f.text("left-out", "DIR", "write each batch that the loss guard leaves out to a file of this folder",
+         [](Options& o, const std::string& v) {
+           if (!o.run.guard) o.run.guard.emplace();
+           o.run.guard->folder = v;
+         });
   f.on("deterministic", "refuse settings that make runs differ: time limits, live streams", nullptr).take =
       [](const FlagRow& row, Options& o, const std::string& v) { o.run.deterministic = read_switch(row, v); };
 }
@@ -241,6 +260,9 @@ void checkpoints(Flags& f) {
   f.whole("keep", 1, kMostCycles, "number of checkpoints to keep", [](Options& o, int64_t v) {
      o.keep = static_cast<int>(v);
    }).initial = "3";
+  f.whole("keep-best", 1, kMostCycles, "checkpoints with the smallest validation losses to keep beside these",
+          [](Options& o, int64_t v) { o.keep_best = static_cast<int>(v); })
+      .example = "2";
   f.text("resume", "[DIR|FILE]",
          "continue from the newest checkpoint of --checkpoint, of another directory, or from one file",
          [](Options& o, const std::string& v) { o.resume = v; })

@@ -11,7 +11,6 @@
 #include "engine/cli/run/checkpointing.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/terminal/command_text.hpp"
-#include "engine/cli/run/epoch_lines.hpp"
 #include "engine/cli/run/kept_weights.hpp"
 #include "engine/cli/run/last_weights.hpp"
 #include "engine/cli/run/open_graph.hpp"
@@ -24,6 +23,7 @@
 #include "engine/cli/run/serving.hpp"
 #include "engine/cli/run/stop_signals.hpp"
 #include "engine/cli/run/trained_adapters.hpp"
+#include "engine/cli/run/watched_cycle.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cycle/cycle_plan.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
@@ -126,49 +126,6 @@ class WeightNotes {
   std::set<std::string> told_;
 };
 
-// The logs of --log and --tensorboard.
-class Logs {
- public:
-  Logs(const Options& options, std::function<void(const std::string&)> note) : note_(std::move(note)) {
-    for (const std::string& path : options.logs) logs_.push_back(make_run_log(path));
-    if (!options.tensorboard.empty()) logs_.push_back(make_tensorboard_log(options.tensorboard));
-  }
-  void attach(CycleRuntime& runtime, const Options& options) {
-    if (logs_.empty()) return;
-    runtime.on_event([this](const RunEvent& e) {
-      write(
-          {"event", e.epoch, e.step, e.samples, e.seconds, e.samples_per_second, e.learning_rate, {}, e.kind, e.text});
-    });
-    if (options.log_every > 0)
-      runtime.on_step(options.log_every, [this](const StepReport& r) {
-        write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics});
-      });
-  }
-  void begin(const std::vector<std::string>& names, const Beginning& from) {
-    for (auto& log : logs_) log->begin(names, from);
-  }
-  void epoch(const EpochReport& e, const Progress& p) {
-    LogRow row{"epoch", e.epoch, e.step, p.samples, p.seconds, speed_of(e), e.learning_rate, e.figures};
-    row.values["loss"] = e.loss;
-    if (e.accuracy >= 0) row.values[e.accuracy_name] = e.accuracy;
-    if (e.validation)
-      for (const auto& [name, value] : e.validation->all()) row.values["val." + name] = value;
-    write(row);
-  }
-  void end() const {
-    for (const auto& log : logs_)
-      if (const auto text = log->gap()) note_(*text);
-  }
-
- private:
-  void write(const LogRow& row) {
-    for (auto& log : logs_)
-      if (const auto text = log->write(row)) note_(*text);
-  }
-  std::vector<std::unique_ptr<RunLog>> logs_;
-  std::function<void(const std::string&)> note_;
-};
-
 // The last write of a consumer may fail too, or wait. The learned weights are saved before.
 std::optional<Error> finish_results(BoundGraph& graph) {
   std::optional<Error> failure;
@@ -204,28 +161,9 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
     if (!trains) bind_results(graph, cycle);
     CycleRuntime runtime(graph, cycle, options.run);
     if (!options.weights.empty()) runtime.set_origin(options.weights);
-    ProgressLine line(options.quiet || !trains, options.tokens_of_sample);
-    EpochLines epochs(options.tokens_of_sample);
-    const auto note = [&](const std::string& text) {
-      line.clear();
-      print_note(text);
-    };
-    Logs logs(options, note);
-    if (trains) logs.attach(runtime, options);
-    runtime.on_start([&](const std::vector<std::string>& names, const Beginning& from) {
-      weight_notes.tell();
-      if (trains) logs.begin(names, from);
-    });
-    runtime.on_progress([&](const Progress& p) { line.show(p); });
-    runtime.on_epoch([&](const EpochReport& e, const Progress& p) {
-      if (!trains) return;
-      logs.epoch(e, p);
-      if (options.quiet) return;
-      line.clear();
-      epochs.show(e, graph.settings(cycle, options.run).schedule.is_constant());
-    });
+    WatchedCycle watched(graph, options, cycle, trains);
+    watched.attach(runtime, [&] { weight_notes.tell(); });
     serving.attach(runtime, cycle);
-    runtime.on_note(note);
     CycleReport report;
     try {
       report = run_cycle(runtime, checkpoints, signals, trains);
@@ -238,14 +176,15 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
       if (!learned) break;  // in this cycle: weights from earlier cycles are kept
       report = runtime.report();
     }
-    line.clear();
-    epochs.end();
-    logs.end();
+    watched.end();
     for (const std::string& text : report.notes) print_note(text);
     weight_notes.tell();
     count(report);
     outcome.interrupted = report.stopped_by == "interrupt";
-    if (trains || !outcome.trained) outcome.report = std::move(report);
+    if (trains || !outcome.trained) {
+      outcome.rates = watched.rates_of(report);
+      outcome.report = std::move(report);
+    }
     outcome.trained = outcome.trained || trains;
     if (trains) outcome.training = graph.settings(cycle, options.run).training(), outcome.cycle = cycle;
     if (outcome.interrupted || outcome.failure) break;
@@ -258,7 +197,11 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
       break;
     }
   }
-  if (checkpoints.writer()) outcome.checkpoint = checkpoints.writer()->last();
+  if (Checkpointer* const writer = checkpoints.writer()) {
+    outcome.checkpoint = writer->last();
+    outcome.best = writer->best();
+    for (BestCheckpoint& one : outcome.best) one.file = writer->folder().path() + "/" + one.file;
+  }
   return outcome;
 }
 

@@ -1,12 +1,15 @@
 // harmonics train: a language model by a configuration, as a flow that the ordinary cycle runs.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <limits>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "dsl/document/document.hpp"
 #include "engine/base/file.hpp"
+#include "engine/bound/prepared_step.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/train_flow.hpp"
@@ -94,10 +97,38 @@ StepMemory memory_of(BoundGraph& graph, const Options& options) {
   return memory;
 }
 
+// Seconds of a step, measured on the first rows after one that touches the memory. Weights change, but nothing is kept.
+double seconds_of_step(BoundGraph& graph, const Options& options) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kTimed = 2;
+  constexpr double kLongest = 30;  // seconds, after which one step is enough
+  const ResolvedSettings settings = graph.settings(0, options.run);
+  PreparedSettings prepared;
+  static_cast<DeviceSettings&>(prepared) = options.run;
+  prepared.trains = true;
+  prepared.batch = settings.batch;
+  prepared.threads = options.run.threads;
+  prepared.seed = settings.seed;
+  prepared.update = settings;
+  const auto batch = static_cast<uint64_t>(settings.batch);
+  PreparedStep step(graph, Rows(graph, 0, true, batch, settings.seed), prepared);
+  step.run();
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kTimed && (i == 0 || best < kLongest); ++i) {
+    const auto begun = Clock::now();
+    step.run();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begun).count());
+  }
+  return best * static_cast<double>(settings.accumulate);
+}
+
 int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
   const Options& options = plan.options;
   const std::unique_ptr<BoundGraph> graph = open_graph(plan.flow, options, false);
   const StepMemory memory = memory_of(*graph, options);
+  const double seconds = seconds_of_step(*graph, options), all = seconds * static_cast<double>(plan.steps),
+               rate_of_tokens = static_cast<double>(plan.rows_of_step) * static_cast<double>(settings.corpus.window) /
+                                std::max(seconds, 1e-9);
   const DataTotals data = totals_of(*plan.corpus);
   if (options.json) {
     print_json(boost::json::object{{"version", 1},
@@ -111,6 +142,9 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
                                    {"weights", memory.weights},
                                    {"arena_bytes", memory.bytes.arena_bytes},
                                    {"state_bytes", memory.bytes.state_bytes},
+                                   {"seconds_of_step", seconds},
+                                   {"seconds", all},
+                                   {"tokens_per_second", rate_of_tokens},
                                    {"optimizer", *options.run.optimizer},
                                    {"schedule", *options.run.schedule}});
     return kDone;
@@ -123,6 +157,8 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
         thousands(plan.rows_of_step * static_cast<int64_t>(settings.corpus.window)));
   print("memory     {:.1f} MiB of weights and moments, {:.1f} MiB for a batch\n", megabytes(memory.bytes.state_bytes),
         megabytes(memory.bytes.arena_bytes));
+  print("time       {} a step, {}; {} in all, without validation\n", duration(seconds), rate(rate_of_tokens, "tokens"),
+        duration(all));
   print("training   {}, {}\n", *options.run.optimizer, *options.run.schedule);
   return kDone;
 }

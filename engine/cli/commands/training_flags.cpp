@@ -16,7 +16,7 @@ void train_flags(VerbRow& verb) {
   f.text("resume", "[DIR|FILE]", "continue from the newest checkpoint of output_dir, of another directory, or a file",
          [](Options& o, const std::string& v) { o.resume = v; })
       .optional = true;
-  f.on("dry-run", "print rows, steps, weights and memory, and train nothing", &Options::dry_run);
+  f.on("dry-run", "print rows, steps, weights, memory and time, and keep nothing", &Options::dry_run);
   f.texts("plugin", "PATH", "load a plugin library", &Options::plugins);
   f.group("Machine");
   f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",

@@ -7,6 +7,7 @@
 
 #include "engine/bound/bound_graph.hpp"
 #include "engine/cli/options/command_table.hpp"
+#include "engine/cli/run/sample_texts.hpp"
 #include "engine/language/sampler.hpp"
 
 namespace harmonics::engine::cli {
@@ -34,7 +35,7 @@ struct Options {
   std::vector<std::string> command_line;     // as typed
   std::string checkpoint;                    // --checkpoint DIR
   std::optional<std::string> every, resume;  // resume "": from --checkpoint
-  std::optional<int> keep;
+  std::optional<int> keep, keep_best;
   std::string spool, spool_limit;  // --spool DIR
   bool spool_keep = false;
   std::string dead_letters, dead_letters_limit;  // --dead-letters DIR
@@ -78,6 +79,7 @@ struct Options {
   bool count_only = false;            // tokenize: print counts alone
   bool special_tokens = false;        // tokenize: special tokens are read in texts
   int64_t tokens_of_sample = 0;       // train: rates are shown in tokens, and losses also as perplexities
+  SampleSettings samples;             // train: texts during the run
   std::optional<int64_t> train_size;  // tokenize: train a tokenizer of so many tokens
   std::string ids;                    // tokenize: decode these
   // bench MODEL

@@ -29,12 +29,18 @@ Checkpointing::Checkpointing(const Options& options)
   if (folder.empty() && options.resume && options.resume->empty())
     throw Error(ErrorKind::Usage, "--resume needs a checkpoint", {},
                 {"give --checkpoint DIR, or --resume DIR, or --resume FILE"});
-  if (folder.empty() && (options.every || options.keep))
+  if (folder.empty() && (options.every || options.keep || options.keep_best))
     throw Error(ErrorKind::Usage,
-                fmt::format("{} has no effect without --checkpoint DIR", options.every ? "--every" : "--keep"));
+                fmt::format("{} has no effect without --checkpoint DIR", options.every  ? "--every"
+                                                                         : options.keep ? "--keep"
+                                                                                        : "--keep-best"));
+  if (options.keep_best && options.validations.empty())
+    throw Error(ErrorKind::Usage, "--keep-best has no effect without validation data", {},
+                {"give it: --validate NAME=ADDRESS for every producer"});
   if (!folder.empty()) {
     writer_.emplace(folder, parse_interval(options.every.value_or("5m")),
                     static_cast<size_t>(options.keep.value_or(3)));
+    if (options.keep_best) writer_->keep_best(static_cast<size_t>(*options.keep_best));
     if (!options.resume && !writer_->last().empty())
       throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {},
                   {"add --resume to continue that run, or use another directory"});

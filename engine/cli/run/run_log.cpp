@@ -98,6 +98,7 @@ class JsonLinesLog final : public RunLog {
                           {"seconds", r.seconds},
                           {"samples_per_second", r.samples_per_second},
                           {"learning_rate", r.learning_rate}};
+    add_rates(o, r.rates);
     boost::json::object values;
     for (const auto& [name, value] : r.values)
       values[name] = std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);

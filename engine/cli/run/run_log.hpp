@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cli/run/run_rates.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::engine::cli {
@@ -18,6 +19,7 @@ struct LogRow {
   double seconds = 0, samples_per_second = 0, learning_rate = 0;
   std::map<std::string, double> values;  // "loss", "output.accuracy", "val.loss", ...
   std::string event = {}, text = {};     // of an event
+  RunRates rates = {};                   // of steps and epochs
 };
 
 class RunLog {

@@ -117,10 +117,19 @@ boost::json::object figures_json(BoundGraph& graph, const RunOutcome& outcome) {
   o["learning_rate"] = json_of(r.learning_rate, outcome.trained);
   o["resumed_at"] = r.resumed_at;
   o["checkpoint"] = outcome.checkpoint.empty() ? boost::json::value(nullptr) : boost::json::value(outcome.checkpoint);
+  boost::json::array best;
+  for (const BestCheckpoint& one : outcome.best)
+    best.push_back(boost::json::object{{"file", one.file}, {"step", one.step}, {"loss", json_of(one.loss)}});
+  o["best"] = std::move(best);
+  o["left_out_batches"] = r.skipped;
   o["kept"] = outcome.kept.empty() ? boost::json::value(nullptr) : boost::json::value(outcome.kept);
   const WeightCounts counts = count_weights(store, outcome.used, outcome.changed);
   o["weights"] = boost::json::object{{"trained", counts.trained}, {"frozen", counts.frozen}, {"unused", counts.unused}};
   o["waited_for_data"] = json_of(r.waited);
+  const RunRates& f = outcome.rates;
+  o["tokens_per_second"] = json_of(f.tokens_per_second, f.tokens_per_second > 0);
+  o["peak_share"] = json_of(f.peak_share, f.peak_share >= 0);
+  o["memory"] = boost::json::object{{"resident_bytes", f.resident}, {"most_bytes", most_resident_bytes()}};
   o["precision"] = boost::json::object{
       {"name", r.precision},
       {"why", r.precision_reason.empty() ? boost::json::value(nullptr) : boost::json::value(r.precision_reason)}};
@@ -259,6 +268,9 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
                   duration(r.seconds), rate(r.samples_per_second), end_text(r.stopped_by), loss_text(r)));
   say("by " + outcome.training);
   if (!r.precision_reason.empty()) say(fmt::format("precision auto: {}, as {}", r.precision, r.precision_reason));
+  if (r.skipped > 0) say(fmt::format("left out {} batch{}", thousands(r.skipped), r.skipped == 1 ? "" : "es"));
+  if (!outcome.best.empty())
+    say(fmt::format("best validation loss {:.4g}: {}", outcome.best.front().loss, outcome.best.front().file));
   if (r.waited * r.seconds > kWaitTold && r.waited > kWaitShare)
     say(fmt::format("waited for data {:.0f} % of the time", 100 * r.waited));
   if (const EpochReport* e = validated(r))

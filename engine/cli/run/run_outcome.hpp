@@ -4,10 +4,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <boost/json/fwd.hpp>
 
+#include "engine/checkpoint/best_checkpoints.hpp"
 #include "engine/cli/options/options.hpp"
+#include "engine/cli/run/run_rates.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::engine::cli {
@@ -20,9 +23,11 @@ struct RunOutcome {
   std::string training;                 // the optimizer and its settings
   std::optional<Error> failure;         // the error that ended it; earlier steps are kept
   std::string checkpoint;               // the newest
+  std::vector<BestCheckpoint> best;     // with their paths, best first
   std::set<std::string> used, changed;  // parameters of all cycles that ran; those that training changed
   std::string kept;                     // the copy of weights that nothing else saves
   std::string not_kept;                 // why there is no copy
+  RunRates rates;                       // of `report`
 };
 
 // Returns the last validated epoch, or null.

@@ -73,6 +73,9 @@ class TensorBoardLog final : public RunLog {
     std::string summary = value("rate/samples_per_second", r.samples_per_second) +
                           value("rate/learning_rate", r.learning_rate) +
                           value("rate/epoch", static_cast<double>(r.epoch));
+    if (r.rates.tokens_per_second > 0) summary += value("rate/tokens_per_second", r.rates.tokens_per_second);
+    if (r.rates.peak_share >= 0) summary += value("rate/peak_share", r.rates.peak_share);
+    if (r.rates.resident > 0) summary += value("memory/resident_bytes", static_cast<double>(r.rates.resident));
     for (const auto& [name, v] : r.values)
       if (std::isfinite(v))
         summary += value((name.rfind("val.", 0) == 0 ? "validation/" + name.substr(4) : "training/" + name), v);

@@ -100,6 +100,9 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   o.checkpoint = s.output + "/checkpoints";
   o.every = s.save_every > 0 ? fmt::format("{}steps", s.save_every) : "5m";
   o.keep = static_cast<int>(s.keep);
+  if (s.keep_best > 0) o.keep_best = static_cast<int>(s.keep_best);
+  run.guard = s.guard.value_or(LossGuardSettings());
+  run.guard->folder = s.output + "/left_out";
   if (s.resume) o.resume = "";
   o.save = s.output + "/weights.safetensors";
   if (!s.lora.empty()) o.save_adapter = s.output + "/adapter";
@@ -107,6 +110,10 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   o.logs.push_back(s.output + "/log.jsonl");
   o.log_every = s.log_every;
   o.tokens_of_sample = static_cast<int64_t>(s.corpus.window);
+  if (s.samples.prompts.empty()) return;
+  o.samples = s.samples;
+  if (o.samples.every <= 0) o.samples.every = plan.evaluate_every;
+  o.samples.tokenizer = plan.corpus->tokenizer().tokenizer;
 }
 
 }  // namespace

@@ -382,6 +382,12 @@ std::vector<TrainKey> run_keys() {
            "3",
            "number of checkpoints to keep",
            whole_key("save_total_limit", 1, 1 << 20, [](S& s, int64_t v) { s.keep = v; })},
+          {"save_best_limit",
+           {"keep_best"},
+           "a whole number from 0",
+           "0",
+           "number of checkpoints with the smallest validation losses to keep beside these",
+           whole_key("save_best_limit", 0, 1 << 20, [](S& s, int64_t v) { s.keep_best = v; })},
           {"logging_steps",
            {"log_interval"},
            "a whole number from 0",
@@ -468,6 +474,8 @@ void check_whole(const TrainSettings& settings, const document::Node& root, docu
   if (settings.model.empty() && settings.corpus.tokenizer.empty())
     missing("a model of 'model_dsl' has no tokenizer of its own",
             "give tokenizer: a file or folder, characters, or bytes");
+  if (settings.keep_best > 0 && settings.validation_sets.empty() && settings.corpus.validation <= 0)
+    missing("'save_best_limit' needs validation losses", "give validation: 0.1, or validation_datasets");
   if (!settings.validation_sets.empty() && settings.corpus.validation > 0)
     missing("'validation' and 'validation_datasets' exclude each other", "keep one of them");
   const auto weighted = std::count_if(settings.corpus.datasets.begin(), settings.corpus.datasets.end(),
@@ -487,7 +495,7 @@ void check_whole(const TrainSettings& settings, const document::Node& root, docu
 const std::vector<TrainKey>& train_keys() {
   static const std::vector<TrainKey> keys = [] {
     std::vector<TrainKey> all = data_keys();
-    for (std::vector<TrainKey> more : {train_model_keys(), update_keys(), run_keys()})
+    for (std::vector<TrainKey> more : {train_model_keys(), update_keys(), run_keys(), train_watch_keys()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();

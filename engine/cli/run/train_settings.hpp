@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "dsl/document/fields.hpp"
+#include "engine/bound/loss_guard.hpp"
+#include "engine/cli/run/sample_texts.hpp"
 #include "engine/corpus/corpus.hpp"
 
 namespace harmonics::engine::cli {
@@ -34,7 +36,9 @@ struct TrainSettings {
   std::string precision = "fp32";
   int64_t evaluate_every = 0;  // steps; 0: once in each epoch
   int64_t save_every = 0;      // steps; 0: every five minutes
-  int64_t keep = 3, log_every = 10;
+  int64_t keep = 3, keep_best = 0, log_every = 10;
+  std::optional<LossGuardSettings> guard;  // without the folder
+  SampleSettings samples;                  // without the tokenizer; every 0: with each validation
   int64_t seed = 0;
   bool shuffle = true, resume = false;
   std::optional<int64_t> patience;
@@ -54,6 +58,7 @@ struct TrainKey {
 };
 const std::vector<TrainKey>& train_keys();
 std::vector<TrainKey> train_model_keys();  // the part of them about the model
+std::vector<TrainKey> train_watch_keys();  // about what is watched during the run
 // The keys of a data set.
 std::vector<std::string> train_dataset_keys();
 

@@ -144,6 +144,17 @@ std::string train_settings_text(const TrainSettings& s) {
   if (s.evaluate_every > 0) line("eval_steps", std::to_string(s.evaluate_every));
   if (s.save_every > 0) line("save_steps", std::to_string(s.save_every));
   line("save_total_limit", std::to_string(s.keep));
+  if (!s.samples.prompts.empty()) {
+    std::string prompts;
+    for (const std::string& prompt : s.samples.prompts) prompts += (prompts.empty() ? "" : ", ") + yaml_text(prompt);
+    const std::string every = s.samples.every > 0 ? fmt::format("every: {}, ", s.samples.every) : "";
+    line("samples", fmt::format("{{{}prompts: [{}], tokens: {}, temperature: {:g}}}", every, prompts, s.samples.tokens,
+                                s.samples.temperature));
+  }
+  if (s.keep_best > 0) line("save_best_limit", std::to_string(s.keep_best));
+  if (s.guard)
+    line("loss_guard", fmt::format("{{deviations: {:g}, patience: {}, then: {}}}", s.guard->deviations,
+                                   s.guard->patience, s.guard->returns ? "checkpoint" : "stop"));
   line("logging_steps", std::to_string(s.log_every));
   if (s.patience) line("early_stopping_patience", std::to_string(*s.patience));
   line("output_dir", yaml_text(s.output));

@@ -113,6 +113,11 @@ std::string duration(double seconds) {
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", fraction * 100); }
 
+std::string memory(uint64_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+  return mebibytes < 1000 ? fmt::format("{:.0f} MiB", mebibytes) : fmt::format("{:.2f} GiB", mebibytes / 1024);
+}
+
 int terminal_width() {
   winsize size{};
   if (isatty(STDERR_FILENO) == 0) return 0;
@@ -179,8 +184,10 @@ void ProgressLine::clear() {
   shown_ = false;
 }
 
-void ProgressLine::show(const Progress& p) {
-  if (quiet_ || (!terminal_ && p.seconds < next_plain_)) return;
+bool ProgressLine::is_due(const Progress& p) const { return !quiet_ && (terminal_ || p.seconds >= next_plain_); }
+
+void ProgressLine::show(const Progress& p, double peak_share, uint64_t resident) {
+  if (!is_due(p)) return;
   next_plain_ = p.seconds + 10;
   std::vector<Field> fields;
   if (p.epochs > 0) fields.push_back({fmt::format("epoch {}/{}", std::min(p.epoch + 1, p.epochs), p.epochs), 2});
@@ -192,9 +199,14 @@ void ProgressLine::show(const Progress& p) {
         {fmt::format("last {} new: {}", thousands(p.window),
                      p.window_accuracy >= 0 ? percent(p.window_accuracy) : fmt::format("loss {:.4g}", p.window_loss)),
          7});
-  fields.push_back(
-      {tokens_ > 0 ? rate(p.samples_per_second * static_cast<double>(tokens_), "tokens") : rate(p.samples_per_second),
-       6});
+  if (tokens_ > 0) {
+    fields.push_back({rate(p.samples_per_second * static_cast<double>(tokens_), "tokens"), 3});
+    if (peak_share >= 0) fields.push_back({fmt::format("{:.0f} % of peak", 100 * peak_share), 7});
+    if (p.gradient_norm >= 0) fields.push_back({fmt::format("norm {:.3g}", p.gradient_norm), 8});
+    if (resident > 0) fields.push_back({memory(resident), 9});
+  } else {
+    fields.push_back({rate(p.samples_per_second), 6});
+  }
   if (first_fraction_ < 0) first_fraction_ = std::max(p.fraction, 0.0), first_seconds_ = p.seconds;
   // Estimated from this process alone, since a resumed run starts in the middle.
   if (p.fraction > first_fraction_ + 0.005)

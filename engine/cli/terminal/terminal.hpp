@@ -27,6 +27,7 @@ std::string thousands(int64_t n);                                   // 600,000
 std::string rate(double per_second, const char* unit = "samples");  // "53.6k samples/s"
 std::string duration(double seconds);                               // "11.2 s", "3 min 20 s"; "–" for NaN
 std::string percent(double fraction);                               // "98.12 %"
+std::string memory(uint64_t bytes);                                 // "412 MiB", "2.31 GiB"
 
 // Returns the width of the terminal on standard error in columns, or 0 if it is not a terminal.
 int terminal_width();
@@ -39,7 +40,11 @@ class ProgressLine {
   // `tokens`: in a sample, to show the rate in tokens; 0: in samples.
   explicit ProgressLine(bool quiet, int64_t tokens = 0);
   ~ProgressLine();
-  void show(const Progress& progress);
+  // Whether show() would print now.
+  bool is_due(const Progress& progress) const;
+  // `peak_share`: of the processor's peak, negative: unknown; `resident`: bytes of this process, 0: unknown. Both are
+  // shown of language models, and the norm of the gradients.
+  void show(const Progress& progress, double peak_share = -1, uint64_t resident = 0);
   void clear();  // before other output
 
  private:

@@ -8,9 +8,11 @@
 #include <limits>
 #include <random>
 
+#include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
 #include "engine/execution/kernel_source.hpp"
+#include "engine/execution/machine.hpp"
 #include "engine/execution/product_rates.hpp"
 #include "engine/program/interpret.hpp"
 #include "engine/program/tracer.hpp"
@@ -181,4 +183,21 @@ TEST_CASE("product rates: a measurement is kept, and the file decides from then 
     std::ofstream(product_rates_path(), std::ios::app) << rates_line(key, {1, {{Rounding::fp16, factor}}});
     CHECK(resolve_precision("cpu", Registry::global(), false).precision == expected);
   }
+}
+
+TEST_CASE("product rates: the largest peak that was measured is kept") {
+  const CacheFolder folder;
+  const double first = kept_peak(1);
+  if (peak_instructions() == "none") return;
+  REQUIRE(first > 0);
+  std::string key;
+  {
+    std::ifstream in(product_rates_path());
+    std::getline(in, key, '\t');
+  }
+  CHECK(key == fmt::format("peak, {}, {}, 1 threads", processor_name(), peak_instructions()));
+  std::ofstream(product_rates_path(), std::ios::app) << rates_line(key, {1e18, {}});
+  CHECK(kept_peak(1) == 1e18);
+  std::ofstream(product_rates_path(), std::ios::app) << rates_line(key, {1, {}});
+  CHECK(kept_peak(1) > 1);
 }

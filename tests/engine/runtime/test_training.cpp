@@ -98,6 +98,39 @@ TEST_CASE("accumulate: gradients over batches equal those of one large batch") {
       }
 }
 
+TEST_CASE("clip: the norm of the gradients before it is clipped is a metric") {
+  for (const int64_t accumulate : {1, 2})
+    for (const double clip : {0.25, 100.0}) {
+      RunSettings s = settings(1);
+      s.steps = 3;
+      s.accumulate = accumulate;
+      s.clip = clip;
+      const Slope slope = slide(s, 2);
+      REQUIRE(slope.report.metrics.count("gradient_norm"));
+      CHECK(slope.report.metrics.at("gradient_norm") == 1);
+      s.until = {"gradient_norm > 0.5"};
+      CHECK(slide(s, 2).report.steps == 1);
+      s.window = 10;
+      s.until = {"window.gradient_norm > 0.5"};
+      CHECK(message_of([&] { slide(s, 2); }).find("does not measure 'window.gradient_norm'") != std::string::npos);
+    }
+  RunSettings s = settings(1);
+  s.steps = 3;
+  CHECK_FALSE(slide(s).report.metrics.count("gradient_norm"));
+}
+
+TEST_CASE("progress: the products of a sample are those of the step's matrices") {
+  auto g = graph_of(kTanhNet);
+  bind_tanh_net(*g, 24);
+  CycleRuntime runtime(*g, 0, settings(8));
+  double products = 0;
+  runtime.on_progress([&](const Progress& p) { products = p.products; });
+  const CycleReport report = runtime.run();
+  // 6 x 5 and 5 x 3: forward and the gradients of the weights, and of h.
+  CHECK(products == 2 * (2 * 30 + 3 * 15));
+  CHECK(report.products == products);
+}
+
 TEST_CASE("accumulate: gradients of transposed weights for any batch sizes") {
   const char* flow = R"(harmonic g {
     producer x {6}; producer y {3}; layer h {40}; layer i {33}; layer o;

@@ -1,0 +1,13 @@
+// Any list of best checkpoints is read as one that survives writing and reading, or as none.
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/checkpoint/best_checkpoints.hpp"
+
+using namespace harmonics::engine;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto list = parse_best({reinterpret_cast<const char*>(data), size});
+  if (list && parse_best(best_text(*list)) != list) std::abort();
+  return 0;
+}
