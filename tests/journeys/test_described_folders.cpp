@@ -28,11 +28,13 @@ std::string repeated_text(const Folder& f) {
 }
 
 // The folder of a model of two layers that learned the sentence.
-std::string learned_folder(const Folder& f, const std::string& model) {
+std::string learned_folder(const Folder& f, const std::string& model, const std::string& more = "") {
   const std::string config = f.write(
       "c.yaml", "model_dsl: " + model +
                     "\nmodel_settings: {num_layers: 2, hidden_size: 32, num_query_heads: 2, intermediate_size: 64, "
-                    "max_position_embeddings: 64, vocab_size: 256}\n"
+                    "max_position_embeddings: 64, vocab_size: 256" +
+                    more +
+                    "}\n"
                     "tokenizer: bytes\ndatasets: " +
                     repeated_text(f) +
                     "\nsequence_len: 32\nmicro_batch_size: 8\nmax_steps: 150\nlearning_rate: 1e-2\nwarmup_steps: 5\n"
@@ -94,7 +96,7 @@ TEST_CASE("a described model that train wrote is continued, talked to, quantised
 TEST_CASE("a described model answers over HTTP and gives vectors") {
   if (!reads_described_folders()) return;
   const Folder f;
-  const std::string folder = learned_folder(f, "Llama3");
+  const std::string folder = learned_folder(f, "Llama3", ", num_kv_heads: 2");
   Background server(f, "serve " + folder + " --listen 127.0.0.1:0");
   const std::string word = "serving on ";
   REQUIRE(server.await([&] { return server.errors().find(word) != std::string::npos; }));

@@ -82,7 +82,7 @@ std::string whole_file(const std::string& path) {
 
 LanguageModel::LanguageModel(const Options& options)
     : path(options.files.front()),
-      imported(imported_of(options)),
+      imported(expect_texts(imported_of(options), options)),
       tokenizer(opened_tokenizer(imported, options)),
       model(opened_model(imported, *tokenizer, options)),
       executor(make_team_executor(options.run.threads > 0 ? options.run.threads
