@@ -41,7 +41,7 @@ ImportedModel imported_of(const Options& options) {
   if (!is_ndsl(path)) {
     if (!options.weights.empty() && options.verb != "serve")
       throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' has weights of its own");
-    return expect_texts(import_for(path, options), options);
+    return import_for(path, options);
   }
   if (options.weights.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' lacks --weights FOLDER: a .ndsl file has no weights", path));
