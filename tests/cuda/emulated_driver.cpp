@@ -318,7 +318,11 @@ const char* kBefore = R"(#define HM_EMULATED
 #define __device__
 struct Three { unsigned x, y, z; };
 struct Place { Three thread, block, threads, blocks; };
-struct Language { Place* (*place)(); void (*meet)(); void (*shuffle)(void* value, unsigned long bytes, unsigned apart); };
+struct Language {
+  Place* (*place)();
+  void (*meet)();
+  void (*shuffle)(void* value, unsigned long bytes, unsigned apart);
+};
 const Language* language;
 #define threadIdx (language->place()->thread)
 #define blockIdx (language->place()->block)
