@@ -31,10 +31,10 @@ if ! "$program" list devices | grep -A1 '^  cuda ' | grep -vq 'not available'; t
 {
   printf 'check\t%s plugin check --calls 2000 %s\n' "$program" "$plugin"
   for tool in ${tools//,/ }; do
-    printf '%s\tcompute-sanitizer --tool %s --target-processes all --error-exitcode 9 %s plugin check --calls 1000 %s\n' \
-      "$tool" "$tool" "$program" "$plugin"
-    printf '%s_steps\tHARMONICS_TEST_DEVICE=cuda compute-sanitizer --tool %s --error-exitcode 9 %s %s\n' \
-      "$tool" "$tool" "$build/bin/test_accelerator" '"*training step*","*sorts*","*lengths*","*caches*"'
+    sanitize="compute-sanitizer --tool $tool --target-processes all --error-exitcode 9"
+    printf '%s\t%s %s plugin check --calls 1000 %s\n' "$tool" "$sanitize" "$program" "$plugin"
+    printf '%s_steps\tHARMONICS_TEST_DEVICE=cuda %s %s %s\n' "$tool" "$sanitize" "$build/bin/test_accelerator" \
+      '"*training step*","*sorts*","*lengths*","*caches*"'
   done
   "$build/bin/test_accelerator" --list-test-names-only | grep -v '^ *$' | while IFS= read -r name; do
     file=$(tr -c 'a-z0-9\n' _ <<<"${name#accelerator: }" | cut -c 1-40)
