@@ -14,7 +14,9 @@ int main(int argc, char** argv) {
           "wide_gelu_sgd_dense", "wide_gelu_adamw_dense",
           // Moments in fewer bits; the large net's weights and moments exceed every cache.
           "wide_relu_adamw_bf16_dense", "wide_relu_adamw_q8_dense", "large_adamw_dense", "large_adamw_bf16_dense",
-          "large_adamw_q8_dense", "lenet_train", "cnn_train", "char_gpt_train"})
+          "large_adamw_q8_dense", "lenet_train", "cnn_train", "char_gpt_train",
+          // 6 layers, 384 wide, 256 tokens.
+          "gpt_train", "llama_train"})
       bench::add_workload(name, parsed);
   });
 }

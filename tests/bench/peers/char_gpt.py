@@ -1,9 +1,8 @@
-"""The net of samples/char_gpt.hmx in PyTorch: fused projection of query, key and value, scaled_dot_product_attention."""
+"""Transformers in PyTorch, of the sizes that a workload's "net" has: the net of samples/char_gpt.hmx, and one of Llama's form, with RMSNorm
+and SwiGLU and without biases. Fused projection of query, key and value, scaled_dot_product_attention."""
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-WIDTH, HEADS, BLOCKS = 128, 4, 4
 
 
 def turn(x, cosine, sine):
@@ -11,29 +10,42 @@ def turn(x, cosine, sine):
     return torch.cat((a * cosine - b * sine, b * cosine + a * sine), -1)
 
 
-class Block(nn.Module):
-    def __init__(self):
+class SwiGlu(nn.Module):
+    def __init__(self, width, hidden):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.project, self.output = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.feed = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.gate_up, self.down = nn.Linear(width, 2 * hidden, bias=False), nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x):
+        gate, up = self.gate_up(x).chunk(2, -1)
+        return self.down(F.silu(gate) * up)
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, hidden, llama):
+        super().__init__()
+        self.heads, norm = heads, nn.RMSNorm if llama else nn.LayerNorm
+        self.norm1, self.norm2 = norm(width), norm(width)
+        self.project, self.output = nn.Linear(width, 3 * width, bias=not llama), nn.Linear(width, width, bias=not llama)
+        gelu = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        self.feed = SwiGlu(width, hidden) if llama else gelu
 
     def forward(self, x, cosine, sine):
-        b, t, _ = x.shape
-        q, k, v = (p.view(b, t, HEADS, -1).transpose(1, 2) for p in self.project(self.norm1(x)).split(WIDTH, -1))
+        b, t, width = x.shape
+        q, k, v = (p.view(b, t, self.heads, -1).transpose(1, 2) for p in self.project(self.norm1(x)).split(width, -1))
         mixed = F.scaled_dot_product_attention(turn(q, cosine, sine), turn(k, cosine, sine), v, is_causal=True)
-        x = x + self.output(mixed.transpose(1, 2).reshape(b, t, WIDTH))
+        x = x + self.output(mixed.transpose(1, 2).reshape(b, t, width))
         return x + self.feed(self.norm2(x))
 
 
 class CharGpt(nn.Module):
     def __init__(self, workload):
         super().__init__()
-        text = workload["data"]["text"]
-        self.embed = nn.Embedding(text["classes"], WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(BLOCKS))
-        self.norm, self.next = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, text["classes"])
-        half = WIDTH // HEADS // 2
+        text, net = workload["data"]["text"], workload["net"]
+        width, heads, llama = net.get("width", 128), net.get("heads", 4), net.get("form") == "llama"
+        self.embed = nn.Embedding(text["classes"], width)
+        self.blocks = nn.ModuleList(Block(width, heads, net.get("hidden", 4 * width), llama) for _ in range(net.get("blocks", 4)))
+        self.norm, self.next = (nn.RMSNorm if llama else nn.LayerNorm)(width), nn.Linear(width, text["classes"], bias=not llama)
+        half = width // heads // 2
         angles = torch.outer(torch.arange(text["shape"][0]), 10000.0 ** (-torch.arange(half) / half))
         self.register_buffer("cosine", angles.cos())
         self.register_buffer("sine", angles.sin())
