@@ -92,38 +92,44 @@ PreparedStep::PreparedStep(BoundGraph& graph, const Rows& rows, const PreparedSe
   const CompileOptions c = graph.compile_options(settings, settings.trains);
   step_ = std::make_unique<CompiledStep>(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
 
-  lay_out(rows, static_cast<uint64_t>(settings.batch));
+  lay_out(graph, rows, settings);
   for (const auto& pointers : pointers_) step_->check_indices(pointers.data());
 }
 
-// Lays out batches back to back, each aligned to a cache line as in a running cycle.
-void PreparedStep::lay_out(const Rows& rows, uint64_t batch) {
+// Lays out batches back to back, each aligned to a cache line, as in a running cycle. There, a device with its own
+// memory gets a batch while it works on earlier ones; here it has all of them.
+void PreparedStep::lay_out(BoundGraph& graph, const Rows& rows, const PreparedSettings& settings) {
+  const auto batch = static_cast<uint64_t>(settings.batch);
   if (rows.count() < batch)
     throw Error(ErrorKind::Internal, fmt::format("{} rows do not fill a batch of {}", rows.count(), batch));
   pointers_.resize(rows.count() / batch);
+  std::vector<size_t> producers;
+  std::vector<uint64_t> bytes;
   for (int node : step_->lowered().inputs) {
-    const auto at = static_cast<size_t>(std::find(rows.producers().begin(), rows.producers().end(), node) -
-                                        rows.producers().begin());
-    const uint64_t bytes = batch * rows.bytes(at), stride = (bytes + 63) / 64 * 64;
-    streams_.push_back(std::make_shared<Storage>(stride * pointers_.size()));
-    auto* to = static_cast<std::byte*>(streams_.back()->data());
+    const auto at = std::find(rows.producers().begin(), rows.producers().end(), node);
+    producers.push_back(static_cast<size_t>(at - rows.producers().begin()));
+    bytes.push_back(batch * rows.bytes(producers.back()));
+  }
+  const ItemPtr device = graph.registry().find(HX_DEVICE, settings.device);
+  if (device && has_own_memory(*device))
+    on_device_ = InputPrefetch::open(device, graph.store().queue_on(device), bytes, pointers_.size());
+  for (size_t s = 0; s < producers.size(); ++s) {
+    const uint64_t stride = (bytes[s] + 63) / 64 * 64;
+    prepared_bytes_ += stride * pointers_.size();
+    if (!on_device_) streams_.push_back(std::make_shared<Storage>(stride * pointers_.size()));
     for (uint64_t i = 0; i < pointers_.size(); ++i) {
-      std::memcpy(to + i * stride, rows.row(at, i * batch), bytes);
-      pointers_[i].push_back(to + i * stride);
+      void* to = on_device_ ? on_device_->host(i, s) : static_cast<std::byte*>(streams_[s]->data()) + i * stride;
+      std::memcpy(to, rows.row(producers[s], i * batch), bytes[s]);
+      pointers_[i].push_back(to);
     }
   }
+  for (size_t i = 0; on_device_ && i < pointers_.size(); ++i) on_device_->start(i, bytes);
 }
 
 size_t PreparedStep::next() {
   const size_t batch = static_cast<size_t>(count_++) % pointers_.size();
   step_->set(pointers_[batch].data(), lr_, count_, seed_);
   return batch;
-}
-
-uint64_t PreparedStep::prepared_bytes() const {
-  uint64_t sum = 0;
-  for (const auto& stream : streams_) sum += stream->bytes();
-  return sum;
 }
 
 }  // namespace harmonics::engine

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/bound/bound_graph.hpp"
+#include "engine/execution/input_prefetch.hpp"
 
 namespace harmonics::engine {
 
@@ -57,13 +58,15 @@ class PreparedStep {
   }
   CompiledStep& step() { return *step_; }
   const Executable& executable() const { return step_->executable(); }
-  uint64_t prepared_bytes() const;  // of all batches
+  uint64_t prepared_bytes() const { return prepared_bytes_; }  // of all batches
 
  private:
-  void lay_out(const Rows& rows, uint64_t batch);
+  void lay_out(BoundGraph& graph, const Rows& rows, const PreparedSettings& settings);
 
   std::unique_ptr<CompiledStep> step_;
-  std::vector<std::shared_ptr<Storage>> streams_;   // one for all batches
+  std::vector<std::shared_ptr<Storage>> streams_;  // one for all batches; none if they are on a device
+  std::unique_ptr<InputPrefetch> on_device_;       // all batches, for devices with their own memory
+  uint64_t prepared_bytes_ = 0;
   std::vector<std::vector<const void*>> pointers_;  // [batch][stream]
   float lr_ = 0;
   uint64_t seed_ = 0;

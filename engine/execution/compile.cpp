@@ -67,10 +67,17 @@ Program run_chunk_scores(const Program& p, Context& c) {
   constexpr uint64_t kLeastBytes = 32 << 20;  // smaller scores stay in the processor's caches
   return c.options.fuse && !c.kernels.is_reference() ? chunk_scores(p, kLeastBytes) : p;
 }
+// Whether a weight is multiplied as it lies in its file. Transposing a large one, which is read once from a mapping,
+// takes longer than the products of a few rows; for many rows the kernel packs it.
+bool keeps_layout(const Context& c, const std::string& name, const TensorType& type) {
+  constexpr uint64_t kLeastBytes = uint64_t{4} << 20;  // rows of smaller ones are skipped for zeros of the input
+  const bool on_host = !c.kernels.device() || !has_own_memory(*c.kernels.device());
+  return on_host && type.bytes() > kLeastBytes && c.binding->is_constant(name);
+}
 Program run_transpose_weights(const Program& p, Context& c) {
   if (!c.binding) return p;
   return transpose_weights(p, [&](const std::string& name, const TensorType& type, bool preferred) {
-    const bool wanted = preferred && !c.kernels.is_reference();
+    const bool wanted = preferred && !c.kernels.is_reference() && !keeps_layout(c, name, type);
     return c.binding->layout(name, type, wanted ? Layout::transposed : Layout::natural) == Layout::transposed;
   });
 }

@@ -221,7 +221,7 @@ bool DevicePlan::can_look_at(const float* number) {
 void DevicePlan::run_whole(const hx_place& number) {
   run_steps(0, p_.rest);
   fetch(p_.results);
-  there_ = DeviceEvent(p_.queue);
+  bound_->there = DeviceEvent(p_.queue);
   run_steps(p_.rest, p_.steps.size(), &number);
   fetch(p_.later);
 }
@@ -231,12 +231,12 @@ bool DevicePlan::run_if_finite(const void* const* inputs, const float* number, f
   const auto lock = p_.queue->lock();
   if (std::isfinite(most) || !can_look_at(number)) return Executable::run_if_finite(inputs, number, most);
   begin(inputs);
-  if (!bound_->whole.capture) there_ = {};
+  if (!bound_->whole.capture) bound_->there = {};
   run_recorded(bound_->whole, 0, p_.steps.size(), [&] { run_whole(*looked_); });
   changed();
   p_.queue->submit();
   if (p_.later.empty())
-    there_.await();
+    bound_->there.await();
   else
     p_.queue->synchronize();
   return std::isfinite(*number);

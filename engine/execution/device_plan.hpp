@@ -92,6 +92,7 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
   struct Binding {
     std::vector<std::shared_ptr<DeviceTensor>> tensors;
     Recorded forward, rest, whole;
+    DeviceEvent there;  // results of the first half are available, while the second half runs; part of `whole`
   };
 
   void release(Binding& binding);
@@ -123,7 +124,6 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
   Binding* bound_ = nullptr;
   const float* asked_ = nullptr;     // argument of the last can_look_at()
   std::optional<hx_place> looked_;   // its address on the device; empty: it cannot be checked there
-  DeviceEvent there_;                // results of the first half are available, while the second half runs
   std::optional<bool> keeps_times_;  // empty: not tested yet
   uint64_t nothing_ = 0;             // as of PlanTimes
 };

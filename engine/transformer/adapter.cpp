@@ -11,6 +11,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/base/spelling.hpp"
+#include "engine/transformer/architectures.hpp"
 #include "engine/transformer/peft_adapter.hpp"
 #include "formats/utf8.hpp"
 
@@ -34,6 +35,13 @@ std::set<std::string> mapped_keys(const ResolvedSpec& resolved, bool looked_up) 
 
 // Whether the matrices have the sizes of the weight.
 bool has_sizes_of(const BoundWeight& weight, const LowRank& pair) {
+  if (weight.experts) {
+    if (pair.a.rank() != 3 || pair.b.rank() != 3 || pair.magnitude) return false;
+    const Shape rank_by_width = pair.a.shape(), rows_by_rank = pair.b.shape();
+    return rank_by_width[0] == weight.experts && rows_by_rank[0] == weight.experts &&
+           rank_by_width[2] == weight.shape[1] && rows_by_rank[1] == weight.shape[0] &&
+           rank_by_width[1] == rows_by_rank[2];
+  }
   if (pair.a.rank() != 2 || pair.b.rank() != 2 || weight.shape.rank() != 2) return false;
   const Shape a = pair.a.shape(), b = pair.b.shape();
   const int64_t rows = weight.shape[weight.transposed ? 1 : 0], width = weight.shape[weight.transposed ? 0 : 1];
@@ -104,7 +112,7 @@ Adapter read_gguf_adapter(const AdapterFile& file, const ResolvedSpec& resolved,
     if (!is_a) continue;
     LowRank pair{in_floats(tensor), in_floats(*with), file.strength, alpha, name};
     pair.looked_up = key == "token_embd.weight";
-    if (alpha != 0 && pair.a.rank() == 2 && pair.rank() > 0) pair.scale *= alpha / static_cast<double>(pair.rank());
+    if (alpha != 0 && pair.a.rank() >= 2 && pair.rank() > 0) pair.scale *= alpha / static_cast<double>(pair.rank());
     adapter.pairs.emplace(key, std::move(pair));
   }
   imported.expect_whole();
@@ -121,24 +129,33 @@ Adapter read_adapter(const AdapterFile& file, const ResolvedSpec& resolved, Regi
 
 namespace {
 
+Shape of_each_expert(int64_t experts, const Shape& shape) {
+  return experts ? Shape{experts, shape[0], shape[1]} : shape;
+}
+
 // Rows of several pairs behind each other: of A as they are.
 HTensor stacked_rows(const std::vector<const LowRank*>& pairs) {
   int64_t rows = 0;
-  const int64_t width = pairs.front()->a.shape()[1];
+  const int64_t width = pairs.front()->a.shape().back(), experts = pairs.front()->experts();
   for (const LowRank* pair : pairs) rows += pair->rank();
-  HTensor all(DType::F32, Shape{rows, width});
+  HTensor all(DType::F32, of_each_expert(experts, Shape{rows, width}));
   auto* to = all.mutable_data<float>();
-  for (const LowRank* pair : pairs) to = std::copy_n(floats_of(pair->a), pair->a.size(), to);
+  for (int64_t e = 0; e < std::max<int64_t>(1, experts); ++e)
+    for (const LowRank* pair : pairs) {
+      const int64_t each = pair->rank() * width;
+      to = std::copy_n(floats_of(pair->a) + e * each, each, to);
+    }
   return all;
 }
 
 // Columns of several pairs behind each other: of B, with the scales.
 HTensor stacked_columns(const std::vector<const LowRank*>& pairs) {
   int64_t columns = 0, at = 0;
-  const int64_t rows = pairs.front()->b.shape()[0];
+  const int64_t experts = pairs.front()->experts(), each = pairs.front()->b.shape()[experts ? 1 : 0];
   for (const LowRank* pair : pairs) columns += pair->rank();
-  HTensor all(DType::F32, Shape{rows, columns});
+  HTensor all(DType::F32, of_each_expert(experts, Shape{each, columns}));
   auto* to = all.mutable_data<float>();
+  const int64_t rows = each * std::max<int64_t>(1, experts);
   for (const LowRank* pair : pairs) {
     const float* from = floats_of(pair->b);
     const int64_t rank = pair->rank();
@@ -164,6 +181,12 @@ PairsByWeight pairs_by_weight(const std::vector<Adapter>& adapters) {
   PairsByWeight all;
   for (const Adapter& adapter : adapters)
     for (const auto& [key, pair] : adapter.pairs) all[key].push_back(&pair);
+  return all;
+}
+
+std::vector<const LowRank*> addresses_of(const std::vector<LowRank>& pairs) {
+  std::vector<const LowRank*> all;
+  for (const LowRank& pair : pairs) all.push_back(&pair);
   return all;
 }
 
@@ -216,9 +239,9 @@ class AppliedAdapters {
     int64_t from = 0;
     for (const std::string& key : keys) {
       const HTensor b = stacked_columns(pairs.at(key));
-      const int64_t rank = b.shape()[1];
+      const int64_t rank = b.shape().back();
       adopt(key + ".lora_b", b);
-      adapted_[key] = {name, key + ".lora_b", a.shape()[0], from, rank, lengths(key, pairs.at(key))};
+      adapted_[key] = {name, key + ".lora_b", a.shape()[a.rank() - 2], from, rank, lengths(key, pairs.at(key))};
       from += rank;
     }
   }
@@ -229,7 +252,7 @@ class AppliedAdapters {
     const HTensor b = stacked_columns(pairs);
     adopt(key + ".lora_a", beside_each_other(tables));
     adopt(key + ".lora_b", b);
-    adapted_[key] = {key + ".lora_a", key + ".lora_b", pairs.front()->a.shape()[0], 0, b.shape()[1]};
+    adapted_[key] = {key + ".lora_a", key + ".lora_b", pairs.front()->a.shape()[0], 0, b.shape()[1], "", true};
   }
 
   AdaptedWeights take() { return std::move(adapted_); }
@@ -308,6 +331,32 @@ HTensor merged_weight(const HTensor& weight, bool transposed, const std::vector<
   return weight.dtype() == DType::F32 ? sum : cast(sum, DType::F16);
 }
 
+LowRank LowRank::of_expert(int64_t number) const {
+  LowRank own = *this;
+  const auto part = [&](const HTensor& all) {
+    const Shape shape = all.shape().from(1);
+    HTensor one(DType::F32, shape);
+    std::copy_n(floats_of(all) + number * shape.count(), shape.count(), one.mutable_data<float>());
+    return one;
+  };
+  own.a = part(a), own.b = part(b);
+  return own;
+}
+
+HTensor merged_experts(const HTensor& stack, const std::vector<const LowRank*>& pairs) {
+  const bool floats = stack.dtype() == DType::F32;
+  const Shape each = stack.shape().from(1);
+  std::vector<HTensor> all;
+  for (int64_t e = 0; e < stack.shape()[0]; ++e) {
+    std::vector<LowRank> own;
+    for (const LowRank* pair : pairs) own.push_back(pair->of_expert(e));
+    const HTensor merged = merged_weight(cast(expert_of(stack, e), DType::F32), false, addresses_of(own));
+    all.push_back(reshape(merged, Shape{1, each[0], each[1]}));
+  }
+  const HTensor sum = concat(all, 0);
+  return floats ? sum : cast(sum, DType::F16);
+}
+
 std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
                                               const std::vector<Adapter>& adapters) {
   std::map<std::string, HTensor> all = imported.tensors;
@@ -325,8 +374,15 @@ std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, con
       throw Error(ErrorKind::Weights, fmt::format("several adapters change '{}', and one of them is of DoRA, which "
                                                   "must be alone",
                                                   key));
+    for (int64_t e = 0; e < weight.experts; ++e)  // matrices of their own, as in a folder
+      if (const auto alone = all.find(expert_name(weight.source, e)); alone != all.end()) {
+        std::vector<LowRank> own;
+        for (const LowRank* pair : pairs) own.push_back(pair->of_expert(e));
+        alone->second = merged_weight(alone->second, false, addresses_of(own));
+      }
+    if (weight.experts && !all.count(weight.source)) continue;
     HTensor& tensor = all.at(weight.source);
-    tensor = merged_weight(tensor, weight.transposed, pairs);
+    tensor = weight.experts ? merged_experts(tensor, pairs) : merged_weight(tensor, weight.transposed, pairs);
   }
   return all;
 }

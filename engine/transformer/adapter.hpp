@@ -14,14 +14,16 @@ namespace harmonics::engine {
 // The pair for one weight.
 struct LowRank {
   // f32 [rank, width of x] and [rows of the weight, rank]; of a table that is looked up [rows of it, rank] and
-  // [width, rank]
+  // [width, rank]; of experts stacks of these, [experts, rank, width] and [experts, rows, rank]
   HTensor a, b;
   double scale = 1;
   double alpha = 0;
   std::string name;     // of its tensors in the file, for messages
   HTensor magnitude{};  // DoRA: f32 [rows of the weight], else empty
   bool looked_up = false;
-  int64_t rank() const { return a.shape()[looked_up ? 1 : 0]; }
+  int64_t rank() const { return a.shape()[looked_up || a.rank() == 3 ? 1 : 0]; }
+  int64_t experts() const { return a.rank() == 3 ? a.shape()[0] : 0; }
+  LowRank of_expert(int64_t number) const;
 };
 
 struct Adapter {
@@ -46,6 +48,8 @@ void apply_adapters(const std::vector<Adapter>& adapters, ResolvedSpec& resolved
 HTensor row_squares(const HTensor& weight, bool transposed);
 // The weight with the adapters' products added, in f32, or in f16 if it is stored in any other type.
 HTensor merged_weight(const HTensor& weight, bool transposed, const std::vector<const LowRank*>& pairs);
+// Likewise of a stack of experts.
+HTensor merged_experts(const HTensor& stack, const std::vector<const LowRank*>& pairs);
 // The tensors of the model, by the file's names, with the adapters merged into them. Throws ErrorKind::Weights for a
 // weight that the file uses twice.
 std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,

@@ -12,6 +12,7 @@
 #include "engine/base/file.hpp"
 #include "engine/model/exported.hpp"
 #include "engine/model/safetensors.hpp"
+#include "engine/transformer/architectures.hpp"
 #include "engine/transformer/trained_adapter.hpp"
 
 namespace harmonics::engine {
@@ -28,59 +29,72 @@ struct WholePair {
   HTensor a, b, magnitude;  // as TrainedPair
 };
 
-// Rows of B for each pair in the columns of that pair, zeros elsewhere.
-HTensor block_columns(const std::vector<const TrainedPair*>& pairs, const ParameterValue& value, int64_t rank) {
-  HTensor all(DType::F32, Shape{pairs.front()->whole, rank});
-  auto* to = all.mutable_data<float>();
-  std::fill_n(to, all.size(), 0.0f);
-  int64_t column = 0;
+// What the rows of a pair are rows of: the module in files of PEFT, the weight in those of GGUF.
+struct RowPlace {
+  bool by_module;
+  const std::string& name(const TrainedPair& pair) const { return by_module ? pair.module.name : pair.key; }
+  int64_t whole(const TrainedPair& pair) const { return by_module ? pair.module.rows : pair.whole; }
+  int64_t of(const TrainedPair& pair, int64_t row) const {
+    return by_module ? pair.module.place_of(pair.from + row, pair.whole) : pair.from + row;
+  }
+};
+
+HTensor zero_rows(const Shape& shape) {
+  HTensor all(DType::F32, shape);
+  std::fill_n(all.mutable_data<float>(), all.size(), 0.0f);
+  return all;
+}
+
+WholePair whole_pair(const std::vector<const TrainedPair*>& pairs, const ParameterValue& value, const RowPlace& place) {
+  const TrainedPair& first = *pairs.front();
+  WholePair all{&first, 0, first.factor, {}, {}, {}};
+  if (pairs.size() == 1 && (first.looked_up || first.rows == place.whole(first))) {
+    all.rank = first.rank;
+    all.a = value(first.a), all.b = value(first.b);
+    if (!first.magnitude.empty()) all.magnitude = value(first.magnitude);
+    return all;
+  }
+  std::vector<HTensor> rows;
+  int64_t covered = 0, column = 0;
   for (const TrainedPair* pair : pairs) {
-    const HTensor b = value(pair->b);
-    const float* from = b.data<float>();
-    for (int64_t r = 0; r < pair->rows; ++r)
-      for (int64_t c = 0; c < pair->rank; ++c) to[(pair->from + r) * rank + column + c] = from[r * pair->rank + c];
+    all.rank += pair->rank;
+    covered += pair->rows;
+    rows.push_back(value(pair->a));
+  }
+  const int64_t whole = place.whole(first);
+  if (!first.magnitude.empty() && covered != whole)
+    throw Error(ErrorKind::Usage, fmt::format("DoRA of some rows of '{}' cannot be written: PEFT has lengths for all",
+                                              place.name(first)));
+  all.a = concat(rows, 0);
+  // Rows of B for each pair in the columns of that pair, zeros elsewhere.
+  all.b = zero_rows({whole, all.rank});
+  if (!first.magnitude.empty()) all.magnitude = zero_rows({whole});
+  auto* to = all.b.mutable_data<float>();
+  for (const TrainedPair* pair : pairs) {
+    const HTensor b = value(pair->b), lengths = all.magnitude ? value(pair->magnitude) : HTensor();
+    for (int64_t r = 0; r < pair->rows; ++r) {
+      const int64_t at = place.of(*pair, r);
+      std::copy_n(b.data<float>() + r * pair->rank, pair->rank, to + at * all.rank + column);
+      if (lengths) all.magnitude.mutable_data<float>()[at] = lengths.data<float>()[r];
+    }
     column += pair->rank;
   }
   return all;
 }
 
-WholePair whole_pair(const std::vector<const TrainedPair*>& pairs, const ParameterValue& value) {
-  WholePair all{pairs.front(), 0, pairs.front()->factor, {}, {}, {}};
-  if (pairs.size() == 1 && pairs.front()->rows == pairs.front()->whole) {
-    all.rank = all.first->rank;
-    all.a = value(all.first->a), all.b = value(all.first->b);
-    if (!all.first->magnitude.empty()) all.magnitude = value(all.first->magnitude);
-    return all;
-  }
-  std::vector<HTensor> rows, lengths;
-  int64_t covered = 0;
-  for (const TrainedPair* pair : pairs) {
-    all.rank += pair->rank;
-    covered += pair->rows;
-    rows.push_back(value(pair->a));
-    if (!pair->magnitude.empty()) lengths.push_back(value(pair->magnitude));
-  }
-  if (!lengths.empty() && covered != all.first->whole)
-    throw Error(ErrorKind::Usage,
-                fmt::format("DoRA of some rows of '{}' cannot be written: PEFT has lengths for all", all.first->key));
-  all.a = concat(rows, 0);
-  all.b = block_columns(pairs, value, all.rank);
-  if (!lengths.empty()) all.magnitude = concat(lengths, 0);
-  return all;
-}
-
-std::vector<WholePair> whole_pairs(const TrainedAdapter& adapter, const ParameterValue& value) {
+std::vector<WholePair> whole_pairs(const TrainedAdapter& adapter, const ParameterValue& value, const RowPlace& place) {
   std::vector<std::string> order;
-  std::map<std::string, std::vector<const TrainedPair*>> by_key;
+  std::map<std::string, std::vector<const TrainedPair*>> by_name;
   for (const TrainedPair& pair : adapter.pairs) {
-    if (!by_key.count(pair.key)) order.push_back(pair.key);
-    by_key[pair.key].push_back(&pair);
+    if (!by_name.count(place.name(pair))) order.push_back(place.name(pair));
+    by_name[place.name(pair)].push_back(&pair);
   }
   std::vector<WholePair> all;
-  for (const std::string& key : order) {
-    std::vector<const TrainedPair*>& pairs = by_key.at(key);
-    std::sort(pairs.begin(), pairs.end(), [](const auto* l, const auto* r) { return l->from < r->from; });
-    all.push_back(whole_pair(pairs, value));
+  for (const std::string& name : order) {
+    std::vector<const TrainedPair*>& pairs = by_name.at(name);
+    std::sort(pairs.begin(), pairs.end(),
+              [&](const auto* l, const auto* r) { return place.of(*l, 0) < place.of(*r, 0); });
+    all.push_back(whole_pair(pairs, value, place));
   }
   return all;
 }
@@ -98,6 +112,12 @@ HTensor halves(const HTensor& rows, int64_t width) {
     std::copy_n(from + r * each, each, to + target * each);
   }
   return all;
+}
+
+// The name of one expert's module; others are as they are.
+std::string named_of_expert(std::string module, int64_t number) {
+  const size_t at = module.find("{e}");
+  return at == std::string::npos ? module : module.replace(at, 3, std::to_string(number));
 }
 
 // The ends of the modules' names, as short as PEFT's own: "q_proj".
@@ -122,9 +142,12 @@ json::object config_of(const TrainedAdapter& adapter, const std::vector<WholePai
   json::object ranks, alphas;
   bool dora = false;
   for (const WholePair& pair : pairs) {
-    endings.insert(ending_of(pair.first->module));
-    if (pair.rank != rank) ranks[pair.first->module] = pair.rank;
-    if (std::abs(alpha_of(pair) - alpha) > 1e-9 * alpha) alphas[pair.first->module] = alpha_of(pair);
+    endings.insert(ending_of(pair.first->module.name));
+    for (int64_t e = 0; e < std::max<int64_t>(1, pair.first->experts); ++e) {
+      const std::string module = named_of_expert(pair.first->module.name, e);
+      if (pair.rank != rank) ranks[module] = pair.rank;
+      if (std::abs(alpha_of(pair) - alpha) > 1e-9 * alpha) alphas[module] = alpha_of(pair);
+    }
     dora |= bool(pair.magnitude);
   }
   json::array targets;
@@ -159,14 +182,20 @@ std::string lines_of(const json::object& fields) {
 }  // namespace
 
 void write_peft_adapter(const TrainedAdapter& adapter, const ParameterValue& value, const std::string& folder) {
-  const std::vector<WholePair> pairs = whole_pairs(adapter, value);
+  const std::vector<WholePair> pairs = whole_pairs(adapter, value, {true});
   if (const int failed = make_directories(folder))
     throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", folder, std::strerror(failed)));
   TensorFile file;
   file.metadata["format"] = "pt";
   for (const WholePair& pair : pairs) {
-    const std::string module = "base_model.model." + pair.first->module;
+    const std::string module = "base_model.model." + pair.first->module.name;
     const int64_t width = pair.first->paired_width;
+    for (int64_t e = 0; e < pair.first->experts; ++e) {
+      const std::string own = named_of_expert(module, e);
+      file.tensors[own + ".lora_A.weight"] = expert_of(pair.a, e);
+      file.tensors[own + ".lora_B.weight"] = expert_of(pair.b, e);
+    }
+    if (pair.first->experts) continue;
     if (pair.first->looked_up) {
       file.tensors[module + ".lora_embedding_A"] = transpose(pair.a, {1, 0});
       file.tensors[module + ".lora_embedding_B"] = pair.b;
@@ -183,7 +212,7 @@ void write_peft_adapter(const TrainedAdapter& adapter, const ParameterValue& val
 
 void write_gguf_adapter(const TrainedAdapter& adapter, const ParameterValue& value, const std::string& path,
                         Registry& registry) {
-  const std::vector<WholePair> pairs = whole_pairs(adapter, value);
+  const std::vector<WholePair> pairs = whole_pairs(adapter, value, {false});
   std::map<std::string, HTensor> tensors;
   // One alpha is for all pairs; where they differ, B holds the factors.
   const auto alpha_of = [](const WholePair& pair) { return pair.factor * static_cast<double>(pair.rank); };

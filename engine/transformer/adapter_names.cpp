@@ -27,6 +27,13 @@ constexpr ModuleRow kModules[] = {{"self_attn.q_proj", "attn_q"},
                                   {"mlp.down_proj", "ffn_down"},
                                   {"mlp.gate_up_proj", "ffn_up", false, true},
                                   {"mlp.gate", "ffn_gate_inp"},
+                                  {"mlp.experts.{e}.gate_proj", "ffn_gate_exps"},
+                                  {"mlp.experts.{e}.up_proj", "ffn_up_exps"},
+                                  {"mlp.experts.{e}.down_proj", "ffn_down_exps"},
+                                  {"block_sparse_moe.gate", "ffn_gate_inp"},
+                                  {"block_sparse_moe.experts.{e}.w1", "ffn_gate_exps"},
+                                  {"block_sparse_moe.experts.{e}.w3", "ffn_up_exps"},
+                                  {"block_sparse_moe.experts.{e}.w2", "ffn_down_exps"},
                                   {"attention.self.query", "attn_q", true},
                                   {"attention.self.key", "attn_k", true},
                                   {"attention.self.value", "attn_v", true},
@@ -102,11 +109,21 @@ class Targets {
     const auto slices = whole_parts(map, target.whole);
     for (const FusedRow& row : fused_rows())
       if (row.weight == part && row.parts.size() == slices.size()) fused = &row;
-    target.module = module_of(map.key, layer, part, fused != nullptr);
-    if (target.module.empty()) return;
-    target.name = target.looked_up ? "embed_tokens" : part == "ffn_gate_inp" ? "router" : last_of(target.module);
-    target.by_default = !target.looked_up && target.name != "router" && target.module != "lm_head";
+    target.experts = weight.experts;
+    target.module = {module_of(map.key, layer, part, fused != nullptr), 0, target.whole};
+    if (!target.module.name.empty()) target.name = last_of(target.module.name);
+    if (const auto said = resolved_.modules().find(map.key); said != resolved_.modules().end())
+      target.module = said->second;
+    if (target.module.name.empty()) return;
+    if (target.name.empty()) target.name = last_of(target.module.name);
+    if (target.looked_up) target.name = "embed_tokens";
+    if (part == "ffn_gate_inp") target.name = "router";
+    if (target.experts) target.name = "experts";
+    if (map.key == kHead) target.name = "lm_head";
+    target.other = last_of(target.module.name);
+    target.by_default = !target.looked_up && target.name != "router" && !target.experts && target.name != "lm_head";
     all_.push_back(target);
+    target.other = {};
     for (size_t i = 0; fused && i < slices.size(); ++i) {
       target.name = fused->parts[i];
       target.from = slices[i].first;
@@ -154,9 +171,33 @@ std::string weight_of_module(std::string_view module) {
   return "";
 }
 
-std::string weight_of_module(std::string_view module, const ResolvedSpec& resolved) {
-  const std::string same = std::string(module) + std::string(kWeight);
-  return resolved.weights().count(same) ? same : weight_of_module(module);
+int64_t WeightModule::place_of(int64_t row, int64_t weight_rows) const {
+  if (heads == 0) return from + row;
+  const int64_t of_head = weight_rows / heads, parts = rows / weight_rows, part = from / weight_rows;
+  return (row / of_head * parts + part) * of_head + row % of_head;
+}
+
+std::vector<ModuleWeight> weights_of_module(std::string_view module, const ResolvedSpec& resolved) {
+  constexpr std::string_view kExperts = ".experts.";
+  constexpr size_t kMostDigits = 6;
+  std::string pattern(module);
+  int64_t expert = -1;
+  if (const size_t at = pattern.find(kExperts); at != std::string::npos) {
+    const size_t from = at + kExperts.size(),
+                 to = std::min(pattern.find_first_not_of("0123456789", from), pattern.size());
+    if (to > from && to - from <= kMostDigits) {
+      expert = std::stoll(pattern.substr(from, to - from));
+      pattern.replace(from, to - from, "{e}");
+    }
+  }
+  std::vector<ModuleWeight> all;
+  for (const auto& [key, said] : resolved.modules())
+    if (said.name == pattern) all.push_back({key, expert, said});
+  if (!all.empty()) return all;
+  const std::string same = pattern + std::string(kWeight);
+  const std::string key = resolved.weights().count(same) ? same : weight_of_module(pattern);
+  if (!key.empty()) all.push_back({key, expert});
+  return all;
 }
 
 std::vector<AdapterTarget> adapter_targets(const ResolvedSpec& resolved) { return Targets(resolved).all(); }

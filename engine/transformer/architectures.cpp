@@ -64,15 +64,14 @@ TensorTypes types_of(const ImportedModel& imported) {
   return types;
 }
 
-// One of the matrices [n, k] that lie behind each other in `all`.
+}  // namespace
+
 HTensor expert_of(const HTensor& all, int64_t number) {
   const TensorType type{all.dtype(), all.shape().from(1)};
   const size_t bytes = type.bytes();
   auto* at = static_cast<std::byte*>(all.raw()->storage->data()) + static_cast<size_t>(number) * bytes;
   return make_value(type, std::make_shared<Storage>(at, bytes, all.raw()->storage, false));
 }
-
-}  // namespace
 
 std::vector<std::string> builtin_architectures() {
   std::vector<std::string> names;

@@ -35,6 +35,9 @@ specs::Spec builtin_spec(const std::string& architecture, const std::string& mod
 // entry's program for one token.
 std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const ModelOptions& options = {});
 
+// One of the matrices that lie behind each other in `all`, where it lies.
+HTensor expert_of(const HTensor& all, int64_t number);
+
 // Calls `body` once for each parameter of the model, with its elements where they lie in the file.
 void each_weight(const ImportedModel& imported, const ResolvedSpec& resolved,
                  const std::function<void(const std::string& parameter, const HTensor& elements)>& body);

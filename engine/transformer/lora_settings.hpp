@@ -13,8 +13,8 @@ struct LoraSettings {
   double alpha = 16;   // the products' factor is alpha / rank
   double dropout = 0;  // of what the adapted maps read, in training
   // Modules by the names of PEFT: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, embed_tokens, lm_head,
-  // router; "all-linear": all linear maps but the head and routers. Where a file has one weight for several modules
-  // (qkv_proj), a module's own rows are adapted.
+  // router, experts; "all-linear": all linear maps but the head, routers and experts. Where a file has one weight for
+  // several modules (qkv_proj), a module's own rows are adapted.
   std::vector<std::string> targets{"all-linear"};
   bool rslora = false;           // the factor is alpha / root of rank
   bool dora = false;             // trains the lengths of the weights' rows too

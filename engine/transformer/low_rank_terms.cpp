@@ -17,6 +17,13 @@ HTensor narrow_map(const HTensor& x, const HTensor& weight, bool invariant = tru
   return apply("linear", how, {x, weight}).at(0);
 }
 
+// Likewise for groups of rows, by a stack of matrices.
+HTensor grouped_map(const HTensor& rows, const HTensor& offsets, const HTensor& stack, bool invariant) {
+  AttributeMap how;
+  if (invariant) how.set("batch_invariant", true);
+  return apply("grouped_linear", how, {rows, offsets, stack}).at(0);
+}
+
 int64_t last_axis(const HTensor& x) { return static_cast<int64_t>(x.rank()) - 1; }
 
 HTensor times(const HTensor& x, double factor) { return factor == 1 ? x : x * factor; }
@@ -55,8 +62,9 @@ HTensor LowRankTerms::added(const HTensor& y, const HTensor& x, const HTensor& w
   maps_.push_back({tracer_.id_of(x), key_of(weight), tracer_.id_of(y)});
   const std::string key = maps_.back().key;
   HTensor sum = y;
-  if (const auto frozen = adapted_.find(key); frozen != adapted_.end()) sum = with_frozen(frozen->second, sum, x);
-  if (const auto trained = trained_.find(key); trained != trained_.end())
+  if (const auto frozen = adapted_.find(key); frozen != adapted_.end() && !frozen->second.looked_up)
+    sum = with_frozen(frozen->second, sum, x);
+  if (const auto trained = trained_.find(key); trained != trained_.end() && !trained->second.front()->looked_up)
     sum = with_trained(trained->second, sum, x, weight);
   maps_.back().y = tracer_.id_of(sum);
   return sum;
@@ -94,12 +102,59 @@ HTensor LowRankTerms::narrow(const TrainedPair& pair, const HTensor& x) {
     for (const TrainedPair* member : group) all.push_back(matrix(*member));
     product = times(narrow_map(dropped(pair.group, x), concat(all, 0), false), pair.factor);
   }
+  return own_part(pair, product);
+}
+
+HTensor LowRankTerms::own_part(const TrainedPair& pair, const HTensor& product) const {
   int64_t from = 0;
-  for (const TrainedPair* member : group) {
+  for (const TrainedPair* member : groups_.at(pair.group)) {
     if (member == &pair) break;
     from += member->rank;
   }
-  return slice_axis(product, last_axis(product), from, from + pair.rank);
+  const int64_t to = from + pair.rank;
+  return from == 0 && to == product.shape().back() ? product : slice_axis(product, last_axis(product), from, to);
+}
+
+HTensor LowRankTerms::added_by_experts(const HTensor& y, const HTensor& rows, const HTensor& offsets,
+                                       const std::string& key, int64_t experts) {
+  maps_.push_back({tracer_.id_of(rows), key, tracer_.id_of(y), false, experts});
+  HTensor sum = y;
+  if (const auto frozen = adapted_.find(key); frozen != adapted_.end())
+    sum = with_frozen_experts(frozen->second, sum, rows, offsets, experts);
+  if (const auto trained = trained_.find(key); trained != trained_.end())
+    for (const TrainedPair* pair : trained->second) {
+      const HTensor b = parameter(pair->b, Shape{experts, pair->rows, pair->rank}, rows.dtype());
+      sum = sum + grouped_map(narrow_of_experts(*pair, rows, offsets), offsets, b, !training_);
+    }
+  return sum;
+}
+
+HTensor LowRankTerms::with_frozen_experts(const AdaptedWeight& pair, const HTensor& y, const HTensor& rows,
+                                          const HTensor& offsets, int64_t experts) {
+  HTensor& product = products_[{pair.a, tracer_.id_of(rows)}];
+  if (!product) {
+    const HTensor a = parameter(pair.a, Shape{experts, pair.rows, rows.shape().back()}, DType::F32);
+    product = grouped_map(rows, offsets, a, !training_);
+  }
+  const HTensor own = pair.rank == pair.rows ? product : slice_axis(product, 1, pair.from, pair.from + pair.rank);
+  const HTensor b = parameter(pair.b, Shape{experts, y.shape().back(), pair.rank}, DType::F32);
+  return y + grouped_map(own, offsets, b, !training_);
+}
+
+HTensor LowRankTerms::narrow_of_experts(const TrainedPair& pair, const HTensor& rows, const HTensor& offsets) {
+  const auto stack = [&](const TrainedPair& p) {
+    return parameter(p.a, Shape{p.experts, p.rank, p.width}, rows.dtype());
+  };
+  const Pairs& group = groups_.at(pair.group);
+  const HTensor x = dropped(pair.group, rows);
+  if (!training_ || group.size() == 1) return times(grouped_map(x, offsets, stack(pair), !training_), pair.factor);
+  HTensor& product = products_[{pair.group, tracer_.id_of(rows)}];
+  if (!product) {
+    std::vector<HTensor> all;
+    for (const TrainedPair* member : group) all.push_back(stack(*member));
+    product = times(grouped_map(x, offsets, concat(all, 1), false), pair.factor);
+  }
+  return own_part(pair, product);
 }
 
 // The sums of squares of the rows of W + s B A follow from those of W, and from narrow products alone.
@@ -141,7 +196,7 @@ HTensor LowRankTerms::looked_up(const HTensor& rows, const HTensor& ids, const H
     return narrow_map(apply("embedding", {}, {a, ids}).at(0), b, !training_);
   };
   HTensor sum = rows;
-  if (const auto frozen = adapted_.find(key); frozen != adapted_.end()) {
+  if (const auto frozen = adapted_.find(key); frozen != adapted_.end() && frozen->second.looked_up) {
     const AdaptedWeight& pair = frozen->second;
     sum = sum + of(parameter(pair.a, Shape{pair.rows, pair.rank}, DType::F32),
                    parameter(pair.b, Shape{width, pair.rank}, DType::F32));

@@ -397,6 +397,54 @@ std::map<std::string, Shape> folder_tensors(const CompiledNdsl& model) {
   return all;
 }
 
+namespace {
+
+// The module whose "weight" a source is, also turned over; "": none.
+std::string module_of_source(const Source& source) {
+  constexpr std::string_view kWeight = ".weight";
+  const bool inner = source.verb == Source::Verb::transpose;
+  const Source& named = inner ? source.parts.front() : source;
+  const bool is_name = named.verb == Source::Verb::direct || named.verb == Source::Verb::stack_experts;
+  if (!is_name || !named.name.ends_with(kWeight)) return "";
+  return named.name.substr(0, named.name.size() - kWeight.size());
+}
+
+}  // namespace
+
+std::map<std::string, WeightModule> modules_of(const CompiledNdsl& model) {
+  std::map<std::string, WeightModule> all;
+  const auto add = [&](const std::string& tensor, WeightModule module) {
+    const NdslTensor& own = *model.find(tensor);
+    if (!module.name.empty() && own.shape.rank() == (own.experts ? 3U : 2U)) all.emplace(tensor, std::move(module));
+  };
+  if (model.file.hf_mapping.empty()) return all;
+  for (const Mapped& mapped : mapped_of(model)) {
+    const NdslAlias& alias = *mapped.alias;
+    const Source& source = mapped.source;
+    const std::vector<int64_t> rows = rows_of_alias(model, alias);
+    if (source.verb == Source::Verb::concat && source.parts.size() == rows.size()) {
+      for (size_t i = 0; i < rows.size(); ++i) add(alias.tensors[i], {module_of_source(source.parts[i]), 0, rows[i]});
+      continue;
+    }
+    if (source.verb == Source::Verb::stack_experts) {
+      add(alias.tensors.front(), {module_of_source(source), 0, model.find(alias.tensors.front())->shape[1]});
+      continue;
+    }
+    const bool part = source.verb == Source::Verb::split;
+    int64_t sum = 0;
+    for (const int64_t one : rows) sum += one;
+    // The parts of heads are the tensors of the alias.
+    const bool by_head = part && source.by_head;
+    int64_t from = part && !by_head ? source.part * sum : 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      add(alias.tensors[i], {module_of_source(part ? source.parts.front() : source), from,
+                             part && !by_head ? sum * source.of : sum, by_head ? heads_of_alias(model, alias) : 0});
+      from += rows[i];
+    }
+  }
+  return all;
+}
+
 NdslMisfits misfits_of(const CompiledNdsl& model, const std::map<std::string, Shape>& have, bool known_shapes) {
   NdslMisfits misfits;
   const std::string& prefix = model.file.hf_prefix;

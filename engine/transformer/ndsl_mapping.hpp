@@ -8,6 +8,7 @@
 #include <harmonics/tensor.hpp>
 
 #include "engine/transformer/ndsl_compile.hpp"
+#include "engine/transformer/resolved_spec.hpp"
 
 namespace harmonics::engine {
 
@@ -15,6 +16,9 @@ namespace harmonics::engine {
 // Throws SourceErrors for a mapping that names no tensor of the model, maps one twice, or cannot be applied to its
 // shape; ErrorKind::Weights with the names of tensors that the mapping leaves out.
 std::map<std::string, Shape> folder_tensors(const CompiledNdsl& model);
+
+// The modules of Hugging Face by the matrices of the model, for adapters.
+std::map<std::string, WeightModule> modules_of(const CompiledNdsl& model);
 
 // Tensors of a folder that do not fit, by name.
 struct NdslMisfits {

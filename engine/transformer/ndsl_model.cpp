@@ -259,6 +259,7 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
                                                  compiled.file.path);
   resolved->set_length(options.length);
   resolved->check_entries(options.cache);
+  resolved->name_modules(modules_of(compiled));
   std::vector<Adapter> adapters;
   for (const AdapterFile& file : options.adapters)
     adapters.push_back(read_adapter(file, *resolved, Registry::global()));

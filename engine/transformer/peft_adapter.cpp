@@ -25,9 +25,8 @@ constexpr std::string_view kAsTheyWere[] = {".lm_head.base_layer.weight", ".embe
 constexpr size_t kMostConfigBytes = 1 << 20;
 
 // Entries that change what an adapter computes, beside LoRA itself.
-constexpr const char* kRefused[] = {
-    "lora_bias",  "modules_to_save", "layer_replication",       "target_parameters",
-    "use_qalora", "arrow_config",    "trainable_token_indices", "alora_invocation_tokens"};
+constexpr const char* kRefused[] = {"lora_bias",    "modules_to_save",         "layer_replication",      "use_qalora",
+                                    "arrow_config", "trainable_token_indices", "alora_invocation_tokens"};
 
 bool is_nothing(const json::value& value) {
   if (const auto* list = value.if_array()) return list->empty();
@@ -48,8 +47,11 @@ bool ends_with_module(std::string_view name, std::string_view pattern) {
   return name == pattern || (name.ends_with(pattern) && name[name.size() - pattern.size() - 1] == '.');
 }
 
-void expect_plain_pattern(const std::string& pattern, const std::string& path) {
-  if (pattern.find_first_of("^$*+?()[]{}|\\") == std::string::npos && !pattern.empty()) return;
+// The end of names that a pattern stands for: PEFT itself writes some as ".*\.NAME".
+std::string plain_pattern(const std::string& pattern, const std::string& path) {
+  constexpr std::string_view kAny = ".*\\.";
+  const std::string end = pattern.starts_with(kAny) ? pattern.substr(kAny.size()) : pattern;
+  if (end.find_first_of("^$*+?()[]{}|\\") == std::string::npos && !end.empty()) return end;
   throw Error(ErrorKind::Weights, fmt::format("'{}': the pattern {} of alpha_pattern is a regular expression; only the "
                                               "ends of names are implemented",
                                               path, shown_name(pattern)));
@@ -163,16 +165,217 @@ PeftConfig parse_peft_config(std::string_view text, const std::string& path) {
   config.alpha = number_of(*alpha, "lora_alpha", path);
   const json::value* root = found("use_rslora");
   config.by_root = root && !is_nothing(*root);
+  if (const json::value* targeted = found("target_parameters"); targeted && !is_nothing(*targeted)) {
+    if (!targeted->is_array())
+      throw Error(ErrorKind::Weights, fmt::format("'{}': target_parameters is not a list", path));
+    for (const json::value& one : targeted->get_array()) {
+      const std::string name = one.is_string() ? std::string(one.get_string()) : std::string();
+      if (!ends_with_module(name, "gate_up_proj") && !ends_with_module(name, "down_proj") &&
+          !ends_with_module(name, "gate.weight"))
+        throw Error(ErrorKind::Weights,
+                    fmt::format("'{}': target_parameters has {}; gate_up_proj, down_proj and gate.weight are "
+                                "implemented",
+                                path, shown_name(name)));
+      config.of_down_projections |= ends_with_module(name, "down_proj");
+    }
+  }
   if (const json::value* patterns = found("alpha_pattern"); patterns && !is_nothing(*patterns)) {
     if (!patterns->is_object())
       throw Error(ErrorKind::Weights, fmt::format("'{}': alpha_pattern is not an object", path));
     for (const auto& [pattern, value] : patterns->get_object()) {
-      expect_plain_pattern(pattern, path);
-      config.alphas[pattern] = number_of(value, "a value of alpha_pattern", path);
+      config.alphas[plain_pattern(pattern, path)] = number_of(value, "a value of alpha_pattern", path);
     }
   }
   return config;
 }
+
+namespace {
+
+// Makes pairs for the model's weights of the tensors of modules.
+class PairsOfModules {
+ public:
+  PairsOfModules(const AdapterFile& file, const ResolvedSpec& resolved, const PeftConfig& config,
+                 const TensorFile& tensors)
+      : path_(file.path),
+        resolved_(resolved),
+        config_(config),
+        tensors_(tensors),
+        width_(width_of_interleaved_heads(resolved)),
+        adapter_{file.path, "PEFT", file.strength, {}} {}
+
+  Adapter take(const std::map<std::string, ModuleParts>& modules) {
+    for (const auto& [module, parts] : modules) {
+      for (const char part : {'A', 'B'})
+        if (!parts.names.count(part)) refuse(fmt::format("has no lora_{} for {}", part, shown_name(module)));
+      if (module.ends_with(kExperts) || module.ends_with(kInnerExperts))
+        add_stacks(module, parts, modules.count(module + std::string(kInner)) > 0);
+      else
+        add(module, parts);
+    }
+    for (auto& [key, pairs] : of_experts_) put(key, stacked_pairs(key, pairs));
+    return std::move(adapter_);
+  }
+
+ private:
+  static constexpr std::string_view kInner = ".base_layer", kExperts = ".experts",
+                                    kInnerExperts = ".experts.base_layer";
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' {}", path_, what));
+  }
+
+  HTensor floats(const ModuleParts& parts, char part) const {
+    return floats_named(tensors_, parts.names.at(part), path_);
+  }
+
+  LowRank pair_of(const std::string& module, const ModuleParts& parts) const {
+    LowRank pair{floats(parts, 'A'), floats(parts, 'B'), adapter_.strength, config_.alpha_of(module),
+                 parts.names.at('A')};
+    if (parts.names.count('M'))
+      pair.magnitude = reshape(floats(parts, 'M'), {tensors_.tensors.at(parts.names.at('M')).size()});
+    if (pair.magnitude && adapter_.strength != 1)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("the adapter '{}' is of DoRA, whose strength is 1, not {:g}", path_, adapter_.strength));
+    if (pair.a.rank() == 2 && pair.rank() > 0) pair.scale *= config_.scale(module, pair.rank());
+    pair.looked_up = parts.looked_up;
+    if (pair.looked_up && pair.a.rank() == 2) pair.a = transpose(pair.a, {1, 0});
+    return pair;
+  }
+
+  void add(const std::string& module, const ModuleParts& parts) {
+    const std::vector<ModuleWeight> weights = weights_of_module(module, resolved_);
+    if (weights.empty())
+      refuse(fmt::format("changes the module {}, which no weight of GGUF is known for", shown_name(module)));
+    const LowRank whole = pair_of(module, parts);
+    for (const ModuleWeight& weight : weights) {
+      LowRank pair = own_rows(whole, weight);
+      if (weight.expert >= 0) {
+        of_experts_[weight.key].emplace(weight.expert, std::move(pair));
+        continue;
+      }
+      const int64_t rows = pair.b.rank() == 2 ? pair.b.shape()[0] : 0;
+      if (width_ > 0 && has_rotary_rows(weight.key) && rows > 0 && rows % width_ == 0) {
+        pair.b = neighbours(pair.b, width_);
+        if (pair.magnitude && pair.magnitude.size() == rows) pair.magnitude = neighbours(pair.magnitude, width_);
+      }
+      put(weight.key, std::move(pair));
+    }
+  }
+
+  // The rows of the module that are the weight's. Matrices that do not fit are left to expect_pairs().
+  LowRank own_rows(const LowRank& whole, const ModuleWeight& weight) const {
+    LowRank pair = whole;
+    const auto bound = resolved_.weights().find(weight.key);
+    if (weight.module.rows == 0 || pair.looked_up || bound == resolved_.weights().end()) return pair;
+    const BoundWeight& matrix = bound->second;
+    const int64_t rows = matrix.shape[matrix.transposed ? 1 : 0];
+    if (rows == weight.module.rows || pair.b.rank() != 2 || pair.b.shape()[0] != weight.module.rows) return pair;
+    const auto rows_of = [&](const HTensor& all) {
+      const int64_t each = all.size() / weight.module.rows;
+      HTensor own(DType::F32, all.rank() == 1 ? Shape{rows} : Shape{rows, each});
+      auto* to = own.mutable_data<float>();
+      for (int64_t r = 0; r < rows; ++r)
+        to = std::copy_n(all.data<float>() + weight.module.place_of(r, rows) * each, each, to);
+      return own;
+    };
+    pair.b = rows_of(pair.b);
+    if (pair.magnitude && pair.magnitude.size() == weight.module.rows) pair.magnitude = rows_of(pair.magnitude);
+    return pair;
+  }
+
+  void put(const std::string& key, LowRank pair) {
+    if (!adapter_.pairs.emplace(key, std::move(pair)).second) refuse(fmt::format("changes '{}' twice", key));
+  }
+
+  int64_t experts_of(const std::string& key) const {
+    const auto weight = resolved_.weights().find(key);
+    if (weight == resolved_.weights().end() || weight->second.experts == 0)
+      refuse(
+          fmt::format("changes experts of '{}', and '{}' has none", printable(key, 80), resolved_.variables().model()));
+    return weight->second.experts;
+  }
+
+  // One pair for each expert, of one rank: zeros fill up those that the file has less of.
+  LowRank stacked_pairs(const std::string& key, const std::map<int64_t, LowRank>& pairs) const {
+    const int64_t experts = experts_of(key);
+    const LowRank& first = pairs.begin()->second;
+    int64_t rank = 0;
+    bool equal = true;
+    for (const auto& [number, pair] : pairs) {
+      if (number >= experts) refuse(fmt::format("changes the expert {} of {} of '{}'", number, experts, key));
+      if (pair.magnitude) refuse(fmt::format("has '{}' of DoRA, which is not implemented for experts", pair.name));
+      if (pair.a.rank() != 2 || pair.b.rank() != 2 || pair.a.shape()[1] != first.a.shape()[1] ||
+          pair.b.shape()[0] != first.b.shape()[0] || pair.b.shape()[1] != pair.rank())
+        refuse(fmt::format("has the matrices {} and {} for '{}', which do not fit to those of other experts",
+                           pair.a.shape().str(), pair.b.shape().str(), printable(pair.name, 120)));
+      rank = std::max(rank, pair.rank());
+      equal = equal && pair.scale == first.scale;
+    }
+    const int64_t width = first.a.shape()[1], rows = first.b.shape()[0];
+    LowRank all = first;
+    all.a = HTensor(DType::F32, Shape{experts, rank, width});
+    all.b = HTensor(DType::F32, Shape{experts, rows, rank});
+    if (!equal) all.scale = 1;
+    float *a = all.a.mutable_data<float>(), *b = all.b.mutable_data<float>();
+    std::fill_n(a, all.a.size(), 0.0f);
+    std::fill_n(b, all.b.size(), 0.0f);
+    for (const auto& [number, pair] : pairs) {
+      std::copy_n(pair.a.data<float>(), pair.a.size(), a + number * rank * width);
+      const float* from = pair.b.data<float>();
+      const auto factor = static_cast<float>(equal ? 1 : pair.scale);
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t k = 0; k < pair.rank(); ++k)
+          b[(number * rows + r) * rank + k] = factor * from[r * pair.rank() + k];
+    }
+    return all;
+  }
+
+  // Experts of one parameter, as transformers has them from version 5 on: A is [experts · rank, width], and B
+  // [rows, rank · experts]. gate_up_proj is the inner module where down_proj is adapted too.
+  void add_stacks(const std::string& module, const ModuleParts& parts, bool has_inner) {
+    const bool inner = module.ends_with(kInnerExperts);
+    const std::string owner = inner ? module.substr(0, module.size() - kInner.size()) : module;
+    const bool down = !inner && (has_inner || config_.of_down_projections);
+    const LowRank whole = pair_of(owner + (down ? ".down_proj" : ".gate_up_proj"), parts);
+    const std::vector<const char*> names =
+        down ? std::vector<const char*>{"down_proj"} : std::vector<const char*>{"gate_proj", "up_proj"};
+    for (size_t part = 0; part < names.size(); ++part)
+      for (const ModuleWeight& weight : weights_of_module(owner + ".0." + names[part], resolved_))
+        put(weight.key, part_of_stack(whole, weight.key, static_cast<int64_t>(part), static_cast<int64_t>(names.size()),
+                                      owner + (down ? ".down_proj" : ".gate_up_proj")));
+  }
+
+  LowRank part_of_stack(const LowRank& whole, const std::string& key, int64_t part, int64_t parts,
+                        const std::string& module) const {
+    const int64_t experts = experts_of(key);
+    if (whole.magnitude || whole.looked_up || whole.a.rank() != 2 || whole.b.rank() != 2 ||
+        whole.a.shape()[0] % experts != 0 || whole.a.shape()[0] == 0 || whole.b.shape()[1] != whole.a.shape()[0] ||
+        whole.b.shape()[0] % parts != 0)
+      refuse(fmt::format("has the matrices {} and {} for '{}', which are not those of {} experts",
+                         whole.a.shape().str(), whole.b.shape().str(), printable(whole.name, 120), experts));
+    const int64_t rank = whole.a.shape()[0] / experts, width = whole.a.shape()[1], rows = whole.b.shape()[0] / parts;
+    LowRank pair = whole;
+    pair.scale = adapter_.strength * config_.scale(module, rank);
+    pair.a = reshape(whole.a, Shape{experts, rank, width});
+    pair.b = HTensor(DType::F32, Shape{experts, rows, rank});
+    const float* from = whole.b.data<float>() + part * rows * rank * experts;
+    float* to = pair.b.mutable_data<float>();
+    for (int64_t e = 0; e < experts; ++e)
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t k = 0; k < rank; ++k) to[(e * rows + r) * rank + k] = from[(r * rank + k) * experts + e];
+    return pair;
+  }
+
+  std::string path_;
+  const ResolvedSpec& resolved_;
+  const PeftConfig& config_;
+  const TensorFile& tensors_;
+  int64_t width_;
+  Adapter adapter_;
+  std::map<std::string, std::map<int64_t, LowRank>> of_experts_;  // by key and number
+};
+
+}  // namespace
 
 Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved) {
   const std::string folder = file.path + (file.path.ends_with('/') ? "" : "/");
@@ -185,43 +388,12 @@ Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved)
                 fmt::format("the adapter '{}' has its matrices in adapter_model.bin, a pickle", file.path), {},
                 {"save it as safetensors: save_pretrained(FOLDER, safe_serialization=True)"});
   const TensorFile tensors = read_safetensors(matrices);
-  const int64_t width = width_of_interleaved_heads(resolved);
-  Adapter adapter{file.path, "PEFT", file.strength, {}};
   std::map<std::string, ModuleParts> modules;
   for (const auto& [name, tensor] : tensors.tensors)
     if (std::none_of(std::begin(kAsTheyWere), std::end(kAsTheyWere),
                      [&, &of = name](std::string_view end) { return of.ends_with(end); }))
       add_part(modules, name, file.path);
-  for (const auto& [module, parts] : modules) {
-    for (const char part : {'A', 'B'})
-      if (!parts.names.count(part))
-        throw Error(ErrorKind::Weights,
-                    fmt::format("the adapter '{}' has no lora_{} for {}", file.path, part, shown_name(module)));
-    const std::string key = weight_of_module(module, resolved);
-    if (key.empty())
-      throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' changes the module {}, which no weight of GGUF is "
-                                                  "known for",
-                                                  file.path, shown_name(module)));
-    const auto floats = [&, &names = parts.names](char part) {
-      return floats_named(tensors, names.at(part), file.path);
-    };
-    LowRank pair{floats('A'), floats('B'), file.strength, config.alpha_of(module), parts.names.at('A')};
-    if (parts.names.count('M')) pair.magnitude = reshape(floats('M'), {tensors.tensors.at(parts.names.at('M')).size()});
-    if (pair.magnitude && file.strength != 1)
-      throw Error(ErrorKind::Usage,
-                  fmt::format("the adapter '{}' is of DoRA, whose strength is 1, not {:g}", file.path, file.strength));
-    if (pair.a.rank() == 2 && pair.rank() > 0) pair.scale *= config.scale(module, pair.rank());
-    pair.looked_up = parts.looked_up;
-    if (pair.looked_up && pair.a.rank() == 2) pair.a = transpose(pair.a, {1, 0});
-    if (width > 0 && has_rotary_rows(key) && pair.b.rank() == 2 && pair.b.shape()[0] > 0 &&
-        pair.b.shape()[0] % width == 0) {
-      pair.b = neighbours(pair.b, width);
-      if (pair.magnitude && pair.magnitude.size() == pair.b.shape()[0])
-        pair.magnitude = neighbours(pair.magnitude, width);
-    }
-    if (!adapter.pairs.emplace(key, std::move(pair)).second)
-      throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' changes '{}' twice", file.path, key));
-  }
+  Adapter adapter = PairsOfModules(file, resolved, config, tensors).take(modules);
   if (tensors.mapped) tensors.mapped->expect_whole();
   return adapter;
 }

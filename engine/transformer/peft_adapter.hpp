@@ -13,6 +13,7 @@ struct PeftConfig {
   double alpha = 0;
   bool by_root = false;                  // use_rslora: divided by the root of the rank
   std::map<std::string, double> alphas;  // alpha_pattern: by the end of a module's name
+  bool of_down_projections = false;      // target_parameters: stacks of experts have one for each of these
 
   double scale(const std::string& module, int64_t rank) const;
   double alpha_of(const std::string& module) const;

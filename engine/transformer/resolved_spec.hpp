@@ -65,6 +65,9 @@ class ResolvedSpec {
   // Likewise, an adapter that is trained.
   void train(std::shared_ptr<const TrainedAdapter> trained) { trained_ = std::move(trained); }
   const TrainedAdapter* trained() const { return trained_.get(); }
+  // Modules by the keys of weights, where the model says them; others have the names that architectures usually have.
+  void name_modules(std::map<std::string, WeightModule> modules) { modules_ = std::move(modules); }
+  const std::map<std::string, WeightModule>& modules() const { return modules_; }
   bool has_paged_caches(DType cache) const;  // pools of pages can take their place
   // Values of a run that the spec uses, and derived globals.
   LocalValues values_of(const EntrySizes& sizes) const;
@@ -88,6 +91,7 @@ class ResolvedSpec {
   std::unique_ptr<Variables> variables_;
   std::map<std::string, BoundWeight> weights_;
   AdaptedWeights adapted_;
+  std::map<std::string, WeightModule> modules_;
   std::shared_ptr<const TrainedAdapter> trained_;
   int64_t context_ = 0, length_ = 0, vocabulary_ = 0;
 };

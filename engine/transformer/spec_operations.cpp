@@ -153,15 +153,9 @@ void trace_experts(SpecTrace& t) {
   if (t.truth("normalized", false)) how.set("normalized", true);
   const std::vector<HTensor> chosen = apply("router", how, {t.map(x, router, {})});  // weights, experts
   const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
-  AttributeMap by_row;  // equal bits for one token and for many
-  if (!t.sizes().training) by_row.set("batch_invariant", true);
-  const auto mapped = [&](const HTensor& rows, const std::vector<HTensor>& weights) {
-    std::vector<HTensor> operands{rows, sent[2]};
-    operands.insert(operands.end(), weights.begin(), weights.end());
-    return call_one("grouped_linear", by_row, operands);
-  };
-  const HTensor inner = call_one("silu", {}, {mapped(sent[0], gates)}) * mapped(sent[0], ups);
-  t.set(call_one("combine", {}, {mapped(inner, downs), sent[1], chosen[0]}));
+  const HTensor gate = t.map_by_experts(sent[0], sent[2], "gate"), up = t.map_by_experts(sent[0], sent[2], "up");
+  const HTensor down = t.map_by_experts(call_one("silu", {}, {gate}) * up, sent[2], "down");
+  t.set(call_one("combine", {}, {down, sent[1], chosen[0]}));
 }
 
 std::vector<SpecOperation> with_further(std::vector<SpecOperation> rows) {

@@ -292,6 +292,15 @@ std::vector<HTensor> SpecTrace::experts(const char* name) const {
   return all;
 }
 
+HTensor SpecTrace::map_by_experts(const HTensor& rows, const HTensor& offsets, const char* name) const {
+  const BoundWeight& weight = resolved_.weight(text(name), at_->place, locals_);
+  std::vector<HTensor> operands = experts(name);
+  operands.insert(operands.begin(), {rows, offsets});
+  AttributeMap by_row;  // equal bits for one token and for many
+  if (!sizes_.training) by_row.set("batch_invariant", true);
+  return terms_.added_by_experts(called("grouped_linear", by_row, operands), rows, offsets, weight.key, weight.experts);
+}
+
 // An affine map; where nothing is trained, of a row at a time: equal bits for one token and for many.
 HTensor SpecTrace::map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed) const {
   AttributeMap how;

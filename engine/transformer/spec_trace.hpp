@@ -45,6 +45,8 @@ class SpecTrace {
   HTensor named_weight(const std::string& name) const;
   HTensor weight(const char* field) const;  // an empty tensor: zeros, or an optional one that the file lacks
   std::vector<HTensor> experts(const char* field) const;
+  // Groups of rows by the experts of the field, as grouped_linear takes them, and what adapters add to them.
+  HTensor map_by_experts(const HTensor& rows, const HTensor& offsets, const char* field) const;
   // A weight as `linear` takes it, and what adapters add to it.
   HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
   bool is_transposed(const char* field) const;

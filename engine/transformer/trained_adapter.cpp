@@ -20,10 +20,11 @@ std::vector<AdapterTarget> chosen_targets(const LoraSettings& settings, const Re
   const std::vector<AdapterTarget> all = adapter_targets(resolved);
   std::vector<std::string> known{"all-linear"};
   for (const AdapterTarget& target : all)
-    if (std::find(known.begin(), known.end(), target.name) == known.end()) known.push_back(target.name);
+    for (const std::string& name : {target.name, target.other})
+      if (!name.empty() && std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
   const auto named = [&](const AdapterTarget& target) {
     return std::any_of(settings.targets.begin(), settings.targets.end(), [&](const std::string& name) {
-      return name == target.name || (name == "all-linear" && target.by_default);
+      return name == target.name || name == target.other || (name == "all-linear" && target.by_default);
     });
   };
   for (const std::string& name : settings.targets)
@@ -83,7 +84,8 @@ class AddedAdapter {
     pair.width = target.width, pair.from = target.from, pair.rows = target.rows, pair.whole = target.whole;
     pair.looked_up = target.looked_up, pair.transposed = weight.transposed;
     if (has_rotary_rows(target.key)) pair.paired_width = paired_width_;
-    pair.group = groups_.emplace(target.x, pair.a).first->second;
+    pair.experts = target.experts;
+    pair.group = groups_.emplace(std::make_pair(target.x, pair.factor), pair.a).first->second;
     declare(pair, from);
     if (from ? bool(from->magnitude) : settings.dora) declare_lengths(pair, weight, from);
     made_.pairs.push_back(std::move(pair));
@@ -99,8 +101,9 @@ class AddedAdapter {
     const hx_init linear = gaussian ? hx_init{HX_INIT_NORMAL, 0, 1 / static_cast<double>(pair.rank)}
                                     : hx_init{HX_INIT_KAIMING_UNIFORM, static_cast<double>(pair.width), 0};
     const hx_init standard{HX_INIT_NORMAL, 0, 1};  // of an embedding, as PEFT draws it
-    const Shape a = pair.looked_up ? Shape{pair.rows, pair.rank} : Shape{pair.rank, pair.width};
-    const Shape b = pair.looked_up ? Shape{pair.width, pair.rank} : Shape{pair.rows, pair.rank};
+    Shape a = pair.looked_up ? Shape{pair.rows, pair.rank} : Shape{pair.rank, pair.width};
+    Shape b = pair.looked_up ? Shape{pair.width, pair.rank} : Shape{pair.rows, pair.rank};
+    if (pair.experts) a = Shape{pair.experts, a[0], a[1]}, b = Shape{pair.experts, b[0], b[1]};
     trained(pair.a, a, pair.looked_up ? zeros : linear, from ? from->a : HTensor());
     trained(pair.b, b, pair.looked_up ? standard : zeros, from ? from->b : HTensor());
   }
@@ -108,6 +111,7 @@ class AddedAdapter {
   void declare_lengths(TrainedPair& pair, const BoundWeight& weight, const LowRank* from) {
     if (pair.looked_up)
       throw Error(ErrorKind::Usage, "lora: dora is for linear maps; leave out the target 'embed_tokens'");
+    if (pair.experts) throw Error(ErrorKind::Usage, "lora: dora is for linear maps; leave out the experts");
     if (resolved_.adapted().count(pair.key))
       throw Error(ErrorKind::Usage,
                   fmt::format("lora: another adapter changes '{}', and dora must be alone", pair.key));
@@ -132,7 +136,7 @@ class AddedAdapter {
   ParameterStore& store_;
   int64_t paired_width_;
   TrainedAdapter made_;
-  std::map<ValueId, std::string> groups_;
+  std::map<std::pair<ValueId, double>, std::string> groups_;  // by what is read, and by the factor
   std::map<std::string, HTensor> squares_;
 };
 

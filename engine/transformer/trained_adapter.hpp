@@ -16,14 +16,25 @@ namespace harmonics::engine {
 class ResolvedSpec;
 struct Model;
 
+// The module of Hugging Face that has a weight, and where the weight's rows lie in it. "{e}" in the name stands for an
+// expert's number.
+struct WeightModule {
+  std::string name;
+  int64_t from = 0, rows = 0;  // `rows`: of the module
+  int64_t heads = 0;  // above 0: the module has so many heads, each with rows of every weight one after the other
+
+  int64_t place_of(int64_t row, int64_t weight_rows) const;  // of a row of the weight
+};
+
 // A pair for a weight, or for some of its rows. The names are those of parameters in the model's store, all f32.
 struct TrainedPair {
-  std::string key;        // of ResolvedSpec::weights()
-  std::string module;     // as PEFT names it: "model.layers.0.self_attn.q_proj"
-  std::string target;     // "q_proj"
-  std::string a, b;       // [rank, width] and [rows, rank]; of a table [rows of the table, rank] and [width, rank]
-  std::string magnitude;  // DoRA: [rows], else ""
-  std::string squares;    // DoRA: frozen [rows], sums of squares of the weight's rows
+  std::string key;      // of ResolvedSpec::weights()
+  WeightModule module;  // as PEFT names it: "model.layers.0.self_attn.q_proj"
+  std::string target;   // "q_proj"
+  // [rank, width] and [rows, rank]; of a table [rows of the table, rank] and [width, rank]; of experts stacks of these
+  std::string a, b;
+  std::string magnitude;                            // DoRA: [rows], else ""
+  std::string squares;                              // DoRA: frozen [rows], sums of squares of the weight's rows
   int64_t rank = 0, width = 0, from = 0, rows = 0;  // rows from .. from + rows of the weight's `whole`
   int64_t whole = 0;
   double factor = 1;
@@ -31,6 +42,7 @@ struct TrainedPair {
   bool transposed = false;   // the weight is [width, whole]
   std::string group = {};    // pairs of a group read one x; a name of a parameter
   int64_t paired_width = 0;  // above 0: heads this wide whose rotary pairs are neighbours, as PEFT's are not
+  int64_t experts = 0;       // above 0: so many pairs of these sizes
 };
 
 // What add_adapters() made of a model, and all that writing it to files needs. Values are in the model's parameters.

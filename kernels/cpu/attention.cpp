@@ -108,8 +108,16 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   c->v_type = cache_type(v);
   const int64_t rows = c->tile * c->group;
   c->few = rows <= kFewRows;
-  c->copy_k = !c->few && (!is_f32(k) || c->k.row != c->width);
-  c->copy_v = !c->few && (!is_f32(v) || c->v.row != c->value_width);
+  // Small groups leave most of a tile empty. The number of queries does not decide: it must not change bits.
+  const auto tiles_of = [&](CacheType type, int64_t width) {
+    constexpr int64_t kLeastGroup = 5;
+    const bool suits = type == CacheType::q8_0 && width <= kMostTiledWidth && c->group >= kLeastGroup;
+    return suits ? eight_bit_tiles() : nullptr;
+  };
+  c->k_tiles = tiles_of(c->k_type, c->width);
+  c->v_tiles = tiles_of(c->v_type, c->value_width);
+  c->copy_k = !c->few && !c->k_tiles && (!is_f32(k) || c->k.row != c->width);
+  c->copy_v = !c->few && !c->v_tiles && (!is_f32(v) || c->v.row != c->value_width);
   c->out_buffer = site.inputs();
   c->lse = site.inputs() + 1;
   c->workspace = site.workspace();
@@ -129,6 +137,7 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
       whole(rows * c->width) + whole(rows * kCacheBlock) + whole(rows * c->value_width) + 4 * whole(rows);
   if (c->copy_k) c->part_workspace += whole(kCacheBlock * c->width);
   if (c->copy_v) c->part_workspace += whole(kCacheBlock * c->value_width);
+  if (c->k_tiles) c->part_workspace += packed_query_bytes(rows, c->width) / 4 + whole(query_sets(rows) * kTileQueries);
   const uint64_t workspace =
       static_cast<uint64_t>(c->part_workspace) * c->parts * 4 + (c->apart ? static_cast<uint64_t>(partials) : 0);
   std::vector<uint32_t> parts{c->parts};

@@ -5,8 +5,6 @@
 
 #include <cpuid.h>
 #include <harmonics/error.hpp>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "families.hpp"
 #include "product_costs.hpp"
@@ -29,18 +27,15 @@ struct Bf16Context {
   uint32_t pack_parts = 1, parts = 1;
 };
 
-// g++ 12 has no __builtin_cpu_supports for these. The operating system saves vector registers as for AVX-512, but tile
-// registers only of a process that asks for them.
+// g++ 12 has no __builtin_cpu_supports for these.
 bool has_bf16_dots() {
   unsigned a, b, c, d;
   return std::string_view(isa().name) == "avx512" && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 bool has_tiles() {
-  constexpr unsigned kTilesOfBf16 = 1u << 22, kTileRegisters = 1u << 24;
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  constexpr unsigned kTilesOfBf16 = 1u << 22;
   unsigned a, b, c, d;
-  return has_bf16_dots() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTilesOfBf16) && (d & kTileRegisters) &&
-         ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return has_bf16_dots() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTilesOfBf16) && has_tile_registers();
 }
 
 const Bf16Routines* choose_bf16() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "attention.hpp"
+#include "eight_bit_tiles.hpp"
 
 namespace harmonics::cpu {
 
@@ -48,9 +49,10 @@ struct CachedAttentionContext : SequenceAttention {
   int64_t splits;       // of the cache
   bool apart;           // an item is one split, and a second phase joins them; otherwise it has all of them
   CacheType k_type, v_type;
-  bool few;                             // rows are read where they lie, with the next ones prefetched
-  bool copy_k, copy_v;                  // copies a block's rows together first: they are read several times
-  uint32_t out_buffer, lse, workspace;  // buffers
+  const EightBitTiles *k_tiles, *v_tiles;  // set: multiply the keys, the values
+  bool few;                                // rows are read where they lie, with the next ones prefetched
+  bool copy_k, copy_v;                     // copies a block's rows together first: they are read several times
+  uint32_t out_buffer, lse, workspace;     // buffers
   uint32_t parts, merge_parts;
   int64_t part_workspace;  // floats
 };

@@ -3,7 +3,10 @@
 #include <cstdlib>
 #include <string>
 
+#include <cpuid.h>
 #include <harmonics/error.hpp>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace harmonics::cpu {
 namespace {
@@ -33,6 +36,14 @@ const IsaTable& choose() {
 const IsaTable& isa() {
   static const IsaTable& chosen = choose();
   return chosen;
+}
+
+bool has_tile_registers() {
+  constexpr unsigned kTileRegisters = 1u << 24;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTileRegisters) &&
+         ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 Run choose_kernel(Run baseline_code, Run avx2_code, Run avx512_code) {

@@ -40,6 +40,8 @@ struct IsaTable {
 
 // Table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is an error.
 const IsaTable& isa();
+// Whether the operating system lets this process use the tile registers of AMX. Asks for them.
+bool has_tile_registers();
 // One kernel of three instruction sets: the one for this processor.
 Run choose_kernel(Run baseline, Run avx2, Run avx512);
 

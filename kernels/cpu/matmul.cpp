@@ -54,7 +54,7 @@ int64_t block_floats(int64_t n, int64_t panel, int64_t most, int64_t depth) {
 // Whether both operands are contiguous per depth and the product is read best that way: short sums, or long ones of
 // few results.
 bool is_by_depth(const Product& p) {
-  const bool is_long = p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n);
+  const bool is_long = p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n) && std::min(p.m, p.n) < 256;
   return p.a_column != 1 && p.b_column == 1 && (p.k <= kShortDepth || is_long) && !p.has_bias && !p.activation;
 }
 
@@ -90,6 +90,7 @@ void answer_by_depth(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_ker
 }
 
 constexpr int64_t kLeastKeptRows = 48;
+constexpr int64_t kManyRows = 1024;
 
 // If A is packed for all parts anyway, row slices cost no more: choose the more even division.
 bool is_cut_by_columns(const Product& p, uint32_t parts) {
@@ -125,6 +126,36 @@ void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   answer(out, std::move(c), isa().turned_matmul, "turned matmul", phases).workspace = floats * sizeof(float);
 }
 
+// Whether rows of A are read for one panel of B after another: many rows, that do not share sets of the caches.
+bool suits_rows(const Product& p) { return p.m >= kManyRows && p.a_column == 1 && p.a_row % 1024 != 0; }
+// Rows and columns of a part of many rows: a block of B and C fits the second-level cache, and B is read few times.
+constexpr int64_t kPartRows = 2 * kPackedRows, kPartColumns = kPackedColumns;
+
+// Whether each part packs its own blocks of both operands: gradients of weights over many samples. All of A packed
+// would pass through memory twice more.
+bool suits_own_blocks(const Product& p) {
+  return p.a_column != 1 && p.b_column == 1 && p.k >= kManyRows && std::min(p.m, p.n) >= 256;
+}
+void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) {
+  constexpr int64_t kRows = 192, kColumns = 384;  // of a part: blocks of both and C fit the second-level cache
+  auto c = std::make_unique<PackedContext>();
+  static_cast<MatmulContext&>(*c) = *grid;
+  const Product& p = c->product;
+  const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
+  c->batch_parts = 1;
+  c->row_parts = static_cast<uint32_t>(panels(p.m, kRows));
+  c->column_parts = static_cast<uint32_t>(panels(p.n, kColumns));
+  c->owns = true;
+  const auto longest = [](int64_t length, int64_t granule, uint32_t parts) {
+    return panels(panels(length, granule), parts) * granule;
+  };
+  c->b_part_floats =
+      (longest(p.m, row_panel, c->row_parts) + longest(p.n, column_panel, c->column_parts)) * kPackedDepth;
+  const uint32_t parts = c->row_parts * c->column_parts;
+  const uint64_t workspace = static_cast<uint64_t>(c->b_part_floats) * parts * sizeof(float);
+  answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed blocks", {parts}).workspace = workspace;
+}
+
 void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = *grid;
@@ -135,9 +166,16 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   c->batch_parts = c->row_parts = c->column_parts = 1;
   const bool by_columns = is_cut_by_columns(p, wanted);
   c->depth_parts = depth_parts_of(p, wanted);
+  c->by_rows = suits_rows(p);
+  if (c->by_rows && !by_columns) {
+    while (c->depth_parts * c->row_parts < wanted && p.m >= kPartRows * c->row_parts) c->row_parts *= 2;
+    while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.n >= 2 * kPartColumns * c->column_parts)
+      c->column_parts *= 2;
+  }
+  const uint32_t least = c->by_rows && !by_columns ? std::min(wanted, kUsualParts) : wanted;
   while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts))
     c->column_parts *= 2;
-  while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts))
+  while (c->depth_parts * c->row_parts * c->column_parts < least && p.m >= 24 * static_cast<int64_t>(c->row_parts))
     c->row_parts *= 2;
   c->packs_a = p.a_column != 1;
   if (c->packs_a) c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
@@ -234,6 +272,8 @@ constexpr Route kRoutes[] = {
     {Route::descends, [](const Product& p) { return is_packed_here(p) && is_by_depth(p); }, packed_nanoseconds,
      answer_by_depth},
     {Route::none, suits_turned, packed_nanoseconds, answer_turned},
+    {Route::descends, [](const Product& p) { return is_packed_here(p) && suits_own_blocks(p); }, packed_nanoseconds,
+     answer_own_blocks},
     {Route::descends, is_packed_here, packed_nanoseconds, answer_packed},
     {Route::none, [](const Product&) { return true; }, library_nanoseconds, answer_library},
 };

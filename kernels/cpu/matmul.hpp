@@ -40,6 +40,8 @@ struct PackedContext : MatmulContext {
   bool shares_b = false;     // all of B is packed, behind A or once; else every part packs its own blocks
   bool in_place = false;     // rows of B are read in place; a part copies blocks of its rows of A, and panels of B
   bool keeps_b = false;      // B was packed when the program was made, into the buffer after the workspace
+  bool by_rows = false;      // rows of A are read for one panel of B after another
+  bool owns = false;         // A's rows are not contiguous; every part packs its own blocks of both operands
   uint32_t pack_parts = 0;   // of phase 0, for each operand
   int64_t a_floats = 0, b_floats = 0;
   int64_t block_columns = 0;  // columns of B packed, or worked on, at a time

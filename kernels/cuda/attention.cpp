@@ -1,6 +1,7 @@
-// Plans attention. Calls that cuDNN does not support are inlined: products, and chains between them.
+// Plans attention by cuDNN, or in tiles. Calls that neither supports are inlined: products, and chains between them.
 #include "attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "families.hpp"
@@ -29,8 +30,10 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   if (kernels::has_more_than_attention(site) || mixed) return plan_sequence(site, out);
   const bool as_they_are = (dtype == HX_F16 || dtype == HX_BF16) && site.in(1).dtype == dtype &&
                            site.in(2).dtype == dtype && site.out().dtype == dtype;
+  const bool fits_tiles = site.all_f32() && std::max(last(site.in(0)), last(site.in(2))) <= kWidestTiledHead;
   if (!as_they_are && !(site.all_f32() && site.may_round()))
-    return declined("needs a 16-bit type, or f32 with rounding allowed");
+    return fits_tiles ? plan_tiled_attention(site, out)
+                      : declined("needs a 16-bit type, or f32 with heads of 64 numbers at most or rounding allowed");
   Attention a;
   if (!read(site, a)) return false;
   Work work(site.machine());
@@ -48,7 +51,7 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   }
   std::string why;
   auto step = dnn_step(site, work, a, why);
-  if (!step) return declined(why);
+  if (!step) return fits_tiles ? plan_tiled_attention(site, out) : declined(why);
   work.add(std::move(step));
   if (!as_they_are) {
     const auto n = static_cast<uint32_t>(count(site.out()));

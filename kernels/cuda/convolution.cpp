@@ -43,6 +43,37 @@ bool answer_gradient(const Site& site, const Convolution& c, hx_kernel& out) {
   return true;
 }
 
+// The gradient of a weight in exact f32 over planes: cuDNN's deterministic engines without tensor cores take several
+// times as long.
+bool answer_weight_gradient(const Site& site, const Convolution& c, hx_kernel& out) {
+  constexpr int64_t kRun = 32, kBlocks = 384, kLeast = 4 * kRun;  // positions per step, blocks in all, least of a part
+  const auto size = [](int64_t n) { return static_cast<uint32_t>(n); };
+  const auto at = [](int64_t n) { return static_cast<int32_t>(n); };
+  const int64_t outputs = c.y[1], columns = c.weight[1] * c.weight[2] * c.weight[3],
+                positions = c.y[0] * c.y[2] * c.y[3];
+  const uint32_t rows = outputs <= 16 ? 16 : outputs <= 32 ? 32 : 64;
+  const int64_t across = (columns + kGradientColumns - 1) / kGradientColumns, down = (outputs + rows - 1) / rows;
+  const int64_t wanted = std::clamp<int64_t>(kBlocks / (across * down), 1, (positions + kLeast - 1) / kLeast);
+  const int64_t part = (positions + wanted * kRun - 1) / (wanted * kRun) * kRun, parts = (positions + part - 1) / part;
+  if (down > kMostBlocks || parts > kMostBlocks) return declined("sums over at most 65535 parts");
+  const WeightGradientParameters p{size(c.y[0]),      size(c.x[1]),     size(outputs),    size(c.weight[2]),
+                                   size(c.weight[3]), size(c.y[2]),     size(c.y[3]),     at(c.x[2]),
+                                   at(c.x[3]),        at(c.strides[0]), at(c.strides[1]), at(c.dilation[0]),
+                                   at(c.dilation[1]), at(c.low[0]),     at(c.low[1]),     part};
+  Work work(site.machine());
+  const auto n = size(outputs * columns);
+  const Operand result = c.weight_operand,
+                sums =
+                    parts == 1 ? result : work.take_workspace(site, static_cast<uint64_t>(parts) * n * sizeof(float));
+  work.launch(weight_gradient_function(rows), {size(across), size(down), size(parts), kThreads},
+              {c.x_operand, c.y_operand, sums}, p);
+  if (parts > 1)
+    work.launch(sum_parts_function(), {(n + 31) / 32, 1, 1, kThreads}, {sums, result},
+                SumPartsParameters{n, size(parts)});
+  answer(out, std::move(work), "convolution");
+  return true;
+}
+
 }  // namespace
 
 bool plan_conv(const Site& site, hx_kernel& out) {
@@ -78,6 +109,8 @@ bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
   if (!read(site, site.in(0), site.out(), site.in(1), c)) return false;
   c.pass = Convolution::Pass::weight;
   c.x_operand = {0}, c.y_operand = {1}, c.weight_operand = {2};
+  if (c.dtype == HX_F32 && !c.may_round && c.x.size() == 4 && c.x[1] == c.weight[1])
+    return answer_weight_gradient(site, c, out);
   return answer_gradient(site, c, out);
 }
 

@@ -74,19 +74,20 @@ class CudaDevice final : public CapturingDevice {
   }
   bool native(hx_queue* queue, hx_native& out) override {
     check(driver().become_current(), "become current");
+    if (Recording* recording = machine().recording(queue)) check(recording->join(true), "record an operation");
     out = {sizeof out, HX_NATIVE_CUDA, nullptr, nullptr, queue};
     return true;
   }
   uint64_t allocate(uint64_t bytes) override { return memory_.allocate(bytes); }
   void release(uint64_t buffer) override { memory_.release(buffer); }
   void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override {
-    check(driver().copy(address(to), from, bytes, queue), "copy to its memory");
+    copy_memory(queue, address(to), from, bytes, "copy to its memory");
   }
   void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) override {
-    check(driver().copy(to, address(from), bytes, queue), "copy from its memory");
+    copy_memory(queue, to, address(from), bytes, "copy from its memory");
   }
   void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) override {
-    check(driver().copy(address(to), address(from), bytes, queue), "copy within its memory");
+    copy_memory(queue, address(to), address(from), bytes, "copy within its memory");
   }
   void synchronize(hx_queue* queue) override { check(driver().synchronize(queue), "finish what is queued"); }
 
@@ -99,7 +100,10 @@ class CudaDevice final : public CapturingDevice {
     check(driver().elapsed(from, to, &seconds), "tell the time between two events");
     return seconds;
   }
-  void wait(hx_queue* queue, hx_event* event) override { check(driver().wait(queue, event), "wait for an event"); }
+  void wait(hx_queue* queue, hx_event* event) override {
+    if (Recording* recording = machine().recording(queue)) check(recording->join(true), "record an operation");
+    check(driver().wait(queue, event), "wait for an event");
+  }
   void release_event(hx_event* event) override { driver().release_event(event); }
   bool looks_at_numbers() const override { return true; }
   void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes,
@@ -109,12 +113,21 @@ class CudaDevice final : public CapturingDevice {
     CopyIfFiniteParameters parameters{bytes};
     void* arguments[] = {&buffers[0], &buffers[1], &buffers[2], &parameters};
     const uint64_t blocks = std::clamp<uint64_t>(bytes / 4 / kThreads, 1, kMost);
-    check(driver().launch(copy_if_finite_function(), {static_cast<uint32_t>(blocks), 1, 1, kThreads}, arguments, queue),
-          "copy within its memory");
+    recorded(
+        queue, {extent(buffers[0], bytes, false), extent(buffers[1], bytes, true), extent(buffers[2], 4, false)},
+        [&] {
+          return driver().launch(copy_if_finite_function(), {static_cast<uint32_t>(blocks), 1, 1, kThreads}, arguments,
+                                 queue);
+        },
+        "copy within its memory");
   }
   void await_event(hx_event* event) override { check(driver().await_event(event), "finish what is queued"); }
-  void begin_capture(hx_queue* queue) override { check(driver().begin_capture(queue), "begin a graph"); }
+  void begin_capture(hx_queue* queue) override {
+    check(driver().begin_capture(queue), "begin a graph");
+    machine().begin_recording(queue);
+  }
   hx_capture* end_capture(hx_queue* queue) override {
+    machine().end_recording(queue);
     void* graph = nullptr;
     return driver().end_capture(queue, &graph) == 0 ? static_cast<hx_capture*>(graph) : nullptr;
   }
@@ -131,10 +144,30 @@ class CudaDevice final : public CapturingDevice {
     if (site.has_stored() && !has_caches) return declined("does not support stored element types");
     for (uint32_t i = 0; i < site.workspace(); ++i)
       if (!kernels::can_index(site.buffer(i))) return false;
-    return plan(site, out);
+    if (!plan(site, out)) return false;
+    static_cast<Work*>(out.context)->set_memory(site, out.workspace);
+    return true;
   }
 
  private:
+  static Extent extent(const void* at, uint64_t bytes, bool writes) {
+    const auto begin = reinterpret_cast<uint64_t>(at);
+    return {begin, begin + bytes, writes};
+  }
+  // Calls the driver; while the queue is captured, the operation waits for what uses its memory.
+  template <typename Call>
+  void recorded(hx_queue* queue, const std::vector<Extent>& extents, Call call, const char* what) const {
+    Recording* const recording = machine().recording(queue);
+    if (recording) check(recording->begin(extents), "record an operation");
+    check(call(), what);
+    if (recording) check(recording->end(), "record an operation");
+  }
+  void copy_memory(hx_queue* queue, void* to, const void* from, uint64_t bytes, const char* what) const {
+    recorded(
+        queue, {extent(from, bytes, false), extent(to, bytes, true)},
+        [&] { return driver().copy(to, from, bytes, queue); }, what);
+  }
+
   std::string capability() const {
     const Facts& f = machine().facts();
     return "compute capability " + std::to_string(f.major) + "." + std::to_string(f.minor) + ", " +
@@ -143,6 +176,7 @@ class CudaDevice final : public CapturingDevice {
   void check(int code, const char* what) const { machine().check(code, what); }
   hx_event* event_of(hx_queue* queue, bool keeps_time) const {
     void* event = nullptr;
+    if (Recording* recording = machine().recording(queue)) check(recording->join(false), "record an operation");
     check(driver().record(queue, keeps_time, &event), "record an event");
     return static_cast<hx_event*>(event);
   }

@@ -45,7 +45,7 @@ class DnnStep final : public Step {
     size_t n = 0;
     for (const Told& t : told_) at[n++] = t.place.at(places);
     for (const Constant& c : constants_) at[n++] = const_cast<uint32_t*>(&c.bits);
-    at[n] = plan_.workspace ? workspace_.at(places) : nullptr;
+    at[n] = plan_.workspace ? workspace_at(workspace_, places) : nullptr;
     machine.check(machine.driver().become_current(), "become the device of a thread");
     const auto lock = machine.lock_dnn();  // the handle has only one stream
     if (!pack_ || at != packed_) {
@@ -83,7 +83,7 @@ class DnnStep final : public Step {
 std::unique_ptr<Step> step_of(const Site& site, Work& work, const DnnFunctions& f, DnnPlan plan, std::vector<Told> told,
                               std::vector<Constant> constants = {}) {
   if (plan.parts.empty()) return nullptr;
-  const Operand workspace = work.take_workspace(site, plan.workspace);
+  const Operand workspace = work.take_workspace(site, plan.workspace ? workspace_bytes(plan.workspace) : 0);
   return std::make_unique<DnnStep>(site.machine(), f, std::move(plan), std::move(told), std::move(constants),
                                    workspace);
 }

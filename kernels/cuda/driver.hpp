@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace harmonics::cuda {
 
@@ -52,6 +53,9 @@ class Driver {
 
   virtual int begin_capture(void* stream) = 0;
   virtual int end_capture(void* stream, void** graph) = 0;  // the graph is ready to launch
+  // The captured nodes that the next one will wait for.
+  virtual int front(void* stream, std::vector<void*>& nodes) = 0;
+  virtual int set_front(void* stream, const std::vector<void*>& nodes) = 0;
   virtual int launch_graph(void* graph, void* stream) = 0;
   virtual int release_graph(void* graph) = 0;
 

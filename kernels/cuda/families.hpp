@@ -16,6 +16,7 @@ std::shared_ptr<CapturingDevice> make_device();
 const kernels::PlanTable<Plan>& plans();  // of all families
 
 bool plan_elementwise(const Site&, hx_kernel&);
+bool plan_tiled_attention(const Site&, hx_kernel&);  // plain attention in f32
 bool plan_sequence(const Site&, hx_kernel&);  // attention with optional inputs, a window or a cap, or over a cache
 
 // Shared by families: copies elements of `bytes` along a walk over the result and the source.

@@ -118,7 +118,17 @@ bool plan_scatter_nd(const Site& site, hx_kernel& out) {
 }
 
 bool plan_embedding_grad(const Site& site, hx_kernel& out) {
+  constexpr int64_t kMostLooks = int64_t{1} << 32;  // at an index, by any block
+  const Axis axis(site.out(), 0);
+  const Function collect = collect_function(site.out().dtype);
+  const int64_t indices = count(site.in(0)), columns = (axis.inner + kThreads - 1) / kThreads;
   Work work(site.machine());
+  if (collect && columns <= kMostBlocks && axis.size * columns * indices <= kMostLooks) {
+    work.launch(collect, {axis.size, static_cast<uint32_t>(columns), 1, kThreads}, {{1}, {0}, {2}},
+                AddParameters{static_cast<uint32_t>(indices), axis.size, axis.inner, site.in(0).dtype, Joining::add});
+    answer(out, std::move(work), "embedding gradient");
+    return true;
+  }
   fill(work, site.out().dtype, {2}, count(site.out()), 0);
   return answer_added(site, std::move(work), Axis(site.out(), 0), 0, 1, 2, "embedding gradient", out);
 }

@@ -23,6 +23,23 @@ bool is_transpose(const Walk& w) {
   return rank == 2 || (w.strides[0][0] == plane && w.strides[1][0] == plane && w.sizes[0] <= kMostBlocks);
 }
 
+// Takes pairs of elements as one, up to 16 bytes, where all rows are pairs of adjacent elements.
+void widen(Walk& walk, uint32_t& bytes) {
+  const auto even = [](int64_t v) { return v % 2 == 0; };
+  while (bytes < 16 && even(walk.sizes.back())) {
+    for (size_t a = 0; a < 2; ++a) {
+      const auto& s = walk.strides[a];
+      if (s.back() != 1 || !even(walk.offsets[a]) || !std::all_of(s.begin(), s.end() - 1, even)) return;
+    }
+    bytes *= 2;
+    walk.sizes.back() /= 2;
+    for (size_t a = 0; a < 2; ++a) {
+      walk.offsets[a] /= 2;
+      for (size_t i = 0; i + 1 < walk.sizes.size(); ++i) walk.strides[a][i] /= 2;
+    }
+  }
+}
+
 }  // namespace
 
 void copy_along(Work& work, uint32_t bytes, Operand from, Operand to, Walk walk) {
@@ -34,14 +51,18 @@ void copy_along(Work& work, uint32_t bytes, Operand from, Operand to, Walk walk)
     to.offset += static_cast<uint64_t>(walk.offsets[0]) * bytes;
     from.offset += static_cast<uint64_t>(walk.offsets[1]) * bytes;
     work.copy(to, from, static_cast<uint64_t>(n) * bytes);
-  } else if (const size_t rank = walk.sizes.size(); is_transpose(walk) && walk.sizes[rank - 2] / 32 < kMostBlocks) {
+  } else if (const size_t rank = walk.sizes.size();
+             is_transpose(walk) && walk.sizes[rank - 2] / kTransposedTile < kMostBlocks) {
     const auto rows = static_cast<uint32_t>(walk.sizes[rank - 2]),
                columns = static_cast<uint32_t>(walk.sizes[rank - 1]);
+    const auto tiles = [](uint32_t n) { return (n + kTransposedTile - 1) / kTransposedTile; };
     work.launch(transpose_function(bytes),
-                {(columns + 31) / 32, (rows + 31) / 32, rank == 3 ? static_cast<uint32_t>(walk.sizes[0]) : 1, kThreads},
+                {tiles(columns), tiles(rows), rank == 3 ? static_cast<uint32_t>(walk.sizes[0]) : 1, kThreads},
                 {from, to}, TransposeParameters{rows, columns});
   } else {
-    work.over(n, copy_function(bytes), {from, to}, CopyParameters{static_cast<uint32_t>(n), steps<2>(walk)});
+    widen(walk, bytes);
+    const int64_t wide = walk.count();
+    work.over(wide, copy_function(bytes), {from, to}, CopyParameters{static_cast<uint32_t>(wide), steps<2>(walk)});
   }
 }
 

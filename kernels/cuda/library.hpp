@@ -8,8 +8,8 @@ namespace harmonics::cuda {
 
 class Library {
  public:
-  // Opens the first of these names, by the loader's search or in the toolkit's usual folders; never closed. None found:
-  // `why` lists the attempts.
+  // Opens the first of these names, by the loader's search or in the toolkit's usual folders; never closed. None
+  // opened: `why` says so, with the loader's words if a file exists.
   Library(const std::vector<std::string>& names, std::string& why);
   bool is_open() const { return handle_; }
   // False with the name in `why` if the library lacks it.

@@ -96,10 +96,10 @@ class LtStep final : public Step {
     const double wide_one = 1, wide_zero = 0;
     const bool wide = p_.dtype == HX_F64;
     void* c = p_.c.at(places);
-    const int code =
-        f_.product(machine.lt_handle(), product_, wide ? static_cast<const void*>(&wide_one) : &one, p_.b.at(places),
-                   b_, p_.a.at(places), a_, wide ? static_cast<const void*>(&wide_zero) : &zero, c, c_, c, c_,
-                   &chosen_.algorithm, chosen_.workspace ? workspace_.at(places) : nullptr, chosen_.workspace, stream);
+    const int code = f_.product(
+        machine.lt_handle(), product_, wide ? static_cast<const void*>(&wide_one) : &one, p_.b.at(places), b_,
+        p_.a.at(places), a_, wide ? static_cast<const void*>(&wide_zero) : &zero, c, c_, c, c_, &chosen_.algorithm,
+        chosen_.workspace ? workspace_at(workspace_, places) : nullptr, chosen_.workspace, stream);
     if (code != 0) throw Error(ErrorKind::Device, std::string("cuBLASLt could not multiply: ") + f_.status_text(code));
   }
 
@@ -124,6 +124,7 @@ class LtStep final : public Step {
   }
   // Selected once per call site; depends on the shape only, so that results are reproducible.
   std::string choose() {
+    machine_.check(machine_.driver().become_current(), "become the device of a thread");
     lt::Description preference = nullptr;
     if (f_.preference_create(&preference) != 0) return "cuBLASLt has no memory";
     bool set = f_.preference_set(preference, lt::kMostWorkspace, &kMostWorkspace, sizeof kMostWorkspace) == 0;
@@ -158,7 +159,7 @@ std::unique_ptr<Step> lt_step(Machine& machine, const Product& product, uint64_t
   why = step->prepare();
   if (!why.empty()) return nullptr;
   step->place_workspace(workspace);
-  workspace += (step->workspace() + 255) / 256 * 256;
+  if (step->workspace()) workspace += workspace_bytes(step->workspace());
   return step;
 }
 

@@ -55,6 +55,23 @@ Function Machine::function(const std::string& source, const char* name) {
   return found;
 }
 
+void Machine::begin_recording(void* stream) {
+  const std::lock_guard lock(recordings_mutex_);
+  recordings_[stream] = std::make_unique<Recording>(*driver_, stream);
+  recordings_count_ = static_cast<int>(recordings_.size());
+}
+void Machine::end_recording(void* stream) {
+  const std::lock_guard lock(recordings_mutex_);
+  recordings_.erase(stream);
+  recordings_count_ = static_cast<int>(recordings_.size());
+}
+Recording* Machine::recording(void* stream) const {
+  if (recordings_count_ == 0) return nullptr;
+  const std::lock_guard lock(recordings_mutex_);
+  const auto at = recordings_.find(stream);
+  return at == recordings_.end() ? nullptr : at->second.get();
+}
+
 const LtFunctions* Machine::lt(std::string& why) {
   const std::lock_guard lock(mutex_);
   if (!lt_opened_) {

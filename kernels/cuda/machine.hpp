@@ -1,6 +1,7 @@
 // The GPU: its properties, driver errors, and compiled programs.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "dnn.hpp"
 #include "driver.hpp"
 #include "lt.hpp"
+#include "recording.hpp"
 
 namespace harmonics::cuda {
 
@@ -32,6 +34,11 @@ class Machine {
   // The function `name` of a program, compiled once per source and cached on disk.
   Function function(const std::string& source, const char* name);
 
+  // Captures of streams, see Recording. `recording`: that of a stream; null if it is not captured.
+  void begin_recording(void* stream);
+  void end_recording(void* stream);
+  Recording* recording(void* stream) const;
+
   // cuBLASLt with a handle; null with the reason in `why` if unavailable.
   const LtFunctions* lt(std::string& why);
   lt::Handle lt_handle() const { return lt_handle_; }
@@ -52,6 +59,9 @@ class Machine {
   Facts facts_;
   std::mutex mutex_;
   std::map<std::string, void*> programs_;  // by source
+  std::atomic<int> recordings_count_ = 0;
+  mutable std::mutex recordings_mutex_;
+  std::map<void*, std::unique_ptr<Recording>> recordings_;  // by stream
   bool lt_opened_ = false;
   const LtFunctions* lt_ = nullptr;
   lt::Handle lt_handle_ = nullptr;

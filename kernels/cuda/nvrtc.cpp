@@ -1,4 +1,6 @@
 // Compiler: NVRTC.
+#include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include <harmonics/error.hpp>
@@ -72,8 +74,9 @@ class Nvrtc final : public Compiler {
 
  private:
   void open() {
-    if (opened_) return;
-    opened_ = true;
+    std::call_once(opened_, [this] { find_all(); });
+  }
+  void find_all() {
     const Library library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, why_);
     if (!library.is_open()) return;
     library.find(f_.version, "nvrtcVersion", why_) &&
@@ -115,7 +118,7 @@ class Nvrtc final : public Compiler {
     return log.c_str();
   }
 
-  bool opened_ = false;
+  std::once_flag opened_;
   std::string why_;
   Functions f_{};
 };

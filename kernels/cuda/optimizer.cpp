@@ -117,6 +117,14 @@ class TableStep final : public Step {
   std::vector<Launch> launches_;
 };
 
+// Elements per block: few enough to fill the device, more for large tensors.
+uint32_t run_of(const std::vector<TableStep::Tensor>& tensors) {
+  constexpr uint64_t kBusy = 2048;  // blocks
+  uint64_t all = 0;
+  for (const TableStep::Tensor& t : tensors) all += t.count;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(all / kBusy / kUpdateRun, 1, 256)) * kUpdateRun;
+}
+
 bool answer_updates(const Site& site, std::string_view update, uint32_t parameters, hx_kernel& out) {
   std::optional<Rule> rule = rule_of(site, update, parameters);
   if (!rule) return declined("takes steps of " + std::string(update) + " one by one");
@@ -130,8 +138,10 @@ bool answer_updates(const Site& site, std::string_view update, uint32_t paramete
     for (uint32_t i = 0; i + 1 < tensors; ++i) t.at.push_back({site.inputs() + p * (tensors - 1) + i});
   }
   Work work(site.machine());
-  work.add(std::make_unique<TableStep>(update_function(rule->rule), rule->settings, kUpdateRun, list, Operand{all},
-                                       rule->with_step ? std::optional(Operand{all + 1}) : std::nullopt, std::nullopt));
+  rule->settings.run = run_of(list);
+  work.add(std::make_unique<TableStep>(update_function(rule->rule), rule->settings, rule->settings.run, list,
+                                       Operand{all}, rule->with_step ? std::optional(Operand{all + 1}) : std::nullopt,
+                                       std::nullopt));
   work.set_looks();
   answer(out, std::move(work), parameters == 1 ? "update" : "joined updates").in_place = 1;
   return true;

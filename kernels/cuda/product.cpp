@@ -1,6 +1,8 @@
 // Plans dot and linear: any batch and contraction axes, rewritten as a batched matrix product.
 #include "product.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "families.hpp"
@@ -21,6 +23,52 @@ bool add_own_product(Work& work, const Product& p) {
   work.launch(function, {tiles(p.n), tiles(p.m), static_cast<uint32_t>(p.batch), kThreads}, {p.a, p.b, p.c},
               ProductParameters{static_cast<uint32_t>(p.m), static_cast<uint32_t>(p.n), static_cast<uint32_t>(p.k),
                                 p.a_row, p.a_column, p.b_row, p.b_column, steps<2>(batch)});
+  return true;
+}
+
+// The tile for a small product: that with the least estimated time. Blocks that share a multiprocessor take turns; the
+// second level of cache gives all of them together so many bytes in a cycle.
+uint32_t small_tile(const Product& p, int64_t units) {
+  constexpr double kLanes = 128, kBytesOfCycle = 3000;
+  double least = 0;
+  uint32_t best = 0;
+  for (uint32_t i = 0; i < std::size(kSmallTiles); ++i) {
+    const int64_t rows = kSmallTiles[i][0], columns = kSmallTiles[i][1];
+    const int64_t blocks = p.batch * ((p.m + rows - 1) / rows) * ((p.n + columns - 1) / columns);
+    const double turns = static_cast<double>((blocks + units - 1) / units), terms = static_cast<double>(p.k);
+    const double computes = turns * terms * static_cast<double>(rows * columns) / kLanes;
+    const double loads = terms * static_cast<double>(blocks * (rows + columns) * 4) / kBytesOfCycle;
+    const double time = std::max(computes, loads);
+    if (i == 0 || time < least) least = time, best = i;
+  }
+  return best;
+}
+
+// Uses small tiles for exact f32 where those of cuBLASLt would not fill the GPU.
+bool add_small_product(const Site& site, Work& work, const Product& p) {
+  constexpr int64_t kRows = 128, kColumns = 64, kMostTerms = 4096;  // cuBLASLt's tiles; longer sums are better divided
+  const auto parts = [](int64_t n, int64_t of) { return (n + of - 1) / of; };
+  const int64_t units = site.machine().facts().units;
+  const bool suits = p.dtype == HX_F32 && p.rounding == Rounding::none && p.k <= kMostTerms;
+  if (!suits || (p.sum != Product::Sum::none && p.batch > 1) ||
+      p.batch * parts(p.m, kRows) * parts(p.n, kColumns) >= units)
+    return false;
+  SmallProductParameters s{};
+  s.m = static_cast<uint32_t>(p.m), s.n = static_cast<uint32_t>(p.n), s.k = static_cast<uint32_t>(p.k);
+  const auto operand = [&](int64_t rows, int64_t row, int64_t term, int64_t batch) {
+    // Operands begin at multiples of 64 bytes.
+    const bool wide = term == 1 && p.k % 4 == 0 && (row % 4 == 0 || rows == 1) && (batch % 4 == 0 || p.batch == 1);
+    return SmallOperand{row, term, batch, wide};
+  };
+  s.a = operand(p.m, p.a_row, p.a_column, p.a_batch), s.b = operand(p.n, p.b_column, p.b_row, p.b_batch);
+  s.has_bias = p.has_bias, s.relu = p.relu;
+  const SmallSum sum = p.sum == Product::Sum::a ? SmallSum::a : p.sum == Product::Sum::b ? SmallSum::b : SmallSum::none;
+  const uint32_t tile = small_tile(p, units);
+  const auto tiles = [&](int64_t n, size_t side) { return static_cast<uint32_t>(parts(n, kSmallTiles[tile][side])); };
+  const Operand beside = p.has_bias || sum != SmallSum::none ? p.bias : p.c;
+  work.launch(small_product_function(tile, sum),
+              {tiles(p.n, 1), tiles(p.m, 0), static_cast<uint32_t>(p.batch), kThreads}, {p.a, p.b, p.c, beside, beside},
+              s);
   return true;
 }
 
@@ -100,6 +148,11 @@ bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activ
     p.rounding = rounding;
     p.relu = !alone && activation == Activation::relu;
     p.has_bias = !alone && has_bias;
+    if (add_small_product(site, work, p)) {
+      if (!p.relu) finish(work, p, activation, false);
+      answer(out, std::move(work), "product in small tiles");
+      return true;
+    }
     if (!add_lt_product(site, work, p, why)) continue;
     if (!p.relu) finish(work, p, activation, has_bias && !p.has_bias);
     answer(out, std::move(work), product_name(rounding));
@@ -167,6 +220,10 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
   for (const Rounding rounding : roundings(site, HX_F32)) {
     if (rounding == Rounding::fp8) continue;  // the sums would have to be unscaled
     p->rounding = rounding;
+    if (add_small_product(site, work, *p)) {
+      answer(out, std::move(work), "product and sum in small tiles");
+      return true;
+    }
     if (!add_lt_product(site, work, *p, why)) continue;
     answer(out, std::move(work),
            rounding == Rounding::bf16 ? "cuBLASLt product and sum, bf16" : "cuBLASLt product and sum");

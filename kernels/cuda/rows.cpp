@@ -17,11 +17,11 @@ std::vector<Operand> all_buffers(const Site& site) {
   return all;
 }
 
-hx_kernel& answer_rows(const Site& site, Function function, const RowsParameters& rows, const char* name,
+hx_kernel& answer_rows(const Site& site, const RowKernel& kernel, const RowsParameters& rows, const char* name,
                        hx_kernel& out) {
-  const uint32_t each = rows_of_block(rows.columns);
   Work work(site.machine());
-  work.launch(function, {(rows.rows + each - 1) / each, 1, 1, kThreads}, all_buffers(site), rows);
+  work.launch(kernel.function, {(rows.rows + kernel.rows - 1) / kernel.rows, 1, 1, kernel.threads}, all_buffers(site),
+              rows);
   return answer(out, std::move(work), name);
 }
 
@@ -31,10 +31,9 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
   if (!site.all_f32() || site.in(0).rank == 0) return declined(kOnlyF32);
   const bool gradient = site.inputs() == 2, logarithm = site.op().substr(0, 3) == "log";
   const RowsParameters rows = rows_of(site, last(site.in(0)));
-  const Function function =
-      gradient ? (logarithm ? log_softmax_grad_function(rows.columns) : softmax_grad_function(rows.columns))
-               : (logarithm ? log_softmax_function(rows.columns) : softmax_function(rows.columns));
-  answer_rows(site, function, rows, logarithm ? "log softmax" : "softmax", out).in_place = gradient ? 3 : 1;
+  const RowKernel kernel =
+      gradient ? softmax_grad_kernel(rows.columns, logarithm) : softmax_kernel(rows.columns, logarithm);
+  answer_rows(site, kernel, rows, logarithm ? "log softmax" : "softmax", out).in_place = gradient ? 3 : 1;
   return true;
 }
 
@@ -43,8 +42,8 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   if (!is_f32(site.in(0)) || is_float(site.in(1).dtype) || !is_f32(site.out())) return declined(kOnlyF32);
   RowsParameters rows = rows_of(site, last(site.in(0)));
   rows.label_dtype = site.in(1).dtype;
-  const Function function = gradient ? cross_entropy_grad_function(rows.columns) : cross_entropy_function(rows.columns);
-  answer_rows(site, function, rows, "softmax cross entropy", out).in_place = gradient ? 1 : 0;
+  const RowKernel kernel = gradient ? cross_entropy_grad_kernel(rows.columns) : cross_entropy_kernel(rows.columns);
+  answer_rows(site, kernel, rows, "softmax cross entropy", out).in_place = gradient ? 1 : 0;
   return true;
 }
 
@@ -67,7 +66,7 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
   if (columns == 0) return declined(kOnlyF32);
   const bool centred = site.op().substr(0, 5) == "layer";
   const RowsParameters rows = rows_of(site, columns);
-  answer_rows(site, centred ? layer_norm_function(rows.columns) : rms_norm_function(rows.columns), rows,
+  answer_rows(site, centred ? layer_norm_kernel(rows.columns) : rms_norm_kernel(rows.columns), rows,
               centred ? "layer norm" : "rms norm", out)
       .in_place = 1;
   return true;
@@ -77,18 +76,22 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
 bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
   const int64_t columns = normalised(site);
   if (columns == 0) return declined(kOnlyF32);
-  if (columns > kMostSummedColumns) return declined("sums up to 4096 columns in one block");
+  if (columns > kMostSummedColumns) return declined("sums up to 8192 columns in one block");
   const bool centred = site.op().substr(0, 5) == "layer";
   const RowsParameters rows = rows_of(site, columns);
-  const NormGradParameters p{rows.rows, rows.columns, std::min(rows.rows, kNormBlocks)};
+  const NormGradKernel kernel = centred ? layer_norm_grad_kernel(rows.columns) : rms_norm_grad_kernel(rows.columns);
+  const NormGradParameters p{rows.rows, rows.columns,
+                             std::min((rows.rows + kernel.rows - 1) / kernel.rows, kernel.most_blocks)};
+  const Grid by_rows{p.blocks, 1, 1, kernel.threads},
+      by_columns{(p.columns + kSummedColumns - 1) / kSummedColumns, 1, 1, kThreads};
   Work work(site.machine());
   const Operand sums = work.take_workspace(site, uint64_t{p.blocks} * p.columns * (centred ? 2 : 1) * sizeof(float));
   if (centred) {
-    work.launch(layer_norm_grad_function(), {p.blocks, 1, 1, kThreads}, {{0}, {1}, {2}, {3}, {4}, {5}, sums}, p);
-    work.over(p.columns, sum_two_blocks_function(), {sums, {6}, {7}}, p);
+    work.launch(kernel.function, by_rows, {{0}, {1}, {2}, {3}, {4}, {5}, sums}, p);
+    work.launch(sum_two_blocks_function(), by_columns, {sums, {6}, {7}}, p);
   } else {
-    work.launch(rms_norm_grad_function(), {p.blocks, 1, 1, kThreads}, {{0}, {1}, {2}, {3}, {4}, sums}, p);
-    work.over(p.columns, sum_blocks_function(), {sums, {5}}, p);
+    work.launch(kernel.function, by_rows, {{0}, {1}, {2}, {3}, {4}, sums}, p);
+    work.launch(sum_blocks_function(), by_columns, {sums, {5}}, p);
   }
   answer(out, std::move(work), centred ? "layer norm" : "rms norm");
   return true;

@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
+#include <vector>
 
 #include "driver.hpp"
 
@@ -135,6 +136,35 @@ class RuntimeDriver final : public Driver {
       if (recorded) cudaGraphDestroy(recorded);
       *graph = ready;
       return code;
+    });
+  }
+  int front(void* stream, std::vector<void*>& nodes) override {
+    return then([&] {
+      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+      const cudaGraphNode_t* first = nullptr;
+      const cudaGraphEdgeData* edges = nullptr;  // how a later node would follow; ours follow complete nodes
+      size_t n = 0;
+#if CUDART_VERSION < 13000
+      const cudaError_t code = cudaStreamGetCaptureInfo_v3(of(stream), &status, nullptr, nullptr, &first, &edges, &n);
+#else
+      const cudaError_t code = cudaStreamGetCaptureInfo(of(stream), &status, nullptr, nullptr, &first, &edges, &n);
+#endif
+      if (code != cudaSuccess) return code;
+      if (status != cudaStreamCaptureStatusActive) return cudaErrorStreamCaptureInvalidated;
+      nodes.assign(first, first + n);
+      return code;
+    });
+  }
+  int set_front(void* stream, const std::vector<void*>& nodes) override {
+    return then([&] {
+      std::vector<cudaGraphNode_t> all;
+      for (void* node : nodes) all.push_back(static_cast<cudaGraphNode_t>(node));
+#if CUDART_VERSION < 13000
+      return cudaStreamUpdateCaptureDependencies(of(stream), all.data(), all.size(), cudaStreamSetCaptureDependencies);
+#else
+      return cudaStreamUpdateCaptureDependencies(of(stream), all.data(), nullptr, all.size(),
+                                                 cudaStreamSetCaptureDependencies);
+#endif
     });
   }
   int launch_graph(void* graph, void* stream) override {

@@ -81,6 +81,8 @@ struct Sequence {
   }
 };
 
+uint32_t tiles(uint32_t n, uint32_t tile) { return (n + tile - 1) / tile; }
+
 // A warp for each of n.
 void launch_warps(Work& work, uint32_t n, Function function, std::vector<Operand> buffers, const AttendParameters& p) {
   constexpr uint32_t kOfBlock = kThreads / 32;
@@ -102,9 +104,40 @@ bool plan_sequence(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// Calls without optional inputs, window and cap have products on their body's path.
+bool plan_tiled_attention(const Site& site, hx_kernel& out) {
+  if (!site.all_f32()) return declined("attends in tiles of f32");
+  Sequence s;
+  if (!s.read(site, 3)) return false;
+  const AttendParameters& p = s.p;
+  const uint32_t width = std::max(p.width, p.values);
+  if (width > kWidestTiledHead) return declined("keeps tiles of heads of 64 numbers at most");
+  Work work(site.machine());
+  work.launch(attend_tiles_function(width), {tiles(p.queries, kAttentionQueries) * p.heads * p.batch, 1, 1, kThreads},
+              {{0}, {1}, {2}, {3}, {4}}, p);
+  answer(out, std::move(work), "attention in tiles");
+  return true;
+}
+
+bool plan_tiled_attention_grad(const Site& site, hx_kernel& out) {
+  if (!site.all_f32()) return declined("has gradients of f32 only");
+  Sequence s;
+  if (!s.read(site, 6)) return false;
+  const AttendParameters& p = s.p;
+  const uint32_t width = std::max(p.width, p.values), dq = site.inputs();
+  if (width > kWidestTiledHead) return declined("leaves plain attention of wider heads to products");
+  Work work(site.machine());
+  const Operand statistics = work.take_workspace(site, uint64_t{p.batch} * p.heads * p.queries * 3 * sizeof(float));
+  work.launch(attend_tiles_queries_function(width),
+              {tiles(p.queries, kAttentionKeys) * p.heads * p.batch, 1, 1, kThreads},
+              {{0}, {1}, {2}, {3}, {5}, {dq}, statistics}, p);
+  work.launch(attend_tiles_keys_function(width), {tiles(p.keys, kAttentionKeys) * p.shared * p.batch, 1, 1, kThreads},
+              {{0}, {1}, {2}, {5}, statistics, {dq + 1}, {dq + 2}}, p);
+  answer(out, std::move(work), "attention in tiles");
+  return true;
+}
+
 bool plan_sequence_grad(const Site& site, hx_kernel& out) {
-  if (!kernels::has_more_than_attention(site)) return declined("leaves plain attention to products");
+  if (!kernels::has_more_than_attention(site)) return plan_tiled_attention_grad(site, out);
   for (const uint32_t i : {0u, 1u, 2u, 5u})
     if (!is_f32(site.in(i))) return declined("has gradients of f32 only");
   Sequence s;

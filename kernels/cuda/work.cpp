@@ -69,8 +69,31 @@ Operand Work::take_workspace(const Site& site, uint64_t bytes) {
   return {site.workspace(), at};
 }
 
+void Work::set_memory(const Site& site, uint64_t workspace) {
+  memory_.clear();
+  for (uint32_t i = 0; i < site.workspace(); ++i) {
+    const hx_type& type = site.buffer(i);
+    memory_.push_back({run_bytes(static_cast<DType>(type.dtype), count(type)), i >= site.inputs()});
+  }
+  memory_.push_back({workspace, true});
+}
+
 void Work::enqueue(hx_queue* queue, const hx_place* places, const hx_place* number) const {
+  Recording* const recording = machine_.recording(queue);
+  if (recording) {
+    std::vector<Extent> extents;
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const auto begin = reinterpret_cast<uint64_t>(address(places[i]));
+      if (memory_[i].bytes) extents.push_back({begin, begin + memory_[i].bytes, memory_[i].writes});
+    }
+    if (number) {
+      const auto begin = reinterpret_cast<uint64_t>(address(*number));
+      extents.push_back({begin, begin + sizeof(float), false});
+    }
+    machine_.check(recording->begin(extents), "record an operation");
+  }
   for (const auto& step : steps_) step->enqueue_looking(machine_, queue, places, number ? address(*number) : nullptr);
+  if (recording) machine_.check(recording->end(), "record an operation");
 }
 
 hx_kernel& answer(hx_kernel& out, Work work, const char* name) {

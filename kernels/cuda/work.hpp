@@ -61,6 +61,16 @@ struct Operand {
   char* at(const hx_place* places) const { return address(places[buffer]) + offset; }
 };
 
+// Workspace of cuBLASLt and cuDNN. They take addresses as aligned as those of cudaMalloc; the host guarantees less.
+constexpr uint64_t kWorkspaceAlignment = 256;
+inline uint64_t workspace_bytes(uint64_t bytes) {
+  return (bytes + 2 * kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+inline char* workspace_at(const Operand& workspace, const hx_place* places) {
+  const auto at = reinterpret_cast<uintptr_t>(workspace.at(places));
+  return reinterpret_cast<char*>((at + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment);
+}
+
 class Step {
  public:
   virtual ~Step() = default;
@@ -125,12 +135,20 @@ class Work {
   void set_looks() { looks_ = true; }
   bool looks() const { return looks_; }
 
+  // The memory that the call uses: of its buffers, and of `workspace` bytes.
+  void set_memory(const Site& site, uint64_t workspace);
   // `number`: null, or the value that steps check.
   void enqueue(hx_queue* queue, const hx_place* places, const hx_place* number = nullptr) const;
 
  private:
   Machine& machine_;
+  struct Memory {  // of a buffer
+    uint64_t bytes;
+    bool writes;
+  };
+
   std::vector<std::unique_ptr<Step>> steps_;
+  std::vector<Memory> memory_;  // by buffer
   uint64_t workspace_ = 0;
   bool looks_ = false;
 };

@@ -1,9 +1,9 @@
 // Opens a model of `MEGABYTES` and computes its first output, beside a sum over a fresh mapping of the same file.
 //   first_output [MEGABYTES] [ROUNDS] [ROWS] [WIDTH]
-// Matrices are 4096 by WIDTH (5120: 80 MiB); those of 64 MiB and less are transposed, and products of 48 rows and more
-// pack the others. For one row and for ROWS: without packed weights on disk, with an empty folder for them, and with
-// those of the run before. Rounds alternate; the best time of each is printed with its ratio to the sum, and the memory
-// that is resident at the output. The file is in the page cache.
+// Matrices are 4096 by WIDTH (5120: 80 MiB); products of 48 rows and more pack them. For one row and for ROWS: without
+// packed weights on disk, with an empty folder for them, and with those of the run before. Rounds alternate; the best
+// time of each is printed with its ratio to the sum, and the memory that is resident at the output. The file is in the
+// page cache.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

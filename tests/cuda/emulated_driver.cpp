@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -57,16 +58,29 @@ std::recursive_mutex& order() {
 }
 int open_streams = 0;
 
+// A captured job, and the jobs that it waits for, by number.
+struct Node {
+  std::function<void()> job;
+  std::vector<size_t> after;
+};
+
 struct Point;
 struct Queue {
-  Stream work, captured;
+  Stream work;
+  std::vector<Node> captured;
+  std::vector<size_t> front;                     // captured jobs that the next one waits for
   std::vector<std::shared_ptr<Point>> recorded;  // during a capture
   bool captures = false, hurries = false;
 
   void put(std::function<void()> job) {
     const std::lock_guard lock(order());
-    (captures ? captured : work).push_back(std::move(job));
-    if (hurries && !captures) run();
+    if (captures) {
+      captured.push_back({std::move(job), front});
+      front = {captured.size() - 1};
+      return;
+    }
+    work.push_back(std::move(job));
+    if (hurries) run();
   }
   void run_one() {
     const auto job = std::move(work.front());
@@ -89,9 +103,26 @@ struct Point {
 using Event = std::shared_ptr<Point>;
 
 struct Graph {
-  Stream jobs;
+  Stream jobs;  // in order of execution
   std::vector<Event> events;
 };
+
+// The latest captured job that may run comes first, so that a missing dependency shows.
+Stream ordered(std::vector<Node> nodes) {
+  Stream jobs;
+  std::vector<bool> done(nodes.size());
+  while (jobs.size() < nodes.size()) {
+    size_t next = nodes.size();
+    const auto ready = [&](size_t i) {
+      return !done[i] && std::all_of(nodes[i].after.begin(), nodes[i].after.end(), [&](size_t a) { return done[a]; });
+    };
+    while (!ready(--next)) {
+    }
+    done[next] = true;
+    jobs.push_back(std::move(nodes[next].job));
+  }
+  return jobs;
+}
 
 // A driver library that plays launches of others (played_cuda.cpp) puts them into our streams.
 void introduce_played_driver() {
@@ -110,7 +141,7 @@ class EmulatedDriver final : public Driver {
     f.name = "emulated accelerator";
     f.driver = "tests";
     f.major = 9;
-    f.units = 1;
+    f.units = settings().units;
     f.memory = settings().memory;
     return f;
   }
@@ -209,12 +240,29 @@ class EmulatedDriver final : public Driver {
   }
   int release_event(void* event) override { return delete static_cast<Event*>(event), 0; }
 
-  int begin_capture(void* stream) override { return of(stream).captures = true, 0; }
+  int begin_capture(void* stream) override {
+    Queue& queue = of(stream);
+    queue.captures = true;
+    queue.captured.clear();
+    queue.front.clear();
+    return 0;
+  }
+  int front(void* stream, std::vector<void*>& nodes) override {
+    nodes.clear();
+    for (const size_t i : of(stream).front) nodes.push_back(reinterpret_cast<void*>(i + 1));
+    return 0;
+  }
+  int set_front(void* stream, const std::vector<void*>& nodes) override {
+    std::vector<size_t>& front = of(stream).front;
+    front.clear();
+    for (void* node : nodes) front.push_back(reinterpret_cast<size_t>(node) - 1);
+    return 0;
+  }
   int end_capture(void* stream, void** graph) override {
     Queue& queue = of(stream);
     queue.captures = false;
     auto captured =
-        std::make_unique<Graph>(Graph{std::exchange(queue.captured, {}), std::exchange(queue.recorded, {})});
+        std::make_unique<Graph>(Graph{ordered(std::exchange(queue.captured, {})), std::exchange(queue.recorded, {})});
     if (const int code = failing("end_capture")) return code;
     *graph = captured.release();
     return 0;

@@ -19,6 +19,7 @@ struct Settings {
   std::string unavailable;
   std::map<std::string, int> fails;  // status returned by a driver function
   uint64_t memory = uint64_t{1} << 32;
+  int units = 1;  // multiprocessors; cuBLASLt's tiles always fill one
   bool has_lt = true;
   bool has_dnn = true;
   bool dnn_knows = true;  // offers an engine in plain f32

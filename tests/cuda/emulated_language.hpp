@@ -62,6 +62,8 @@ struct Called<kernel> {
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define HM_UNROLL
+#define HM_UNROLL_BY(n)
 #define threadIdx (::harmonics::cuda::emulated::place.thread)
 #define blockIdx (::harmonics::cuda::emulated::place.block)
 #define blockDim (::harmonics::cuda::emulated::place.threads)

@@ -172,7 +172,7 @@ const LtFunctions kFunctions = [] {
                  const lt::Algorithm*, void* workspace, size_t bytes, void* stream) {
     const bool wide = of(p).type == lt::kF64;
     if (element(alpha, wide ? lt::kF64 : lt::kF32, 0) != 1 || element(beta, wide ? lt::kF64 : lt::kF32, 0) != 0 ||
-        (bytes > 0 && !workspace))
+        (bytes > 0 && (!workspace || reinterpret_cast<uintptr_t>(workspace) % 256)))
       return 7;
     auto& seen = emulated::settings();
     ++seen.products;

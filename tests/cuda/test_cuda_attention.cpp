@@ -184,14 +184,46 @@ TEST_CASE("cudnn attention: declines with a reason") {
     CHECK(call.plan(own).empty());
     return std::string(harmonics_api()->last_error(nullptr));
   };
-  CHECK(why({}, 3, 3, 8, 0) == "needs a 16-bit type, or f32 with rounding allowed");
-  CHECK(why(AttributeMap().set("causal", true), 4, 3, 8, HX_SITE_FP16_CHUNKS) == "needs a visible key for every query");
-  CHECK(why({}, 3, 3, 7, HX_SITE_FP16_CHUNKS) == "cuDNN does not take the description: an error");
+  CHECK(why({}, 3, 3, 72, 0) == "needs a 16-bit type, or f32 with heads of 64 numbers at most or rounding allowed");
+  CHECK(why(AttributeMap().set("causal", true), 4, 3, 72, HX_SITE_FP16_CHUNKS) ==
+        "needs a visible key for every query");
+  CHECK(why({}, 3, 3, 71, HX_SITE_FP16_CHUNKS) == "cuDNN does not take the description: an error");
   CHECK(why(AttributeMap().set("operands", "sinks"), 3, 3, 8, HX_SITE_FP16_CHUNKS) == "takes optional inputs by name");
   CHECK(why(AttributeMap().set("window", int64_t{2}), 3, 3, 300, 0) == "keeps heads of 256 numbers at most");
   emulated::settings().dnn_version = 92000;
-  CHECK(why({}, 3, 3, 8, HX_SITE_FP16_CHUNKS) == "cuDNN is older than 9.21 (92000), which attends in one operation");
+  CHECK(why({}, 3, 3, 72, HX_SITE_FP16_CHUNKS) == "cuDNN is older than 9.21 (92000), which attends in one operation");
   emulated::settings().has_dnn = false;
-  CHECK(why({}, 3, 3, 8, HX_SITE_FP16_CHUNKS) == "libcudnn.so.9 is not found");
+  CHECK(why({}, 3, 3, 72, HX_SITE_FP16_CHUNKS) == "libcudnn.so.9 is not found");
   CHECK(emulated::settings().attentions == 0);
+}
+
+TEST_CASE("cuda attention in tiles: partial tiles, groups, widths, and more queries than keys") {
+  const FreshSettings fresh;
+  emulated::settings().has_dnn = false;
+  for (const Case& c : {Case{1, 2, 1, 70, 45, 33, 20, false, false, 0}, Case{1, 2, 2, 45, 70, 40, 64, true, true, 0.3},
+                        Case{1, 1, 1, 40, 33, 5, 6, true, false, 0}}) {
+    INFO(c.queries << " queries, " << c.keys << " keys, width " << c.width);
+    Tracer tracer("attention");
+    std::map<std::string, HTensor> in;
+    for (const auto& [name, value] : c.given()) in[name] = tracer.input(name, type_of(value));
+    const HTensor y = call("attention", {in["q"], in["k"], in["v"]}, c.attributes())[0];
+    const std::vector<HTensor> all{in["q"], in["k"], in["v"]};
+    const Values gradients = gradient(tracer, reduce_sum(y * sin(y), {0, 1, 2, 3}), all);
+    tracer.output("y", y);
+    for (size_t i = 0; i < 3; ++i) tracer.output(std::string("d") + "qkv"[i], gradients[i]);
+    const Program program = tracer.take();
+    EmulatedDevice device;
+    harmonics::engine::testing::MapBinding none;
+    const auto plan = compile(program, &none, *device.executor, device.options());
+    size_t tiled = 0;
+    for (const PlanStep& s : plan->steps()) tiled += s.kernel == "attention in tiles";
+    CHECK(tiled == 2);
+    plan->run(harmonics::engine::testing::input_pointers(*plan, c.given()).data());
+    const Values expected = interpret(program, c.given());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      INFO(program.outputs[i].name);
+      require_close_within(harmonics::engine::testing::copy_of(plan->output(program.outputs[i].name)), expected[i],
+                           1e-4);
+    }
+  }
 }

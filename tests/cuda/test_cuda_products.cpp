@@ -86,6 +86,28 @@ TEST_CASE("cuda: without cuBLASLt products use the tiled kernel") {
   CHECK(emulated::settings().products == 0);
 }
 
+TEST_CASE("cuda linear: small tiles where those of cuBLASLt would not fill the GPU") {
+  const FreshSettings fresh;
+  emulated::settings().units = 132;
+  for (const auto& [rows, in, out] : {std::tuple<int64_t, int64_t, int64_t>{5, 7, 3},
+                                      {1, 9, 4},
+                                      {6, 1, 5},
+                                      {1, 1, 1},
+                                      {33, 65, 17},
+                                      {300, 132, 70},
+                                      {600, 20, 250},
+                                      {520, 36, 700}})
+    for (const bool transposed : {false, true}) {
+      const char* kernel = "product in small tiles";
+      try_map({rows, in, out, transposed, true, "relu"}, kernel, 0);
+      try_map({rows, in, out, transposed, false, ""}, kernel, 0);
+      if (rows <= 33) try_map({rows, in, out, transposed, true, "gelu"}, kernel, 0);
+    }
+  CHECK(emulated::settings().products == 0);
+  try_map({1200, 4, 1000, false, false, ""}, "cuBLASLt product", lt::kPlain);
+  try_map({3, 5000, 4, false, false, ""}, "cuBLASLt product", lt::kPlain);
+}
+
 namespace {
 
 // Squared error relative to the squared result.

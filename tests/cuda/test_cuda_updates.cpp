@@ -112,26 +112,36 @@ TEST_CASE("cuda dot_sum: gradients of weight and bias in one product") {
   CHECK(kernels(without.options())["cuBLASLt product and sum"] == 0);  // our own tiles do not sum
 }
 
-TEST_CASE("cuda dot_sum: the sum's operand is swapped for cuBLASLt") {
+TEST_CASE("cuda dot_sum: sums of either operand, by cuBLASLt and in small tiles") {
   const FreshSettings fresh;
-  Machine own{open_driver(), open_compiler()};
-  for (const int64_t which : {0, 1}) {
-    AttributeMap attributes = AttributeMap()
-                                  .set("lhs_contract", std::vector<int64_t>{0})
-                                  .set("rhs_contract", std::vector<int64_t>{0})
-                                  .set("sum", which);
-    const Buffer a = numbers({6, 5}, 1), b = numbers({6, 4}, 2);
-    const Buffer& summed = which == 0 ? a : b;
-    const int64_t n = summed.type.dims[1];
-    DeviceCall call("dot_sum", attributes, {a, b}, {5, 4});
-    call.second({n});
-    REQUIRE(call.plan(own) == "cuBLASLt product and sum");
-    call.run();
-    CHECK(emulated::settings().last_epilogue == (which == 0 ? lt::kSumOfB : lt::kSumOfA));
-    for (int64_t i = 0; i < n; ++i) {
-      double sum = 0;
-      for (int64_t r = 0; r < 6; ++r) sum += summed.numbers[static_cast<size_t>(r * n + i)];
-      CHECK(call.second_result().at(static_cast<size_t>(i)) == Approx(sum).margin(1e-5));
+  for (const bool small : {false, true})
+    for (const int64_t which : {0, 1}) {
+      emulated::settings().units = small ? 132 : 1;
+      Machine own{open_driver(), open_compiler()};
+      AttributeMap attributes = AttributeMap()
+                                    .set("lhs_contract", std::vector<int64_t>{0})
+                                    .set("rhs_contract", std::vector<int64_t>{0})
+                                    .set("sum", which);
+      const int64_t terms = small ? 70 : 6, rows = small ? 37 : 5, columns = small ? 43 : 4;
+      const Buffer a = numbers({terms, rows}, 1), b = numbers({terms, columns}, 2);
+      const Buffer& summed = which == 0 ? a : b;
+      const int64_t n = summed.type.dims[1];
+      DeviceCall call("dot_sum", attributes, {a, b}, {rows, columns});
+      call.second({n});
+      REQUIRE(call.plan(own) == (small ? "product and sum in small tiles" : "cuBLASLt product and sum"));
+      const std::vector<float> product = call.run();
+      if (!small) CHECK(emulated::settings().last_epilogue == (which == 0 ? lt::kSumOfB : lt::kSumOfA));
+      for (int64_t i = 0; i < rows * columns; ++i) {
+        double sum = 0;
+        for (int64_t r = 0; r < terms; ++r)
+          sum += static_cast<double>(a.numbers[static_cast<size_t>(r * rows + i / columns)]) *
+                 static_cast<double>(b.numbers[static_cast<size_t>(r * columns + i % columns)]);
+        REQUIRE(product[static_cast<size_t>(i)] == Approx(sum).margin(1e-4));
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        double sum = 0;
+        for (int64_t r = 0; r < terms; ++r) sum += summed.numbers[static_cast<size_t>(r * n + i)];
+        CHECK(call.second_result().at(static_cast<size_t>(i)) == Approx(sum).margin(1e-5));
+      }
     }
-  }
 }

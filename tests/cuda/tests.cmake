@@ -4,7 +4,7 @@ file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cpp)
 list(REMOVE_ITEM cuda_host ${PROJECT_SOURCE_DIR}/kernels/cuda/runtime_driver.cpp)
 file(GLOB cuda_emulation CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/emulated_*.cpp
      ${CMAKE_CURRENT_LIST_DIR}/fibers.cpp)
-set_source_files_properties(${cuda_code} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
+set_source_files_properties(${cuda_code} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
 
 add_library(cuda_emulated OBJECT ${cuda_code} ${cuda_host} ${cuda_emulation}
                                  ${PROJECT_SOURCE_DIR}/kernels/shared/program_files.cpp

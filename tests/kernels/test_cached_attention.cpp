@@ -121,8 +121,10 @@ void check_by_definition(const CachedCase& c, const CachedNumbers& n, const std:
                 p / sum * n.v[c.at(b, h / c.group, j, d, c.capacity, c.shared, c.value_width)];
         lse[static_cast<size_t>((b * c.heads() + h) * c.queries + t)] = sum == 0 ? -INFINITY : std::log(sum) + largest;
       }
-  require_close(found[0], out, 2e-5, 4e-6);
-  require_close(found[1], lse, 2e-6, 4e-6);
+  // Tile registers, for large groups, multiply queries and weights that are rounded to 15 bits.
+  const bool rounds = c.cache == HX_Q8_0 && c.group >= 5;
+  require_close(found[0], out, 2e-5, rounds ? 4e-5 : 4e-6);
+  require_close(found[1], lse, 2e-6, rounds ? 4e-5 : 4e-6);
 }
 
 // `count` queries from `first` on.
@@ -163,6 +165,10 @@ TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16,
                               {2, 2, 2, 6, 140, 16, 12, true, 0, 0, HX_F16, false, false},
                               {2, 2, 3, 1, 700, 64, 32, true, 0, 0, HX_Q8_0},
                               {2, 2, 2, 40, 530, 96, 64, true, 100, 2, HX_Q8_0, true, false},
+                              {1, 2, 9, 3, 300, 160, 288, true, 70, 0, HX_Q8_0},
+                              {2, 1, 7, 1, 140, 32, 32, false, 0, 0, HX_Q8_0},
+                              {2, 2, 6, 40, 530, 96, 64, true, 100, 2, HX_Q8_0, true, false},
+                              {1, 1, 300, 2, 150, 32, 64, true, 0, 0, HX_Q8_0},
                               {1, 20, 1, 3, 1030, 8, 8},   // enough heads: an item has all splits
                               {1, 1, 300, 2, 150, 4, 4}};  // a group larger than a tile
   for (const CachedCase& c : cases) {
@@ -185,7 +191,9 @@ TEST_CASE("cached attention: a query has the same bits in every chunk and for ev
   Random random(282);
   for (const CachedCase& whole :
        {CachedCase{2, 2, 3, 64, 1200, 24, 20}, CachedCase{1, 2, 4, 64, 1200, 16, 16, true, 150, 3, HX_F16},
-        CachedCase{2, 2, 2, 64, 1200, 32, 64, true, 0, 0, HX_Q8_0}, CachedCase{1, 16, 1, 64, 700, 8, 8}}) {
+        CachedCase{2, 2, 2, 64, 1200, 32, 64, true, 0, 0, HX_Q8_0},
+        CachedCase{1, 2, 6, 64, 700, 160, 96, true, 90, 2, HX_Q8_0, true},
+        CachedCase{2, 1, 9, 64, 1200, 64, 32, true, 0, 0, HX_Q8_0}, CachedCase{1, 16, 1, 64, 700, 8, 8}}) {
     INFO(whole.text());
     std::vector<int32_t> valid;
     for (int64_t b = 0; b < whole.batch; ++b) valid.push_back(static_cast<int32_t>(whole.capacity - 7 - 400 * b));

@@ -118,6 +118,8 @@ TEST_CASE("attention over shuffled pages has the bits of a cache in one piece") 
                             {3, 2, 2, 1, 30, 32, 64, 32, HX_Q8_0},
                             {2, 2, 4, 7, 36, 16, 20, 12},
                             {3, 2, 4, 9, 20, 32, 32, 64, HX_Q8_0},
+                            {3, 2, 8, 1, 30, 32, 64, 32, HX_Q8_0},
+                            {2, 1, 6, 9, 40, 5, 32, 64, HX_Q8_0, true, 70},
                             {2, 1, 8, 32, 40, 16, 17, 33, HX_F16},
                             {2, 3, 1, 40, 9, 16, 24, 24, HX_F32, true, 50, 1.5, true},
                             {2, 2, 2, 2, 25, 5, 13, 9, HX_F16, false, 0, 0, true, true},
@@ -143,9 +145,9 @@ TEST_CASE("attention over shuffled pages has the bits of a cache in one piece") 
 
 TEST_CASE("attention over pages: an item has the same bits alone, among others and in chunks") {
   Random random(662);
-  for (const uint32_t type : {HX_F32, HX_F16, HX_Q8_0})
+  for (const auto& [type, group] : {std::pair{HX_F32, 4}, {HX_F16, 4}, {HX_Q8_0, 4}, {HX_Q8_0, 8}})
     for (const int64_t queries : {1, 24}) {
-      const PageCase all{5, 2, 4, queries, 45, 32, 32, 32, type};
+      const PageCase all{5, 2, group, queries, 45, 32, 32, 32, type};
       const PageNumbers n(all, random, {1440, 30, 700, 0, 513});
       const std::vector<Tensor> expected = attend_pages(all, n, true);
       const int64_t head_row = all.heads() * all.width;

@@ -35,4 +35,9 @@ if(TARGET test_kernels)
     set_tests_properties("kernels: integer products on ${isa} without VNNI"
                          PROPERTIES ENVIRONMENT "HARMONICS_ISA=${isa};HARMONICS_VNNI=off" TIMEOUT 300)
   endforeach()
+  # caches of q8_0 without tile registers
+  if(flags MATCHES " amx_int8( |$)")
+    add_test(NAME "kernels: caches without tiles" COMMAND test_kernels "*cached attention*,*pages*")
+    set_tests_properties("kernels: caches without tiles" PROPERTIES ENVIRONMENT HARMONICS_TILES=off TIMEOUT 300)
+  endif()
 endif()

@@ -80,7 +80,8 @@ TEST_CASE("lora: ten steps of AdamW have the losses of PEFT, and the adapter wri
                                    {"llama_embedding", "llama"},
                                    {"qwen3_lora", "qwen3"},
                                    {"qwen3_dora", "qwen3"},
-                                   {"phi3_lora", "phi3"}}) {
+                                   {"phi3_lora", "phi3"},
+                                   {"qwen3moe_down", "qwen3moe"}}) {
     INFO(name);
     const auto imported = lora_base(base);
     if (!imported) return;
@@ -119,6 +120,40 @@ TEST_CASE("lora: ten steps of AdamW have the losses of PEFT, and the adapter wri
       CHECK(worst_score(read.run("scores", tokens, nullptr), expected.at("scores")) < 5e-4);
       std::filesystem::remove_all(path);
     }
+  }
+}
+
+TEST_CASE("lora: experts that PEFT adapts as one parameter have its scores, also trained, written and merged") {
+  const auto imported = lora_base("qwen3moe");
+  if (!imported) return;
+  const auto expected = below(golden("lora.safetensors"), "qwen3moe_experts");
+  const Shape rows = expected.at("tokens").shape().from(1);
+  const int32_t* tokens = expected.at("tokens").data<int32_t>();
+  const auto worst = [&](const Model& model) {
+    TokenRuns forward(model, scores_program(model, rows));
+    return worst_score(forward.run("scores", tokens, nullptr), expected.at("scores"));
+  };
+  ModelOptions options;
+  options.adapters = {{lora_path("lora/qwen3moe_experts"), 1}};
+  CHECK(worst(model_of(*imported, options)) < 1e-4);
+  CHECK(worst(model_of(*imported)) > 1e-2);
+  ModelOptions trained;
+  trained.lora.emplace();
+  trained.lora->from = options.adapters.front().path;
+  const Model model = model_of(*imported, trained);
+  CHECK(worst(model) < 1e-4);
+  for (const std::string ending : {"", ".gguf"}) {
+    const std::string path = (std::filesystem::temp_directory_path() / ("harmonics_lora_experts" + ending)).string();
+    write_adapter(
+        *model.adapter, [&](const std::string& parameter) { return model.parameters->tensor(parameter); }, path);
+    ModelOptions again;
+    again.adapters = {{path, 1}};
+    CHECK(worst(model_of(*imported, again)) < 1e-4);
+    const auto resolved = resolve_spec(*imported);
+    ImportedModel merged = *imported;
+    merged.tensors = merged_tensors(*imported, *resolved, {read_adapter({path, 1}, *resolved, Registry::global())});
+    CHECK(worst(model_of(merged)) < 1e-4);
+    std::filesystem::remove_all(path);
   }
 }
 

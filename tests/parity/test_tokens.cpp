@@ -5,6 +5,7 @@
 
 #include "tests/plugins/gguf_files.hpp"
 
+using namespace harmonics;
 using namespace harmonics::engine;
 
 namespace {

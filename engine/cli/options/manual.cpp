@@ -30,6 +30,7 @@ constexpr ManualRow kVariables[] = {
     {"HARMONICS_CUDA_DEVICE", "index of the CUDA device for --device cuda (default 0)", false},
     {"HARMONICS_OPENCL_DEVICE", "part of the name of the OpenCL device for --device opencl", false},
     {"HARMONICS_ISA", "baseline, avx2 or avx512: the instruction set of the device cpu, for comparing", false},
+    {"HARMONICS_TILES", "off: attention over caches of q8_0 without tile registers, for comparing", false},
     {"HARMONICS_VNNI", "off: products of bytes without the instructions for them, for comparing", false},
     {"HARMONICS_BF16", "emulated, dots or off: how --precision bf16 is computed, for checking", false},
     {"HARMONICS_FP16", "emulated or off: how --precision fp16 is computed, for checking", false},

@@ -118,6 +118,8 @@ struct Room {
   float *k_copy, *v_copy;         // of a block
   float *largest, *sums;          // of all queries: of the current split
   float *all_largest, *all_sums;  // of the splits before
+  int8_t* packed_q = nullptr;     // for tiles
+  float* q_units = nullptr;
 
   Room(const Cached& c, float* at) {
     const int64_t rows = c.tile * c.group;
@@ -131,6 +133,9 @@ struct Room {
     sums = take(rows);
     all_largest = take(rows);
     all_sums = take(rows);
+    if (!c.k_tiles) return;
+    packed_q = reinterpret_cast<int8_t*>(take(packed_query_bytes(rows, c.width) / 4));
+    q_units = take(query_sets(rows) * kTileQueries);
   }
 };
 
@@ -190,6 +195,7 @@ class Item {
         copy_row(q + batch_ * c.q.batch + at.head * c.q.head + at.position * c.q.row,
                  room.q + (t * c.group + g) * c.width, c.width);
       }
+    if (c.k_tiles) c.k_tiles->pack_queries(room.q, queries_ * c.group, c.width, room.packed_q, room.q_units);
   }
 
   // All splits of the queries, one after another.
@@ -267,6 +273,10 @@ class Item {
     }
     if (all.none()) return false;
     scores_of_block(all, first);
+    if (c_.v_tiles) {
+      add_tiles(first, end, all, fresh);
+      return true;
+    }
     const Dense copy = c_.copy_v ? copied(v_, all.begin, all.end, c_.value_width, room_.v_copy) : Dense{};
     Ahead ahead(k_, end, least(end + kCacheBlock, seen(queries_ - 1).end));
     for (int64_t t = 0; t < queries_;) {
@@ -283,6 +293,14 @@ class Item {
   void scores_of_block(const Seen& all, int64_t first) const {
     const int64_t rows = queries_ * c_.group;
     float* const scores = room_.scores - first;
+    if (c_.k_tiles) {
+      const char *keys[kCacheBlock], *values[kCacheBlock];
+      list_rows(k_, all.begin, all.end, keys);
+      const RowsAhead ahead{values, c_.few ? list_rows(v_, all.begin, all.end, values) : 0, v_.bytes()};
+      c_.k_tiles->scores({room_.packed_q, room_.q_units, rows, c_.width, keys, all.end - all.begin, scores + all.begin,
+                          kCacheBlock, ahead});
+      return;
+    }
     if (c_.copy_k) {
       scores_of(rows, all.end - all.begin, c_.width, room_.q, copied(k_, all.begin, all.end, c_.width, room_.k_copy),
                 scores + all.begin);
@@ -297,20 +315,55 @@ class Item {
           });
     });
   }
+  // Places of rows [from, to); returns their number.
+  static int64_t list_rows(const Rows& rows, int64_t from, int64_t to, const char** places) {
+    rows.each(from, to, [&](const char* row, int64_t first, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) places[first - from + i] = row + i * rows.stride();
+    });
+    return to > from ? to - from : 0;
+  }
+  // Adds the values of a block to all queries; `all`: the keys that any of them sees.
+  void add_tiles(int64_t first, int64_t end, const Seen& all, bool* fresh) const {
+    const char *values[kCacheBlock], *next[kCacheBlock];
+    TiledQuery queries[kMostTile];
+    for (int64_t t = 0; t < queries_; ++t) {
+      const Seen here = seen(t).within(first, end);
+      queries[t] = {here.begin - first, here.end - first, fresh[t]};
+      if (here.none()) {
+        queries[t] = {0, 0, fresh[t]};
+        continue;
+      }
+      const int64_t begin = queries[t].from / kWidth * kWidth, last = (queries[t].to + kWidth - 1) / kWidth * kWidth;
+      for (int64_t g = 0; g < c_.group; ++g) {
+        float* const weights = room_.scores + (t * c_.group + g) * kCacheBlock;
+        weigh_row(t, g, first, here, fresh[t]);
+        clear_row(weights, begin);
+        clear_row(weights + last, kCacheBlock - last);
+      }
+      fresh[t] = false;
+    }
+    list_rows(v_, all.begin, all.end, values);
+    const int64_t ahead = c_.few ? list_rows(k_, end, least(end + kCacheBlock, seen(queries_ - 1).end), next) : 0;
+    c_.v_tiles->values({room_.scores, queries, c_.group, queries_ * c_.group, c_.value_width, values, all.begin - first,
+                        all.end - first, room_.values, RowsAhead{next, ahead, k_.bytes()}});
+  }
+  // Turns the scores of a query into weights.
+  void weigh_row(int64_t t, int64_t g, int64_t first, const Seen& at, bool fresh) const {
+    const int64_t i = t * c_.group + g;
+    Sums sums{room_.largest[i], room_.sums[i]};
+    const Query row = query(t, g);
+    const ScoreTerms terms = ScoreTerms::of(c_, buffers_, batch_, row.head, row.position, first);
+    weigh(c_, terms, room_.scores + i * kCacheBlock, at.begin - first, at.end - first, fresh, sums,
+          room_.values + i * c_.value_width);
+    room_.largest[i] = sums.largest;
+    room_.sums[i] = sums.sum;
+  }
   static bool same(const Seen& a, const Seen& b) { return a.begin == b.begin && a.end == b.end; }
 
   // `copy`: the values from key `copied_from` on, if they are copied.
   void multiply(int64_t t, int64_t next, int64_t first, const Seen& at, bool fresh, const Dense& copy,
                 int64_t copied_from, Ahead& ahead) const {
-    for (int64_t i = t * c_.group; i < next * c_.group; ++i) {
-      Sums sums{room_.largest[i], room_.sums[i]};
-      const Query row = query(i / c_.group, i % c_.group);
-      const ScoreTerms terms = ScoreTerms::of(c_, buffers_, batch_, row.head, row.position, first);
-      weigh(c_, terms, room_.scores + i * kCacheBlock, at.begin - first, at.end - first, fresh, sums,
-            room_.values + i * c_.value_width);
-      room_.largest[i] = sums.largest;
-      room_.sums[i] = sums.sum;
-    }
+    for (int64_t i = t * c_.group; i < next * c_.group; ++i) weigh_row(i / c_.group, i % c_.group, first, at, fresh);
     const int64_t begin = t * c_.group, rows = (next - t) * c_.group, width = c_.value_width;
     const float* const weights = room_.scores + begin * kCacheBlock - first;  // of key 0
     float* const values = room_.values + begin * width;
@@ -410,6 +463,7 @@ void cached_attention(const void* context, void* const* buffers, uint32_t phase,
     for (int64_t row = rows.begin; row < rows.end; ++row) join_apart(c, buffers, row);
     return;
   }
+  const EightBitTiles* const tiles = c.k_tiles ? c.k_tiles : c.v_tiles;
   const Room room(c, static_cast<float*>(buffers[c.workspace]) + part * c.part_workspace);
   Groups(c, buffers).each(part, [&](int64_t batch, int64_t head, int64_t tile, int64_t split) {
     const Item item(c, buffers, room, batch, head, tile);
@@ -418,6 +472,7 @@ void cached_attention(const void* context, void* const* buffers, uint32_t phase,
     else
       item.run();
   });
+  if (tiles) tiles->end();
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -159,6 +159,57 @@ HM_INLINE Tile<Fetch> tile_for(int64_t rows, int64_t columns) {
   return columns <= kColumns / 2 ? kTiles<kOrder, kVectors / 2, Fetch>[at] : kTiles<kOrder, kVectors, Fetch>[at];
 }
 
+// What a tile prefetches for later ones, a line of each every four steps of the depth: C of the next tile, for writing,
+// and an operand in steps of `step`; after `turn` of them 16 floats further.
+struct NextTile {
+  const float *c, *operand;
+  int64_t c_row, step, turn, c_left = kRows * kColumns / 16, c_rows = 0, fetched = 0;
+  HM_INLINE void fetch_c() {
+    if (c_left == 0) return;
+    __builtin_prefetch(c, 1);
+    c += c_row, --c_left;
+    if (++c_rows == kRows) c_rows = 0, c += 16 - kRows * c_row;
+  }
+  HM_INLINE void fetch_operand() {
+    __builtin_prefetch(operand, 0, 2);
+    operand += step;
+    if (++fetched == turn) fetched = 0, operand += 16 - turn * step;
+  }
+};
+
+// A whole tile whose rows of A are read for one panel of B after another, so that B streams from the second-level
+// cache.
+template <PanelOrder kOrder>
+[[gnu::noinline, maybe_unused]] void row_tile(const float* a, int64_t a_row, const float* b, int64_t depth, float* c,
+                                              int64_t c_row, const Ending& end, NextTile next) {
+  vf sum[kRows][kVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
+  const auto add = [&](int64_t k) __attribute__((always_inline)) {
+    vf row[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) row[v] = load(b + k * kColumns + v * kWidth);
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const vf x = splat(a[kAlongRows<kOrder> ? i * a_row + k : i + k * kRows]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
+    }
+  };
+  constexpr int64_t kStep = kAlongRows<kOrder> ? 1 : kRows;
+  int64_t k = 0;
+  for (; k + 4 <= depth; k += 4, a += 4 * kStep, b += 4 * kColumns) {
+    next.fetch_c();
+    add(0), add(1);
+    next.fetch_operand();
+    add(2), add(3);
+  }
+  for (; k < depth; ++k, a += kStep, b += kColumns) add(0);
+  store_sums(sum, c, c_row, kColumns, end);
+}
+
 // Ending of a product's sums from depth `k` on.
 HM_INLINE Ending ending_of(const Product& p, void* const* buffers, int64_t k) {
   const float* c = static_cast<const float*>(buffers[p.c]);
@@ -217,6 +268,32 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
       tile_for<kOrder>(rows - ii < step ? rows - ii : step, columns - jj)(
           a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row, columns - jj,
           end.at(ii * c_row + jj), ahead);
+    }
+}
+
+// The same for many rows, each read for all columns.
+template <PanelOrder kOrder>
+HM_INLINE void multiply_rows(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b,
+                             int64_t b_panel, int64_t columns, int64_t depth, float* to, int64_t c_row,
+                             const Ending& end) {
+  for (int64_t ii = 0; ii < rows; ii += kRows)
+    for (int64_t jj = 0; jj < columns; jj += kColumns) {
+      const int64_t at = ii * c_row + jj;
+      const float* const own = a + ii * panel_step;
+      const float* const panel = b + jj / kColumns * b_panel;
+      if (rows - ii < kRows || columns - jj < kColumns) {
+        tile_for<kOrder>(rows - ii, columns - jj)(own, a_row, panel, 0, depth, to + at, c_row, columns - jj, end.at(at),
+                                                  Ahead{own, 16, depth});
+        continue;
+      }
+      // The tiles of a row share its successor's operands among them.
+      const bool is_last = jj + kColumns >= columns, below = ii + kRows < rows;
+      const float* next = below ? own + kRows * panel_step : a;
+      next += depth * jj / columns / 16 * 16 * (kAlongRows<kOrder> ? 1 : kRows);
+      const float* const c = to + (is_last ? below ? at - jj + kRows * c_row : at : at + kColumns);
+      const bool along = kAlongRows<kOrder>;
+      row_tile<kOrder>(own, a_row, panel, depth, to + at, c_row, end.at(at),
+                       NextTile{c, next, c_row, along ? a_row : 16, along ? kRows : depth});
     }
 }
 

@@ -76,6 +76,49 @@ HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, boo
   }
 }
 
+// A part that packs a block of both operands at a time.
+HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers, Range rows, Range columns,
+                                   float* workspace) {
+  const Product& p = c.product;
+  const int64_t m = rows.end - rows.begin, n = columns.end - columns.begin, row_panels = (m + kRows - 1) / kRows;
+  const float* a = static_cast<const float*>(buffers[p.a]) + rows.begin * p.a_row;
+  const float* b = static_cast<const float*>(buffers[p.b]) + columns.begin * p.b_column;
+  float* const to = static_cast<float*>(buffers[p.c]) + rows.begin * p.n + columns.begin;
+  float *const own_a = workspace, *const own_b = workspace + row_panels * kRows * kPackedDepth;
+  const int64_t tiles_in_row = (n + kColumns - 1) / kColumns;
+  for (int64_t k = 0; k < p.k; k += kPackedDepth) {
+    const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth;
+    constexpr int64_t kFew = 32;  // rows of A's depth, whose lines are read for one panel after another
+    for (int64_t few = 0; few < depth; few += kFew)
+      for (int64_t i = 0; i < m; i += kRows)
+        pack_rows(a + i + (k + few) * p.a_column, p.a_column, m - i < kRows ? m - i : kRows,
+                  depth - few < kFew ? depth - few : kFew, own_a + i * depth + few * kRows);
+    pack_b(p, b + k * p.b_row, n, depth, own_b, depth * kColumns);
+    const Ending end = ending_of(p, buffers, k).at(rows.begin * p.n + columns.begin);
+    const int64_t next_k = p.k - k >= 2 * kPackedDepth ? k + kPackedDepth : k, quarter = depth / 4;
+    const int64_t a_lines = (m + 15) / 16, b_lines = (n + 15) / 16;
+    for (int64_t i = 0; i < m; i += kRows)
+      for (int64_t j = 0; j < n; j += kColumns) {
+        const int64_t at = i * p.n + j;
+        if (m - i < kRows || n - j < kColumns) {
+          tile_for<PanelOrder::packed>(m - i, n - j)(own_a + i * depth, 1, own_b + j / kColumns * depth * kColumns, 0,
+                                                     depth, to + at, p.n, n - j, end.at(at), Ahead{own_a, 16, depth});
+          continue;
+        }
+        // Each tile fetches a line of a quarter of the next block's depth.
+        const int64_t tile = i / kRows * tiles_in_row + j / kColumns, line = tile / 4,
+                      row = next_k + tile % 4 * quarter;
+        const bool is_a = line < a_lines || p.b_column != 1;
+        const float* const next =
+            is_a ? a + line % a_lines * 16 + row * p.a_column : b + (line - a_lines) % b_lines * 16 + row * p.b_row;
+        const bool is_last = j + kColumns >= n;
+        const float* const next_c = to + (is_last ? m - i > kRows ? at - j + kRows * p.n : at : at + kColumns);
+        row_tile<PanelOrder::packed>(own_a + i * depth, 1, own_b + j / kColumns * depth * kColumns, depth, to + at, p.n,
+                                     end.at(at), NextTile{next_c, next, p.n, is_a ? p.a_column : p.b_row, depth});
+      }
+  }
+}
+
 // Sums of the second slice of the depth; those of the first are in C.
 HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
   return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats;
@@ -111,6 +154,8 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   float* packed_b =
       c.keeps_b ? static_cast<float*>(buffers[p.c + 2])
                 : static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
+  if (c.owns)
+    return multiply_own_blocks(c, buffers, {i0, i1}, {j0, j1}, packed_b), end_product(p, buffers, i0, i1, j0, j1);
   if (c.in_place) {
     const InPlace x{a + i0 * p.a_row,
                     b + j0,
@@ -144,6 +189,9 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
         if (c.packs_a)
           multiply<PanelOrder::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns,
                                        depth, to + i * p.n + j, p.n, ending);
+        else if (c.by_rows)
+          multiply_rows<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
+                                             depth, to + i * p.n + j, p.n, ending);
         else
           multiply<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
                                         depth, to + i * p.n + j, p.n, ending);

@@ -62,7 +62,7 @@ struct Query {
   }
 };
 
-// This lane's elements of a row of f32.
+// This lane's elements of a row of f32. Loops have a constant length, so that x stays in registers.
 struct Lane {
   float x[kMostOfLane];
   __device__ Lane(const float* row, uint32_t width) {
@@ -72,19 +72,22 @@ struct Lane {
   __device__ float dot(const void* y, CacheType type, int64_t at, uint32_t width) const {
     const uint32_t lane = threadIdx.x % kWarp;
     float sum = 0;
-    for (uint32_t i = 0; i * kWarp + lane < width; ++i) sum += x[i] * element(y, type, at + i * kWarp + lane);
+    for (uint32_t i = 0; i < kMostOfLane; ++i)
+      if (i * kWarp + lane < width) sum += x[i] * element(y, type, at + i * kWarp + lane);
     return join_warp<Sum>(sum);
   }
   __device__ void add(float factor, const void* y, CacheType type, int64_t at, uint32_t width) {
     const uint32_t lane = threadIdx.x % kWarp;
-    for (uint32_t i = 0; i * kWarp + lane < width; ++i) x[i] += factor * element(y, type, at + i * kWarp + lane);
+    for (uint32_t i = 0; i < kMostOfLane; ++i)
+      if (i * kWarp + lane < width) x[i] += factor * element(y, type, at + i * kWarp + lane);
   }
   __device__ void scale(float factor) {
     for (uint32_t i = 0; i < kMostOfLane; ++i) x[i] *= factor;
   }
   __device__ void store(float* row, uint32_t width) const {
     const uint32_t lane = threadIdx.x % kWarp;
-    for (uint32_t i = 0; i * kWarp + lane < width; ++i) row[i * kWarp + lane] = x[i];
+    for (uint32_t i = 0; i < kMostOfLane; ++i)
+      if (i * kWarp + lane < width) row[i * kWarp + lane] = x[i];
   }
 };
 

@@ -39,6 +39,38 @@ __global__ void add(const T* updates, const void* indices, const uint32_t* links
   }
 }
 
+// y [size, inner]: each row is the sum of the updates with its index, in index order. A block computes a row and
+// kThreads columns: it lists the updates of a run of indices, and then adds them.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) collect(const T* updates, const void* indices, T* y, AddParameters p) {
+  constexpr uint32_t kAhead = 8;  // loads in flight
+  __shared__ uint32_t mine[kThreads], listed[kThreads];
+  const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
+  const bool adds = column < p.inner;
+  T sum = 0;
+  for (uint32_t base = 0; base < p.indices; base += kThreads) {
+    const uint32_t k = base + threadIdx.x;
+    const bool is_mine = k < p.indices && index_at(indices, p.dtype, k, p.size) == blockIdx.x;
+    mine[threadIdx.x] = is_mine;
+    const uint32_t found = join_block<Sum>(is_mine ? 1u : 0u);
+    if (is_mine) {
+      uint32_t before = 0;
+      for (uint32_t i = 0; i < threadIdx.x; ++i) before += mine[i];
+      listed[before] = k;
+    }
+    __syncthreads();
+    if (!adds) continue;
+    uint32_t i = 0;
+    for (; i + kAhead <= found; i += kAhead) {
+      T next[kAhead];
+      for (uint32_t j = 0; j < kAhead; ++j) next[j] = updates[static_cast<int64_t>(listed[i + j]) * p.inner + column];
+      for (uint32_t j = 0; j < kAhead; ++j) sum += next[j];
+    }
+    for (; i < found; ++i) sum += updates[static_cast<int64_t>(listed[i]) * p.inner + column];
+  }
+  if (adds) y[static_cast<int64_t>(blockIdx.x) * p.inner + column] = sum;
+}
+
 // The row of a position: of its batch, then by the axes it names.
 __device__ inline uint32_t row_of(const void* indices, const PositionParameters& p, uint32_t position) {
   uint32_t row = position / p.places;
@@ -47,11 +79,11 @@ __device__ inline uint32_t row_of(const void* indices, const PositionParameters&
   return row;
 }
 template <typename T>
-__global__ void gather_nd(const T* x, const void* indices, T* y, PositionParameters p) {
+__global__ void gather_nd(const T* x, const void* indices, T* y, const __grid_constant__ PositionParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) y[i] = x[static_cast<int64_t>(row_of(indices, p, i / p.inner)) * p.inner + i % p.inner];
 }
-__global__ void rows(const void* indices, uint32_t* numbers, PositionParameters p) {
+__global__ void rows(const void* indices, uint32_t* numbers, const __grid_constant__ PositionParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) numbers[i] = row_of(indices, p, i);
 }
@@ -68,12 +100,12 @@ __device__ inline int64_t block_place(const void* starts, const BlockParameters&
   return place;
 }
 template <typename T>
-__global__ void dynamic_slice(const T* x, const void* starts, T* y, BlockParameters p) {
+__global__ void dynamic_slice(const T* x, const void* starts, T* y, const __grid_constant__ BlockParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) y[i] = x[block_place(starts, p, i)];
 }
 template <typename T>
-__global__ void update_slice(const T* block, const void* starts, T* y, BlockParameters p) {
+__global__ void update_slice(const T* block, const void* starts, T* y, const __grid_constant__ BlockParameters p) {
   const uint32_t i = thread_number();
   if (i < p.count) y[block_place(starts, p, i)] = block[i];
 }
@@ -130,6 +162,7 @@ Function link_function() { return HM_FUNCTION(link); }
 Function dynamic_slice_function(uint32_t element_bytes) { return HM_BY_WIDTH(dynamic_slice); }
 Function update_slice_function(uint32_t element_bytes) { return HM_BY_WIDTH(update_slice); }
 Function add_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, add); }
+Function collect_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, collect); }
 Function top_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, top); }
 
 }  // namespace harmonics::cuda

@@ -5,7 +5,7 @@
 
 namespace harmonics::cuda {
 
-// Threads per block of every kernel.
+// Threads per block of every kernel that does not say otherwise.
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMostRank = 8;
 
@@ -40,13 +40,14 @@ struct RandomParameters {
   uint32_t count;
   uint64_t stream;
 };
-Function copy_function(uint32_t element_bytes);  // from, to
+Function copy_function(uint32_t element_bytes);  // from, to; also 16 bytes
 struct CopyIfFiniteParameters {
   uint64_t bytes;
 };
 // from, to, number: whole words of 4 bytes and the remainder, with any number of threads
 Function copy_if_finite_function();
-Function transpose_function(uint32_t element_bytes);  // from, to; tiles of 32 x 32, by blocks {columns, rows, batch}
+constexpr uint32_t kTransposedTile = 64;
+Function transpose_function(uint32_t element_bytes);  // from, to; tiles, by blocks {columns, rows, batch}
 Function fill_function(uint32_t element_bytes);       // to
 Function iota_function();                             // to
 Function random_function();                           // counter, to; four numbers per thread
@@ -79,6 +80,8 @@ Function gather_function(uint32_t element_bytes);  // x, indices, y
 Function link_function();  // indices, links: for each the next with the same index, and whether it is the first
 // updates, indices, links, y: updates are joined to y; null: unsupported type; blocks {indices, outer}
 Function add_function(uint32_t dtype);
+// updates, indices, y [size, inner]: the sums of the updates; null: unsupported type; blocks {size, columns}
+Function collect_function(uint32_t dtype);
 Function gather_nd_function(uint32_t element_bytes);      // x, indices, y
 Function rows_function();                                 // indices, rows: the row of each position, u32
 Function dynamic_slice_function(uint32_t element_bytes);  // x, starts, y
@@ -99,9 +102,12 @@ struct ReduceParameters {
   uint32_t results, terms, chunks, chunk;  // terms in all, and per chunk
   Steps<1> kept, reduced;
 };
-Function reduce_rows_function(uint32_t dtype, Reduction);  // x, y [results, chunks]; a block for each
-// the same with a thread for each; blocks {results, chunks}
+Function reduce_rows_function(uint32_t dtype, Reduction);        // x, y [results, chunks]; a block for each
+Function reduce_short_rows_function(uint32_t dtype, Reduction);  // the same with a warp for each
+// x, y [chunks, results]; a thread for each, blocks {results, chunks}
 Function reduce_columns_function(uint32_t dtype, Reduction);
+constexpr uint32_t kJoinedResults = 32;
+Function join_chunks_function(uint32_t dtype, Reduction);  // x [terms, results], y; a block per kJoinedResults results
 struct LaneParameters {
   uint32_t lanes, size, inner, largest;
 };
@@ -116,6 +122,19 @@ struct ProductParameters {
 };
 constexpr uint32_t kProductTile = 64;
 Function product_function(uint32_t dtype);  // a, b, c; blocks {columns, rows, batch}
+// ---- small_product.cu: c [batch, m, n] dense = activation(a b + bias), in f32
+struct SmallOperand {
+  int64_t row, term, batch;  // strides; rows of b are its columns. One of the first two is 1.
+  uint32_t wide;             // terms are adjacent, and rows begin at multiples of 16 bytes
+};
+struct SmallProductParameters {
+  uint32_t m, n, k, has_bias, relu;
+  SmallOperand a, b;
+};
+enum class SmallSum : uint32_t { none, a, b };  // also sums this operand over k; without a batch
+constexpr uint32_t kSmallTiles[][2] = {{16, 16}, {32, 32}, {64, 32}, {64, 64}};  // rows, columns
+Function small_product_function(uint32_t tile, SmallSum sum);  // a, b, c, bias, sums; blocks {columns, rows, batch}
+
 enum class Activation : uint32_t { none, relu, tanh, logistic, gelu };
 struct FinishParameters {
   uint32_t count, columns, places;  // y [..., columns, places]; a bias per column
@@ -145,26 +164,33 @@ struct RowsParameters {
   uint32_t label_dtype;
   float epsilon;
 };
-uint32_t rows_of_block(uint32_t columns);                // rows per block of these kernels
-Function softmax_function(uint32_t columns);             // x, y
-Function log_softmax_function(uint32_t columns);         // x, y
-Function softmax_grad_function(uint32_t columns);        // y, dy, dx
-Function log_softmax_grad_function(uint32_t columns);    // y, dy, dx
-Function cross_entropy_function(uint32_t columns);       // x, labels, loss, lse
-Function cross_entropy_grad_function(uint32_t columns);  // x, labels, lse, dloss, dx
-Function layer_norm_function(uint32_t columns);          // x, gain, bias, y, mean, rstd
-Function rms_norm_function(uint32_t columns);            // x, gain, y, rstd
+// A kernel for rows of some length, and how many of them each of its blocks takes.
+struct RowKernel {
+  Function function;
+  uint32_t rows, threads;
+};
+RowKernel softmax_kernel(uint32_t columns, bool logarithm);       // x, y
+RowKernel softmax_grad_kernel(uint32_t columns, bool logarithm);  // y, dy, dx
+RowKernel cross_entropy_kernel(uint32_t columns);                 // x, labels, loss, lse
+RowKernel cross_entropy_grad_kernel(uint32_t columns);            // x, labels, lse, dloss, dx
+RowKernel layer_norm_kernel(uint32_t columns);                    // x, gain, bias, y, mean, rstd
+RowKernel rms_norm_kernel(uint32_t columns);                      // x, gain, y, rstd
 
 // ---- norms.cu
 struct NormGradParameters {
   uint32_t rows, columns, blocks;
 };
-constexpr uint32_t kMostSummedColumns = 4096;  // largest width whose sums fit one block
-constexpr uint32_t kNormBlocks = 256;
-Function layer_norm_grad_function();  // x, gain, mean, rstd, dy, dx, sums [2, blocks, columns]
-Function rms_norm_grad_function();    // x, gain, rstd, dy, dx, sums [1, blocks, columns]
-Function sum_blocks_function();       // sums, dgain: of the first sum only; a thread per column
-Function sum_two_blocks_function();   // sums, dgain, dbias
+constexpr uint32_t kMostSummedColumns = 8192;  // largest width whose sums fit the registers of a block
+struct NormGradKernel {
+  Function function;
+  uint32_t rows, threads, most_blocks;  // rows that a block takes at once
+};
+NormGradKernel layer_norm_grad_kernel(uint32_t columns);  // x, gain, mean, rstd, dy, dx, sums [2, blocks, columns]
+NormGradKernel rms_norm_grad_kernel(uint32_t columns);    // x, gain, rstd, dy, dx, sums [1, blocks, columns]
+// A block per kSummedColumns columns.
+constexpr uint32_t kSummedColumns = 32;
+Function sum_blocks_function();      // sums, dgain: of the first sum only
+Function sum_two_blocks_function();  // sums, dgain, dbias
 struct ChannelParameters {
   uint32_t batch, channels, places;
   uint32_t groups;
@@ -181,6 +207,7 @@ struct OptimizerParameters {
   uint32_t count;      // LAMB
   uint32_t wide_step;  // the step number is i64, else i32
   uint32_t decoupled, nesterov, adapts, blocks;
+  uint32_t run;  // elements per block of an update
   double momentum, beta1, beta2, epsilon, weight_decay, alpha;
 };
 // Tensors of one parameter, and its first block.
@@ -210,7 +237,7 @@ enum class UpdateRule : uint32_t {
   rmsprop_both,
   lion
 };
-constexpr uint32_t kUpdateRun = 1024;       // elements per block of an update
+constexpr uint32_t kUpdateRun = 1024;       // elements per block of an update: a multiple of this
 Function update_function(UpdateRule rule);  // rows: w, g, moments ..., w', moments' ...
 Function lamb_moments_function();           // w, g, m, v, step, m', v', sums [blocks, 2], number
 Function lamb_step_function();              // w, m', v', lr, step, sums, w', number; a thread per element
@@ -242,6 +269,20 @@ Function max_pool_grad_function();                  // indices, dy, dx; a block 
 Function avg_pool_function();                       // x, y
 Function avg_pool_grad_function();                  // dy, dx
 
+// ---- convolution.cu: the gradient of a weight [outputs, channels, taps_high, taps_wide] over planes
+struct WeightGradientParameters {
+  uint32_t batch, channels, outputs, taps_high, taps_wide, high, wide;  // high, wide: of a plane of dy
+  int32_t size_high, size_wide, step_high, step_wide, apart_high, apart_wide, low_high, low_wide;
+  int64_t part;  // positions per part, a multiple of 32
+};
+struct SumPartsParameters {
+  uint32_t count, parts;
+};
+constexpr uint32_t kGradientColumns = 64;  // of a tile
+// x, dy, parts; `rows` of a tile: 16, 32 or 64; blocks {columns, rows, parts}
+Function weight_gradient_function(uint32_t rows);
+Function sum_parts_function();  // parts [parts, count], y; 32 elements per block
+
 // ---- attention.cu: over what is known at run time
 constexpr uint32_t kWidestHead = 256;
 constexpr uint32_t kCacheBlock = 32, kCacheBytes = 34;  // of q8_0
@@ -262,6 +303,14 @@ Function attend_keys_function();     // q, k, v, dout, lengths, mask, bias, stat
 Function attend_bias_function();     // q, k, v, dout, lengths, mask, bias, statistics, dbias; of an element of the bias
 Function attend_sinks_function();    // sinks, statistics, dsinks; a thread per head
 
+// ---- tiled_attention.cu: without optional inputs, heads of `width` numbers at most
+constexpr uint32_t kWidestTiledHead = 64, kAttentionQueries = 64, kAttentionKeys = 32;
+Function attend_tiles_function(uint32_t width);  // q, k, v, out, lse; a block per kAttentionQueries queries of a head
+// q, k, v, out, dout, dq, statistics (three numbers per query); a block per kAttentionKeys queries of a head
+Function attend_tiles_queries_function(uint32_t width);
+// q, k, v, dout, statistics, dk, dv; a block per kAttentionKeys keys of a shared head
+Function attend_tiles_keys_function(uint32_t width);
+
 // ---- sequence.cu: rotary positions, caches
 struct TurnParameters {
   uint32_t count;                                  // pairs that are turned and elements that are not
@@ -277,5 +326,25 @@ struct AppendParameters {
 Function append_function(uint32_t element_bytes);  // rows, start, cache: of one type
 Function append_half_function();                   // rows in f32, start, cache in f16
 Function append_blocks_function();                 // rows in f32, start, cache in q8_0; count and row are of blocks
+
+// ---- storage.cu: whole numbers with a scale and a zero point each, or per index of an axis
+struct ChannelsParameters {
+  uint32_t count, size, inner;
+};
+Function quantize_function(uint32_t dtype);    // x, scale, zero, y; null: unsupported type
+Function dequantize_function(uint32_t dtype);  // x, scale, zero, y
+
+// ---- recurrent.cu: a block per sample
+constexpr uint32_t kScanThreads = 512;
+// Memory per sample, in widths: two states; or gradients of gates, of h and c, and parts of sums.
+constexpr uint32_t kScanForward = 2, kScanBackward = 6 + kScanThreads / 32;
+struct ScanParameters {
+  uint32_t positions, width, reverse;
+  uint32_t given;  // how many of the optional inputs
+};
+Function lstm_function();       // x, weight, h0, c0, y, c, gates, memory
+Function lstm_grad_function();  // weight, c, gates, c0, dy, dc, dgates, dx, dh0, dc0, memory
+Function gru_function();        // x, weight, bias, h0, y, gates, memory
+Function gru_grad_function();   // weight, y, gates, h0, dy, dgates, dx, dpast, dh0, memory
 
 }  // namespace harmonics::cuda

@@ -11,6 +11,9 @@
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #define HM_FUNCTION(...) reinterpret_cast<::harmonics::cuda::Function>(&__VA_ARGS__)
+#define HM_UNROLL _Pragma("unroll")        // of loops over arrays, which stay in registers then
+#define HM_UNROLL_BY(n) HM_TEXT(unroll n)  // of loops whose loads are to be under way together
+#define HM_TEXT(...) _Pragma(#__VA_ARGS__)
 #endif
 
 #include <harmonics/abi.h>
@@ -116,16 +119,16 @@ __device__ inline T join_warp(T v) {
   for (uint32_t apart = kWarp / 2; apart > 0; apart /= 2) v = Join::join(v, __shfl_xor_sync(kAllLanes, v, apart));
   return v;
 }
-// Every thread of the block gets the result.
-template <typename Join, typename T>
+// Every thread of the block of kCount threads gets the result.
+template <typename Join, uint32_t kCount = kThreads, typename T>
 __device__ inline T join_block(T v) {
-  __shared__ T warps[kThreads / kWarp];
+  __shared__ T warps[kCount / kWarp];
   v = join_warp<Join>(v);
   __syncthreads();  // the previous call's results have been read
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = v;
   __syncthreads();
   T all = warps[0];
-  for (uint32_t w = 1; w < kThreads / kWarp; ++w) all = Join::join(all, warps[w]);
+  for (uint32_t w = 1; w < kCount / kWarp; ++w) all = Join::join(all, warps[w]);
   return all;
 }
 template <uint32_t kLanes, typename Join, typename T>
@@ -133,7 +136,13 @@ __device__ inline T join_lanes(T v) {
   if constexpr (kLanes == kWarp)
     return join_warp<Join>(v);
   else
-    return join_block<Join>(v);
+    return join_block<Join, kLanes>(v);
+}
+
+// How many of 0 ... n - 1 begin at `first` and are `apart`. Loops over such a number have their loads under way
+// together where they are unrolled.
+__device__ inline uint32_t rounds_of(uint32_t first, uint32_t n, uint32_t apart) {
+  return first < n ? (n - first - 1) / apart + 1 : 0;
 }
 
 // The instance of a kernel for elements of `element_bytes` bytes.
@@ -153,11 +162,11 @@ __device__ inline T join_lanes(T v) {
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
-// Mean of squares minus square of the mean. The mean of large numbers is rounded, so kernels also pass the mean of the
-// centred values.
+// Mean of squares minus square of the mean, never negative. The mean of large numbers is rounded, so kernels also pass
+// the mean of the centred values.
 __device__ inline float variance_of(float squares, float mean) {
-  const float more = mean * mean;
-  return squares == infinity() ? squares : squares < more ? 0.0f : squares - more;
+  const float less = squares - mean * mean;
+  return squares == infinity() ? squares : less < 0 ? 0.0f : less;
 }
 
 }  // namespace harmonics::cuda

@@ -1,11 +1,11 @@
 // Strided copies, and sources that only write.
-#include "language.hpp"
+#include "packs.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
 template <typename T>
-__global__ void copy(const T* from, T* to, CopyParameters p) {
+__global__ void copy(const T* from, T* to, const __grid_constant__ CopyParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   int64_t at[2];
@@ -21,19 +21,62 @@ __global__ void copy_if_finite(const uint8_t* from, uint8_t* to, const float* nu
   if (thread_number() < p.bytes % 4) to[words * 4 + thread_number()] = from[words * 4 + thread_number()];
 }
 
-// 32 x 8 threads load a tile of 32 x 32 into shared memory along one side's rows and store it along the other's.
+// Threads load a tile of 64 x 64 along one side's rows and store it along the other's, four elements at a time where
+// rows begin at multiples of four.
+constexpr uint32_t kTileRow = kTransposedTile / 4, kTileStep = kThreads / kTileRow;
+
 template <typename T>
-__global__ void transpose(const T* from, T* to, TransposeParameters p) {
-  __shared__ T tile[32][33];
-  const uint32_t x = threadIdx.x % 32, y = threadIdx.x / 32, row = blockIdx.y * 32, column = blockIdx.x * 32;
+__device__ inline void load_tile(T (&tile)[kTransposedTile][kTransposedTile + 1], const T* from, uint32_t first_row,
+                                 uint32_t first, uint32_t rows, uint32_t n) {
+  const uint32_t x = threadIdx.x % kTileRow * 4, y = threadIdx.x / kTileRow;
+  if (n % 4 == 0) {
+    Pack<T> kept[kTransposedTile / kTileStep];
+    HM_UNROLL
+    for (uint32_t j = 0; j < kTransposedTile / kTileStep; ++j) {
+      const uint32_t r = first_row + y + j * kTileStep;
+      if (r < rows && first + x < n)
+        kept[j] = *reinterpret_cast<const Pack<T>*>(from + static_cast<int64_t>(r) * n + first + x);
+    }
+    HM_UNROLL
+    for (uint32_t j = 0; j < kTransposedTile / kTileStep; ++j) {
+      HM_UNROLL
+      for (uint32_t c = 0; c < 4; ++c) tile[y + j * kTileStep][x + c] = kept[j].x[c];
+    }
+  } else {
+    for (uint32_t j = y; j < kTransposedTile; j += kTileStep)
+      for (uint32_t c = x; c < x + 4; ++c)
+        if (first_row + j < rows && first + c < n)
+          tile[j][c] = from[static_cast<int64_t>(first_row + j) * n + first + c];
+  }
+}
+template <typename T>
+__device__ inline void store_tile(const T (&tile)[kTransposedTile][kTransposedTile + 1], T* to, uint32_t first_row,
+                                  uint32_t first, uint32_t rows, uint32_t n) {
+  const uint32_t x = threadIdx.x % kTileRow * 4, y = threadIdx.x / kTileRow;
+  if (n % 4 == 0) {
+    if (first + x >= n) return;
+    HM_UNROLL
+    for (uint32_t j = 0; j < kTransposedTile / kTileStep; ++j) {
+      const uint32_t r = first_row + y + j * kTileStep;
+      Pack<T> v;
+      HM_UNROLL
+      for (uint32_t c = 0; c < 4; ++c) v.x[c] = tile[x + c][y + j * kTileStep];
+      if (r < rows) store_whole(to + static_cast<int64_t>(r) * n + first + x, v);
+    }
+  } else {
+    for (uint32_t j = y; j < kTransposedTile; j += kTileStep)
+      for (uint32_t c = x; c < x + 4; ++c)
+        if (first_row + j < rows && first + c < n) to[static_cast<int64_t>(first_row + j) * n + first + c] = tile[c][j];
+  }
+}
+template <typename T>
+__global__ void __launch_bounds__(kThreads) transpose(const T* from, T* to, TransposeParameters p) {
+  __shared__ T tile[kTransposedTile][kTransposedTile + 1];
+  const uint32_t row = blockIdx.y * kTransposedTile, column = blockIdx.x * kTransposedTile;
   const int64_t plane = static_cast<int64_t>(p.rows) * p.columns * blockIdx.z;
-  for (uint32_t j = y; j < 32; j += kThreads / 32)
-    if (column + j < p.columns && row + x < p.rows)
-      tile[j][x] = from[plane + static_cast<int64_t>(column + j) * p.rows + row + x];
+  load_tile(tile, from + plane, column, row, p.columns, p.rows);
   __syncthreads();
-  for (uint32_t j = y; j < 32; j += kThreads / 32)
-    if (row + j < p.rows && column + x < p.columns)
-      to[plane + static_cast<int64_t>(row + j) * p.columns + column + x] = tile[x][j];
+  store_tile(tile, to + plane, row, column, p.rows, p.columns);
 }
 
 template <typename T>
@@ -97,7 +140,9 @@ __global__ void random(const int64_t* counter, float* to, RandomParameters p) {
 
 }  // namespace
 
-Function copy_function(uint32_t element_bytes) { return HM_BY_WIDTH(copy); }
+Function copy_function(uint32_t element_bytes) {
+  return element_bytes == 16 ? HM_FUNCTION(copy<Pack<uint32_t>>) : HM_BY_WIDTH(copy);
+}
 Function copy_if_finite_function() { return HM_FUNCTION(copy_if_finite); }
 Function transpose_function(uint32_t element_bytes) { return HM_BY_WIDTH(transpose); }
 Function fill_function(uint32_t element_bytes) { return HM_BY_WIDTH(fill); }

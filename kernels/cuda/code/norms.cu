@@ -1,69 +1,122 @@
 // Gradients of layer_norm and rms_norm; normalisation over batch and space or over groups of channels.
-#include "language.hpp"
+#include "packs.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// Block b takes rows b, b + blocks ..., and sums their share of dgain and dbias by column. Each thread owns columns in
-// shared memory, so sums need no synchronisation.
-template <bool kCentred>
-__device__ inline void row_grad(const float* x, const float* gain, const float* means, const float* rstds,
-                                const float* dy, float* dx, float* sums, const NormGradParameters& p) {
-  __shared__ float dgain[kMostSummedColumns], dbias[kCentred ? kMostSummedColumns : 1];
-  const uint32_t n = p.columns;
-  const float count = static_cast<float>(n);
-  for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
-    dgain[i] = 0;
-    if (kCentred) dbias[i] = 0;
-  }
-  for (uint32_t r = blockIdx.x; r < p.rows; r += p.blocks) {
-    const int64_t start = static_cast<int64_t>(r) * n;
-    const float mean = kCentred ? means[r] : 0, rstd = rstds[r];
-    float sum = 0, product = 0;
-    for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
-      const float d = dy[start + i], unit = (x[start + i] - mean) * rstd, dunit = d * gain[i];
-      sum += dunit;
-      product += dunit * unit;
-      dgain[i] += d * unit;
-      if (kCentred) dbias[i] += d;
+// A block's sums by column, from those of its warps, in their order. Warps share columns only if each takes rows of its
+// own.
+template <uint32_t kLanes, uint32_t kPacks>
+__device__ inline void put_sums(const Row<kLanes, kPacks>& row, const Pack<float> (&mine)[kPacks], float* to) {
+  if constexpr (kLanes != kWarp) {
+    row.kept([&](uint32_t j, const Place& at) { write(to, at, mine[j]); });
+  } else {
+    __shared__ float sums[4 * kWarp * kPacks];
+    for (uint32_t w = 0; w < kThreads / kWarp; ++w) {
+      if (threadIdx.x / kWarp == w)
+        row.kept([&](uint32_t j, const Place& at) {
+          HM_UNROLL
+          for (uint32_t c = 0; c < 4; ++c)
+            if (at.holds(c)) sums[at.at(c)] = w == 0 ? mine[j].x[c] : sums[at.at(c)] + mine[j].x[c];
+        });
+      __syncthreads();
     }
-    const float along = kCentred ? join_block<Sum>(sum) / count : 0, across = join_block<Sum>(product) / count;
-    for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
-      const float unit = (x[start + i] - mean) * rstd, dunit = dy[start + i] * gain[i];
-      dx[start + i] = rstd * (dunit - along - unit * across);
-    }
+    for (uint32_t i = threadIdx.x; i < row.n; i += kThreads) to[i] = sums[i];
+    __syncthreads();
   }
-  const int64_t half = static_cast<int64_t>(p.blocks) * n, mine = static_cast<int64_t>(blockIdx.x) * n;
-  for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
-    sums[mine + i] = dgain[i];
-    if (kCentred) sums[half + mine + i] = dbias[i];
-  }
-}
-__global__ void __launch_bounds__(kThreads)
-    layer_norm_grad(const float* x, const float* gain, const float* mean, const float* rstd, const float* dy, float* dx,
-                    float* sums, NormGradParameters p) {
-  row_grad<true>(x, gain, mean, rstd, dy, dx, sums, p);
-}
-__global__ void __launch_bounds__(kThreads)
-    rms_norm_grad(const float* x, const float* gain, const float* rstd, const float* dy, float* dx, float* sums,
-                  NormGradParameters p) {
-  row_grad<false>(x, gain, nullptr, rstd, dy, dx, sums, p);
 }
 
-__device__ inline float sum_of_blocks(const float* sums, uint32_t column, const NormGradParameters& p) {
+// A warp, or a block, takes rows at equal distances and sums their share of dgain and dbias by column in registers.
+template <uint32_t kLanes, uint32_t kPacks, bool kCentred>
+__device__ inline void row_grad(const float* x, const float* gain, const float* means, const float* rstds,
+                                const float* dy, float* dx, float* sums, const NormGradParameters& p) {
+  const Row<kLanes, kPacks> row(p.columns);
+  const float count = static_cast<float>(row.n);
+  constexpr uint32_t kRows = Row<kLanes, kPacks>::kBlock / kLanes;  // at once
+  Pack<float> dgain[kPacks], dbias[kPacks];
+  row.kept([&](uint32_t j, const Place&) {
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) dgain[j].x[c] = dbias[j].x[c] = 0;
+  });
+  for (uint32_t r = row.number(); r < p.rows; r += p.blocks * kRows) {
+    const int64_t start = static_cast<int64_t>(r) * row.n;
+    const float mean = kCentred ? means[r] : 0, rstd = rstds[r];
+    Pack<float> units[kPacks], gradients[kPacks];
+    row.kept([&](uint32_t j, const Place& at) {
+      units[j] = read(x + start, at, mean);
+      gradients[j] = read(dy + start, at, 0);
+    });
+    float sum = 0, product = 0;
+    row.kept([&](uint32_t j, const Place& at) {
+      const Pack<float> g = read(gain, at, 0);
+      HM_UNROLL
+      for (uint32_t c = 0; c < 4; ++c) {
+        const float d = gradients[j].x[c], unit = (units[j].x[c] - mean) * rstd, dunit = d * g.x[c];
+        sum += dunit;
+        product += dunit * unit;
+        dgain[j].x[c] += d * unit;
+        if (kCentred) dbias[j].x[c] += d;
+        units[j].x[c] = unit;
+        gradients[j].x[c] = dunit;
+      }
+    });
+    const float along = kCentred ? join_lanes<kLanes, Sum>(sum) / count : 0,
+                across = join_lanes<kLanes, Sum>(product) / count;
+    row.kept([&](uint32_t j, const Place& at) {
+      Pack<float> v;
+      HM_UNROLL
+      for (uint32_t c = 0; c < 4; ++c) v.x[c] = rstd * (gradients[j].x[c] - along - units[j].x[c] * across);
+      write(dx + start, at, v);
+    });
+  }
+  const int64_t half = static_cast<int64_t>(p.blocks) * row.n, mine = static_cast<int64_t>(blockIdx.x) * row.n;
+  put_sums(row, dgain, sums + mine);
+  if (kCentred) put_sums(row, dbias, sums + half + mine);
+}
+template <uint32_t kLanes, uint32_t kPacks>
+__global__ void __launch_bounds__(Row<kLanes, kPacks>::kBlock)
+    layer_norm_grad(const float* x, const float* gain, const float* mean, const float* rstd, const float* dy, float* dx,
+                    float* sums, NormGradParameters p) {
+  row_grad<kLanes, kPacks, true>(x, gain, mean, rstd, dy, dx, sums, p);
+}
+template <uint32_t kLanes, uint32_t kPacks>
+__global__ void __launch_bounds__(Row<kLanes, kPacks>::kBlock)
+    rms_norm_grad(const float* x, const float* gain, const float* rstd, const float* dy, float* dx, float* sums,
+                  NormGradParameters p) {
+  row_grad<kLanes, kPacks, false>(x, gain, nullptr, rstd, dy, dx, sums, p);
+}
+
+// A warp's lanes have adjacent columns, and each warp sums every eighth block.
+__device__ inline float sum_of_blocks(const float* sums, const NormGradParameters& p) {
+  constexpr uint32_t kWarps = kThreads / kWarp;
+  __shared__ float parts[kWarps][kWarp];
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, column = blockIdx.x * kWarp + lane;
   float total = 0;
-  for (uint32_t b = 0; b < p.blocks; ++b) total += sums[static_cast<int64_t>(b) * p.columns + column];
+  if (column < p.columns) {
+    const float* from = sums + static_cast<int64_t>(warp) * p.columns + column;
+    const uint32_t rounds = rounds_of(warp, p.blocks, kWarps);
+    HM_UNROLL_BY(8)
+    for (uint32_t i = 0; i < rounds; ++i) total += from[static_cast<int64_t>(i) * kWarps * p.columns];
+  }
+  __syncthreads();  // the previous call's parts have been read
+  parts[warp][lane] = total;
+  __syncthreads();
+  total = 0;
+  for (uint32_t w = 0; w < kWarps; ++w) total += parts[w][lane];
   return total;
 }
-__global__ void sum_blocks(const float* sums, float* dgain, NormGradParameters p) {
-  const uint32_t i = thread_number();
-  if (i < p.columns) dgain[i] = sum_of_blocks(sums, i, p);
+__global__ void __launch_bounds__(kThreads) sum_blocks(const float* sums, float* dgain, NormGradParameters p) {
+  const float total = sum_of_blocks(sums, p);
+  const uint32_t column = blockIdx.x * kWarp + threadIdx.x;
+  if (threadIdx.x < kWarp && column < p.columns) dgain[column] = total;
 }
-__global__ void sum_two_blocks(const float* sums, float* dgain, float* dbias, NormGradParameters p) {
-  const uint32_t i = thread_number();
-  if (i >= p.columns) return;
-  dgain[i] = sum_of_blocks(sums, i, p);
-  dbias[i] = sum_of_blocks(sums + static_cast<int64_t>(p.blocks) * p.columns, i, p);
+__global__ void __launch_bounds__(kThreads)
+    sum_two_blocks(const float* sums, float* dgain, float* dbias, NormGradParameters p) {
+  const float gain = sum_of_blocks(sums, p), bias = sum_of_blocks(sums + static_cast<int64_t>(p.blocks) * p.columns, p);
+  const uint32_t column = blockIdx.x * kWarp + threadIdx.x;
+  if (threadIdx.x >= kWarp || column >= p.columns) return;
+  dgain[column] = gain;
+  dbias[column] = bias;
 }
 
 // Calls f(offset) for this thread's elements of a channel.
@@ -178,8 +231,14 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-Function layer_norm_grad_function() { return HM_FUNCTION(layer_norm_grad); }
-Function rms_norm_grad_function() { return HM_FUNCTION(rms_norm_grad); }
+// Blocks are many where each takes short rows, and few where their sums are long.
+#define HM_GRAD_BY_COLUMNS(kernel)                                                                    \
+  (columns <= 256    ? NormGradKernel{HM_FUNCTION(kernel<kWarp, 2>), kThreads / kWarp, kThreads, 512} \
+   : columns <= 1024 ? NormGradKernel{HM_FUNCTION(kernel<kWarp, 8>), kThreads / kWarp, kThreads, 256} \
+   : columns <= 4096 ? NormGradKernel{HM_FUNCTION(kernel<kThreads, 4>), 1, kThreads, 256}             \
+                     : NormGradKernel{HM_FUNCTION(kernel<kWideLanes, 2>), 1, kWideLanes, 128})
+NormGradKernel layer_norm_grad_kernel(uint32_t columns) { return HM_GRAD_BY_COLUMNS(layer_norm_grad); }
+NormGradKernel rms_norm_grad_kernel(uint32_t columns) { return HM_GRAD_BY_COLUMNS(rms_norm_grad); }
 Function sum_blocks_function() { return HM_FUNCTION(sum_blocks); }
 Function sum_two_blocks_function() { return HM_FUNCTION(sum_two_blocks); }
 Function batch_norm_function() { return HM_FUNCTION(batch_norm); }

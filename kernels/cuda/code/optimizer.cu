@@ -1,5 +1,5 @@
 // Optimizer updates, many tensors per launch, and the global norm. Formulas are those of the functionals' bodies.
-#include "language.hpp"
+#include "packs.hpp"
 
 namespace harmonics::cuda {
 namespace {
@@ -9,32 +9,34 @@ __device__ inline double step_number(const void* step, const OptimizerParameters
                      : static_cast<double>(*static_cast<const int32_t*>(step));
 }
 
-// Bias corrections start near 0, so they are computed in f64, by the first thread of a block for all.
+// Bias corrections start near 0, so they are computed in f64, by one thread of a block for all.
 struct Scale {
   float size, spread;
 };
 __device__ inline Scale scale_of(double lr, const void* step, const OptimizerParameters& p) {
   __shared__ Scale shared;
-  if (threadIdx.x == 0) {
-    const double t = step_number(step, p);
-    shared.size = static_cast<float>(lr / (1 - pow(p.beta1, t)));
-    shared.spread = static_cast<float>(sqrt(1 - pow(p.beta2, t)));
+  if (threadIdx.x % kWarp == 0 && threadIdx.x / kWarp < 2) {  // two warps compute a power each
+    const bool is_first = threadIdx.x == 0;
+    const double left = 1 - pow(is_first ? p.beta1 : p.beta2, step_number(step, p));
+    (is_first ? shared.size : shared.spread) = static_cast<float>(is_first ? lr / left : sqrt(left));
   }
   __syncthreads();
   return shared;
 }
 
-// Update rules for element i of a tensor. Order of the table: w, g, moments ..., w', moments' ...
+// Update rules for an element: of w, g, moments ... to w', moments' ..., in the table's order.
 struct Sgd {
+  static constexpr int kTensors = 2;
   float lr, decay;
   __device__ explicit Sgd(const TensorTable& t) : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)) {}
-  __device__ void step(const TensorRow& t, uint32_t i) const {
-    const float w = t.at[0][i], g = t.at[1][i];
-    t.at[2][i] = w - lr * (decay != 0 ? g + decay * w : g);
+  __device__ void step(const float (&in)[kTensors], float (&out)[kTensors - 1]) const {
+    const float w = in[0], g = in[1];
+    out[0] = w - lr * (decay != 0 ? g + decay * w : g);
   }
 };
 
 struct SgdMomentum {
+  static constexpr int kTensors = 3;
   float lr, decay, momentum;
   bool nesterov;
   __device__ explicit SgdMomentum(const TensorTable& t)
@@ -42,15 +44,16 @@ struct SgdMomentum {
         decay(static_cast<float>(t.settings.weight_decay)),
         momentum(static_cast<float>(t.settings.momentum)),
         nesterov(t.settings.nesterov) {}
-  __device__ void step(const TensorRow& t, uint32_t i) const {
-    const float w = t.at[0][i], g = t.at[1][i];
-    const float gradient = decay != 0 ? g + decay * w : g, v = momentum * t.at[2][i] + gradient;
-    t.at[4][i] = v;
-    t.at[3][i] = w - lr * (nesterov ? gradient + momentum * v : v);
+  __device__ void step(const float (&in)[kTensors], float (&out)[kTensors - 1]) const {
+    const float w = in[0], g = in[1];
+    const float gradient = decay != 0 ? g + decay * w : g, v = momentum * in[2] + gradient;
+    out[1] = v;
+    out[0] = w - lr * (nesterov ? gradient + momentum * v : v);
   }
 };
 
 struct Adam {
+  static constexpr int kTensors = 4;
   Scale scale;
   float lr, epsilon, decay, beta2, rest1, rest2;
   bool decoupled;
@@ -63,23 +66,23 @@ struct Adam {
         rest1(static_cast<float>(1 - t.settings.beta1)),
         rest2(static_cast<float>(1 - t.settings.beta2)),
         decoupled(t.settings.decoupled) {}
-  __device__ void step(const TensorRow& t, uint32_t i) const {
-    float w = t.at[0][i], g = t.at[1][i];
-    const float m = t.at[2][i];
+  __device__ void step(const float (&in)[kTensors], float (&out)[kTensors - 1]) const {
+    float w = in[0], g = in[1];
+    const float m = in[2];
     if (decay != 0 && !decoupled) g = g + decay * w;
     if (decay != 0 && decoupled) w = w * (1.0f - lr * decay);
     const float mean = m + (g - m) * rest1;
-    const float square = t.at[3][i] * beta2 + rest2 * (g * g);
-    t.at[5][i] = mean;
-    t.at[6][i] = square;
-    t.at[4][i] = w - scale.size * (mean / (sqrtf(square) / scale.spread + epsilon));
+    const float square = in[3] * beta2 + rest2 * (g * g);
+    out[1] = mean;
+    out[2] = square;
+    out[0] = w - scale.size * (mean / (sqrtf(square) / scale.spread + epsilon));
   }
 };
 
 // v, then the velocity if kMoving, then the mean if kCentered.
 template <bool kMoving, bool kCentered>
 struct Rmsprop {
-  static constexpr int kNew = 3 + kMoving + kCentered;  // index of w'; moments follow
+  static constexpr int kTensors = 3 + kMoving + kCentered;
   float lr, epsilon, decay, alpha, rest, momentum;
   __device__ explicit Rmsprop(const TensorTable& t)
       : lr(*t.lr),
@@ -88,26 +91,27 @@ struct Rmsprop {
         alpha(static_cast<float>(t.settings.alpha)),
         rest(static_cast<float>(1 - t.settings.alpha)),
         momentum(static_cast<float>(t.settings.momentum)) {}
-  __device__ void step(const TensorRow& t, uint32_t i) const {
-    const float w = t.at[0][i], g = decay != 0 ? t.at[1][i] + decay * w : t.at[1][i];
-    const float square = alpha * t.at[2][i] + rest * (g * g);
-    t.at[kNew + 1][i] = square;
+  __device__ void step(const float (&in)[kTensors], float (&out)[kTensors - 1]) const {
+    const float w = in[0], g = decay != 0 ? in[1] + decay * w : in[1];
+    const float square = alpha * in[2] + rest * (g * g);
+    out[1] = square;
     float spread = square;
     if constexpr (kCentered) {
-      const float old = t.at[3 + kMoving][i], now = old + (g - old) * rest;
-      t.at[kNew + 2 + kMoving][i] = now;
+      const float old = in[3 + kMoving], now = old + (g - old) * rest;
+      out[2 + kMoving] = now;
       spread = spread - now * now > 0 ? spread - now * now : 0;
     }
     float move = g / (sqrtf(spread) + epsilon);
     if constexpr (kMoving) {
-      move = momentum * t.at[3][i] + move;
-      t.at[kNew + 2][i] = move;
+      move = momentum * in[3] + move;
+      out[2] = move;
     }
-    t.at[kNew][i] = w - lr * move;
+    out[0] = w - lr * move;
   }
 };
 
 struct Lion {
+  static constexpr int kTensors = 3;
   float lr, decay, beta1, rest1, beta2, rest2;
   __device__ explicit Lion(const TensorTable& t)
       : lr(*t.lr),
@@ -116,12 +120,12 @@ struct Lion {
         rest1(static_cast<float>(1 - t.settings.beta1)),
         beta2(static_cast<float>(t.settings.beta2)),
         rest2(static_cast<float>(1 - t.settings.beta2)) {}
-  __device__ void step(const TensorRow& t, uint32_t i) const {
-    const float w = t.at[0][i], g = t.at[1][i], m = t.at[2][i];
+  __device__ void step(const float (&in)[kTensors], float (&out)[kTensors - 1]) const {
+    const float w = in[0], g = in[1], m = in[2];
     const float mixed = beta1 * m + rest1 * g;
     const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // for 0 and NaN, the interpolated value itself
-    t.at[4][i] = beta2 * m + rest2 * g;
-    t.at[3][i] = w * (1.0f - lr * decay) - lr * sign;
+    out[1] = beta2 * m + rest2 * g;
+    out[0] = w * (1.0f - lr * decay) - lr * sign;
   }
 };
 
@@ -147,21 +151,71 @@ __device__ inline Part part_of_block(const TensorRow& row, uint32_t run) {
   return {begin, row.count - begin < run ? row.count : begin + run};
 }
 
+// The first elements are under way while the rule is made, the next ones while results are written.
 template <typename Rule>
 __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ TensorTable table) {
+  constexpr int kTensors = Rule::kTensors;
   if (stays(table.number)) return;
-  const Rule rule(table);
   const TensorRow& row = row_of_block(table);
-  const Part part = part_of_block(row, kUpdateRun);
-  for (uint32_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) rule.step(row, i);
+  const Part part = part_of_block(row, table.settings.run);
+  Place at{part.begin + threadIdx.x * 4, 1, part.end};
+  Pack<float> before[kTensors];
+  // Only a tensor's end is in no whole pack.
+  const auto fetch = [&] {
+    HM_UNROLL
+    for (int i = 0; i < kTensors; ++i) {
+      if (at.first + 4 <= part.end) {
+        before[i] = *reinterpret_cast<const Pack<float>*>(row.at[i] + at.first);
+      } else {
+        HM_UNROLL
+        for (uint32_t c = 0; c < 4; ++c) before[i].x[c] = at.holds(c) ? row.at[i][at.at(c)] : 0.0f;
+      }
+    }
+  };
+  if (at.first < part.end) fetch();
+  const Rule rule(table);
+  while (at.first < part.end) {
+    Pack<float> after[kTensors - 1];
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) {
+      float in[kTensors], out[kTensors - 1];
+      HM_UNROLL
+      for (int i = 0; i < kTensors; ++i) in[i] = before[i].x[c];
+      rule.step(in, out);
+      HM_UNROLL
+      for (int i = 0; i + 1 < kTensors; ++i) after[i].x[c] = out[i];
+    }
+    HM_UNROLL
+    for (int i = 0; i + 1 < kTensors; ++i) {
+      float* to = row.at[kTensors + i];
+      if (at.first + 4 <= part.end) {
+        *reinterpret_cast<Pack<float>*>(to + at.first) = after[i];
+      } else {
+        HM_UNROLL
+        for (uint32_t c = 0; c < 4; ++c)
+          if (at.holds(c)) to[at.at(c)] = after[i].x[c];
+      }
+    }
+    at.first += 4 * kThreads;
+    if (at.first < part.end) fetch();
+  }
 }
 
 __global__ void __launch_bounds__(kThreads) squares(const __grid_constant__ TensorTable table) {
   const TensorRow& row = row_of_block(table);
   const Part part = part_of_block(row, kNormRun);
-  const float* x = row.at[0];
+  const float* x = row.at[0] + part.begin;
+  const uint32_t n = part.end - part.begin;
   double sum = 0;
-  for (uint32_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) sum += static_cast<double>(x[i]) * x[i];
+  const auto* packs = reinterpret_cast<const Pack<float>*>(x) + threadIdx.x;
+  const uint32_t rounds = rounds_of(threadIdx.x, n / 4, kThreads);
+  HM_UNROLL_BY(4)
+  for (uint32_t i = 0; i < rounds; ++i) {
+    const Pack<float> v = packs[i * kThreads];
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) sum += static_cast<double>(v.x[c]) * v.x[c];
+  }
+  if (const uint32_t i = n / 4 * 4 + threadIdx.x; i < n) sum += static_cast<double>(x[i]) * x[i];
   sum = join_block<Sum>(sum);
   if (threadIdx.x == 0) table.sums[blockIdx.x] = sum;
 }

@@ -8,7 +8,8 @@ constexpr uint32_t kDeep = 16, kSide = 16, kEach = kProductTile / kSide;
 
 // A block of 16 x 16 threads computes a tile of 64 x 64, each thread 4 x 4 of it, 16 terms at a time.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) product(const T* a, const T* b, T* c, ProductParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    product(const T* a, const T* b, T* c, const __grid_constant__ ProductParameters p) {
   using S = typename SumOf<T>::type;
   __shared__ T left[kDeep][kProductTile + 1], right[kDeep][kProductTile + 1];
   const uint32_t me = threadIdx.x, tx = me % kSide, ty = me / kSide;

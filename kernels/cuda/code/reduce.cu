@@ -1,6 +1,6 @@
 // Reductions in an order that depends on shapes only: each thread takes terms at equal distances, then threads combine
 // in pairs.
-#include "language.hpp"
+#include "packs.hpp"
 
 namespace harmonics::cuda {
 namespace {
@@ -75,30 +75,84 @@ __device__ inline int64_t place_of(const Steps<1>& walk, uint32_t number) {
   return at[0];
 }
 
-template <typename T, typename Rule>
-__global__ void reduce_rows(const T* x, T* y, ReduceParameters p) {
+// Chunk's terms, in the order of the walk.
+struct Terms {
+  uint32_t begin, end;
+  __device__ Terms(const ReduceParameters& p, uint32_t chunk)
+      : begin(chunk * p.chunk), end(begin + p.chunk < p.terms ? begin + p.chunk : p.terms) {}
+};
+
+// kLanes threads, 32 or a block, per result and chunk.
+template <uint32_t kLanes, typename T, typename Rule>
+__global__ void __launch_bounds__(kThreads) reduce_rows(const T* x, T* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
-  const uint32_t result = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks;
+  constexpr uint32_t kOfPack = 16 / sizeof(T);
+  const uint32_t lane = threadIdx.x % kLanes, number = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes;
+  const bool exists = number < p.results * p.chunks;
+  const uint32_t result = exists ? number / p.chunks : 0, chunk = exists ? number % p.chunks : 0;
   const int64_t from = place_of(p.kept, result);
-  const uint32_t end = (chunk + 1) * p.chunk < p.terms ? (chunk + 1) * p.chunk : p.terms;
+  const Terms terms(p, chunk);
+  uint32_t t = terms.begin;
   S sum = Rule::template start<S>();
-  for (uint32_t t = chunk * p.chunk + threadIdx.x; t < end; t += kThreads)
-    sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, t)]));
-  sum = join_block<Rule>(sum);
-  if (threadIdx.x == 0) y[blockIdx.x] = static_cast<T>(sum);
+  const bool side_by_side = p.reduced.rank == 1 && p.reduced.strides[0][0] == 1;
+  if (side_by_side && (from + p.reduced.offsets[0] + t) % kOfPack == 0) {
+    const auto* packs = reinterpret_cast<const Pack<T, kOfPack>*>(x + from + p.reduced.offsets[0] + t) + lane;
+    const uint32_t rounds = rounds_of(lane, (terms.end - t) / kOfPack, kLanes);
+    HM_UNROLL_BY(4)
+    for (uint32_t i = 0; i < rounds; ++i) {
+      const Pack<T, kOfPack> v = packs[static_cast<int64_t>(i) * kLanes];
+      HM_UNROLL
+      for (uint32_t c = 0; c < kOfPack; ++c) sum = Rule::join(sum, static_cast<S>(v.x[c]));
+    }
+    t += (terms.end - t) / kOfPack * kOfPack;
+  }
+  for (uint32_t i = t + lane; i < terms.end; i += kLanes)
+    sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, i)]));
+  sum = join_lanes<kLanes, Rule>(sum);
+  if (exists && lane == 0) y[number] = static_cast<T>(sum);
 }
 
 template <typename T, typename Rule>
-__global__ void reduce_columns(const T* x, T* y, ReduceParameters p) {
+__global__ void __launch_bounds__(kThreads)
+    reduce_columns(const T* x, T* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
-  const uint32_t result = thread_number(), chunk = blockIdx.y;
+  const uint32_t result = thread_number();
   if (result >= p.results) return;
   const int64_t from = place_of(p.kept, result);
-  const uint32_t end = (chunk + 1) * p.chunk < p.terms ? (chunk + 1) * p.chunk : p.terms;
+  const Terms terms(p, blockIdx.y);
   S sum = Rule::template start<S>();
-  for (uint32_t t = chunk * p.chunk; t < end; ++t)
-    sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, t)]));
-  y[static_cast<int64_t>(result) * p.chunks + chunk] = static_cast<T>(sum);
+  if (p.reduced.rank == 1) {
+    const int64_t apart = p.reduced.strides[0][0];
+    const T* run = x + from + p.reduced.offsets[0] + terms.begin * apart;
+    HM_UNROLL_BY(8)
+    for (uint32_t t = terms.begin; t < terms.end; ++t, run += apart) sum = Rule::join(sum, static_cast<S>(*run));
+  } else {
+    for (uint32_t t = terms.begin; t < terms.end; ++t)
+      sum = Rule::join(sum, static_cast<S>(x[from + place_of(p.reduced, t)]));
+  }
+  y[static_cast<int64_t>(blockIdx.y) * p.results + result] = static_cast<T>(sum);
+}
+
+// Joins x [terms, results]: a warp's lanes have adjacent results, and each warp joins every eighth term.
+template <typename T, typename Rule>
+__global__ void __launch_bounds__(kThreads) join_chunks(const T* x, T* y, const __grid_constant__ ReduceParameters p) {
+  using S = typename SumOf<T>::type;
+  constexpr uint32_t kWarps = kThreads / kWarp;
+  __shared__ S parts[kWarps][kWarp];
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, result = blockIdx.x * kWarp + lane;
+  S sum = Rule::template start<S>();
+  if (result < p.results) {
+    const T* from = x + static_cast<int64_t>(warp) * p.results + result;
+    const uint32_t rounds = rounds_of(warp, p.terms, kWarps);
+    HM_UNROLL_BY(8)
+    for (uint32_t i = 0; i < rounds; ++i)
+      sum = Rule::join(sum, static_cast<S>(from[static_cast<int64_t>(i) * kWarps * p.results]));
+  }
+  parts[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || result >= p.results) return;
+  for (uint32_t w = 1; w < kWarps; ++w) sum = Rule::join(sum, parts[w][lane]);
+  y[result] = static_cast<T>(sum);
 }
 
 template <typename T>
@@ -143,37 +197,35 @@ __global__ void cumsum(const T* x, T* y, LaneParameters p) {
   }
 }
 
+// The instance of a kernel by its rule.
+#define HM_BY_REDUCTION(...)                                        \
+  (r == Reduction::sum       ? HM_FUNCTION(__VA_ARGS__, Add >)      \
+   : r == Reduction::product ? HM_FUNCTION(__VA_ARGS__, Multiply >) \
+   : r == Reduction::maximum ? HM_FUNCTION(__VA_ARGS__, Most >)     \
+                             : HM_FUNCTION(__VA_ARGS__, Least >))
 template <typename T>
 Function rows_by(Reduction r) {
-  switch (r) {
-    case Reduction::sum:
-      return HM_FUNCTION(reduce_rows<T, Add>);
-    case Reduction::product:
-      return HM_FUNCTION(reduce_rows<T, Multiply>);
-    case Reduction::maximum:
-      return HM_FUNCTION(reduce_rows<T, Most>);
-    default:
-      return HM_FUNCTION(reduce_rows<T, Least>);
-  }
+  return HM_BY_REDUCTION(reduce_rows < kThreads, T);
+}
+template <typename T>
+Function short_rows_by(Reduction r) {
+  return HM_BY_REDUCTION(reduce_rows < kWarp, T);
 }
 template <typename T>
 Function columns_by(Reduction r) {
-  switch (r) {
-    case Reduction::sum:
-      return HM_FUNCTION(reduce_columns<T, Add>);
-    case Reduction::product:
-      return HM_FUNCTION(reduce_columns<T, Multiply>);
-    case Reduction::maximum:
-      return HM_FUNCTION(reduce_columns<T, Most>);
-    default:
-      return HM_FUNCTION(reduce_columns<T, Least>);
-  }
+  return HM_BY_REDUCTION(reduce_columns < T);
+}
+template <typename T>
+Function chunks_by(Reduction r) {
+  return HM_BY_REDUCTION(join_chunks < T);
 }
 
 }  // namespace
 
 #define HM_BY_RULE(...) __VA_ARGS__(r)
 Function reduce_rows_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, rows_by); }
+Function reduce_short_rows_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, short_rows_by); }
+Function join_chunks_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, chunks_by); }
 Function reduce_columns_function(uint32_t dtype, Reduction r) { return HM_BY_NUMBER(HM_BY_RULE, columns_by); }
 Function arg_extreme_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, arg_extreme); }
 Function cumsum_function(uint32_t dtype) { return HM_BY_NUMBER(HM_FUNCTION, cumsum); }

@@ -1,157 +1,262 @@
-// Row-wise kernels: softmax and its losses, layer_norm, rms_norm. A warp handles a short row, a block a long one.
-#include "language.hpp"
+// Row-wise kernels: softmax and its losses, layer_norm, rms_norm. A warp handles a short row, a block a long one. Rows
+// are read once and stay in registers.
+#include "packs.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-constexpr uint32_t kShortRow = 1024;
-
-template <uint32_t kLanes>
-struct Row {
-  uint32_t number, lane;
-  __device__ Row() : number(blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes), lane(threadIdx.x % kLanes) {}
+// Threads beyond the last row take part in the reductions of their warp, but write nothing.
+template <uint32_t kLanes, uint32_t kPacks>
+struct RowOf : Row<kLanes, kPacks> {
+  uint32_t r;
+  bool exists;
+  int64_t start;
+  __device__ explicit RowOf(const RowsParameters& p) : Row<kLanes, kPacks>(p.columns) {
+    const uint32_t number = Row<kLanes, kPacks>::number();
+    exists = number < p.rows;
+    r = exists ? number : p.rows - 1;
+    start = static_cast<int64_t>(r) * p.columns;
+  }
 };
 
+#define HM_BOUNDS __launch_bounds__(kLanes == kWarp ? kThreads : kLanes)
+
 // Ignores NaN, which comes back through the exponentials.
-template <uint32_t kLanes>
-__device__ inline float largest_of(const float* x, uint32_t n, uint32_t lane) {
-  float most = -infinity();
-  for (uint32_t i = lane; i < n; i += kLanes) most = Largest::join(x[i], most);
-  return join_lanes<kLanes, Largest>(most);
-}
-template <uint32_t kLanes>
-__device__ inline float sum_of_exponentials(const float* x, float shift, uint32_t n, uint32_t lane) {
-  float sum = 0;
-  for (uint32_t i = lane; i < n; i += kLanes) sum += expf(x[i] - shift);
-  return join_lanes<kLanes, Sum>(sum);
+__device__ inline float largest_of(const Pack<float>& v, float most) {
+  HM_UNROLL
+  for (uint32_t c = 0; c < 4; ++c) most = Largest::join(v.x[c], most);
+  return most;
 }
 
-// Threads beyond the last row take part in the reductions of their warp, but write nothing.
-#define HM_ROW                                                                     \
-  const Row<kLanes> row;                                                           \
-  const uint32_t r = row.number < p.rows ? row.number : p.rows - 1, n = p.columns; \
-  const int64_t start = static_cast<int64_t>(r) * n
-
-template <uint32_t kLanes, bool kLogarithm>
-__global__ void __launch_bounds__(kThreads) softmax(const float* x, float* y, RowsParameters p) {
-  HM_ROW;
-  const float shift = largest_of<kLanes>(x + start, n, row.lane),
-              sum = sum_of_exponentials<kLanes>(x + start, shift, n, row.lane);
-  if (row.number >= p.rows) return;
-  if (kLogarithm) {
-    const float log_sum = logf(sum);
-    for (uint32_t i = row.lane; i < n; i += kLanes) y[start + i] = x[start + i] - shift - log_sum;
-  } else {
-    const float share = 1.0f / sum;
-    for (uint32_t i = row.lane; i < n; i += kLanes) y[start + i] = expf(x[start + i] - shift) * share;
-  }
-}
-
-template <uint32_t kLanes, bool kLogarithm>
-__global__ void __launch_bounds__(kThreads) softmax_grad(const float* y, const float* dy, float* dx, RowsParameters p) {
-  HM_ROW;
-  float sum = 0;
-  for (uint32_t i = row.lane; i < n; i += kLanes) sum += kLogarithm ? dy[start + i] : y[start + i] * dy[start + i];
+template <uint32_t kLanes, uint32_t kPacks, bool kLogarithm>
+__global__ void HM_BOUNDS softmax(const float* x, float* y, RowsParameters p) {
+  const RowOf<kLanes, kPacks> row(p);
+  Pack<float> kept[kPacks];
+  float most = -infinity(), sum = 0;
+  row.kept([&](uint32_t j, const Place& at) { kept[j] = read(x + row.start, at, -infinity()); });
+  row.kept([&](uint32_t j, const Place&) { most = largest_of(kept[j], most); });
+  row.rest([&](const Place& at) { most = largest_of(read(x + row.start, at, -infinity()), most); });
+  const float shift = join_lanes<kLanes, Largest>(most);
+  const auto add = [&](Pack<float>& v) {
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) {
+      v.x[c] -= shift;
+      const float e = expf(v.x[c]);
+      sum += e;
+      if (!kLogarithm) v.x[c] = e;
+    }
+  };
+  row.kept([&](uint32_t j, const Place&) { add(kept[j]); });
+  row.rest([&](const Place& at) {
+    Pack<float> v = read(x + row.start, at, -infinity());
+    add(v);
+  });
   sum = join_lanes<kLanes, Sum>(sum);
-  if (row.number >= p.rows) return;
-  for (uint32_t i = row.lane; i < n; i += kLanes) {
-    const float v = y[start + i], d = dy[start + i];
-    dx[start + i] = kLogarithm ? d - expf(v) * sum : v * (d - sum);
-  }
+  if (!row.exists) return;
+  const float share = 1.0f / sum, log_sum = logf(sum);
+  const auto put = [&](const Place& at, Pack<float> v) {
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) v.x[c] = kLogarithm ? v.x[c] - log_sum : v.x[c] * share;
+    write(y + row.start, at, v);
+  };
+  row.kept([&](uint32_t j, const Place& at) { put(at, kept[j]); });
+  row.rest([&](const Place& at) {
+    Pack<float> v = read(x + row.start, at, -infinity());
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) v.x[c] = kLogarithm ? v.x[c] - shift : expf(v.x[c] - shift);
+    put(at, v);
+  });
 }
 
-// A label outside the classes has probability 0: the loss is infinite. The loss is not computed from lse, so that large
-// logits lose no precision.
-template <uint32_t kLanes>
-__global__ void __launch_bounds__(kThreads)
-    cross_entropy(const float* x, const void* labels, float* loss, float* lse, RowsParameters p) {
-  HM_ROW;
-  const float shift = largest_of<kLanes>(x + start, n, row.lane);
-  const float log_sum = logf(sum_of_exponentials<kLanes>(x + start, shift, n, row.lane));
-  if (row.number >= p.rows || row.lane != 0) return;
-  const int64_t label = whole_at(labels, p.label_dtype, r);
-  loss[r] = label >= 0 && label < n ? log_sum + (shift - x[start + label]) : infinity();
-  lse[r] = log_sum + shift;
+template <uint32_t kLanes, uint32_t kPacks, bool kLogarithm>
+__global__ void HM_BOUNDS softmax_grad(const float* y, const float* dy, float* dx, RowsParameters p) {
+  const RowOf<kLanes, kPacks> row(p);
+  Pack<float> results[kPacks], gradients[kPacks];
+  float sum = 0;
+  row.kept([&](uint32_t j, const Place& at) {
+    results[j] = read(y + row.start, at, 0);
+    gradients[j] = read(dy + row.start, at, 0);
+  });
+  const auto add = [&](const Pack<float>& v, const Pack<float>& d) {
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) sum += kLogarithm ? d.x[c] : v.x[c] * d.x[c];
+  };
+  row.kept([&](uint32_t j, const Place&) { add(results[j], gradients[j]); });
+  row.rest([&](const Place& at) { add(read(y + row.start, at, 0), read(dy + row.start, at, 0)); });
+  sum = join_lanes<kLanes, Sum>(sum);
+  if (!row.exists) return;
+  const auto put = [&](const Place& at, const Pack<float>& v, Pack<float> d) {
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) d.x[c] = kLogarithm ? d.x[c] - expf(v.x[c]) * sum : v.x[c] * (d.x[c] - sum);
+    write(dx + row.start, at, d);
+  };
+  row.kept([&](uint32_t j, const Place& at) { put(at, results[j], gradients[j]); });
+  row.rest([&](const Place& at) { put(at, read(y + row.start, at, 0), read(dy + row.start, at, 0)); });
+}
+
+// Each thread sums exponentials relative to its own maximum so far, so a row is read once, whatever its length. A label
+// outside the classes has probability 0: the loss is infinite. The loss is not computed from lse, so that large logits
+// lose no precision.
+template <uint32_t kLanes, uint32_t kPacks>
+__global__ void HM_BOUNDS cross_entropy(const float* x, const void* labels, float* loss, float* lse, RowsParameters p) {
+  const RowOf<kLanes, kPacks> row(p);
+  float most = -infinity(), sum = 0;
+  for (uint32_t j = 0; j * 4 * kLanes < row.n; j += kPacks) {
+    Pack<float> v[kPacks];
+    HM_UNROLL
+    for (uint32_t i = 0; i < kPacks; ++i) v[i] = read(x + row.start, row.place(j + i), -infinity());
+    float larger = most;
+    HM_UNROLL
+    for (uint32_t i = 0; i < kPacks; ++i) larger = largest_of(v[i], larger);
+    if (larger > most) {
+      sum *= expf(most - larger);
+      most = larger;
+    }
+    const float shift = most == -infinity() ? 0.0f : most;
+    HM_UNROLL
+    for (uint32_t i = 0; i < kPacks; ++i) {
+      HM_UNROLL
+      for (uint32_t c = 0; c < 4; ++c) sum += expf(v[i].x[c] - shift);
+    }
+  }
+  const float shift = join_lanes<kLanes, Largest>(most);
+  const float log_sum = logf(join_lanes<kLanes, Sum>(sum * expf(most - shift)));
+  if (!row.exists || row.lane != 0) return;
+  const int64_t label = whole_at(labels, p.label_dtype, row.r);
+  loss[row.r] = label >= 0 && label < row.n ? log_sum + (shift - x[row.start + label]) : infinity();
+  lse[row.r] = log_sum + shift;
 }
 
 // The rounding error of lse is common to a row: exponentials relative to it are divided by their own sum.
-template <uint32_t kLanes>
-__global__ void __launch_bounds__(kThreads) cross_entropy_grad(const float* x, const void* labels, const float* lse,
-                                                               const float* dloss, float* dx, RowsParameters p) {
-  HM_ROW;
-  const int64_t label = whole_at(labels, p.label_dtype, r);
-  const float shift = lse[r], dl = dloss[r];
-  const float share = 1.0f / sum_of_exponentials<kLanes>(x + start, shift, n, row.lane);
-  if (row.number >= p.rows) return;
-  for (uint32_t i = row.lane; i < n; i += kLanes)
-    dx[start + i] = (expf(x[start + i] - shift) * share - (i == label ? 1.0f : 0.0f)) * dl;
+template <uint32_t kLanes, uint32_t kPacks>
+__global__ void HM_BOUNDS cross_entropy_grad(const float* x, const void* labels, const float* lse, const float* dloss,
+                                             float* dx, RowsParameters p) {
+  const RowOf<kLanes, kPacks> row(p);
+  const int64_t label = whole_at(labels, p.label_dtype, row.r);
+  Pack<float> kept[kPacks];
+  row.kept([&](uint32_t j, const Place& at) { kept[j] = read(x + row.start, at, -infinity()); });
+  const float shift = lse[row.r], dl = dloss[row.r];
+  float sum = 0;
+  const auto add = [&](Pack<float>& v) {
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) {
+      v.x[c] = expf(v.x[c] - shift);
+      sum += v.x[c];
+    }
+  };
+  // The kept packs are under way meanwhile.
+  row.rest([&](const Place& at) {
+    Pack<float> v = read(x + row.start, at, -infinity());
+    add(v);
+  });
+  row.kept([&](uint32_t j, const Place&) { add(kept[j]); });
+  const float share = 1.0f / join_lanes<kLanes, Sum>(sum);
+  if (!row.exists) return;
+  const auto put = [&](const Place& at, Pack<float> v) {
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) v.x[c] = (v.x[c] * share - (at.at(c) == label ? 1.0f : 0.0f)) * dl;
+    write(dx + row.start, at, v);
+  };
+  row.kept([&](uint32_t j, const Place& at) { put(at, kept[j]); });
+  row.rest([&](const Place& at) {
+    Pack<float> v = read(x + row.start, at, -infinity());
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) v.x[c] = expf(v.x[c] - shift);
+    put(at, v);
+  });
 }
 
-template <uint32_t kLanes, bool kCentred>
+template <uint32_t kLanes, uint32_t kPacks, bool kCentred>
 __device__ inline void norm(const float* x, const float* gain, const float* bias, float* y, float* mean_out,
                             float* rstd_out, const RowsParameters& p) {
-  HM_ROW;
-  const float count = static_cast<float>(n);
-  float mean = 0, rest = 0, square = 0;
+  const RowOf<kLanes, kPacks> row(p);
+  const float count = static_cast<float>(row.n);
+  Pack<float> kept[kPacks];
+  row.kept([&](uint32_t j, const Place& at) { kept[j] = read(x + row.start, at, 0); });
+  float mean = 0, more = 0, square = 0;
   if (kCentred) {
-    for (uint32_t i = row.lane; i < n; i += kLanes) mean += x[start + i];
+    const auto add = [&](const Pack<float>& v) {
+      HM_UNROLL
+      for (uint32_t c = 0; c < 4; ++c) mean += v.x[c];
+    };
+    row.kept([&](uint32_t j, const Place&) { add(kept[j]); });
+    row.rest([&](const Place& at) { add(read(x + row.start, at, 0)); });
     mean = join_lanes<kLanes, Sum>(mean) / count;
   }
-  for (uint32_t i = row.lane; i < n; i += kLanes) {
-    const float v = x[start + i] - mean;
-    square += v * v;
-    if (kCentred) rest += v;
-  }
+  const auto add = [&](const Place& at, const Pack<float>& from) {
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) {
+      const float v = at.holds(c) ? from.x[c] - mean : 0.0f;
+      square += v * v;
+      if (kCentred) more += v;
+    }
+  };
+  row.kept([&](uint32_t j, const Place& at) { add(at, kept[j]); });
+  row.rest([&](const Place& at) { add(at, read(x + row.start, at, 0)); });
   square = join_lanes<kLanes, Sum>(square) / count;
-  if (kCentred) rest = join_lanes<kLanes, Sum>(rest) / count;
-  const float rstd = 1.0f / sqrtf((kCentred ? variance_of(square, rest) : square) + p.epsilon);
-  if (row.number >= p.rows) return;
-  for (uint32_t i = row.lane; i < n; i += kLanes) {
-    const float v = (x[start + i] - mean - rest) * rstd * gain[i];
-    y[start + i] = kCentred ? v + bias[i] : v;
-  }
+  if (kCentred) more = join_lanes<kLanes, Sum>(more) / count;
+  const float rstd = 1.0f / sqrtf((kCentred ? variance_of(square, more) : square) + p.epsilon);
+  if (!row.exists) return;
+  const auto put = [&](const Place& at, Pack<float> v) {
+    const Pack<float> g = read(gain, at, 0), b = kCentred ? read(bias, at, 0) : g;
+    HM_UNROLL
+    for (uint32_t c = 0; c < 4; ++c) {
+      v.x[c] = (v.x[c] - mean - more) * rstd * g.x[c];
+      if (kCentred) v.x[c] += b.x[c];
+    }
+    write(y + row.start, at, v);
+  };
+  row.kept([&](uint32_t j, const Place& at) { put(at, kept[j]); });
+  row.rest([&](const Place& at) { put(at, read(x + row.start, at, 0)); });
   if (row.lane != 0) return;
-  if (kCentred) mean_out[r] = mean + rest;
-  rstd_out[r] = rstd;
+  if (kCentred) mean_out[row.r] = mean + more;
+  rstd_out[row.r] = rstd;
 }
-template <uint32_t kLanes>
-__global__ void __launch_bounds__(kThreads) layer_norm(const float* x, const float* gain, const float* bias, float* y,
-                                                       float* mean, float* rstd, RowsParameters p) {
-  norm<kLanes, true>(x, gain, bias, y, mean, rstd, p);
+template <uint32_t kLanes, uint32_t kPacks>
+__global__ void HM_BOUNDS layer_norm(const float* x, const float* gain, const float* bias, float* y, float* mean,
+                                     float* rstd, RowsParameters p) {
+  norm<kLanes, kPacks, true>(x, gain, bias, y, mean, rstd, p);
 }
-template <uint32_t kLanes>
-__global__ void __launch_bounds__(kThreads)
-    rms_norm(const float* x, const float* gain, float* y, float* rstd, RowsParameters p) {
-  norm<kLanes, false>(x, gain, nullptr, y, nullptr, rstd, p);
+template <uint32_t kLanes, uint32_t kPacks>
+__global__ void HM_BOUNDS rms_norm(const float* x, const float* gain, float* y, float* rstd, RowsParameters p) {
+  norm<kLanes, kPacks, false>(x, gain, nullptr, y, nullptr, rstd, p);
 }
+
+constexpr uint32_t kOfWarp = 4 * kWarp, kOfBlock = 4 * kThreads;  // elements of a pack per thread
+
+constexpr RowKernel by_warp(Function f) { return {f, kThreads / kWarp, kThreads}; }
+constexpr RowKernel by_block(Function f) { return {f, 1, kThreads}; }
+constexpr RowKernel by_wide_block(Function f) { return {f, 1, kWideLanes}; }
+
+// A kernel that keeps one array of a row: kernel<lanes, packs>, more arguments follow.
+#define HM_BY_COLUMNS(kernel, ...)                                                                     \
+  (columns <= 2 * kOfWarp     ? by_warp(HM_FUNCTION(kernel<kWarp, 2 __VA_OPT__(, ) __VA_ARGS__>))      \
+   : columns <= 8 * kOfWarp   ? by_warp(HM_FUNCTION(kernel<kWarp, 8 __VA_OPT__(, ) __VA_ARGS__>))      \
+   : columns <= 4 * kOfBlock  ? by_block(HM_FUNCTION(kernel<kThreads, 4 __VA_OPT__(, ) __VA_ARGS__>))  \
+   : columns <= 16 * kOfBlock ? by_block(HM_FUNCTION(kernel<kThreads, 16 __VA_OPT__(, ) __VA_ARGS__>)) \
+                              : by_wide_block(HM_FUNCTION(kernel<kWideLanes, 8 __VA_OPT__(, ) __VA_ARGS__>)))
 
 }  // namespace
 
-uint32_t rows_of_block(uint32_t columns) { return columns <= kShortRow ? kThreads / kWarp : 1; }
-
-Function softmax_function(uint32_t columns) {
-  return columns <= kShortRow ? HM_FUNCTION(softmax<kWarp, false>) : HM_FUNCTION(softmax<kThreads, false>);
+RowKernel softmax_kernel(uint32_t columns, bool logarithm) {
+  return logarithm ? HM_BY_COLUMNS(softmax, true) : HM_BY_COLUMNS(softmax, false);
 }
-Function log_softmax_function(uint32_t columns) {
-  return columns <= kShortRow ? HM_FUNCTION(softmax<kWarp, true>) : HM_FUNCTION(softmax<kThreads, true>);
+RowKernel cross_entropy_grad_kernel(uint32_t columns) { return HM_BY_COLUMNS(cross_entropy_grad); }
+RowKernel layer_norm_kernel(uint32_t columns) { return HM_BY_COLUMNS(layer_norm); }
+RowKernel rms_norm_kernel(uint32_t columns) { return HM_BY_COLUMNS(rms_norm); }
+// Two arrays, or none, in registers.
+RowKernel softmax_grad_kernel(uint32_t columns, bool logarithm) {
+  if (columns <= 8 * kOfWarp)
+    return by_warp(logarithm ? HM_FUNCTION(softmax_grad<kWarp, 8, true>) : HM_FUNCTION(softmax_grad<kWarp, 8, false>));
+  if (columns <= 8 * kOfBlock)
+    return by_block(logarithm ? HM_FUNCTION(softmax_grad<kThreads, 8, true>)
+                              : HM_FUNCTION(softmax_grad<kThreads, 8, false>));
+  return by_wide_block(logarithm ? HM_FUNCTION(softmax_grad<kWideLanes, 4, true>)
+                                 : HM_FUNCTION(softmax_grad<kWideLanes, 4, false>));
 }
-Function softmax_grad_function(uint32_t columns) {
-  return columns <= kShortRow ? HM_FUNCTION(softmax_grad<kWarp, false>) : HM_FUNCTION(softmax_grad<kThreads, false>);
-}
-Function log_softmax_grad_function(uint32_t columns) {
-  return columns <= kShortRow ? HM_FUNCTION(softmax_grad<kWarp, true>) : HM_FUNCTION(softmax_grad<kThreads, true>);
-}
-Function cross_entropy_function(uint32_t columns) {
-  return columns <= kShortRow ? HM_FUNCTION(cross_entropy<kWarp>) : HM_FUNCTION(cross_entropy<kThreads>);
-}
-Function cross_entropy_grad_function(uint32_t columns) {
-  return columns <= kShortRow ? HM_FUNCTION(cross_entropy_grad<kWarp>) : HM_FUNCTION(cross_entropy_grad<kThreads>);
-}
-Function layer_norm_function(uint32_t columns) {
-  return columns <= kShortRow ? HM_FUNCTION(layer_norm<kWarp>) : HM_FUNCTION(layer_norm<kThreads>);
-}
-Function rms_norm_function(uint32_t columns) {
-  return columns <= kShortRow ? HM_FUNCTION(rms_norm<kWarp>) : HM_FUNCTION(rms_norm<kThreads>);
+RowKernel cross_entropy_kernel(uint32_t columns) {
+  return columns <= 8 * kOfWarp ? by_warp(HM_FUNCTION(cross_entropy<kWarp, 2>))
+                                : by_block(HM_FUNCTION(cross_entropy<kThreads, 4>));
 }
 
 }  // namespace harmonics::cuda

@@ -34,7 +34,7 @@ __device__ inline int32_t window_at(const WindowParameters& p, uint32_t tap, uin
 }
 
 template <typename T>
-__global__ void patches(const T* x, T* columns, WindowParameters p) {
+__global__ void patches(const T* x, T* columns, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const uint32_t window = i % p.places, row = i / p.places;
@@ -43,7 +43,7 @@ __global__ void patches(const T* x, T* columns, WindowParameters p) {
 }
 
 template <typename T>
-__global__ void unpatches(const T* columns, T* x, WindowParameters p) {
+__global__ void unpatches(const T* columns, T* x, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const int64_t first = static_cast<int64_t>(i / p.plane) * p.taps;
@@ -56,7 +56,7 @@ __global__ void unpatches(const T* columns, T* x, WindowParameters p) {
 }
 
 // NaN wins and stays; on ties the first wins.
-__global__ void max_pool(const float* x, float* y, int32_t* indices, WindowParameters p) {
+__global__ void max_pool(const float* x, float* y, int32_t* indices, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const float* plane = x + static_cast<int64_t>(i / p.places) * p.plane;
@@ -70,15 +70,28 @@ __global__ void max_pool(const float* x, float* y, int32_t* indices, WindowParam
   indices[i] = best;
 }
 
-// A block handles a plane; each thread owns elements, and windows are added in order.
+// A block handles a plane. The windows of a run add in rounds, one for each window that has a given element, so that
+// each element adds its windows in order.
 __global__ void __launch_bounds__(kThreads)
-    max_pool_grad(const int32_t* indices, const float* dy, float* dx, WindowParameters p) {
+    max_pool_grad(const int32_t* indices, const float* dy, float* dx, const __grid_constant__ WindowParameters p) {
+  __shared__ uint32_t elements[kThreads];
   const int64_t first = static_cast<int64_t>(blockIdx.x) * p.places;
   float* plane = dx + static_cast<int64_t>(blockIdx.x) * p.plane;
   for (uint32_t i = threadIdx.x; i < p.plane; i += kThreads) plane[i] = 0;
-  for (uint32_t w = 0; w < p.places; ++w) {
-    const uint32_t at = static_cast<uint32_t>(indices[first + w]);
-    if (at < p.plane && at % kThreads == threadIdx.x) plane[at] += dy[first + w];
+  for (uint32_t base = 0; base < p.places; base += kThreads) {
+    const uint32_t window = base + threadIdx.x;
+    const uint32_t at = window < p.places ? static_cast<uint32_t>(indices[first + window]) : p.plane;
+    const float add = at < p.plane ? dy[first + window] : 0.0f;
+    elements[threadIdx.x] = at;
+    __syncthreads();
+    uint32_t before = 0;
+    if (at < p.plane)
+      for (uint32_t i = 0; i < threadIdx.x; ++i) before += elements[i] == at;
+    const uint32_t rounds = join_block<Largest>(before) + 1;
+    for (uint32_t round = 0; round < rounds; ++round) {
+      if (at < p.plane && before == round) plane[at] += add;
+      __syncthreads();
+    }
   }
 }
 
@@ -92,7 +105,7 @@ __device__ inline T start_of(Joining joining) {
   return largest ? least : static_cast<T>(~static_cast<uint64_t>(least));
 }
 template <typename T>
-__global__ void reduce_window(const T* x, T* y, ReduceWindowParameters p) {
+__global__ void reduce_window(const T* x, T* y, const __grid_constant__ ReduceWindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   int32_t first[kMostRank] = {}, at[kMostRank] = {};
@@ -134,7 +147,7 @@ __device__ inline float share_of_window(const WindowParameters& p, uint32_t wind
   }
   return 1.0f / static_cast<float>(inside);
 }
-__global__ void avg_pool(const float* x, float* y, WindowParameters p) {
+__global__ void avg_pool(const float* x, float* y, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const float* plane = x + static_cast<int64_t>(i / p.places) * p.plane;
@@ -145,7 +158,7 @@ __global__ void avg_pool(const float* x, float* y, WindowParameters p) {
   }
   y[i] = sum * share_of_window(p, i % p.places);
 }
-__global__ void avg_pool_grad(const float* dy, float* dx, WindowParameters p) {
+__global__ void avg_pool_grad(const float* dy, float* dx, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const int64_t first = static_cast<int64_t>(i / p.plane) * p.places;

@@ -1,7 +1,7 @@
 // Times of an accelerator's kernels and steps: bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small]
-// prints one JSON object per line, {"id", "seconds", "work"}: the seconds of one call among many that are queued
-// together, and its FLOPs or bytes. Sizes are those of peer.py in this folder; --small makes them tiny, to check that
-// everything runs.
+// [--only NAME] prints one JSON object per line, {"id", "seconds", "work"}: the seconds of one call among many that are
+// queued together, and its FLOPs or bytes. Sizes are those of peer.py in this folder; --small makes them tiny, to check
+// that everything runs.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -22,6 +22,7 @@ struct Options {
   std::string device = "cuda", plugin;
   double seconds = 1;
   bool small = false;
+  std::string only;  // rows whose ids begin so
 };
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -67,6 +68,7 @@ class Bench {
   void kernel(const std::string& id, const std::string& op, const AttributeMap& attributes,
               const std::vector<TensorType>& in, const std::vector<TensorType>& out, double work,
               bool may_round = false) {
+    if (!id.starts_with(o_.only)) return;
     KernelSource& source = may_round ? rounding_ : kernels_;
     const KernelPtr kernel = source.find(op, attributes, in, out);
     if (!kernel || !kernel->is_queued())
@@ -165,6 +167,7 @@ void steps(const Options& o) {
     const Workload workload = read_workload(name);
     const int64_t batch = workload.batches.size() > 1 ? workload.batches[1] : workload.batches[0];
     if (o.small && std::string(name) != "mlp_train") continue;
+    if (!fmt::format("step/{}", name).starts_with(o.only)) continue;
     WorkloadStep step(workload, o.small ? 2 : batch, 1, DeviceSettings{.device = o.device});
     print(fmt::format("step/{}/batch:{}", name, batch),
           time_of(
@@ -187,10 +190,13 @@ Options read(int argc, char** argv) {
       o.plugin = value();
     else if (word == "--seconds")
       o.seconds = std::stod(value());
+    else if (word == "--only")
+      o.only = value();
     else if (word == "--small")
       o.small = true;
     else
-      throw Error(ErrorKind::Usage, "bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small], not " + word);
+      throw Error(ErrorKind::Usage,
+                  "bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small] [--only NAME], not " + word);
   }
   return o;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The cases of bench_gpu.cpp in PyTorch: peer.py [--seconds S] prints the same lines, the fastest of eager, compiled and compiled with
-CUDA graphs. f32 is exact f32 where the case says so, TF32 where it says that."""
+"""The cases of bench_gpu.cpp in PyTorch: peer.py [--seconds S] [--only NAME] prints the same lines, the fastest of eager, compiled and
+compiled with CUDA graphs. f32 is exact f32 where the case says so, TF32 where it says that."""
 import argparse
 import json
 import sys
@@ -52,7 +52,12 @@ def ways_of(function, *inputs):
             "graphs": lambda: make(lambda f: torch.compile(f, mode="reduce-overhead"))}
 
 
+ONLY = ""
+
+
 def report(name, work, ways, seconds):
+    if not name.startswith(ONLY):
+        return
     took, how = fastest(ways, seconds)
     print(json.dumps({"id": name, "seconds": took, "work": work, "how": how}), flush=True)
 
@@ -133,12 +138,15 @@ def steps(seconds):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--only", default="", help="rows whose names begin so")
     a = parser.parse_args()
+    ONLY = a.only
     if not torch.cuda.is_available():
         raise SystemExit("peer.py: this PyTorch sees no CUDA device")
     one, other = (torch.empty(1 << 30, device="cuda", dtype=torch.uint8) for _ in range(2))
     report("copy", 2 << 30, {"copy": lambda: lambda: other.copy_(one)}, a.seconds)
     del one, other
-    products(a.seconds)
-    rows(a.seconds)
+    if not ONLY.startswith("step"):
+        products(a.seconds)
+        rows(a.seconds)
     steps(a.seconds)

@@ -1,6 +1,8 @@
 // Constant operands at call sites, and weights that kernels pack once.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 #include <harmonics/ops.hpp>
 
 #include "engine/model/parameter_store.hpp"
@@ -167,4 +169,32 @@ TEST_CASE("packed weights: a frozen matrix of several readers gives the same bit
     results[fixed].assign(y.data<float>(), y.data<float>() + y.size());
   }
   CHECK(results[0] == results[1]);
+}
+
+TEST_CASE(
+    "packed weights: large weights that no program changes keep the layout of their file, for any number of rows") {
+  const auto executor = make_sequential_executor();
+  for (const bool fixed : {true, false}) {
+    ParameterStore store;
+    declare(store, "large", {DType::F32, {1024, 1025}}, fixed);
+    declare(store, "small", {DType::F32, {1024, 1024}}, fixed);
+    HTensor wide(DType::F32, {64, 1025});
+    std::fill_n(wide.mutable_data<float>(), wide.size(), 0.25f);
+    for (const char* name : {"large", "small"})
+      for (const int64_t rows : {1, 20, 64}) {
+        Tracer tracer("map");
+        const TensorType& type = store.find(name)->type;
+        const HTensor x = tracer.input("x", {DType::F32, {rows, type.shape[1]}});
+        tracer.output("y", call("linear", {x, tracer.parameter(name, type)}).at(0));
+        const auto plan = compile(tracer.take(), &store, *executor);
+        const std::vector<float> y = run(*plan, wide);
+        const HTensor weight = store.tensor(name);
+        double expected = 0;
+        for (int64_t i = 0; i < type.shape[1]; ++i) expected += 0.25 * double{weight.data<float>()[i]};
+        CHECK(double{y[0]} == Approx(expected).margin(1e-3));
+        CHECK(double{y[static_cast<size_t>((rows - 1) * 1024)]} == Approx(expected).margin(1e-3));
+      }
+    CHECK(store.find("large")->layout == (fixed ? Layout::natural : Layout::transposed));
+    CHECK(store.find("small")->layout == Layout::transposed);
+  }
 }

@@ -218,7 +218,7 @@ TEST_CASE("lora: gradients of adapted maps are their finite differences") {
   // q and k share x; v's rows 2 to 5 of a fused weight; a table that is looked up.
   TrainedAdapter adapter;
   const auto pair = [&](const std::string& key, int64_t from, int64_t rows, int64_t whole, const std::string& group) {
-    TrainedPair p{key, "", "", key + ".A", key + ".B", "", ""};
+    TrainedPair p{key, {}, "", key + ".A", key + ".B", "", ""};
     p.rank = 2, p.width = 3, p.from = from, p.rows = rows, p.whole = whole, p.factor = 1.5, p.group = group;
     adapter.pairs.push_back(p);
   };

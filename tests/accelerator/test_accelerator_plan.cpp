@@ -1,4 +1,4 @@
-// Programs on the OpenCL device against the CPU.
+// Programs on an accelerator against the CPU.
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include "tests/engine/execution/arriving.hpp"
 #include "tests/engine/execution/cached_decoding.hpp"
 #include "tests/engine/execution/indexed_program.hpp"
-#include "tests/opencl/driver.hpp"
+#include "tests/accelerator/device.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -38,16 +38,16 @@ double distance(const Values& a, const Values& b) {
 
 }  // namespace
 
-TEST_CASE("opencl: a training step equals the CPU's without host steps") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: a training step equals the CPU's without host steps") {
+  if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
   for (const char* optimizer : {"adamw", "sgd"}) {
     INFO(optimizer);
     const TrainingStep step = training_step(17, {33, 24, 10}, optimizer);
-    CHECK(distance(run_compiled(step.program, step.numbers, *executor, on("opencl")),
+    CHECK(distance(run_compiled(step.program, step.numbers, *executor, on(accelerator())),
                    run_compiled(step.program, step.numbers, *executor, on("cpu"))) < 2e-4);
     MapBinding binding(step.numbers);
-    const auto plan = compile(step.program, &binding, *executor, on("opencl"));
+    const auto plan = compile(step.program, &binding, *executor, on(accelerator()));
     for (const PlanStep& s : plan->steps()) {
       INFO(s.what);
       CHECK_FALSE(s.on_host);
@@ -55,21 +55,21 @@ TEST_CASE("opencl: a training step equals the CPU's without host steps") {
   }
 }
 
-TEST_CASE("opencl: random programs agree with the interpreter") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: random programs agree with the interpreter") {
+  if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
   int apart = 0;
   // few seeds, since a rounding error may change floor or sign by a whole step
   for (uint32_t seed = 0; seed < 25; ++seed) {
     const RandomProgram random(seed, 20);
-    apart += !(distance(run_compiled(random.program(), random.numbers(), *executor, on("opencl")),
+    apart += !(distance(run_compiled(random.program(), random.numbers(), *executor, on(accelerator())),
                         interpret(random.program(), random.numbers())) < 1e-3);
   }
   CHECK(apart <= 2);
 }
 
-TEST_CASE("opencl fused_reduce: same bits as a stored chain") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator fused_reduce: same bits as a stored chain") {
+  if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
   for (const DType dtype : {DType::F32, DType::BF16})
     for (const Shape& shape : {Shape{5, 7}, Shape{300, 9}, Shape{3, 500}}) {
@@ -83,22 +83,22 @@ TEST_CASE("opencl fused_reduce: same bits as a stored chain") {
       const Program program = tracer.take();
       const std::map<std::string, HTensor> numbers{{"x", cast(noise(shape, 5, 2), dtype)},
                                                    {"row", cast(noise({shape[1]}, 6, 1), dtype)}};
-      CompileOptions stored = on("opencl");
+      CompileOptions stored = on(accelerator());
       stored.disabled = {"fuse_reductions"};
       MapBinding binding(numbers);
-      const auto plan = compile(program, &binding, *executor, on("opencl"));
+      const auto plan = compile(program, &binding, *executor, on(accelerator()));
       for (const PlanStep& s : plan->steps()) UNSCOPED_INFO(s.what << ": " << s.kernel);
       CHECK(std::any_of(plan->steps().begin(), plan->steps().end(),
                         [](const PlanStep& s) { return s.kernel == "chain and reduce"; }));
-      const Values joined = run_compiled(program, numbers, *executor, on("opencl")),
+      const Values joined = run_compiled(program, numbers, *executor, on(accelerator())),
                    apart_from_it = run_compiled(program, numbers, *executor, stored);
       REQUIRE(joined.size() == apart_from_it.size());
       for (size_t i = 0; i < joined.size(); ++i) CHECK(same_bits(joined[i], apart_from_it[i]));
     }
 }
 
-TEST_CASE("opencl: random numbers have the CPU's bits") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: random numbers have the CPU's bits") {
+  if (!opens_accelerator()) return;
   Tracer tracer("random");
   const HTensor counter = tracer.input("counter", {DType::I64, {2}});
   tracer.output(
@@ -106,19 +106,19 @@ TEST_CASE("opencl: random numbers have the CPU's bits") {
   const Program program = tracer.take();
   const std::map<std::string, HTensor> numbers{{"counter", HTensor::from<int64_t>({2}, {123456789, 1LL << 40})}};
   const auto executor = make_sequential_executor();
-  CHECK(same_bits(run_compiled(program, numbers, *executor, on("opencl")),
+  CHECK(same_bits(run_compiled(program, numbers, *executor, on(accelerator())),
                   run_compiled(program, numbers, *executor, on("cpu"))));
 }
 
-TEST_CASE("opencl: a too large buffer is rejected with the maximum") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: a too large buffer is rejected with the maximum") {
+  if (!opens_accelerator()) return;
   Tracer tracer("large");
   const HTensor x = tracer.input("x", {DType::F32, {1 << 30}});
   HTensor wide = broadcast(reshape(x, {1, 1 << 30}), {4096, 1 << 30});
   tracer.output("y", reduce_sum(wide, {0, 1}));
   const auto executor = make_sequential_executor();
   try {
-    compile(tracer.take(), nullptr, *executor, on("opencl"));
+    compile(tracer.take(), nullptr, *executor, on(accelerator()));
     FAIL("a plan of terabytes was made");
   } catch (const Error& e) {
     INFO(e.what());
@@ -126,13 +126,13 @@ TEST_CASE("opencl: a too large buffer is rejected with the maximum") {
   }
 }
 
-TEST_CASE("opencl: steps are timed only on profiling queues") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: steps are timed only on profiling queues") {
+  if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
   const TrainingStep step = training_step(64, {784, 256, 10});
   MapBinding binding(step.numbers), apart(step.numbers);
-  const auto plan = compile(step.program, &binding, *executor, on("opencl")),
-             other = compile(step.program, &apart, *executor, on("opencl"));
+  const auto plan = compile(step.program, &binding, *executor, on(accelerator())),
+             other = compile(step.program, &apart, *executor, on(accelerator()));
   const auto inputs = input_pointers(*plan, step.numbers);
   PlanTimes times;
   for (int i = 0; i < 3; ++i) {
@@ -152,16 +152,16 @@ TEST_CASE("opencl: steps are timed only on profiling queues") {
     CHECK(same_bits(plan->output(output.name), other->output(output.name)));
 }
 
-TEST_CASE("opencl: prefetched batches give the same bits") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: prefetched batches give the same bits") {
+  if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
   const TrainingStep step = training_step(64, {784, 32, 10});
-  CHECK(same(trained_on_batches(step, 12, *executor, on("opencl"), true),
-             trained_on_batches(step, 12, *executor, on("opencl"), false)));
+  CHECK(same(trained_on_batches(step, 12, *executor, on(accelerator()), true),
+             trained_on_batches(step, 12, *executor, on(accelerator()), false)));
 }
 
-TEST_CASE("opencl: lengths, windows, positions and caches have kernels") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: lengths, windows, positions and caches have kernels") {
+  if (!opens_accelerator()) return;
   Tracer tracer("sequence");
   const HTensor q = tracer.input("q", {DType::F32, {2, 3, 4, 8}}), k = tracer.input("k", {DType::F32, {2, 5, 2, 8}});
   const HTensor added = tracer.input("added", {DType::F32, {2, 3, 2, 8}}),
@@ -180,9 +180,9 @@ TEST_CASE("opencl: lengths, windows, positions and caches have kernels") {
        {std::pair<const char*, Shape>{"q", {2, 3, 4, 8}}, {"k", {2, 5, 2, 8}}, {"added", {2, 3, 2, 8}}})
     numbers[name] = noise(shape, 7, 1.0f);
   const auto executor = make_sequential_executor();
-  CHECK(distance(run_compiled(program, numbers, *executor, on("opencl")), interpret(program, numbers)) < 1e-4);
+  CHECK(distance(run_compiled(program, numbers, *executor, on(accelerator())), interpret(program, numbers)) < 1e-4);
 
-  KernelSource source("opencl", Registry::global());
+  KernelSource source(accelerator(), Registry::global());
   for (const Node& node : program.nodes)
     if (node.op == Op::call) {
       INFO(node.callee);
@@ -193,14 +193,14 @@ TEST_CASE("opencl: lengths, windows, positions and caches have kernels") {
                     {x, x, x, x, row, x, given}, {x, x, x}) != nullptr);
 }
 
-TEST_CASE("opencl: caches of f32, f16 and q8_0 have kernels that append in place and attend") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: caches of f32, f16 and q8_0 have kernels that append in place and attend") {
+  if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
-  check_cached_decoding(*executor, on("opencl"));
+  check_cached_decoding(*executor, on(accelerator()));
 }
 
-TEST_CASE("opencl: sorts, positions in several axes, windows, bits and angles equal the reference") {
-  if (!opens_driver()) return;
+TEST_CASE("accelerator: sorts, positions in several axes, windows, bits and angles equal the reference") {
+  if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
-  check_indexed_program(*executor, on("opencl"));
+  check_indexed_program(*executor, on(accelerator()));
 }
