@@ -183,6 +183,7 @@ void CycleRecord::restore(const RunState& s) {
   epoch_start_ = r.epoch_start;
   aside_ = r.aside;
   metrics_.restore(r.windows, r.held);
+  if (const auto norm = s.metrics.find(kGradientNorm); norm != s.metrics.end()) put_gradient_norm(norm->second);
   if (!r.accuracy_metric.empty()) accuracy_metric_ = metrics_.declare(r.accuracy_metric);
   curve_.restore(r.curve);
   history_.restore(r.by_epoch, r.closed_epochs, r.epoch_stride);

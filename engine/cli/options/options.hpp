@@ -7,7 +7,7 @@
 
 #include "engine/bound/bound_graph.hpp"
 #include "engine/cli/options/command_table.hpp"
-#include "engine/cli/run/sample_texts.hpp"
+#include "engine/cli/options/sample_settings.hpp"
 #include "engine/language/sampler.hpp"
 
 namespace harmonics::engine::cli {

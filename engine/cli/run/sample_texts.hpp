@@ -2,22 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/bound/bound_graph.hpp"
-#include "engine/language/tokenizer.hpp"
+#include "engine/cli/options/sample_settings.hpp"
 
 namespace harmonics::engine::cli {
-
-struct SampleSettings {
-  int64_t every = 0;  // steps
-  std::vector<std::string> prompts;
-  int64_t tokens = 64;
-  double temperature = 0.8;  // 0: always the most likely token
-  std::shared_ptr<const Tokenizer> tokenizer;
-};
 
 struct SampledText {
   std::string prompt, text;  // without the prompt

@@ -9,7 +9,7 @@
 
 #include "dsl/document/fields.hpp"
 #include "engine/bound/loss_guard.hpp"
-#include "engine/cli/run/sample_texts.hpp"
+#include "engine/cli/options/sample_settings.hpp"
 #include "engine/corpus/corpus.hpp"
 
 namespace harmonics::engine::cli {

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/run/run_outcome.hpp"
+#include "engine/cli/run/sample_texts.hpp"
 
 namespace harmonics::engine::cli {
 
