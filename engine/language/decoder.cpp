@@ -225,10 +225,7 @@ Decoder::Plan* Decoder::take_free(const Key& key) {
 
 Decoder::Plan& Decoder::take(const Key& key, const Session& session) {
   if (Plan* free = take_free(key)) return *free;
-  ++steps_waiting_;
   const std::lock_guard compiling(compiling_);
-  --steps_waiting_;
-  steps_waiting_.notify_all();
   if (Plan* free = take_free(key)) return *free;  // another thread has just compiled it
   auto made = compiled(key, &session);
   const std::lock_guard lock(mutex_);
@@ -273,8 +270,6 @@ void Decoder::prepare(const Expected& expected) {
   }
   for (const Key& key : keys) {
     if (expected.stopped()) return;
-    // A mutex does not go to the thread that has waited longest.
-    for (int steps; (steps = steps_waiting_) > 0;) steps_waiting_.wait(steps);
     const std::shared_lock moving(caches_->moving);
     const std::lock_guard compiling(compiling_);
     {

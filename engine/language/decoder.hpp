@@ -9,7 +9,6 @@
 // device are.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -117,7 +116,6 @@ class Decoder {
   std::shared_ptr<DeviceQueue> queue_;                    // null: a device in host memory
   std::unique_ptr<PagedCaches> caches_;                   // null: every session has its own
   std::mutex compiling_;                                  // taken before mutex_
-  std::atomic<int> steps_waiting_{0};                     // for compiling_; prepare() lets them go first
   mutable std::mutex mutex_;                              // guards what follows
   std::map<Key, Plans> plans_;
   uint64_t taken_ = 0;                 // plans, so far
