@@ -43,7 +43,7 @@ void Recording::add(const std::vector<Extent>& extents, const Operations& before
       if (earlier[i]) added.waits_for[i] = true;
   }
   operations_.push_back(std::move(added));
-  // Whoever meets an earlier use of overwritten memory meets this operation, which waited for that use.
+  // A later operation that would wait for that use waits for this one, which waited for it.
   std::erase_if(uses_, [&](const Use& use) {
     return std::any_of(extents.begin(), extents.end(), [&](const Extent& e) {
       return e.writes && e.begin <= use.extent.begin && use.extent.end <= e.end;

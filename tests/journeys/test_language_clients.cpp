@@ -14,7 +14,7 @@ std::string environment_or(const char* name, const char* otherwise) {
 
 bool succeeds(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
-// The server's address once it is told; "" without the data.
+// The server's address, when the server has printed it; "" without the data.
 std::string served_stories(const Folder& f, std::unique_ptr<Background>& server) {
   const std::string data = data_folder();
   if (data.empty() || !fs::exists(fs::path(data) / "llama2c")) return "";
