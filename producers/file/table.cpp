@@ -165,7 +165,7 @@ class Table {
   // Returns false if one of the N numbers is no T. A constant N lets the compiler use vector instructions.
   template <size_t N, typename T>
   bool narrow_block(const float* numbers, T* out) {
-    // Cells are f32, in which only integers below 2^24 are told apart.
+    // Cells are f32, which rounds integers from 2^24 on.
     constexpr auto low = std::max(static_cast<float>(std::numeric_limits<T>::min()), -16777215.0f),
                    high = std::min(static_cast<float>(std::numeric_limits<T>::max()), 16777215.0f);
     int32_t whole[N], wrong = 0;

@@ -52,17 +52,17 @@ void check_close(const Outcome& a, const Outcome& b, double tolerance) {
 }
 
 // o = w, with loss |o - y| and y far away: every step changes w by the rate.
-constexpr const char* kSlope = R"hmx(harmonic g {
+constexpr const char* kDescent = R"hmx(harmonic g {
   producer x {1}; producer y {1}; layer o {1};
   cycle (optimizer="sgd(lr=0.5)") { x -(affine(bias=false))-> o; o <-(mae)- y; }
 })hmx";
 
-struct Slope {
+struct Descent {
   CycleReport report;
   double moved;
 };
-Slope slide(RunSettings s, size_t samples = 1) {
-  auto g = graph_of(kSlope);
+Descent descend(RunSettings s, size_t samples = 1) {
+  auto g = graph_of(kDescent);
   bind_rows<float>(*g, "x", {1}, std::vector<float>(samples, 1));
   bind_rows<float>(*g, "y", {1}, std::vector<float>(samples, -1e4f));
   declare(*g);
@@ -105,20 +105,20 @@ TEST_CASE("clip: the norm of the gradients before it is clipped is a metric") {
       s.steps = 3;
       s.accumulate = accumulate;
       s.clip = clip;
-      const Slope slope = slide(s, 2);
-      REQUIRE(slope.report.metrics.count("gradient_norm"));
-      CHECK(slope.report.metrics.at("gradient_norm") == 1);
+      const Descent descent = descend(s, 2);
+      REQUIRE(descent.report.metrics.count("gradient_norm"));
+      CHECK(descent.report.metrics.at("gradient_norm") == 1);
       s.until = {"gradient_norm > 0.5"};
-      CHECK(slide(s, 2).report.steps == 1);
+      CHECK(descend(s, 2).report.steps == 1);
       s.window = 10;
       s.until = {"window.gradient_norm > 0.5"};
-      CHECK(message_of([&] { slide(s, 2); }).find("unknown metric 'window.gradient_norm'") != std::string::npos);
+      CHECK(message_of([&] { descend(s, 2); }).find("unknown metric 'window.gradient_norm'") != std::string::npos);
     }
   RunSettings s = settings(1);
   s.steps = 3;
-  CHECK_FALSE(slide(s).report.metrics.count("gradient_norm"));
+  CHECK_FALSE(descend(s).report.metrics.count("gradient_norm"));
   s.until = {"gradient_norm > 0.5"};
-  CHECK(message_of([&] { slide(s); }).find("does not measure 'gradient_norm'") != std::string::npos);
+  CHECK(message_of([&] { descend(s); }).find("does not measure 'gradient_norm'") != std::string::npos);
 }
 
 TEST_CASE("progress: the products of a sample are those of the step's matrices") {
@@ -180,12 +180,12 @@ TEST_CASE("accumulate: steps are optimizer steps, and an incomplete group is not
   RunSettings s = settings(1);
   s.accumulate = 4;
   s.steps = 3;
-  const Slope limited = slide(s, 40);
+  const Descent limited = descend(s, 40);
   CHECK(limited.report.steps == 3);
   CHECK(limited.report.samples == 12);
   CHECK(limited.report.stopped_by == "steps");
   CHECK(limited.moved == Approx(1.5));
-  auto g = graph_of(kSlope);
+  auto g = graph_of(kDescent);
   auto x = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(1000, 1));
   bind_producer(*g, "x", x);
   bind_rows<float>(*g, "y", {1}, std::vector<float>(1000, -1e4f));
@@ -234,7 +234,7 @@ TEST_CASE("schedule: gives the rate of every step of the run") {
     RunSettings s = settings(1);
     s.schedule = schedule;
     s.steps = 20;
-    const Slope by_steps = slide(s);
+    const Descent by_steps = descend(s);
     CHECK(by_steps.moved == Approx(expected(schedule, 20)).epsilon(1e-5));
     LearningRate rate(parse_schedule(schedule), 0.5, {20, false});
     double last = 0;
@@ -243,7 +243,7 @@ TEST_CASE("schedule: gives the rate of every step of the run") {
     s.steps.reset();
     s.epochs = 5;  // of 2 steps: 7 batches in groups of 4
     s.accumulate = 4;
-    const Slope by_epochs = slide(s, 7);
+    const Descent by_epochs = descend(s, 7);
     CHECK(by_epochs.report.steps == 10);
     CHECK(by_epochs.moved == Approx(expected(schedule, 10)).epsilon(1e-5));
     CHECK(by_epochs.report.by_epoch.back().learning_rate == by_epochs.report.learning_rate);
@@ -254,19 +254,19 @@ TEST_CASE("cycle: runs that end by time or never") {
   RunSettings s = settings(1);
   s.schedule = "linear";
   s.seconds = 1;
-  const Slope timed = slide(s);
+  const Descent timed = descend(s);
   CHECK(timed.report.steps > 1);
   CHECK(timed.report.learning_rate < 0.5);
   CHECK(timed.moved < 0.5 * static_cast<double>(timed.report.steps));
   s.seconds.reset();
   s.until = {"loss<0"};
-  CHECK(message_of([&] { slide(s); }) ==
+  CHECK(message_of([&] { descend(s); }) ==
         "schedule 'linear(warmup=0, final=0)' depends on the length of the run, which is not known\n"
         "give steps, epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end");
   s.until.clear();
   s.schedule = "linear(warmup=50)";
   s.steps = 3;
-  CHECK(slide(s).report.notes ==
+  CHECK(descend(s).report.notes ==
         std::vector<std::string>{"the run of 3 steps ends within the schedule's warmup of 50"});
 }
 
@@ -276,7 +276,7 @@ TEST_CASE("clipping: limits the update, flags override the file, 0 disables it")
   const auto moved = [&](std::optional<double> clip, std::optional<double> clip_value) {
     s.clip = clip;
     s.clip_value = clip_value;
-    return slide(s).moved;
+    return descend(s).moved;
   };
   CHECK(moved({}, {}) == Approx(2));
   CHECK(moved(0.25, {}) == Approx(0.5).epsilon(1e-4));
