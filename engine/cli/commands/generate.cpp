@@ -42,7 +42,9 @@ int print_perplexity(const Options& options, LanguageModel& model, Session& sess
     }
     scores = session.append({&id, 1});
   }
-  if (judged == 0) throw Error(ErrorKind::Usage, fmt::format("'{}' has fewer than two tokens", options.perplexity));
+  if (judged == 0)
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has fewer than two tokens", options.perplexity), {},
+                {"give a longer text"});
   const double perplexity = std::exp(surprise / static_cast<double>(judged));
   if (options.json)
     print_json(
@@ -91,9 +93,13 @@ boost::json::array json_of(const std::vector<GeneratedToken>& tokens, const Toke
 int generate_command(const Options& given) {
   Options options = given;
   if (options.files.size() > 1) {
-    if (options.prompt_given) throw Error(ErrorKind::Usage, "the text is given twice: as a word and with --prompt");
+    if (options.prompt_given)
+      throw Error(ErrorKind::Usage, "the text is given twice: as a word and with --prompt", {},
+                  {"leave one of them out"});
     options.prompt = options.files[1];
   }
+  if (options.log_probabilities && !options.json)
+    throw Error(ErrorKind::Usage, "--log-probabilities has no effect without --json", {}, {"add --json"});
   LanguageModel model(options);
   const std::string& path = model.path;
   const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;
