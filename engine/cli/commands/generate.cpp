@@ -32,25 +32,25 @@ int print_perplexity(const Options& options, LanguageModel& model, Session& sess
   const std::string text = read_plain_file(options.perplexity);
   const std::vector<int32_t> ids = model.tokenizer->encode(text);
   double surprise = 0;
-  int64_t judged = 0;
+  int64_t measured = 0;
   std::span<const float> scores;
   for (const int32_t& id : ids) {
     if (session.length() == session.context()) session.keep(0);
     if (session.length() > 0) {
       surprise -= log_probability(scores, id);
-      ++judged;
+      ++measured;
     }
     scores = session.append({&id, 1});
   }
-  if (judged == 0)
+  if (measured == 0)
     throw Error(ErrorKind::Usage, fmt::format("'{}' has fewer than two tokens", options.perplexity), {},
                 {"give a longer text"});
-  const double perplexity = std::exp(surprise / static_cast<double>(judged));
+  const double perplexity = std::exp(surprise / static_cast<double>(measured));
   if (options.json)
     print_json(
-        boost::json::object{{"version", 1}, {"model", model.path}, {"tokens", judged}, {"perplexity", perplexity}});
+        boost::json::object{{"version", 1}, {"model", model.path}, {"tokens", measured}, {"perplexity", perplexity}});
   else
-    print("perplexity {:.4f} on {} tokens\n", perplexity, thousands(judged));
+    print("perplexity {:.4f} on {} tokens\n", perplexity, thousands(measured));
   return kDone;
 }
 

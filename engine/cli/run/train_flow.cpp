@@ -31,7 +31,7 @@ std::string quoted_text(const std::string& text) {
   return out + "\"";
 }
 
-// Errors of the flow would name a text that nobody wrote.
+// Checked here, because an error of the flow would point into its generated text.
 void expect_model(const TrainSettings& s, const std::string& folder) {
   const bool described = s.model.empty();
   const std::string& model = described ? s.model_dsl : s.model;
