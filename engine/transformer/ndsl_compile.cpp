@@ -45,9 +45,12 @@ class Compiler {
   CompiledNdsl compile() {
     if (file_.type != "model")
       faults_.add(file_.name.place, fmt::format("{} is a {}, and no model", shown_name(file_.name.text), file_.type));
-    if (file_.variant.text.empty()) faults_.add(file_.name.place, "the architecture has no 'variant'");
-    if (file_.block.empty()) faults_.add(file_.name.place, "the architecture has no 'block'");
-    if (file_.variant.text.empty() || file_.block.empty()) faults_.throw_any();
+    expect_variant();
+    if (file_.block.empty()) {
+      faults_.add(file_.name.place, "the architecture has no 'block'",
+                  "write block: [RMSNorm, CausalSelfAttention, ...]");
+      faults_.throw_any();
+    }
     for (const char* key : {"vocab_size", "hidden_size", "max_position_embeddings"})
       result_.sizes[key] = settings_.size(key);
     result_.sizes["num_layers"] = settings_.whole("num_layers", {}, 1, kMostNdslLayers);
@@ -74,6 +77,16 @@ class Compiler {
   }
 
  private:
+  void expect_variant() {
+    const std::vector<std::string> known{"dense", "parallel", "moe"};
+    const ndsl::Named& variant = file_.variant;
+    const std::string all = "variants: " + comma_separated(known);
+    if (variant.text.empty()) return faults_.add(file_.name.place, "the architecture has no 'variant'", all);
+    if (std::find(known.begin(), known.end(), variant.text) != known.end()) return;
+    const std::string meant = did_you_mean(variant.text, known);
+    faults_.add(variant.place, fmt::format("there is no variant {}", shown_name(variant.text)),
+                meant.empty() ? all : meant);
+  }
   // The settings of a part of the architecture, above those of the model.
   NdslSettings with(const NdslLevel& level, const ndsl::Place& place) { return settings_.over(level, place, true); }
   static ndsl::Place place_of(const ndsl::Settings& part, const ndsl::Place& otherwise) {

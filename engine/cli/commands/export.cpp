@@ -29,7 +29,8 @@ namespace {
 std::pair<std::string, std::string> option_of(const std::string& text) {
   const size_t at = text.find('=');
   if (at == std::string::npos || at == 0)
-    throw Error(ErrorKind::Usage, fmt::format("--option takes NAME=VALUE, not '{}'", text));
+    throw Error(ErrorKind::Usage, fmt::format("--option takes NAME=VALUE, not '{}'", text), {},
+                {"'harmonics inspect FORMAT' lists the options of an exporter"});
   return {text.substr(0, at), text.substr(at + 1)};
 }
 

@@ -425,7 +425,7 @@ void language_model(Flags& f) {
 
 void generate_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
+  f.positional("MODEL", "the file or folder of a language model, or a .ndsl file with --weights");
   f.positional("TEXT", "continue this text, as --prompt does").required = false;
   f.group("Text");
   f.text("prompt", "TEXT", "continue this text (default: begin one)",
@@ -444,7 +444,7 @@ void generate_flags(VerbRow& verb) {
 
 void embed_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a model of texts");
+  f.positional("MODEL", "the file or folder of a model of texts");
   PositionalRow& text = f.positional("TEXT", "the texts");
   text.required = false;
   text.repeats = true;
@@ -458,7 +458,7 @@ void embed_flags(VerbRow& verb) {
 
 void chat_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
+  f.positional("MODEL", "the file or folder of a language model, or a .ndsl file with --weights");
   f.group("Conversation");
   f.text("system", "TEXT", "the system message", &Options::system);
   chat_template_flag(f);
@@ -475,7 +475,7 @@ void chat_flags(VerbRow& verb) {
 
 void importance_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model, best in f32, f16 or bf16");
+  f.positional("MODEL", "the file or folder of a language model, best in f32, f16 or bf16");
   f.positional("TEXT", "a text file like what the model will read and write");
   f.positional("OUTPUT", "the file to write (.gguf)");
   f.whole("chunk", 1, 1 << 20, "tokens that are read together", [](Options& o, int64_t v) { o.chunk = v; }).initial =
@@ -489,7 +489,7 @@ void importance_flags(VerbRow& verb) {
 
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx; its training taps are ignored), or the file of a language model");
+  graph(f, "the flow (.hmx; its training taps are ignored), or the file or folder of a language model");
   streams(f, "answer with the weights of this file or checkpoint (safetensors); required for flows");
   cycle(f);
   serving(f, "listen",
@@ -561,7 +561,7 @@ void profile_flags(VerbRow& verb) {
 
 void bench_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), or the file of a language model");
+  graph(f, "the flow (.hmx), or the file or folder of a language model");
   streams(f);
   f.group("Language models");
   FlagRow& prefill = f.whole("prefill", 0, 1 << 24, "tokens of prompts; 0: none (default: 512)",

@@ -99,8 +99,10 @@ int infer_command(const Options& options) {
   for (const auto& [name, given] :
        {std::pair("--spec", !options.spec.empty()), std::pair("--set", !options.set.empty())})
     if (given)
-      throw Error(ErrorKind::Usage, fmt::format("{} is for models, and '{}' is a flow", name,
-                                                options.files.empty() ? std::string("-") : options.files.front()));
+      throw Error(ErrorKind::Usage,
+                  fmt::format("{} is for models, and '{}' is a flow", name,
+                              options.files.empty() ? std::string("-") : options.files.front()),
+                  {}, {"leave it out"});
   const Flow flow = read_flow(options);
   if (!options.producers.empty() && !options.prompt_given) {
     Options inference = options;

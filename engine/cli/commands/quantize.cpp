@@ -48,7 +48,8 @@ double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 std::pair<std::string, DType> tensor_type_of(const std::string& text) {
   const size_t at = text.find('=');
   if (at == std::string::npos || at == 0)
-    throw Error(ErrorKind::Usage, fmt::format("--tensor takes PATTERN=TYPE, not '{}'", text));
+    throw Error(ErrorKind::Usage, fmt::format("--tensor takes PATTERN=TYPE, not '{}'", text), {},
+                {"for instance --tensor 'blk.0.*=q8_0'"});
   const std::string type = text.substr(at + 1);
   const auto& known = quantized_types();
   if (std::find(known.begin(), known.end(), type) == known.end())
@@ -128,6 +129,10 @@ int quantize_command(const Options& options) {
   const std::string& from = options.files[0];
   if (options.files.size() < 2 && !options.dry_run)
     throw Error(ErrorKind::Usage, "quantize lacks OUTPUT, the file to write").note("--dry-run writes none");
+  for (const char* other : {".safetensors", ".ndsl", ".onnx", "/"})
+    if (options.files.size() > 1 && options.files[1].ends_with(other))
+      throw Error(ErrorKind::Usage, fmt::format("quantize writes GGUF, and not '{}'", options.files[1]), {},
+                  {"give a name that ends in .gguf; 'harmonics export' writes other formats"});
   QuantizeOptions how = quantize_options(options);
   ImportanceMatrix importance;
   if (!options.importance.empty()) {

@@ -163,7 +163,7 @@ void export_flags(VerbRow& verb) {
                "npz) or a checkpoint");
   f.positional("OUTPUT", "the file to write, or a folder of Hugging Face: NAME/");
   FlagRow& format =
-      f.text("format", "NAME", "exporter to use (default: the one that fits the name of OUTPUT)", &Options::format);
+      f.text("format", "NAME", ": the exporter (default: the one that fits the name of OUTPUT)", &Options::format);
   format.names = [] { return Registry::global().names(HX_EXPORTER); };
   format.example = "gguf";
   f.texts("option", "NAME=VALUE", "an option of the exporter ('harmonics inspect FORMAT' lists them)",

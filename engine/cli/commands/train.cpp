@@ -13,6 +13,7 @@
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/train_flow.hpp"
+#include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/model/imported.hpp"
@@ -163,8 +164,8 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
   return kDone;
 }
 
-// The model with its new weights, for generate, chat and serve. They are saved already: a failure is a note.
-void write_folder(const TrainSettings& settings, const std::string& tokenizer, bool quiet) {
+// The model with its new weights, for generate, chat and serve. Returns an exit code; the weights are saved already.
+int write_folder(const TrainSettings& settings, const std::string& tokenizer, bool quiet) {
   Options of_export;
   of_export.verb = "export";
   const bool described = settings.model.empty();
@@ -180,8 +181,12 @@ void write_folder(const TrainSettings& settings, const std::string& tokenizer, b
   try {
     export_command(of_export);
     if (!quiet) say("model: " + of_export.files.back());
+    return kDone;
   } catch (const Error& e) {
-    print_note(fmt::format("the model was not written as a folder: {}", e.what()));
+    print_error(Error(e.kind(), fmt::format("the model was not written as a folder: {}", e.what()), {},
+                      {fmt::format("its weights are in {}: harmonics export {} FOLDER/ --weights {}", of_export.weights,
+                                   quoted(of_export.files.front()), quoted(of_export.weights))}));
+    return exit_code(e.kind());
   }
 }
 
@@ -222,7 +227,7 @@ int train_command(const Options& options) {
     const std::string kept = settings.output + "/tokenizer.json";
     std::error_code failed;
     const bool made = std::filesystem::exists(kept, failed);
-    write_folder(settings, made ? kept : settings.corpus.tokenizer, options.quiet);
+    return write_folder(settings, made ? kept : settings.corpus.tokenizer, options.quiet);
   }
   return code;
 }

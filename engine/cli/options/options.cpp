@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -73,6 +74,11 @@ class ArgumentReader {
   }
 
   bool was_given(const FlagRow& flag) const { return given_.count(flag.name) != 0; }
+  std::set<std::string> names_given() const {
+    std::set<std::string> names;
+    for (const auto& [name, value] : given_) names.insert(name);
+    return names;
+  }
 
  private:
   // Finds --help anywhere before "--".
@@ -100,7 +106,12 @@ class ArgumentReader {
       if (other.find(name)) others.push_back("'" + other.name + "'");
     std::string dashed = word;  // "--batch_size"
     std::replace(dashed.begin(), dashed.end(), '_', '-');
-    if (const std::string meant = did_you_mean(dashed, known); !meant.empty())
+    std::string setting = name;  // "--learning-rate"
+    std::replace(setting.begin(), setting.end(), '-', '_');
+    const std::vector<std::string> settings = verb_.settings ? verb_.settings() : std::vector<std::string>();
+    if (std::find(settings.begin(), settings.end(), setting) != settings.end())
+      e.note(fmt::format("it is a key of the configuration: --set {}=VALUE", setting));
+    else if (const std::string meant = did_you_mean(dashed, known); !meant.empty())
       e.note(meant);
     else if (!others.empty() && others.size() <= 4)
       e.note("note: it is a flag of " + joined(others));
@@ -307,6 +318,7 @@ const VerbRow* parse_options(const CommandTable& table, int argc, char** argv, O
   }
   o.verb = verb.name;
   o.command_line.assign(argv, argv + argc);
+  o.given = arguments.names_given();
   const std::vector<std::string> notes = configure(table, verb, arguments, o);
   use_colours(o.color);
   for (const std::string& note : notes) print_note(note);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Options {
   int64_t log_every = 0;                      // steps; 0: at the end of every epoch only
   bool json = false, quiet = false;
   std::vector<std::string> command_line;     // as typed
+  std::set<std::string> given;               // names of the flags on the command line
   std::string checkpoint;                    // --checkpoint DIR
   std::optional<std::string> every, resume;  // resume "": from --checkpoint
   std::optional<int> keep, keep_best;

@@ -436,15 +436,6 @@ const TrainKey* find_train_key(const std::string& name) {
   return nullptr;
 }
 
-std::vector<std::string> known_train_keys() {
-  std::vector<std::string> known;
-  for (const TrainKey& key : train_keys()) {
-    known.emplace_back(key.name);
-    known.insert(known.end(), key.aliases.begin(), key.aliases.end());
-  }
-  return known;
-}
-
 void read_map(TrainSettings& settings, const document::Node& root, document::Problems& problems) {
   if (root.kind != document::Kind::map) return problems.expected(root, "a configuration", "a map of keys and values");
   std::vector<std::pair<const TrainKey*, std::string>> given;
@@ -452,7 +443,7 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
     const TrainKey* key = find_train_key(entry.key);
     if (!key) {
       problems.add(entry.place, fmt::format("there is no key '{}'", entry.key),
-                   did_you_mean(entry.key, known_train_keys()));
+                   did_you_mean(entry.key, train_key_names()));
       continue;
     }
     const auto before = std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.first == key; });
@@ -460,6 +451,22 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
       problems.add(entry.place, fmt::format("'{}' and '{}' are one setting", before->second, entry.key), "keep one");
     given.emplace_back(key, entry.key);
     if (entry.value.kind != document::Kind::null) key->take(settings, entry.value, problems);
+  }
+}
+
+// Takes the value of --set KEY=VALUE. Places in it are not those of the configuration, so errors name the flag.
+void take_set(const TrainKey& key, const std::string& text, TrainSettings& settings) {
+  const size_t equals = text.find('=');
+  const std::string name = "--set " + text.substr(0, equals);
+  try {
+    const auto value = document::parse_document(std::make_shared<SourceText>(name, text.substr(equals + 1)));
+    document::Problems own(value.source);
+    key.take(settings, value.root, own);
+    own.throw_any();
+  } catch (const SourceErrors&) {
+    throw;  // shown with their source
+  } catch (const Error& e) {
+    throw Error(e.kind(), fmt::format("--set {}: {}", text, e.what()), {}, e.notes());
   }
 }
 
@@ -476,6 +483,12 @@ void check_whole(const TrainSettings& settings, const document::Node& root, docu
             "give tokenizer: a file or folder, characters, or bytes");
   if (settings.keep_best > 0 && settings.validation_sets.empty() && settings.corpus.validation <= 0)
     missing("'save_best_limit' needs validation losses", "give validation: 0.1, or validation_datasets");
+  const bool validates = !settings.validation_sets.empty() || settings.corpus.validation > 0;
+  if (settings.patience && !validates)
+    missing("'early_stopping_patience' needs validation losses", "give validation: 0.1, or validation_datasets");
+  for (const std::string& condition : settings.stop_when)
+    if (condition.starts_with("val.") && !validates)
+      missing("'stop_when' needs validation data", "give validation: 0.1, or validation_datasets");
   if (!settings.validation_sets.empty() && settings.corpus.validation > 0)
     missing("'validation' and 'validation_datasets' exclude each other", "keep one of them");
   const auto weighted = std::count_if(settings.corpus.datasets.begin(), settings.corpus.datasets.end(),
@@ -491,6 +504,15 @@ void check_whole(const TrainSettings& settings, const document::Node& root, docu
 }
 
 }  // namespace
+
+std::vector<std::string> train_key_names() {
+  std::vector<std::string> known;
+  for (const TrainKey& key : train_keys()) {
+    known.emplace_back(key.name);
+    known.insert(known.end(), key.aliases.begin(), key.aliases.end());
+  }
+  return known;
+}
 
 const std::vector<TrainKey>& train_keys() {
   static const std::vector<TrainKey> keys = [] {
@@ -515,16 +537,12 @@ TrainSettings read_train_settings(const document::Document& config, const std::v
     const TrainKey* key = equals == std::string::npos ? nullptr : find_train_key(text.substr(0, equals));
     if (!key) {
       Error e(ErrorKind::Usage, fmt::format("--set '{}' names no key of a configuration", text));
-      const std::string meant = did_you_mean(text.substr(0, equals), known_train_keys());
+      const std::string meant = did_you_mean(text.substr(0, equals), train_key_names());
       throw e.note(meant.empty() ? "write KEY=VALUE, as in --set learning_rate=3e-4" : meant);
     }
-    const document::Document value = document::parse_document(
-        std::make_shared<SourceText>("--set " + text.substr(0, equals), text.substr(equals + 1)));
-    document::Problems own(value.source);
     if (key->name == std::string("model")) settings.model_dsl.clear();
     if (key->name == std::string("model_dsl")) settings.model.clear();
-    key->take(settings, value.root, own);
-    own.throw_any();
+    take_set(*key, text, settings);
   }
   check_whole(settings, config.root, problems);
   problems.throw_any();

@@ -231,7 +231,7 @@ TEST_CASE("ndsl: errors have their place, and the nearest name") {
   CHECK(has(refusal("name: A\narchitecture: {variant: dense, block: [RMSNorm]}\nconfig: {hidden_size: 3}\n"),
             "this needs 'vocab_size'"));
   CHECK(has(refusal("architecture: [1, 2\n"), "this is no YAML"));
-  CHECK(has(refusal("[]\n"), "the file is a list; it must be a map"));
+  CHECK(has(refusal("[]\n"), "the file is an empty list; it must be a map"));
 }
 
 TEST_CASE("ndsl: sizes that contradict each other are refused where they stand") {
