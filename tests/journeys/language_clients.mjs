@@ -54,7 +54,8 @@ assert.equal(vectors.data.length, 2);
 assert(Math.abs(vectors.data[1].embedding.reduce((sum, x) => sum + x * x, 0) - 1) < 1e-4);
 
 await assert.rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
-await assert.rejects(new OpenAI({ baseURL: address + '/v1', apiKey: 'wrong' }).models.list(), OpenAI.AuthenticationError);
+const stranger = new OpenAI({ baseURL: address + '/v1', apiKey: 'wrong' });
+await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
 
 const ollama = new Ollama({ host: address, headers: { Authorization: 'Bearer ' + key } });
 assert.equal((await ollama.list()).models[0].model, (await ollama.ps()).models[0].model);
@@ -62,7 +63,8 @@ const few = { num_predict: 5, temperature: 0 };
 const spoken = await ollama.chat({ model, messages, options: few });
 assert(spoken.done && spoken.eval_count <= 5);
 let told = '';
-for await (const part of await ollama.chat({ model, messages, options: few, stream: true })) told += part.message.content;
+for await (const part of await ollama.chat({ model, messages, options: few, stream: true }))
+  told += part.message.content;
 assert.equal(told, spoken.message.content);
 assert.equal((await ollama.embed({ model, input: ['Once', 'Lily'] })).embeddings.length, 2);
 assert((await ollama.generate({ model, prompt: 'Once', options: few })).eval_count <= 5);

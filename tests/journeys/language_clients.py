@@ -44,7 +44,8 @@ def try_openai(address, key):
     assert whole.usage.completion_tokens == len(whole.choices[0].logprobs.content)
     pieces = [chunk.choices[0].delta.content or "" for chunk in client.chat.completions.create(**greedy, stream=True)]
     assert "".join(pieces) == whole.choices[0].message.content
-    parsed = client.chat.completions.parse(model=model, messages=MESSAGES, response_format=Answer, max_tokens=300, seed=1)
+    parsed = client.chat.completions.parse(model=model, messages=MESSAGES, response_format=Answer, max_tokens=300,
+                                           seed=1)
     assert isinstance(parsed.choices[0].message.parsed, Answer)
     assert client.completions.create(model=model, prompt="Once", max_tokens=3).usage.completion_tokens <= 3
     try_tools(client, {"model": model, "messages": MESSAGES, "max_tokens": 200, "seed": 1})
@@ -114,7 +115,8 @@ def try_ollama(address, key):
     assert client.chat(model=model, messages=MESSAGES, options=few).eval_count <= 5
     vectors = client.embed(model=model, input=["Once", "Lily"]).embeddings
     assert len(vectors) == 2 and len(client.embeddings(model=model, prompt="Lily").embedding) == len(vectors[1])
-    shaped = client.chat(model=model, messages=MESSAGES, format=Answer.model_json_schema(), options={"num_predict": 300})
+    shaped = client.chat(model=model, messages=MESSAGES, format=Answer.model_json_schema(),
+                         options={"num_predict": 300})
     assert Answer.model_validate_json(shaped.message.content)
     streamed = list(client.chat(model=model, messages=MESSAGES, stream=True, tools=TOOLS, options=few))
     assert streamed[-1].done and streamed[-1].eval_count <= 5

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches the packages of language_clients.py, language_clients.mjs and chat_page.mjs into FOLDER and runs the tests that
-# need them:
+# Fetches the packages of language_clients.py, language_clients.mjs and chat_page.mjs into FOLDER and runs the tests
+# that need them:
 #
 #   tests/journeys/language_clients.sh FOLDER [build/ci]
 set -euo pipefail
