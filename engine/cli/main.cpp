@@ -15,6 +15,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/options/command_table.hpp"
+#include "engine/cli/options/hub_name.hpp"
 #include "engine/cli/run/crash_report.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/cli/terminal/output.hpp"
@@ -39,6 +40,20 @@ void expect_device(const std::string& name) {
   throw e.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list devices' shows what is there");
 }
 
+// Says how a model is downloaded if a file is missing that is named like one of a hub.
+int run_verb(const VerbRow& verb, const Options& options) {
+  try {
+    return verb.run(options);
+  } catch (const Error& e) {
+    const std::string command = e.kind() != ErrorKind::NoInput || options.files.empty()
+                                    ? std::string()
+                                    : download_command(options.files.front());
+    if (command.empty()) throw;
+    Error more = e;
+    throw more.note("no model is downloaded; do it with: " + command);
+  }
+}
+
 int dispatch(const VerbRow& verb, Options options) {
   expect_separate_files(options);
   std::optional<CrashReport> crashes;
@@ -54,7 +69,7 @@ int dispatch(const VerbRow& verb, Options options) {
     if (!choice.note.empty() && !options.quiet) print_note(choice.note);
   }
   settle_precision(options.run, Registry::global(), options.run.deterministic);
-  return verb.run(options);
+  return run_verb(verb, options);
 }
 
 }  // namespace

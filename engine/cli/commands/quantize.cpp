@@ -66,6 +66,7 @@ QuantizeOptions quantize_options(const Options& options) {
   how.overrides.pure = options.pure;
   for (const std::string& text : options.tensor_types) how.overrides.tensors.push_back(tensor_type_of(text));
   how.requantize = options.requantize;
+  how.keep_split = options.keep_split;
   return how;
 }
 
@@ -102,6 +103,10 @@ void print_table(const QuantizeResult& result) {
                          : "");
 }
 
+std::string shown_outputs(const std::vector<std::string>& files) {
+  return files.front() + (files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "");
+}
+
 void print_summary(const Options& options, const QuantizeResult& result, double seconds) {
   const auto tensors = static_cast<int64_t>(result.tensors.size());
   if (options.dry_run)
@@ -112,7 +117,7 @@ void print_summary(const Options& options, const QuantizeResult& result, double 
     print(
         "{}: {} of {} tensors converted to {} in {}, {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight; the "
         "weights differ by {:.2f} %\n",
-        options.files[1], thousands(static_cast<int64_t>(result.converted)), thousands(tensors), options.mix,
+        shown_outputs(result.files), thousands(static_cast<int64_t>(result.converted)), thousands(tensors), options.mix,
         duration(seconds), megabytes(result.bytes_after), megabytes(result.bytes_before), result.bits_per_weight(),
         result.relative_error * 100);
   const std::vector<std::string> unfit = unfit_of(result);
@@ -166,7 +171,8 @@ int quantize_command(const Options& options) {
                                {"bits_per_weight", result.bits_per_weight()},
                                {"relative_error", result.relative_error},
                                {"seconds", seconds}};
-    if (!options.dry_run) object["to"] = options.files[1];
+    if (!options.dry_run) object["to"] = result.files.front();
+    if (!options.dry_run) object["files"] = result.files.size();
     if (options.dry_run) object["table"] = json_of(result.tensors);
     print_json(object);
     return kDone;

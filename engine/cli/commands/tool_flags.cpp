@@ -150,6 +150,8 @@ void quantize_flags(VerbRow& verb) {
   f.text("importance", "FILE", "weigh errors by the importance of columns (harmonics importance, or llama.cpp's)",
          &Options::importance);
   f.on("requantize", "convert matrices that are quantized already, too: the errors add up", &Options::requantize);
+  f.on("keep-split", "write a model in several GGUF files as that many, named OUTPUT-00001-of-0000N.gguf",
+       &Options::keep_split);
   f.on("dry-run", "print the tensors with their types and sizes, and write nothing", &Options::dry_run);
   f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",
           [](Options& o, int64_t v) { o.run.threads = static_cast<int>(v); })

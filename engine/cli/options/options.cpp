@@ -19,6 +19,7 @@
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/options/configuration.hpp"
 #include "engine/cli/options/flags.hpp"
+#include "engine/cli/options/hub_name.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 
@@ -41,8 +42,14 @@ bool is_flag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
 }
 
-// Returns a hint for a word that is not a verb but suggests another command line.
-std::string remark_on(const std::string& word) {
+// Returns a hint for words whose first is not a verb but suggests another command line.
+std::string remark_on(const std::vector<std::string>& words) {
+  const std::string& word = words.front();
+  if (word == "pull" || word == "download") {
+    const std::string known = words.size() > 1 ? download_command(words[1]) : "";
+    return "no model is downloaded; do it with: " +
+           (known.empty() ? "hf download OWNER/NAME --include '*Q4_K_M*.gguf' --local-dir NAME" : known);
+  }
   if (word == "test" || word == "eval" || word == "evaluate")
     return "saved weights are tested by: harmonics run GRAPH --weights FILE --epochs 0 --producer ADDRESS --test "
            "ADDRESS";
@@ -279,13 +286,14 @@ std::vector<std::string> configure(const CommandTable& table, const VerbRow& ver
   return notes;
 }
 
-const VerbRow& verb_typed(const CommandTable& table, const std::string& word) {
+const VerbRow& verb_typed(const CommandTable& table, const std::vector<std::string>& words) {
+  const std::string& word = words.front();
   for (const VerbRow& row : table)
     if (row.name == word || (!row.alias.empty() && row.alias == word)) return row;
   Error e(ErrorKind::Usage,
           is_flag(word) ? fmt::format("'{}' is before the verb", word) : fmt::format("there is no verb '{}'", word));
   if (const std::string meant = did_you_mean(word, names_of(table)); !meant.empty()) e.note(meant);
-  if (const std::string remark = remark_on(word); !remark.empty()) e.note(remark);
+  if (const std::string remark = remark_on(words); !remark.empty()) e.note(remark);
   throw e.note("'harmonics --help' shows the verbs");
 }
 
@@ -310,7 +318,7 @@ const VerbRow* parse_options(const CommandTable& table, int argc, char** argv, O
     throw Error(ErrorKind::Usage, "no verb is given", {},
                 {"train a flow: harmonics run GRAPH --producer ADDRESS", "'harmonics --help' shows the verbs"});
   if (print_about(table, words.front())) return nullptr;
-  const VerbRow& verb = verb_typed(table, words.front());
+  const VerbRow& verb = verb_typed(table, words);
   ArgumentReader arguments(table, verb, o, {words.begin() + 1, words.end()});
   if (!arguments.read()) {
     print("{}", verb_help(verb, help_columns()));

@@ -74,7 +74,7 @@ struct Options {
   std::string mix = "q8_0", importance;  // --type; --importance FILE
   std::optional<DType> output_type, embedding_type;
   std::vector<std::string> tensor_types;  // PATTERN=TYPE
-  bool pure = false, dry_run = false, requantize = false;
+  bool pure = false, dry_run = false, requantize = false, keep_split = false;
   int64_t chunk = 512, chunks = 0;  // of importance: tokens of one chunk, most chunks; 0: all
   // train and tokenize
   bool keys = false;                  // train: list the keys of configurations
