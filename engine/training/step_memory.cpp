@@ -79,8 +79,13 @@ double per_layer(const std::vector<KeptValue>& kept, uint64_t (KeptValue::*bytes
 
 std::pair<std::string, std::string> layer_and_operation(const std::string& path) {
   constexpr std::string_view kBlock = "blk.";
-  if (!path.starts_with(kBlock)) return {"", path};
-  const size_t end = path.find('.', kBlock.size());
+  size_t at = 0;  // in a flow the scope begins with that of the arrow
+  if (!path.starts_with(kBlock)) {
+    at = path.find(".blk.");
+    if (at == std::string::npos) return {"", path};
+    ++at;
+  }
+  const size_t end = path.find('.', at + kBlock.size());
   if (end == std::string::npos) return {path, ""};
   return {path.substr(0, end), path.substr(end + 1)};
 }

@@ -29,7 +29,7 @@ struct KeptValue {
   uint64_t bytes_in_16_bits() const;
 };
 
-// "blk.3" and "QKV" of the scope "blk.3.QKV"; "" and the whole scope of others.
+// "blk.3" and "QKV" of the scope "blk.3.QKV", "x.y.blk.3" and "QKV" of one in a flow; "" and the whole scope of others.
 std::pair<std::string, std::string> layer_and_operation(const std::string& path);
 
 // Of a program after its last pass, in its order. Each value counts once, views of it do not.

@@ -98,8 +98,9 @@ TEST_CASE("profile sums the time of each operation of a model's blocks") {
     }
     rows += "\n", targets += "\n";
   }
-  const Result r = harmonics("profile " + flow + " -p tokens=" + f.write("tokens.csv", rows) +
-                             " -p next=" + f.write("next.csv", targets) + " --batch 4 --steps 3 --json");
+  const Result r =
+      harmonics("profile " + flow + " -p 'tokens=" + f.write("tokens.csv", rows) +
+                "?dtype=i32' -p 'next=" + f.write("next.csv", targets) + "?dtype=i32' --batch 4 --steps 3 --json");
   REQUIRE(r.code == 0);
   std::set<std::string> names;
   for (const json::value& line : last_line(r.out).at("operations").as_array())

@@ -116,6 +116,14 @@ TEST_CASE("step memory: a layer of 4,096 numbers and 14,336 hidden ones, without
   CHECK(millions(steps[2]) < 165);
 }
 
+TEST_CASE("step memory: a scope is a layer and an operation") {
+  using Parts = std::pair<std::string, std::string>;
+  CHECK(layer_and_operation("blk.3.QKV") == Parts("blk.3", "QKV"));
+  CHECK(layer_and_operation("tokens.scores.blk.12.MLPUp") == Parts("tokens.scores.blk.12", "MLPUp"));
+  CHECK(layer_and_operation("blk.3") == Parts("blk.3", ""));
+  CHECK(layer_and_operation("hidden.output") == Parts("", "hidden.output"));
+}
+
 TEST_CASE("step memory: of a model in a file, whose weights of block types stay as they are") {
   const Model model = engine::testing::small_llama();
   EntrySizes sizes;
