@@ -33,6 +33,10 @@ namespace {
 // Called before any input is read that takes time.
 void expect_device(const std::string& name) {
   if (name == "cpu") return;
+  if (const size_t colon = name.find(':'); colon != std::string::npos) {  // "trace:cpu"
+    expect_device(name.substr(0, colon));
+    return expect_device(name.substr(colon + 1));
+  }
   const std::vector<std::string> known = device_names();
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   Error e(ErrorKind::Usage, "unknown device '" + name + "'");

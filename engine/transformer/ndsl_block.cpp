@@ -275,11 +275,14 @@ std::string NdslBlock::lower(NdslLayer& layer, const std::string& residual) cons
       if (terms.size() < 2 || (terms.size() == 2 && terms[0] == terms[1]))
         faults_.add(step.place, "ResidualAdd has nothing to add to the residual stream");
       std::string sum = terms.front();
+      layer.to.set_operation("ResidualAdd");
       for (size_t i = 1; i < terms.size(); ++i) {
         const std::string next = layer.to.fresh("x");
         layer.to.step("Add", step.place).fields = {{"a", sum}, {"b", terms[i]}, {"out", next}};
         sum = next;
       }
+      layer.to.set_operation("");
+      layer.observe("ResidualAdd", sum);
       current = sum;
       values[step.output ? step.output->text : "residual"] = sum;
       branches.clear();

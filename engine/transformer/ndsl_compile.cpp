@@ -131,6 +131,7 @@ class Compiler {
     builder_.write_to(result_.spec.forward);
     const NdslLevel level = ndsl_level(file_.embedding, false, faults_);
     const NdslSettings own = with(level, place_of(file_.embedding, file_.name.place));
+    builder_.set_operation("embedding");
     std::string x = looked_up("tokens", table("token_embd.weight", "embedding.weight", result_.sizes["vocab_size"]));
     if (own.has("scale")) builder_.compiled().spec.forward.back().fields["scale"] = expression(own, "scale");
     const std::string positions = own.text("positions", "none");
@@ -146,7 +147,10 @@ class Compiler {
       x = added(x, looked_up("zeros", table("token_types.weight", "token_type_embedding.weight",
                                             own.size("type_vocab_size", 2))));
     if (own.has("norm")) x = lower_norm(builder_, own, norm_named(own, "norm"), "token_embd_norm", "embedding_norm", x);
-    return with_dropout(builder_, own, "embedding_dropout", x);
+    x = with_dropout(builder_, own, "embedding_dropout", x);
+    builder_.observe("embedding", x);
+    builder_.set_operation("");
+    return x;
   }
 
   std::string norm_named(const NdslSettings& settings, const char* key) {
@@ -301,7 +305,9 @@ class Compiler {
         if (first != file_.block.end()) like = ndsl_level(first->config, true, faults_);
       }
       const NdslSettings all = of_norm.over(like, of_norm.where(), true);
+      builder_.set_operation("final_norm");
       x = lower_norm(builder_, all, name, "output_norm", "final_norm", x);
+      builder_.observe("final_norm", x);
     }
     result_.spec.outputs["hidden"] = x;
     if (!scores) return;
@@ -315,6 +321,7 @@ class Compiler {
     else
       weight = table("output.weight", "lm_head.weight", result_.sizes["vocab_size"]);
     std::string logits = builder_.fresh("logits");
+    builder_.set_operation("lm_head");
     auto& fields = builder_.step("Linear", own.where()).fields;
     fields = {{"in", x}, {"weight", weight}, {"out", logits}};
     if (own.truth("bias", false)) {

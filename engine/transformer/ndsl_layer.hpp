@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ class NdslBuilder {
   // The steps go into `to` until it is called again.
   void write_to(std::vector<specs::Step>& to) { steps_ = &to; }
   specs::Step& step(const char* op, const ndsl::Place& place);
+  // The operation of the block that the next steps belong to; "": none.
+  void set_operation(const std::string& name) { operation_ = name; }
+  // What observers see of it: a value of the steps so far.
+  void observe(const std::string& name, const std::string& value);
   std::string rope(const NdslSettings& settings, int64_t head, bool window);
 
  private:
@@ -52,6 +57,7 @@ class NdslBuilder {
   CompiledNdsl& to_;
   NdslFaults& faults_;
   std::vector<specs::Step>* steps_ = nullptr;
+  std::string operation_;
   int64_t values_ = 0;
 };
 
@@ -92,12 +98,15 @@ class NdslLayer {
   // Lowers one operation of a step.
   void run(const BlockOp& op, const NdslLevel& config);
   void set_window(bool window) { window_ = window; }
+  // Names a result for observers: "QKV.q"; the second of a name is "QKV.q.2".
+  void observe(const std::string& name, const std::string& value);
 
  private:
   int64_t number_;
   const NdslSettings& settings_;
   const NdslSettings* own_ = nullptr;
   std::string group_, op_;
+  std::set<std::string> observed_;
   bool window_ = false;
 };
 

@@ -314,6 +314,7 @@ void infer_flags(VerbRow& verb) {
   streams(f, "predict with the weights of this file or checkpoint (safetensors)");
   consumers(f, "consumer for results (default: stdout:)");
   f.on("untrained", "use initial weights where --weights gives none", &Options::untrained);
+  value_trace_flag(f);
   counts(f);
   machine(f);
   f.group("Live streams");
@@ -522,19 +523,7 @@ void explain_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx), a model (.ndsl), the spec of a model (.json, with --weights), or the file of a model");
   streams(f, "start from the weights of this file or checkpoint (safetensors); of a spec: the file of a model");
-  f.group("What to show");
-  FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);
-  show.choices = {"summary", "flow", "widths", "entries", "program", "kernels", "memory"};
-  show.list = true;
-  f.text("entry", "NAME",
-         "show this entry only; of a model of another program, also its program, kernels and memory (default: decode)",
-         &Options::entry);
-  f.whole("tokens", 1, 1 << 24, "of one run of that entry", [](Options& o, int64_t v) { o.tokens = v; }).initial = "1";
-  f.text("after", "PASS", "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')", &Options::after);
-  f.on("select", "the implementation selected for each call, and why the others are not", &Options::select);
-  f.on("placement", "the steps on the device, and those on the host with copies", &Options::placement);
-  f.on("dot", "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg", &Options::dot);
-  f.on("infer", "the inference program instead of the training step", &Options::inference);
+  explain_show_flags(f);
   model_spec(f);
   adapter_flags(f);
   training(f);

@@ -50,7 +50,8 @@ struct Options {
   // explain
   std::vector<std::string> show;  // summary flow widths program kernels memory; empty: the first three
   std::string after;              // pass name, or "all"
-  bool dot = false, inference = false, select = false, placement = false;
+  bool dot = false, inference = false, select = false, placement = false, memory = false;
+  std::string html, numbers;  // files
   std::string entry;   // of a model of another program; empty: "decode", or "forward"
   int64_t tokens = 1;  // of one run of it
   // profile and bench
