@@ -248,7 +248,7 @@ std::string NdslLayer::reshaped(const std::string& from, std::vector<int64_t> di
 }
 
 void NdslLayer::begin() {
-  for (std::string* value : {&q, &k, &v, &gate, &up, &router}) value->clear();
+  for (std::string* value : {&q, &k, &v, &gate, &up, &router, &router_bias, &shared}) value->clear();
 }
 
 // A functional of the value and of weights of its own.
