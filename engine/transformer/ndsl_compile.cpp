@@ -186,11 +186,13 @@ class Compiler {
     return settings_.has("sliding_window");
   }
 
-  // Whether a layer of a model with experts has them: decoder_sparse_step and mlp_only_layers as in Qwen's models.
+  // Whether a layer of a model with experts has them: decoder_sparse_step and mlp_only_layers as in Qwen's models,
+  // first_k_dense_replace as in DeepSeek's.
   bool has_experts(int64_t layer) {
     if (const ndsl::Setting* dense = settings_.find("mlp_only_layers"))
       for (const document::Node& item : dense->value.items)
         if (document::whole_of(item) == layer) return false;
+    if (layer < settings_.whole("first_k_dense_replace", 0, 0, kMostNdslLayers)) return false;
     return (layer + 1) % settings_.whole("decoder_sparse_step", 1, 1, kMostNdslLayers) == 0;
   }
 
@@ -283,6 +285,29 @@ class Compiler {
     return x;
   }
 
+  // BERT's vector of a text: a linear map of the first token's, then tanh.
+  void pooler(const NdslSettings& settings, const std::string& x, bool scores) {
+    if (scores)
+      faults_.add(settings.place_of("use_pooler"), "a pooler is for encoders", "head: {none: true}", ErrorKind::Shape);
+    const int64_t width = result_.sizes["hidden_size"];
+    const std::string bias =
+        builder_.tensor({"pooler.bias", Shape{width}, {HX_INIT_CONSTANT, 0, 0}, 0, 0, settings.where()});
+    const std::string weight = builder_.tensor({"pooler.weight",
+                                                Shape{width, width},
+                                                {HX_INIT_NORMAL, 0, settings_.real("initializer_range", 0.02)},
+                                                0,
+                                                0,
+                                                settings.where()});
+    builder_.alias("pooler.weight", {weight});
+    builder_.alias("pooler.bias", {bias});
+    const std::string first = builder_.fresh("first"), mapped = builder_.fresh("x"), pooled = builder_.fresh("pooled");
+    builder_.step("Pool", settings.where()).fields = {{"in", x}, {"how", std::string("first")}, {"out", first}};
+    builder_.step("Linear", settings.where()).fields = {
+        {"in", first}, {"weight", weight}, {"bias", bias}, {"out", mapped}};
+    builder_.step("Tanh", settings.where()).fields = {{"in", mapped}, {"out", pooled}};
+    result_.spec.outputs["pooled"] = pooled;
+  }
+
   void head(std::string x) {
     const NdslLevel level = ndsl_level(file_.head, false, faults_);
     const NdslSettings own = with(level, place_of(file_.head, file_.name.place));
@@ -310,6 +335,7 @@ class Compiler {
       builder_.observe("final_norm", x);
     }
     result_.spec.outputs["hidden"] = x;
+    if (own.truth("use_pooler", false)) pooler(own, x, scores);
     if (!scores) return;
     const bool ties = std::any_of(file_.hf_mapping.begin(), file_.hf_mapping.end(), [](const ndsl::Mapping& m) {
       return m.tensor.text == "lm_head.weight" && m.source.verb == ndsl::Source::Verb::tie;

@@ -259,7 +259,7 @@ void NdslLayer::observe(const std::string& name, const std::string& value) {
 }
 
 void NdslLayer::begin() {
-  for (std::string* value : {&q, &k, &v, &gate, &up, &router}) value->clear();
+  for (std::string* value : {&q, &k, &v, &gate, &up, &router, &router_bias, &shared}) value->clear();
 }
 
 // A functional of the value and of weights of its own.

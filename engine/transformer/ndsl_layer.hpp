@@ -65,6 +65,9 @@ class NdslBuilder {
 std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std::string& op, const std::string& tensor,
                        const std::string& alias, const std::string& in);
 
+// Whether experts of a layer have some beside them that every token uses.
+bool has_shared_experts(const NdslSettings& settings);
+
 // A rate of dropout, 0 to less than 1; others are faults.
 double dropout_of(const NdslSettings& settings, const char* key);
 // Writes the step that drops in training; returns its result's name. Without a rate, `in`.
@@ -78,7 +81,7 @@ class NdslLayer {
   NdslBuilder& to;
   // For rows: what the operation reads, and its result, which the next one reads; "" keeps `in`.
   std::string in, out;
-  std::string q, k, v, gate, up, router;
+  std::string q, k, v, gate, up, router, router_bias, shared;
   const NdslSettings& settings() const { return *own_; }
   const ndsl::Place& place() const { return own_->where(); }
   int64_t number() const { return number_; }
