@@ -269,14 +269,21 @@ void lower_combine(NdslLayer& layer) {
     s.faults().add(s.place_of("num_experts_per_tok"), fmt::format("{} of {} experts cannot be used", used, experts), "",
                    ErrorKind::Shape);
   layer.out = layer.to.fresh("h");
-  layer.to.step("Experts", layer.place()).fields = {{"in", layer.in},
-                                                    {"router", layer.router},
-                                                    {"gate", layer.gate},
-                                                    {"up", layer.up},
-                                                    {"down", layer.v},
-                                                    {"used", used},
-                                                    {"normalized", s.truth("norm_topk_prob", true)},
-                                                    {"out", layer.out}};
+  auto& fields = layer.to.step("Experts", layer.place()).fields;
+  fields = {{"in", layer.in},
+            {"router", layer.router},
+            {"gate", layer.gate},
+            {"up", layer.up},
+            {"down", layer.v},
+            {"used", used},
+            {"normalized", s.truth("norm_topk_prob", true)},
+            {"out", layer.out}};
+  const double balance = s.real("router_aux_loss_coef", 0);
+  if (balance < 0)
+    s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is no coefficient of a loss", balance),
+                   "it is at least 0");
+  // As in transformers, a configuration may name the coefficient and turn the loss off.
+  if (balance > 0 && s.truth("output_router_logits", true)) fields["balance"] = balance;
   layer.out = with_dropout(layer.to, s, "residual_dropout", layer.out);
 }
 

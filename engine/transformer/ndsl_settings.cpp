@@ -117,6 +117,7 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"moe_intermediate_size", K::whole, {}, true},
       {"norm_topk_prob", K::truth, {}, true},
       {"router_aux_loss_coef", K::real, {}, true},
+      {"output_router_logits", K::truth, {}, true},
       {"decoder_sparse_step", K::whole},
       {"mlp_only_layers", K::list},
       {"tie_word_embeddings", K::truth},

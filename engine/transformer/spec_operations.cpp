@@ -151,7 +151,9 @@ void trace_experts(SpecTrace& t) {
   if (used < 1 || used > count) t.fail(fmt::format("uses {} of {} experts", used, count));
   AttributeMap how = AttributeMap().set("used", used);
   if (t.truth("normalized", false)) how.set("normalized", true);
-  const std::vector<HTensor> chosen = apply("router", how, {t.map(x, router, {})});  // weights, experts
+  const HTensor scores = t.map(x, router, {});
+  const std::vector<HTensor> chosen = apply("router", how, {scores});  // weights, experts
+  if (t.has("balance")) t.balance(scores, chosen[1], t.real("balance"));
   const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
   const HTensor gate = t.map_by_experts(sent[0], sent[2], "gate"), up = t.map_by_experts(sent[0], sent[2], "up");
   const HTensor down = t.map_by_experts(call_one("silu", {}, {gate}) * up, sent[2], "down");
@@ -167,28 +169,28 @@ std::vector<SpecOperation> with_further(std::vector<SpecOperation> rows) {
 }  // namespace
 
 const std::vector<SpecOperation>& spec_operations() {
-  static const std::vector<SpecOperation> kRows =
-      with_further({{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
-                    {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
-                    {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
-                    {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
-                    {"Reshape", {"in", "dims", "out"}, trace_reshape},
-                    {"Slice", {"in", "from", "to", "out"}, trace_slice},
-                    {"Rope", {"in", "rope", "out"}, trace_rope},
-                    {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
-                    {"Attention",
-                     {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "dropout?", "out"},
-                     trace_attention},
-                    {"Silu", {"in", "out"}, trace_silu},
-                    {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
-                    {"Add", {"a", "b", "out"}, trace_add},
-                    {"Multiply", {"a", "b", "out"}, trace_multiply},
-                    {"Scale", {"in", "by", "out"}, trace_scale},
-                    {"Softcap", {"in", "cap", "out"}, trace_softcap},
-                    {"LastToken", {"in", "out"}, trace_last_token},
-                    {"Pool", {"in", "how", "out"}, trace_pool},
-                    {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "out"}, trace_experts},
-                    {"Observe", {"in", "name"}, trace_observe}});
+  static const std::vector<SpecOperation> kRows = with_further(
+      {{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
+       {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
+       {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
+       {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
+       {"Reshape", {"in", "dims", "out"}, trace_reshape},
+       {"Slice", {"in", "from", "to", "out"}, trace_slice},
+       {"Rope", {"in", "rope", "out"}, trace_rope},
+       {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
+       {"Attention",
+        {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "dropout?", "out"},
+        trace_attention},
+       {"Silu", {"in", "out"}, trace_silu},
+       {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
+       {"Add", {"a", "b", "out"}, trace_add},
+       {"Multiply", {"a", "b", "out"}, trace_multiply},
+       {"Scale", {"in", "by", "out"}, trace_scale},
+       {"Softcap", {"in", "cap", "out"}, trace_softcap},
+       {"LastToken", {"in", "out"}, trace_last_token},
+       {"Pool", {"in", "how", "out"}, trace_pool},
+       {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "balance?", "out"}, trace_experts},
+       {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }
 
