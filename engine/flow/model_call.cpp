@@ -40,8 +40,8 @@ HTensor whole_numbers(const FlowValue& x, const std::string& what) {
     throw Error(
         ErrorKind::Type,
         fmt::format("model reads {} by number, but the values have the type {}", what, type_of(given).str()), {},
-        {"give it a stream of whole numbers: dtype=i32 makes them of cells in CSV and JSON; layers with weights give "
-         "real ones"});
+        {"give it a stream of whole numbers, as cells of CSV and JSON are by themselves; layers with weights give real "
+         "ones"});
   Shape shape = given.shape();
   if (shape.rank() == 3 && shape.back() == 1) shape = shape.slice(0, 2);
   if (shape.rank() != 2)
