@@ -126,6 +126,7 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"shared_expert_intermediate_size", K::whole, {}, true},
       {"use_shared_expert_gate", K::truth, {}, true},
       {"first_k_dense_replace", K::whole},
+      {"output_router_logits", K::truth, {}, true},
       {"decoder_sparse_step", K::whole},
       {"mlp_only_layers", K::list},
       {"tie_word_embeddings", K::truth},

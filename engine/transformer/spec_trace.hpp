@@ -48,6 +48,9 @@ class SpecTrace {
   std::vector<HTensor> experts(const char* field) const;
   // Groups of rows by the experts of the field, as grouped_linear takes them, and what adapters add to them.
   HTensor map_by_experts(const HTensor& rows, const HTensor& offsets, const char* field) const;
+  // In training adds `coefficient` times the load balance of the experts to the loss: of all layers with the same
+  // coefficient together. `scores` are the router's.
+  void balance(const HTensor& scores, const HTensor& experts, double coefficient);
   // A weight as `linear` takes it, and what adapters add to it.
   HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
   bool is_transposed(const char* field) const;
@@ -81,6 +84,13 @@ class SpecTrace {
   void observe_turn();
   HTensor bound(const BoundWeight& weight, const std::string& parameter) const;
   const specs::Value& field(const char* name) const;
+  HTensor auxiliary_loss() const;  // empty: there is none
+
+  // Shares and choices of the experts, as load_balance_loss takes them: [rows, experts] and [rows, k].
+  struct Balanced {
+    double coefficient;
+    std::vector<HTensor> shares, chosen;
+  };
 
   const ResolvedSpec& resolved_;
   Variables& variables_;
@@ -96,6 +106,7 @@ class SpecTrace {
   int64_t traced_ = 0;                   // steps
   std::set<std::string> observed_;       // names
   std::map<std::string, HTensor> turn_;  // EntrySizes::operations: values of this turn of a Repeat, by name
+  std::vector<Balanced> balanced_;
 };
 
 // One operation of steps: `fields` are "name" or, for those that may be missing, "name?"; "prefix.*?" are all that
