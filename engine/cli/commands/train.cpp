@@ -206,7 +206,7 @@ int write_folder(const TrainSettings& settings, const std::string& tokenizer, bo
   } catch (const Error& e) {
     print_error(Error(e.kind(), fmt::format("the model was not written as a folder: {}", e.what()), {},
                       {fmt::format("its weights are in {}: harmonics export {} FOLDER/ --weights {}", of_export.weights,
-                                   quoted(of_export.files.front()), quoted(of_export.weights))}));
+                                   cli::quoted(of_export.files.front()), cli::quoted(of_export.weights))}));
     return exit_code(e.kind());
   }
 }
