@@ -52,8 +52,8 @@ struct Options {
   std::string after;              // pass name, or "all"
   bool dot = false, inference = false, select = false, placement = false, memory = false;
   std::string html, numbers;  // files
-  std::string entry;   // of a model of another program; empty: "decode", or "forward"
-  int64_t tokens = 1;  // of one run of it
+  std::string entry;          // of a model of another program; empty: "decode", or "forward"
+  int64_t tokens = 1;         // of one run of it
   // profile and bench
   int64_t cycle = 1;  // from 1
   std::string trace;
