@@ -28,44 +28,25 @@ void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
            p.k * kColumns);
 }
 
-// What a panel of B is read from: rows of B, or columns if those are contiguous, of `lines` cache lines each.
-struct Strips {
-  const float* at;
-  int64_t count, step, lines;
-};
-HM_INLINE Strips strips_of(const Product& p, const float* b, int64_t columns, int64_t depth) {
-  const int64_t length = p.b_column == 1 ? columns : depth;
-  return {b, p.b_column == 1 ? depth : columns, p.b_column == 1 ? p.b_row : p.b_column, (length + 15) / 16};
-}
-
 // Fetches a tile's share of the next panel of B, at most a line for each step of the depth: all tiles of a panel share
 // it, so that memory is read at an even rate.
 struct ShareAhead {
   static constexpr bool kPlain = false;
+  static constexpr int64_t kLines = (kColumns + 15) / 16;  // of a row
   const float* next;
-  int64_t step, lines, left, line = 0;  // left: lines
-  // Of the tile that begins at row `i`, of `used` of `rows` rows.
-  HM_INLINE static ShareAhead of(const Strips& next, int64_t i, int64_t used, int64_t rows) {
-    const int64_t from = next.count * i / rows, to = next.count * (i + used) / rows;
-    return {next.at + from * next.step, next.step, next.lines, (to - from) * next.lines};
+  int64_t b_row, left, line = 0;  // left: lines
+  // Of the tile that begins at row `i`, of `used` of `rows` rows of A.
+  HM_INLINE static ShareAhead of(const float* panel, int64_t b_row, int64_t depth, int64_t i, int64_t used,
+                                 int64_t rows) {
+    const int64_t from = depth * i / rows, to = depth * (i + used) / rows;
+    return {panel + from * b_row, b_row, (to - from) * kLines};
   }
   template <PanelOrder>
   HM_INLINE void fetch() {
     if (left <= 0) return;
     __builtin_prefetch(next + line * 16, 0, 2);
     --left;
-    if (++line == lines) line = 0, next += step;
-  }
-};
-// Also fetches rows of A.
-struct RowsAndShareAhead {
-  static constexpr bool kPlain = false;
-  Ahead rows;
-  ShareAhead share;
-  template <PanelOrder kOrder>
-  HM_INLINE void fetch() {
-    rows.fetch<kOrder>();
-    share.fetch<kOrder>();
+    if (++line == kLines) line = 0, next += b_row;
   }
 };
 // Also copies the columns of B that the tile reads into a panel.
@@ -95,35 +76,19 @@ HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, boo
     const float* b = x.b + k * x.b_row + j;
     const int64_t some = x.columns - j < kColumns ? x.columns - j : kColumns;
     const bool whole = some == kColumns;
-    const Strips next{x.columns - j >= 2 * kColumns ? b + kColumns
-                      : below                       ? x.b + (k + depth) * x.b_row
-                                                    : b,
-                      whole ? depth : 0, x.b_row, (kColumns + 15) / 16};
+    const float* next = x.columns - j >= 2 * kColumns ? b + kColumns : below ? x.b + (k + depth) * x.b_row : b;
     if (whole)
       kTiles<PanelOrder::in_place, kVectors, PackAhead>[static_cast<size_t>(first - 1)](
           x.own_a, kRow, b, x.b_row, depth, x.to + j, x.c_row, kColumns, end.at(j),
-          PackAhead{ShareAhead::of(next, 0, first, x.rows), x.own_b});
+          PackAhead{ShareAhead::of(next, x.b_row, depth, 0, first, x.rows), x.own_b});
     else
       pack_columns(b, x.b_row, some, depth, x.own_b, 0);
     for (int64_t i = whole ? first : 0; i < x.rows; i += kRows) {
       const int64_t used = x.rows - i < kRows ? x.rows - i : kRows, at = i * x.c_row + j;
-      tile_for<PanelOrder::by_rows, ShareAhead>(used, some)(x.own_a + i * kRow, kRow, x.own_b, 0, depth, x.to + at,
-                                                            x.c_row, some, end.at(at),
-                                                            ShareAhead::of(next, i, used, x.rows));
+      tile_for<PanelOrder::by_rows, ShareAhead>(used, some)(
+          x.own_a + i * kRow, kRow, x.own_b, 0, depth, x.to + at, x.c_row, some, end.at(at),
+          ShareAhead::of(next, x.b_row, whole ? depth : 0, i, used, x.rows));
     }
-  }
-}
-
-// Multiplies all rows of A with one packed panel, while `next` is fetched.
-HM_INLINE void multiply_panel(const float* a, int64_t a_row, int64_t rows, const float* b, int64_t columns,
-                              int64_t depth, float* to, int64_t c_row, const Ending& end, const Strips& next) {
-  const int64_t step = a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;  // as in multiply()
-  for (int64_t i = 0; i < rows; i += step) {
-    const int64_t used = rows - i < step ? rows - i : step;
-    tile_for<PanelOrder::by_rows, RowsAndShareAhead>(used, columns)(
-        a + i * a_row, a_row, b, 0, depth, to + i * c_row, c_row, columns, end.at(i * c_row),
-        RowsAndShareAhead{Ahead{a + (i + step < rows ? i + step : 0) * a_row, a_row, 16},
-                          ShareAhead::of(next, i, used, rows)});
   }
 }
 
@@ -226,8 +191,6 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
     if (c.depth_parts == 1) end_product(p, buffers, i0, i1, j0, j1);
     return;
   }
-  // Each panel is packed just before it is multiplied by all rows.
-  const bool packs_panels = p.b_column == 1 && !c.shares_b && !c.packs_a && !c.by_rows && c.block_columns == kColumns;
   for (int64_t j = j0; j < j1; j += c.block_columns) {
     const int64_t columns = j1 - j < c.block_columns ? j1 - j : c.block_columns;
     for (int64_t k = k0; k < k1; k += kPackedDepth) {
@@ -236,17 +199,6 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
       const float* columns_at = packed_b + (c.shares_b ? j * p.k + k * kColumns : 0);
       const int64_t b_panel = (c.shares_b ? p.k : depth) * kColumns;
       if (!c.shares_b) pack_b(p, b + k * p.b_row + j * p.b_column, columns, depth, packed_b, b_panel);
-      if (packs_panels) {
-        const bool is_last_k = k + depth >= k1, is_last = is_last_k && j + columns >= j1;
-        const int64_t next_k = is_last_k ? k0 : k + depth, next_j = is_last_k ? j + columns : j;
-        Strips next = strips_of(p, b + next_k * p.b_row + next_j * p.b_column, columns,
-                                k1 - next_k < kPackedDepth ? k1 - next_k : kPackedDepth);
-        if (is_last) next.count = 0;
-        multiply_panel(a + i0 * p.a_row + k, p.a_row, i1 - i0, packed_b, columns, depth, to + i0 * p.n + j, p.n,
-                       end.at(i0 * p.n + j), next);
-        if (k + depth == p.k && c.depth_parts == 1) end_product(p, buffers, i0, i1, j, j + columns);
-        continue;
-      }
       for (int64_t i = i0; i < i1; i += kPackedRows) {
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
         const Ending ending = end.at(i * p.n + j);
