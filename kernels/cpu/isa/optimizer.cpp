@@ -1,5 +1,6 @@
 #include "../optimizer.hpp"
 
+#include "coded_adam.hpp"
 #include "kernels.hpp"
 #include "update_rules.hpp"
 
@@ -30,11 +31,10 @@ HM_INLINE void update_part(const OptimizerContext& c, void* const* buffers, uint
     const CodedWeights weights = coded_weights<Rule>(buffers, 2, kOut, n, number);
     for_blocks(
         c.rows, c.parts, part, [&](int64_t row, int64_t rows) __attribute__((always_inline)) {
-          update_blocks(
-              rule, weights, row, rows, 0,
-              n, [&](int64_t r, int64_t j, int64_t some, vf) __attribute__((always_inline)) {
-                return load_some(g + (row + r) * n + j, some);
-              });
+          const auto load_from = [&](int64_t r, int64_t j, int64_t some) __attribute__((always_inline)) {
+            return load_some(g + (row + r) * n + j, some);
+          };
+          update_blocks(rule, weights, row, rows, 0, n, LoadedGradient{load_from});
         });
   } else {
     Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 2, kOut, RandomBits(number));
@@ -63,6 +63,16 @@ HM_INLINE float update_row(const Rule& rule, const Elements<Rule, Moment>& row, 
     row.step(rule, j, lanes, weight, x * y);
   };
   int64_t j = 0;
+  if constexpr (kTogether > 1)
+    for (; j + kTogether * kWidth <= n; j += kTogether * kWidth) {
+      for (int64_t v = 0; v < kTogether; ++v) row.fetch(j + v * kWidth);
+      row.step_together(
+          rule, j, [&](int64_t v, vf weight) __attribute__((always_inline)) {
+            const vf y = load(b + j + v * kWidth);
+            if (kGradient) sum = fma(weight, y, sum);
+            return x * y;
+          });
+    }
   for (; j + kWidth <= n; j += kWidth) step(j, kWidth);
   if (j < n) step(j, n - j);
   return kGradient ? sum_of(sum) : 0;
@@ -112,13 +122,7 @@ HM_INLINE void update_rows(const OuterUpdateContext& c, void* const* buffers, ui
     for_blocks(
         c.rows, c.parts, part, [&](int64_t row, int64_t rows) __attribute__((always_inline)) {
           vf sums[kBlock] = {};
-          update_blocks(
-              rule, weights, row, rows, 0,
-              columns, [&](int64_t r, int64_t j, int64_t some, vf weight) __attribute__((always_inline)) {
-                const vf y = load_some(b + j, some);
-                if (kGradient) sums[r] = fma(weight, y, sums[r]);
-                return a[row + r] * y;
-              });
+          update_blocks(rule, weights, row, rows, 0, columns, OuterGradient<kGradient>{a + row, b, sums, {}});
           if (kGradient)
             for (int64_t r = 0; r < rows; ++r) keep_sum(row + r, sum_of(sums[r]));
         });

@@ -28,17 +28,30 @@ void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
            p.k * kColumns);
 }
 
-// Copies the columns of B that a tile reads into a panel, and prefetches as many rows of the next ones.
-struct PackAhead {
+// Fetches a tile's share of the next panel of B, at most a line for each step of the depth: all tiles of a panel share
+// it, so that memory is read at an even rate.
+struct ShareAhead {
   static constexpr bool kPlain = false;
-  float* to;
+  static constexpr int64_t kLines = (kColumns + 15) / 16;  // of a row
   const float* next;
-  int64_t b_row;
+  int64_t b_row, left, line = 0;  // left: lines
+  // Of the tile that begins at row `i`, of `used` of `rows` rows of A.
+  HM_INLINE static ShareAhead of(const float* panel, int64_t b_row, int64_t depth, int64_t i, int64_t used,
+                                 int64_t rows) {
+    const int64_t from = depth * i / rows, to = depth * (i + used) / rows;
+    return {panel + from * b_row, b_row, (to - from) * kLines};
+  }
   template <PanelOrder>
   HM_INLINE void fetch() {
-    for (int64_t j = 0; j < kColumns; j += 16) __builtin_prefetch(next + j, 0, 2);
-    next += b_row;
+    if (left <= 0) return;
+    __builtin_prefetch(next + line * 16, 0, 2);
+    --left;
+    if (++line == kLines) line = 0, next += b_row;
   }
+};
+// Also copies the columns of B that the tile reads into a panel.
+struct PackAhead : ShareAhead {
+  float* to;
   HM_INLINE void keep(int v, vf row) {
     store(to + v * kWidth, row);
     if (v + 1 == kVectors) to += kColumns;
@@ -63,16 +76,19 @@ HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, boo
     const float* b = x.b + k * x.b_row + j;
     const int64_t some = x.columns - j < kColumns ? x.columns - j : kColumns;
     const bool whole = some == kColumns;
-    if (whole) {
-      const float* next = x.columns - j >= 2 * kColumns ? b + kColumns : below ? x.b + (k + depth) * x.b_row : b;
+    const float* next = x.columns - j >= 2 * kColumns ? b + kColumns : below ? x.b + (k + depth) * x.b_row : b;
+    if (whole)
       kTiles<PanelOrder::in_place, kVectors, PackAhead>[static_cast<size_t>(first - 1)](
-          x.own_a, kRow, b, x.b_row, depth, x.to + j, x.c_row, kColumns, end.at(j), PackAhead{x.own_b, next, x.b_row});
-    } else {
+          x.own_a, kRow, b, x.b_row, depth, x.to + j, x.c_row, kColumns, end.at(j),
+          PackAhead{ShareAhead::of(next, x.b_row, depth, 0, first, x.rows), x.own_b});
+    else
       pack_columns(b, x.b_row, some, depth, x.own_b, 0);
+    for (int64_t i = whole ? first : 0; i < x.rows; i += kRows) {
+      const int64_t used = x.rows - i < kRows ? x.rows - i : kRows, at = i * x.c_row + j;
+      tile_for<PanelOrder::by_rows, ShareAhead>(used, some)(
+          x.own_a + i * kRow, kRow, x.own_b, 0, depth, x.to + at, x.c_row, some, end.at(at),
+          ShareAhead::of(next, x.b_row, whole ? depth : 0, i, used, x.rows));
     }
-    const int64_t i = whole ? first : 0, at = i * x.c_row + j;
-    multiply<PanelOrder::by_rows>(x.own_a + i * kRow, kRow, kRow, x.rows - i, x.own_b, 0, some, depth, x.to + at,
-                                  x.c_row, end.at(at));
   }
 }
 

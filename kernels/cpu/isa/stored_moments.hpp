@@ -289,14 +289,5 @@ HM_INLINE void update_piece(const Rule& rule, const CodedWeights& c, int64_t row
   }
 }
 
-// Rows [row, row + rows) of one row of blocks, columns [begin, end) from a whole block on.
-template <typename Rule, typename Gradient>
-HM_INLINE void update_blocks(const Rule& rule, const CodedWeights& c, int64_t row, int64_t rows, int64_t begin,
-                             int64_t end, const Gradient& gradient) {
-  for (; begin + kPiece <= end; begin += kPiece)
-    update_piece<true>(rule, c, row, rows, begin, begin + kPiece, gradient);
-  if (begin < end) update_piece<false>(rule, c, row, rows, begin, end, gradient);
-}
-
 }  // namespace
 }  // namespace harmonics::cpu::HM_ISA

@@ -1,6 +1,7 @@
 // Optimizer steps of an affine map's weight for a batch: a tile of the gradient is used while it is in the first-level
 // cache, and never stored as a whole.
 #include "../bf16_product.hpp"
+#include "coded_adam.hpp"
 #include "kernels.hpp"
 #include "packed.hpp"
 #include "update_rules.hpp"
@@ -122,11 +123,10 @@ void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uin
         }
       }
       const FlushDenormals flush;
-      update_blocks(
-          rule, weights, i, rows, j,
-          j + columns, [&](int64_t r, int64_t x, int64_t lanes, vf) __attribute__((always_inline)) {
-            return load_some(block + r * kBlockColumns + (x - j), lanes);
-          });
+      const auto load_from = [&](int64_t r, int64_t x, int64_t lanes) __attribute__((always_inline)) {
+        return load_some(block + r * kBlockColumns + (x - j), lanes);
+      };
+      update_blocks(rule, weights, i, rows, j, j + columns, LoadedGradient{load_from});
     }
   }
 }
@@ -176,12 +176,13 @@ void update_rounded_tiles(const ProductUpdateContext& c, void* const* buffers, u
         c, packed, part,
         [&](int64_t i, int64_t rows, int64_t j, int64_t columns, const float* block) __attribute__((always_inline)) {
           const FlushDenormals flush;
-          for (int64_t r0 = 0; r0 < rows; r0 += kBlock)
-            update_blocks(
-                rule, weights, i + r0, rows - r0 < kBlock ? rows - r0 : kBlock, j,
-                j + columns, [&](int64_t r, int64_t x, int64_t lanes, vf) __attribute__((always_inline)) {
-                  return load_some(block + (r0 + r) * kBlockColumns + (x - j), lanes);
-                });
+          for (int64_t r0 = 0; r0 < rows; r0 += kBlock) {
+            const auto load_from = [&](int64_t r, int64_t x, int64_t lanes) __attribute__((always_inline)) {
+              return load_some(block + (r0 + r) * kBlockColumns + (x - j), lanes);
+            };
+            update_blocks(rule, weights, i + r0, rows - r0 < kBlock ? rows - r0 : kBlock, j, j + columns,
+                          LoadedGradient{load_from});
+          }
         });
   } else {
     const Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 3, kOut, RandomBits(number));

@@ -48,6 +48,14 @@ HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon, [[maybe_unused]]
   return m / fma(vsqrt(v), scale, epsilon);
 }
 
+// Vectors that are stepped together, an operation of all before the next one: a step is a chain of dependent
+// operations, more than the processor's window holds of several vectors in a row.
+#if defined(__AVX512F__)
+constexpr int kTogether = 4;
+#else
+constexpr int kTogether = 1;
+#endif
+
 // A rule has kMoments moments a weight. step() replaces them and returns the new weight.
 template <bool kMoving>
 struct SgdRule {
@@ -98,6 +106,43 @@ struct AdamRule {
     moments[0] = mean, moments[1] = square;
     return fnma(quotient_of_root<kRough>(mean, square, splat(scale), splat(epsilon), estimates), splat(size), w);
   }
+#if defined(__AVX512F__)
+  // The same for kTogether vectors, with the same bits.
+  HM_INLINE void step_together(vf* w, vf* g, vf (*moments)[kTogether]) const {
+    vf square[kTogether], y[kTogether], near[kTogether], d[kTogether], r[kTogether];
+    vf* const mean = moments[0];
+    const auto each = [](auto run) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kTogether; ++v) run(v);
+    };
+    if (penalise) each([&](int v) __attribute__((always_inline)) { g[v] = g[v] + decay * w[v]; });
+    if (shrink) each([&](int v) __attribute__((always_inline)) { w[v] = w[v] * keep; });
+    each([&](int v) __attribute__((always_inline)) { mean[v] = fma(g[v] - mean[v], splat(rest1), mean[v]); });
+    each([&](int v)
+             __attribute__((always_inline)) { square[v] = fma(g[v] * g[v], splat(rest2), moments[1][v] * beta2); });
+    each([&](int v) __attribute__((always_inline)) { moments[1][v] = square[v]; });
+    if (__builtin_expect(!estimates, 0)) {
+      for (int v = 0; v < kTogether; ++v)
+        w[v] = fnma(mean[v] / fma(vsqrt(square[v]), splat(scale), splat(epsilon)), splat(size), w[v]);
+      return;
+    }
+    each([&](int v) __attribute__((always_inline)) { y[v] = _mm512_rsqrt14_ps(vmax(square[v], splat(0x1p-126f))); });
+    each([&](int v) __attribute__((always_inline)) { near[v] = square[v] * y[v]; });
+    if constexpr (kRough) {
+      each([&](int v) __attribute__((always_inline)) { d[v] = fma(near[v], splat(scale), splat(epsilon)); });
+      each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] * (vf)_mm512_rcp14_ps(d[v]); });
+    } else {
+      each([&](int v) __attribute__((always_inline)) { d[v] = fnma(near[v], near[v], square[v]); });
+      each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], y[v] * 0.5f, near[v]); });
+      each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], splat(scale), splat(epsilon)); });
+      each([&](int v) __attribute__((always_inline)) { r[v] = _mm512_rcp14_ps(d[v]); });
+      each([&](int v) __attribute__((always_inline)) { d[v] = fnma(d[v], r[v], splat(1)); });
+      each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], r[v], r[v]); });
+      each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] * d[v]; });
+    }
+    each([&](int v) __attribute__((always_inline)) { w[v] = fnma(r[v], splat(size), w[v]); });
+  }
+#endif
 };
 
 struct LionRule {
@@ -136,6 +181,34 @@ struct Elements {
     for (int k = 0; k < Rule::kMoments; ++k) store_moment(now[k] + i, moments[k], n, bits_of<16>(bits, k));
     store_some(new_w + i, next, n);
   }
+  // kTogether whole vectors from i on. `gradient(k, weight)`: that of vector k.
+  template <typename Gradient>
+  HM_INLINE void step_together(const Rule& rule, int64_t i, const Gradient& gradient) const {
+    vf weights[kTogether], gradients[kTogether], moments[Rule::kMoments + 1][kTogether];
+#pragma GCC unroll 8
+    for (int v = 0; v < kTogether; ++v) {
+      weights[v] = load(w + i + v * kWidth);
+      gradients[v] = gradient(v, weights[v]);
+      for (int k = 0; k < Rule::kMoments; ++k) moments[k][v] = load_moment(old[k] + i + v * kWidth, kWidth);
+    }
+    if constexpr (requires { rule.step_together(weights, gradients, moments); }) {
+      rule.step_together(weights, gradients, moments);
+    } else {
+      for (int v = 0; v < kTogether; ++v) {
+        vf own[Rule::kMoments + 1];
+        for (int k = 0; k < Rule::kMoments; ++k) own[k] = moments[k][v];
+        weights[v] = rule.step(weights[v], gradients[v], own);
+        for (int k = 0; k < Rule::kMoments; ++k) moments[k][v] = own[k];
+      }
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < kTogether; ++v) {
+      const int64_t at = i + v * kWidth;
+      const vu bits = sizeof(Moment) < sizeof(float) ? random.at(place + at) : vu{};
+      for (int k = 0; k < Rule::kMoments; ++k) store_moment(now[k] + at, moments[k][v], kWidth, bits_of<16>(bits, k));
+      store(new_w + at, weights[v]);
+    }
+  }
   // Fetches elements that a pass over all of them reaches soon: the processor's own prefetch ends with every page.
   HM_INLINE void fetch(int64_t i) const {
     constexpr int64_t kAhead = 1024;
@@ -158,6 +231,12 @@ struct Elements {
       step(rule, i, n, load_some(w + i, n), load_some(g + i, n));
     };
     int64_t i = begin;
+    if constexpr (kTogether > 1)
+      for (; i + kTogether * kWidth <= end; i += kTogether * kWidth) {
+        for (int64_t v = 0; v < kTogether; ++v) ahead(i + v * kWidth);
+        step_together(
+            rule, i, [&](int64_t v, vf) __attribute__((always_inline)) { return load(g + i + v * kWidth); });
+      }
     for (; i + kWidth <= end; i += kWidth) step_some(i, kWidth);
     if (i < end) step_some(i, end - i);
   }

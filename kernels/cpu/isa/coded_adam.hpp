@@ -1,0 +1,234 @@
+// Steps of Adam and AdamW with coded moments, 16 rows by 64 columns at a time, in units of each block's scale. Private
+// to the including translation unit.
+//
+// A code is decoded to a float whose exponents are those of the code above a constant, without its block's scale: the
+// scale is in the factors of the rule, which are powers of two, so that moments have the bits of the plain order.
+#pragma once
+
+#include "update_rules.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+// The gradient of a row's vector from column j on, in units of `inverse`: of stored gradients.
+template <typename Load>
+struct LoadedGradient {
+  Load load_from;  // (r, j, lanes)
+  HM_INLINE vf at(int64_t r, int64_t j, int64_t lanes, vf) const { return load_from(r, j, lanes); }
+  HM_INLINE void scale(int64_t, const float*) {}
+  HM_INLINE vf scaled(int64_t r, int64_t j, int64_t, const float* inverse, vf) const {
+    return load_from(r, j, kWidth) * *inverse;
+  }
+};
+
+// That of a single sample, a b^T. kGradient: with the sums of w b of 16 rows.
+template <bool kGradient>
+struct OuterGradient {
+  const float *a, *b;  // a: of the first row
+  vf* sums;
+  alignas(64) float scaled_b[kPiece];
+  HM_INLINE vf at(int64_t r, int64_t j, int64_t lanes, vf weight) const {
+    const vf y = load_some(b + j, lanes);
+    if (kGradient) sums[r] = fma(weight, y, sums[r]);
+    return a[r] * y;
+  }
+  HM_INLINE void scale(int64_t j, const float* inverse) {
+    for (int64_t v = 0; v < kPiece; v += kWidth) store(scaled_b + v, load(b + j + v) * inverse[v / kBlock]);
+  }
+  HM_INLINE vf scaled(int64_t r, int64_t j, int64_t v, const float*, vf weight) const {
+    if (kGradient) sums[r] = fma(weight, load(b + j), sums[r]);
+    return a[r] * load(scaled_b + v);
+  }
+};
+
+#if defined(__AVX512F__)
+// Decoded numbers have exponents from kLowest on.
+constexpr int kLowest = 96;
+
+// What a piece's four blocks need.
+struct BlockUnits {
+  alignas(16) float inverse[kPieceBlocks], rest2[kPieceBlocks], root[kPieceBlocks], epsilon[kPieceBlocks];
+  alignas(16) int32_t mean[kPieceBlocks], square[kPieceBlocks];  // exponents of the units
+
+  HM_INLINE static __m128i four_scales(const uint8_t* p, int exponents) {
+    int32_t bytes;
+    __builtin_memcpy(&bytes, p, sizeof bytes);
+    const __m128i scale = _mm_max_epi32(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(bytes)), _mm_set1_epi32(exponents));
+    return _mm_sub_epi32(scale, _mm_set1_epi32(exponents - 1 + kLowest));
+  }
+  HM_INLINE static __m128 power(__m128i exponent) {
+    return _mm_castsi128_ps(_mm_slli_epi32(_mm_add_epi32(exponent, _mm_set1_epi32(127)), 23));
+  }
+  HM_INLINE static __mmask8 is_within(__m128i x, int least, int most) {
+    return _mm_cmpge_epi32_mask(x, _mm_set1_epi32(least)) & _mm_cmple_epi32_mask(x, _mm_set1_epi32(most));
+  }
+  // False: a factor would be no normal float.
+  HM_INLINE bool set(const AdamRule<true>& rule, const uint8_t* mean_scales, const uint8_t* square_scales) {
+    const __m128i m = four_scales(mean_scales, 16), v = four_scales(square_scales, 32);
+    const __m128i ratio = _mm_sub_epi32(_mm_add_epi32(m, m), v);
+    if ((is_within(m, -48, 48) & is_within(v, -88, 80) & is_within(ratio, -100, 100)) != 15) return false;
+    const __m128 smaller = power(_mm_sub_epi32(_mm_setzero_si128(), m));
+    // The root of the squares' unit.
+    const __m128 odd =
+        _mm_mask_blend_ps(_mm_test_epi32_mask(v, _mm_set1_epi32(1)), _mm_set1_ps(1), _mm_set1_ps(1.41421356f));
+    const __m128 unit_root = _mm_mul_ps(power(_mm_sub_epi32(_mm_srai_epi32(v, 1), m)), odd);
+    _mm_store_ps(inverse, smaller);
+    _mm_store_ps(rest2, _mm_mul_ps(_mm_set1_ps(rule.rest2), power(ratio)));
+    _mm_store_ps(root, _mm_mul_ps(unit_root, _mm_set1_ps(rule.scale / rule.size)));
+    _mm_store_ps(epsilon, _mm_mul_ps(smaller, _mm_set1_ps(rule.epsilon / rule.size)));
+    _mm_store_si128(reinterpret_cast<__m128i*>(mean), m);
+    _mm_store_si128(reinterpret_cast<__m128i*>(square), v);
+    return true;
+  }
+};
+
+// Largest lanes of four vectors that are not negative.
+HM_INLINE __m128i largest_of(const vf* x) {
+  const __m512 a = _mm512_max_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1])),
+               b = _mm512_max_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+  const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)),
+                high = _mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b));
+  const __m512 four = _mm512_max_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+  const __m256 two = _mm256_max_ps(_mm512_castps512_ps256(four), _mm512_extractf32x8_ps(four, 1));
+  return _mm_castps_si128(_mm_max_ps(_mm256_castps256_ps128(two), _mm256_extractf128_ps(two, 1)));
+}
+// Stores four scales; writes the codes' base, in steps of a code, for each block.
+HM_INLINE void put_scales(uint8_t* to, __m128i most, const int32_t* unit, int exponents, int32_t* base) {
+  const __m128i least = _mm_set1_epi32(exponents), units = _mm_load_si128(reinterpret_cast<const __m128i*>(unit));
+  const __m128i reach = _mm_srli_epi32(_mm_add_epi32(most, _mm_set1_epi32((1 << kCodeShift) - 1)), 23);
+  const __m128i scale = _mm_mask_mov_epi32(_mm_max_epi32(_mm_add_epi32(reach, units), least),
+                                           _mm_cmpeq_epi32_mask(most, _mm_setzero_si128()), least);
+  _mm_mask_cvtepi32_storeu_epi8(to, 15, scale);
+  const __m128i field = _mm_sub_epi32(_mm_sub_epi32(scale, units), _mm_set1_epi32(exponents - 1));
+  _mm_store_si128(reinterpret_cast<__m128i*>(base), _mm_slli_epi32(_mm_max_epi32(field, _mm_setzero_si128()), 3));
+}
+// The bases of two blocks in the order of packed words.
+HM_INLINE __m512i base_words(const int32_t* base) {
+  return _mm512_mask_set1_epi16(_mm512_set1_epi16(static_cast<int16_t>(base[0])), 0xf0f0f0f0,
+                                static_cast<int16_t>(base[1]));
+}
+
+// Bytes of 16 codes become the highest ones of 16 lanes.
+HM_INLINE __m512i code_places() {
+  const __m128i top = _mm_setr_epi8(-128, -128, -128, 0, -128, -128, -128, 1, -128, -128, -128, 2, -128, -128, -128, 3);
+  const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
+  return _mm512_add_epi8(_mm512_broadcast_i32x4(top), _mm512_slli_epi32(lane, 24));
+}
+HM_INLINE __m512i sixteen(const uint8_t* p) {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+HM_INLINE vf decode_mean(const uint8_t* p, __m512i places) {
+  const __m512i code = _mm512_shuffle_epi8(sixteen(p), places);
+  const __mmask16 some = _mm512_test_epi32_mask(code, _mm512_set1_epi32(0x7f000000));
+  return (vf)_mm512_maskz_ternarylogic_epi32(some, _mm512_srai_epi32(code, 4),
+                                             _mm512_set1_epi32(static_cast<int32_t>(0x87f00000)),
+                                             _mm512_set1_epi32(kLowest << 23), 0xea);  // (a & b) | c
+}
+HM_INLINE vf decode_square(const uint8_t* p, __m512i places) {
+  const __m512i code =
+      _mm512_mask_shuffle_epi8(_mm512_set1_epi32(kLowest >> 5), 0x8888888888888888, sixteen(p), places);
+  return (vf)_mm512_ror_epi32(code, 4);
+}
+
+// The step of `rows` rows from `row` on, columns [begin, begin + kPiece). False: some block's scale is too far from 1,
+// and nothing was done.
+template <typename Gradient>
+HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeights& c, int64_t row, int64_t rows,
+                                     int64_t begin, Gradient& gradient) {
+  alignas(64) float means[kBlock][kPiece], squares[kBlock][kPiece];
+  const CodedMoments& m = c.moments;
+  const int64_t first = row / kBlock * ((c.n + kBlock - 1) / kBlock) + begin / kBlock;
+  BlockUnits units;
+  if (!units.set(rule, m.old_scale[0] + first, m.old_scale[1] + first)) return false;
+  gradient.scale(begin, units.inverse);
+  const float keep = rule.shrink ? rule.keep : 1;
+  const __m512i places = code_places();
+  vf most[2][kPieceBlocks] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = (row + r) * c.n + begin;
+    for (int64_t j = 0; j < kPiece; j += 16) __builtin_prefetch(c.w + at + kPiece + j, 0, 2);  // the next piece
+    for (int k = 0; k < 2; ++k) __builtin_prefetch(m.old[k] + at + kPiece, 0, 2);
+    // An operation of all four blocks before the next one, as in AdamRule::step_together().
+    vf mean[kPieceBlocks], square[kPieceBlocks], weight[kPieceBlocks], g[kPieceBlocks], step[kPieceBlocks];
+    const auto each = [](auto run) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+      for (int b = 0; b < kPieceBlocks; ++b) run(b, int64_t{b} * kBlock);
+    };
+    each([&](int b, int64_t j) __attribute__((always_inline)) { mean[b] = decode_mean(m.old[0] + at + j, places); });
+    each([&](int b, int64_t j)
+             __attribute__((always_inline)) { square[b] = decode_square(m.old[1] + at + j, places); });
+    each([&](int b, int64_t j) __attribute__((always_inline)) {
+      weight[b] = load(c.w + at + j);
+      g[b] = gradient.scaled(r, begin + j, j, units.inverse + b, weight[b]);
+    });
+    each([&](int b, int64_t) __attribute__((always_inline)) { square[b] = square[b] * rule.beta2; });
+    each([&](int b, int64_t)
+             __attribute__((always_inline)) { mean[b] = fma(g[b] - mean[b], splat(rule.rest1), mean[b]); });
+    each([&](int b, int64_t)
+             __attribute__((always_inline)) { square[b] = fma(g[b] * g[b], splat(units.rest2[b]), square[b]); });
+    each([&](int b, int64_t) __attribute__((always_inline)) { step[b] = _mm512_rsqrt14_ps(square[b]); });
+    each([&](int b, int64_t j) __attribute__((always_inline)) {
+      store(means[r] + j, mean[b]), store(squares[r] + j, square[b]);
+      most[0][b] = _mm512_range_ps(most[0][b], mean[b], 11);  // the larger magnitude, positive
+      most[1][b] = vmax(most[1][b], square[b]);
+    });
+    each([&](int b, int64_t) __attribute__((always_inline)) { step[b] = square[b] * step[b]; });
+    each([&](int b, int64_t)
+             __attribute__((always_inline)) { step[b] = fma(step[b], splat(units.root[b]), splat(units.epsilon[b])); });
+    each([&](int b, int64_t) __attribute__((always_inline)) { step[b] = _mm512_rcp14_ps(step[b]); });
+    each([&](int b, int64_t j)
+             __attribute__((always_inline)) { store(c.new_w + at + j, fnma(mean[b], step[b], weight[b] * keep)); });
+  }
+  alignas(16) int32_t base[2][kPieceBlocks];
+  put_scales(m.now_scale[0] + first, largest_of(most[0]), units.mean, 16, base[0]);
+  put_scales(m.now_scale[1] + first, largest_of(most[1]), units.square, 32, base[1]);
+  const __m512i mean_base[2] = {base_words(base[0]), base_words(base[0] + 2)},
+                square_base[2] = {base_words(base[1]), base_words(base[1] + 2)};
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = (row + r) * c.n + begin;
+    vu random = c.random.at(at);
+    // A code and what lies above it, up to the sign, of a rounded number.
+    vi mean[4], square[4];
+#pragma GCC unroll 4
+    for (int b = 0; b < kPieceBlocks; ++b) {
+      mean[b] = (vi)(((vu)bits(load(means[r] + b * kBlock)) + bits_of<kCodeShift>(random, 0)) >> kCodeShift);
+      square[b] = (vi)(((vu)bits(load(squares[r] + b * kBlock)) + bits_of<kCodeShift>(random, 1)) >> kCodeShift);
+      random = random + static_cast<uint32_t>(kWidth) * RandomBits::kStep;
+    }
+    __m512i mean_words[2], square_words[2];
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const __m512i words = pack_words(mean[2 * h], mean[2 * h + 1]);
+      const __m512i size = _mm512_subs_epu16(_mm512_and_si512(words, _mm512_set1_epi16(0x7ff)), mean_base[h]);
+      mean_words[h] = _mm512_ternarylogic_epi64(size, _mm512_srli_epi16(words, 4), _mm512_set1_epi16(0x80),
+                                                0xf8);  // a | (b & c)
+      square_words[h] = _mm512_subs_epu16(pack_words(square[2 * h], square[2 * h + 1]), square_base[h]);
+    }
+    store_bytes(m.now[0] + at, in_order(pack_bytes(mean_words[0], mean_words[1])), kPiece);
+    store_bytes(m.now[1] + at, in_order(pack_bytes(square_words[0], square_words[1])), kPiece);
+  }
+  return true;
+}
+#endif
+
+// Rows [row, row + rows) of one row of blocks, columns [begin, end) from a whole block on.
+template <typename Rule, typename Gradient>
+HM_INLINE void update_blocks(const Rule& rule, const CodedWeights& c, int64_t row, int64_t rows, int64_t begin,
+                             int64_t end, Gradient gradient) {
+  const auto plain = [&](int64_t r, int64_t j, int64_t lanes, vf weight) __attribute__((always_inline)) {
+    return gradient.at(r, j, lanes, weight);
+  };
+  for (; begin + kPiece <= end; begin += kPiece) {
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<Rule, AdamRule<true>>)
+      if (rule.estimates && !rule.penalise && rule.beta2 >= 0x1p-60f &&
+          update_piece_in_units(rule, c, row, rows, begin, gradient))
+        continue;
+#endif
+    update_piece<true>(rule, c, row, rows, begin, begin + kPiece, plain);
+  }
+  if (begin < end) update_piece<false>(rule, c, row, rows, begin, end, plain);
+}
+
+}  // namespace
+}  // namespace harmonics::cpu::HM_ISA
