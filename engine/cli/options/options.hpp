@@ -50,8 +50,8 @@ struct Options {
   std::string after;              // pass name, or "all"
   bool dot = false, inference = false, select = false, placement = false, memory = false;
   std::string html, numbers;  // files
-  std::string entry;   // of a model of another program; empty: "decode", or "forward"
-  int64_t tokens = 1;  // of one run of it
+  std::string entry;          // of a model of another program; empty: "decode", or "forward"
+  int64_t tokens = 1;         // of one run of it
   // profile and bench
   int64_t cycle = 1;  // from 1
   std::string trace;
@@ -92,6 +92,7 @@ struct Options {
   DType cache_type = DType::F32;
   int64_t context = 0;  // most tokens of a sequence; 0: as many as the model was trained for
   bool prompt_given = false;
+  bool cpp = false;        // export
   bool untrained = false;  // runs without --weights on purpose
   int64_t generate = 400, max_tokens = 256;
   double temperature = 0.8;
