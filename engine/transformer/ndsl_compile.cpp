@@ -313,6 +313,7 @@ class Compiler {
     const NdslSettings own = with(level, place_of(file_.head, file_.name.place));
     const bool scores = !own.truth("none", false);
     if (scores) {
+      builder_.set_operation("last_token");
       const std::string last = builder_.fresh("x");
       builder_.step("LastToken", own.where()).fields = {{"in", x}, {"out", last}};
       x = last;

@@ -1,4 +1,5 @@
 // What the command line shows of a model's inside: traced values, kept results, a page, times by operation, calls.
+#include <cstring>
 #include <set>
 
 #include "tests/journeys/replies.hpp"
@@ -135,4 +136,35 @@ TEST_CASE("--device trace:cpu computes what cpu computes, and logs every call") 
   CHECK(none.code != 0);
   CHECK(has(none.err, "device 'cpu' passes no calls on to another"));
   CHECK(has(harmonics("infer " + flow + "--device trace:cpo").err, "did you mean 'cpu'?"));
+}
+
+TEST_CASE("export --cpp writes a C++ file that computes what the model does") {
+  const Folder f;
+  const Result r = harmonics("export Llama3 " + (f / "model.cpp") + " --cpp --tokens 6 --weights " + kLlama);
+  REQUIRE(r.code == 0);
+  const std::string library = std::string(HARMONICS_BINARY_DIR) + "/lib";
+  REQUIRE(std::system(("timeout 300 c++ -std=c++17 -Wall -Wextra -Werror -I '" HARMONICS_SOURCE_DIR "/include' '" +
+                       (f / "model.cpp") + "' -L '" + library + "' -lharmonics -Wl,-rpath,'" + library + "' -o '" +
+                       (f / "model") + "'")
+                          .c_str()) == 0);
+  const int32_t tokens[] = {3, 1, 4, 1, 5, 9};
+  f.write("tokens.bin", std::string(reinterpret_cast<const char*>(tokens), sizeof tokens));
+  REQUIRE(std::system(("timeout 60 '" + (f / "model") + "' tokens='" + (f / "tokens.bin") + "' scores='" +
+                       (f / "scores.bin") + "'")
+                          .c_str()) == 0);
+  const Result infer = harmonics("infer Llama3 --weights " + kLlama +
+                                 " --batch 1 -q -p 'tokens=" + f.write("tokens.csv", "3,1,4,1,5,9\n") +
+                                 "' -c 'scores=file:" + (f / "scores.npy") + "'");
+  REQUIRE(infer.code == 0);
+  const std::string found = read(f / "scores.bin"), npy = read(f / "scores.npy");
+  REQUIRE(npy.size() > found.size());
+  REQUIRE(found.size() == 6 * 32 * sizeof(float));
+  const std::string expected = npy.substr(npy.size() - found.size());
+  for (size_t i = 0; i < 6 * 32; ++i) {
+    float a = 0, b = 0;
+    std::memcpy(&a, found.data() + i * sizeof a, sizeof a);
+    std::memcpy(&b, expected.data() + i * sizeof b, sizeof b);
+    CHECK(a == Approx(b).epsilon(1e-3).margin(1e-4));
+  }
+  CHECK(std::system(("'" + (f / "model") + "' 2>/dev/null").c_str()) != 0);  // without its input
 }

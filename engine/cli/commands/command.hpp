@@ -31,6 +31,7 @@ int keys_command(const Options& options);
 int quantize_command(const Options& options);
 int importance_command(const Options& options);
 int export_command(const Options& options);
+int export_cpp(const Options& options);  // export --cpp
 int list_command(const Options& options);
 int list_models_command(const Options& options);
 int inspect_command(const Options& options);

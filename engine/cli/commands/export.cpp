@@ -186,6 +186,7 @@ void add_tokens(const std::string& folder, const Options& options) {
 }  // namespace
 
 int export_command(const Options& options) {
+  if (options.cpp) return export_cpp(options);
   const std::string &from = options.files[0], &to = options.files[1];
   ExportOptions how{options.format, {}};
   for (const std::string& text : options.format_options) how.options.push_back(option_of(text));

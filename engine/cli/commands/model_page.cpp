@@ -5,8 +5,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
-#include "engine/base/error.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/source_text.hpp"
 #include "engine/cli/terminal/chart.hpp"
 
 namespace harmonics::engine::cli {

@@ -183,6 +183,10 @@ void export_flags(VerbRow& verb) {
       "of Hugging Face",
       &Options::weights);
   f.texts("set", "NAME=VALUE", "a setting of a .ndsl file, above those in it", &Options::set);
+  f.on("cpp", "write an entry of the model as one C++ file with its weights, over the public headers", &Options::cpp);
+  f.text("entry", "NAME", "with --cpp: which one (default: forward)", &Options::entry);
+  f.whole("tokens", 1, 1 << 20, "with --cpp: tokens of one run", [](Options& o, int64_t v) { o.tokens = v; }).initial =
+      "1";
   f.text("tokenizer", "FILE", "copy this tokenizer.json, or the tokenizer of this folder, into the folder",
          &Options::tokenizer);
   f.text("shard-size", "SIZE", "of a folder: most bytes of one file of weights, such as 2G; more go to further files",

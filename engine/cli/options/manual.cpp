@@ -34,6 +34,7 @@ constexpr ManualRow kVariables[] = {
     {"HARMONICS_VNNI", "off: products of bytes without the instructions for them, for comparing", false},
     {"HARMONICS_BF16", "emulated, dots or off: how --precision bf16 is computed, for checking", false},
     {"HARMONICS_FP16", "emulated or off: how --precision fp16 is computed, for checking", false},
+    {"HARMONICS_TRACE_FILE", "the log that --device trace:cpu writes (default device-trace.jsonl)", false},
     {"NO_COLOR, CLICOLOR_FORCE", "colours off, on; --color always and --color never win"},
 };
 

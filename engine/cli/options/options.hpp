@@ -98,6 +98,7 @@ struct Options {
   DType cache_type = DType::F32;
   int64_t context = 0;  // most tokens of a sequence; 0: as many as the model was trained for
   bool prompt_given = false;
+  bool cpp = false;        // export
   bool untrained = false;  // runs without --weights on purpose
   int64_t generate = 400, max_tokens = 256;
   double temperature = 0.8;
