@@ -1,7 +1,7 @@
 // Encoders of blocks that search for scales. Each minimises the weighted sum of squared errors: candidates of a run's
 // scale come from its extremes, the least-squares scale of the indices follows; the scales are then rounded together,
 // fitted to the indices and rounded once more. More candidates and turns take twice the time and lower the error by at
-// most 0.5 %. Weights are a `const float*` beside the numbers, finite and above zero, or EqualWeights.
+// most 2 %. Weights are a `const float*` beside the numbers, finite and above zero, or EqualWeights.
 #pragma once
 
 #include <cmath>
