@@ -96,6 +96,10 @@ try {
   await page.setViewportSize({ width: 390, height: 760 });
   await picture('narrow');
   assert(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), 'the page is too wide');
+  assert(await page.evaluate(() => {
+    const name = document.querySelector('#model');
+    return name.scrollWidth <= name.clientWidth;
+  }), 'the name is cut');
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.emulateMedia({ colorScheme: 'dark' });
   await picture('dark');
