@@ -185,7 +185,7 @@ int write_folder(const TrainSettings& settings, const std::string& tokenizer, bo
   } catch (const Error& e) {
     print_error(Error(e.kind(), fmt::format("the model was not written as a folder: {}", e.what()), {},
                       {fmt::format("its weights are in {}: harmonics export {} FOLDER/ --weights {}", of_export.weights,
-                                   quoted(of_export.files.front()), quoted(of_export.weights))}));
+                                   cli::quoted(of_export.files.front()), cli::quoted(of_export.weights))}));
     return exit_code(e.kind());
   }
 }
@@ -219,7 +219,7 @@ int train_command(const Options& options) {
   });
   if (checked != kDone) return checked;
   announce_plan(plan, settings);
-  if (options.dry_run) return with_source(plan.flow.source, [&] { return dry_run(plan, settings); });
+  if (options.dry_run) return with_source(nullptr, [&] { return dry_run(plan, settings); });
   write_file_atomically(settings.output + "/config.yaml", train_settings_text(settings));
   const int code = run_flow(plan.flow, plan.options);
   const bool is_file = settings.model.empty() || is_model(settings.model, Registry::global());
