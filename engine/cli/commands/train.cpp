@@ -258,7 +258,7 @@ int train_command(const Options& options) {
   }
   const TrainSettings& settings = tokens->settings();
   announce_plan(plan, settings);
-  if (options.dry_run) return with_source(plan.flow.source, [&] { return dry_run(plan, settings); });
+  if (options.dry_run) return with_source(nullptr, [&] { return dry_run(plan, settings); });
   write_file_atomically(settings.output + "/config.yaml", train_settings_text(written));
   const int code = run_flow(plan.flow, plan.options);
   if (code != kDone) return code;
