@@ -9,7 +9,9 @@
 //   seconds, median      of the fastest step and of the middle one
 //   flops, of_peak       of products, forward and backward, as traced; over the fastest step, of the measured peak
 //   arena, states        bytes of the plan: results of a step; parameters and moments
-//   planned, measured    their sum; peak bytes of aligned memory during the steps, less those before the model was made
+//   packed               what kernels have packed of frozen weights
+//   planned, measured    the sum of these; peak bytes of aligned memory during the steps, less those before the model
+//   was made
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -154,7 +156,7 @@ double report(const StepCase& c) {
   }
   std::sort(seconds.begin(), seconds.end());
   const MemoryReport m = plan->memory();
-  const uint64_t planned = m.arena_bytes + m.state_bytes;
+  const uint64_t planned = m.arena_bytes + m.state_bytes + m.packed_bytes;
   const int64_t measured = aligned.peak - before;
   const double peak = peak_flops(c.threads);
   const boost::json::object o{{"model", c.model},
@@ -172,6 +174,7 @@ double report(const StepCase& c) {
                               {"loss", static_cast<double>(*plan->output("loss").data<float>())},
                               {"arena", m.arena_bytes},
                               {"states", m.state_bytes},
+                              {"packed", m.packed_bytes},
                               {"planned", planned},
                               {"measured", measured},
                               {"resident", peak_resident()}};
