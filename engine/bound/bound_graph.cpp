@@ -177,7 +177,12 @@ void BoundGraph::assume_declared_types(const std::function<bool(int)>& is_doubte
     const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
     if (types_.count(n) || !node.has_shape || node.shape.front() < 0 || is_doubted(n)) continue;
     StreamType t;
-    if (use_of(graph_, n).compared && node.shape.size() == 1) {
+    const StreamUse use = use_of(graph_, n);
+    if (use.tokens && !use.computed && node.shape.size() == 1) {  // as many tokens
+      t.dtype = DType::I32;
+      t.sample = Shape(node.shape);
+      t.positions = 1;
+    } else if (use.compared && node.shape.size() == 1) {
       t.dtype = DType::I32;
       t.classes = node.shape.front();
     } else {

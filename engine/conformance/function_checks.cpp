@@ -160,7 +160,10 @@ void check_loss(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
   const std::vector<Pair> pairs = pairs_of_flows(*item, settings.seed);
   HTensor p, target;
   const auto loss = [&](const HTensor& prediction, const HTensor& t) {
-    return call_loss(item, arguments, "", prediction, prediction, t);
+    std::vector<std::pair<std::string, HTensor>> layers;
+    for (const ArgumentSpec& a : item->arguments)
+      if (a.type == HX_ARG_LAYER && a.required) layers.emplace_back(a.name, prediction);
+    return call_loss(item, arguments, "", prediction, prediction, t, layers);
   };
   attempt(log, "takes a target", [&] { return takes_a_target(*item, pairs, loss, p, target); });
   if (!target) return;

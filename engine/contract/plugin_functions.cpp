@@ -55,29 +55,45 @@ PluginBody::CheckResult checks_loss(const ItemPtr& item) {
   return [item](const TensorType& loss, const std::vector<TensorType>& inputs) { fits_batch(*item, loss, inputs[0]); };
 }
 
-std::shared_ptr<PluginBody> plain_loss(const ItemPtr& item, const AttributeMap& arguments) {
-  auto body = make_body(item, "loss" + arguments.str());
-  const auto args = view_of_arguments(arguments);
+// Names of the arguments that name layers; their values are the body's inputs behind prediction and target.
+using LayerNames = std::vector<std::string>;
+
+AttributeView with_layers(const AttributeMap& arguments, const LayerNames& layers, const std::vector<HTensor>& in) {
+  AttributeView view(arguments);
+  for (size_t i = 0; i < layers.size(); ++i) view.add_value(layers[i].c_str(), in[2 + i].raw());
+  return view;
+}
+
+std::string signature_of(const std::string& form, const AttributeMap& arguments, const LayerNames& layers) {
+  std::string text = form + arguments.str();
+  for (const std::string& layer : layers) text += "," + layer;
+  return text;
+}
+
+std::shared_ptr<PluginBody> plain_loss(const ItemPtr& item, const AttributeMap& arguments, const LayerNames& layers) {
+  auto body = make_body(item, signature_of("loss", arguments, layers));
   const auto& table = item->table<hx_loss_vt>();
-  body->call = [item, args, &table](const std::vector<HTensor>& in, hx_value** out) {
-    return table.apply(item->self, args->get(), in[0].raw(), in[1].raw(), out);
+  body->call = [item, arguments, layers, &table](const std::vector<HTensor>& in, hx_value** out) {
+    const AttributeView args = with_layers(arguments, layers, in);
+    return table.apply(item->self, args.get(), in[0].raw(), in[1].raw(), out);
   };
   if (HM_TABLE_HAS(table, gradient))
-    body->gradient = [item, args, &table](const std::vector<HTensor>& in, hx_value** out) {
-      return table.gradient(item->self, args->get(), in[0].raw(), in[1].raw(), in[3].raw(), out);
+    body->gradient = [item, arguments, layers, &table](const std::vector<HTensor>& in, hx_value** out) {
+      const AttributeView args = with_layers(arguments, layers, in);
+      return table.gradient(item->self, args.get(), in[0].raw(), in[1].raw(), in[3 + layers.size()].raw(), out);
     };
   body->check = checks_loss(item);
   return body;
 }
 
-std::shared_ptr<PluginBody> fused_loss(const ItemPtr& item, const AttributeMap& arguments,
+std::shared_ptr<PluginBody> fused_loss(const ItemPtr& item, const AttributeMap& arguments, const LayerNames& layers,
                                        const std::string& activation) {
-  auto body = make_body(item, "loss after " + activation + arguments.str());
-  const auto args = view_of_arguments(arguments);
+  auto body = make_body(item, signature_of("loss after " + activation, arguments, layers));
   const auto& table = item->table<hx_loss_vt>();
-  body->call = [item, args, activation, &table](const std::vector<HTensor>& in, hx_value** out) {
+  body->call = [item, arguments, layers, activation, &table](const std::vector<HTensor>& in, hx_value** out) {
+    const AttributeView args = with_layers(arguments, layers, in);
     const hx_status status =
-        table.apply_fused(item->self, args->get(), activation.c_str(), in[0].raw(), in[1].raw(), out);
+        table.apply_fused(item->self, args.get(), activation.c_str(), in[0].raw(), in[1].raw(), out);
     return status == HX_NEEDS_VALUES ? HX_DECLINED : status;  // the plain form handles such bodies
   };
   body->check = checks_loss(item);
@@ -147,11 +163,19 @@ HTensor call_functional(const ItemPtr& item, const AttributeMap& arguments, cons
 }
 
 HTensor call_loss(const ItemPtr& item, const AttributeMap& arguments, const std::string& activation,
-                  const HTensor& logits, const HTensor& prediction, const HTensor& target) {
+                  const HTensor& logits, const HTensor& prediction, const HTensor& target,
+                  const std::vector<std::pair<std::string, HTensor>>& layers) {
   const auto& table = item->table<hx_loss_vt>();
+  LayerNames names;
+  std::vector<HTensor> fused{logits, target}, plain{prediction, target};
+  for (const auto& [argument, value] : layers) {
+    names.push_back(argument);
+    fused.push_back(value);
+    plain.push_back(value);
+  }
   if (HM_TABLE_HAS(table, apply_fused))
-    if (HTensor loss = apply_body(fused_loss(item, arguments, activation), {logits, target})) return loss;
-  if (HTensor loss = apply_body(plain_loss(item, arguments), {prediction, target})) return loss;
+    if (HTensor loss = apply_body(fused_loss(item, arguments, names, activation), fused)) return loss;
+  if (HTensor loss = apply_body(plain_loss(item, arguments, names), plain)) return loss;
   throw plugin_error(*item, HX_DECLINED);
 }
 

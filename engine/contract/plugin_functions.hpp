@@ -31,8 +31,10 @@ HTensor call_layer(const ItemPtr& item, const AttributeMap& arguments,
 HTensor call_functional(const ItemPtr& item, const AttributeMap& arguments, const std::vector<HTensor>& inputs);
 
 // `activation`: identity of the function that computed `prediction` from `logits`; "" if there is none and both are the
-// same. Prefers the fused form. The result is a scalar or has leading axes of the prediction.
+// same. `layers`: values of arguments that name further sources, as they are: class numbers stay whole numbers. Prefers
+// the fused form. The result is a scalar or has leading axes of the prediction.
 HTensor call_loss(const ItemPtr& item, const AttributeMap& arguments, const std::string& activation,
-                  const HTensor& logits, const HTensor& prediction, const HTensor& target);
+                  const HTensor& logits, const HTensor& prediction, const HTensor& target,
+                  const std::vector<std::pair<std::string, HTensor>>& layers = {});
 
 }  // namespace harmonics::engine

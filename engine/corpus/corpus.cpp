@@ -111,6 +111,17 @@ void Corpus::read(const DatasetOptions& set) {
   packing.too_long = options_.too_long;
   packing.window = options_.window;
   packing.name = set.path;
+  packing.pairs = read.kind == ExampleKind::preference;
+  if (packing.pairs && options_.packing && *options_.packing != RowPacking::pad)
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' has preferences: each pair of answers has a row of its own", set.path))
+        .note("leave packing= out");
+  if (!sets_.empty() && packing.pairs != pairs_)
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' {} preferences, and '{}' {}", set.path, packing.pairs ? "has" : "has no",
+                            options_.datasets.front().path, packing.pairs ? "has none" : "has"))
+        .note("a corpus has preferences alone, or none");
+  pairs_ = packing.pairs;
   made.rows = pack_rows(*made.store, packing);
   const PackedRows& rows = made.rows;
   counts_.push_back({set.path, read.examples, read.malformed, made.store->tokens(), read.first_malformed, rows.size(),

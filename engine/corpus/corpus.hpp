@@ -62,6 +62,8 @@ class Corpus {
   uint64_t rows() const { return mixture_->size(); }  // in one pass
   // Whether some row has parts of several documents.
   bool packs_documents() const;
+  // Whether rows are pairs of preferences: document 0 is the chosen answer, 1 the rejected one.
+  bool has_pairs() const { return pairs_; }
   bool passes_differ() const { return mixture_->passes_differ(); }
   uint64_t window() const { return options_.window; }
   void fill(uint64_t epoch, uint64_t index, const RowArrays& to) const;
@@ -81,6 +83,7 @@ class Corpus {
   std::vector<DatasetCounts> counts_;
   std::optional<Mixture> mixture_;
   int32_t padding_ = 0;
+  bool pairs_ = false;
 };
 
 }  // namespace harmonics::engine

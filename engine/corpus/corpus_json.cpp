@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 constexpr const char* kPackings[] = {"concatenate", "pack", "pad"};
 constexpr const char* kTooLong[] = {"error", "skip", "truncate", "split"};
-constexpr const char* kKindWords[] = {"auto", "text", "instruction", "chat"};
+constexpr const char* kKindWords[] = {"auto", "text", "instruction", "chat", "preference"};
 
 // An object whose members are all read; others are refused with the nearest name.
 class Members {

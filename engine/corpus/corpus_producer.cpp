@@ -6,6 +6,7 @@
 #include "engine/base/byte_count.hpp"
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/corpus/live_corpus.hpp"
 #include "engine/corpus/register.hpp"
 #include "engine/corpus/row_order.hpp"
 
@@ -71,6 +72,48 @@ class CorpusProducer final : public Producer {
   uint64_t epoch_ = 0, at_ = 0;
 };
 
+// Rows as they arrive. The fields of one corpus are read together, by their order.
+class LiveCorpusProducer final : public Producer {
+ public:
+  LiveCorpusProducer(std::shared_ptr<LiveCorpus> corpus, Field field)
+      : corpus_(std::move(corpus)), field_(field), reader_(corpus_->add_reader()) {}
+  ~LiveCorpusProducer() override { corpus_->remove_reader(reader_); }
+
+  HTensor next() override {
+    HTensor sample(DType::I32, Shape{static_cast<int64_t>(corpus_->window())});
+    return fill(sample.mutable_data<int32_t>()) ? sample : HTensor();
+  }
+  std::size_t size() const override { return 0; }
+  int64_t read(uint64_t n, void* to) override {
+    uint64_t got = 0;
+    while (got < n && fill(static_cast<int32_t*>(to) + got * corpus_->window())) ++got;
+    return static_cast<int64_t>(got);
+  }
+  std::optional<StreamInfo> describe() override {
+    StreamInfo info;
+    info.dtype = DType::I32;
+    info.sample = Shape{static_cast<int64_t>(corpus_->window())};
+    info.position_axes = 1;
+    info.live = true;
+    if (field_ != Field::documents) info.classes = corpus_->tokenizer().tokenizer->size();
+    if (field_ == Field::tokens) info.notes = corpus_->note();
+    return info;
+  }
+  bool cancel() override { return corpus_->cancel(), true; }
+  std::optional<StreamHealth> health() override { return corpus_->health(); }
+
+ private:
+  bool fill(int32_t* to) {
+    RowArrays arrays;
+    (field_ == Field::tokens ? arrays.tokens : field_ == Field::next ? arrays.next : arrays.documents) = to;
+    return corpus_->next(reader_, arrays);
+  }
+
+  std::shared_ptr<LiveCorpus> corpus_;
+  Field field_;
+  int reader_;
+};
+
 Field field_named(const std::string& name) {
   if (name.empty() || name == "tokens") return Field::tokens;
   if (name == "next") return Field::next;
@@ -99,7 +142,7 @@ std::vector<Argument> corpus_arguments() {
       Argument::text("tokenizer", "", "file or folder of a model or a tokenizer; characters: those of the text; bytes"),
       Argument::text("chat-template", "", "file with a chat template; default: the model's own, else ChatML"),
       Argument::integer("window", "tokens in a row").in("1.."),
-      Argument::text("kind", "auto", "text, instruction or chat; auto: by the fields of the first example"),
+      Argument::text("kind", "auto", "text, instruction, chat or preference; auto: by the fields of the first example"),
       Argument::text("columns", "", "fields by what they hold: prompt:question,completion:answer"),
       Argument::text("packing", "auto",
                      "concatenate: documents follow each other, cut where rows end; pack: whole documents, several in "
@@ -122,8 +165,16 @@ std::shared_ptr<Producer> open_corpus(const std::string& path, const Arguments& 
   const Field field = field_named(given.text("#"));
   std::optional<uint64_t> seed;
   if (given.has("order-seed")) seed = static_cast<uint64_t>(given.integer("order-seed"));
-  return std::make_shared<CorpusProducer>(Corpus::open(corpus_options(path, given)), field,
-                                          static_cast<uint64_t>(given.integer("pass")), seed);
+  const CorpusOptions options = corpus_options(path, given);
+  if (is_live_corpus(options)) {
+    if (given.has("order-seed") || given.integer("pass") > 0)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("the rows of '{}' come in the order in which they arrive", options.datasets.front().path))
+          .note("remove order-seed= and pass=");
+    return std::make_shared<LiveCorpusProducer>(LiveCorpus::open(options), field);
+  }
+  return std::make_shared<CorpusProducer>(Corpus::open(options), field, static_cast<uint64_t>(given.integer("pass")),
+                                          seed);
 }
 
 }  // namespace

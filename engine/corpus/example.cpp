@@ -24,10 +24,11 @@ constexpr KindRow kKinds[] = {
     {"instruction", ExampleKind::instruction}, {"chat", ExampleKind::chat},
     {"completion", ExampleKind::text},         {"pretrain", ExampleKind::text},
     {"alpaca", ExampleKind::instruction},      {"prompt_completion", ExampleKind::instruction},
-    {"chat_template", ExampleKind::chat},      {"sharegpt", ExampleKind::chat}};
+    {"chat_template", ExampleKind::chat},      {"sharegpt", ExampleKind::chat},
+    {"preference", ExampleKind::preference},   {"dpo", ExampleKind::preference}};
 
-constexpr const char* kColumns[] = {"text",   "prompt",   "completion", "instruction", "input",
-                                    "output", "messages", "role",       "content",     "tools"};
+constexpr const char* kColumns[] = {"text",     "prompt", "completion", "instruction", "input",  "output",
+                                    "messages", "role",   "content",    "tools",       "chosen", "rejected"};
 
 // The words before an instruction, as the data set of that name was made with (Taori et al. 2023).
 constexpr const char* kWithInput =
@@ -74,7 +75,8 @@ std::vector<std::string> example_kind_names() {
 ExampleKind example_kind_named(const std::string& name) {
   for (const KindRow& row : kKinds)
     if (name == row.name) return row.kind;
-  Error e(ErrorKind::Usage, fmt::format("'{}' is no kind of examples: auto, text, instruction or chat", name));
+  Error e(ErrorKind::Usage,
+          fmt::format("'{}' is no kind of examples: auto, text, instruction, chat or preference", name));
   if (const std::string meant = did_you_mean(name, example_kind_names()); !meant.empty()) e.note(meant);
   throw e;
 }
@@ -141,13 +143,14 @@ std::string ExampleFormat::text_of(const json::object& line, const char* what) c
 ExampleKind ExampleFormat::kind_of(const json::value& first) const {
   if (kind_ != ExampleKind::automatic) return kind_;
   const json::object& line = object_of(first);
+  if (has(line, "chosen") && has(line, "rejected")) return ExampleKind::preference;
   if (has(line, "messages") || line.contains("conversations")) return ExampleKind::chat;
   if (has(line, "completion") || has(line, "output")) return ExampleKind::instruction;
   if (has(line, "text")) return ExampleKind::text;
   std::vector<std::string> keys;
   for (const auto& field : line) keys.emplace_back(field.key());
   refuse_example(fmt::format(
-      "has the fields {}, and none of 'text', 'completion', 'output' and 'messages'; name them with columns",
+      "has the fields {}, and none of 'text', 'completion', 'output', 'messages' and 'chosen'; name them with columns",
       comma_separated(keys)));
 }
 
@@ -185,7 +188,11 @@ json::array ExampleFormat::messages_of(const json::object& line) const {
   const std::string name = has(line, "messages") ? column("messages") : "conversations";
   const json::value* value = line.if_contains(name);
   if (!value) refuse_example(fmt::format("has no field '{}'", column("messages")));
-  const json::array* list = value->if_array();
+  return messages_in(*value, name);
+}
+
+json::array ExampleFormat::messages_in(const json::value& value, const std::string& name) const {
+  const json::array* list = value.if_array();
   if (!list || list->empty()) refuse_example(fmt::format("has no list of messages as '{}'", name));
   json::array messages;
   for (const json::value& one : *list) {
@@ -261,6 +268,42 @@ TextExample ExampleFormat::rendered(json::array messages, json::array tools) con
   if (all_) example.learned.push_back({0, example.text.size()});
   if (example.learned.empty()) refuse_example("has no message of the assistant, and so nothing to learn");
   return example;
+}
+
+// One of the two answers, behind its prompt.
+TextExample ExampleFormat::answer(const json::object& line, const char* what) const {
+  const std::string name = column(what);
+  const json::value* given = line.if_contains(name);
+  const json::value* prompt = has(line, "prompt") ? line.if_contains(column("prompt")) : nullptr;
+  if (given && given->is_array()) {
+    json::array messages;
+    if (prompt) messages = messages_in(*prompt, column("prompt"));
+    for (json::value& message : messages_in(*given, name)) messages.push_back(std::move(message));
+    json::array tools;
+    if (const json::value* listed = line.if_contains(column("tools")); listed && listed->is_array())
+      tools = listed->as_array();
+    return rendered(std::move(messages), std::move(tools));
+  }
+  TextExample example;
+  const std::string before = prompt ? text_of(line, "prompt") : "";
+  example.text = before + text_of(line, what);
+  example.learned.push_back({before.size(), example.text.size()});
+  return example;
+}
+
+std::pair<TextExample, TextExample> ExampleFormat::read_pair(const json::value& value) const {
+  const json::object& line = object_of(value);
+  std::pair<TextExample, TextExample> both{answer(line, "chosen"), answer(line, "rejected")};
+  if (both.first.text == both.second.text) refuse_example("has one text as the chosen and as the rejected answer");
+  const auto differ =
+      std::mismatch(both.first.text.begin(), both.first.text.end(), both.second.text.begin(), both.second.text.end());
+  const auto shared = static_cast<size_t>(differ.first - both.first.text.begin());
+  for (TextExample* one : {&both.first, &both.second}) {  // earlier answers of a conversation are a part of the prompt
+    std::erase_if(one->learned, [&](const TextExample::Range& range) { return range.end < shared; });
+    if (one->learned.empty() || one->learned.back().begin == one->learned.back().end)
+      refuse_example("has an empty answer");
+  }
+  return both;
 }
 
 }  // namespace harmonics::engine

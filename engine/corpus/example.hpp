@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <boost/json/value.hpp>
@@ -19,7 +20,8 @@ enum class ExampleKind {
   automatic,    // by the fields of the first example
   text,         // a text
   instruction,  // "prompt" and "completion", or "instruction", "input" and "output"
-  chat          // "messages", or "conversations"
+  chat,         // "messages", or "conversations"
+  preference    // "chosen" and "rejected" answers to a "prompt"; of conversations, lists of messages
 };
 std::vector<std::string> example_kind_names();
 // Also by the names of other programs: "alpaca", "completion", "chat_template", "sharegpt". Throws ErrorKind::Usage
@@ -54,6 +56,8 @@ class ExampleFormat {
   ExampleKind kind_of(const boost::json::value& first) const;
   // Throws ErrorKind::Stream with what is wrong about the example, without its place.
   TextExample read(const boost::json::value& line, ExampleKind kind) const;
+  // The chosen and the rejected answer of a preference; only what differs is learned. Throws as read().
+  std::pair<TextExample, TextExample> read_pair(const boost::json::value& line) const;
   // The whole content of a file, or a part of it.
   static TextExample of_text(std::string text);
 
@@ -65,6 +69,8 @@ class ExampleFormat {
   TextExample instruction(const boost::json::object& line) const;
   TextExample chat(const boost::json::object& line) const;
   boost::json::array messages_of(const boost::json::object& line) const;
+  boost::json::array messages_in(const boost::json::value& value, const std::string& name) const;
+  TextExample answer(const boost::json::object& line, const char* what) const;
   TextExample rendered(boost::json::array messages, boost::json::array tools) const;
 
   ExampleKind kind_;

@@ -144,6 +144,12 @@ class ExampleFile {
     if (is_held_out(written, options_.validation) != options_.held_out) return;
     try {
       if (!kind_) kind_ = format_.kind_of(value);
+      if (*kind_ == ExampleKind::preference) {
+        auto [chosen, rejected] = format_.read_pair(value);
+        ++counts_.examples;
+        take_(std::move(chosen));
+        return take_(std::move(rejected));
+      }
       TextExample example = format_.read(value, *kind_);
       ++counts_.examples;
       take_(std::move(example));
@@ -204,6 +210,7 @@ ExampleCounts read_examples(const ExampleFileOptions& options, const ExampleForm
   for (const std::string& path : example_files(options.path)) {
     with_text(path, [&](std::string_view text) { ExampleFile(options, format, path, kind, counts, take).read(text); });
   }
+  counts.kind = kind;
   return counts;
 }
 

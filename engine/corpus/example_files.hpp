@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,13 +21,14 @@ struct ExampleFileOptions {
 
 struct ExampleCounts {
   uint64_t examples = 0, malformed = 0;
-  std::string first_malformed;  // what is wrong about the first of them, with its place
+  std::string first_malformed;      // what is wrong about the first of them, with its place
+  std::optional<ExampleKind> kind;  // of the examples that are no plain text
 };
 
-// Calls `take` with each example, in order. Examples are held out by a hash of their own text, so that the choice does
-// not depend on their order; of plain texts, the last part of each file is. Lines are limited to 64 MiB, JSON lists and
-// their files to 1 GiB. Throws ErrorKind::NoInput for missing files, ErrorKind::Stream with file and line for malformed
-// examples.
+// Calls `take` with each example, in order; of a preference with the chosen answer, then with the rejected one.
+// Examples are held out by a hash of their own text, so that the choice does not depend on their order; of plain texts,
+// the last part of each file is. Lines are limited to 64 MiB, JSON lists and their files to 1 GiB. Throws
+// ErrorKind::NoInput for missing files, ErrorKind::Stream with file and line for malformed examples.
 ExampleCounts read_examples(const ExampleFileOptions& options, const ExampleFormat& format,
                             const std::function<void(TextExample)>& take);
 

@@ -118,9 +118,53 @@ void each_piece(const TokenStore& store, uint64_t document, const PackingOptions
   }
 }
 
+// A row for each two documents: the first, then the second.
+PackedRows pack_pairs(const TokenStore& store, const PackingOptions& options) {
+  PackedRows rows;
+  for (uint64_t document = 0; document + 1 < store.documents(); document += 2) {
+    if (store.length(document) < 2 || store.length(document + 1) < 2) {
+      ++rows.empty;
+      continue;
+    }
+    ++rows.documents;
+    uint64_t first = store.length(document) - 1, second = store.length(document + 1) - 1;
+    if (first + second > options.window) {
+      if (options.too_long == TooLong::error)
+        throw Error(ErrorKind::Stream, fmt::format("'{}': the pair {} has {} tokens, and a row holds {}", options.name,
+                                                   document / 2 + 1, first + second + 2, options.window))
+            .note("give longer rows, or too_long=skip or truncate");
+      if (options.too_long == TooLong::split)
+        throw Error(ErrorKind::Usage, fmt::format("'{}' has pairs, which cannot be split", options.name))
+            .note("write too_long=skip or truncate");
+      if (options.too_long == TooLong::skip) {
+        ++rows.skipped;
+        continue;
+      }
+      ++rows.truncated;
+      first = std::min(first, std::max(options.window / 2, options.window - std::min(second, options.window)));
+      second = std::min(second, options.window - first);
+    }
+    const Piece chosen{store.begin(document), static_cast<uint32_t>(first)},
+        rejected{store.begin(document + 1), static_cast<uint32_t>(second)};
+    const uint64_t of_first = learned_in(store, chosen), of_second = learned_in(store, rejected);
+    if (of_first == 0 || of_second == 0) {
+      ++rows.empty;
+      continue;
+    }
+    rows.pieces.push_back(chosen);
+    rows.pieces.push_back(rejected);
+    rows.begins.push_back(rows.pieces.size());
+    rows.learned += of_first + of_second;
+    rows.positions += first + second;
+    rows.several = true;
+  }
+  return rows;
+}
+
 }  // namespace
 
 PackedRows pack_rows(const TokenStore& store, const PackingOptions& options) {
+  if (options.pairs) return pack_pairs(store, options);
   PackedRows rows;
   RowsInOrder in_order(store, options.window, rows);
   FirstFit first_fit(options.window, rows);

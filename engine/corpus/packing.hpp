@@ -23,6 +23,7 @@ struct PackingOptions {
   TooLong too_long = TooLong::skip;
   uint64_t window = 0;  // positions in a row
   std::string name;     // of the data set, for messages
+  bool pairs = false;   // two documents that follow each other have a row of their own, without regard to `packing`
 };
 
 // A part of a document in a row.
@@ -42,8 +43,8 @@ struct PackedRows {
 };
 
 // Documents without a position that is learned are left out and counted as empty; so are those that truncation leaves
-// without one. Throws ErrorKind::Stream for a document that is too long, if that is an error. The same documents give
-// the same rows.
+// without one. Of pairs, each counts as one document, and both need a learned position; they cannot be split. Throws
+// ErrorKind::Stream for a document that is too long, if that is an error. The same documents give the same rows.
 PackedRows pack_rows(const TokenStore& store, const PackingOptions& options);
 
 // What a row holds, in the arrays of `window` numbers that are not null. Behind the last document: `padding`, targets

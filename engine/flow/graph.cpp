@@ -482,7 +482,11 @@ class Resolver {
       for (const BoundCall& c : e.calls)
         for (const auto& [argument, layer] : c.layers) mark(layer);
     }
-    for (const GraphTap& t : graph_.taps) mark(t.layer), mark(t.target);
+    for (const GraphTap& t : graph_.taps) {
+      mark(t.layer), mark(t.target);
+      for (const BoundCall& c : t.losses)
+        for (const auto& [argument, layer] : c.layers) mark(layer);
+    }
     return read;
   }
 

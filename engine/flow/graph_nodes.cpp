@@ -91,8 +91,12 @@ std::vector<int> Graph::producers_used(int cycle, bool with_taps) const {
       for (const auto& [argument, layer] : c.layers) add(layer);
   }
   if (with_taps)
-    for (const GraphTap& t : taps)
-      if (in_cycle(t.cycle, cycle)) add(t.target);
+    for (const GraphTap& t : taps) {
+      if (!in_cycle(t.cycle, cycle)) continue;
+      add(t.target);
+      for (const BoundCall& c : t.losses)
+        for (const auto& [argument, layer] : c.layers) add(layer);
+    }
   return {used.begin(), used.end()};
 }
 

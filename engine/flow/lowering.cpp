@@ -98,6 +98,7 @@ class Lowerer : public ParameterSource {
   }
   HTensor random(const std::string& path, const Shape& shape) override { return random_numbers(tracer_, path, shape); }
   bool training() const override { return mode_ == Mode::train; }
+  void add_loss(const HTensor& loss) override { auxiliary_ = auxiliary_ ? add(auxiliary_, loss) : loss; }
   void gave(const BoundCall& c, const std::vector<HTensor>& from, const HTensor& to) override {
     if (is_shipped(*c.item)) return;
     PluginCall call{spoken_name(*c.item), {}, {}};
@@ -223,6 +224,7 @@ class Lowerer : public ParameterSource {
       }
     }
     if (terms_.empty()) return;
+    if (auxiliary_) terms_.front().total = add(terms_.front().total, cast(auxiliary_, terms_.front().total.dtype()));
     result_.parts = hand_out_loss("loss", terms_);
     for (const auto& [name, terms] : layer_terms_) {
       const auto info = std::find_if(result_.losses.begin(), result_.losses.end(),
@@ -325,7 +327,7 @@ class Lowerer : public ParameterSource {
       if (classes) {
         y = cast(target.value.tensor, DType::I32);
         counted = counted_places(t, c, y);
-        if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(c, prediction, y, counted, info);
+        if (!(c.item->flags & HX_SHIFTS_TARGET) && c.layers.empty()) count_correct(c, prediction, y, counted, info);
       } else {
         if ((c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET))
           expect_meant_as_numbers(t, p.tensor, target.value.tensor);
@@ -340,9 +342,17 @@ class Lowerer : public ParameterSource {
         }
       }
       if (sizes_.metric_inputs && !info.metric_inputs) add_metric_inputs(c, prediction, y, classes, info);
-      const HTensor value =
-          call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
-      gave(c, {p.tensor, prediction.before_activation.tensor, y}, value);
+      std::vector<std::pair<std::string, HTensor>> others;
+      for (const auto& [argument, layer] : c.layers)
+        others.emplace_back(argument, value_of(layer, c.span).value.tensor);
+      const HTensor value = call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor,
+                                      p.tensor, y, others);
+      std::vector<HTensor> from{p.tensor, prediction.before_activation.tensor, y};
+      for (const auto& [argument, other] : others) from.push_back(other);
+      gave(c, from, value);
+      // Of losses with further sources, those that judge each position by itself.
+      if (classes && !c.layers.empty() && value.size() == y.size() && !(c.item->flags & HX_SHIFTS_TARGET))
+        count_correct(c, prediction, y, counted, info);
       return {mean_loss(value, 1 + p.positions),
               sizes_.sample_losses ? loss_of_each(value, 1 + p.positions) : HTensor(), "", counted};
     } catch (const Error& e) {
@@ -525,6 +535,7 @@ class Lowerer : public ParameterSource {
   std::set<std::string> outer_;              // parameters of arrows into tapped layers
   bool into_tapped_ = false;
   std::vector<LossTerm> terms_;
+  HTensor auxiliary_;  // of models on the way; empty: none
   std::map<std::string, std::vector<LossTerm>> layer_terms_;
   std::vector<HTensor> counted_;  // by EntryResults::counted
   int objectives_ = 0;

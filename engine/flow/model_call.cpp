@@ -7,6 +7,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/base/philox.hpp"
+#include "engine/model/entry_results.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/step_input.hpp"
 
@@ -39,8 +40,8 @@ HTensor whole_numbers(const FlowValue& x, const std::string& what) {
     throw Error(
         ErrorKind::Type,
         fmt::format("model reads {} by number, but the values have the type {}", what, type_of(given).str()), {},
-        {"give it a stream of whole numbers: dtype=i32 makes them of cells in CSV and JSON; layers with weights give "
-         "real ones"});
+        {"give it a stream of whole numbers, as cells of CSV and JSON are by themselves; layers with weights give real "
+         "ones"});
   Shape shape = given.shape();
   if (shape.rank() == 3 && shape.back() == 1) shape = shape.slice(0, 2);
   if (shape.rank() != 2)
@@ -109,6 +110,8 @@ class Spliced {
         tracer_(tracer),
         outer_(tracer.scope()),
         values_(body.values.size()) {}
+
+  HTensor value(ValueId of) const { return values_[of]; }  // after run()
 
   HTensor run(const std::map<std::string, HTensor>& inputs, ValueId result) {
     const std::string last = last_map(body_, result);
@@ -240,14 +243,19 @@ FlowValue run_model(const Graph& graph, const GraphEdge& edge, size_t number, co
   sizes.training = parameters.training();
   sizes.documents = numbers.count("documents") != 0;
   const Program body = traced(*opened, *entry, sizes);
-  const auto result = std::find_if(body.outputs.begin(), body.outputs.end(),
-                                   [&name = output](const NamedValue& value) { return value.name == name; });
+  const auto named = [&](std::string_view name) {
+    return std::find_if(body.outputs.begin(), body.outputs.end(),
+                        [&](const NamedValue& value) { return value.name == name; });
+  };
+  const auto result = named(output);
   if (result == body.outputs.end())
     throw Error(ErrorKind::Weights, fmt::format("'{}' gives no {} after each token", opened->model.name, output), {},
                 {fmt::format("its other result: output={}", output == "scores" ? "hidden" : "scores")});
   Spliced spliced(*opened, body, call, parameter_prefix(edge, number), parameters, *Tracer::current());
   FlowValue y;
   y.tensor = spliced.run(numbers, result->value);
+  if (const auto more = named(kAuxiliaryLoss); more != body.outputs.end() && !call.freeze)
+    parameters.add_loss(spliced.value(more->value));
   if (y.tensor.rank() < 2 || y.tensor.shape()[0] != shape[0])
     throw Error(ErrorKind::Weights, fmt::format("'{}' gives {} of shape {}, not one for each sample of the batch",
                                                 opened->model.name, output, y.tensor.shape().str()));

@@ -79,6 +79,8 @@ struct EntryResults {
 inline std::string result_name(const std::string& output) {
   return output.starts_with("out:") ? output.substr(4) : output;
 }
+// In training an entry without a loss may have one that is added to the loss of its results, a scalar.
+inline constexpr const char* kAuxiliaryLoss = "auxiliary_loss";
 // Outputs that begin so are for observers, and dropped unless they are observed:
 inline constexpr const char* kValueOutput = "value:";        // a layer's or block's result
 inline constexpr const char* kFunctionOutput = "function:";  // of EntryResults::plugins

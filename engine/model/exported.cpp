@@ -118,7 +118,7 @@ ExportResult export_model(const std::map<std::string, HTensor>& tensors, const A
   if (status != HX_OK) throw plugin_error(*item, status);
   if (written) written();
   for (auto file = sink.files.rbegin(); file != sink.files.rend(); ++file) file->finish();  // the first last
-  return {item->name, all.size(), sink.bytes};
+  return {item->name, all.size(), sink.bytes, std::move(sink.names)};
 }
 
 }  // namespace harmonics::engine

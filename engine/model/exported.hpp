@@ -22,7 +22,8 @@ struct ExportOptions {
 
 struct ExportResult {
   std::string exporter;
-  uint64_t tensors = 0, bytes = 0;  // bytes of the file
+  uint64_t tensors = 0, bytes = 0;      // bytes of the file
+  std::vector<std::string> files = {};  // names of the files of a folder
 };
 
 // Writes the tensors and the metadata to `path`, which is replaced as a whole or not at all; a folder, or a path that

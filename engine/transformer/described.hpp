@@ -45,6 +45,10 @@ std::shared_ptr<const CompiledNdsl> description_of(const ImportedModel& imported
 // The description with all settings of a compiled model in it, so that it needs no other file.
 ndsl::ModelFile whole_description(const CompiledNdsl& compiled);
 
+// Copies a tokenizer's files into a folder: `from` is a folder, or a tokenizer.json under any name. A folder without
+// them gives none.
+void copy_tokenizer_files(const std::string& from, const std::string& folder);
+
 struct NdslFolder {
   std::string path;
   std::string tokenizer;                 // a folder or a tokenizer.json whose files are copied; "": none

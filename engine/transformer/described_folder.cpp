@@ -108,24 +108,6 @@ uint64_t write_weights(const std::map<std::string, HTensor>& tensors, const fs::
   return total;
 }
 
-void copy_tokenizer(const NdslFolder& to) {
-  std::error_code failed;
-  if (to.tokenizer.empty()) return;
-  const fs::path given = to.tokenizer;
-  const bool folder = fs::is_directory(given, failed);
-  if (!folder && given.filename() != kTokenizerFiles[0]) {  // under another name
-    write_file_atomically((fs::path(to.path) / kTokenizerFiles[0]).string(),
-                          read_file(to.tokenizer, kLargestTokenizerFile));
-    return;
-  }
-  const fs::path from = folder ? given : given.parent_path();
-  if (fs::equivalent(from.empty() ? "." : from, to.path, failed)) return;
-  for (const char* name : kTokenizerFiles)
-    if (fs::is_regular_file(from / name, failed))
-      write_file_atomically((fs::path(to.path) / name).string(),
-                            read_file((from / name).string(), kLargestTokenizerFile));
-}
-
 std::string type_of_matrices(const std::map<std::string, HTensor>& tensors) {
   DType dtype = DType::F32;
   bool first = true;
@@ -153,6 +135,22 @@ std::string configuration(const CompiledNdsl& compiled, const NdslFolder& to,
 
 }  // namespace
 
+void copy_tokenizer_files(const std::string& tokenizer, const std::string& to) {
+  std::error_code failed;
+  if (tokenizer.empty()) return;
+  const fs::path given = tokenizer;
+  const bool folder = fs::is_directory(given, failed);
+  if (!folder && given.filename() != kTokenizerFiles[0]) {  // under another name
+    write_file_atomically((fs::path(to) / kTokenizerFiles[0]).string(), read_file(tokenizer, kLargestTokenizerFile));
+    return;
+  }
+  const fs::path from = folder ? given : given.parent_path();
+  if (fs::equivalent(from.empty() ? "." : from, to, failed)) return;
+  for (const char* name : kTokenizerFiles)
+    if (fs::is_regular_file(from / name, failed))
+      write_file_atomically((fs::path(to) / name).string(), read_file((from / name).string(), kLargestTokenizerFile));
+}
+
 uint64_t write_ndsl_folder(const CompiledNdsl& compiled, const std::map<std::string, HTensor>& tensors,
                            const NdslFolder& to) {
   const fs::path folder = to.path;
@@ -162,7 +160,7 @@ uint64_t write_ndsl_folder(const CompiledNdsl& compiled, const std::map<std::str
     throw Error(ErrorKind::Output, fmt::format("the folder '{}' cannot be made: {}", to.path, failed.message()));
   const auto mapped = export_mapped(compiled, single_tensors(compiled, tensors));
   const uint64_t bytes = write_weights(mapped, folder, to.shard_bytes);
-  copy_tokenizer(to);
+  copy_tokenizer_files(to.tokenizer, to.path);
   write_file_atomically((folder / kDescriptionFile).string(), ndsl::printed_model(whole_description(compiled)));
   write_file_atomically((folder / kFolderFile).string(), configuration(compiled, to, mapped));
   return bytes;

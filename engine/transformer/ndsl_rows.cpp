@@ -332,6 +332,12 @@ void lower_combine(NdslLayer& layer) {
   if (!layer.router_bias.empty()) step.fields["bias"] = layer.router_bias;
   if (scoring != "softmax") step.fields["scoring"] = scoring;
   if (const double scale = s.real("routed_scaling_factor", 1); scale != 1) step.fields["scale"] = scale;
+  const double balance = s.real("router_aux_loss_coef", 0);
+  if (balance < 0)
+    s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is no coefficient of a loss", balance),
+                   "it is at least 0");
+  // As in transformers, a configuration may name the coefficient and turn the loss off.
+  if (balance > 0 && s.truth("output_router_logits", true)) step.fields["balance"] = balance;
   if (!layer.shared.empty()) {
     const std::string sum = layer.to.fresh("h");
     layer.to.step("Add", layer.place()).fields = {{"a", layer.out}, {"b", layer.shared}, {"out", sum}};

@@ -118,6 +118,7 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"moe_intermediate_size", K::whole, {}, true},
       {"norm_topk_prob", K::truth, {}, true},
       {"router_aux_loss_coef", K::real, {}, true},
+      {"output_router_logits", K::truth, {}, true},
       {"scoring_func", K::text, {}, true},
       {"routed_scaling_factor", K::real, {}, true},
       {"use_router_bias", K::truth, {}, true},

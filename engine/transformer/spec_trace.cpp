@@ -9,6 +9,7 @@
 
 #include "engine/base/philox.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/model/entry_results.hpp"
 #include "engine/program/step_input.hpp"
 #include "formats/utf8.hpp"
 
@@ -138,8 +139,10 @@ void SpecTrace::run(SpecResult result) {
     if (scores == resolved_.spec().outputs.end())
       throw Error(ErrorKind::Name, fmt::format("'{}': outputs has no 'scores' to train by", resolved_.spec().path));
     const HTensor each = called("softmax_cross_entropy", {}, {output("scores", scores->second), following});
-    return tracer_.output("loss", reduce_mean(each, {0, 1}));
+    const HTensor mean = reduce_mean(each, {0, 1}), more = auxiliary_loss();
+    return tracer_.output("loss", more ? mean + cast(more, mean.dtype()) : mean);
   }
+  if (const HTensor more = auxiliary_loss()) tracer_.output(kAuxiliaryLoss, more);
   const auto& outputs = resolved_.spec().outputs;
   for (const auto& [name, of] : outputs) {
     const bool vector = name == "hidden";  // where there are scores, only the entry "embed" gives it
@@ -345,6 +348,33 @@ HTensor SpecTrace::dropped(const HTensor& x, double rate) {
   random.set("stream", static_cast<int64_t>(stream_of(stream.data(), stream.size())));
   const HTensor numbers = apply("random_uniform", random, {step_input(tracer_, StepInput::counter)}).at(0);
   return apply("dropout", AttributeMap().set("rate", rate), {x, numbers}).at(0);
+}
+
+void SpecTrace::balance(const HTensor& scores, const HTensor& experts, double coefficient) {
+  if (!(coefficient >= 0)) fail(fmt::format("has the coefficient {:g} of a loss; it is at least 0", coefficient));
+  if (!sizes_.training || coefficient == 0) return;
+  const int64_t count = scores.shape().back(), used = experts.shape().back();
+  const HTensor shares = called("softmax", {}, {reshape(scores, Shape{scores.size() / count, count})}),
+                chosen = reshape(experts, Shape{experts.size() / used, used});
+  for (Balanced& known : balanced_) {
+    if (known.coefficient != coefficient || known.shares[0].shape() != shares.shape() ||
+        known.chosen[0].shape() != chosen.shape())
+      continue;
+    known.shares.push_back(shares);
+    known.chosen.push_back(chosen);
+    return;
+  }
+  balanced_.push_back({coefficient, {shares}, {chosen}});
+}
+
+HTensor SpecTrace::auxiliary_loss() const {
+  HTensor sum;
+  const auto joined = [](const std::vector<HTensor>& all) { return all.size() == 1 ? all[0] : concat(all, 0); };
+  for (const Balanced& one : balanced_) {
+    const HTensor loss = called("load_balance_loss", {}, {joined(one.shares), joined(one.chosen)}) * one.coefficient;
+    sum = sum ? sum + loss : loss;
+  }
+  return sum;
 }
 
 HTensor SpecTrace::scored(const HTensor& last) {

@@ -47,6 +47,9 @@ class SpecTrace {
   std::vector<HTensor> experts(const char* field) const;
   // Groups of rows by the experts of the field, as grouped_linear takes them, and what adapters add to them.
   HTensor map_by_experts(const HTensor& rows, const HTensor& offsets, const char* field) const;
+  // In training adds `coefficient` times the load balance of the experts to the loss: of all layers with the same
+  // coefficient together. `scores` are the router's.
+  void balance(const HTensor& scores, const HTensor& experts, double coefficient);
   // A weight as `linear` takes it, and what adapters add to it.
   HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
   bool is_transposed(const char* field) const;
@@ -78,6 +81,13 @@ class SpecTrace {
   void repeat(const specs::Step& step);
   HTensor bound(const BoundWeight& weight, const std::string& parameter) const;
   const specs::Value& field(const char* name) const;
+  HTensor auxiliary_loss() const;  // empty: there is none
+
+  // Shares and choices of the experts, as load_balance_loss takes them: [rows, experts] and [rows, k].
+  struct Balanced {
+    double coefficient;
+    std::vector<HTensor> shares, chosen;
+  };
 
   const ResolvedSpec& resolved_;
   Variables& variables_;
@@ -91,6 +101,7 @@ class SpecTrace {
   mutable LowRankTerms terms_;
   const specs::Step* at_ = nullptr;
   int64_t traced_ = 0;  // steps
+  std::vector<Balanced> balanced_;
 };
 
 // One operation of steps: `fields` are "name" or, for those that may be missing, "name?"; "prefix.*?" are all that

@@ -2,6 +2,8 @@
 #include <cstring>
 #include <set>
 
+#include <boost/json.hpp>
+
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/element_type.hpp>
 
@@ -65,10 +67,40 @@ class Folder {
                                               : "float32");
   }
 
-  void write(const ExportSink& sink) const {
+  // In one file, or in several of at most so many bytes (unless one tensor is larger) with an index.
+  void write(const ExportSink& sink, uint64_t most) const {
+    std::vector<std::vector<std::string>> files(1);
+    uint64_t total = 0, in_file = 0;
+    for (const auto& [name, w] : written_) {
+      const uint64_t bytes = bytes_of(w);
+      if (in_file > 0 && in_file + bytes > most) files.emplace_back(), in_file = 0;
+      files.back().push_back(name);
+      in_file += bytes;
+      total += bytes;
+    }
+    if (files.size() == 1) return write_file(sink, kWeights, files.front());
+    json::object map;
+    for (size_t i = 0; i < files.size(); ++i) {
+      const auto padded = [](size_t n) {
+        const std::string digits = std::to_string(n);
+        return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+      };
+      const std::string file = "model-" + padded(i + 1) + "-of-" + padded(files.size()) + ".safetensors";
+      for (const std::string& name : files[i]) map[name] = file;
+      write_file(sink, file, files[i]);
+    }
+    sink.next_file(kIndex);
+    sink.write(json::serialize(
+                   json::object{{"metadata", json::object{{"total_size", total}}}, {"weight_map", std::move(map)}}) +
+               "\n");
+  }
+
+  void write_file(const ExportSink& sink, const std::string& file, const std::vector<std::string>& names) const {
+    sink.next_file(file);
     SafetensorsHeader header;
     header.metadata["format"] = "pt";
-    for (const auto& [name, w] : written_) {
+    for (const std::string& name : names) {
+      const Written& w = written_.at(name);
       const std::vector<int64_t>& dims = w.shape.vector();
       header.tensors.push_back({name, w.dtype, std::vector<uint64_t>(dims.begin(), dims.end()), 0, 0});
     }
@@ -161,12 +193,11 @@ class Folder {
 
 }  // namespace
 
-void Exporter::write(const ModelToWrite& model, const Arguments&, const ExportSink& sink) const {
+void Exporter::write(const ModelToWrite& model, const Arguments& options, const ExportSink& sink) const {
   const Folder folder(model);
   const auto files = tokenizer_files(model.metadata);  // what cannot be written is refused first
   sink.write(folder.config());
-  sink.next_file(kWeights);
-  folder.write(sink);
+  folder.write(sink, static_cast<uint64_t>(options.integer("shard-bytes", kShardBytes)));
   for (const auto& [name, text] : files) {
     sink.next_file(name);
     sink.write(text);

@@ -13,8 +13,11 @@ class Importer final : public harmonics::Importer {
                                    const harmonics::Arguments& options) const override;
 };
 
-// Writes config.json, model.safetensors and, if the metadata have a tokenizer, the files of the tokenizer. Elements of
-// block types, which safetensors files of others do not have, are written as f32.
+constexpr int64_t kShardBytes = 5'000'000'000;  // of one file of weights
+
+// Writes config.json, the weights (model.safetensors, or several files with an index) and, if the metadata have a
+// tokenizer, the files of the tokenizer. Elements of block types, which safetensors files of others do not have, are
+// written as f32.
 class Exporter final : public harmonics::Exporter {
  public:
   uint32_t probe(const std::string& name) const override {

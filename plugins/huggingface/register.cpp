@@ -14,7 +14,11 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
       {harmonics::Argument::flag("whole", false, "tensors and metadata exactly as GGUF files have them"),
        harmonics::Argument::flag("weights", true, "the weights too; without them the settings alone")});
   harmonics::register_exporter(registry, "huggingface", std::make_shared<huggingface::Exporter>(),
-                               "folders of Hugging Face: config.json, model.safetensors and the tokenizer");
+                               "folders of Hugging Face: config.json, weights in safetensors and the tokenizer",
+                               {harmonics::Argument::integer("shard-bytes", huggingface::kShardBytes,
+                                                             "bytes of one file of weights; more go to further files, "
+                                                             "with an index")
+                                    .in("1..")});
   harmonics::register_tokenizer(registry, "huggingface", std::make_shared<huggingface::TokenizerFormat>(),
                                 "tokenizer.json, and the tokenizer of a folder of Hugging Face");
 }

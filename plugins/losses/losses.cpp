@@ -2,48 +2,15 @@
 // numerically safe.
 #include <harmonics/plugin.hpp>
 
+#include "losses.hpp"
+
 HARMONICS_PLUGIN("harmonics.losses", "0.1.0", "Apache-2.0", "Harmonics");
 
 namespace {
 
 using namespace harmonics;
+using namespace harmonics::losses;
 
-bool is_integer(const HTensor& x) { return x.dtype() >= DType::U8 && x.dtype() <= DType::U64; }
-
-// The activation between logits and prediction. A replacement registered by another plugin has a different identity,
-// so it is never mistaken for the built-in one.
-enum class Before { Nothing, Softmax, LogSoftmax, Sigmoid, Other };
-Before before(const std::string& activation) {
-  if (activation.empty() || activation == "harmonics.activations/identity") return Before::Nothing;
-  if (activation == "harmonics.activations/softmax") return Before::Softmax;
-  if (activation == "harmonics.activations/log_softmax") return Before::LogSoftmax;
-  if (activation == "harmonics.activations/sigmoid") return Before::Sigmoid;
-  return Before::Other;
-}
-
-[[noreturn]] void refuse(const char* loss, const std::string& activation, const char* instead) {
-  throw Error(ErrorKind::Type, std::string(loss) + " does not fit the last function of the arrow, '" + activation + "'")
-      .note(instead);
-}
-
-int64_t last_of(const HTensor& x) { return static_cast<int64_t>(x.rank()) - 1; }
-
-// Class numbers, one of which may mean "no class": positions with it have no loss, and the mean is taken over the
-// others.
-struct Labels {
-  HTensor numbers, absent;  // absent: empty when every position counts
-
-  Labels(const HTensor& target, const Arguments& a) : numbers(target) {
-    if (!a.has("ignore_index")) return;
-    absent = equal(target, static_cast<double>(a.integer("ignore_index")));
-    numbers = select(absent, zeros_like(target), target);
-  }
-  HTensor mean_of_present(const HTensor& loss) const {
-    if (!absent) return loss;
-    const HTensor count = reduce_sum(cast(logical_not(absent), loss.dtype()), axes_from(loss, 0));
-    return select(absent, zeros_like(loss), loss) * (static_cast<double>(loss.size()) / maximum(count, 1));
-  }
-};
 void expect_no_absence(const Arguments& a) {
   if (a.has("ignore_index"))
     throw Error(ErrorKind::Type, "ignore_index is a class number, but the target has a number for each output");
@@ -270,4 +237,5 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   registry.register_loss("next_token", std::make_shared<NextToken>(),
                          "cross entropy of each position against the symbol that follows it", {smoothed(), ignored()},
                          HX_TAKES_CLASSES | HX_SHIFTS_TARGET);
+  harmonics::losses::register_model_losses(registry);
 }

@@ -60,6 +60,7 @@ FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.
   table.header = a.text("header", "auto");
   table.delimiter = a.text("delimiter", "auto");
   table.as = a.text("as", "auto");
+  table.indices = a.text("use") == "lookup";
   for (std::string* word : {&table.header, &table.delimiter, &table.as})
     if (word->empty()) *word = "auto";
   if (has("missing")) table.missing = a.text("missing");

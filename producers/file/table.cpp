@@ -130,7 +130,13 @@ class Table {
   }
 
   void read_dtype() {
-    if (options_.dtype.empty()) return;
+    if (options_.dtype.empty()) {
+      // Substitutes that are no whole numbers stay real, and what takes indices says so.
+      if (!options_.indices || options_.as == "number" || rows_->sample().rank() == 0 || means_ || not_a_number_) return;
+      dtype_ = DType::I32;
+      wide_.resize(cells_.size());
+      return;
+    }
     const auto dtype = dtype_named(options_.dtype);
     for (const DType offered : {DType::F32, DType::U8, DType::I8, DType::U16, DType::I16, DType::I32})
       if (dtype == offered) dtype_ = offered;
@@ -195,6 +201,8 @@ class Table {
     Cell cell;
     cell.kind = Cell::Kind::Number;
     cell.number = static_cast<double>(number);
+    if (options_.dtype.empty())
+      refuse(i, "found '" + text_of(cell) + "', which is no index", "the flow takes these cells as whole numbers");
     refuse(i, "found '" + text_of(cell) + "', which is no " + options_.dtype,
            "leave dtype= out, or give one that holds it");
   }

@@ -22,6 +22,7 @@ struct TableOptions {
   bool learned = false;                  // `symbols` are those that weights learned
   std::optional<std::string> selection;  // label · 3 · 0-3 · a,b; absent: all columns
   std::string dtype;                     // of numbers: f32, or u8, i8, u16, i16, i32 for integers; empty: f32
+  bool indices = false;                  // the flow takes rows of several cells as indices: i32, unless dtype says else
   std::string shape;                     // of a sample of numbers, such as 28x28; empty: as in the rows
   std::string part;                      // of the rows; see part.hpp
   size_t kept = size_t{256} << 20;       // samples of more bytes than this are read from the file in every pass

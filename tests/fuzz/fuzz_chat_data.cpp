@@ -19,13 +19,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (failed) return;
     const auto chat = std::make_shared<ChatTemplate>(ChatTemplate::usual());
     const ExampleFormat format(ExampleKind::automatic, {}, chat, "<|im_end|>", false);
-    const TextExample example = format.read(line, format.kind_of(line));
-    require(!find_invalid_utf8(example.text), "a text that is not UTF-8");
-    size_t at = 0;
-    for (const TextExample::Range& range : example.learned) {
-      require(range.begin >= at && range.begin <= range.end && range.end <= example.text.size(),
-              "a learned part outside the text");
-      at = range.end;
-    }
+    const auto check = [](const TextExample& example) {
+      require(!find_invalid_utf8(example.text), "a text that is not UTF-8");
+      size_t at = 0;
+      for (const TextExample::Range& range : example.learned) {
+        require(range.begin >= at && range.begin <= range.end && range.end <= example.text.size(),
+                "a learned part outside the text");
+        at = range.end;
+      }
+    };
+    const ExampleKind kind = format.kind_of(line);
+    if (kind != ExampleKind::preference) return check(format.read(line, kind));
+    const auto [chosen, rejected] = format.read_pair(line);
+    check(chosen);
+    check(rejected);
   });
 }

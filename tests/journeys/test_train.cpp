@@ -40,6 +40,22 @@ TEST_CASE("train: what a whole configuration lacks is named") {
   CHECK(set.err.find("did you mean 'learning_rate'") != std::string::npos);
 }
 
+TEST_CASE("train: an error of --set names the flag and the key, and not the file's first line") {
+  const Folder folder;
+  const std::string config =
+      folder.write("c.yaml", "model: m\ndatasets: x\nseed: 1\nsave_best_limit: 1\nvalidation: 0.1\n");
+  const Result value = harmonics("train " + config + " --set learning_rate=fast");
+  CHECK(value.code == 2);
+  CHECK(value.err.find("--set learning_rate=fast: 'learning_rate' is the text 'fast'; it must be a number above 0") !=
+        std::string::npos);
+  CHECK(value.err.find("c.yaml:1") == std::string::npos);
+  const Result whole = harmonics("train " + config + " --set model_dsl=GPT2 --set tokenizer=bytes --set validation=0");
+  CHECK(whole.err.find("'save_best_limit' needs validation losses") != std::string::npos);
+  CHECK(whole.err.find("c.yaml:4:1") != std::string::npos);
+  const Result both = harmonics("train " + config + " --set optimizer=lion --set adam_epsilon=1e-8");
+  CHECK(both.err.find("--set adam_epsilon=1e-8: 'adam_epsilon' has no effect") != std::string::npos);
+}
+
 TEST_CASE("train: a setting that the optimizer does not have is refused") {
   const Folder folder;
   const Result result =
@@ -143,7 +159,8 @@ TEST_CASE("train: texts are sampled during the run, which keeps its bits") {
   CHECK(sampled == 6);
   CHECK(harmonics("train " + (folder / "b/config.yaml") + " --dry-run --quiet").code == 0);
   const Result wrong = harmonics("train " + without + " --set 'samples={tokens: 0}'");
-  CHECK(wrong.code == 78);
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err.find("--set samples={tokens: 0}: ") != std::string::npos);
   CHECK(wrong.err.find("prompts") != std::string::npos);
 }
 

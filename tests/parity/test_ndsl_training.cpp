@@ -4,6 +4,9 @@
 
 #include <cstring>
 
+#include <boost/json.hpp>
+
+#include "engine/base/file.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 #include "tests/parity/golden.hpp"
@@ -19,11 +22,11 @@ std::string described_folder(const std::string& name) {
   return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/ndsl/" + name;
 }
 
-std::unique_ptr<BoundGraph> flow_with_described(const std::string& name, const std::map<std::string, HTensor>& golden) {
-  auto g = memory::graph_of(
-      "harmonic g { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" + name + "\", weights=\"" +
-      described_folder(name) +
-      "\", name=m, set=\"dropout=0\"))-> scores; scores <-(cross_entropy(ignore_index=-100))- next; } }");
+std::unique_ptr<BoundGraph> flow_with_described(const std::string& name, const std::map<std::string, HTensor>& golden,
+                                                const std::string& set = "dropout=0") {
+  auto g = memory::graph_of("harmonic g { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" +
+                            name + "\", weights=\"" + described_folder(name) + "\", name=m, set=\"" + set +
+                            "\"))-> scores; scores <-(cross_entropy(ignore_index=-100))- next; } }");
   g->allow_weights_in(described_folder(""));
   memory::bind_rows(*g, "tokens", Shape{kTokensOfDescribed}, whole_numbers_of(golden.at("tokens")));
   memory::bind_rows(*g, "next", Shape{kTokensOfDescribed}, whole_numbers_of(golden.at("targets")));
@@ -82,6 +85,28 @@ TEST_CASE("ndsl: the losses of ten steps of AdamW are those of transformers") {
       INFO("step " << i + 1);
       CHECK(losses[i] == Approx(expected.at("losses").data<float>()[i]).epsilon(1e-4));
     }
+  }
+}
+
+TEST_CASE("ndsl: with the auxiliary loss of routers, the losses of ten steps are those of transformers") {
+  const TensorFile file = golden("ndsl_training.safetensors");
+  const boost::json::value expected =
+      boost::json::parse(read_plain_file(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/balance.json"));
+  for (const auto& row : expected.at("losses").as_object()) {
+    const std::string name(row.key());
+    INFO(name);
+    const auto flow = [&](const std::string& set) {
+      return flow_with_described(name, below(file, name), "dropout=0, router_aux_loss_coef=0.3" + set);
+    };
+    const auto with = flow(", output_router_logits=true");
+    const std::vector<double> losses = losses_of(*with, "adamw(lr=1e-2, weight_decay=0.1)", kRowsOfDescribed, 10);
+    REQUIRE(losses.size() == row.value().as_array().size());
+    for (size_t i = 0; i < losses.size(); ++i) {
+      INFO("step " << i + 1);
+      CHECK(losses[i] == Approx(row.value().at(i).to_number<double>()).epsilon(1e-4));
+    }
+    const auto without = flow("");  // config.json turns it off
+    CHECK(losses_of(*without, "sgd", kRowsOfDescribed, 1).at(0) < losses.at(0) - 0.3);
   }
 }
 

@@ -54,9 +54,14 @@ std::string dot_of(BoundGraph& graph) {
       for (const auto& [argument, layer] : c.layers)
         s += fmt::format("  n{} -> n{} [label={}, style=dotted];\n", layer, e.target, dot_quoted(argument));
   }
-  for (const GraphTap& t : g.taps)
+  for (const GraphTap& t : g.taps) {
     s += fmt::format("  n{} -> n{} [label={}, style=dashed, color=\"#b45f06\", constraint=false];\n", t.target, t.layer,
                      dot_quoted(label_of(t.losses)));
+    for (const BoundCall& c : t.losses)
+      for (const auto& [argument, layer] : c.layers)
+        s += fmt::format("  n{} -> n{} [label={}, style=dotted, color=\"#b45f06\", constraint=false];\n", layer,
+                         t.layer, dot_quoted(argument));
+  }
   return s + "}\n";
 }
 

@@ -1,4 +1,5 @@
 // harmonics export: writes a model, or the weights of a run, to a file of another format.
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/whole_model.hpp"
@@ -19,6 +21,7 @@
 #include "engine/model/sealed_file.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/transformer/adapter.hpp"
+#include "engine/transformer/added_tokens.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/described.hpp"
 #include "engine/transformer/trained_weights.hpp"
@@ -67,10 +70,16 @@ ExportResult export_tensors(const ImportedModel& model, const std::map<std::stri
                             const std::string& to, const Options& options, const ExportOptions& how,
                             const std::function<void()>& written) {
   Registry& registry = Registry::global();
-  const auto description = is_folder_of_huggingface(to, how) ? description_of(model) : nullptr;
-  if (!description) return export_model(tensors, model.metadata.values(), to, registry, how, written);
+  const bool is_hf = is_folder_of_huggingface(to, how);
+  const auto description = is_hf ? description_of(model) : nullptr;
+  if (!description) {
+    ExportOptions own = how;
+    if (is_hf && options.shard_bytes > 0) own.options.emplace_back("shard-bytes", std::to_string(options.shard_bytes));
+    return export_model(tensors, model.metadata.values(), to, registry, own, written);
+  }
   const std::string file = to.ends_with('/') ? to + kFolderFile : model_file(to);
   NdslFolder target{std::filesystem::path(file).parent_path().string(), options.tokenizer, {}, {}};
+  if (options.shard_bytes > 0) target.shard_bytes = options.shard_bytes;
   for (const std::string& from : {options.weights, options.files[0]})
     if (target.tokenizer.empty() && is_folder(from)) target.tokenizer = from;
   if (const std::string& from = target.tokenizer; !from.empty()) {
@@ -155,13 +164,43 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
   return export_tensors(model, with_adapters(model, files), to, options, how, whole);
 }
 
+// A folder has its weights in one file or in several, and not both.
+void remove_former_weights(const std::string& folder, const std::vector<std::string>& files) {
+  constexpr const char *kWhole = "model.safetensors", *kIndex = "model.safetensors.index.json";
+  const auto has = [&](const char* name) { return std::find(files.begin(), files.end(), name) != files.end(); };
+  std::error_code failed;
+  if (has(kIndex)) std::filesystem::remove(std::filesystem::path(folder) / kWhole, failed);
+  if (has(kWhole)) std::filesystem::remove(std::filesystem::path(folder) / kIndex, failed);
+}
+
+void add_tokens(const std::string& folder, const Options& options) {
+  const AddedRows rows = add_special_tokens(folder, added_tokens_of(options.added_tokens));
+  if (options.quiet) return;
+  for (const auto& [text, id] : rows.tokens) say(fmt::format("token {}: {}", id, text));
+  if (rows.after > rows.before)
+    say(fmt::format("{} rows instead of {}: {}", thousands(rows.after), thousands(rows.before),
+                    comma_separated(rows.resized)));
+}
+
 }  // namespace
 
 int export_command(const Options& options) {
   const std::string &from = options.files[0], &to = options.files[1];
   ExportOptions how{options.format, {}};
   for (const std::string& text : options.format_options) how.options.push_back(option_of(text));
+  const bool is_hf = is_folder_of_huggingface(to, how);
+  for (const auto& [flag, given] :
+       {std::pair("--shard-size", options.shard_bytes > 0), std::pair("--add-token", !options.added_tokens.empty())})
+    if (given && !is_hf)
+      throw Error(ErrorKind::Usage, fmt::format("{} is for folders of Hugging Face, and '{}' is none", flag, to))
+          .note("write a folder: NAME/");
   const ExportResult result = export_file(from, to, options, how);
+  if (is_hf) {
+    const std::string folder =
+        std::filesystem::path(to.ends_with('/') ? to + kFolderFile : model_file(to)).parent_path().string();
+    remove_former_weights(folder, result.files);
+    if (!options.added_tokens.empty()) add_tokens(folder, options);
+  }
   if (options.json) {
     print_json(boost::json::object{{"version", 1},
                                    {"from", from},

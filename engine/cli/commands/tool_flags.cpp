@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/base/byte_count.hpp"
 #include "engine/cli/commands/catalogue.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
@@ -130,7 +131,7 @@ void keys_flags(VerbRow& verb) {
 
 void quantize_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "a GGUF file; of a model in several, the first");
+  f.positional("MODEL", "a GGUF file, of a model in several the first; a folder; or a .ndsl file with --weights");
   f.positional("OUTPUT", "the file to write").required = false;
   FlagRow& type =
       f.text("type", "MIX", ": the types of the file's matrices; of most of them, that of its name", &Options::mix);
@@ -149,6 +150,9 @@ void quantize_flags(VerbRow& verb) {
   f.on("pure", "the type of the mix for all matrices", &Options::pure);
   f.text("importance", "FILE", "weigh errors by the importance of columns (harmonics importance, or llama.cpp's)",
          &Options::importance);
+  f.text("weights", "FILE", "of a .ndsl file: its weights, a folder of Hugging Face or what a flow has saved",
+         &Options::weights);
+  f.texts("set", "NAME=VALUE", "a setting of a .ndsl file, above those in it", &Options::set);
   f.on("requantize", "convert matrices that are quantized already, too: the errors add up", &Options::requantize);
   f.on("dry-run", "print the tensors with their types and sizes, and write nothing", &Options::dry_run);
   f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",
@@ -179,6 +183,18 @@ void export_flags(VerbRow& verb) {
   f.texts("set", "NAME=VALUE", "a setting of a .ndsl file, above those in it", &Options::set);
   f.text("tokenizer", "FILE", "copy this tokenizer.json, or the tokenizer of this folder, into the folder",
          &Options::tokenizer);
+  f.text("shard-size", "SIZE", "of a folder: most bytes of one file of weights, such as 2G; more go to further files",
+         [](Options& o, const std::string& v) {
+           const auto bytes = parse_byte_count(v);
+           if (!bytes) throw Error(ErrorKind::Usage, "--shard-size takes a size such as 512M or 2G, not '" + v + "'");
+           o.shard_bytes = *bytes;
+         })
+      .example = "2G";
+  f.texts(
+      "add-token", "TEXT",
+      "of a folder: add this special token to the tokenizer, and a row of their mean to the tables; eos_token=TEXT, "
+      "pad_token=TEXT, bos_token=TEXT and unk_token=TEXT also say what it is for",
+      &Options::added_tokens);
   library(f);
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <optional>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -11,11 +12,14 @@
 #include "engine/base/file.hpp"
 #include "engine/bound/prepared_step.hpp"
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/commands/train_tokens.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/train_flow.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/corpus/live_corpus.hpp"
 #include "engine/model/imported.hpp"
+#include "engine/transformer/described.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -60,10 +64,16 @@ DataTotals totals_of(const Corpus& corpus) {
 
 void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
   if (plan.options.quiet) return;
+  const int64_t tokens = plan.rows_of_step * static_cast<int64_t>(settings.corpus.window);
+  if (!plan.corpus) {
+    say(fmt::format("{} of {} rows of {} tokens, as they arrive: {} tokens a step",
+                    plan.steps > 0 ? thousands(plan.steps) + " steps" : "steps", thousands(plan.rows_of_step),
+                    thousands(static_cast<int64_t>(settings.corpus.window)), thousands(tokens)));
+    return;
+  }
   say(fmt::format("{} steps of {} rows of {} tokens: {} tokens a step, {:.3g} passes over {} rows",
                   thousands(plan.steps), thousands(plan.rows_of_step),
-                  thousands(static_cast<int64_t>(settings.corpus.window)),
-                  thousands(plan.rows_of_step * static_cast<int64_t>(settings.corpus.window)),
+                  thousands(static_cast<int64_t>(settings.corpus.window)), thousands(tokens),
                   static_cast<double>(plan.steps * plan.rows_of_step) / static_cast<double>(plan.corpus->rows()),
                   thousands(static_cast<int64_t>(plan.corpus->rows()))));
   if (plan.validation)
@@ -163,6 +173,16 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
   return kDone;
 }
 
+// What belongs to the weights of a language model: the files of its tokenizer as they are, and the chat template that
+// it was trained with.
+void add_tokenizer(const TrainSettings& settings, const std::string& tokenizer, const std::string& folder) {
+  std::error_code failed;
+  const bool is_json = tokenizer.ends_with(".json") && std::filesystem::is_regular_file(tokenizer, failed);
+  if (is_json || std::filesystem::is_directory(tokenizer, failed)) copy_tokenizer_files(tokenizer, folder);
+  if (const std::string& chat = settings.corpus.chat_template; !chat.empty())
+    write_file_atomically(folder + "/chat_template.jinja", read_plain_file(chat));
+}
+
 // The model with its new weights, for generate, chat and serve. They are saved already: a failure is a note.
 void write_folder(const TrainSettings& settings, const std::string& tokenizer, bool quiet) {
   Options of_export;
@@ -179,6 +199,7 @@ void write_folder(const TrainSettings& settings, const std::string& tokenizer, b
   of_export.quiet = true;
   try {
     export_command(of_export);
+    add_tokenizer(settings, tokenizer, of_export.files.back());
     if (!quiet) say("model: " + of_export.files.back());
   } catch (const Error& e) {
     print_note(fmt::format("the model was not written as a folder: {}", e.what()));
@@ -201,29 +222,48 @@ int train_command(const Options& options) {
                 fmt::format("'{}' is a flow; 'train' takes the configuration of a language model", path), {},
                 {fmt::format("train a flow with: harmonics run {}", path)});
   const auto source = std::make_shared<SourceText>(path, read_plain_file(path));
-  TrainSettings settings;
+  TrainSettings written;  // in the configuration
+  std::optional<TokensAdded> tokens;
   TrainPlan plan;
   const int checked = with_source(source, [&] {
-    settings = read_train_settings(document::parse_document(source), options.set);
-    if (options.resume) settings.resume = true;
+    written = read_train_settings(document::parse_document(source), options.set);
+    if (options.resume || !options.replay.empty()) written.resume = true;
+    if (options.dry_run && is_live_corpus(written.corpus))
+      throw Error(ErrorKind::Usage,
+                  fmt::format("--dry-run reads the data, and '{}' is a stream", written.corpus.datasets.front().path));
+    tokens.emplace(written, !options.dry_run, options.quiet);
+    const TrainSettings& settings = tokens->settings();
     Options of_run = options;
     of_run.set.clear();
-    plan = plan_training(settings, std::filesystem::path(path).parent_path().string(), of_run, !options.dry_run);
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    if (!options.replay.empty()) {
+      plan = plan_replay(settings, folder, of_run, options.replay);
+      return kDone;
+    }
+    plan = plan_training(settings, folder, of_run, !options.dry_run);
     if (options.resume && !options.resume->empty()) plan.options.resume = options.resume;
     return kDone;
   });
   if (checked != kDone) return checked;
+  if (!options.replay.empty()) {
+    if (!options.quiet)
+      say(plan.options.weights.empty() ? std::string("one step with the first weights")
+                                       : "one step with the weights of " + plan.options.weights);
+    return run_flow(plan.flow, plan.options);
+  }
+  const TrainSettings& settings = tokens->settings();
   announce_plan(plan, settings);
   if (options.dry_run) return with_source(plan.flow.source, [&] { return dry_run(plan, settings); });
-  write_file_atomically(settings.output + "/config.yaml", train_settings_text(settings));
+  write_file_atomically(settings.output + "/config.yaml", train_settings_text(written));
   const int code = run_flow(plan.flow, plan.options);
-  const bool is_file = settings.model.empty() || is_model(settings.model, Registry::global());
-  if (code == kDone && settings.lora.empty() && is_file) {
-    const std::string kept = settings.output + "/tokenizer.json";
-    std::error_code failed;
-    const bool made = std::filesystem::exists(kept, failed);
-    write_folder(settings, made ? kept : settings.corpus.tokenizer, options.quiet);
-  }
+  if (code != kDone) return code;
+  const std::string kept = settings.output + "/tokenizer.json";
+  std::error_code failed;
+  const std::string tokenizer = std::filesystem::exists(kept, failed) ? kept : settings.corpus.tokenizer;
+  if (!settings.lora.empty())
+    add_tokenizer(settings, tokenizer, settings.output + "/adapter");
+  else if (settings.model.empty() || is_model(settings.model, Registry::global()))
+    write_folder(settings, tokenizer, options.quiet);
   return code;
 }
 

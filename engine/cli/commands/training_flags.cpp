@@ -17,6 +17,7 @@ void train_flags(VerbRow& verb) {
          [](Options& o, const std::string& v) { o.resume = v; })
       .optional = true;
   f.on("dry-run", "print rows, steps, weights, memory and time, and keep nothing", &Options::dry_run);
+  f.text("replay", "FILE", "one step on a batch that the loss guard left out; keep nothing", &Options::replay);
   f.texts("plugin", "PATH", "load a plugin library", &Options::plugins);
   f.group("Machine");
   f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",

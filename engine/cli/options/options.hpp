@@ -78,7 +78,9 @@ struct Options {
   bool keys = false;                  // train: list the keys of configurations
   bool count_only = false;            // tokenize: print counts alone
   bool special_tokens = false;        // tokenize: special tokens are read in texts
-  int64_t tokens_of_sample = 0;       // train: rates are shown in tokens, and losses also as perplexities
+  int64_t tokens_of_sample = 0;       // train: rates are shown in tokens
+  std::string replay;                 // train: a batch that was left out
+  bool has_perplexity = true;         // train: the loss is a mean cross entropy
   SampleSettings samples;             // train: texts during the run
   std::optional<int64_t> train_size;  // tokenize: train a tokenizer of so many tokens
   std::string ids;                    // tokenize: decode these
@@ -88,6 +90,8 @@ struct Options {
   int64_t repeat = 5;
   std::string format;                       // export
   std::vector<std::string> format_options;  // NAME=VALUE
+  uint64_t shard_bytes = 0;                 // of one file of weights of a folder; 0: the exporter's
+  std::vector<std::string> added_tokens;    // TEXT or ROLE=TEXT
   DType cache_type = DType::F32;
   int64_t context = 0;  // most tokens of a sequence; 0: as many as the model was trained for
   bool prompt_given = false;

@@ -15,13 +15,15 @@ constexpr const char* kValidation = "  · validation ";
 
 }  // namespace
 
-EpochLines::EpochLines(int64_t tokens) : tokens_(tokens), width_(terminal_width()) {}
+EpochLines::EpochLines(int64_t tokens, bool perplexity)
+    : tokens_(tokens), perplexity_(perplexity), width_(terminal_width()) {}
 
 void EpochLines::show(const EpochReport& e, bool constant_rate) {
   constexpr double kLeast = 0.2;
   std::string text = epoch_text(e, constant_rate, tokens_);
   if (e.validation) text += kValidation + figures_text(*e.validation);
-  if (e.validation && tokens_ > 0) text += fmt::format(", perplexity {:.4g}", std::exp(e.validation->loss));
+  if (e.validation && tokens_ > 0 && perplexity_)
+    text += fmt::format(", perplexity {:.4g}", std::exp(e.validation->loss));
   since_ += e.seconds;
   left_out_.reset();
   if (width_ > 0 && began_ && since_ < kLeast)

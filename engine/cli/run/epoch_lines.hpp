@@ -11,8 +11,9 @@ namespace harmonics::engine::cli {
 
 class EpochLines {
  public:
-  // `tokens`: in a sample of a language model, for rates in tokens and perplexities; 0: other samples.
-  explicit EpochLines(int64_t tokens = 0);
+  // `tokens`: in a sample of a language model, for rates in tokens; 0: other samples. `perplexity`: of such a model,
+  // beside its validation loss.
+  explicit EpochLines(int64_t tokens = 0, bool perplexity = true);
   void show(const EpochReport& epoch, bool constant_rate);
   // Prints the last epoch if it was skipped.
   void end();
@@ -20,6 +21,7 @@ class EpochLines {
  private:
   void print_line(const std::string& text);
   int64_t tokens_;
+  bool perplexity_;
   int width_;  // 0: not a terminal
   bool began_ = false;
   double since_ = 0;  // seconds of epochs since the last printed line

@@ -10,14 +10,19 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/base/file.hpp"
+#include "engine/checkpoint/checkpoint_folder.hpp"
+#include "engine/corpus/live_corpus.hpp"
 #include "engine/corpus/register.hpp"
 #include "engine/execution/product_rates.hpp"
+#include "engine/model/safetensors.hpp"
 
 namespace harmonics::engine::cli {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int64_t kSampledEvery = 100;  // steps, where no validation says when
 
 std::string quoted_text(const std::string& text) {
   std::string out = "\"";
@@ -28,7 +33,20 @@ std::string quoted_text(const std::string& text) {
   return out + "\"";
 }
 
-std::string train_flow_text(const TrainSettings& s, const std::string& model, bool packed, int64_t steps) {
+// The flow's second model, which stays as it is.
+struct OtherModel {
+  const char* layer = nullptr;  // null: there is none
+  std::string path;
+};
+
+OtherModel other_model(const TrainSettings& s) {
+  if (s.distillation) return {"teacher", s.distillation->teacher};
+  if (!s.preferences) return {};
+  return {"reference", s.preferences->reference.empty() ? s.model : s.preferences->reference};
+}
+
+std::string train_flow_text(const TrainSettings& s, const std::string& model, const OtherModel& other, bool packed,
+                            int64_t steps) {
   std::string arguments = quoted_text(model) + ", name=\"model\"";
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) arguments += fmt::format(", {}={}", name, quoted_text(value));
@@ -39,9 +57,14 @@ std::string train_flow_text(const TrainSettings& s, const std::string& model, bo
   add("type", s.base_type);
   std::string text = "harmonic train {\n  producer tokens;\n  producer next;\n";
   if (packed) text += "  producer documents;\n";
-  text += fmt::format("  layer scores;\n  cycle (steps {}) {{\n", steps);
+  text += "  layer scores;\n";
+  if (other.layer) text += fmt::format("  layer {};\n", other.layer);
+  text += steps > 0 ? fmt::format("  cycle (steps {}) {{\n", steps) : "  cycle {\n";
   text += fmt::format("    tokens -(model({}))-> scores;\n", arguments);
-  text += fmt::format("    scores <-(cross_entropy(ignore_index={}))- next;\n  }}\n}}\n", kNotLearned);
+  if (other.layer)
+    text += fmt::format("    tokens -(model({}, name=\"{}\", freeze=true{}))-> {};\n", quoted_text(other.path),
+                        other.layer, packed ? ", documents=documents" : "", other.layer);
+  text += fmt::format("    scores <-({})- next;\n  }}\n}}\n", train_losses_text(s));
   return text;
 }
 
@@ -74,8 +97,8 @@ std::vector<std::string> corpus_addresses(const std::string& path, bool packed, 
 }
 
 // A tokenizer that was made of the data is a file from then on, so that a run that is continued has the same.
-void keep_tokenizer(const Corpus& corpus, CorpusOptions& options, const std::string& folder) {
-  const std::string& json = corpus.tokenizer().json;
+void keep_tokenizer(const CorpusTokenizer& made, CorpusOptions& options, const std::string& folder) {
+  const std::string& json = made.json;
   if (json.empty()) return;
   options.tokenizer = folder + "/tokenizer.json";
   write_file_atomically(options.tokenizer, json);
@@ -86,7 +109,7 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   RunSettings& run = o.run;
   run.batch = s.batch;
   run.accumulate = s.accumulate;
-  run.steps = plan.steps;
+  if (plan.steps > 0) run.steps = plan.steps;
   run.lr = s.learning_rate;
   run.optimizer = optimizer_text(s);
   run.schedule = schedule_text(s);
@@ -110,10 +133,83 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   o.logs.push_back(s.output + "/log.jsonl");
   o.log_every = s.log_every;
   o.tokens_of_sample = static_cast<int64_t>(s.corpus.window);
+  o.has_perplexity = !s.preferences && !s.distillation;
   if (s.samples.prompts.empty()) return;
   o.samples = s.samples;
-  if (o.samples.every <= 0) o.samples.every = plan.evaluate_every;
-  o.samples.tokenizer = plan.corpus->tokenizer().tokenizer;
+  if (o.samples.every <= 0) o.samples.every = plan.evaluate_every > 0 ? plan.evaluate_every : kSampledEvery;
+  o.samples.tokenizer = plan.tokenizer.tokenizer;
+}
+
+// Preferences are learned as such, and nothing else is.
+void expect_pairs(const TrainSettings& s, const Corpus& corpus) {
+  if (corpus.has_pairs() == s.preferences.has_value()) return;
+  const std::string& path = corpus.counts().front().path;
+  if (s.preferences)
+    throw Error(ErrorKind::Usage, fmt::format("'dpo' learns from preferences, and '{}' has none", path))
+        .note("each example needs 'chosen' and 'rejected'; columns: names fields that are called otherwise");
+  throw Error(ErrorKind::Usage, fmt::format("'{}' has preferences, with a chosen and a rejected answer", path))
+      .note("add dpo: {beta: 0.1} to learn them");
+}
+
+// What a stream cannot have, since it has no end that is known.
+void expect_live(const TrainSettings& s) {
+  const std::string& path = s.corpus.datasets.front().path;
+  if (!s.validation_sets.empty())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is a stream: its run has no epochs after which it validates", path))
+        .note("remove validation_datasets; 'window.loss' is of samples before they are learned");
+  if (!s.steps && s.schedule != "constant")
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is a stream without a known end, which the schedule {} needs", path, s.schedule))
+        .note("give max_steps, or lr_scheduler: constant");
+}
+
+// The steps of a run over data that are there.
+void count_steps(const TrainSettings& s, TrainPlan& plan) {
+  const auto rows = static_cast<int64_t>(plan.corpus->rows());
+  plan.steps_of_epoch = std::max<int64_t>(1, (rows + plan.rows_of_step - 1) / plan.rows_of_step);
+  const double steps = std::ceil(s.epochs * static_cast<double>(rows) / static_cast<double>(plan.rows_of_step));
+  plan.steps = s.steps.value_or(std::max<int64_t>(1, static_cast<int64_t>(std::min(steps, 1e15))));
+  plan.evaluate_every = std::min(s.evaluate_every > 0 ? s.evaluate_every : plan.steps_of_epoch, plan.steps);
+}
+
+// Writes the flow of the run.
+void make_flow(const TrainSettings& s, const std::string& folder, bool packed, TrainPlan& plan) {
+  // A name that is no path is that of a built-in model.
+  const auto path_of = [&](fs::path model) {
+    std::error_code failed;
+    if (!fs::exists(model, failed)) return model.string();
+    model = fs::absolute(model);
+    plan.options.weights_from.push_back(model.parent_path().string());
+    return model.string();
+  };
+  const std::string model = path_of(s.model.empty() ? s.model_dsl : s.model);
+  OtherModel other = other_model(s);
+  if (other.layer) other.path = path_of(other.path);
+  plan.flow =
+      parse_flow(std::make_shared<SourceText>((fs::absolute(folder.empty() ? "." : folder) / "train.hmx").string(),
+                                              train_flow_text(s, model, other, packed, plan.steps)));
+}
+
+// Opens the data. Returns whether the rows have several documents.
+bool open_data(const TrainSettings& settings, CorpusOptions& data, CorpusOptions& held, TrainPlan& plan) {
+  if (is_live_corpus(data)) {
+    expect_live(settings);
+    if (settings.preferences) data.datasets.front().kind = ExampleKind::preference;
+    plan.steps = settings.steps.value_or(0);
+    expect_live_corpus(data);  // it is opened by the run: what it reads is gone
+    plan.tokenizer = open_corpus_tokenizer(data.tokenizer, data.chat_template, {});
+    return settings.preferences || data.packing == RowPacking::pack;
+  }
+  plan.corpus = Corpus::open(data);
+  plan.tokenizer = plan.corpus->tokenizer();
+  count_steps(settings, plan);
+  expect_pairs(settings, *plan.corpus);
+  if (data.validation > 0 || !settings.validation_sets.empty()) {
+    held.tokenizer = data.tokenizer;
+    plan.validation = Corpus::open(held);
+    expect_pairs(settings, *plan.validation);
+  }
+  return plan.corpus->packs_documents() || (plan.validation && plan.validation->packs_documents());
 }
 
 }  // namespace
@@ -121,33 +217,17 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
 TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write) {
   TrainPlan plan;
   plan.options = given;
-  CorpusOptions data = settings.corpus;
-  plan.corpus = Corpus::open(data);
-  const auto rows = static_cast<int64_t>(plan.corpus->rows());
   plan.rows_of_step = settings.batch * settings.accumulate;
-  plan.steps_of_epoch = std::max<int64_t>(1, (rows + plan.rows_of_step - 1) / plan.rows_of_step);
-  const double steps = std::ceil(settings.epochs * static_cast<double>(rows) / static_cast<double>(plan.rows_of_step));
-  plan.steps = settings.steps.value_or(std::max<int64_t>(1, static_cast<int64_t>(std::min(steps, 1e15))));
-  plan.evaluate_every = settings.evaluate_every > 0 ? settings.evaluate_every : plan.steps_of_epoch;
-  plan.evaluate_every = std::min(plan.evaluate_every, plan.steps);
-
-  CorpusOptions held = data;
-  if (settings.validation_sets.empty()) {
-    held.held_out = true;
-  } else {
-    held.datasets = settings.validation_sets;
-    held.tokenizer = data.tokenizer;
-  }
-  const bool validates = data.validation > 0 || !settings.validation_sets.empty();
+  CorpusOptions data = settings.corpus, held = data;
+  held.held_out = settings.validation_sets.empty();
+  if (!held.held_out) held.datasets = settings.validation_sets;
+  const bool packed = open_data(settings, data, held, plan);
   if (write) {
     create_folder(settings.output);
     create_folder(settings.output + "/checkpoints");
-    keep_tokenizer(*plan.corpus, data, settings.output);
+    keep_tokenizer(plan.tokenizer, data, settings.output);
     held.tokenizer = data.tokenizer;
   }
-  if (validates) plan.validation = Corpus::open(held);
-  const bool packed = plan.corpus->packs_documents() || (plan.validation && plan.validation->packs_documents());
-
   const auto described = [&](const CorpusOptions& options, const char* name) {
     const std::string text = corpus_json(options);
     if (!write) return text.substr(0, text.size() - 1);
@@ -155,24 +235,54 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
     write_file_atomically(path, text);
     return path;
   };
-  const std::string seed = settings.shuffle ? std::to_string(settings.seed) : "";
+  const bool live = !plan.corpus;
+  const std::string seed = settings.shuffle && !live ? std::to_string(settings.seed) : "";
   const std::string trained = described(data, "data");
-  plan.options.producers = corpus_addresses(trained, packed, false, plan.evaluate_every * plan.rows_of_step, seed);
-  if (validates) {
+  plan.options.producers =
+      corpus_addresses(trained, packed, false, live ? 0 : plan.evaluate_every * plan.rows_of_step, seed);
+  if (plan.validation) {
     const std::string other = settings.validation_sets.empty() ? trained : described(held, "validation");
     plan.options.validations = corpus_addresses(other, packed, settings.validation_sets.empty(), 0, "");
   }
-  // A name that is no path is that of a built-in model.
-  fs::path model = settings.model.empty() ? settings.model_dsl : settings.model;
-  std::error_code failed;
-  if (fs::exists(model, failed)) {
-    model = fs::absolute(model);
-    plan.options.weights_from.push_back(model.parent_path().string());
-  }
-  plan.flow =
-      parse_flow(std::make_shared<SourceText>((fs::absolute(folder.empty() ? "." : folder) / "train.hmx").string(),
-                                              train_flow_text(settings, model.string(), packed, plan.steps)));
+  make_flow(settings, folder, packed, plan);
   set_run(settings, plan);
+  return plan;
+}
+
+TrainPlan plan_replay(const TrainSettings& settings, const std::string& folder, const Options& given,
+                      const std::string& batch) {
+  const TensorFile file = read_safetensors(batch);
+  const auto tokens = file.tensors.find("tokens");
+  if (tokens == file.tensors.end() || !file.tensors.count("next") || tokens->second.rank() != 2)
+    throw Error(ErrorKind::Stream, fmt::format("'{}' is no batch of a language model: it lacks tokens or next", batch))
+        .note("'left_out' in the output folder has those that the loss guard left out");
+  TrainPlan plan;
+  plan.options = given;
+  plan.rows_of_step = tokens->second.shape()[0];
+  plan.steps = 1;
+  make_flow(settings, folder, file.tensors.count("documents") != 0, plan);
+  TrainSettings once = settings;
+  once.samples = {};
+  once.patience.reset();
+  once.stop_when.clear();
+  once.resume = false;
+  set_run(once, plan);
+  Options& o = plan.options;
+  o.run.batch = plan.rows_of_step;
+  o.run.accumulate = 1;
+  o.run.guard.reset();
+  for (const char* name : {"tokens", "next", "documents"})
+    if (file.tensors.count(name)) o.producers.push_back(fmt::format("{0}={1}#{0}", name, batch));
+  for (std::string* path : {&o.checkpoint, &o.save, &o.save_adapter, &o.report}) path->clear();
+  o.logs.clear();
+  o.resume.reset();
+  o.every.reset();
+  o.keep.reset();
+  o.keep_best.reset();
+  o.no_keep = true;
+  std::vector<std::string> notes;
+  const auto newest = CheckpointFolder(settings.output + "/checkpoints").newest(notes);
+  if (newest) o.weights = newest->path;
   return plan;
 }
 

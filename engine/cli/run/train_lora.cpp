@@ -3,6 +3,7 @@
 
 #include "engine/cli/run/train_settings.hpp"
 #include "engine/passes/recomputation.hpp"
+#include "engine/transformer/added_tokens.hpp"
 #include "engine/transformer/lora_settings.hpp"
 
 namespace harmonics::engine::cli {
@@ -62,27 +63,54 @@ void take_recompute(TrainSettings& s, const document::Node& node, document::Prob
   }
 }
 
+void take_special_tokens(TrainSettings& s, const document::Node& node, document::Problems& problems) {
+  s.special_tokens.clear();
+  const auto take = [&](const document::Node& one, const std::string& role) {
+    if (one.kind == document::Kind::scalar && !one.text.empty())
+      s.special_tokens.push_back(role.empty() ? one.text : role + "=" + one.text);
+    else
+      problems.expected(one, "a special token", "a text");
+  };
+  if (node.kind == document::Kind::list) {
+    for (const document::Node& one : node.items) take(one, "");
+    return;
+  }
+  document::Fields fields(node, problems, "'special_tokens'");
+  for (const std::string& role : token_roles())
+    if (const document::Node* one = fields.find(role)) take(*one, role);
+  for (const std::string& one : fields.texts("additional").value_or(std::vector<std::string>()))
+    s.special_tokens.push_back(one);
+  fields.finish();
+}
+
 }  // namespace
 
 std::vector<TrainKey> train_model_keys() {
-  return {{"model_settings",
-           {"model_config"},
-           "a map",
-           "",
-           "settings of the model above those of its file: {num_layers: 2}",
-           take_model_settings},
-          {"lora",
-           {},
-           "a map with r, alpha, dropout, target_modules, use_dora, use_rslora and base",
-           "",
-           "train an adapter; base: the type that frozen weights are converted to, such as nf4_64",
-           take_lora},
-          {"recompute",
-           {"gradient_checkpointing"},
-           "rmsnorm, qkv, attention, swiglu, ffn, block, lora, auto, auto=SIZE or true: block",
-           "",
-           "results that the backward pass computes again, to save memory",
-           take_recompute}};
+  return {
+      {"special_tokens",
+       {"added_tokens", "tokens"},
+       "a list of texts, or a map with additional, bos_token, eos_token, pad_token and unk_token",
+       "",
+       "add these to the tokenizer, and rows for them to the tables of 'model', which begin as the mean of the others",
+       take_special_tokens},
+      {"model_settings",
+       {"model_config"},
+       "a map",
+       "",
+       "settings of the model above those of its file: {num_layers: 2}",
+       take_model_settings},
+      {"lora",
+       {},
+       "a map with r, alpha, dropout, target_modules, use_dora, use_rslora and base",
+       "",
+       "train an adapter; base: the type that frozen weights are converted to, such as nf4_64",
+       take_lora},
+      {"recompute",
+       {"gradient_checkpointing"},
+       "rmsnorm, qkv, attention, swiglu, ffn, block, lora, auto, auto=SIZE or true: block",
+       "",
+       "results that the backward pass computes again, to save memory",
+       take_recompute}};
 }
 
 }  // namespace harmonics::engine::cli

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/corpus/live_corpus.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -428,14 +429,6 @@ std::vector<TrainKey> run_keys() {
            whole_key("early_stopping_patience", 1, kMostSteps, [](S& s, int64_t v) { s.patience = v; })}};
 }
 
-const TrainKey* find_train_key(const std::string& name) {
-  for (const TrainKey& key : train_keys())
-    if (name == key.name ||
-        std::any_of(key.aliases.begin(), key.aliases.end(), [&](const char* a) { return name == a; }))
-      return &key;
-  return nullptr;
-}
-
 std::vector<std::string> known_train_keys() {
   std::vector<std::string> known;
   for (const TrainKey& key : train_keys()) {
@@ -463,30 +456,28 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
   }
 }
 
-// What single keys do not show.
-void check_whole(const TrainSettings& settings, const document::Node& root, document::Problems& problems) {
-  const auto missing = [&](const char* what, const char* remedy) { problems.add(root.span, what, remedy); };
-  if (settings.model.empty() && settings.model_dsl.empty())
-    missing("the configuration names no model", "give model: or model_dsl:");
-  if (!settings.model.empty() && !settings.model_dsl.empty())
-    missing("'model' and 'model_dsl' exclude each other", "keep one of them");
-  if (settings.corpus.datasets.empty()) missing("the configuration has no 'datasets'", "datasets: [FILE]");
-  if (settings.model.empty() && settings.corpus.tokenizer.empty())
-    missing("a model of 'model_dsl' has no tokenizer of its own",
-            "give tokenizer: a file or folder, characters, or bytes");
-  if (settings.keep_best > 0 && settings.validation_sets.empty() && settings.corpus.validation <= 0)
-    missing("'save_best_limit' needs validation losses", "give validation: 0.1, or validation_datasets");
-  if (!settings.validation_sets.empty() && settings.corpus.validation > 0)
-    missing("'validation' and 'validation_datasets' exclude each other", "keep one of them");
-  const auto weighted = std::count_if(settings.corpus.datasets.begin(), settings.corpus.datasets.end(),
-                                      [](const DatasetOptions& d) { return d.weight > 0; });
-  if (weighted != 0 && static_cast<size_t>(weighted) != settings.corpus.datasets.size())
-    missing("some data sets have a weight, and others have none", "give all of them one");
+// The value is in no file: the error names the flag.
+[[noreturn]] void refuse_set(const std::string& setting, const Error& e) {
+  const auto* several = dynamic_cast<const SourceErrors*>(&e);
+  const std::vector<Error> all = several ? several->errors() : std::vector<Error>{e};
+  Error named(ErrorKind::Usage, fmt::format("--set {}: {}", setting, all.front().what()));
+  for (const std::string& note : all.front().notes()) named.note(note);
+  for (size_t i = 1; i < all.size(); ++i) named.note(fmt::format("note: also {}", all[i].what()));
+  throw named;
+}
+
+void take_set(TrainSettings& settings, const TrainKey& key, const std::string& text) {
+  const size_t equals = text.find('=');
   try {
-    optimizer_text(settings);
-    schedule_text(settings);
+    const document::Document value = document::parse_document(
+        std::make_shared<SourceText>("--set " + text.substr(0, equals), text.substr(equals + 1)));
+    document::Problems own(value.source);
+    if (key.name == std::string("model")) settings.model_dsl.clear();
+    if (key.name == std::string("model_dsl")) settings.model.clear();
+    key.take(settings, value.root, own);
+    own.throw_any();
   } catch (const Error& e) {
-    problems.add(root.span, e.what(), e.notes().empty() ? "" : e.notes().front());
+    refuse_set(text, e);
   }
 }
 
@@ -495,11 +486,20 @@ void check_whole(const TrainSettings& settings, const document::Node& root, docu
 const std::vector<TrainKey>& train_keys() {
   static const std::vector<TrainKey> keys = [] {
     std::vector<TrainKey> all = data_keys();
-    for (std::vector<TrainKey> more : {train_model_keys(), update_keys(), run_keys(), train_watch_keys()})
+    for (std::vector<TrainKey> more :
+         {train_model_keys(), train_loss_keys(), update_keys(), run_keys(), train_watch_keys()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
   return keys;
+}
+
+const TrainKey* find_train_key(const std::string& name) {
+  for (const TrainKey& key : train_keys())
+    if (name == key.name ||
+        std::any_of(key.aliases.begin(), key.aliases.end(), [&](const char* a) { return name == a; }))
+      return &key;
+  return nullptr;
 }
 
 std::vector<std::string> train_dataset_keys() { return {std::begin(kDatasetKeys), std::end(kDatasetKeys)}; }
@@ -518,19 +518,15 @@ TrainSettings read_train_settings(const document::Document& config, const std::v
       const std::string meant = did_you_mean(text.substr(0, equals), known_train_keys());
       throw e.note(meant.empty() ? "write KEY=VALUE, as in --set learning_rate=3e-4" : meant);
     }
-    const document::Document value = document::parse_document(
-        std::make_shared<SourceText>("--set " + text.substr(0, equals), text.substr(equals + 1)));
-    document::Problems own(value.source);
-    if (key->name == std::string("model")) settings.model_dsl.clear();
-    if (key->name == std::string("model_dsl")) settings.model.clear();
-    key->take(settings, value.root, own);
-    own.throw_any();
+    take_set(settings, *key, text);
   }
-  check_whole(settings, config.root, problems);
+  check_train_settings(settings, config.root, set, problems);
   problems.throw_any();
   if (settings.corpus.tokenizer.empty()) settings.corpus.tokenizer = settings.model;
   const std::vector<DatasetOptions>& sets = settings.corpus.datasets;
-  const bool texts = std::all_of(sets.begin(), sets.end(), holds_texts);
+  const bool texts = std::all_of(sets.begin(), sets.end(), [](const DatasetOptions& set) {
+    return !is_live_address(set.path) && holds_texts(set);
+  });
   if (settings.sample_packing && !(texts && *settings.sample_packing))
     settings.corpus.packing = *settings.sample_packing ? RowPacking::pack : RowPacking::pad;
   return settings;

@@ -14,11 +14,27 @@
 
 namespace harmonics::engine::cli {
 
+// Learning from chosen and rejected answers.
+struct PreferenceSettings {
+  double beta = 0.1;
+  std::string loss = "sigmoid";
+  double label_smoothing = 0;
+  std::string reference;  // a model; "": the trained one, as it was before
+};
+
+// Learning from the scores of another model.
+struct DistillationSettings {
+  std::string teacher;
+  double temperature = 1, beta = 0;
+  double share = 0.5;  // of the loss; the rest is cross entropy
+};
+
 struct TrainSettings {
   std::string model, model_dsl;
-  std::string model_settings;  // "num_layers=2, hidden_size=64"
-  std::string lora;            // settings of an adapter; "": all weights are trained
-  std::string base_type;       // of frozen weights; "": as in the file
+  std::string model_settings;               // "num_layers=2, hidden_size=64"
+  std::vector<std::string> special_tokens;  // that are added: "TEXT", "eos_token=TEXT"
+  std::string lora;                         // settings of an adapter; "": all weights are trained
+  std::string base_type;                    // of frozen weights; "": as in the file
   std::string recompute;
   CorpusOptions corpus;
   std::vector<DatasetOptions> validation_sets;  // of files of their own
@@ -38,7 +54,9 @@ struct TrainSettings {
   int64_t save_every = 0;      // steps; 0: every five minutes
   int64_t keep = 3, keep_best = 0, log_every = 10;
   std::optional<LossGuardSettings> guard;  // without the folder
-  SampleSettings samples;                  // without the tokenizer; every 0: with each validation
+  std::optional<PreferenceSettings> preferences;
+  std::optional<DistillationSettings> distillation;
+  SampleSettings samples;  // without the tokenizer; every 0: with each validation
   int64_t seed = 0;
   bool shuffle = true, resume = false;
   std::optional<int64_t> patience;
@@ -57,8 +75,13 @@ struct TrainKey {
   std::function<void(TrainSettings&, const document::Node&, document::Problems&)> take;
 };
 const std::vector<TrainKey>& train_keys();
-std::vector<TrainKey> train_model_keys();  // the part of them about the model
-std::vector<TrainKey> train_watch_keys();  // about what is watched during the run
+std::vector<TrainKey> train_model_keys();                 // the part of them about the model
+std::vector<TrainKey> train_watch_keys();                 // about what is watched during the run
+std::vector<TrainKey> train_loss_keys();                  // about what is learned
+const TrainKey* find_train_key(const std::string& name);  // by its own name or another one; null: there is none
+// Adds what single keys do not show. A problem lies at the key that it is about, or names the `set` that gave it.
+void check_train_settings(const TrainSettings& settings, const document::Node& root,
+                          const std::vector<std::string>& set, document::Problems& problems);
 // The keys of a data set.
 std::vector<std::string> train_dataset_keys();
 
@@ -73,5 +96,10 @@ std::string train_settings_text(const TrainSettings& settings);
 // the optimizer or schedule does not have.
 std::string optimizer_text(const TrainSettings& settings);
 std::string schedule_text(const TrainSettings& settings);
+// The losses of the flow's tap; the keys that they come from.
+std::string train_losses_text(const TrainSettings& settings);
+std::string yaml_losses(const TrainSettings& settings);
+// A text in quotes, which are JSON's.
+std::string yaml_text(const std::string& text);
 
 }  // namespace harmonics::engine::cli

@@ -7,6 +7,7 @@
 #include "engine/cli/run/train_settings.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
+#include "engine/transformer/added_tokens.hpp"
 #include "engine/transformer/lora_settings.hpp"
 
 namespace harmonics::engine::cli {
@@ -43,11 +44,8 @@ class NamedText {
 
 std::optional<double> above_zero(double value) { return value > 0 ? std::optional(value) : std::nullopt; }
 
-// A YAML text in quotes, which are JSON's.
-std::string yaml_text(const std::string& text) { return boost::json::serialize(boost::json::string(text)); }
-
 std::string yaml_datasets(const char* key, const std::vector<DatasetOptions>& sets) {
-  constexpr const char* kKinds[] = {"auto", "text", "instruction", "chat"};
+  constexpr const char* kKinds[] = {"auto", "text", "instruction", "chat", "preference"};
   if (sets.empty()) return "";
   std::string text = fmt::format("{}:\n", key);
   for (const DatasetOptions& set : sets) {
@@ -72,6 +70,8 @@ std::string yaml_lora(const TrainSettings& s) {
 }
 
 }  // namespace
+
+std::string yaml_text(const std::string& text) { return boost::json::serialize(boost::json::string(text)); }
 
 std::string optimizer_text(const TrainSettings& s) {
   NamedText text(optimizer_rows(), s.optimizer);
@@ -111,7 +111,14 @@ std::string train_settings_text(const TrainSettings& s) {
     if (!entries.empty()) line(key, "{" + entries + "}");
   };
   map("model_settings", s.model_settings);
-  text += yaml_lora(s);
+  if (!s.special_tokens.empty()) {
+    const AddedTokens tokens = added_tokens_of(s.special_tokens);
+    text += "special_tokens:\n";
+    for (const auto& [role, token] : tokens.roles) text += fmt::format("  {}: {}\n", role, yaml_text(token));
+    if (!tokens.texts.empty()) text += "  additional:\n";
+    for (const std::string& token : tokens.texts) text += fmt::format("    - {}\n", yaml_text(token));
+  }
+  text += yaml_lora(s) + yaml_losses(s);
   given("recompute", s.recompute);
   given("tokenizer", s.corpus.tokenizer);
   given("chat_template", s.corpus.chat_template);

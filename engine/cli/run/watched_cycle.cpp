@@ -15,7 +15,7 @@ WatchedCycle::WatchedCycle(BoundGraph& graph, const Options& options, int cycle,
       cycle_(cycle),
       trains_(trains),
       line_(options.quiet || !trains, options.tokens_of_sample),
-      epochs_(options.tokens_of_sample),
+      epochs_(options.tokens_of_sample, options.has_perplexity),
       meter_(options) {
   for (const std::string& path : options.logs) logs_.push_back(make_run_log(path));
   if (!options.tensorboard.empty()) logs_.push_back(make_tensorboard_log(options.tensorboard));
@@ -75,7 +75,8 @@ void WatchedCycle::log_epoch(const EpochReport& e, const Progress& p) {
   if (e.accuracy >= 0) row.values[e.accuracy_name] = e.accuracy;
   if (e.validation) {
     for (const auto& [name, value] : e.validation->all()) row.values["val." + name] = value;
-    if (options_.tokens_of_sample > 0) row.values["val.perplexity"] = std::exp(e.validation->loss);
+    if (options_.tokens_of_sample > 0 && options_.has_perplexity)
+      row.values["val.perplexity"] = std::exp(e.validation->loss);
   }
   row.rates = meter_.at(row.samples_per_second, p.products, p.seconds);
   write(row);

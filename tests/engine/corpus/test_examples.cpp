@@ -106,3 +106,53 @@ TEST_CASE("examples: what is wrong is said, with the nearest name") {
         std::string::npos);
   CHECK(message_of([] { example_kind_named("alpacca"); }).find("no kind of examples") != std::string::npos);
 }
+
+namespace {
+
+std::pair<TextExample, TextExample> pair_of(const std::string& line, const std::string& columns = "") {
+  const ExampleFormat format = format_of(ExampleKind::automatic, columns);
+  const boost::json::value value = boost::json::parse(line);
+  CHECK(format.kind_of(value) == ExampleKind::preference);
+  return format.read_pair(value);
+}
+
+std::string pair_refusal(const std::string& line) {
+  return message_of([&] { format_of(ExampleKind::preference).read_pair(boost::json::parse(line)); });
+}
+
+}  // namespace
+
+TEST_CASE("examples: of a preference both answers are learned, behind one prompt") {
+  const auto [chosen, rejected] = pair_of(R"({"prompt": "1+1=", "chosen": "2", "rejected": "11"})");
+  CHECK(chosen.text == "1+1=2");
+  CHECK(rejected.text == "1+1=11");
+  CHECK(learned_in(chosen) == std::vector<std::string>{"2"});
+  CHECK(learned_in(rejected) == std::vector<std::string>{"11"});
+  const ExampleFormat named = format_of(ExampleKind::preference, "chosen:good,rejected:bad");
+  const auto alone = named.read_pair(boost::json::parse(R"({"good": "yes", "bad": "no"})"));
+  CHECK(alone.first.text == "yes");
+  CHECK(learned_in(alone.second) == std::vector<std::string>{"no"});
+}
+
+TEST_CASE("examples: of preferred conversations only what differs is learned") {
+  const auto [chosen, rejected] = pair_of(
+      R"({"chosen": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."},
+                     {"role": "user", "content": "Bye"}, {"role": "assistant", "content": "See you."}],
+          "rejected": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."},
+                       {"role": "user", "content": "Bye"}, {"role": "assistant", "content": "So what"}]})");
+  CHECK(learned_in(chosen) == std::vector<std::string>{"See you.<|im_end|>"});
+  CHECK(learned_in(rejected) == std::vector<std::string>{"So what<|im_end|>"});
+  const auto split = pair_of(
+      R"({"prompt": [{"role": "user", "content": "Hi"}], "chosen": [{"role": "assistant", "content": "Hello."}],
+          "rejected": [{"role": "assistant", "content": "What?"}]})");
+  CHECK(learned_in(split.first) == std::vector<std::string>{"Hello.<|im_end|>"});
+  CHECK(split.second.text.find("Hi") != std::string::npos);
+}
+
+TEST_CASE("examples: malformed preferences are refused with the reason") {
+  CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b", "rejected": "b"})") ==
+        "has one text as the chosen and as the rejected answer");
+  CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b"})").find("has no field 'rejected'") == 0);
+  CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b", "rejected": ""})") == "has an empty answer");
+  CHECK(pair_refusal(R"({"chosen": [], "rejected": "b"})") == "has no list of messages as 'chosen'");
+}

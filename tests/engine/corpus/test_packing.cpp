@@ -176,3 +176,41 @@ TEST_CASE("row order: a permutation, another one for each pass and seed") {
   CHECK(same_pass < 10);
   CHECK(same_seed < 10);
 }
+
+namespace {
+
+PackingOptions options_of_pairs(uint64_t window, TooLong too_long = TooLong::skip) {
+  PackingOptions options = options_of(RowPacking::pad, window, too_long);
+  options.pairs = true;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("packing: a pair of documents has a row, the first one before the second") {
+  const auto store = store_of({3, 4, -2, 3, 1, 3});
+  const PackedRows rows = pack_rows(*store, options_of_pairs(7));
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.several);
+  CHECK(rows.empty == 2);  // nothing to learn; a document of one token
+  const PackedRow row = row_of(*store, rows, 0, 7);
+  CHECK(row.tokens == Numbers{10, 11, 13, 14, 15, 0, 0});
+  CHECK(row.next == Numbers{11, 12, 14, 15, 16, -100, -100});
+  CHECK(row.documents == Numbers{0, 0, 1, 1, 1, 2, 2});
+}
+
+TEST_CASE("packing: pairs that are longer than a row are skipped, truncated or an error, and cannot be split") {
+  const auto store = store_of({3, 9});
+  CHECK(pack_rows(*store, options_of_pairs(6)).skipped == 1);
+  const PackedRows cut = pack_rows(*store, options_of_pairs(6, TooLong::truncate));
+  REQUIRE(cut.size() == 1);
+  CHECK(cut.truncated == 1);
+  CHECK(row_of(*store, cut, 0, 6).documents == Numbers{0, 0, 1, 1, 1, 1});
+  const auto both = store_of({9, 9});
+  const PackedRows halves = pack_rows(*both, options_of_pairs(6, TooLong::truncate));
+  CHECK(row_of(*both, halves, 0, 6).documents == Numbers{0, 0, 0, 1, 1, 1});
+  CHECK(message_of([&] { pack_rows(*store, options_of_pairs(6, TooLong::error)); }).find("the pair 1 has 12 tokens") !=
+        std::string::npos);
+  CHECK(message_of([&] { pack_rows(*store, options_of_pairs(6, TooLong::split)); }).find("cannot be split") !=
+        std::string::npos);
+}

@@ -91,7 +91,7 @@ TEST_CASE("catalogue: contains all names of the language") {
                            "hardsigmoid", "hardswish",  "softsign", "logsigmoid", "log_softmax", "identity"})
     CHECK(registry.need(HX_ACTIVATION, name)->identity() == "harmonics.activations/" + std::string(name));
   for (const char* name : {"cross_entropy", "binary_cross_entropy", "mse", "mae", "huber", "smooth_l1", "next_token",
-                           "nll", "kl_div", "hinge"})
+                           "nll", "kl_div", "hinge", "dpo", "distillation"})
     CHECK(registry.need(HX_LOSS, name)->plugin == "harmonics.losses");
   for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "noise", "flatten", "embed",
                            "attention", "skip", "concat", "mul", "lstm", "gru", "last", "mean", "prelu", "glu"})

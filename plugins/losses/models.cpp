@@ -1,0 +1,139 @@
+// Losses that compare the scores of a model with those of another one: preferences and distillation.
+#include <cmath>
+
+#include "losses.hpp"
+
+namespace harmonics::losses {
+
+namespace {
+
+// Scores [batch, tokens, classes] of two models, and class numbers [batch, tokens].
+void expect_scores(const char* loss, const std::string& activation, const HTensor& scores, const HTensor& target,
+                   const char* other_name, const HTensor& other) {
+  const Before b = before(activation);
+  if (b != Before::Nothing && b != Before::Softmax && b != Before::LogSoftmax)
+    refuse(loss, activation, "end the arrow in softmax or in no activation");
+  if (!is_integer(target) || target.rank() + 1 != scores.rank() ||
+      scores.shape().slice(0, target.rank()) != target.shape())
+    throw Error(ErrorKind::Shape, std::string(loss) +
+                                      " takes scores [batch, tokens, classes] and class numbers [batch, tokens]; here "
+                                      "are " +
+                                      scores.shape().str() + " and " + target.shape().str());
+  if (other && other.shape() != scores.shape())
+    throw Error(ErrorKind::Shape, std::string(loss) + ": the scores are " + scores.shape().str() + ", and those of '" +
+                                      other_name + "' " + other.shape().str())
+        .note("both models need the same tokenizer");
+}
+
+// Rafailov et al. 2023. A row holds two answers to one prompt, the chosen one before the rejected one.
+class Preference : public LossFunction {
+ public:
+  HTensor operator()(const HTensor&, const HTensor&) const override {
+    throw Error(ErrorKind::Type, "dpo is computed before the activation, not from its result");
+  }
+  HTensor fused(const std::string& activation, const HTensor& scores, const HTensor& target,
+                const Arguments& a) const override {
+    const HTensor reference = a.tensor("reference");
+    expect_scores("dpo", activation, scores, target, "reference", reference);
+    if (target.rank() != 2 || target.shape()[1] < 2)
+      throw Error(ErrorKind::Shape,
+                  "dpo compares the two answers of each row [batch, tokens]; the target is " + target.shape().str());
+    const std::string kind = a.text("loss", "sigmoid");
+    const double beta = a.number("beta", 0.1);
+    const HTensor counts = logical_not(equal(target, static_cast<double>(a.integer("ignored", -100))));
+    const HTensor labels = select(counts, target, zeros_like(target));
+    HTensor gain = log_probability(scores, labels);  // over the reference, by position
+    if (reference) gain = gain - cast(stop_gradient(log_probability(reference, labels)), gain.dtype());
+    const HTensor chosen = share(logical_and(counts, in_answer(target, a, 0)), gain.dtype(), kind),
+                  rejected = share(logical_and(counts, in_answer(target, a, 1)), gain.dtype(), kind);
+    const HTensor margin = reduce_sum((chosen - rejected) * gain, {1});
+    if (kind == "hinge") return maximum(1.0 - margin * beta, 0);
+    if (kind == "ipo") {
+      const HTensor missing = margin - 0.5 / beta;
+      return missing * missing;
+    }
+    const HTensor wanted = full(margin.dtype(), margin.shape(), 1 - a.number("label_smoothing", 0));
+    return call1("sigmoid_cross_entropy", {margin * beta, wanted});
+  }
+
+ private:
+  static HTensor log_probability(const HTensor& scores, const HTensor& labels) {
+    return -call("softmax_cross_entropy", {scores, labels}).at(0);
+  }
+  // Without documents the answers are the halves of the row.
+  static HTensor in_answer(const HTensor& target, const Arguments& a, int which) {
+    if (const HTensor documents = a.tensor("documents")) {
+      if (documents.shape() != target.shape())
+        throw Error(ErrorKind::Shape, "dpo: the target is " + target.shape().str() + ", and the documents are " +
+                                          documents.shape().str());
+      return equal(documents, static_cast<double>(which));
+    }
+    const HTensor place = iota(DType::I32, target.shape(), 1);
+    const HTensor first = less(place, static_cast<double>(target.shape()[1] / 2));
+    return which == 0 ? first : logical_not(first);
+  }
+  // What each position counts in the sum of its answer; in their mean, for ipo.
+  static HTensor share(const HTensor& positions, DType dtype, const std::string& kind) {
+    const HTensor ones = cast(positions, dtype);
+    return kind == "ipo" ? ones / maximum(reduce_sum(ones, {1}, true), 1) : ones;
+  }
+};
+
+// Agarwal et al. 2024: the divergence between two distributions of the next token, which beta moves from
+// KL(teacher || model) at 0 to KL(model || teacher) at 1.
+class Distillation : public LossFunction {
+ public:
+  HTensor operator()(const HTensor&, const HTensor&) const override {
+    throw Error(ErrorKind::Type, "distillation is computed before the activation, not from its result");
+  }
+  HTensor fused(const std::string& activation, const HTensor& scores, const HTensor& target,
+                const Arguments& a) const override {
+    const HTensor teacher = a.tensor("teacher");
+    expect_scores("distillation", activation, scores, target, "teacher", teacher);
+    const double temperature = a.number("temperature", 1), beta = a.number("beta", 0);
+    const HTensor own = logarithms(scores, temperature);
+    const HTensor other = cast(stop_gradient(logarithms(teacher, temperature)), own.dtype());
+    if (beta == 0) return Labels(target, a).mean_of_present(divergence(other, own));
+    if (beta == 1) return Labels(target, a).mean_of_present(divergence(own, other));
+    const HTensor x = own + std::log1p(-beta), y = other + std::log(beta);
+    const HTensor mixed = maximum(x, y) + log1p(exp(-abs(x - y)));
+    return Labels(target, a).mean_of_present(divergence(other, mixed) * beta + divergence(own, mixed) * (1 - beta));
+  }
+
+ private:
+  static HTensor logarithms(const HTensor& scores, double temperature) {
+    const HTensor wide =
+        scores.dtype() == DType::F16 || scores.dtype() == DType::BF16 ? cast(scores, DType::F32) : scores;
+    return log_softmax(temperature == 1 ? wide : wide * (1 / temperature));
+  }
+  // KL(from || to) of log-probabilities.
+  static HTensor divergence(const HTensor& from, const HTensor& to) {
+    return reduce_sum(exp(from) * (from - to), {last_of(from)});
+  }
+};
+
+}  // namespace
+
+void register_model_losses(FunctionRegistry& registry) {
+  registry.register_loss(
+      "dpo", std::make_shared<Preference>(),
+      "preference of the first answer of a row over the second, against a reference model",
+      {Argument::layer("reference", "scores of the model before training; absent: none"),
+       Argument::layer("documents", "0 in the chosen answer, 1 in the rejected one; absent: halves of the row"),
+       Argument::number("beta", "0.1", "how strongly the model is held to the reference").in("0<.."),
+       Argument::text("loss", "sigmoid", "of the margin between both answers").in("sigmoid|hinge|ipo"),
+       Argument::number("label_smoothing", "0", "share of pairs that may be the wrong way round; of sigmoid")
+           .in("0..<0.5"),
+       Argument::integer("ignored", -100, "class number of positions that do not count")},
+      HX_TAKES_CLASSES);
+  registry.register_loss(
+      "distillation", std::make_shared<Distillation>(), "divergence of a model's next tokens from a teacher's",
+      {Argument::layer("teacher", "scores of the teacher").must(),
+       Argument::number("temperature", "1", "divides the scores of both").in("0<.."),
+       Argument::number("beta", "0", "0: KL(teacher || model), 1: KL(model || teacher), between: of both to a mixture")
+           .in("0..1"),
+       Argument::integer("ignore_index", "class number that is ignored; absent: none")},
+      HX_TAKES_CLASSES);
+}
+
+}  // namespace harmonics::losses
