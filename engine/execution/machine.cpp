@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSlices = 40;
 constexpr size_t kLargeShare = size_t{16} << 20;  // one pass over it takes long, so fewer rounds suffice
 constexpr int kLargeSlices = 8;
+constexpr size_t kMostMemory = size_t{512} << 20;  // more than any cache that a few threads have for themselves
 
 #if defined(__x86_64__)
 
@@ -156,7 +157,7 @@ double MachinePeaks::peak() {
 
 double MachinePeaks::bandwidth(double bytes) {
   size_t size = size_t{16} << 10;
-  while (static_cast<double>(size) < bytes && size < size_t{64} << 20) size *= 2;
+  while (static_cast<double>(size) < bytes && size < kMostMemory) size *= 2;
   double& seen = bandwidths_[size];
   if (seen == 0) seen = measured_bandwidth(size);
   return seen;

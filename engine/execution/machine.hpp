@@ -31,7 +31,7 @@ class MachinePeaks {
   // Seconds of an empty synchronization, for devices timed by waiting for each step; 0 otherwise.
   virtual double waiting() { return 0; }
   double peak();
-  // Bandwidth for memory of this size, rounded up to a power of two from 16 KiB to 64 MiB.
+  // Bandwidth for memory of this size, rounded up to a power of two from 16 KiB to 512 MiB.
   double bandwidth(double bytes);
   // Measures everything once more and keeps the better result: other load only slows down.
   void again();

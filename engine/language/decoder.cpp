@@ -14,8 +14,9 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr std::array<int64_t, 3> kChunks{32, 8, 1};
-// Rows of a run over several sequences, one token each.
+constexpr std::array<int64_t, 4> kChunks{64, 32, 8, 1};
+constexpr size_t kLeastChunk = 32;  // with pages, fewer tokens are rows of one run
+// Rows of a run, one token each.
 constexpr std::array<int64_t, 11> kRowCounts{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128};
 constexpr size_t kMostRows = 128;
 // The same where the scores of some rows are not wanted, and how many are: fewer, as each pair is a plan.
@@ -257,15 +258,18 @@ void Decoder::prepare(const Expected& expected) {
   for (int64_t capacity = kLeastCapacity;; capacity *= 2) {
     const int64_t held = whole_pages(std::min(capacity, context)) * PagePool::kRows;
     for (const int64_t chunk : kChunks)
-      for (const int64_t scored : {1, 0}) add({scored, 1, chunk, held});
+      if (chunk == 1 || static_cast<size_t>(chunk) >= kLeastChunk)
+        for (const int64_t scored : {1, 0}) add({scored, 1, chunk, held});
     if (capacity >= length) break;
   }
-  const size_t most = std::min(expected.sequences, kMostRows);
-  for (int64_t capacity = kLeastRowCapacity; most > 1; capacity *= 4) {
+  const size_t most = std::min(expected.sequences, kMostRows), longest = most > 1 ? kMostRows : kLeastChunk;
+  for (int64_t capacity = kLeastRowCapacity;; capacity *= 4) {
     for (size_t rows = 2; rows <= most; ++rows) add(row_key(rows, rows, capacity));
-    for (const int64_t rows : kMixedCounts)
-      for (size_t scored = 0; scored < static_cast<size_t>(rows) && scored <= most; ++scored)
-        add(row_key(static_cast<size_t>(rows), scored, capacity));
+    for (const int64_t count : kMixedCounts) {
+      const auto rows = static_cast<size_t>(count);
+      for (size_t scored = 0; rows <= longest && scored < rows && scored <= most; ++scored)
+        add(row_key(rows, scored, capacity));
+    }
     if (capacity >= length) break;
   }
   for (const Key& key : keys) {
@@ -357,6 +361,17 @@ void Decoder::run_rows(std::span<const Row> rows) {
   for (size_t i = 0; i < scored; ++i) std::copy_n(p.scores + i * width, width, order[i]->scores);
 }
 
+// A few tokens of one sequence, so that the weights are read once.
+void Decoder::run_few(Session& session, bool decode, std::span<const int32_t> tokens) {
+  std::array<Row, kLeastChunk> rows;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const bool wanted = decode && i + 1 == tokens.size();
+    rows[i] = {&session, tokens[i], session.computed_ + static_cast<int64_t>(i),
+               wanted ? session.scores_.data() : nullptr};
+  }
+  run_rows(std::span(rows).first(tokens.size()));
+}
+
 void Decoder::step_alone(StepPart& part) {
   Session& s = *part.session;
   std::span<const int32_t> left = part.tokens;
@@ -366,10 +381,15 @@ void Decoder::step_alone(StepPart& part) {
   try {
     while (!left.empty()) {
       const auto count = static_cast<int64_t>(left.size());
-      const auto chunk =
-          static_cast<size_t>(*std::find_if(kChunks.begin(), kChunks.end(), [&](int64_t c) { return c <= count; }));
+      const bool few = caches_ && left.size() > 1 && left.size() < kLeastChunk;
+      const auto chunk = few ? left.size()
+                             : static_cast<size_t>(*std::find_if(kChunks.begin(), kChunks.end(),
+                                                                 [&](int64_t c) { return c <= count; }));
       const bool decode = chunk == left.size() && part.missing == 0 && part.wanted != StepPart::none;
-      run(s, decode, left.first(chunk));
+      if (few)
+        run_few(s, decode, left);
+      else
+        run(s, decode, left.first(chunk));
       s.computed_ += static_cast<int64_t>(chunk);
       left = left.subspan(chunk);
     }

@@ -102,6 +102,7 @@ class Decoder {
 
   void run(Session& session, bool decode, std::span<const int32_t> tokens);
   void run_rows(std::span<const Row> rows);
+  void run_few(Session& session, bool decode, std::span<const int32_t> tokens);
   void step_alone(StepPart& part);
   void step_rows(std::span<StepPart> parts);
   void capacity_changed(int64_t from, int64_t to);  // of a session with its own caches; 0: none

@@ -141,13 +141,10 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
                elements = static_cast<double>(p.k) * static_cast<double>(p.n);
   cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX));
-  constexpr int64_t kPanelFloats = 32768;  // a quarter of a second-level cache
-  c->panel = std::clamp<int64_t>(kPanelFloats / p.k / kTypedColumnGranule, 1, 4) * kTypedColumnGranule;
   const bool rounds = !site.text("activation_type").empty();
   c->round_parts = rounds ? parts_for(static_cast<double>(p.m * p.k), p.m * p.k / 32) : 0;
-  const uint32_t parts = c->row_parts * c->column_parts;
-  const int64_t floats = parts * c->panel * p.k + (rounds ? p.m * p.k : 0);
-  std::vector<uint32_t> phases{parts};
+  const int64_t floats = rounds ? p.m * p.k : 0;
+  std::vector<uint32_t> phases{c->row_parts * c->column_parts};
   if (rounds) phases.insert(phases.begin(), c->round_parts);
   answer(out, std::move(c), isa().typed_linear, row->product, phases).workspace =
       static_cast<uint64_t>(floats) * sizeof(float);

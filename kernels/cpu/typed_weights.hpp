@@ -13,9 +13,7 @@ struct TypedContext {
   uint32_t dtype;   // of b
   int64_t row_bytes;
   uint32_t row_parts, column_parts;
-  // 0, or the parts of a first phase that rounds x to q8_0, into the start of the workspace.
-  uint32_t round_parts;
-  int64_t panel;  // rows of b that a part decodes at a time, in its share of the workspace
+  uint32_t round_parts;  // 0, or the parts of a first phase that rounds x to q8_0, into the workspace
   // a times b as it lies, where rows of b are the depth: the sums of a slice of columns are those of its panels in
   // turn.
   bool transposed;
@@ -30,8 +28,10 @@ struct TypedRowsContext {
 
 // Up to this many rows of A the weight is converted in registers.
 constexpr int64_t kDirectRows = 12;
-// More rows share decoded ones: so many that their part of A fits a second-level cache.
-constexpr int64_t kBlockRows = 96;
+// More rows share decoded ones: so many rows of A at a time, and so many rows of the weight of so many elements. The
+// decoded ones, the sums in vectors and the part of A fit a second-level cache; six rows of A and four of the weight a
+// first-level cache.
+constexpr int64_t kBlockRows = 96, kTypedPanel = 32, kTypedDepth = 1024;
 constexpr int64_t kTypedColumnGranule = 8;
 // Of a transposed product: columns and rows of b that are decoded at a time, whole blocks of every type.
 constexpr int64_t kDecodedColumns = 256, kDecodedDepth = 128;

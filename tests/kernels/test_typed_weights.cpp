@@ -137,6 +137,22 @@ TEST_CASE("typed weights: a row's bits do not depend on the other rows") {
   }
 }
 
+TEST_CASE("typed weights: a row's bits do not depend on the other rows where the depth is cut") {
+  Random random(817);
+  for (const DType type : kTypes) {
+    CAPTURE(element_type(type).name);
+    const int64_t block = element_type(type).block, depth = 2048 + (block == 1 ? 37 : block == 2 ? 38 : block), n = 71;
+    const Tensor x = random.floats({103, depth}), w = of_type(type, {n, depth}, random);
+    const Tensor all = call(x, w).out({103, n}).run_one();
+    for (const int64_t m : {1, 12, 13, 16, 20, 32, 64, 96, 97}) {
+      CAPTURE(m);
+      const Tensor some({m, depth}, std::vector<float>(x.data<float>(), x.data<float>() + m * depth));
+      const Tensor y = call(some, w).out({m, n}).run_one();
+      REQUIRE(std::memcmp(y.bytes.data(), all.bytes.data(), y.bytes.size()) == 0);
+    }
+  }
+}
+
 TEST_CASE("typed weights: bias, activation, several parts") {
   Random random(813);
   for (const DType type : {DType::BF16, DType::Q8_0}) {

@@ -17,6 +17,7 @@ struct GroupedContext {
   bool transposed;  // matrices are [k, n]
   bool invariant;   // sums have the same order in groups of any size
   int64_t matrix_bytes;
+  int64_t decoded;  // rows of a transposed weight that are decoded at a time
   uint32_t parts, workspace;
   int64_t part_workspace;  // floats
 };
@@ -98,7 +99,8 @@ void grouped_linear(const void* context, void* const* buffers, uint32_t, uint32_
   const RowGroups all{static_cast<const int32_t*>(buffers[1]), c.rows, c.groups};
   const float* const x = static_cast<const float*>(buffers[0]);
   float* const y = static_cast<float*>(buffers[c.workspace - 1]);
-  float* const room = static_cast<float*>(buffers[c.workspace]) + part * c.part_workspace;
+  float* const room =
+      c.part_workspace > 0 ? static_cast<float*>(buffers[c.workspace]) + part * c.part_workspace : nullptr;
   const auto weight = [&](int64_t e) {
     return c.stacked ? static_cast<const char*>(buffers[2]) + e * c.matrix_bytes
                      : static_cast<const char*>(buffers[2 + e]);
@@ -116,8 +118,8 @@ void grouped_linear(const void* context, void* const* buffers, uint32_t, uint32_
           const int64_t from = all.at(e) + first * kDecodedRows;
           const int64_t end = last * kDecodedRows < all.count(e) ? last * kDecodedRows : all.count(e);
           const int64_t rows = end - first * kDecodedRows;
-          for (int64_t d = 0; d < k; d += c.typed.panel) {
-            const int64_t depth = k - d < c.typed.panel ? k - d : c.typed.panel;
+          for (int64_t d = 0; d < k; d += c.decoded) {
+            const int64_t depth = k - d < c.decoded ? k - d : c.decoded;
             for (int64_t i = 0; i < depth; ++i)
               decode_typed(c.typed.dtype, weight(e) + (d + i) * c.typed.row_bytes, room + i * n, n);
             gemm_broadcast(rows, n, depth, {x + from * k + d, k, 1}, room, n, y + from * n, n, d > 0);
@@ -134,7 +136,7 @@ void grouped_linear(const void* context, void* const* buffers, uint32_t, uint32_
         const float* const from = x + all.at(e) * k;
         float* const to = y + all.at(e) * n + j;
         if (!c.is_f32)
-          multiply_typed(c.typed, from, weight(e) + j * c.typed.row_bytes, to, rows, columns, room);
+          multiply_typed(c.typed, from, weight(e) + j * c.typed.row_bytes, to, rows, columns);
         else if (c.transposed)
           gemm_broadcast(rows, columns, k, {from, k, 1}, reinterpret_cast<const float*>(weight(e)) + j, n, to, n,
                          false);
@@ -208,10 +210,7 @@ bool plan_grouped_linear(const Site& site, hx_kernel& out) {
   if (c->is_f32)
     c->part_workspace = kPieceColumns * kPieceDepth;
   else if (c->transposed)
-    c->typed.panel = std::clamp<int64_t>(kPanelFloats / n, 1, k);
-  else
-    c->typed.panel = std::clamp<int64_t>(kPanelFloats / k / kTypedColumnGranule, 1, 4) * kTypedColumnGranule;
-  if (!c->is_f32) c->part_workspace = c->typed.panel * (c->transposed ? n : k);
+    c->part_workspace = (c->decoded = std::clamp<int64_t>(kPanelFloats / n, 1, k)) * n;
   const double reads = static_cast<double>(c->typed.row_bytes) *
                        static_cast<double>(std::min(c->rows, c->groups) * (c->transposed ? k : n));
   const double products = static_cast<double>(c->rows) * static_cast<double>(k) * static_cast<double>(n);

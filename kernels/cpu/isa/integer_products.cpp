@@ -94,6 +94,14 @@ void integer_rows(const IntegerPanel* panels, const IntegerChunk* x, float* sums
       integer_rows<Dot, kRun, kTiles, kRows / 2>(panels, x + i, sums + i * kTiles * kWidth, rows - i, has_least);
 }
 
+// kRows rows or fewer: evenly cut pieces of many rows are almost full.
+template <typename Dot, int kRun, int kTiles, int kRows>
+void integer_piece(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows, bool has_least) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return integer_piece<Dot, kRun, kTiles, kRows - 1>(panels, x, sums, rows, has_least);
+  integer_tile<Dot, kRun, kRows, kTiles>(panels, x, sums, has_least);
+}
+
 // ---- types
 
 using MultiplyPanels = void (*)(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows,
@@ -101,6 +109,7 @@ using MultiplyPanels = void (*)(const IntegerPanel* panels, const IntegerChunk* 
 
 constexpr int64_t kFewRows = 8;  // one panel at a time, so that fewer rows of the weight are read side by side
 constexpr int kTilesOfMany = 2;
+constexpr int kTileRows = kWidth < 16 ? 2 : 6;  // as many as leave registers for their sums
 
 template <typename W>
 void quantise_chunk(const float* x, int64_t blocks, IntegerChunk& to) {
@@ -165,12 +174,12 @@ void pack_chunk(const char** rows, int64_t blocks, char* to) {
 
 template <typename Dot, typename W>
 IntegerType integer_type_of() {
-  constexpr int kFew = kWidth < 16 ? 4 : 8, kMany = kWidth < 16 ? 2 : 6;
+  constexpr int kFew = kWidth < 16 ? 4 : 8;
   return {unpack_chunk<W>,
           unpack_packed_chunk<W>,
           pack_chunk<W>,
           integer_rows<Dot, W::kRun, 1, kFew>,
-          integer_rows<Dot, W::kRun, kTilesOfMany, kMany>,
+          integer_piece<Dot, W::kRun, kTilesOfMany, kTileRows>,
           quantise_chunk<W>,
           W::kChunkBytes,
           W::kPackedBytes,
@@ -232,6 +241,18 @@ void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char
   }
 }
 
+// Bytes that are read next, fetched a few lines at a time while others are multiplied: meanwhile the processor sees no
+// stream.
+struct BytesAhead {
+  const char* at[kTilesOfMany];
+  int64_t bytes;  // of each
+  int64_t next = 0;
+  HM_INLINE void fetch(int tiles, int64_t lines) {
+    for (; lines > 0 && next < bytes; --lines, next += 64)
+      for (int t = 0; t < tiles; ++t) _mm_prefetch(at[t] + next, _MM_HINT_T1);
+  }
+};
+
 // Rows [row, row_end) of a times rows [column, column_end) of b.
 void multiply_chunks(const IntegerContext& c, const IntegerType& type, const char* w, const IntegerChunk* x, float* y,
                      Range rows, Range columns) {
@@ -242,7 +263,8 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
   for (int64_t i = rows.begin; i < rows.end; i += kIntegerRows) {
     const int64_t m = rows.end - i < kIntegerRows ? rows.end - i : kIntegerRows;
     const int tiles = m > kFewRows ? kTilesOfMany : 1;
-    const int64_t width = tiles * kWidth;
+    const int64_t width = tiles * kWidth, together = tiles > 1 ? kTileRows : kFewRows,
+                  pieces = (m + together - 1) / together;
     for (int64_t j = columns.begin; j < columns.end; j += width) {
       const char *at[kTilesOfMany * kWidth], *next[kTilesOfMany * kWidth], *packed[kTilesOfMany];
       const int64_t last = (p.n - 1) / kWidth;
@@ -267,7 +289,17 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
           else
             type.unpack(at + t * kWidth, blocks, panels[t]);
         }
-        (tiles > 1 ? type.many : type.few)(panels, x + chunk * c.x_rows + i, sums, m, type.has_least);
+        // packed, the next chunk follows, or the first of the group after those of the other tiles
+        BytesAhead ahead{{}, c.packed_chunk};
+        for (int t = 0; t < tiles; ++t)
+          ahead.at[t] = packed[t] + (chunk + 1 + (chunk + 1 < chunks ? 0 : (tiles - 1) * chunks)) * c.packed_chunk;
+        const int64_t lines = c.packed_chunk / 64 / pieces + 1;
+        for (int64_t piece = 0; piece < pieces; ++piece) {
+          const int64_t r = m * piece / pieces, end = m * (piece + 1) / pieces;
+          ahead.fetch(tiles, lines);
+          (tiles > 1 ? type.many : type.few)(panels, x + chunk * c.x_rows + i + r, sums + r * width, end - r,
+                                             type.has_least);
+        }
       }
       for (int64_t r = 0; r < m; ++r)
         for (int t = 0; t < tiles; ++t) {

@@ -5,9 +5,8 @@
 
 namespace harmonics::cpu::HM_ISA {
 
-// A block of y: rows of a times `columns` rows of a weight. `panel`: room for c.panel decoded rows.
-void multiply_typed(const TypedContext& c, const float* a, const char* w, float* y, int64_t rows, int64_t columns,
-                    float* panel);
+// A block of y: rows of a times `columns` rows of a weight.
+void multiply_typed(const TypedContext& c, const float* a, const char* w, float* y, int64_t rows, int64_t columns);
 void decode_typed(uint32_t dtype, const char* row, float* to, int64_t width);
 
 }  // namespace harmonics::cpu::HM_ISA

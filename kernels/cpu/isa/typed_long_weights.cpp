@@ -27,9 +27,8 @@ HM_INLINE void with_long_type(uint32_t dtype, Then then) {
 
 }  // namespace
 
-void multiply_long_blocks(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n,
-                          float* panel) {
-  with_long_type(c.dtype, [&](auto type) { typed_block<decltype(type)>(c, a, w, y, m, n, panel); });
+void multiply_long_blocks(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n) {
+  with_long_type(c.dtype, [&](auto type) { typed_block<decltype(type)>(c, a, w, y, m, n); });
 }
 
 void decode_long_blocks(uint32_t dtype, const char* row, float* to, int64_t depth) {

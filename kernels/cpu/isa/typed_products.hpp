@@ -11,8 +11,7 @@
 namespace harmonics::cpu::HM_ISA {
 
 // For types with blocks of 256: as typed_block and decode_row.
-void multiply_long_blocks(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n,
-                          float* panel);
+void multiply_long_blocks(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n);
 void decode_long_blocks(uint32_t dtype, const char* row, float* to, int64_t depth);
 
 namespace {
@@ -111,27 +110,136 @@ void decode_row(const char* row, float* to, int64_t depth) {
   if (k < depth) store_part(to + k, W::part(row, k, depth - k), depth - k);
 }
 
-// A block of C: rows of A times `n` rows of the weight. `panel`: room for c.panel decoded rows.
+// ---- sums of a block of rows and a panel of decoded rows
+
+// Sums of kRows rows of A and kColumns decoded rows of the weight, of `depth` elements: those that `state` holds of the
+// elements before, unless `first`, and kept there unless `last`.
+template <int kRows, int kColumns>
+HM_INLINE void panel_tile(const float* a, int64_t a_row, const float* b, int64_t b_row, vf* state, float* c,
+                          int64_t c_row, int64_t depth, bool first, bool last) {
+  vf sum[kRows][kColumns];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kColumns; ++j) sum[i][j] = first ? vf{} : state[i * kTypedPanel + j];
+  int64_t k = 0;
+  for (; k + kWidth <= depth; k += kWidth) {
+    vf x[kRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) x[i] = load(a + i * a_row + k);
+#pragma GCC unroll 4
+    for (int j = 0; j < kColumns; ++j) {
+      const vf y = load(b + j * b_row + k);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) sum[i][j] = fma(x[i], y, sum[i][j]);
+    }
+  }
+  if (k < depth) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kColumns; ++j) {
+      const vf y = load_part(b + j * b_row + k, depth - k);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) sum[i][j] = fma(load_part(a + i * a_row + k, depth - k), y, sum[i][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    if (!last) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kColumns; ++j) state[i * kTypedPanel + j] = sum[i][j];
+    } else if constexpr (kColumns == 4) {
+      _mm_storeu_ps(c + i * c_row, sums_of(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
+    } else {
+      c[i * c_row] = _mm_cvtss_f32(sums_of(sum[i][0], vf{}, vf{}, vf{}));
+    }
+  }
+}
+
+// Rows of a weight that are decoded next, fetched a few lines at a time while others are multiplied: meanwhile the
+// processor sees no stream.
+struct LinesAhead {
+  const char* rows;
+  int64_t count, row_bytes, bytes;
+  int64_t row = 0, at = 0;
+  HM_INLINE void fetch(int64_t lines) {
+    for (; lines > 0 && row < count; --lines) {
+      _mm_prefetch(rows + row * row_bytes + at, _MM_HINT_T1);
+      if ((at += 64) >= bytes) at = 0, ++row;
+    }
+  }
+};
+
+// A part of the depth of a panel: rows of A times decoded rows of the weight.
+struct PanelPart {
+  const float* a;
+  int64_t a_row;
+  const float* b;
+  int64_t columns, depth;
+  vf* state;  // [rows][kTypedPanel]
+  float* c;
+  int64_t c_row;
+  bool first, last;  // of the depth
+};
+constexpr int kPanelTileRows = kWidth < 16 ? 3 : 6;
+constexpr int64_t kPanelStride = kTypedDepth + 16;  // not a multiple of a page: rows would share sets of the cache
+
+template <int kRows = kPanelTileRows>
+HM_INLINE void panel_rows(const PanelPart& p, int64_t i, int64_t rows, LinesAhead& ahead, int64_t lines) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return panel_rows<kRows - 1>(p, i, rows, ahead, lines);
+  int64_t j = 0;
+  const auto tile = [&]<int kColumns>() __attribute__((always_inline)) {
+    panel_tile<kRows, kColumns>(p.a + i * p.a_row, p.a_row, p.b + j * kPanelStride, kPanelStride,
+                                p.state + i * kTypedPanel + j, p.c + i * p.c_row + j, p.c_row, p.depth, p.first,
+                                p.last);
+  };
+  for (; j + 4 <= p.columns; j += 4) {
+    ahead.fetch(lines);
+    tile.template operator()<4>();
+  }
+  for (; j < p.columns; ++j) tile.template operator()<1>();
+}
+
+[[gnu::noinline]] void multiply_panel(const PanelPart& p, int64_t rows, LinesAhead ahead) {
+  const int64_t groups = (rows + kPanelTileRows - 1) / kPanelTileRows, tiles = groups * (p.columns / 4),
+                all = ahead.count * ((ahead.bytes + 63) / 64), lines = tiles > 0 ? (all + tiles - 1) / tiles : 0;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t i = rows * g / groups, end = rows * (g + 1) / groups;
+    panel_rows(p, i, end - i, ahead, lines);
+  }
+}
+
+// A block of C: rows of A times `n` rows of the weight. Panels of decoded rows fit caches, and are the thread's own: a
+// workspace for each part would pass through memory.
 template <typename W>
-void by_panels(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* panel) {
+void by_panels(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n) {
   const Product& p = c.product;
-  constexpr int64_t kRows = kWidth < 16 ? 3 : 6;
+  alignas(64) float panel[kTypedPanel * kPanelStride];
+  alignas(64) vf state[kBlockRows * kTypedPanel];
+  const auto part_bytes = [&](int64_t k) { return W::at(p.k - k < kTypedDepth ? p.k : k + kTypedDepth) - W::at(k); };
   for (int64_t block = 0; block < m; block += kBlockRows) {
-    const int64_t end = m - block < kBlockRows ? m : block + kBlockRows;
-    for (int64_t j = 0; j < n; j += c.panel) {
-      const int64_t columns = n - j < c.panel ? n - j : c.panel;
-      for (int64_t i = 0; i < columns; ++i) decode_row<W>(w + (j + i) * c.row_bytes, panel + i * p.k, p.k);
-      int64_t i = block;
-      for (; i + kRows <= end; i += kRows)
-        inner_rows<kRows, 4>(a + i * p.k, p.k, panel, p.k, y + i * p.n + j, p.n, columns, p.k, false);
-      if (i < end) gemm_inner(end - i, columns, p.k, a + i * p.k, p.k, panel, p.k, y + i * p.n + j, p.n, false);
+    const int64_t rows = m - block < kBlockRows ? m - block : kBlockRows;
+    for (int64_t j = 0; j < n; j += kTypedPanel) {
+      const int64_t columns = n - j < kTypedPanel ? n - j : kTypedPanel, left = n - j - columns;
+      for (int64_t k = 0; k < p.k; k += kTypedDepth) {
+        const int64_t depth = p.k - k < kTypedDepth ? p.k - k : kTypedDepth;
+        const char* const from = w + j * c.row_bytes + W::at(k);
+        for (int64_t i = 0; i < columns; ++i) decode_row<W>(from + i * c.row_bytes, panel + i * kPanelStride, depth);
+        const bool last = k + depth == p.k;
+        LinesAhead ahead{from + part_bytes(k), columns, c.row_bytes, last ? 0 : part_bytes(k + depth)};
+        if (last)
+          ahead = {w + (j + columns) * c.row_bytes, left < kTypedPanel ? left : kTypedPanel, c.row_bytes,
+                   part_bytes(0)};
+        multiply_panel({a + block * p.k + k, p.k, panel, columns, depth, state, y + block * p.n + j, p.n, k == 0, last},
+                       rows, ahead);
+      }
     }
   }
 }
 
 template <typename W>
-void typed_block(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n, float* panel) {
-  if (m > kDirectRows) return by_panels<W>(c, a, w, y, m, n, panel);
+void typed_block(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n) {
+  if (m > kDirectRows) return by_panels<W>(c, a, w, y, m, n);
   const Product& p = c.product;
   const int64_t tiles = (m + kTileRows - 1) / kTileRows;
   constexpr int64_t kColumns = 24;  // whole tiles of any width; their rows of the weight stay in cache

@@ -89,10 +89,9 @@ void typed_transposed(const TypedContext& c, void* const* buffers, uint32_t part
 
 }  // namespace
 
-void multiply_typed(const TypedContext& c, const float* a, const char* w, float* y, int64_t rows, int64_t columns,
-                    float* panel) {
-  if (!with_type(c.dtype, [&](auto type) { typed_block<decltype(type)>(c, a, w, y, rows, columns, panel); }))
-    multiply_long_blocks(c, a, w, y, rows, columns, panel);
+void multiply_typed(const TypedContext& c, const float* a, const char* w, float* y, int64_t rows, int64_t columns) {
+  if (!with_type(c.dtype, [&](auto type) { typed_block<decltype(type)>(c, a, w, y, rows, columns); }))
+    multiply_long_blocks(c, a, w, y, rows, columns);
 }
 
 void decode_typed(uint32_t dtype, const char* row, float* to, int64_t width) {
@@ -105,14 +104,13 @@ void typed_linear(const void* context, void* const* buffers, uint32_t phase, uin
   if (c.transposed) return typed_transposed(c, buffers, part);
   const Product& p = c.product;
   const float* x = static_cast<const float*>(buffers[p.a]);
-  float* room = static_cast<float*>(buffers[p.c + 1]);
   if (c.round_parts) {
+    float* const room = static_cast<float*>(buffers[p.c + 1]);
     if (phase == 0) {
       const Range blocks = share(p.m * p.k / kEightBlock, c.round_parts, part);
       return round_blocks(x + blocks.begin * kEightBlock, room + blocks.begin * kEightBlock, blocks.end - blocks.begin);
     }
     x = room;
-    room += p.m * p.k;
   }
   const uint32_t row_part = part / c.column_parts, column_part = part % c.column_parts;
   const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part),
@@ -121,8 +119,7 @@ void typed_linear(const void* context, void* const* buffers, uint32_t phase, uin
                 columns = slice_begin(p.n, kTypedColumnGranule, c.column_parts, column_part + 1) - j;
   const float* a = x + i * p.k;
   const char* w = static_cast<const char*>(buffers[p.b]) + j * c.row_bytes;
-  float *y = static_cast<float*>(buffers[p.c]) + i * p.n + j, *panel = room + part * c.panel * p.k;
-  multiply_typed(c, a, w, y, rows, columns, panel);
+  multiply_typed(c, a, w, static_cast<float*>(buffers[p.c]) + i * p.n + j, rows, columns);
   end_product(p, buffers, i, i + rows, j, j + columns);
 }
 

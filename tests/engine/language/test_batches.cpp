@@ -248,6 +248,29 @@ TEST_CASE("decoder: a model that does not continue texts is refused with the ver
              Catch::StartsWith("'vectors.gguf' does not write text") && Catch::Contains("harmonics embed"));
 }
 
+TEST_CASE("batches: the rest of a prompt takes one plan, with the bits of single tokens") {
+  const Model model = small_llama(), same = small_llama();
+  const auto executor = make_sequential_executor();
+  Decoder singles(same, *executor);
+  const auto tokens = some_tokens(140, model.vocabulary);
+  std::vector<std::vector<float>> expected;
+  Session single(singles, 150);
+  for (const int32_t token : tokens) {
+    const auto scores = single.append({&token, 1});
+    expected.emplace_back(scores.begin(), scores.end());
+  }
+  for (size_t count = 2; count < 32; ++count) {
+    CAPTURE(count);
+    Decoder decoder(model, *executor);
+    Session session(decoder, 150);
+    const auto first = session.append({tokens.data(), count});
+    CHECK(std::equal(first.begin(), first.end(), expected[count - 1].begin()));
+    CHECK(decoder.plans() == 1);
+    const auto second = session.append({tokens.data() + count, 64 + 32 + 5});
+    CHECK(std::equal(second.begin(), second.end(), expected[count + 100].begin()));
+  }
+}
+
 TEST_CASE("batches: steps find every plan that was prepared") {
   const Model model = small_llama();
   const auto executor = make_sequential_executor();
