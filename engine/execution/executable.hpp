@@ -152,6 +152,7 @@ struct MemoryReport {
   uint64_t arena_bytes = 0;      // allocated by the plan
   uint64_t unshared_bytes = 0;   // size if buffers shared no memory
   uint64_t state_bytes = 0;      // parameters and states
+  uint64_t packed_bytes = 0;     // what kernels have packed of constant parameters, beside them
   uint64_t workspace_bytes = 0;  // largest workspace, part of the arena
 };
 

@@ -85,7 +85,13 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
   if (c.converts) {  // quantising x has the gradient of the identity
     const HTensor dz = cast(dy, c.wide);
     Values result{HTensor(), HTensor()};
-    if (!a.has("scale")) result[0] = as_type_of(dot(dz, cast(weight, c.wide), last_axis(dy), {transposed}), in[0]);
+    if (!a.has("scale")) {
+      // Devices may decode a stored weight in the product, in either direction.
+      const bool stored = is_stored(weight.dtype()) && c.wide == DType::F32;
+      const HTensor dx = stored ? one("linear", AttributeMap().set("transposed", !transposed), {dz, weight})
+                                : dot(dz, cast(weight, c.wide), last_axis(dy), {transposed});
+      result[0] = as_type_of(dx, in[0]);
+    }
     if (!is_stored(weight.dtype())) {
       const HTensor multiplied = c.multiplied(x);
       result[1] = as_type_of(transposed ? dot(multiplied, dz, leading, leading) : dot(dz, multiplied, leading, leading),

@@ -118,6 +118,7 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"moe_intermediate_size", K::whole, {}, true},
       {"norm_topk_prob", K::truth, {}, true},
       {"router_aux_loss_coef", K::real, {}, true},
+      {"output_router_logits", K::truth, {}, true},
       {"scoring_func", K::text, {}, true},
       {"routed_scaling_factor", K::real, {}, true},
       {"use_router_bias", K::truth, {}, true},
@@ -126,7 +127,6 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"shared_expert_intermediate_size", K::whole, {}, true},
       {"use_shared_expert_gate", K::truth, {}, true},
       {"first_k_dense_replace", K::whole},
-      {"output_router_logits", K::truth, {}, true},
       {"decoder_sparse_step", K::whole},
       {"mlp_only_layers", K::list},
       {"tie_word_embeddings", K::truth},
@@ -229,7 +229,7 @@ NdslLevel ndsl_level_of_texts(const std::map<std::string, std::string>& texts) {
       for (const NdslKey& one : ndsl_keys()) known.emplace_back(one.name);
       const std::string meant = did_you_mean(name, known);
       throw Error(ErrorKind::Usage, fmt::format("there is no setting {}", shown_name(name)), {},
-                  {meant.empty() ? "'harmonics explain MODEL' shows the settings of a model" : meant});
+                  meant.empty() ? std::vector<std::string>{} : std::vector{meant});
     }
     const auto source = std::make_shared<const SourceText>("--set " + name, text);
     const document::Document read = document::parse_document(source);

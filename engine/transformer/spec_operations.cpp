@@ -159,7 +159,7 @@ void trace_experts(SpecTrace& t) {
     scores.push_back(bias);
   }
   const std::vector<HTensor> chosen = apply("router", how, scores);  // weights, experts
-  if (t.has("balance")) t.balance(scores[0], chosen[1], t.real("balance"));
+  if (t.has("balance")) t.balance(scores.front(), chosen[1], t.real("balance"));
   const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
   const HTensor gate = t.map_by_experts(sent[0], sent[2], "gate"), up = t.map_by_experts(sent[0], sent[2], "up");
   const HTensor down = t.map_by_experts(call_one("silu", {}, {gate}) * up, sent[2], "down");
@@ -196,7 +196,7 @@ const std::vector<SpecOperation>& spec_operations() {
        {"LastToken", {"in", "out"}, trace_last_token},
        {"Pool", {"in", "how", "out"}, trace_pool},
        {"Experts",
-        {"in", "router", "bias?", "gate", "up", "down", "used", "normalized?", "balance?", "scoring?", "scale?", "out"},
+        {"in", "router", "bias?", "gate", "up", "down", "used", "normalized?", "scoring?", "scale?", "balance?", "out"},
         trace_experts},
        {"Observe", {"in", "name"}, trace_observe}});
   return kRows;

@@ -85,14 +85,59 @@ bool product_of_typed(const Site& site, Product& p) {
   return true;
 }
 
+namespace {
+
+// a [m, k] times a weight [k, n] of a stored type: the gradient of an input.
+bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
+  const hx_type &x = site.in(0), &weight = site.in(1);
+  const bool plain = site.text("activation_type").empty() && site.text("accumulate") != "f64" && !site.number("scale");
+  if (!row.rows || !plain || site.inputs() != 2 || !is_f32(x) || !is_f32(site.out()) || last(x) == 0 ||
+      last(weight) == 0)
+    return declined("multiplies f32 by a transposed weight of a stored type, without more");
+  auto c = std::make_unique<TypedContext>();
+  *c = {};
+  Product& p = c->product;
+  if (!activation_of(site, p.activation)) return false;
+  p.batch = 1;
+  p.k = p.a_row = last(x);
+  p.a_column = 1;
+  p.m = count(x) / p.k;
+  p.n = last(weight);
+  p.b = 1;
+  p.c = 2;
+  c->dtype = weight.dtype;
+  c->transposed = true;
+  c->row_bytes = static_cast<int64_t>(run_bytes(row.dtype, p.n));
+  c->slice_bytes = static_cast<int64_t>(run_bytes(row.dtype, kDecodedColumns));
+  const double products = static_cast<double>(p.m) * static_cast<double>(p.k) * static_cast<double>(p.n);
+  const uint32_t wanted = parts_for(products / 40, INT32_MAX);
+  c->row_parts = c->column_parts = 1;
+  while (c->row_parts * c->column_parts < wanted) {
+    if (p.n >= 2 * c->column_parts * kDecodedColumns)
+      c->column_parts *= 2;
+    else if (p.m >= 2 * c->row_parts * 4 * kRowGranule)
+      c->row_parts *= 2;
+    else
+      break;
+  }
+  const uint32_t parts = c->row_parts * c->column_parts;
+  answer(out, std::move(c), isa().typed_linear, row.product, {parts}).workspace =
+      static_cast<uint64_t>(parts * kDecodedColumns * kDecodedDepth) * sizeof(float);
+  return true;
+}
+
+}  // namespace
+
 bool plan_typed_linear(const Site& site, hx_kernel& out) {
   const TypeRow* row = row_of(site.in(1).dtype);
   if (!row) return declined("multiplies f32 by weights of 16-bit floats and stored types");
+  if (site.flag("transposed")) return plan_transposed(site, *row, out);
   auto c = std::make_unique<TypedContext>();
   if (!product_of_typed(site, c->product)) return false;
   const Product& p = c->product;
   c->dtype = site.in(1).dtype;
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, p.k));
+  c->transposed = false;
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
                elements = static_cast<double>(p.k) * static_cast<double>(p.n);
   cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX));

@@ -14,6 +14,10 @@ struct TypedContext {
   int64_t row_bytes;
   uint32_t row_parts, column_parts;
   uint32_t round_parts;  // 0, or the parts of a first phase that rounds x to q8_0, into the workspace
+  // a times b as it lies, where rows of b are the depth: the sums of a slice of columns are those of its panels in
+  // turn.
+  bool transposed;
+  int64_t slice_bytes;  // of kDecodedColumns elements of a row of b
 };
 
 // Rows of a table, decoded.
@@ -29,6 +33,8 @@ constexpr int64_t kDirectRows = 12;
 // first-level cache.
 constexpr int64_t kBlockRows = 96, kTypedPanel = 32, kTypedDepth = 1024;
 constexpr int64_t kTypedColumnGranule = 8;
+// Of a transposed product: columns and rows of b that are decoded at a time, whole blocks of every type.
+constexpr int64_t kDecodedColumns = 256, kDecodedDepth = 128;
 
 // Whether there are products with weights of the type.
 bool multiplies_type(uint32_t dtype);

@@ -7,16 +7,20 @@
 // adapter. Prints one JSON object; exit status 1 if planned and measured memory differ by more than the share X:
 //
 //   seconds, median      of the fastest step and of the middle one
+//   cpu_seconds          of the process, in the step that took the least: on one thread what other load leaves as it is
 //   flops, of_peak       of products, forward and backward, as traced; over the fastest step, of the measured peak
 //   arena, states        bytes of the plan: results of a step; parameters and moments
-//   planned, measured    their sum; peak bytes of aligned memory during the steps, less those before the model was made
+//   packed               what kernels have packed of frozen weights
+//   planned, measured    the sum of these; peak bytes of aligned memory during the steps, less those before the model
+//   was made
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -125,6 +129,12 @@ class StepInputs {
   StepValues values_;
 };
 
+double process_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 // Returns measured over planned memory.
 double report(const StepCase& c) {
   const int64_t before = aligned.live;
@@ -146,15 +156,18 @@ double report(const StepCase& c) {
   plan->run(inputs.of(*plan, 1).data());
   forget_peaks();
   std::vector<double> seconds;
+  double cpu_seconds = std::numeric_limits<double>::infinity();
   for (int i = 0; i < c.steps; ++i) {
     const auto& addresses = inputs.of(*plan, i + 2);
     const auto begin = std::chrono::steady_clock::now();
+    const double cpu_begin = process_seconds();
     plan->run(addresses.data());
+    cpu_seconds = std::min(cpu_seconds, process_seconds() - cpu_begin);
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::sort(seconds.begin(), seconds.end());
   const MemoryReport m = plan->memory();
-  const uint64_t planned = m.arena_bytes + m.state_bytes;
+  const uint64_t planned = m.arena_bytes + m.state_bytes + m.packed_bytes;
   const int64_t measured = aligned.peak - before;
   const double peak = peak_flops(c.threads);
   const boost::json::object o{{"model", c.model},
@@ -166,12 +179,14 @@ double report(const StepCase& c) {
                               {"threads", c.threads},
                               {"seconds", seconds.front()},
                               {"median", seconds[seconds.size() / 2]},
+                              {"cpu_seconds", cpu_seconds},
                               {"tokens_per_second", static_cast<double>(c.batch * c.tokens) / seconds.front()},
                               {"flops", flops},
                               {"of_peak", peak > 0 ? flops / seconds.front() / peak : 0},
                               {"loss", static_cast<double>(*plan->output("loss").data<float>())},
                               {"arena", m.arena_bytes},
                               {"states", m.state_bytes},
+                              {"packed", m.packed_bytes},
                               {"planned", planned},
                               {"measured", measured},
                               {"resident", peak_resident()}};

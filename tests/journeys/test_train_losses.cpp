@@ -107,3 +107,170 @@ TEST_CASE("train: a small model learns from a teacher") {
   CHECK(both.code == 78);
   CHECK(both.err.find("'dpo' and 'distillation' exclude each other") != std::string::npos);
 }
+
+namespace {
+
+// Runs `train` on what a file sends to its standard input.
+Result train_on_input(const Folder& folder, const std::string& lines, const std::string& arguments) {
+  const std::string command = "cat '" + folder.write("sent", lines) + "' | timeout 100 '" + kProgram + "' train " +
+                              arguments + " >'" + (folder / "said.out") + "' 2>'" + (folder / "said.err") + "'";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, read(folder / "said.out"), read(folder / "said.err")};
+}
+
+// Two rows of 32 tokens and what follows them, as the loss guard writes a batch.
+std::string batch_of_bytes() {
+  std::string header =
+      R"({"next":{"dtype":"I32","shape":[2,32],"data_offsets":[0,256]},"tokens":{"dtype":"I32","shape":[2,32],)"
+      R"("data_offsets":[256,512]}})";
+  header += std::string((8 - header.size() % 8) % 8, ' ');
+  std::string file;
+  for (size_t i = 0, n = header.size(); i < 8; ++i, n >>= 8) file += static_cast<char>(n & 0xFF);
+  file += header;
+  for (int tensor = 1; tensor >= 0; --tensor)
+    for (int i = 0; i < 64; ++i) {
+      file += static_cast<char>('a' + (i + tensor) % 26);
+      file += std::string(3, '\0');
+    }
+  return file;
+}
+
+const std::string kTinyModel =
+    "model_dsl: GPT2\nmodel_settings: {num_layers: 1, hidden_size: 16, num_query_heads: 2, max_position_embeddings: "
+    "32, "
+    "vocab_size: 256, dropout: 0}\ntokenizer: bytes\nsequence_len: 32\nmicro_batch_size: 4\nlearning_rate: 1e-2\n"
+    "logging_steps: 1\n";
+
+}  // namespace
+
+TEST_CASE("train: a model learns texts that arrive, until they end") {
+  const Folder folder;
+  const std::string output = folder / "live",
+                    config = folder.write(
+                        "live.yaml",
+                        kTinyModel + "datasets: 'stdin:'\nlr_scheduler: constant\noutput_dir: " + output + "\n");
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the cat sat on the mat.\n";
+  const Result run = train_on_input(folder, text, config);
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.err.find("as they arrive: 128 tokens a step") != std::string::npos);
+  CHECK(run.err.find("'stdin:' is read once: a run that is resumed") != std::string::npos);
+  const std::vector<double> losses = logged_losses(output);
+  REQUIRE(losses.size() > 30);
+  CHECK(losses.back() < losses.front() / 2);
+  CHECK(fs::exists(output + "/model/config.json"));
+  const Result lines = train_on_input(
+      folder, "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\n{\"prompt\": \"2+1=\", \"completion\": \"3\"}\n",
+      config + " --quiet --set micro_batch_size=2 --set max_steps=1");
+  INFO(lines.err);
+  CHECK(lines.code == 0);
+  const Result endless = harmonics("train " + config + " --set lr_scheduler=cosine");
+  CHECK(endless.code == 2);
+  CHECK(endless.err.find("give max_steps, or lr_scheduler: constant") != std::string::npos);
+  const Result dry = harmonics("train " + config + " --dry-run");
+  CHECK(dry.code == 2);
+  CHECK(dry.err.find("'stdin:' is a stream") != std::string::npos);
+}
+
+TEST_CASE("train: special tokens are added to the model and its tokenizer") {
+  const Folder folder;
+  const std::string base = trained_on_a_sentence(folder, folder / "base"), output = folder / "added",
+                    data = folder.write("t.jsonl", "{\"prompt\": \"the \", \"completion\": \"cat<stop>\"}\n");
+  const std::string config = folder.write(
+      "added.yaml", "model: " + base + "\nspecial_tokens: {eos_token: <stop>, additional: [<other>]}\ndatasets: " +
+                        data + "\nsequence_len: 32\nmax_steps: 2\nlearning_rate: 1e-4\noutput_dir: " + output + "\n");
+  CHECK(harmonics("train " + config + " --dry-run --quiet").code == 0);
+  CHECK_FALSE(fs::exists(output));
+  const Result run = harmonics("train " + config);
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.err.find("258 rows instead of 256") != std::string::npos);
+  const json::value written = json::parse(read(output + "/model/config.json"));
+  CHECK(written.at("vocab_size") == 258);
+  const Result ids = harmonics("tokenize " + output + "/model --special 'a<stop>'");
+  CHECK(ids.out.find("256") != std::string::npos);
+  CHECK(harmonics("generate " + output + "/model 'the ' --max-tokens 2 --temperature 0").code == 0);
+  CHECK(read(output + "/config.yaml").find("special_tokens:\n  eos_token: \"<stop>\"\n") != std::string::npos);
+}
+
+TEST_CASE("export: a folder has its weights in files of a size, and further tokens") {
+  const Folder folder;
+  const std::string base = trained_on_a_sentence(folder, folder / "base"), to = folder / "parts/";
+  const Result parts = harmonics("export " + base + " " + to + " --shard-size 20000 --add-token '<a>'");
+  INFO(parts.err);
+  REQUIRE(parts.code == 0);
+  CHECK(fs::exists(to + "model.safetensors.index.json"));
+  CHECK_FALSE(fs::exists(to + "model.safetensors"));
+  CHECK(parts.err.find("257 rows instead of 256") != std::string::npos);
+  CHECK(harmonics("generate " + to + " 'the ' --max-tokens 2").code == 0);
+  CHECK(harmonics("export " + base + " " + to).code == 0);
+  CHECK(fs::exists(to + "model.safetensors"));
+  CHECK_FALSE(fs::exists(to + "model.safetensors.index.json"));
+  const Result file = harmonics("export " + base + " " + (folder / "m.gguf") + " --shard-size 1M");
+  CHECK(file.code == 2);
+  CHECK(file.err.find("--shard-size is for folders of Hugging Face") != std::string::npos);
+}
+
+TEST_CASE("quantize: a described model takes its weights from a folder or from what a flow saved") {
+  const Folder folder;
+  const std::string base = trained_on_a_sentence(folder, folder / "base"), model = base + "/model.ndsl",
+                    to = folder / "small.gguf";
+  REQUIRE(harmonics("quantize " + model + " " + to + " --weights " + (folder / "base/weights.safetensors")).code == 0);
+  CHECK(harmonics("generate " + to + " --tokenizer " + base + "/tokenizer.json 'the ' --max-tokens 2").code == 0);
+  CHECK_FALSE(fs::exists(to + ".described.gguf"));
+  const Result without = harmonics("quantize " + model + " " + to);
+  CHECK(without.code == 2);
+  CHECK(without.err.find("describes a model and has no weights") != std::string::npos);
+}
+
+TEST_CASE("train: a batch that was left out is replayed with the newest weights, and nothing is kept") {
+  const Folder folder;
+  const std::string output = folder / "run";
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "the cat sat on the mat. ";
+  const std::string config = folder.write(
+      "c.yaml", kTinyModel + "datasets: " + folder.write("text.txt", text) +
+                    "\nmax_steps: 10\nsave_steps: 5\nlr_scheduler: constant\noutput_dir: " + output + "\n");
+  REQUIRE(harmonics("train " + config + " --quiet").code == 0);
+  const std::string before = read(output + "/log.jsonl"), batch = folder.write("batch.safetensors", batch_of_bytes());
+  const Result again = harmonics("train " + config + " --replay " + batch + " --json");
+  INFO(again.err);
+  REQUIRE(again.code == 0);
+  CHECK(number(again.out, "steps") == 1);
+  CHECK(number(again.out, "samples") == 2);
+  CHECK(number(again.out, "loss") > 0);
+  CHECK(again.err.find("one step with the weights of " + output + "/checkpoints/") != std::string::npos);
+  CHECK(read(output + "/log.jsonl") == before);
+  const Result wrong = harmonics("train " + config + " --replay " + output + "/weights.safetensors");
+  CHECK(wrong.code != 0);
+  CHECK(wrong.err.find("is no batch of a language model") != std::string::npos);
+}
+
+TEST_CASE("run: token fields of files need no type where a model reads them") {
+  const Folder folder;
+  std::string lines;
+  for (int i = 0; i < 8; ++i) {
+    lines += "{\"tokens\": [";
+    for (int t = 0; t < 16; ++t) lines += (t ? "," : "") + std::to_string((i + t) % 50);
+    lines += "]}\n";
+  }
+  const std::string model =
+                        "model(\"GPT2\", set=\"num_layers=1, hidden_size=16, num_query_heads=2, vocab_size=50, "
+                        "max_position_embeddings=16\")",
+                    flow = folder.write(
+                        "t.hmx", "harmonic t { producer tokens; layer scores; cycle (batch=4) { tokens -(" + model +
+                                     ")-> scores; scores <-(next_token)- tokens; } }"),
+                    data = folder.write("t.jsonl", lines);
+  CHECK(harmonics("run " + flow + " --no-keep --epochs 1 --producer 'tokens=" + data + "#tokens'").code == 0);
+  std::string wrong = lines;
+  wrong.replace(wrong.find("[0,"), 3, "[0.5,");
+  const Result refused = harmonics(
+      "run " + flow + " --no-keep --epochs 1 --producer 'tokens=" + folder.write("w.jsonl", wrong) + "#tokens'");
+  CHECK(refused.code != 0);
+  CHECK(refused.err.find("which is no index") != std::string::npos);
+  const std::string declared =
+      folder.write("d.hmx", "harmonic d { producer tokens {16}; producer next {16}; layer scores; cycle { tokens -(" +
+                                model + ")-> scores; scores <-(cross_entropy)- next; } }");
+  CHECK(harmonics("explain " + declared).code == 0);
+}

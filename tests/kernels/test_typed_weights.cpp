@@ -48,6 +48,37 @@ TEST_CASE("typed weights: linear equals the product with the decoded weight") {
   }
 }
 
+TEST_CASE("typed weights: transposed products decode the weight where it lies") {
+  Random random(817);
+  for (const DType type : kTypes) {
+    if (!is_stored(type)) continue;
+    CAPTURE(element_type(type).name);
+    const int64_t block = element_type(type).block;
+    for (const int64_t m : {1, 7, 40})
+      for (const int64_t depth : {1, 5, 130, 300})
+        for (const int64_t n : {block, block < 3 ? int64_t{38} : 3 * block, block < 3 ? int64_t{258} : 9 * block}) {
+          CAPTURE(m, n, depth);
+          const Tensor x = random.floats({m, depth}), w = of_type(type, {depth, n}, random), plain = decoded(w);
+          KernelCall product = call(x, w);
+          const Tensor y = product.set("transposed", 1).out({m, n}).run_one();
+          REQUIRE(product.kernel() == std::string(element_type(type).name) + " weights");
+          std::vector<double> e(static_cast<size_t>(m * n));
+          double magnitude = 0;
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t k = 0; k < depth; ++k)
+              for (int64_t j = 0; j < n; ++j) {
+                const double term = static_cast<double>(x[i * depth + k]) * static_cast<double>(plain[k * n + j]);
+                e[static_cast<size_t>(i * n + j)] += term;
+                magnitude = std::max(magnitude, std::abs(term));
+              }
+          require_close(y, e, 1e-5, 1e-6 * magnitude * static_cast<double>(depth));
+        }
+  }
+  KernelCall wide = call(random.floats({64, 512}), of_type(DType::NF4_64, {512, 1024}, random));
+  wide.set("transposed", 1).out({64, 1024}).run_one();
+  CHECK(wide.parts() > 1);
+}
+
 TEST_CASE("typed weights: numbers are those of the reference in registers and in panels") {
   Random random(815);
   for (const DType type : kTypes) {
@@ -138,7 +169,9 @@ TEST_CASE("typed weights: bias, activation, several parts") {
 TEST_CASE("typed weights: other calls are left to the body") {
   const Tensor x = Tensor::zeros({2, 64}), w = Tensor::zeros({64, 64}, HX_Q8_0);
   CHECK(call(x, w).out({2, 64}).served());
-  CHECK_FALSE(call(x, w).set("transposed", 1).out({2, 64}).served());
+  CHECK(call(x, w).set("transposed", 1).out({2, 64}).served());
+  CHECK_FALSE(call(x, w).set("transposed", 1).set("activation_type", "q8_0").out({2, 64}).served());
+  CHECK_FALSE(call(x, Tensor::zeros({64, 64}, HX_BF16)).set("transposed", 1).out({2, 64}).served());
   CHECK_FALSE(call(x, w).set("scale", 0.5).out({2, 64}).served());
   CHECK_FALSE(call(Tensor::zeros({2, 64}, HX_BF16), w).out({2, 64}, HX_BF16).served());
   CHECK_FALSE(call(x, Tensor::zeros({64, 64}, HX_F64)).out({2, 64}).served());

@@ -64,6 +64,29 @@ void round_blocks(const float* x, float* to, int64_t blocks) {
   }
 }
 
+// The part's share of a transposed product.
+void typed_transposed(const TypedContext& c, void* const* buffers, uint32_t part) {
+  const Product& p = c.product;
+  const uint32_t row_part = part / c.column_parts, column_part = part % c.column_parts;
+  const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part),
+                rows = slice_begin(p.m, kRowGranule, c.row_parts, row_part + 1) - i,
+                begin = slice_begin(p.n, kDecodedColumns, c.column_parts, column_part),
+                end = slice_begin(p.n, kDecodedColumns, c.column_parts, column_part + 1);
+  const float* a = static_cast<const float*>(buffers[p.a]) + i * p.k;
+  float *y = static_cast<float*>(buffers[p.c]) + i * p.n,
+        *room = static_cast<float*>(buffers[p.c + 1]) + part * kDecodedColumns * kDecodedDepth;
+  for (int64_t j = begin; j < end; j += kDecodedColumns) {
+    const int64_t columns = end - j < kDecodedColumns ? end - j : kDecodedColumns;
+    const char* w = static_cast<const char*>(buffers[p.b]) + j / kDecodedColumns * c.slice_bytes;
+    for (int64_t d = 0; d < p.k; d += kDecodedDepth) {
+      const int64_t depth = p.k - d < kDecodedDepth ? p.k - d : kDecodedDepth;
+      for (int64_t r = 0; r < depth; ++r) decode_typed(c.dtype, w + (d + r) * c.row_bytes, room + r * columns, columns);
+      gemm_broadcast(rows, columns, depth, {a + d, p.k, 1}, room, columns, y + j, p.n, d > 0);
+    }
+  }
+  end_product(p, buffers, i, i + rows, begin, end);
+}
+
 }  // namespace
 
 void multiply_typed(const TypedContext& c, const float* a, const char* w, float* y, int64_t rows, int64_t columns) {
@@ -78,6 +101,7 @@ void decode_typed(uint32_t dtype, const char* row, float* to, int64_t width) {
 
 void typed_linear(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const TypedContext*>(context);
+  if (c.transposed) return typed_transposed(c, buffers, part);
   const Product& p = c.product;
   const float* x = static_cast<const float*>(buffers[p.a]);
   if (c.round_parts) {
