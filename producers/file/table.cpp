@@ -132,7 +132,8 @@ class Table {
   void read_dtype() {
     if (options_.dtype.empty()) {
       // Substitutes that are no whole numbers stay real, and what takes indices says so.
-      if (!options_.indices || options_.as == "number" || rows_->sample().rank() == 0 || means_ || not_a_number_) return;
+      if (!options_.indices || options_.as == "number" || rows_->sample().rank() == 0 || means_ || not_a_number_)
+        return;
       dtype_ = DType::I32;
       wide_.resize(cells_.size());
       return;
