@@ -16,6 +16,7 @@ namespace {
 constexpr std::string_view kMagic = "GGUF", kAlignmentKey = "general.alignment";
 constexpr uint32_t kLatestVersion = 3;
 constexpr uint64_t kDefaultAlignment = 32, kLongestName = 1 << 16, kLongestAlignment = 1 << 30;
+constexpr uint64_t kMostKeys = 1 << 16, kMostTensors = 1 << 17;
 constexpr uint32_t kMostAxes = 4;
 constexpr int kDeepestList = 4;
 
@@ -246,6 +247,9 @@ class GgufReader {
     short_lengths_ = file_.version == 1;
     const uint64_t least_tensor = short_lengths_ ? 21 : 25, least_key = short_lengths_ ? 10 : 14;
     const uint64_t start = at_, tensors = length("the number of tensors"), keys = length("the number of keys");
+    if (tensors > kMostTensors || keys > kMostKeys)
+      refuse(start, std::to_string(tensors) + " tensors and " + std::to_string(keys) + " keys of metadata; at most " +
+                        std::to_string(kMostTensors) + " and " + std::to_string(kMostKeys) + " are read");
     if (tensors > left() / least_tensor)
       refuse(start, std::to_string(tensors) + " tensors cannot be described in the " + std::to_string(left()) +
                         " bytes that follow");

@@ -50,6 +50,7 @@ class TreeBuilder : public YAML::EventHandler {
     node.kind = Kind::scalar;
     node.quoted = tag != "?";
     node.span = scalar_span(mark, value);
+    expect_closed(mark);
     expect_tag(node.span, tag);
     node.text = value;
     add(std::move(node), anchor);
@@ -94,6 +95,13 @@ class TreeBuilder : public YAML::EventHandler {
   }
   [[noreturn]] void too_deep(Span place) {
     fail(place, fmt::format("lists and maps are nested more than {} deep", limits_.depth));
+  }
+  // The parser takes the rest of the text as the value of a quotation that does not end.
+  void expect_closed(const YAML::Mark& mark) {
+    const std::string_view text = source_.text();
+    const size_t from = skipped_ + static_cast<size_t>(std::max(mark.pos, 0));
+    if (from < text.size() && (text[from] == '"' || text[from] == '\'') && text.find(text[from], from + 1) == text.npos)
+      fail(span_of(mark, 1), "this quotation mark is not closed", fmt::format("end the text with {}", text[from]));
   }
   void expect_tag(Span place, const std::string& tag) {
     if (tag.empty() || tag == "?" || tag == "!") return;
@@ -228,6 +236,10 @@ Document parse_document(std::shared_ptr<const SourceText> source, const Limits& 
   } catch (const YAML::Exception& e) {
     const Span place = builder.span_of(e.mark, 1);
     Error error(ErrorKind::Syntax, fmt::format("this is no YAML: {}", printable(e.msg, 200)), place);
+    const std::string_view rest =
+        view.substr(std::min(view.size(), skipped + static_cast<size_t>(std::max(e.mark.pos, 0))));
+    if (rest.starts_with('*')) error.note("a text that begins with * is written in quotes: '*.txt'");
+    if (place.column > 1 && source->line(place.line).starts_with('\t')) error.note("indent with blanks, not with tabs");
     builder.errors().push_back(std::move(error));
   }
   if (!builder.errors().empty()) throw_errors(source.get(), std::move(builder.errors()));

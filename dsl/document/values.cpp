@@ -61,9 +61,9 @@ std::string what_is(const Node& node) {
     case Kind::null:
       return "nothing";
     case Kind::list:
-      return "a list";
+      return node.items.empty() ? "an empty list" : "a list";
     case Kind::map:
-      return "a map";
+      return node.entries.empty() ? "an empty map" : "a map";
     case Kind::scalar:
       break;
   }

@@ -91,15 +91,7 @@ FilePart FileReader::read() {
 void FileReader::architecture(const Node& node) {
   Fields fields(node, problems_, "architecture");
   ModelFile& model = part_.model;
-  if (const auto variant = name(fields, "variant")) {
-    model.variant = *variant;
-    const std::vector<std::string> known{"dense", "parallel", "moe"};
-    if (std::find(known.begin(), known.end(), variant->text) == known.end()) {
-      const std::string meant = did_you_mean(variant->text, known);
-      problems_.add(variant->place.span, fmt::format("there is no variant {}", shown_name(variant->text)),
-                    meant.empty() ? "variants: dense, parallel, moe" : meant, ErrorKind::Name);
-    }
-  }
+  if (const auto variant = name(fields, "variant")) model.variant = *variant;
   if (const Node* found = part_.extends ? fields.find("block") : fields.need("block")) {
     model.block = block(*found, "the block");
     part_.has_block = true;

@@ -64,6 +64,10 @@ struct Step {
   std::map<std::string, Value> fields;
   std::map<std::string, std::vector<Expression>> lists;  // dims
   std::vector<Step> steps;                               // of Repeat
+  // Of a .ndsl file: the operation of the block that the step belongs to, "QKV", and what observers of operations see
+  // after it: name and value.
+  std::string operation = {};
+  std::vector<std::pair<std::string, std::string>> observed = {};
 };
 
 struct Spec {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <new>
 #include <utility>
 
@@ -141,6 +142,11 @@ class FileReplacement::State {
   }
   [[noreturn]] void fail_by_system() const {
     const int reason = errno;
+    std::error_code failed;
+    const std::filesystem::path folder = std::filesystem::path(given_).parent_path();
+    if (reason == ENOENT && !folder.empty() && !std::filesystem::exists(folder, failed))
+      throw Error(ErrorKind::Output, "cannot write '" + given_ + "': " + std::strerror(reason), {},
+                  {"there is no folder '" + folder.string() + "'; make it first: mkdir -p '" + folder.string() + "'"});
     fail(std::strerror(reason), reason);
   }
 

@@ -36,23 +36,26 @@ Graph producers_of(const Model& model, const std::vector<std::string>& names) {
   return graph;
 }
 
-// A result and the consumer of its samples.
+// A result and the consumer of its samples. Results without one go to stdout:, or are left out.
 struct Delivered {
   std::string output;
   TensorType sample;
   std::unique_ptr<Sink> sink;
 };
 
-std::vector<Delivered> delivered(const Lowered& lowered, std::vector<Binding> consumers, Registry& registry) {
+std::vector<Delivered> delivered(const Lowered& lowered, std::vector<Binding> consumers, Registry& registry,
+                                 bool shows) {
   std::vector<Delivered> all;
   std::vector<std::string> names;
   for (const NamedValue& output : lowered.program.outputs) {
+    if (output.name.starts_with(kValueOutput) || output.name.starts_with(kFunctionOutput)) continue;
     const TensorType type = lowered.program.type(output.value);
     names.push_back(result_name(output.name));
     const std::string& name = names.back();
     auto bound = std::find_if(consumers.begin(), consumers.end(), [&](const Binding& b) { return b.name == name; });
     if (bound == consumers.end())
       bound = std::find_if(consumers.begin(), consumers.end(), [](const Binding& b) { return b.name.empty(); });
+    if (bound == consumers.end() && !shows) continue;
     const Address address = bound == consumers.end() ? parse_address("stdout:") : bound->address;
     if (bound != consumers.end()) consumers.erase(bound);
     all.push_back(
@@ -122,6 +125,7 @@ RowReport infer_rows(const Model& model, Executor& executor, RowSettings setting
   const std::map<int, StreamType> types = streams.types(graph);
   options.batch = static_cast<int64_t>(streams.batch().value_or(static_cast<uint64_t>(settings.batch)));
   if (!types.empty()) options.tokens = types.begin()->second.sample.count();
+  options.observe = options.operations = settings.values != nullptr;
   const auto reader =
       streams.reader(graph, producers, static_cast<uint64_t>(options.batch), false, settings.seed, std::nullopt);
   CompiledStep step(lower(model, options), *model.parameters, executor, settings.compile);
@@ -133,7 +137,7 @@ RowReport infer_rows(const Model& model, Executor& executor, RowSettings setting
     inputs.emplace_back(names[i], step.lowered().program.type(leaves[i]->outputs.at(0)), types.at(producers[i]));
     samples.push_back(inputs.back().samples());
   }
-  std::vector<Delivered> results = delivered(step.lowered(), std::move(settings.consumers), registry);
+  std::vector<Delivered> results = delivered(step.lowered(), std::move(settings.consumers), registry, !settings.values);
 
   RowReport report;
   const auto begun = std::chrono::steady_clock::now();
@@ -143,6 +147,7 @@ RowReport infer_rows(const Model& model, Executor& executor, RowSettings setting
     step.check_indices(taken.data());
     step.set(taken.data(), 0, 1, 0);
     step.run();
+    if (settings.values) settings.values->write(step, taken.data(), static_cast<int64_t>(n), options.batch);
     for (Delivered& r : results)
       r.sink->push(r.sample.dtype, r.sample.shape, n, step.executable().output(r.output).bytes());
     report.samples += n;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/address.hpp"
+#include "engine/bound/traced_values.hpp"
 #include "engine/execution/executable.hpp"
 #include "engine/model/model.hpp"
 
@@ -16,6 +17,8 @@ struct RowSettings {
   int64_t batch = 64;                         // samples of one run, unless an address says
   uint64_t seed = 0;                          // of shuffled addresses
   CompileOptions compile;                     // registry: of streams and devices
+  // Gets the values of each run; results without a consumer are not shown then.
+  ValueFiles* values = nullptr;
 };
 
 struct RowReport {

@@ -118,7 +118,8 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
   if (first.in_data)
     notes = {fmt::format("correct it, or leave such samples out: where=finite in the address of '{}'", first.producer)};
   else if (by_code.empty() && !step.given)
-    notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
+    notes.push_back(
+        "lower the learning rate (run: --lr 1e-4, train: --set learning_rate=1e-4) or look at the data of that step");
   const std::string loss = std::isnan(step.loss) ? "nan" : fmt::format("{}", step.loss);  // without the sign of a NaN
   return Error(ErrorKind::Diverged,
                fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", loss, step.steps + 1,

@@ -15,6 +15,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/options/command_table.hpp"
+#include "engine/cli/options/hub_name.hpp"
 #include "engine/cli/run/crash_report.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/cli/terminal/output.hpp"
@@ -32,11 +33,29 @@ namespace {
 // Called before any input is read that takes time.
 void expect_device(const std::string& name) {
   if (name == "cpu") return;
+  if (const size_t colon = name.find(':'); colon != std::string::npos) {  // "trace:cpu"
+    expect_device(name.substr(0, colon));
+    return expect_device(name.substr(colon + 1));
+  }
   const std::vector<std::string> known = device_names();
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   Error e(ErrorKind::Usage, "unknown device '" + name + "'");
   if (const std::string meant = did_you_mean(name, known); !meant.empty()) e.note(meant);
   throw e.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list devices' shows what is there");
+}
+
+// Says how a model is downloaded if a file is missing that is named like one of a hub.
+int run_verb(const VerbRow& verb, const Options& options) {
+  try {
+    return verb.run(options);
+  } catch (const Error& e) {
+    const std::string command = e.kind() != ErrorKind::NoInput || options.files.empty()
+                                    ? std::string()
+                                    : download_command(options.files.front());
+    if (command.empty()) throw;
+    Error more = e;
+    throw more.note("no model is downloaded; do it with: " + command);
+  }
 }
 
 int dispatch(const VerbRow& verb, Options options) {
@@ -54,7 +73,7 @@ int dispatch(const VerbRow& verb, Options options) {
     if (!choice.note.empty() && !options.quiet) print_note(choice.note);
   }
   settle_precision(options.run, Registry::global(), options.run.deterministic);
-  return verb.run(options);
+  return run_verb(verb, options);
 }
 
 }  // namespace

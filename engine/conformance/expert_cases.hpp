@@ -19,6 +19,11 @@ inline void add_expert_cases(Cases& cases, Sizes& sizes) {
       {"router", AttributeMap(two).set("scoring", std::string("sigmoid")).set("normalized", true), {scores}});
   cases.push_back({"router", with("used", int64_t{1}).set("capacity", int64_t{2}), {scores}});
   cases.push_back({"router", AttributeMap(two).set("capacity", int64_t{2}), {scores}});
+  cases.push_back({"router",
+                   AttributeMap(two).set("scoring", std::string("sigmoid")).set("normalized", true).set("scale", 1.5),
+                   {scores, numbers({experts})}});
+  cases.push_back(
+      {"router", AttributeMap(two).set("capacity", int64_t{2}), {numbers({2, rows, experts}), numbers({experts})}});
   cases.push_back({"expert_choice", with("capacity", int64_t{3}), {scores}});
   cases.push_back({"expert_choice", with("capacity", int64_t{1}).set("scoring", std::string("sigmoid")), {scores}});
   const Operand chosen = indices({rows, used}, experts + 1, DType::I32);

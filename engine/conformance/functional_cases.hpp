@@ -101,6 +101,9 @@ inline void add_norm_cases(Cases& cases, Sizes& sizes) {
   const Operand x = numbers(joined(lead, row)), gain = numbers(row);
   cases.push_back({"rms_norm", AttributeMap().set("epsilon", 1e-4), {x, gain}});
   cases.push_back({"rms_norm_grad", {}, {x, gain, spreads(lead), x}});
+  cases.push_back({"rms_norm_quantize", {}, {x, gain}});
+  cases.push_back({"abs_max", {}, {x}});
+  cases.push_back({"abs_max", AttributeMap().set("rows", true), {x}});
   const int64_t channels = sizes.odd();
   for (const Shape& image :
        {Shape{3 + sizes.odd(), channels}, Shape{sizes.some(), channels, sizes.odd(), sizes.some()}}) {

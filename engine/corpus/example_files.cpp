@@ -160,7 +160,8 @@ class ExampleFile {
   }
 
   void malformed(const std::string& what) {
-    if (!options_.skip_malformed) refuse_lines(path_, what, "mend it, or leave such lines out: malformed=skip");
+    if (!options_.skip_malformed)
+      refuse_lines(path_, what, "correct it, or leave such lines out: malformed=skip (for train: skip_malformed: true)");
     if (counts_.malformed++ == 0) counts_.first_malformed = fmt::format("'{}' {}", path_, what);
   }
 

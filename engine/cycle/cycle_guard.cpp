@@ -41,7 +41,8 @@ bool CycleGuard::skips(const Slot& slot, float loss) {
   const bool finite = std::isfinite(loss), enough = in_a_row_ >= settings_->patience;
   const std::string saved = again ? "" : save(slot, loss),
                     at = saved.empty() ? "" : fmt::format("; the batch is in {}", saved);
-  std::string what = fmt::format("the loss of a batch after step {} is {:.4g}", cycle_.record.step(), loss);
+  const std::string value = std::isnan(loss) ? "nan" : fmt::format("{:.4g}", loss);  // without the sign of a NaN
+  std::string what = fmt::format("the loss of a batch after step {} is {}", cycle_.record.step(), value);
   if (finite) {
     const Metrics::Spread before = cycle_.record.metrics().spread(loss_);
     what += fmt::format(", the mean of the {} steps before {:.4g}, their deviation {:.2g}", before.steps, before.mean,

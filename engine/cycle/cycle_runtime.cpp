@@ -138,9 +138,10 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
   if (!diverged || !by_numbers)
     notes.insert(notes.begin(), "note: " + (made.empty() ? "" : made + "; ") + weights);
   else
-    notes.insert(notes.begin(),
-                 {"note: " + weights,
-                  "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+    notes.insert(
+        notes.begin(),
+        {"note: " + weights,
+         "lower the learning rate (run: --lr 1e-4, train: --set learning_rate=1e-4) or look at the data of that step"});
   return Error(e.kind(), by_numbers ? made : e.what(), e.span(), notes);
 }
 

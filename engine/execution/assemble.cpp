@@ -43,8 +43,9 @@ namespace {
 
 class Assembler : AssemblerOf<PlanParts> {
  public:
-  Assembler(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body)
-      : AssemblerOf(std::move(program), binding, kernels, compile_body) {}
+  Assembler(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,
+            bool plan_only)
+      : AssemblerOf(std::move(program), binding, kernels, compile_body), plan_only_(plan_only) {}
 
   PlanParts run() {
     choose_kernels();
@@ -97,7 +98,7 @@ class Assembler : AssemblerOf<PlanParts> {
   }
 
   void allocate() {
-    p_.arena = std::make_shared<Storage>(plan_.placement.bytes);
+    p_.arena = plan_only_ ? Storage::reserved(plan_.placement.bytes) : std::make_shared<Storage>(plan_.placement.bytes);
     make_constants();
     for (const MemoryPlan::State& s : plan_.states) {
       TensorBinding& binding = binding_of(s);
@@ -212,14 +213,16 @@ class Assembler : AssemblerOf<PlanParts> {
     }
   }
 
+  bool plan_only_;
   std::vector<void*> states_;
   std::vector<size_t> firsts_;  // by step: index of its first pointer
 };
 
 }  // namespace
 
-PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body) {
-  return Assembler(std::move(program), binding, kernels, compile_body).run();
+PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,
+                   bool plan_only) {
+  return Assembler(std::move(program), binding, kernels, compile_body, plan_only).run();
 }
 
 }  // namespace harmonics::engine

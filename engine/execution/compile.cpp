@@ -300,8 +300,8 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
         finished(assemble_on_device(std::move(current), binding, kernels, host ? &*host : nullptr, compile_body)),
         executor);
   }
-  return std::make_unique<CompiledPlan>(finished(assemble(std::move(current), binding, kernels, compile_body)),
-                                        executor);
+  return std::make_unique<CompiledPlan>(
+      finished(assemble(std::move(current), binding, kernels, compile_body, options.plan_only)), executor);
 }
 
 }  // namespace harmonics::engine

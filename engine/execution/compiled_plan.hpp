@@ -49,8 +49,10 @@ struct PlanParts : PlanCommon {
   std::vector<size_t> packed_states;                   // indices of those parameters
 };
 
-// Selects a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
-PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body);
+// Selects a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel. `plan_only`:
+// as CompileOptions say.
+PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,
+                   bool plan_only = false);
 
 // Context of a parallel phase.
 struct PhaseJobs {

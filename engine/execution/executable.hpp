@@ -123,7 +123,8 @@ struct CompileOptions : DeviceSettings {
   std::optional<PrecisionRecipe> recipe;  // null: the trivial one of `precision`
   // Called after each pass with its name and result, for `explain --after`.
   std::function<void(const std::string& pass, const Program&)> observe;
-  bool training = false;  // a training step: implementations are chosen for training
+  bool training = false;   // a training step: implementations are chosen for training
+  bool plan_only = false;  // the plan is looked at and never run: its arena has addresses, but no memory
   // Fills the arena with one-bits before each run, so that reading unwritten memory shows (as NaN in floats).
   bool poison = false;
 };

@@ -36,6 +36,7 @@ CompileOptions within_budget(const Program& program, TensorBinding* binding, Exe
   const auto arena = [&](uint32_t sixteenths) {
     CompileOptions probe = chosen;
     probe.observe = {};
+    probe.plan_only = true;
     probe.recompute_cheapest = sixteenths;
     return compile(program, binding, executor, probe)->memory().arena_bytes;
   };

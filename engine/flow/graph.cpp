@@ -341,7 +341,7 @@ class Resolver {
     registered([&] { check_metric(c, graph_, registry_); });
   }
 
-  // Runs a check whose errors of names may be mended by later registrations.
+  // Runs a check whose errors of names later registrations may resolve.
   template <typename Body>
   void registered(Body&& body) {
     try {

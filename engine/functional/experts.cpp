@@ -1,5 +1,6 @@
 // Mixtures of experts: which experts see a row, the rows in the order of their experts, products by group.
 #include <algorithm>
+#include <tuple>
 
 #include <harmonics/element_type.hpp>
 
@@ -36,7 +37,19 @@ Values router(const AttributeMap& a, Inputs in) {
   expect(used <= experts, "router",
          "uses " + std::to_string(used) + " of the " + std::to_string(experts) + " experts of " + text_of(in[0]),
          ErrorKind::Usage);
-  auto [best, numbers] = top_k(shares_of(a, scores), used);
+  const HTensor shares = shares_of(a, scores);
+  HTensor best, numbers;
+  if (in.size() == 1) {
+    std::tie(best, numbers) = top_k(shares, used);
+  } else {  // the bias decides which experts are chosen, and nothing else
+    expect(in[1].shape() == Shape{experts} && is_float(in[1].dtype()), "router",
+           "the bias has a number for each expert of " + text_of(in[0]) + ", not " + text_of(in[1]));
+    numbers = top_k(stop_gradient(shares + wide(in[1], in[0])), used).second;
+    const int64_t rows = scores.size() / experts;
+    const HTensor first = iota(DType::I64, {rows, 1}, 0) * static_cast<double>(experts);
+    const HTensor places = reshape(cast(numbers, DType::I64), {rows, used}) + first;
+    best = reshape(gather(reshape(shares, {rows * experts}), places), numbers.shape());
+  }
   if (a.flag("normalized")) best = best / reduce_sum(best, last_axis(best), true);
   if (const double scale = a.number("scale", 1.0); scale != 1) best = best * scale;
   HTensor chosen = cast(numbers, DType::I32);
@@ -215,11 +228,12 @@ Values router_z_loss(const AttributeMap&, Inputs in) {
 std::vector<Functional> experts() {
   return {
       {"router", "the experts with the largest shares, and their weights",
-       "scores [..., experts] {used: int in 1.., " HM_SCORING
+       "scores [..., experts], bias [experts]? {used: int in 1.., " HM_SCORING
        ", normalized = false (weights add up to 1), scale = 1.0 (multiplies the weights), capacity = 0 in 0.. (rows "
-       "that "
-       "an expert takes; 0: all)} -> weights [..., used], experts i32 [..., used]; a choice beyond the capacity has "
-       "weight 0 and the number of no expert; first choices come before second ones",
+       "that an expert takes; 0: all)} -> weights [..., used], experts i32 [..., used]; shares plus bias decide which "
+       "experts are chosen, shares alone are their weights; a choice beyond the capacity has weight 0 and the number "
+       "of "
+       "no expert; first choices come before second ones",
        router, nullptr},
       {"expert_choice", "the rows that each expert chooses, by their largest shares",
        "scores [rows, experts] {capacity: int in 1.., " HM_SCORING

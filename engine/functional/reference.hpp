@@ -27,6 +27,7 @@ std::vector<Functional> losses();
 std::vector<Functional> linears();
 std::vector<Functional> fusions();
 std::vector<Functional> norms();
+std::vector<Functional> codes();
 std::vector<Functional> convolutions();
 std::vector<Functional> pools();
 std::vector<Functional> embeddings();

@@ -78,7 +78,9 @@ class GrammarParser {
     skip(true);
     while (at_ < text_.size()) rule();
     for (const auto& [name, index] : names_)
-      if (!defined_[index]) throw error(used_[index], fmt::format("the rule '{}' is missing", name));
+      if (!defined_[index])
+        throw error(used_[index],
+                    fmt::format("there is no rule '{0}'; write {0} ::= ..., or \"{0}\" for the text", name));
     const auto root = names_.find("root");
     if (root == names_.end()) throw error(0, "there is no rule 'root'");
     grammar_.root_ = root->second;

@@ -63,8 +63,10 @@ class SchemaGrammar {
   }
 
  private:
-  [[noreturn]] static void fail(const std::string& place, const std::string& what) {
-    throw Error(ErrorKind::Usage, fmt::format("the JSON schema, {}: {}", place, what));
+  [[noreturn]] static void fail(const std::string& place, const std::string& what, const std::string& remedy = "") {
+    Error e(ErrorKind::Usage, fmt::format("the JSON schema, {}: {}", place, what));
+    if (!remedy.empty()) e.note(remedy);
+    throw e;
   }
 
   std::string rule(const std::string& body) {
@@ -132,7 +134,9 @@ class SchemaGrammar {
     if (type == "array") return array(schema, place);
     if (type == "string") return text(schema, place);
     if (type == "boolean" || type == "null") return type;
-    if (type != "integer" && type != "number") fail(place + "/type", fmt::format("'{}' is no type of JSON", type));
+    if (type != "integer" && type != "number")
+      fail(place + "/type", fmt::format("'{}' is no type of JSON", type),
+           "types: array, boolean, integer, null, number, object, string");
     const json::value* const least = schema.if_contains("minimum");
     if (!least) return type;
     if (!least->is_number() || least->to_number<double>() != 0) fail(place + "/minimum", "only 0 is supported");

@@ -332,6 +332,13 @@ std::string model_file(const std::string& path) {
   return (std::filesystem::path(path) / kFolderFile).string();
 }
 
+void expect_model_folder(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(path, failed) || std::filesystem::exists(model_file(path), failed)) return;
+  throw Error(ErrorKind::NoInput, fmt::format("the folder '{}' has no {}, and so no model", path, kFolderFile), {},
+              {"give a folder of Hugging Face, or the file of a model"});
+}
+
 std::string model_name(const std::string& file) {
   const std::filesystem::path path(file);
   if (path.filename() != kFolderFile) return path.stem().string();
@@ -339,7 +346,11 @@ std::string model_name(const std::string& file) {
 }
 
 ImportedModel import_model(const std::string& given, Registry& registry, const ImportOptions& options) {
+  if (given.ends_with(".hmx"))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is a flow, and no model", given), {},
+                {fmt::format("run it with: harmonics infer {}", given)});
   const std::string path = model_file(given);
+  expect_model_folder(given);
   Files files(path, MappedFile::open(path));
   const auto file = files.mapped().front();
   return read_whole(*file, [&] {

@@ -75,6 +75,8 @@ struct ImportOptions {
 // The file to import a model from: that of a folder is its config.json, as of Hugging Face.
 inline constexpr const char* kFolderFile = "config.json";
 std::string model_file(const std::string& path);
+// Throws ErrorKind::NoInput if this is a folder without that file.
+void expect_model_folder(const std::string& path);
 // What to call the model of this file: its name without the ending, or that of its folder.
 std::string model_name(const std::string& file);
 // Throws ErrorKind::Weights if a further file of a model is not named by a name in its folder.

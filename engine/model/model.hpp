@@ -29,7 +29,8 @@ struct EntrySizes {
   // Above 0, of a model with Model::paged: the caches are pools of so many pages, each of `page_rows` positions. The
   // input "pages" i32 [batch, capacity / page_rows] names the pages of each sequence; -1: none.
   int64_t pages = 0, page_rows = 0;
-  int64_t scored = 0;  // with pages: results for the first so many sequences; 0: for all
+  int64_t scored = 0;       // with pages: results for the first so many sequences; 0: for all
+  bool operations = false;  // "value:..." of each operation of a block, too, where a front end has such
   // Without caches: the input "documents" i32 [batch, tokens] numbers the documents packed into each sequence, rising.
   // A token sees its own document only, whose positions begin at 0.
   bool documents = false;

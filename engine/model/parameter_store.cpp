@@ -129,6 +129,8 @@ StoredTensor* ParameterStore::declared(const std::string& name, const TensorType
 StoredTensor& ParameterStore::declare(const std::string& name, const TensorType& type, Role role, const hx_init& init,
                                       uint64_t seed) {
   if (StoredTensor* known = declared(name, type)) return *known;
+  if (reserves_)
+    return tensors_.emplace(name, StoredTensor{type, Storage::reserved(type.bytes()), role, init}).first->second;
   bytes_.take(type.bytes(), "'" + name + "'", type.str());
   auto storage = std::make_shared<Storage>(type.bytes());
   const auto expected = expected_.find(name);
@@ -255,7 +257,9 @@ std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr
 Layout ParameterStore::layout(const std::string& name, const TensorType& type, Layout preferred) {
   StoredTensor* stored = find(name);
   if (!stored || stored->type != type || type.shape.rank() != 2 || is_stored(type.dtype)) return Layout::natural;
-  if (!stored->asked && preferred == Layout::transposed) {
+  if (!stored->asked && preferred == Layout::transposed && reserves_) {
+    stored->layout = Layout::transposed;
+  } else if (!stored->asked && preferred == Layout::transposed) {
     const Packing turning = transposing(type);
     // Programs that change the tensor need memory of its own.
     PackedForm turned = stored->fixed && stored->file
@@ -319,6 +323,7 @@ std::vector<std::shared_ptr<const MappedFile>> PackedForms::files() {
 std::shared_ptr<const Storage> ParameterStore::packed(const std::string& name, const Packing& packing) {
   StoredTensor* stored = find(name);
   if (!stored || !stored->fixed) return nullptr;
+  if (reserves_) return Storage::reserved(packing.bytes);
   const auto form = stored->packed->take(packing, stored->type_in_memory(), stored->data(), stored->file.get()).storage;
   if (stored->file) stored->file->let_go(stored->storage->data(), stored->type.bytes());
   return form;

@@ -85,6 +85,9 @@ class ParameterStore : public TensorBinding {
   // Keeps packed and transposed forms of tensors that no program changes on disk, if the tensors lie in mapped files.
   // Of tensors declared already or later; null: keeps none.
   void keep_packed(std::shared_ptr<PackedFiles> kept);
+  // Tensors that are declared from now on have addresses, but neither memory nor values, and count to no limit: for
+  // plans that do not run.
+  void reserve_only() { reserves_ = true; }
   // Creates and initialises a new tensor, by seed and name, so that the order of declarations does not matter. Throws
   // ErrorKind::Weights with both types if the name has another type.
   StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
@@ -142,6 +145,7 @@ class ParameterStore : public TensorBinding {
   Budget bytes_ = ModelLimits().for_weights();
   std::shared_ptr<DeviceQueue> queue_;  // of the device that has its tensors
   std::shared_ptr<PackedFiles> kept_;
+  bool reserves_ = false;
 };
 
 // Philox-based initial values by (seed, name), as documented in docs/numerics.md.

@@ -26,6 +26,7 @@ bool is_split_key(std::string_view key) { return key.substr(0, 6) == "split."; }
 
 // Tensors of one file, with the bytes that they lie in.
 struct Part {
+  std::string path;
   std::shared_ptr<const MappedFile> file;
   GgufFile contents;
 };
@@ -35,7 +36,7 @@ std::vector<Part> open_parts(const std::string& path) {
   const auto open = [&](const std::string& name) {
     const auto file = MappedFile::open(name);
     parts.push_back(
-        {file, read_gguf({static_cast<const char*>(file->data()), file->bytes()}, {name, ErrorKind::Weights})});
+        {name, file, read_gguf({static_cast<const char*>(file->data()), file->bytes()}, {name, ErrorKind::Weights})});
   };
   open(path);
   const GgufValue* value = parts[0].contents.find("split.count");
@@ -48,6 +49,26 @@ std::vector<Part> open_parts(const std::string& path) {
     open(*name);
   }
   return parts;
+}
+
+// The files to write: `to`, or parts named after it.
+std::vector<std::string> outputs_of(const std::string& to, size_t parts) {
+  if (parts < 2) return {to};
+  constexpr std::string_view kEnd = ".gguf";
+  std::string any = to;
+  if (!gguf_part_name(any, 0, parts)) {
+    if (any.ends_with(kEnd)) any.resize(any.size() - kEnd.size());
+    any += "-00001-of-00001" + std::string(kEnd);
+  }
+  std::vector<std::string> names;
+  for (size_t part = 0; part < parts; ++part) {
+    const auto name = gguf_part_name(any, part, parts);
+    if (!name)
+      throw Error(ErrorKind::Usage, fmt::format("{} parts cannot be named after '{}'", parts, to))
+          .note("without --keep-split the model is written as one file");
+    names.push_back(*name);
+  }
+  return names;
 }
 
 struct Planned {
@@ -63,7 +84,7 @@ struct Planned {
 class Writing {
  public:
   Writing(std::vector<Part> parts, const std::string& from, const QuantizeOptions& options)
-      : parts_(std::move(parts)), from_(from), options_(options) {
+      : parts_(std::move(parts)), from_(from), options_(options), outputs_(options.keep_split ? parts_.size() : 1) {
     metadata();
     std::vector<const GgufTensor*> tensors;
     for (const Part& part : parts_)
@@ -71,24 +92,54 @@ class Writing {
     const auto types = mixed_types(options_.mix, MixedModel::of(parts_[0].contents), tensors, options_.overrides,
                                    options_.importance != nullptr);
     size_t i = 0;
-    for (const Part& part : parts_)
-      for (const GgufTensor& tensor : part.contents.tensors) plan(part, tensor, types[i++]);
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      Output& output = outputs_[options.keep_split ? part : 0];
+      for (const GgufTensor& tensor : parts_[part].contents.tensors) plan(parts_[part], tensor, types[i++], output);
+    }
+    if (outputs_.size() > 1) number_outputs();
   }
 
   const QuantizeResult& planned() const { return result_; }
 
-  QuantizeResult write(const std::string& to, Executor& executor, const std::function<void(double)>& progress) {
-    const std::string header = writer_.header();
+  // The first file last, because the others are found by it. None stays if one cannot be written.
+  QuantizeResult write(const std::vector<std::string>& to, Executor& executor,
+                       const std::function<void(double)>& progress) {
+    std::vector<size_t> order;
+    for (size_t i = 1; i < outputs_.size(); ++i) order.push_back(i);
+    order.push_back(0);
+    size_t done = 0;
+    try {
+      for (; done < order.size(); ++done) write_output(outputs_[order[done]], to[order[done]], executor, progress);
+    } catch (...) {
+      std::error_code failed;
+      for (size_t i = 0; i < done; ++i) std::filesystem::remove(to[order[i]], failed);
+      throw;
+    }
+    result_.files = to;
+    if (weights_ > 0) result_.relative_error = std::sqrt(error_ / weights_);
+    return result_;
+  }
+
+ private:
+  struct Output {
+    GgufWriter writer;
+    std::vector<Planned> planned;
+  };
+
+  void write_output(const Output& output, const std::string& to, Executor& executor,
+                    const std::function<void(double)>& progress) {
+    const std::string header = output.writer.header();
     bool begun = false;
     size_t tensor = 0;
-    int64_t element = 0;  // of the tensor: the next one
-    uint64_t written = 0;
+    int64_t element = 0;   // of the tensor: the next one
+    uint64_t written = 0;  // of the data
     std::string piece;
     write_file_atomically(to, [&]() -> std::string_view {
       if (!begun) return begun = true, std::string_view(header);
-      if (progress && result_.bytes_after) progress(static_cast<double>(written) / static_cast<double>(end_));
-      for (; tensor < planned_.size(); ++tensor, element = 0) {
-        const Planned& p = planned_[tensor];
+      if (progress && result_.bytes_after)
+        progress(static_cast<double>(written_) / static_cast<double>(result_.bytes_after));
+      for (; tensor < output.planned.size(); ++tensor, element = 0) {
+        const Planned& p = output.planned[tensor];
         if (written < p.offset) {
           piece.assign(p.offset - std::exchange(written, p.offset), '\0');
           return piece;
@@ -100,15 +151,13 @@ class Writing {
             p.converted ? convert(p, element, count, executor, piece) : plain(p, element, count);
         element += count;
         written += bytes.size();
+        written_ += bytes.size();
         return bytes;
       }
       return {};
     });
-    if (weights_ > 0) result_.relative_error = std::sqrt(error_ / weights_);
-    return result_;
   }
 
- private:
   static int64_t elements_of(const GgufTensor& tensor) {
     int64_t count = 1;
     for (const uint64_t length : tensor.shape) count *= static_cast<int64_t>(length);
@@ -116,31 +165,41 @@ class Writing {
   }
 
   void metadata() {
+    GgufWriter& writer = outputs_[0].writer;
     for (const GgufMetadata& entry : parts_[0].contents.metadata)
       if (!is_split_key(entry.key) && entry.key != "general.file_type" && entry.key != "general.quantization_version")
-        writer_.copy(entry);
-    writer_.set("general.file_type", GgufKind::U32, options_.mix.file_type);
-    writer_.set("general.quantization_version", GgufKind::U32, int64_t{2});
+        writer.copy(entry);
+    writer.set("general.file_type", GgufKind::U32, options_.mix.file_type);
+    writer.set("general.quantization_version", GgufKind::U32, int64_t{2});
   }
 
-  void plan(const Part& part, const GgufTensor& tensor, const std::optional<MixedType>& mixed) {
+  // In the kinds that llama.cpp expects.
+  void number_outputs() {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      GgufWriter& writer = outputs_[i].writer;
+      writer.set("split.no", GgufKind::U16, static_cast<int64_t>(i));
+      writer.set("split.count", GgufKind::U16, static_cast<int64_t>(outputs_.size()));
+      writer.set("split.tensors.count", GgufKind::I32, static_cast<int64_t>(result_.tensors.size()));
+    }
+  }
+
+  void plan(const Part& part, const GgufTensor& tensor, const std::optional<MixedType>& mixed, Output& output) {
     const GgufType* wanted = mixed ? find_gguf_type(mixed->dtype) : tensor.type;
     const bool converted = tensor.type != wanted;
     if (converted) expect_convertible(tensor);
     const auto* bytes = static_cast<const char*>(part.file->data()) + tensor.offset;
-    const uint64_t offset = writer_.add(tensor.name, *wanted, tensor.shape);
+    const uint64_t offset = output.writer.add(tensor.name, *wanted, tensor.shape);
     Planned p{&tensor, bytes, wanted, converted ? mixed->dtype : DType::F32, offset, converted, {}};
     if (converted && options_.importance && has_weighted_encoder(p.dtype)) p.importance = importance_of(tensor);
     const int64_t elements = elements_of(tensor);
     const uint64_t size = static_cast<uint64_t>(elements) / wanted->block * wanted->block_bytes;
-    end_ = offset + size;
     result_.tensors.push_back({std::string(tensor.name), tensor.shape, tensor.type->name, wanted->name, tensor.bytes,
                                size, converted && mixed->fallback, !p.importance.empty()});
     result_.converted += converted;
     result_.bytes_before += tensor.bytes;
     result_.bytes_after += size;
     result_.elements += static_cast<double>(elements);
-    planned_.push_back(std::move(p));
+    output.planned.push_back(std::move(p));
   }
 
   void expect_convertible(const GgufTensor& tensor) const {
@@ -243,10 +302,9 @@ class Writing {
   std::vector<Part> parts_;
   const std::string& from_;
   const QuantizeOptions& options_;
-  GgufWriter writer_;
-  std::vector<Planned> planned_;
+  std::vector<Output> outputs_;
   QuantizeResult result_;
-  uint64_t end_ = 0;
+  uint64_t written_ = 0;  // of bytes_after
   double error_ = 0, weights_ = 0;
 };
 
@@ -270,13 +328,20 @@ QuantizeResult plan_quantization(const std::string& from, const QuantizeOptions&
 
 QuantizeResult quantize_gguf(const std::string& from, const std::string& to, const QuantizeOptions& options,
                              Executor& executor, const std::function<void(double)>& progress) {
-  std::error_code failed;
-  if (std::filesystem::equivalent(from, to, failed))
-    throw Error(ErrorKind::Usage, fmt::format("'{}' and '{}' are one file", from, to)).note("give another output");
   std::vector<Part> parts = open_parts(from);
+  const std::vector<std::string> outputs = outputs_of(to, options.keep_split ? parts.size() : 1);
   std::vector<std::shared_ptr<const MappedFile>> files;
-  for (const Part& part : parts) files.push_back(part.file);
-  const QuantizeResult result = Writing(std::move(parts), from, options).write(to, executor, progress);
+  for (const Part& part : parts) {
+    files.push_back(part.file);
+    for (const std::string& output : outputs) {
+      std::error_code failed;
+      if (std::filesystem::equivalent(part.path, output, failed))
+        throw Error(ErrorKind::Usage, fmt::format("'{}' and '{}' are one file", part.path, output))
+            .note("give another output");
+    }
+  }
+  Writing writing(std::move(parts), from, options);
+  const QuantizeResult result = writing.write(outputs, executor, progress);
   for (const auto& file : files) file->expect_whole();
   return result;
 }

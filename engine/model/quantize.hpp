@@ -19,6 +19,7 @@ struct QuantizeOptions {
   TypeOverrides overrides;
   const ImportanceMatrix* importance = nullptr;  // null: all columns matter alike
   bool requantize = false;                       // also matrices that are quantized already, whose errors add up
+  bool keep_split = false;                       // a model in several files stays in as many
 };
 
 // What happens to a tensor.
@@ -33,6 +34,7 @@ struct QuantizedTensor {
 
 struct QuantizeResult {
   std::vector<QuantizedTensor> tensors;  // in the order of the file
+  std::vector<std::string> files;        // written, the one to open first
   uint64_t converted = 0;
   uint64_t bytes_before = 0, bytes_after = 0;  // of the tensors
   double elements = 0;                         // of all tensors
@@ -47,10 +49,11 @@ const std::vector<std::string>& quantized_types();
 QuantizeResult plan_quantization(const std::string& from, const QuantizeOptions& options);
 
 // Reads the GGUF file `from`, in all its parts, and writes `to` with the same metadata, vocabulary included, and the
-// types of the mix. `progress` gets the share that is done. The result does not depend on the executor's threads;
-// memory is needed for one chunk of a tensor. Throws ErrorKind::Weights for malformed files, for quantized matrices
-// without `requantize` and for importance of other shapes, ErrorKind::Usage if both paths are one file,
-// ErrorKind::Output if `to` cannot be written; then no part of it remains.
+// types of the mix. With `keep_split` the tensors of each part of `from` go to a part of their own: `to` without
+// ".gguf", or without "-00001-of-0000N.gguf", names them. `progress` gets the share that is done. The result does not
+// depend on the executor's threads; memory is needed for one chunk of a tensor. Throws ErrorKind::Weights for malformed
+// files, for quantized matrices without `requantize` and for importance of other shapes, ErrorKind::Usage if a file
+// would be read and written, ErrorKind::Output if `to` cannot be written; then nothing of it remains.
 QuantizeResult quantize_gguf(const std::string& from, const std::string& to, const QuantizeOptions& options,
                              Executor& executor, const std::function<void(double)>& progress = {});
 

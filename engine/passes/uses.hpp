@@ -1,4 +1,4 @@
-// Uses: who reads each value of a program; valid until the program changes.
+// Uses: the readers of each value of a program. Valid until the program changes.
 #pragma once
 
 #include <span>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <stdexcept>
@@ -112,7 +113,35 @@ ItemPtr Registry::find(uint32_t kind, std::string_view name) {
           .note("rebuild the plugin; its manifest and its library differ");
     }
   }
-  return outer_ ? outer_->find(kind, name) : nullptr;
+  if (outer_) return outer_->find(kind, name);
+  return kind == HX_DEVICE && name.find(':') != std::string_view::npos ? wrapped_device(name) : nullptr;
+}
+
+ItemPtr Registry::wrapped_device(std::string_view name) {
+  const size_t colon = name.find(':');
+  const ItemPtr maker = need(HX_DEVICE, name.substr(0, colon)), inner = need(HX_DEVICE, name.substr(colon + 1));
+  const auto &table = maker->table<hx_device_vt>(), &of = inner->table<hx_device_vt>();
+  if (table.struct_size <= offsetof(hx_device_vt, wrap) || !table.wrap)
+    throw Error(ErrorKind::Device, fmt::format("device '{}' passes no calls on to another", maker->name));
+  if (of.struct_size > offsetof(hx_device_vt, open_queue) && of.open_queue)
+    throw Error(ErrorKind::Device, fmt::format("device '{}' has its own memory; '{}' passes calls on to devices in "
+                                               "host memory",
+                                               inner->name, maker->name));
+  auto item = std::make_shared<Item>();
+  const hx_device_vt* made = nullptr;
+  if (table.wrap(maker->self, &of, inner->self, &made, &item->self) != HX_OK || !made)
+    throw Error(ErrorKind::Device, fmt::format("device '{}' passes no calls on to '{}'", maker->name, inner->name));
+  item->vtable = made;
+  item->kind = HX_DEVICE;
+  item->name = name;
+  item->description = fmt::format("{} ({})", inner->description, maker->description);
+  item->plugin = maker->plugin;
+  item->path = maker->path;
+  item->contract_minor = maker->contract_minor;
+  item->library = maker->library;
+  item->inner = inner;
+  std::lock_guard lock(mutex_);
+  return items_.try_emplace(Key{HX_DEVICE, item->name}, item).first->second;
 }
 
 void Registry::open_announced(const std::string& path) {

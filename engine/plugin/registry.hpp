@@ -42,6 +42,7 @@ class Item {
   void* self = nullptr;
   const void* vtable = nullptr;
   std::shared_ptr<Library> library;
+  std::shared_ptr<const Item> inner = {};  // of a device "trace:cpu" the one that it passes calls on to
 
   std::string identity() const { return plugin + "/" + name; }
   std::string origin() const { return plugin.empty() ? "built in" : plugin; }
@@ -65,7 +66,9 @@ class Registry {
   static Registry& global();  // with the built-in streams and the manifests of the search path
 
   void add(std::shared_ptr<Item> item);  // a later item of the same kind and name replaces it
-  // Finds an item, and opens the library that announced it if needed. Returns null for an unknown name.
+  // Finds an item, and opens the library that announced it if needed. Returns null for an unknown name. A device named
+  // "NAME:OTHER" is made by NAME, and passes its calls on to OTHER; throws ErrorKind::Device if NAME makes none, or
+  // OTHER has its own memory.
   ItemPtr find(uint32_t kind, std::string_view name);
   // As find, but throws ErrorKind::Name for an unknown name, with the nearest name and the remedy (--plugin,
   // `harmonics list`).
@@ -110,6 +113,7 @@ class Registry {
   using Key = std::pair<uint32_t, std::string>;
   bool knows(uint32_t kind, const std::string& name);
   void open_announced(const std::string& path);
+  ItemPtr wrapped_device(std::string_view name);
   void note_replaced(const Item& item, const std::string& former);
 
   Registry* outer_;

@@ -119,12 +119,13 @@ EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body)
   r.inputs = inputs_of(given(fields, field), field);
   if (api == EmbeddingApi::ollama_one && r.inputs.size() != 1) refuse_input(field, "is no text");
   if (const json::value* const dimensions = given(fields, "dimensions")) {
-    if (!dimensions->is_int64() || dimensions->get_int64() < 1) refuse_input("dimensions", "is no number above 0");
+    if (!dimensions->is_int64() || dimensions->get_int64() < 1)
+      refuse_input("dimensions", "must be a whole number above 0");
     r.dimensions = dimensions->get_int64();
   }
   if (const json::value* const format = given(fields, "encoding_format")) {
     if (!format->is_string() || (format->get_string() != "float" && format->get_string() != "base64"))
-      refuse_input("encoding_format", "is \"float\" or \"base64\"");
+      refuse_input("encoding_format", "must be \"float\" or \"base64\"");
     r.base64 = format->get_string() == "base64";
   }
   r.cuts = api != EmbeddingApi::openai;

@@ -18,6 +18,15 @@ namespace harmonics::engine {
   throw Error(ErrorKind::Usage, fmt::format("'{}' {}", field, what));
 }
 
+// "'temperature' is "hot"; it must be a number from 0 to 100". Long texts, lists and objects are not repeated.
+[[noreturn]] inline void refuse_value(std::string_view field, const boost::json::value& value,
+                                      const std::string& wanted) {
+  constexpr size_t kLongest = 40;
+  std::string shown = value.is_object() ? "an object" : value.is_array() ? "a list" : boost::json::serialize(value);
+  if (shown.size() > kLongest) shown = "a text";
+  refuse_field(field, fmt::format("is {}; it must be {}", shown, wanted));
+}
+
 inline std::string copied(boost::json::string_view text) { return {text.data(), text.size()}; }
 
 // The body of a request, at most 64 levels deep. Throws ErrorKind::Usage unless it is a JSON object.
@@ -27,7 +36,7 @@ inline boost::json::object object_of_body(std::string_view body) {
   depth.max_depth = 64;
   boost::json::value value = boost::json::parse(boost::json::string_view(body.data(), body.size()), failed, {}, depth);
   if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
-  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object");
+  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object; it must begin with {");
   return std::move(value.get_object());
 }
 
@@ -41,12 +50,12 @@ class JsonFields {
   }
   std::string text(const char* name, std::string otherwise = "") const {
     const boost::json::value* const value = find(name);
-    if (value && !value->is_string()) refuse_field(name, "is no text");
+    if (value && !value->is_string()) refuse_value(name, *value, "a text");
     return value ? copied(value->get_string()) : otherwise;
   }
   bool flag(const char* name, bool otherwise) const {
     const boost::json::value* const value = find(name);
-    if (value && !value->is_bool()) refuse_field(name, "is neither true nor false");
+    if (value && !value->is_bool()) refuse_value(name, *value, "true or false");
     return value ? value->get_bool() : otherwise;
   }
   double number(const char* name, double otherwise, double least, double most) const {
@@ -54,7 +63,7 @@ class JsonFields {
     if (!value) return otherwise;
     const double number = value->is_number() ? value->to_number<double>() : NAN;
     if (!(number >= least && number <= most))
-      refuse_field(name, fmt::format("is no number from {} to {}", least, most));
+      refuse_value(name, *value, fmt::format("a number from {} to {}", least, most));
     return number;
   }
   int64_t whole(const char* name, int64_t otherwise, int64_t least, int64_t most) const {
@@ -63,7 +72,7 @@ class JsonFields {
     boost::json::error_code failed;
     const auto number = value->is_number() ? value->to_number<int64_t>(failed) : 0;
     if (!value->is_number() || failed || number < least || number > most)
-      refuse_field(name, fmt::format("is no whole number from {} to {}", least, most));
+      refuse_value(name, *value, fmt::format("a whole number from {} to {}", least, most));
     return number;
   }
   std::vector<std::string> texts(const char* name) const {
@@ -71,21 +80,21 @@ class JsonFields {
     if (!value) return {};
     if (value->is_string()) return {copied(value->get_string())};
     std::vector<std::string> all;
-    if (!value->is_array()) refuse_field(name, "is neither a text nor a list of texts");
+    if (!value->is_array()) refuse_value(name, *value, "a text or a list of texts");
     for (const boost::json::value& one : value->get_array()) {
-      if (!one.is_string()) refuse_field(name, "is neither a text nor a list of texts");
+      if (!one.is_string()) refuse_field(name, "has an item that is no text; it must be a text or a list of texts");
       all.push_back(copied(one.get_string()));
     }
     return all;
   }
   const boost::json::object* object(const char* name) const {
     const boost::json::value* const value = find(name);
-    if (value && !value->is_object()) refuse_field(name, "is no object");
+    if (value && !value->is_object()) refuse_value(name, *value, "an object");
     return value ? &value->get_object() : nullptr;
   }
   const boost::json::array* array(const char* name) const {
     const boost::json::value* const value = find(name);
-    if (value && !value->is_array()) refuse_field(name, "is no list");
+    if (value && !value->is_array()) refuse_value(name, *value, "a list");
     return value ? &value->get_array() : nullptr;
   }
 

@@ -175,18 +175,18 @@ void LayerCards::run(CompiledStep& step) {
 
 json::object LayerCards::card(const Layer& layer, uint64_t samples, bool gradients) const {
   json::array tensors;
-  double weights = 0, slopes = 0;
+  double weights = 0, gradients_squared = 0;
   int64_t parameters = 0;
   bool learns = false;
   for (const std::string& name : layer.tensors) {
     const StoredTensor& t = store_.all().at(name);
     const auto gathered = store_.all().find(kGradient + name);
     const double norm = norm_of(t);
-    json::value slope(nullptr);
+    json::value gradient(nullptr);
     if (gradients && gathered != store_.all().end()) {
       const double v = norm_of(gathered->second);
-      slope = json_number(v);
-      slopes += v * v;
+      gradient = json_number(v);
+      gradients_squared += v * v;
       learns = true;
     }
     weights += norm * norm;
@@ -194,13 +194,13 @@ json::object LayerCards::card(const Layer& layer, uint64_t samples, bool gradien
     tensors.push_back({{"name", name},
                        {"shape", shape_json(t.type.shape)},
                        {"norm", json_number(norm)},
-                       {"gradient_norm", std::move(slope)}});
+                       {"gradient_norm", std::move(gradient)}});
   }
   json::object o{{"name", layer.name},
                  {"shape", shape_json(layer.shape)},
                  {"parameters", parameters},
                  {"weight_norm", json_number(std::sqrt(weights))}};
-  o["gradient_norm"] = learns ? json_number(std::sqrt(slopes)) : json::value(nullptr);
+  o["gradient_norm"] = learns ? json_number(std::sqrt(gradients_squared)) : json::value(nullptr);
   o["tensors"] = std::move(tensors);
   o["activation"] = samples > 0 && layer.value
                         ? activation(*layer.value, layer.shape.count() * static_cast<int64_t>(samples))

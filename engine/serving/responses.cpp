@@ -105,8 +105,8 @@ json::object chat_format(const json::object& format) {
 // What would change the reply, and cannot be done.
 void refuse_unknown(const JsonFields& fields) {
   for (const char* field : {"conversation", "prompt"})
-    if (fields.find(field)) refuse_field(field, "is not known here: give 'input' and 'previous_response_id'");
-  if (fields.flag("background", false)) refuse_field("background", "is not known here: ask for a stream");
+    if (fields.find(field)) refuse_field(field, "is not supported; give 'input' and 'previous_response_id'");
+  if (fields.flag("background", false)) refuse_field("background", "is not supported; ask for a stream");
   if (fields.text("truncation", "disabled") != "disabled") refuse_field("truncation", "is \"disabled\"");
 }
 

@@ -80,9 +80,9 @@ void read_tool_choice(const JsonFields& f, TextRequest& r) {
     else if (word == "required")
       r.call = "";
     else if (word != "auto")
-      refuse_field("tool_choice", "is none, auto, required or a function");
+      refuse_field("tool_choice", "must be none, auto, required or a function");
   } else if (choice) {
-    if (!choice->is_object()) refuse_field("tool_choice", "is none, auto, required or a function");
+    if (!choice->is_object()) refuse_field("tool_choice", "must be none, auto, required or a function");
     const JsonFields named(choice->get_object());
     if (named.text("type", "function") != "function")
       refuse_field("tool_choice", "names something other than a function");
@@ -119,7 +119,7 @@ void read_bias(const JsonFields& f, ContinuationSettings& s) {
   for (const auto& [key, value] : *bias) {
     const std::string id = copied(key);
     if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != std::string::npos || !value.is_number())
-      refuse_field("logit_bias", "is no object of numbers by token");
+      refuse_field("logit_bias", "must be an object of numbers by token");
     s.filters.bias.emplace_back(std::stoi(id), static_cast<float>(std::clamp(value.to_number<double>(), -1e4, 1e4)));
   }
 }
@@ -150,7 +150,7 @@ void read_openai(const JsonFields& f, TextRequest& r) {
       if (!schema) refuse_field("response_format", "has no json_schema.schema");
       r.schema = json::serialize(*schema);
     } else if (type != "text") {
-      refuse_field("response_format", "is text, json_object or json_schema");
+      refuse_field("response_format", "must be of the type text, json_object or json_schema");
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -31,6 +32,15 @@ Storage::Storage(size_t bytes) : bytes_(bytes), owned_(true) {
 
 Storage::Storage(void* data, size_t bytes, std::shared_ptr<const void> keep, bool writable)
     : data_(data), bytes_(bytes), keep_(std::move(keep)), owned_(false), writable_(writable) {}
+
+std::shared_ptr<Storage> Storage::reserved(size_t bytes) {
+  const size_t length = std::max<size_t>(bytes, 1);
+  void* const at = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) throw OutOfMemory(length);
+  const std::shared_ptr<const void> keep(at,
+                                         [length](const void* mapped) { ::munmap(const_cast<void*>(mapped), length); });
+  return std::make_shared<Storage>(at, bytes, keep, true);
+}
 
 Storage::~Storage() {
   if (owned_) std::free(data_);

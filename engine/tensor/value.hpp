@@ -17,6 +17,8 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   ~Storage();
+  // Addresses without memory, which reads as zeros and becomes memory where it is written: for plans that do not run.
+  static std::shared_ptr<Storage> reserved(size_t bytes);
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   bool writable() const { return writable_; }

@@ -18,6 +18,7 @@ EntrySizes sizes_of(const StepOptions& options) {
   sizes.parts = options.accumulate > 0 && options.by_count;
   sizes.metric_inputs = options.metric_inputs;
   sizes.sample_losses = options.sample_losses;
+  sizes.operations = options.operations;
   return sizes;
 }
 

@@ -22,6 +22,7 @@ struct StepOptions : UpdateSettings {  // UpdateSettings: train only
   double accumulate = 0;       // train: if above 0, gradients are scaled by this and accumulated, without an update
   bool by_count = true;        // with `accumulate`: parts of the loss separately, each times its counted share
   bool observe = false;        // keep what the entry offers to observers: "value:LAYER"
+  bool operations = false;     // with `observe`: those of EntrySizes::operations, too
   bool metric_inputs = false;  // as of EntrySizes
   bool sample_losses = false;
 };

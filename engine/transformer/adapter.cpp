@@ -88,9 +88,10 @@ Adapter read_gguf_adapter(const AdapterFile& file, const ResolvedSpec& resolved,
   const ModelMetadata& metadata = imported.metadata;
   const std::string type = metadata.text("general.type", "model"), kind = metadata.text("adapter.type", "");
   if (type != "adapter" || kind != "lora")
-    refuse_adapter(file.path,
-                   fmt::format("has the type '{}'{}; it must be an adapter of the type lora", printable(type, 40),
-                               kind.empty() ? "" : fmt::format(" of '{}'", printable(kind, 40))));
+    refuse_adapter(
+        file.path,
+        fmt::format("has the type '{}'{}; expected an adapter of the type lora, as convert_lora_to_gguf.py writes",
+                    printable(type, 40), kind.empty() ? "" : fmt::format(" of '{}'", printable(kind, 40))));
   const std::string of = metadata.text("general.architecture", "");
   const std::vector<std::string>& fits = resolved.spec().architectures;
   if (!fits.empty() && std::find(fits.begin(), fits.end(), of) == fits.end())

@@ -13,6 +13,7 @@
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/builtin_specs.hpp"
 #include "engine/transformer/described.hpp"
+#include "engine/transformer/ndsl_mapping.hpp"
 
 namespace harmonics::engine {
 
@@ -108,6 +109,7 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
     auto resolved = std::make_shared<ResolvedSpec>(spec, imported.metadata, std::move(types), set, imported.path);
     resolved->set_length(options.length);
     resolved->check_entries(options.cache);
+    if (description) resolved->name_modules(modules_of(*description));
     return resolved;
   } catch (Error& e) {
     for (const auto& [name, origin] : imported.origins)

@@ -12,6 +12,7 @@
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/described.hpp"
+#include "engine/transformer/model_registry.hpp"
 
 namespace harmonics::engine {
 
@@ -223,8 +224,11 @@ std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& give
   auto opened = std::make_shared<LayerModel>();
   std::error_code failed;
   const bool there = std::filesystem::exists(request.path, failed);
+  const std::string registered = there ? "" : ModelRegistry::global().file_of(request.written);
   if (request.path.ends_with(".ndsl"))
     open_described(request.path, request, *opened);
+  else if (!registered.empty())
+    open_described(registered, request, *opened);
   else if (!there && is_ndsl(request.written))
     open_described(request.written, request, *opened);
   else

@@ -20,6 +20,13 @@ void ModelRegistry::add(const std::string& name, const std::string& file) {
   auto compiled = compile_ndsl_model(file);
   const std::lock_guard lock(mutex_);
   models_[name] = std::move(compiled);
+  files_[name] = file;
+}
+
+std::string ModelRegistry::file_of(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto at = files_.find(name);
+  return at == files_.end() ? "" : at->second;
 }
 
 std::shared_ptr<const CompiledNdsl> ModelRegistry::get(const std::string& name) {

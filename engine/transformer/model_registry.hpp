@@ -20,11 +20,13 @@ class ModelRegistry {
   void add(const std::string& name, const std::string& file);
   // Throws ErrorKind::Name, with the nearest name, for an unknown one.
   std::shared_ptr<const CompiledNdsl> get(const std::string& name);
-  std::vector<std::string> names();  // sorted
+  std::vector<std::string> names();              // sorted
+  std::string file_of(const std::string& name);  // as given to add(); "": none
 
  private:
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const CompiledNdsl>> models_;
+  std::map<std::string, std::string> files_;
 };
 
 }  // namespace harmonics::engine

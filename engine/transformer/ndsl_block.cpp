@@ -126,7 +126,9 @@ void NdslBlock::add(const ndsl::Operation& step) {
     ndsl::Operation dense = step;  // a layer without experts
     dense.op.text = "SwiGLU_FFN";
     dense.expands_to.clear();
-    for (const char* key : {"num_experts", "top_k", "num_experts_per_tok", "norm_topk_prob", "moe_intermediate_size"})
+    for (const char* key : {"num_experts", "top_k", "num_experts_per_tok", "norm_topk_prob", "moe_intermediate_size",
+                            "scoring_func", "routed_scaling_factor", "use_router_bias", "num_shared_experts",
+                            "n_shared_experts", "shared_expert_intermediate_size", "use_shared_expert_gate"})
       dense.config.erase(key);
     return add_sublayer(dense, "mlp", {"MLPUp", "SwiGLU", "MLPDown"}, NdslFamily::feed_forward);
   }
@@ -208,6 +210,11 @@ void NdslBlock::add_sublayer(const ndsl::Operation& step, const char* group, con
     if (own.truth("use_qk_norm", false) && !given && !ops.empty()) ops.insert(ops.begin() + 1, "QKNorm");
     qk_norm_ = qk_norm_ || given || own.truth("use_qk_norm", false);
   }
+  if (family == NdslFamily::experts && !ops.empty()) {
+    const NdslSettings own = settings_.over(part.config, step.place, true);
+    const bool given = std::find(ops.begin(), ops.end(), "SharedExperts") != ops.end();
+    if (has_shared_experts(own) && !given) ops.insert(ops.end() - 1, "SharedExperts");
+  }
   for (const std::string& op : ops) part.ops.push_back({op, nullptr, name});
   parts_.push_back(std::move(part));
 }
@@ -275,11 +282,14 @@ std::string NdslBlock::lower(NdslLayer& layer, const std::string& residual) cons
       if (terms.size() < 2 || (terms.size() == 2 && terms[0] == terms[1]))
         faults_.add(step.place, "ResidualAdd has nothing to add to the residual stream");
       std::string sum = terms.front();
+      layer.to.set_operation("ResidualAdd");
       for (size_t i = 1; i < terms.size(); ++i) {
         const std::string next = layer.to.fresh("x");
         layer.to.step("Add", step.place).fields = {{"a", sum}, {"b", terms[i]}, {"out", next}};
         sum = next;
       }
+      layer.to.set_operation("");
+      layer.observe("ResidualAdd", sum);
       current = sum;
       values[step.output ? step.output->text : "residual"] = sum;
       branches.clear();

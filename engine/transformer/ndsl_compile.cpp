@@ -45,9 +45,12 @@ class Compiler {
   CompiledNdsl compile() {
     if (file_.type != "model")
       faults_.add(file_.name.place, fmt::format("{} is a {}, and no model", shown_name(file_.name.text), file_.type));
-    if (file_.variant.text.empty()) faults_.add(file_.name.place, "the architecture has no 'variant'");
-    if (file_.block.empty()) faults_.add(file_.name.place, "the architecture has no 'block'");
-    if (file_.variant.text.empty() || file_.block.empty()) faults_.throw_any();
+    expect_variant();
+    if (file_.block.empty()) {
+      faults_.add(file_.name.place, "the architecture has no 'block'",
+                  "write block: [RMSNorm, CausalSelfAttention, ...]");
+      faults_.throw_any();
+    }
     for (const char* key : {"vocab_size", "hidden_size", "max_position_embeddings"})
       result_.sizes[key] = settings_.size(key);
     result_.sizes["num_layers"] = settings_.whole("num_layers", {}, 1, kMostNdslLayers);
@@ -74,6 +77,16 @@ class Compiler {
   }
 
  private:
+  void expect_variant() {
+    const std::vector<std::string> known{"dense", "parallel", "moe"};
+    const ndsl::Named& variant = file_.variant;
+    const std::string all = "variants: " + comma_separated(known);
+    if (variant.text.empty()) return faults_.add(file_.name.place, "the architecture has no 'variant'", all);
+    if (std::find(known.begin(), known.end(), variant.text) != known.end()) return;
+    const std::string meant = did_you_mean(variant.text, known);
+    faults_.add(variant.place, fmt::format("there is no variant {}", shown_name(variant.text)),
+                meant.empty() ? all : meant);
+  }
   // The settings of a part of the architecture, above those of the model.
   NdslSettings with(const NdslLevel& level, const ndsl::Place& place) { return settings_.over(level, place, true); }
   static ndsl::Place place_of(const ndsl::Settings& part, const ndsl::Place& otherwise) {
@@ -118,6 +131,7 @@ class Compiler {
     builder_.write_to(result_.spec.forward);
     const NdslLevel level = ndsl_level(file_.embedding, false, faults_);
     const NdslSettings own = with(level, place_of(file_.embedding, file_.name.place));
+    builder_.set_operation("embedding");
     std::string x = looked_up("tokens", table("token_embd.weight", "embedding.weight", result_.sizes["vocab_size"]));
     if (own.has("scale")) builder_.compiled().spec.forward.back().fields["scale"] = expression(own, "scale");
     const std::string positions = own.text("positions", "none");
@@ -133,7 +147,10 @@ class Compiler {
       x = added(x, looked_up("zeros", table("token_types.weight", "token_type_embedding.weight",
                                             own.size("type_vocab_size", 2))));
     if (own.has("norm")) x = lower_norm(builder_, own, norm_named(own, "norm"), "token_embd_norm", "embedding_norm", x);
-    return with_dropout(builder_, own, "embedding_dropout", x);
+    x = with_dropout(builder_, own, "embedding_dropout", x);
+    builder_.observe("embedding", x);
+    builder_.set_operation("");
+    return x;
   }
 
   std::string norm_named(const NdslSettings& settings, const char* key) {
@@ -169,11 +186,13 @@ class Compiler {
     return settings_.has("sliding_window");
   }
 
-  // Whether a layer of a model with experts has them: decoder_sparse_step and mlp_only_layers as in Qwen's models.
+  // Whether a layer of a model with experts has them: decoder_sparse_step and mlp_only_layers as in Qwen's models,
+  // first_k_dense_replace as in DeepSeek's.
   bool has_experts(int64_t layer) {
     if (const ndsl::Setting* dense = settings_.find("mlp_only_layers"))
       for (const document::Node& item : dense->value.items)
         if (document::whole_of(item) == layer) return false;
+    if (layer < settings_.whole("first_k_dense_replace", 0, 0, kMostNdslLayers)) return false;
     return (layer + 1) % settings_.whole("decoder_sparse_step", 1, 1, kMostNdslLayers) == 0;
   }
 
@@ -266,6 +285,29 @@ class Compiler {
     return x;
   }
 
+  // BERT's vector of a text: a linear map of the first token's, then tanh.
+  void pooler(const NdslSettings& settings, const std::string& x, bool scores) {
+    if (scores)
+      faults_.add(settings.place_of("use_pooler"), "a pooler is for encoders", "head: {none: true}", ErrorKind::Shape);
+    const int64_t width = result_.sizes["hidden_size"];
+    const std::string bias =
+        builder_.tensor({"pooler.bias", Shape{width}, {HX_INIT_CONSTANT, 0, 0}, 0, 0, settings.where()});
+    const std::string weight = builder_.tensor({"pooler.weight",
+                                                Shape{width, width},
+                                                {HX_INIT_NORMAL, 0, settings_.real("initializer_range", 0.02)},
+                                                0,
+                                                0,
+                                                settings.where()});
+    builder_.alias("pooler.weight", {weight});
+    builder_.alias("pooler.bias", {bias});
+    const std::string first = builder_.fresh("first"), mapped = builder_.fresh("x"), pooled = builder_.fresh("pooled");
+    builder_.step("Pool", settings.where()).fields = {{"in", x}, {"how", std::string("first")}, {"out", first}};
+    builder_.step("Linear", settings.where()).fields = {
+        {"in", first}, {"weight", weight}, {"bias", bias}, {"out", mapped}};
+    builder_.step("Tanh", settings.where()).fields = {{"in", mapped}, {"out", pooled}};
+    result_.spec.outputs["pooled"] = pooled;
+  }
+
   void head(std::string x) {
     const NdslLevel level = ndsl_level(file_.head, false, faults_);
     const NdslSettings own = with(level, place_of(file_.head, file_.name.place));
@@ -288,9 +330,12 @@ class Compiler {
         if (first != file_.block.end()) like = ndsl_level(first->config, true, faults_);
       }
       const NdslSettings all = of_norm.over(like, of_norm.where(), true);
+      builder_.set_operation("final_norm");
       x = lower_norm(builder_, all, name, "output_norm", "final_norm", x);
+      builder_.observe("final_norm", x);
     }
     result_.spec.outputs["hidden"] = x;
+    if (own.truth("use_pooler", false)) pooler(own, x, scores);
     if (!scores) return;
     const bool ties = std::any_of(file_.hf_mapping.begin(), file_.hf_mapping.end(), [](const ndsl::Mapping& m) {
       return m.tensor.text == "lm_head.weight" && m.source.verb == ndsl::Source::Verb::tie;
@@ -302,6 +347,7 @@ class Compiler {
     else
       weight = table("output.weight", "lm_head.weight", result_.sizes["vocab_size"]);
     std::string logits = builder_.fresh("logits");
+    builder_.set_operation("lm_head");
     auto& fields = builder_.step("Linear", own.where()).fields;
     fields = {{"in", x}, {"weight", weight}, {"out", logits}};
     if (own.truth("bias", false)) {

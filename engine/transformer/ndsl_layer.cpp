@@ -63,7 +63,12 @@ specs::Step& NdslBuilder::step(const char* op, const ndsl::Place& place) {
   steps_->emplace_back();
   steps_->back().op = op;
   steps_->back().place = place.text();
+  steps_->back().operation = operation_;
   return steps_->back();
+}
+
+void NdslBuilder::observe(const std::string& name, const std::string& value) {
+  if (!steps_->empty()) steps_->back().observed.emplace_back(name, value);
 }
 
 // What queries and keys are multiplied by: as given, else by the rules of yarn and longrope.
@@ -247,8 +252,14 @@ std::string NdslLayer::reshaped(const std::string& from, std::vector<int64_t> di
   return result;
 }
 
+void NdslLayer::observe(const std::string& name, const std::string& value) {
+  std::string unique = name;
+  for (int i = 2; !observed_.insert(unique).second; ++i) unique = fmt::format("{}.{}", name, i);
+  to.observe(unique, value);
+}
+
 void NdslLayer::begin() {
-  for (std::string* value : {&q, &k, &v, &gate, &up, &router}) value->clear();
+  for (std::string* value : {&q, &k, &v, &gate, &up, &router, &router_bias, &shared}) value->clear();
 }
 
 // A functional of the value and of weights of its own.
@@ -282,7 +293,9 @@ void NdslLayer::call(const ndsl::Operation& step) {
     to.alias(fmt::format("blocks[{}].{}.{}", number_, name, weight), {tensor});
     weights += (weights.empty() ? "" : ",") + tensor;
   }
+  to.set_operation(name);
   specs::Step& call = to.step("Call", step.place);
+  to.set_operation("");
   call.fields = {{"in", in}, {"function", step.op.text}, {"out", result}};
   if (!weights.empty()) call.fields["weights"] = weights;
   for (const auto& [key, setting] : step.config) {
@@ -293,6 +306,7 @@ void NdslLayer::call(const ndsl::Operation& step) {
     call.fields["attribute." + key] = value;
   }
   in = result;
+  observe(name, result);
 }
 
 void NdslLayer::run(const BlockOp& op, const NdslLevel& config) {
@@ -303,8 +317,20 @@ void NdslLayer::run(const BlockOp& op, const NdslLevel& config) {
   group_ = op.group;
   op_ = op.step->op.text;
   out.clear();
+  const std::string name = op.name == "Norm" ? op.group : op.name;
+  const std::pair<const char*, std::string*> inner[] = {{"q", &q}, {"k", &k}, {"v", &v}, {"gate", &gate}, {"up", &up}};
+  std::vector<std::string> before;
+  for (const auto& [part, value] : inner) before.push_back(*value);
+  to.set_operation(name);
   row->lower(*this);
-  if (!out.empty()) in = out;
+  to.set_operation("");
+  if (!out.empty()) {
+    in = out;
+    observe(name, out);
+  } else if (row->family != NdslFamily::experts) {
+    for (size_t i = 0; i < before.size(); ++i)
+      if (*inner[i].second != before[i]) observe(name + "." + inner[i].first, *inner[i].second);
+  }
   own_ = nullptr;
 }
 

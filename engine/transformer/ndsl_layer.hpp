@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ class NdslBuilder {
   // The steps go into `to` until it is called again.
   void write_to(std::vector<specs::Step>& to) { steps_ = &to; }
   specs::Step& step(const char* op, const ndsl::Place& place);
+  // The operation of the block that the next steps belong to; "": none.
+  void set_operation(const std::string& name) { operation_ = name; }
+  // What observers see of it: a value of the steps so far.
+  void observe(const std::string& name, const std::string& value);
   std::string rope(const NdslSettings& settings, int64_t head, bool window);
 
  private:
@@ -52,12 +57,16 @@ class NdslBuilder {
   CompiledNdsl& to_;
   NdslFaults& faults_;
   std::vector<specs::Step>* steps_ = nullptr;
+  std::string operation_;
   int64_t values_ = 0;
 };
 
 // Writes a norm: its tensors and its step. Returns the result's name.
 std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std::string& op, const std::string& tensor,
                        const std::string& alias, const std::string& in);
+
+// Whether experts of a layer have some beside them that every token uses.
+bool has_shared_experts(const NdslSettings& settings);
 
 // A rate of dropout, 0 to less than 1; others are faults.
 double dropout_of(const NdslSettings& settings, const char* key);
@@ -72,7 +81,7 @@ class NdslLayer {
   NdslBuilder& to;
   // For rows: what the operation reads, and its result, which the next one reads; "" keeps `in`.
   std::string in, out;
-  std::string q, k, v, gate, up, router;
+  std::string q, k, v, gate, up, router, router_bias, shared;
   const NdslSettings& settings() const { return *own_; }
   const ndsl::Place& place() const { return own_->where(); }
   int64_t number() const { return number_; }
@@ -92,12 +101,15 @@ class NdslLayer {
   // Lowers one operation of a step.
   void run(const BlockOp& op, const NdslLevel& config);
   void set_window(bool window) { window_ = window; }
+  // Names a result for observers: "QKV.q"; the second of a name is "QKV.q.2".
+  void observe(const std::string& name, const std::string& value);
 
  private:
   int64_t number_;
   const NdslSettings& settings_;
   const NdslSettings* own_ = nullptr;
   std::string group_, op_;
+  std::set<std::string> observed_;
   bool window_ = false;
 };
 

@@ -141,14 +141,26 @@ std::string named_all(const std::vector<std::string>& names) {
   return text;
 }
 
-// Whether layers with or without experts have this tensor, and this model has no such layer.
-bool is_of_other_layers(const CompiledNdsl& model, const std::string& pattern) {
-  constexpr std::string_view kNames[] = {"blocks[{i}].mlp.up_weight",      "blocks[{i}].mlp.gate_proj_weight",
-                                         "blocks[{i}].mlp.up_proj_weight", "blocks[{i}].mlp.down_weight",
-                                         "blocks[{i}].moe.router_weight",  "blocks[{i}].moe.gate_weight",
-                                         "blocks[{i}].moe.up_weight",      "blocks[{i}].moe.down_weight"};
-  return model.file.variant.text == "moe" &&
-         std::find(std::begin(kNames), std::end(kNames), pattern) != std::end(kNames);
+// Whether a setting, or layers with or without experts, give a model this tensor, and this one has none.
+bool may_be_absent(const CompiledNdsl& model, std::string_view pattern) {
+  constexpr std::string_view kOfSettings[] = {"q_norm.weight", "k_norm.weight", "qkv_bias", "sinks"},
+                             kOfFeedForward[] = {"up_weight", "gate_proj_weight", "up_proj_weight", "down_weight"},
+                             kOfExperts[] = {"router_weight",    "router_bias",        "gate_weight",
+                                             "up_weight",        "down_weight",        "shared_gate_weight",
+                                             "shared_up_weight", "shared_down_weight", "shared_router_weight"};
+  constexpr std::string_view kLayer = "blocks[{i}].";
+  if (pattern == "pooler.weight" || pattern == "pooler.bias") return true;
+  if (!pattern.starts_with(kLayer)) return false;
+  pattern.remove_prefix(kLayer.size());
+  const size_t dot = pattern.find('.');
+  if (dot == std::string_view::npos) return false;
+  const std::string_view group = pattern.substr(0, dot), name = pattern.substr(dot + 1);
+  const auto has = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  if (group == "attention") return has(kOfSettings);
+  if (model.file.variant.text != "moe") return false;
+  return (group == "mlp" && has(kOfFeedForward)) || (group == "moe" && has(kOfExperts));
 }
 
 // The mapping for each layer. Without one, each tensor has its own name.
@@ -190,7 +202,7 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
                      fmt::format("note: it is mapped at {} too", taken.at(tensor).text()));
       all.push_back({at->second, with_layer(mapping.source, i)});
     }
-    if (found || is_of_other_layers(model, pattern)) continue;
+    if (found || may_be_absent(model, pattern)) continue;
     std::vector<std::string> known;
     for (const auto& [name, alias] : aliases) {
       const size_t open = name.find("[0]");

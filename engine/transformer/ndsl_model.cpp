@@ -227,6 +227,7 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
   opened.weights = options.weights;
   const CompiledNdsl& compiled = *opened.compiled;
   Model& model = opened.model;
+  if (options.plan_only && options.weights.empty()) model.parameters->reserve_only();
   model.name = compiled.file.name.text;
   model.metadata = metadata_of(compiled);
   const Role role = options.trainable ? Role::weight : Role::frozen;

@@ -24,6 +24,7 @@ struct NdslOptions {
   DType cache = DType::F32;
   int64_t length = 0;  // tokens that sequences may have; 0: max_position_embeddings
   std::vector<AdapterFile> adapters = {};
+  bool plan_only = false;                 // without weights: parameters have addresses, but no memory and no values
   std::optional<LoraSettings> lora = {};  // an adapter to train, on top of these; the rest is frozen
 };
 

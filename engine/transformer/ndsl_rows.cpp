@@ -148,6 +148,15 @@ void lower_attention(NdslLayer& layer) {
   if (const double cap = s.real("attn_logit_softcapping", 0); cap != 0) step.fields["softcap"] = cap;
   if (const int64_t window = window_of(layer); window > 0 && causal) step.fields["window"] = window;
   if (const double rate = dropout_of(s, "attention_dropout"); rate > 0) step.fields["dropout"] = rate;
+  if (s.truth("attention_sinks", false)) {
+    step.fields["sinks"] = layer.to.tensor({layer.tensor_name("attn_sinks", "weight"),
+                                            Shape{heads.queries},
+                                            {HX_INIT_CONSTANT, 0, 0},
+                                            0,
+                                            0,
+                                            layer.place()});
+    layer.to.alias(layer.alias_name("sinks"), {layer.tensor_name("attn_sinks", "weight")});
+  }
   layer.out = layer.reshaped(mixed, {heads.queries * heads.width}, "attention");
 }
 
@@ -241,6 +250,10 @@ void lower_router(NdslLayer& layer) {
                                   0,
                                   layer.place()});
   layer.to.alias(layer.alias_name("router_weight"), {layer.router});
+  if (!s.truth("use_router_bias", false)) return;
+  layer.router_bias = layer.to.tensor(
+      {layer.tensor_name("exp_probs_b", "bias"), Shape{experts}, {HX_INIT_CONSTANT, 0, 0}, 0, 0, layer.place()});
+  layer.to.alias(layer.alias_name("router_bias"), {layer.router_bias});
 }
 
 void lower_experts(NdslLayer& layer) {
@@ -261,6 +274,38 @@ void lower_experts(NdslLayer& layer) {
   layer.v = tensor("ffn_down_exps", hidden, inner, last, "down_weight");
 }
 
+int64_t most_shared() { return int64_t{1} << 20; }
+
+// Networks that every token uses lie side by side in one, whose result Combine adds.
+void lower_shared_experts(NdslLayer& layer) {
+  const NdslSettings& s = layer.settings();
+  const int64_t hidden = s.size("hidden_size");
+  int64_t inner = 0;
+  if (s.has("shared_expert_intermediate_size"))
+    inner = s.size("shared_expert_intermediate_size");
+  else
+    inner = s.whole("num_shared_experts", 1, 1, most_shared()) *
+            (s.has("moe_intermediate_size") ? s.size("moe_intermediate_size") : s.size("intermediate_size"));
+  const auto map = [&](const std::string& x, const char* part, int64_t n, int64_t k, bool last, const char* alias) {
+    layer.to.alias(layer.alias_name(alias), {layer.tensor_name(part, "weight")});
+    return layer.linear(x, part, n, k, false, last, 0, "shared");
+  };
+  const auto product = [&](const std::string& a, const std::string& b) {
+    const std::string out = layer.to.fresh("shared");
+    layer.to.step("Multiply", layer.place()).fields = {{"a", a}, {"b", b}, {"out", out}};
+    return out;
+  };
+  const std::string gate = map(layer.in, "ffn_gate_shexp", inner, hidden, false, "shared_gate_weight");
+  const std::string up = map(layer.in, "ffn_up_shexp", inner, hidden, false, "shared_up_weight");
+  const std::string bent = product(activated(layer, gate, s.text("hidden_act", "silu")), up);
+  layer.shared = map(bent, "ffn_down_shexp", hidden, inner, true, "shared_down_weight");
+  if (!s.truth("use_shared_expert_gate", false)) return;
+  const std::string score = map(layer.in, "ffn_gate_inp_shexp", 1, hidden, false, "shared_router_weight"),
+                    share = layer.to.fresh("share");
+  layer.to.step("Sigmoid", layer.place()).fields = {{"in", score}, {"out", share}};
+  layer.shared = product(layer.shared, share);
+}
+
 void lower_combine(NdslLayer& layer) {
   expect_value(layer, layer.gate, "Combine", "Experts");
   const NdslSettings& s = layer.settings();
@@ -268,22 +313,36 @@ void lower_combine(NdslLayer& layer) {
   if (used > experts)
     s.faults().add(s.place_of("num_experts_per_tok"), fmt::format("{} of {} experts cannot be used", used, experts), "",
                    ErrorKind::Shape);
+  if (s.whole("n_group", 1, 1, most_shared()) != 1)
+    s.faults().add(s.place_of("n_group"), "experts that are chosen by groups are not implemented", "n_group: 1");
+  const std::string scoring = s.text("scoring_func", "softmax");
+  if (scoring != "softmax" && scoring != "sigmoid")
+    s.faults().add(s.place_of("scoring_func"), fmt::format("there is no scoring {}", shown_name(scoring)),
+                   "softmax, sigmoid");
   layer.out = layer.to.fresh("h");
-  auto& fields = layer.to.step("Experts", layer.place()).fields;
-  fields = {{"in", layer.in},
-            {"router", layer.router},
-            {"gate", layer.gate},
-            {"up", layer.up},
-            {"down", layer.v},
-            {"used", used},
-            {"normalized", s.truth("norm_topk_prob", true)},
-            {"out", layer.out}};
+  specs::Step& step = layer.to.step("Experts", layer.place());
+  step.fields = {{"in", layer.in},
+                 {"router", layer.router},
+                 {"gate", layer.gate},
+                 {"up", layer.up},
+                 {"down", layer.v},
+                 {"used", used},
+                 {"normalized", s.truth("norm_topk_prob", true)},
+                 {"out", layer.out}};
+  if (!layer.router_bias.empty()) step.fields["bias"] = layer.router_bias;
+  if (scoring != "softmax") step.fields["scoring"] = scoring;
+  if (const double scale = s.real("routed_scaling_factor", 1); scale != 1) step.fields["scale"] = scale;
   const double balance = s.real("router_aux_loss_coef", 0);
   if (balance < 0)
     s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is no coefficient of a loss", balance),
                    "it is at least 0");
   // As in transformers, a configuration may name the coefficient and turn the loss off.
-  if (balance > 0 && s.truth("output_router_logits", true)) fields["balance"] = balance;
+  if (balance > 0 && s.truth("output_router_logits", true)) step.fields["balance"] = balance;
+  if (!layer.shared.empty()) {
+    const std::string sum = layer.to.fresh("h");
+    layer.to.step("Add", layer.place()).fields = {{"a", layer.out}, {"b", layer.shared}, {"out", sum}};
+    layer.out = sum;
+  }
   layer.out = with_dropout(layer.to, s, "residual_dropout", layer.out);
 }
 
@@ -310,8 +369,14 @@ const std::vector<BlockRow>& block_rows() {
                                               {"MLPDown", F::feed_forward, lower_mlp_down},
                                               {"Router", F::experts, lower_router},
                                               {"Experts", F::experts, lower_experts},
+                                              {"SharedExperts", F::experts, lower_shared_experts},
                                               {"Combine", F::experts, lower_combine}};
   return kRows;
+}
+
+bool has_shared_experts(const NdslSettings& settings) {
+  return settings.has("shared_expert_intermediate_size") ||
+         settings.whole("num_shared_experts", 0, 0, most_shared()) > 0;
 }
 
 }  // namespace harmonics::engine

@@ -112,11 +112,20 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"residual_dropout", K::real, {"resid_pdrop", "resid_dropout", "hidden_dropout", "hidden_dropout_prob"}, true},
       {"embedding_dropout", K::real, {"embd_pdrop", "embed_pdrop"}},
       {"hidden_act", K::text, {"hidden_activation", "activation_function", "activation"}, true},
-      {"num_experts", K::whole, {"num_local_experts"}, true},
+      {"attention_sinks", K::truth, {}, true},
+      {"num_experts", K::whole, {"num_local_experts", "n_routed_experts"}, true},
       {"num_experts_per_tok", K::whole, {"top_k"}, true},
       {"moe_intermediate_size", K::whole, {}, true},
       {"norm_topk_prob", K::truth, {}, true},
       {"router_aux_loss_coef", K::real, {}, true},
+      {"scoring_func", K::text, {}, true},
+      {"routed_scaling_factor", K::real, {}, true},
+      {"use_router_bias", K::truth, {}, true},
+      {"n_group", K::whole},
+      {"num_shared_experts", K::whole, {"n_shared_experts"}, true},
+      {"shared_expert_intermediate_size", K::whole, {}, true},
+      {"use_shared_expert_gate", K::truth, {}, true},
+      {"first_k_dense_replace", K::whole},
       {"output_router_logits", K::truth, {}, true},
       {"decoder_sparse_step", K::whole},
       {"mlp_only_layers", K::list},
@@ -126,6 +135,7 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"scale", K::text},
       {"norm", K::text},
       {"token_types", K::truth},
+      {"use_pooler", K::truth},
       {"op", K::text},
       {"none", K::truth},
       {"bias", K::truth}};
@@ -219,7 +229,7 @@ NdslLevel ndsl_level_of_texts(const std::map<std::string, std::string>& texts) {
       for (const NdslKey& one : ndsl_keys()) known.emplace_back(one.name);
       const std::string meant = did_you_mean(name, known);
       throw Error(ErrorKind::Usage, fmt::format("there is no setting {}", shown_name(name)), {},
-                  meant.empty() ? std::vector<std::string>{} : std::vector{meant});
+                  {meant.empty() ? "'harmonics explain MODEL' shows the settings of a model" : meant});
     }
     const auto source = std::make_shared<const SourceText>("--set " + name, text);
     const document::Document read = document::parse_document(source);

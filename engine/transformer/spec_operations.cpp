@@ -151,9 +151,15 @@ void trace_experts(SpecTrace& t) {
   if (used < 1 || used > count) t.fail(fmt::format("uses {} of {} experts", used, count));
   AttributeMap how = AttributeMap().set("used", used);
   if (t.truth("normalized", false)) how.set("normalized", true);
-  const HTensor scores = t.map(x, router, {});
-  const std::vector<HTensor> chosen = apply("router", how, {scores});  // weights, experts
-  if (t.has("balance")) t.balance(scores, chosen[1], t.real("balance"));
+  if (t.has("scoring")) how.set("scoring", t.text("scoring"));
+  if (t.has("scale")) how.set("scale", t.real("scale"));
+  std::vector<HTensor> scores{t.map(x, router, {})};
+  if (const HTensor bias = t.has("bias") ? t.weight("bias") : HTensor()) {
+    if (bias.shape() != Shape{count}) t.fail(fmt::format("has a bias of {} for {} experts", bias.shape().str(), count));
+    scores.push_back(bias);
+  }
+  const std::vector<HTensor> chosen = apply("router", how, scores);  // weights, experts
+  if (t.has("balance")) t.balance(scores[0], chosen[1], t.real("balance"));
   const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
   const HTensor gate = t.map_by_experts(sent[0], sent[2], "gate"), up = t.map_by_experts(sent[0], sent[2], "up");
   const HTensor down = t.map_by_experts(call_one("silu", {}, {gate}) * up, sent[2], "down");
@@ -189,7 +195,9 @@ const std::vector<SpecOperation>& spec_operations() {
        {"Softcap", {"in", "cap", "out"}, trace_softcap},
        {"LastToken", {"in", "out"}, trace_last_token},
        {"Pool", {"in", "how", "out"}, trace_pool},
-       {"Experts", {"in", "router", "gate", "up", "down", "used", "normalized?", "balance?", "out"}, trace_experts},
+       {"Experts",
+        {"in", "router", "bias?", "gate", "up", "down", "used", "normalized?", "balance?", "scoring?", "scale?", "out"},
+        trace_experts},
        {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }

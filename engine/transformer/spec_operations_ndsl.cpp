@@ -46,6 +46,9 @@ void trace_call(SpecTrace& t) {
   t.set(results[0]);
 }
 
+void trace_sigmoid(SpecTrace& t) { t.set(logistic(t.value("in"))); }
+void trace_tanh(SpecTrace& t) { t.set(tanh(t.value("in"))); }
+
 void trace_dropout(SpecTrace& t) { t.set(t.dropped(t.value("in"), t.real("rate"))); }
 
 // Whether queries [T] see keys [S = T], with an axis for each of the axes of scores that a mask is the same for.
@@ -96,6 +99,8 @@ HTensor attention_with_dropout(SpecTrace& t, double rate, bool causal) {
 std::vector<SpecOperation> further_spec_operations() {
   return {{"OffsetRmsNorm", {"in", "weight", "epsilon", "out"}, trace_offset_rms_norm},
           {"Dropout", {"in", "rate", "out"}, trace_dropout},
+          {"Sigmoid", {"in", "out"}, trace_sigmoid},
+          {"Tanh", {"in", "out"}, trace_tanh},
           {"Call", {"in", "function", "weights?", "attribute.*?", "out"}, trace_call}};
 }
 

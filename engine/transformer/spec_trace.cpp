@@ -1,6 +1,7 @@
 #include "engine/transformer/spec_trace.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -126,6 +127,7 @@ void SpecTrace::run(SpecResult result) {
   if (result == SpecResult::loss)
     following = tracer_.input("targets", {DType::I32, Shape{sizes_.batch, sizes_.tokens}});
   steps(resolved_.spec().forward);
+  observe_turn();
   const auto output = [&](const std::string& name, const std::string& of) {
     const auto at = values_.find(of);
     if (at == values_.end())
@@ -166,13 +168,29 @@ void SpecTrace::steps(const std::vector<specs::Step>& all) {
 
 void SpecTrace::step(const specs::Step& step) {
   if (step.op == "Repeat") return repeat(step);
+  NodeScope scope = tracer_.scope();
+  const std::string path = scope.path.empty() ? "" : scope.path + ".";
+  scope.path = path + (!step.operation.empty() ? step.operation : has("out") ? text("out") : step.op);
   try {
+    const TraceScope within(scope);
     operation_of(step).trace(*this);
+    if (sizes_.operations) observe_operation(step, path);
   } catch (const Error& e) {
     // Errors of functionals do not name the step; those of specs do, or speak of the model.
     if (e.kind() != ErrorKind::Shape && e.kind() != ErrorKind::Type) throw;
     throw Error(e.kind(), fmt::format("{}: the step {}: {}", step.place, step.op, e.what()), e.span(), e.notes());
   }
+}
+
+// Steps of JSON specs have the names of their results, the last of each name in a turn; those of .ndsl files say.
+void SpecTrace::observe_operation(const specs::Step& step, const std::string& path) {
+  if (step.operation.empty() && has("out")) turn_[path + text("out")] = values_.at(text("out"));
+  for (const auto& [name, of] : step.observed) turn_[path + name] = values_.at(of);
+}
+
+void SpecTrace::observe_turn() {
+  for (const auto& [name, value] : std::exchange(turn_, {}))
+    if (observed_.insert(name).second) tracer_.output(kValueOutput + name, value);
 }
 
 void SpecTrace::repeat(const specs::Step& step) {
@@ -182,7 +200,10 @@ void SpecTrace::repeat(const specs::Step& step) {
     locals_ = locals;
     if (!has("scope")) return steps(step.steps);
     const TraceScope scope(variables_.interpolated(text("scope"), step.place, locals_));
+    std::map<std::string, HTensor> outer_turn = std::exchange(turn_, {});
     steps(step.steps);
+    observe_turn();
+    turn_ = std::move(outer_turn);
   });
   locals_ = outer;
 }
@@ -384,7 +405,9 @@ HTensor SpecTrace::scored(const HTensor& last) {
 }
 
 void SpecTrace::observe(const std::string& name, const HTensor& x) {
-  tracer_.output("value:" + variables_.interpolated(name, at_->place, locals_), x);
+  const std::string full = variables_.interpolated(name, at_->place, locals_);
+  observed_.insert(full);
+  tracer_.output(kValueOutput + full, x);
 }
 
 }  // namespace harmonics::engine

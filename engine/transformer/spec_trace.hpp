@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,8 @@ class SpecTrace {
   void steps(const std::vector<specs::Step>& all);
   void step(const specs::Step& step);
   void repeat(const specs::Step& step);
+  void observe_operation(const specs::Step& step, const std::string& path);
+  void observe_turn();
   HTensor bound(const BoundWeight& weight, const std::string& parameter) const;
   const specs::Value& field(const char* name) const;
   HTensor auxiliary_loss() const;  // empty: there is none
@@ -101,7 +104,9 @@ class SpecTrace {
   LocalValues locals_;
   mutable LowRankTerms terms_;
   const specs::Step* at_ = nullptr;
-  int64_t traced_ = 0;  // steps
+  int64_t traced_ = 0;                   // steps
+  std::set<std::string> observed_;       // names
+  std::map<std::string, HTensor> turn_;  // EntrySizes::operations: values of this turn of a Repeat, by name
   std::vector<Balanced> balanced_;
 };
 

@@ -1,9 +1,36 @@
 // Devices: provide kernels for call sites. Contract: hx_call_site and hx_kernel in abi.h.
 #pragma once
 
+#include <cstddef>
+#include <memory>
+#include <string>
+
 #include <harmonics/tensor.hpp>
 
 namespace harmonics {
+
+// A device as another one sees it that passes calls on.
+class InnerDevice {
+ public:
+  InnerDevice(const hx_device_vt* table, void* self) : table_(table), self_(self) {}
+  HARMONICS_FACE std::string describe() const {
+    const char* line = table_->describe ? table_->describe(self_) : nullptr;
+    return line ? line : "";
+  }
+  // As Device::find; the reason for declining stays that of the inner device.
+  HARMONICS_FACE bool find(const hx_call_site& site, hx_kernel& out) const {
+    const hx_status status = table_->find(self_, &site, &out);
+    if (status != HX_DECLINED) detail::check(status);
+    return status == HX_OK;
+  }
+  HARMONICS_FACE uint32_t roundings() const {
+    return table_->struct_size > offsetof(hx_device_vt, flags) && table_->flags ? table_->flags(self_) : 0;
+  }
+
+ private:
+  const hx_device_vt* table_;
+  void* self_;
+};
 
 class Device {
  public:
@@ -15,6 +42,12 @@ class Device {
   virtual bool has_fp16_chunks() const { return false; }
   // Supported roundings of products: HX_SITE_FP16_CHUNKS, HX_SITE_BF16, HX_SITE_FP8.
   virtual uint32_t roundings() const { return has_fp16_chunks() ? uint32_t{HX_SITE_FP16_CHUNKS} : 0; }
+  // A device that passes its calls on to `inner`, for `--device NAME:OTHER`; null: this one passes none on. `inner` is
+  // valid as long as the result.
+  virtual std::shared_ptr<Device> wrap(const InnerDevice& inner) const {
+    (void)inner;
+    return nullptr;
+  }
   virtual ~Device() = default;
 };
 

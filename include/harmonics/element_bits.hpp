@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <harmonics/element_tables.hpp>
 #include <harmonics/tensor.hpp>
 
 namespace harmonics {
@@ -85,26 +86,6 @@ HARMONICS_FACE inline uint8_t float_to_e4m3(float f) {
 }
 
 namespace detail {
-
-// NormalFloat 4 of Dettmers et al. 2023.
-HARMONICS_FACE inline constexpr float normal_quantiles[16] = {
-    -1.0f,
-    -0.6961928009986877f,
-    -0.5250730514526367f,
-    -0.39491748809814453f,
-    -0.28444138169288635f,
-    -0.18477343022823334f,
-    -0.09105003625154495f,
-    0.0f,
-    0.07958029955625534f,
-    0.16093020141124725f,
-    0.24611230194568634f,
-    0.33791524171829224f,
-    0.44070982933044434f,
-    0.5626170039176941f,
-    0.7229568362236023f,
-    1.0f,
-};
 
 // The nearest quantile, the lower one of two; NaN gives 0.
 HARMONICS_FACE inline uint8_t float_to_nf4(float x) {

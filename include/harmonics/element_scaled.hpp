@@ -30,10 +30,7 @@ HARMONICS_FACE inline float largest_magnitude(const float* from) {
   return most;
 }
 
-// The 4-bit floats of bitsandbytes by their code, and the codes in the order of the numbers.
-HARMONICS_FACE inline constexpr float four_bit_floats[16] = {
-    0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  0.25f,
-    -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f};
+// The codes of four_bit_floats in the order of the numbers.
 HARMONICS_FACE inline constexpr uint8_t four_bit_order[16] = {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3};
 
 HARMONICS_FACE inline void decode_four_bits(const uint8_t* block, const float* numbers, float* to) {

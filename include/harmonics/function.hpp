@@ -448,6 +448,15 @@ HARMONICS_FACE inline const hx_device_vt* device_vt() {
     };
     vt.destroy = [](void* self) { delete static_cast<std::shared_ptr<Device>*>(self); };
     vt.flags = [](void* self) -> uint32_t { return (*static_cast<std::shared_ptr<Device>*>(self))->roundings(); };
+    vt.wrap = [](void* self, const hx_device_vt* inner, void* inner_self, const hx_device_vt** out_vt, void** out) {
+      return guarded([&] {
+        auto made = (*static_cast<std::shared_ptr<Device>*>(self))->wrap({inner, inner_self});
+        if (!made) return HX_DECLINED;
+        *out_vt = device_vt();
+        *out = new std::shared_ptr<Device>(std::move(made));
+        return HX_OK;
+      });
+    };
     return vt;
   }();
   return &table;

@@ -25,12 +25,23 @@ struct BlockSpec {
 };
 
 // Numbers of a configuration by name: "hidden_size", "num_layers", ...; truths are 0 and 1.
-using ModelConfig = std::map<std::string, double>;
+struct ModelConfig : std::map<std::string, double> {
+  std::string model;  // whose configuration it is, by the registry's name
+};
 
 struct RegisteredModel {
   std::string name;
   ModelConfig config;
   std::vector<BlockSpec> layers;
+
+  const ModelConfig& to_model_config() const { return config; }
+  // Throws Error of the kind Usage for a layer that the model lacks.
+  HARMONICS_FACE const BlockSpec& to_block_spec(int64_t layer) const {
+    if (layer < 0 || layer >= static_cast<int64_t>(layers.size()))
+      throw Error(ErrorKind::Usage, "'" + name + "' has no layer " + std::to_string(layer) + "; it has " +
+                                        std::to_string(layers.size()) + ", from 0");
+    return layers[static_cast<std::size_t>(layer)];
+  }
 };
 
 class RuntimeModelRegistry {
@@ -59,6 +70,7 @@ class RuntimeModelRegistry {
     uint32_t count = 0;
     detail::check(api().model_config(name.c_str(), &names, &values, &count));
     ModelConfig config;
+    config.model = name;
     for (uint32_t i = 0; i < count; ++i) config[names[i]] = values[i];
     return config;
   }
@@ -74,6 +86,15 @@ class RuntimeModelRegistry {
     const hx_graph_api& api = calls::graphs();
     calls::expect(api.struct_size >= offsetof(hx_graph_api, block_spec) + sizeof(void*), "models of .ndsl files");
     return api;
+  }
+};
+
+// The blocks of a configuration's model.
+class RuntimeBlockBuilder {
+ public:
+  // Throws as RuntimeModelRegistry::create_block_spec().
+  HARMONICS_FACE static BlockSpec build_from_dsl(const ModelConfig& config, int64_t layer) {
+    return RuntimeModelRegistry::create_block_spec(config.model, layer);
   }
 };
 

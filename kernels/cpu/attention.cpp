@@ -179,7 +179,8 @@ bool plan_sequence_gradient(const Site& site, hx_kernel& out) {
 }  // namespace
 
 bool plan_attention(const Site& site, hx_kernel& out) {
-  if (site.text("operands") == "documents") return plan_documents(site, out);
+  for (const char* own : {"documents", "documents,sinks", "sinks,documents"})
+    if (site.text("operands") == own) return plan_documents(site, out);
   const bool gradient = site.op() == "attention_grad";
   const bool stored = site.inputs() == 3 && (!is_f32(site.in(1)) || !is_f32(site.in(2)));
   if (kernels::has_more_than_attention(site) || stored)

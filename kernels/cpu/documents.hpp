@@ -5,7 +5,7 @@
 
 namespace harmonics::cpu {
 
-// Plans a call of attention or attention_grad whose only optional input is `documents`.
+// Plans a call of attention or attention_grad whose optional inputs are `documents`, or it and `sinks`.
 bool plan_documents(const Site& site, hx_kernel& out);
 
 }  // namespace harmonics::cpu

@@ -6,12 +6,14 @@
 
 Starts the command with --listen or --host and --port added, waits until it answers, and sends every client's request at
 once: the first round meets a cold server, later ones a warm one. A gap is the time between two pieces of text of one
-client. With --cores, server and clients run on these processors.
+client, and is shown over the median of that client's gaps; with --most N the script fails if a warm server's is larger.
+With --cores, server and clients run on these processors. --beside COMMAND loads that server in turn with the first.
 """
 import argparse
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -70,7 +72,7 @@ def report(name, results):
     bad = [r["failed"] for r in results if "failed" in r]
     if not good:
         print(f"{name}: all failed: {bad[0]}")
-        return
+        return float("inf")
     first = [r["first"] for r in good]
     gaps = [gap for r in good for gap in r["gaps"]]
     # The gap of a client beside that client's own median.
@@ -84,6 +86,7 @@ def report(name, results):
     if os.environ.get("STREAMING_CLIENTS_TRACE"):
         for r in good:
             print([round(gap * 1e3) for gap in r["gaps"]])
+    return worst
 
 
 def wait_for(port, server):
@@ -98,6 +101,32 @@ def wait_for(port, server):
     raise SystemExit("the server does not answer")
 
 
+def load(command, options, prefix=""):
+    """Rounds against a server of its own. Returns the largest gap of the warm ones, in medians."""
+    command, port, worst = list(command), free_port(), 0
+    if "llama_cpp.server" in command:
+        command += ["--host", "127.0.0.1", "--port", str(port)]
+    else:
+        command += ["--listen", f"127.0.0.1:{port}", "--queue", str(options.clients)]
+    server_cores = options.cores.partition("/")[0]
+    if server_cores:
+        command = ["taskset", "-c", server_cores] + command
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port, server)
+        for number in range(options.rounds):
+            name = prefix + ("cold" if number == 0 else f"warm {number}")
+            gap = report(name, asyncio.run(one_round(port, options)))
+            worst = max(worst, gap if number else 0)
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+    return worst
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=50)
@@ -105,31 +134,23 @@ def main():
     parser.add_argument("--prompt", type=int, default=120, help="characters")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without", type=int, nargs="*", default=[256, 257], help="tokens that no text has: its ends")
+    parser.add_argument("--starts", type=int, default=1, help="of the server")
+    parser.add_argument("--most", type=float, default=0, help="largest gap of a client of a warm server, in medians")
+    parser.add_argument("--beside", default="", help="another server's command, as one text")
     parser.add_argument("--cores", default="", help="SERVER/CLIENTS, such as 1/0 or 0,1/0")
     parser.add_argument("server", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     command = [part for part in options.server if part != "--"]
-    port = free_port()
-    if "llama_cpp.server" in command:
-        command += ["--host", "127.0.0.1", "--port", str(port)]
-    else:
-        command += ["--listen", f"127.0.0.1:{port}", "--queue", str(options.clients)]
-    server_cores, _, client_cores = options.cores.partition("/")
-    if server_cores:
-        command = ["taskset", "-c", server_cores] + command
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        if client_cores:
-            os.sched_setaffinity(0, {int(core) for core in client_cores.split(",")})
-        wait_for(port, server)
-        for number in range(options.rounds):
-            report("cold" if number == 0 else f"warm {number}", asyncio.run(one_round(port, options)))
-    finally:
-        server.send_signal(signal.SIGINT)
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            server.kill()
+    client_cores = options.cores.partition("/")[2]
+    if client_cores:
+        os.sched_setaffinity(0, {int(core) for core in client_cores.split(",")})
+    worst = 0
+    for _ in range(options.starts):
+        worst = max(worst, load(command, options))
+        if options.beside:
+            load(shlex.split(options.beside), options, "beside: ")
+    if options.most and worst > options.most:
+        raise SystemExit(f"a client waited {worst:.1f} of its median gaps; at most {options.most:g} are allowed")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ fs.mkdirSync(folder, { recursive: true });
 const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'chat-page-'));
 const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-background-networking'];
 const browser = await chromium.launchPersistentContext(profile, {
-  executablePath: process.env.CHROMIUM || '/usr/bin/chromium', args: flags, viewport: { width: 1000, height: 760 },
+  executablePath: process.env.CHROMIUM || '/usr/bin/chromium', args: flags, viewport: { width: 1280, height: 800 },
 });
 const page = await browser.newPage();
 const errors = [];
@@ -96,7 +96,7 @@ try {
   await page.setViewportSize({ width: 390, height: 760 });
   await picture('narrow');
   assert(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), 'the page is too wide');
-  await page.setViewportSize({ width: 1000, height: 760 });
+  await page.setViewportSize({ width: 1280, height: 800 });
   await page.emulateMedia({ colorScheme: 'dark' });
   await picture('dark');
 

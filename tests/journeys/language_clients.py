@@ -5,6 +5,7 @@
     harmonics serve stories260K.bin --tokenizer tok512.bin --listen 127.0.0.1:8080 --token secret-key
     tests/journeys/language_clients.py http://127.0.0.1:8080 secret-key
 """
+import json
 import sys
 
 import ollama
@@ -17,6 +18,14 @@ MESSAGES = [{"role": "user", "content": "Once upon a time"}]
 class Answer(BaseModel):
     name: str
     good: bool
+
+
+def tool(name, properties):
+    return {"type": "function", "function": {"name": name, "description": "answers", "parameters": {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}}}
+
+
+TOOLS = [tool("weather", {"city": {"enum": ["Paris", "Rome"]}}), tool("clock", {"local": {"type": "boolean"}})]
 
 
 def refused(kind, call):
@@ -35,13 +44,34 @@ def try_openai(address, key):
     assert whole.usage.completion_tokens == len(whole.choices[0].logprobs.content)
     pieces = [chunk.choices[0].delta.content or "" for chunk in client.chat.completions.create(**greedy, stream=True)]
     assert "".join(pieces) == whole.choices[0].message.content
-    parsed = client.chat.completions.parse(model=model, messages=MESSAGES, response_format=Answer, max_tokens=300, seed=1)
+    parsed = client.chat.completions.parse(model=model, messages=MESSAGES, response_format=Answer, max_tokens=300,
+                                           seed=1)
     assert isinstance(parsed.choices[0].message.parsed, Answer)
     assert client.completions.create(model=model, prompt="Once", max_tokens=3).usage.completion_tokens <= 3
+    try_tools(client, {"model": model, "messages": MESSAGES, "max_tokens": 200, "seed": 1})
     try_responses(client, model)
     try_embeddings(client, model)
     refused(AuthenticationError, OpenAI(base_url=address + "/v1", api_key="wrong").models.list)
     assert "messages" in refused(BadRequestError, lambda: client.chat.completions.create(model=model, messages=[]))
+
+
+def try_tools(client, asked):
+    def check(choice, names):
+        assert choice.finish_reason == "tool_calls", choice
+        call = choice.message.tool_calls[0].function
+        arguments = json.loads(call.arguments)
+        assert call.name in names and set(arguments) == ({"city"} if call.name == "weather" else {"local"}), call
+
+    named = {"type": "function", "function": {"name": "clock"}}
+    for wanted, names in (("required", ("weather", "clock")), (named, ("clock",))):
+        check(client.chat.completions.create(**asked, tools=TOOLS, tool_choice=wanted).choices[0], names)
+        with client.chat.completions.stream(**asked, tools=TOOLS, tool_choice=wanted) as stream:
+            check(stream.get_final_completion().choices[0], names)
+    free = client.chat.completions.create(**{**asked, "max_tokens": 10}, tools=TOOLS, tool_choice="none").choices[0]
+    assert not free.message.tool_calls
+    other = {"type": "function", "function": {"name": "other"}}
+    assert "other" in refused(BadRequestError,
+                              lambda: client.chat.completions.create(**asked, tools=TOOLS, tool_choice=other))
 
 
 def try_responses(client, model):
@@ -57,6 +87,11 @@ def try_responses(client, model):
     assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == first.output_text
     parsed = client.responses.parse(model=model, input="Once upon a time", text_format=Answer, max_output_tokens=300)
     assert isinstance(parsed.output_parsed, Answer)
+    functions = [{"type": "function", "strict": True, **t["function"]} for t in TOOLS]
+    called = client.responses.create(model=model, input="Once upon a time", tools=functions, tool_choice="required",
+                                     max_output_tokens=200)
+    calls = [item for item in called.output if item.type == "function_call"]
+    assert calls and calls[0].name in ("weather", "clock") and json.loads(calls[0].arguments)
     client.responses.delete(first.id)
     refused(NotFoundError, lambda: client.responses.retrieve(first.id))
     assert "'input'" in refused(BadRequestError, lambda: client.responses.create(model=model, input=[]))
@@ -80,6 +115,11 @@ def try_ollama(address, key):
     assert client.chat(model=model, messages=MESSAGES, options=few).eval_count <= 5
     vectors = client.embed(model=model, input=["Once", "Lily"]).embeddings
     assert len(vectors) == 2 and len(client.embeddings(model=model, prompt="Lily").embedding) == len(vectors[1])
+    shaped = client.chat(model=model, messages=MESSAGES, format=Answer.model_json_schema(),
+                         options={"num_predict": 300})
+    assert Answer.model_validate_json(shaped.message.content)
+    streamed = list(client.chat(model=model, messages=MESSAGES, stream=True, tools=TOOLS, options=few))
+    assert streamed[-1].done and streamed[-1].eval_count <= 5
     pieces = list(client.generate(model=model, prompt="Once", raw=True, stream=True, options=few))
     assert pieces[-1].done and not pieces[0].done
 

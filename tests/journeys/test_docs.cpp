@@ -165,6 +165,13 @@ TEST_CASE("docs: every block of the page on migrating works from a clone in an e
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/migrating.md", newcomer, 240);
 }
 
+TEST_CASE("docs: every block of the page of the sample of LoRA works from a clone in an empty home") {
+  Newcomer newcomer;
+  check_document(fs::path(HARMONICS_SOURCE_DIR) / "samples/lora/README.md", newcomer, 240);
+  CHECK(fs::exists(newcomer.folder / "clone/adapter/adapter_config.json"));
+  CHECK(fs::exists(newcomer.folder / "clone/tuned/model.safetensors"));
+}
+
 TEST_CASE("docs: every block of the page on plugins works from an installation in an empty home") {
   Newcomer newcomer;
   const std::string prefix = newcomer.folder / "home/.local";

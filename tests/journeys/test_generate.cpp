@@ -112,6 +112,39 @@ TEST_CASE("generate: what is wrong is said with the remedy") {
   CHECK(has(full.err, "the context of 8 tokens is full: give a larger --context"));
 }
 
+TEST_CASE("generate: names of a hub are refused with the command that downloads the model") {
+  const auto advice = [](const std::string& arguments) {
+    const Result r = harmonics(arguments);
+    CHECK(r.code != 0);
+    const std::string before = "no model is downloaded; do it with: ";
+    const size_t at = r.err.find(before);
+    return at == std::string::npos ? "" : r.err.substr(at + before.size(), r.err.find('\n', at) - at - before.size());
+  };
+  const std::string whole = "hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B";
+  for (const char* name : {"Qwen/Qwen3-0.6B", "hf.co/Qwen/Qwen3-0.6B", "hf:Qwen/Qwen3-0.6B", "hf://Qwen/Qwen3-0.6B",
+                           "https://huggingface.co/Qwen/Qwen3-0.6B"}) {
+    INFO(name);
+    for (const char* verb : {"generate ", "chat ", "serve ", "embed ", "bench ", "quantize ", "pull "})
+      CHECK(advice(verb + std::string(name) +
+                   (*verb == 'e'   ? " text"
+                    : *verb == 'q' ? " /tmp/none.gguf"
+                                   : "")) == whole);
+  }
+  const std::string file = " --include '*Q4_K_M*.gguf' --local-dir a-GGUF";
+  CHECK(advice("generate b/a-GGUF") == "hf download b/a-GGUF" + file);
+  CHECK(advice("generate hf.co/b/a-GGUF:Q8_0") == "hf download b/a-GGUF --include '*Q8_0*.gguf' --local-dir a-GGUF");
+  CHECK(advice("generate https://huggingface.co/b/a-GGUF/resolve/main/sub/a.gguf") ==
+        "hf download b/a-GGUF sub/a.gguf --local-dir a-GGUF");
+  CHECK(advice("pull") == "hf download OWNER/NAME --include '*Q4_K_M*.gguf' --local-dir NAME");
+  for (const char* name : {"models/llama.gguf", "none.gguf", "'b/$(id)'", "../a", "/b/a", "b/c/a"}) {
+    INFO(name);
+    CHECK(advice("generate " + std::string(name)) == "");
+  }
+  const Folder f;  // an existing folder is none of a hub
+  fs::create_directories(f / "b");
+  CHECK(advice("generate " + (f / "b/a")) == "");
+}
+
 TEST_CASE("generate: a GGUF file brings its tokenizer along") {
   const std::string data = data_folder();
   const std::string path = data + "/gguf/llama-2-tiny-random.gguf";

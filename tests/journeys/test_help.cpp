@@ -84,9 +84,14 @@ TEST_CASE("help: begins with examples, and has headings, defaults and ranges in 
     for (const char* raw : {"INT:", "FLOAT", " in [", "9223372036854775807", "Print this help"})
       CHECK_FALSE(has(help.out, raw));
     std::stringstream lines(help.out);
-    for (std::string line; std::getline(lines, line);)
+    for (std::string line; std::getline(lines, line);) {
       CHECK((line.size() <= 100 || has(line, "harmonics ") || has(line, "curl ")));
+      const size_t text = line.find_first_not_of(' ');  // help that continues a list of names has one
+      CHECK_FALSE((text != std::string::npos && (line[text] == ',' || line[text] == ':')));
+      CHECK_FALSE((has(line, "  ,") || has(line, "  :")));
+    }
   }
+  CHECK(has(harmonics("export --help").out, "gguf, huggingface or safetensors: the exporter"));
   CHECK(has(harmonics("--help-all").out, "Usage: harmonics version"));
   CHECK(harmonics("--version").out.starts_with("harmonics "));
 }

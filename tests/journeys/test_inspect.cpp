@@ -101,18 +101,35 @@ TEST_CASE("errors: every verb prints one object with --json that matches the sch
                                               {"inspect " + none + ".csv", 66},
                                               {"inspect nothing_of_that_name", 2},
                                               {"list nonsense", 2},
-
                                               {"ctl " + none + " status", 69},
                                               {"top " + none, 69},
                                               {"tap " + none + " x", 69},
                                               {"receive " + none, 66},
                                               {"send tcp:127.0.0.1:1 --from " + none, 66},
                                               {"serve " + none + ".hmx", 66},
+                                              {"serve " + none + ".gguf", 66},
+                                              {"bench " + none + ".gguf", 66},
+                                              {"explain " + none + ".gguf", 66},
+                                              {"train " + none + ".yaml", 66},
+                                              {"train " + f.write("empty.yaml", ""), 78},
+                                              {"generate " + none + ".gguf x", 66},
+                                              {"chat " + none + ".gguf", 66},
+                                              {"embed " + none + ".gguf x", 66},
+                                              {"tokenize " + none + " x", 66},
+                                              {"quantize " + none + ".gguf x.gguf", 66},
+                                              {"importance " + none + ".gguf x y.gguf", 66},
+                                              {"export " + none + ".gguf x.gguf", 66},
+                                              {"keys " + none + "/x.key", 73},
+                                              {"ckpt show " + none, 66},
+                                              {"list-models --plugin " + none, 66},
+                                              {"completion tcsh", 2},
                                               {"run --nonsense", 2},
                                               {"nonsense", 2},
                                               {"config show nonsense", 2},
                                               {"man nonsense", 2}};
-  for (const auto& [use, code] : uses) {
+  std::vector<std::pair<std::string, int>> all(std::begin(uses), std::end(uses));
+  for (const std::string& verb : lines_of(harmonics("man --list").out)) all.emplace_back(verb + " --nonsense", 2);
+  for (const auto& [use, code] : all) {
     const Result r = harmonics(use + " --json");
     CHECK(r.code == code);
     const json::value printed = last_object(r);

@@ -1,6 +1,6 @@
 // The clients that users have, against `serve` with the checkpoint of llama2.c: the packages `openai` and `ollama` of
-// Python, and `openai` of npm. HARMONICS_CLIENT_PYTHON names a python that has them, HARMONICS_CLIENT_MODULES a folder
-// with node_modules.
+// Python and of npm. HARMONICS_CLIENT_PYTHON names a python that has them, HARMONICS_CLIENT_MODULES a folder with
+// node_modules. language_clients.sh fetches both and runs these tests.
 #include "tests/journeys/background.hpp"
 
 using namespace journeys;
@@ -15,11 +15,12 @@ std::string environment_or(const char* name, const char* otherwise) {
 bool succeeds(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
 // The server's address, when the server has printed it; "" without the data.
-std::string served_stories(const Folder& f, std::unique_ptr<Background>& server) {
+std::string served_stories(const Folder& f, std::unique_ptr<Background>& server,
+                           const std::string& flags = "--token secret-key") {
   const std::string data = data_folder();
   if (data.empty() || !fs::exists(fs::path(data) / "llama2c")) return "";
   server = std::make_unique<Background>(f, "serve " + data + "/llama2c/stories260K.bin --tokenizer " + data +
-                                               "/llama2c/tok512.bin --listen 127.0.0.1:0 --token secret-key");
+                                               "/llama2c/tok512.bin --listen 127.0.0.1:0 " + flags);
   const auto address = [&] {
     const std::string text = server->errors();
     const size_t at = text.find("http://127.0.0.1:");
@@ -41,7 +42,22 @@ void check_clients(const std::string& client) {
   CHECK(status == 0);
 }
 
-const std::string kClients = std::string(HARMONICS_SOURCE_DIR) + "/tests/journeys/language_clients";
+const std::string kScripts = std::string(HARMONICS_SOURCE_DIR) + "/tests/journeys/";
+
+// Copies the script to the folder, beside the modules: node looks for them there. Returns false if some are missing.
+bool take_script(const Folder& f, const std::string& name, const std::vector<std::string>& packages) {
+  const fs::path modules = fs::path(environment_or("HARMONICS_CLIENT_MODULES", ".")) / "node_modules";
+  std::error_code failed;
+  for (const std::string& package : packages)
+    if (!fs::exists(modules / package, failed) || !succeeds("node --version")) {
+      WARN("skipped: no node, or no " << package << " in " << modules << " (npm install " << package
+                                      << "; set HARMONICS_CLIENT_MODULES)");
+      return false;
+    }
+  fs::copy_file(kScripts + name, f / name);
+  fs::create_directory_symlink(fs::absolute(modules), f / "node_modules");
+  return true;
+}
 
 }  // namespace
 
@@ -51,20 +67,29 @@ TEST_CASE("clients: the python packages of OpenAI and Ollama are answered") {
     WARN("skipped: " << python << " lacks openai and ollama (pip install openai ollama; set HARMONICS_CLIENT_PYTHON)");
     return;
   }
-  check_clients("'" + python + "' '" + kClients + ".py'");
+  check_clients("'" + python + "' '" + kScripts + "language_clients.py'");
 }
 
-TEST_CASE("clients: the npm package of OpenAI is answered") {
+TEST_CASE("clients: the npm packages of OpenAI and Ollama are answered") {
   const Folder f;
-  const std::string modules = environment_or("HARMONICS_CLIENT_MODULES", ".");
-  std::error_code failed;
-  if (!fs::exists(fs::path(modules) / "node_modules" / "openai", failed) || !succeeds("node --version")) {
-    WARN("skipped: no node, or no openai in " << modules
-                                              << "/node_modules (npm install openai; set HARMONICS_CLIENT_MODULES)");
+  if (!take_script(f, "language_clients.mjs", {"openai", "ollama"})) return;
+  check_clients("node '" + (f / "language_clients.mjs") + "'");
+}
+
+TEST_CASE("clients: the chat page works in Chromium, wide and narrow") {
+  const Folder f;
+  if (!take_script(f, "chat_page.mjs", {"playwright-core"})) return;
+  if (!succeeds("command -v \"${CHROMIUM:-chromium}\"")) {
+    WARN("skipped: there is no chromium (CHROMIUM names another one)");
     return;
   }
-  // Modules are looked for beside the script.
-  fs::copy_file(kClients + ".mjs", f / "client.mjs");
-  fs::create_directory_symlink(fs::absolute(fs::path(modules) / "node_modules"), f / "node_modules");
-  check_clients("node '" + (f / "client.mjs") + "'");
+  std::unique_ptr<Background> server;
+  const std::string address = served_stories(f, server, "--context 512");
+  if (address.empty()) return;
+  const std::string out = f / "page.out";
+  const int status = std::system(("timeout 150 node '" + (f / "chat_page.mjs") + "' " + address + " '" +
+                                  (f / "pictures") + "' >'" + out + "' 2>&1")
+                                     .c_str());
+  INFO(read(out));
+  CHECK(status == 0);
 }

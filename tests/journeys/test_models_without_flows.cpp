@@ -109,6 +109,44 @@ TEST_CASE("models: infer computes scores for the samples of a stream") {
   CHECK(has(unbound.err, "has no producer named 'other'"));
 }
 
+TEST_CASE("models: infer takes a spec and values of its variables") {
+  if (!has(harmonics("list importers").out, "gguf")) return;
+  Folder f;
+  const std::string model = f / "m.gguf";
+  REQUIRE(std::system((std::string(HARMONICS_BINARY_DIR) + "/bin/make_model tiny f16 " + model).c_str()) == 0);
+  const std::string specs = std::string(HARMONICS_SOURCE_DIR) + "/engine/transformer/specs/";
+  const std::string spec = " --spec " + specs + "qwen3.json", rows = f.write("rows.csv", "1,2,3,4\n5,6,7,8\n");
+  const auto infer = [&](const std::string& flags) {
+    return harmonics("infer " + model + " --producer 'tokens=file:" + rows + "#0-3' --consumer file:" + (f / "s.npy") +
+                     " --precision fp32 --quiet" + flags);
+  };
+  const auto scores = [&](const std::string& flags) {
+    const Result r = infer(flags);
+    INFO(r.err);
+    REQUIRE(r.code == 0);
+    return read(f / "s.npy");
+  };
+  const std::string known = scores("");
+  CHECK(scores(spec) == known);
+  CHECK(scores(spec + " --set rope_base=500") != known);
+  // The architecture's own variables are taken from a copy of its spec as from any other file.
+  std::string text = read(specs + "qwen3.json");
+  const std::string norm = R"("in": "x", "weight": "output_norm", "epsilon": "rms_eps")";
+  REQUIRE(text.find(norm) != std::string::npos);
+  text.replace(text.find(norm), norm.size(), R"("in": "x", "weight": "output_norm", "epsilon": "10.0")");
+  CHECK(scores(" --spec " + f.write("other.json", text)) != known);
+
+  const Result no_variable = infer(spec + " --set rope_bass=500");
+  CHECK(no_variable.code == 2);
+  CHECK(has(no_variable.err, "rope_bass"));
+  const Result foreign = infer(" --spec " + specs + "gemma2.json");
+  CHECK(foreign.code != 0);
+  CHECK(has(foreign.err, "gemma2."));
+  const Result broken = infer(" --spec " + f.write("broken.json", text.substr(0, 200)));
+  CHECK(broken.code != 0);
+  CHECK(has(broken.err, "broken.json"));
+}
+
 TEST_CASE("models: --precision int8 multiplies weights of q8_0 by whole numbers") {
   const std::string file = stories_file();
   if (file.empty() || !has(harmonics("list exporters").out, "gguf")) return;

@@ -329,7 +329,7 @@ TEST_CASE("verbs: version, list, inspect, explain and validate print their resul
   CHECK(has(harmonics("inspect conv").out, "kernel"));
   CHECK(has(harmonics("list devices").out, "\n  reference  "));
   CHECK(has(harmonics("list devices --json").out, "\"name\":\"reference\""));
-  CHECK(has(harmonics("run --help").out, "cpu, cuda, opencl, reference"));
+  CHECK(has(harmonics("run --help").out, "cpu, cuda, opencl, trace, reference"));
   CHECK(has(harmonics("inspect adamw").out, "decoupled"));
   const std::string optimizers = harmonics("list optimizers").out, schedules = harmonics("list schedules").out;
   for (const char* name : {"sgd", "rmsprop", "adam", "adamw", "lamb", "lion", "normuon"})

@@ -1,4 +1,5 @@
 // Attention within the documents of packed rows: each document has the bits that it has alone.
+#include <cmath>
 #include <numeric>
 
 #include "kernel_call.hpp"
@@ -12,7 +13,9 @@ struct PackedCase {
   bool causal = true, positions_first = false;
   int64_t window = 0;
   double softcap = 0;
+  std::string operands = "documents";
 
+  bool has_sinks() const { return operands != "documents"; }
   int64_t positions() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
   int64_t heads() const { return shared * group; }
   Dims rows(int64_t b, int64_t n, int64_t h, int64_t w) const {
@@ -56,7 +59,11 @@ const PackedCase kPackedCases[] = {{2, 2, 1, 16, 16, {5, 1, 40, 7}},
                                    {1, 2, 2, 24, 16, {64, 9}, false, true},
                                    {2, 2, 2, 16, 8, {50, 3, 20}, true, true, 7},
                                    {2, 1, 3, 16, 16, {50, 3, 200}, true, false, 0, 1.5},
-                                   {3, 1, 1, 5, 3, {17}, true, true, 4, 2}};
+                                   {3, 1, 1, 5, 3, {17}, true, true, 4, 2},
+                                   {2, 2, 1, 16, 16, {5, 1, 40, 7}, true, false, 0, 0, "documents,sinks"},
+                                   {2, 2, 3, 12, 20, {33, 130, 2}, true, true, 0, 0, "sinks,documents"},
+                                   {1, 1, 2, 8, 8, {1, 1, 1}, false, false, 0, 0, "documents,sinks"},
+                                   {2, 1, 3, 16, 16, {50, 3, 200}, true, true, 9, 1.5, "documents,sinks"}};
 
 }  // namespace
 
@@ -68,19 +75,35 @@ TEST_CASE("attention of documents: each has the bits that it has alone") {
     const Tensor q = random.floats(c.rows(c.batch, t, c.heads(), c.width), -2, 2),
                  k = random.floats(c.rows(c.batch, t, c.shared, c.width), -2, 2),
                  v = random.floats(c.rows(c.batch, t, c.shared, c.value_width)),
-                 dout = random.floats(c.rows(c.batch, t, c.heads(), c.value_width));
+                 dout = random.floats(c.rows(c.batch, t, c.heads(), c.value_width)),
+                 sinks = random.floats({c.heads()}, -1, 3);
     std::vector<int32_t> numbers;
     for (int64_t b = 0; b < c.batch; ++b)
       for (size_t i = 0; i < c.lengths.size(); ++i)
         numbers.insert(numbers.end(), static_cast<size_t>(c.lengths[i]), static_cast<int32_t>(3 * i) - 1);
     const Tensor documents{{c.batch, t}, numbers};
+    const auto optional = [&](KernelCall& call) {
+      call.set("operands", c.operands.c_str());
+      if (c.operands.starts_with("sinks")) call.in(sinks);
+      call.in(documents);
+      if (c.operands.ends_with("sinks")) call.in(sinks);
+    };
+    const auto optional_alone = [&](KernelCall& call) {
+      if (c.has_sinks()) call.set("operands", "sinks").in(sinks);
+    };
     KernelCall forward = c.call("attention");
-    forward.set("operands", "documents").in(q).in(k).in(v).in(documents);
+    forward.in(q).in(k).in(v);
+    optional(forward);
     const std::vector<Tensor> y = forward.out(dout.dims).out({c.batch, c.heads(), t}).run();
     CHECK(forward.kernel() == "attention of documents");
     KernelCall backward = c.call("attention_grad");
-    backward.set("operands", "documents").in(q).in(k).in(v).in(y[0]).in(y[1]).in(dout).in(documents);
-    const std::vector<Tensor> g = backward.out(q.dims).out(k.dims).out(v.dims).run();
+    backward.in(q).in(k).in(v).in(y[0]).in(y[1]).in(dout);
+    optional(backward);
+    backward.out(q.dims).out(k.dims).out(v.dims);
+    if (c.has_sinks()) backward.out(sinks.dims);
+    const std::vector<Tensor> g = backward.run();
+    CHECK(backward.kernel() == "attention of documents");
+    std::vector<double> dsinks(static_cast<size_t>(c.heads())), sizes(dsinks.size());
     for (int64_t b = 0; b < c.batch; ++b) {
       int64_t first = 0;
       for (const int64_t n : c.lengths) {
@@ -88,19 +111,31 @@ TEST_CASE("attention of documents: each has the bits that it has alone") {
                      own_k = c.part(k, b, first, n, c.shared, c.width),
                      own_v = c.part(v, b, first, n, c.shared, c.value_width),
                      own_dout = c.part(dout, b, first, n, c.heads(), c.value_width);
-        const std::vector<Tensor> alone =
-            c.call("attention").in(own_q).in(own_k).in(own_v).out(own_dout.dims).out({1, c.heads(), n}).run();
+        KernelCall forth = c.call("attention");
+        forth.in(own_q).in(own_k).in(own_v);
+        optional_alone(forth);
+        const std::vector<Tensor> alone = forth.out(own_dout.dims).out({1, c.heads(), n}).run();
         REQUIRE(c.part(y[0], b, first, n, c.heads(), c.value_width).bytes == alone[0].bytes);
         REQUIRE(c.part_of_lse(y[1], b, first, n).bytes == alone[1].bytes);
         KernelCall back = c.call("attention_grad");
         back.in(own_q).in(own_k).in(own_v).in(alone[0]).in(alone[1]).in(own_dout);
-        const std::vector<Tensor> own = back.out(own_q.dims).out(own_k.dims).out(own_v.dims).run();
+        optional_alone(back);
+        back.out(own_q.dims).out(own_k.dims).out(own_v.dims);
+        if (c.has_sinks()) back.out(sinks.dims);
+        const std::vector<Tensor> own = back.run();
+        for (size_t h = 0; c.has_sinks() && h < dsinks.size(); ++h) {
+          const auto one = static_cast<double>(own[3][static_cast<int64_t>(h)]);
+          dsinks[h] += one;
+          sizes[h] += std::abs(one);
+        }
         REQUIRE(c.part(g[0], b, first, n, c.heads(), c.width).bytes == own[0].bytes);
         REQUIRE(c.part(g[1], b, first, n, c.shared, c.width).bytes == own[1].bytes);
         REQUIRE(c.part(g[2], b, first, n, c.shared, c.value_width).bytes == own[2].bytes);
         first += n;
       }
     }
+    for (size_t h = 0; c.has_sinks() && h < dsinks.size(); ++h)
+      CHECK(std::abs(static_cast<double>(g[3][static_cast<int64_t>(h)]) - dsinks[h]) < 1e-5 * (1 + sizes[h]));
   }
 }
 

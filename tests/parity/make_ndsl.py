@@ -50,6 +50,12 @@ def models():
     yield "Phi", t.PhiForCausalLM, t.PhiConfig(**SIZES, num_key_value_heads=HEADS, partial_rotary_factor=0.5,
                                                tie_word_embeddings=False)
     yield "BERT", t.BertModel, t.BertConfig(**SIZES, type_vocab_size=2)
+    yield "GLM4MoE", t.Glm4MoeForCausalLM, t.Glm4MoeConfig(
+        **llama, head_dim=8, attention_bias=True, use_qk_norm=True, n_routed_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=12, n_shared_experts=2, routed_scaling_factor=1.5, tie_word_embeddings=False)
+    yield "Qwen2MoE", t.Qwen2MoeForCausalLM, t.Qwen2MoeConfig(
+        **llama, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20,
+        norm_topk_prob=False, tie_word_embeddings=False)
 
 
 def randomised(model, seed):
@@ -60,6 +66,9 @@ def randomised(model, seed):
         gain = "norm" in name.lower() or ".ln_" in name
         ones = gain and name.endswith("weight") and "gemma" not in model.config.model_type
         tensor.data = noise + (1 if ones else 0)
+    for name, tensor in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            tensor.data = torch.randn(tensor.shape, generator=generator) * 0.3
     return model.eval().float()
 
 
@@ -81,6 +90,7 @@ def main():
         results[f"{name}/tokens"] = tokens.to(torch.int32).contiguous()
         if name == "BERT":
             results[f"{name}/hidden"] = out.last_hidden_state.contiguous()
+            results[f"{name}/pooled"] = out.pooler_output.contiguous()
         else:
             results[f"{name}/scores"] = out.logits.contiguous()
     save_file(results, FOLDER / "ndsl.safetensors")

@@ -41,7 +41,7 @@ inline std::map<std::string, HTensor> forward_results(const Model& model, const 
   }
   executable->run(inputs.data());
   std::map<std::string, HTensor> results;
-  for (const char* name : {"scores", "hidden", "embedding"})
+  for (const char* name : {"scores", "hidden", "embedding", "pooled"})
     if (std::any_of(program.outputs.begin(), program.outputs.end(), [&](const auto& o) { return o.name == name; }))
       results.emplace(name, executable->output(name));
   return results;

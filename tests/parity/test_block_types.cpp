@@ -2,7 +2,10 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/element_weighted.hpp>
@@ -10,6 +13,77 @@
 #include "golden.hpp"
 
 namespace harmonics::engine::parity {
+
+namespace {
+
+struct StoredTensor {
+  uint32_t type = 0;  // 0: f32
+  std::vector<char> bytes;
+};
+
+// A model in rwkv.cpp's format: six numbers, then for each tensor its axes, the length of its name, its type, the
+// lengths of the axes, the name and the numbers.
+std::map<std::string, StoredTensor> rwkv_tensors(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::map<std::string, StoredTensor> all;
+  const auto number = [&] {
+    uint32_t value = 0;
+    in.read(reinterpret_cast<char*>(&value), sizeof value);
+    return value;
+  };
+  for (int i = 0; i < 6; ++i) number();
+  while (in.peek() != std::ifstream::traits_type::eof()) {
+    const uint32_t axes = number();
+    std::string name(number(), '\0');
+    StoredTensor tensor{number(), {}};
+    uint32_t count = 1;
+    for (uint32_t axis = 0; axis < axes; ++axis) count *= number();
+    in.read(name.data(), static_cast<std::streamsize>(name.size()));
+    tensor.bytes.resize(tensor.type == 0 ? count * sizeof(float) : run_bytes(DType::Q5_0, count));
+    in.read(tensor.bytes.data(), static_cast<std::streamsize>(tensor.bytes.size()));
+    REQUIRE(in.good());
+    all[name] = std::move(tensor);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("block types: a trained model has the blocks of q5_0 that ggml wrote") {
+  const char* data = std::getenv("HARMONICS_TEST_DATA");
+  const std::string stem = (data ? data : std::string(HARMONICS_SOURCE_DIR) + "/../shared/data") + "/quant/tiny-rwkv-";
+  if (!std::filesystem::exists(stem + "4v0-660K-Q5_0.bin")) {
+    WARN("skipped: there is no " << stem << "4v0-660K-Q5_0.bin");
+    return;
+  }
+  const auto plain = rwkv_tensors(stem + "4v0-660K-FP32.bin"), blocks = rwkv_tensors(stem + "4v0-660K-Q5_0.bin");
+  REQUIRE(plain.size() == blocks.size());
+  int compared = 0;
+  for (const auto& [name, tensor] : blocks) {
+    INFO(name);
+    const std::vector<char>& numbers = plain.at(name).bytes;
+    if (tensor.type == 0) {
+      CHECK(tensor.bytes == numbers);
+      continue;
+    }
+    ++compared;
+    std::vector<float> values(numbers.size() / sizeof(float)), back(values.size());
+    std::memcpy(values.data(), numbers.data(), numbers.size());
+    std::vector<char> found(tensor.bytes.size());
+    encode_elements(DType::Q5_0, values.data(), found.data(), static_cast<int64_t>(values.size()));
+    CHECK(found == tensor.bytes);
+    decode_elements(DType::Q5_0, tensor.bytes.data(), back.data(), static_cast<int64_t>(back.size()));
+    for (size_t block = 0; block < values.size(); block += 32) {
+      float most = 0, lost = 0;
+      for (size_t i = block; i < block + 32; ++i) {
+        most = std::fmax(most, std::fabs(values[i]));
+        lost = std::fmax(lost, std::fabs(values[i] - back[i]));
+      }
+      REQUIRE(lost <= most / 16 * 1.01f);  // a step: the number opposite to the largest one has none of its own
+    }
+  }
+  CHECK(compared == 28);
+}
 
 TEST_CASE("block types: blocks decode to the numbers of the gguf package") {
   const TensorFile file = golden("block_types.safetensors");

@@ -175,6 +175,26 @@ TEST_CASE("model gradients: attention that drops nothing is attention, and dropo
     }
 }
 
+TEST_CASE("model gradients: sinks, biases of routers and shared experts have those of finite differences") {
+  for (const char* name : {"GLM4MoE", "Qwen2MoE"})
+    for (const bool documents : {false, true}) {
+      INFO(name << ", documents " << documents);
+      check_model_gradients(described_with(name, "0", "0"), documents);
+    }
+  for (const char* dropout : {"0", "0.4"}) {
+    INFO("sinks, dropout " << dropout);
+    NdslOptions options;
+    options.trainable = true;
+    options.set = {{"attention_sinks", "true"},   {"vocab_size", "19"},         {"hidden_size", "16"},
+                   {"num_layers", "2"},           {"num_query_heads", "4"},     {"num_kv_heads", "2"},
+                   {"intermediate_size", "12"},   {"initializer_range", "0.3"}, {"max_position_embeddings", "32"},
+                   {"attention_dropout", dropout}};
+    const Model model = open_ndsl("Llama2", options).model;
+    REQUIRE(model.parameters->find("blk.1.attn_sinks.weight"));
+    for (const bool documents : {false, true}) check_model_gradients(model, documents);
+  }
+}
+
 TEST_CASE("model gradients: models with dropout have those of finite differences") {
   for (const char* name : {"Llama2", "Gemma2"}) {
     INFO(name);

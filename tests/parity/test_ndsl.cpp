@@ -42,4 +42,16 @@ TEST_CASE("ndsl: tiny models of every built-in architecture have the scores of t
   }
 }
 
+TEST_CASE("ndsl: the pooler of BERT gives the vector of transformers") {
+  const auto expected = below(golden("ndsl.safetensors"), "BERT");
+  NdslOptions options;
+  options.weights = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/ndsl/BERT";
+  CHECK_FALSE(forward_results(open_ndsl("BERT", options).model, expected.at("tokens")).count("pooled"));
+  options.set = {{"use_pooler", "true"}};
+  const HTensor pooled = forward_results(open_ndsl("BERT", options).model, expected.at("tokens")).at("pooled");
+  const HTensor& wanted = expected.at("pooled");
+  REQUIRE(pooled.size() == wanted.size());
+  CHECK(relative_difference({pooled.data<float>(), static_cast<size_t>(pooled.size())}, wanted.data<float>()) < 1e-4);
+}
+
 }  // namespace harmonics::engine::parity

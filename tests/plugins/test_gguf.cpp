@@ -105,6 +105,107 @@ TEST_CASE("gguf: what is written is read, and its tensors lie where it says") {
   CHECK(first_of_b == 6);
 }
 
+TEST_CASE("gguf: values of every kind are read in every version") {
+  for (const uint32_t version : {1u, 2u, 3u}) {
+    INFO("version " << version);
+    std::string bytes = "GGUF";
+    const auto length = [&](uint64_t value) {  // 32 bits in version 1
+      version == 1 ? put(bytes, static_cast<uint32_t>(value)) : put(bytes, value);
+    };
+    const auto text = [&](const std::string& value) {
+      length(value.size());
+      bytes += value;
+    };
+    const auto value = [&](GgufKind kind, int number) {
+      switch (kind) {
+        case GgufKind::U8:
+          return put(bytes, static_cast<uint8_t>(number));
+        case GgufKind::I8:
+          return put(bytes, static_cast<int8_t>(-number));
+        case GgufKind::U16:
+          return put(bytes, static_cast<uint16_t>(number));
+        case GgufKind::I16:
+          return put(bytes, static_cast<int16_t>(-number));
+        case GgufKind::U32:
+          return put(bytes, static_cast<uint32_t>(number));
+        case GgufKind::I32:
+          return put(bytes, static_cast<int32_t>(-number));
+        case GgufKind::F32:
+          return put(bytes, static_cast<float>(number) / 2);
+        case GgufKind::Bool:
+          return put(bytes, static_cast<uint8_t>(number % 2));
+        case GgufKind::U64:
+          return put(bytes, static_cast<uint64_t>(number));
+        case GgufKind::I64:
+          return put(bytes, static_cast<int64_t>(-number));
+        case GgufKind::F64:
+          return put(bytes, static_cast<double>(number) / 4);
+        default:
+          return text(std::string(static_cast<size_t>(number), 'x'));
+      }
+    };
+    const auto key = [&](const std::string& name, GgufKind kind) {
+      text(name);
+      put(bytes, static_cast<uint32_t>(kind));
+    };
+    std::vector<GgufKind> kinds;
+    for (uint32_t number = 0; number <= static_cast<uint32_t>(GgufKind::F64); ++number)
+      if (static_cast<GgufKind>(number) != GgufKind::List) kinds.push_back(static_cast<GgufKind>(number));
+    put(bytes, version);
+    length(1);
+    length(2 * kinds.size() + 1);
+    for (const GgufKind kind : kinds) {
+      key("one " + std::string(name_of(kind)), kind);
+      value(kind, 3);
+      key("two " + std::string(name_of(kind)), GgufKind::List);
+      put(bytes, static_cast<uint32_t>(kind));
+      length(2);
+      value(kind, 5);
+      value(kind, 6);
+    }
+    key("lists", GgufKind::List);
+    put(bytes, static_cast<uint32_t>(GgufKind::List));
+    length(1);
+    put(bytes, static_cast<uint32_t>(GgufKind::U8));
+    length(3);
+    bytes += "abc";
+    text("w");
+    put<uint32_t>(bytes, 1);
+    length(2);
+    put<uint32_t>(bytes, 0);
+    put<uint64_t>(bytes, 0);
+    bytes.resize((bytes.size() + 31) / 32 * 32 + 8);
+
+    const GgufFile file = parsed(bytes);
+    CHECK(file.version == version);
+    REQUIRE(file.tensors.size() == 1);
+    CHECK(file.tensors[0].bytes == 8);
+    CHECK(file.find("lists")->items() == GgufKind::List);
+    for (const GgufKind kind : kinds) {
+      const std::string name(name_of(kind));
+      INFO(name);
+      const GgufValue &one = *file.find("one " + name), &two = *file.find("two " + name);
+      CHECK(one.kind() == kind);
+      CHECK(two.items() == kind);
+      CHECK(two.size() == 2);
+      if (kind == GgufKind::Text) {
+        CHECK(one.text() == "xxx");
+        CHECK(two.texts() == std::vector<std::string_view>{"xxxxx", "xxxxxx"});
+      } else if (kind == GgufKind::Bool) {
+        CHECK(one.truth() == true);
+        CHECK(one.number() == std::nullopt);
+      } else {
+        const bool fraction = kind == GgufKind::F32 || kind == GgufKind::F64;
+        const double scale = kind == GgufKind::F32 ? 0.5 : kind == GgufKind::F64 ? 0.25 : name[0] == 'i' ? -1 : 1;
+        CHECK(one.number() == 3 * scale);
+        CHECK(two.numbers() == std::vector<double>{5 * scale, 6 * scale});
+        CHECK(one.integer().has_value() == !fraction);
+        CHECK(two.integers().has_value() == !fraction);
+      }
+    }
+  }
+}
+
 TEST_CASE("gguf: an entry of the metadata is copied from a file of any version") {
   std::string old = "GGUF";  // version 1: lengths of 32 bits
   put<uint32_t>(old, 1);
@@ -149,10 +250,8 @@ TEST_CASE("gguf: every cut of a file is refused, and no length is believed") {
   CHECK(with(0, 'g') == "is no GGUF file: at byte 0, it does not begin with 'GGUF'");
   CHECK(with(4, uint32_t{4}) == "is a GGUF file of version 4; versions 1 to 3 can be read");
   CHECK(with(4, uint32_t{0x03000000}) == "is a GGUF file of a big-endian machine");
-  CHECK(
-      with(8, uint64_t{1} << 60).find("is no GGUF file: at byte 8, 1152921504606846976 tensors cannot be described") ==
-      0);
-  CHECK(with(16, ~uint64_t{0}).find("keys of metadata cannot be in the") != std::string::npos);
+  CHECK(with(8, uint64_t{100000}).find("is no GGUF file: at byte 8, 100000 tensors cannot be described") == 0);
+  CHECK(with(16, uint64_t{60000}).find("keys of metadata cannot be in the") != std::string::npos);
   CHECK(with(24, ~uint64_t{0}).find("at byte 24, a key is 18446744073709551615 bytes long; the limit is 65536") !=
         std::string::npos);
   const size_t w = bytes.find(std::string("\1\0\0\0\0\0\0\0w", 9)) + 9;

@@ -137,6 +137,8 @@ class Bench {
 
 int bench_command(const Options& options) {
   if (is_model(options.files.front(), Registry::global())) return bench_model(options);
+  refuse_flags(options, {"prefill", "decode", "texts", "repeat", "weight-type", "cache-type", "spec", "set", "lora"},
+               "a flow");
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     Bench bench(flow, options);

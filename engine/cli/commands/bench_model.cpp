@@ -249,8 +249,11 @@ class ModelBench {
 // Throws if a flag is given that only flows have.
 void expect_flags_of_models(const Options& options) {
   expect_no_flow_flags(options);
+  refuse_flags(options, {"producer", "limits", "batch", "seconds", "cycle", "optimizer", "infer", "seed"},
+               "a language model");
   if (options.prefill == std::vector<int64_t>{0} && options.decode == std::vector<int64_t>{0})
-    throw Error(ErrorKind::Usage, "--prefill 0 and --decode 0 leave nothing to measure");
+    throw Error(ErrorKind::Usage, "--prefill 0 and --decode 0 leave nothing to measure", {},
+                {"give one of them a number of tokens, or leave it out"});
 }
 
 }  // namespace

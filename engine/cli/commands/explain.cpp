@@ -75,6 +75,7 @@ void compile_and_show(BoundGraph& graph, int cycle, const Options& options, Expl
   if (gathers) o.accumulate = 1;
   if (o.mode == Mode::infer) o.wanted = graph.results(cycle);
   o.branches = graph.graph().branches(cycle);
+  if (options.memory) graph.store().reserve_only();
   const Lowered lowered = graph.lower(o);
   ShownProgram shown{graph.store(), graph.executor(0), graph.compile_options(options.run, o.mode == Mode::train),
                      gathers ? " of each batch" : ""};
@@ -120,6 +121,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
     e.object()["dot"] = dot;
     return;
   }
+  if (!options.html.empty()) return explain_flow_html(*open_to_explain(flow, options), options);
   const bool programs = wants_programs(options);
   const bool entries = wants(options, "entries");
   const bool opens = wants(options, "widths") || wants(options, "summary") || entries || programs;
@@ -156,6 +158,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
 }  // namespace
 
 int explain_command(const Options& options) {
+  if (explain_model_html(options) || explain_model_memory(options)) return kDone;
   if (explain_ndsl(options)) return kDone;
   if (explain_entries(options)) return kDone;
   if (explain_model(options)) return kDone;
@@ -164,7 +167,7 @@ int explain_command(const Options& options) {
     Explanation e(options);
     e.object()["version"] = 1;
     explain(flow, options, e);
-    if (options.json) print_json(e.object());
+    if (options.json && options.html.empty()) print_json(e.object());
     return kDone;
   });
 }

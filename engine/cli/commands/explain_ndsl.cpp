@@ -1,11 +1,15 @@
 // harmonics explain of a .ndsl file: the blocks of its layers, its tensors and their number of elements.
+#include <filesystem>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/explain_model.hpp"
 #include "engine/cli/commands/explanation.hpp"
 #include "engine/cli/run/model_options.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 
@@ -63,6 +67,14 @@ void show_tensors(const CompiledNdsl& model, Explanation& e, json::object& to) {
 bool explain_ndsl(const Options& options) {
   const std::string& file = options.files.front();
   if (!is_ndsl(file)) return false;
+  refuse_flags(options,
+               {"producer", "graph", "weights-from", "limits", "entry", "after", "select", "placement", "dot",
+                "optimizer", "lr", "schedule"},
+               "a .ndsl file");
+  std::error_code failed;
+  if (const std::string& weights = options.weights; !weights.empty() && !std::filesystem::exists(weights, failed))
+    throw Error(ErrorKind::NoInput, fmt::format("--weights: there is no '{}'", weights), {},
+                {advice_for_missing(weights)});
   NdslOptions of_file;
   of_file.set = described_options(options).set;
   of_file.weights = options.weights;

@@ -11,6 +11,7 @@
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/print.hpp"
+#include "engine/training/step_memory.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -33,13 +34,13 @@ void Explanation::add(const char* key, json::value entry) {
 }
 
 bool wants(const Options& o, const char* what) {
-  if (o.show.empty() && o.after.empty() && !o.select && !o.placement)
+  if (o.show.empty() && o.after.empty() && !o.select && !o.placement && !o.memory)
     return std::string(what) == "summary" || std::string(what) == "flow" || std::string(what) == "widths";
   return std::find(o.show.begin(), o.show.end(), what) != o.show.end();
 }
 
 bool wants_programs(const Options& o) {
-  return wants(o, "program") || wants(o, "kernels") || wants(o, "memory") || o.select || o.placement ||
+  return wants(o, "program") || wants(o, "kernels") || wants(o, "memory") || o.memory || o.select || o.placement ||
          !o.after.empty();
 }
 
@@ -61,20 +62,10 @@ void show_parameters(const ParameterStore& store, Explanation& e) {
 
 namespace {
 
-// Bytes of results of the forward pass that the backward pass reads, by scope, largest first.
-std::vector<std::pair<std::string, uint64_t>> kept_results(const Program& program) {
-  std::vector<bool> counted(program.values.size(), false);
+// Bytes of kept results by scope, largest first.
+std::vector<std::pair<std::string, uint64_t>> kept_by_scope(const Program& program) {
   std::map<std::string, uint64_t> bytes;
-  for (const Node& node : program.nodes) {
-    if (is_forward(program, node)) continue;
-    for (ValueId input : node.inputs) {
-      const ValueId v = behind_views(program, input);
-      const Node& maker = program.nodes[program.values[v].node];
-      if (counted[v] || is_leaf(maker.op) || is_constant(maker.op) || !is_forward(program, maker)) continue;
-      counted[v] = true;
-      bytes[program.scope_of(maker).text()] += program.type(v).bytes();
-    }
-  }
+  for (const KeptValue& value : kept_values(program)) bytes[value.scope] += value.bytes();
   std::vector<std::pair<std::string, uint64_t>> all(bytes.begin(), bytes.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   return all;
@@ -91,7 +82,7 @@ void show_memory(const Executable& executable, Explanation& e) {
                                       {"unshared_bytes", m.unshared_bytes},
                                       {"state_bytes", m.state_bytes},
                                       {"workspace_bytes", m.workspace_bytes}};
-  const auto kept = kept_results(executable.program());
+  const auto kept = kept_by_scope(executable.program());
   if (kept.empty()) return;
   constexpr size_t kMostLines = 24;
   uint64_t all = 0, rest = 0;
@@ -169,6 +160,8 @@ void show_program(const Program& traced, const std::vector<Selected>& opened, co
     if (options.after == pass || options.after == "all")
       e.section("programs", fmt::format("program{} after {}", of, pass), print(program));
   };
+  if (options.memory) show_step_memory(traced, shown, options, e);
+  if (options.memory && options.show.empty() && options.after.empty() && !options.select && !options.placement) return;
   const auto executable = compile(traced, &shown.binding, shown.executor, c);
   if (!options.after.empty() && options.after != "all" &&
       std::find(passes.begin(), passes.end(), options.after) == passes.end()) {

@@ -44,6 +44,13 @@ struct ShownProgram {
 // Shows one program as traced, after its passes and as a plan, as far as requested.
 void show_program(const Program& traced, const std::vector<Selected>& opened, const ShownProgram& shown,
                   const Options& options, Explanation& e);
+// What a training step keeps, with and without the presets of --recompute. Nothing of a program without gradients.
+void show_step_memory(const Program& step, const ShownProgram& shown, const Options& options, Explanation& e);
+// explain --memory of a model without a flow. False for flows.
+bool explain_model_memory(const Options& options);
+// explain --html of a model without a flow, which returns false for flows, and of a flow.
+bool explain_model_html(const Options& options);
+void explain_flow_html(BoundGraph& graph, const Options& options);
 void show_parameters(const ParameterStore& store, Explanation& e);
 
 // Inputs, results and FLOPs of the entries, or of the one that --entry names.

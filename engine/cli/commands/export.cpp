@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -32,7 +33,8 @@ namespace {
 std::pair<std::string, std::string> option_of(const std::string& text) {
   const size_t at = text.find('=');
   if (at == std::string::npos || at == 0)
-    throw Error(ErrorKind::Usage, fmt::format("--option takes NAME=VALUE, not '{}'", text));
+    throw Error(ErrorKind::Usage, fmt::format("--option takes NAME=VALUE, not '{}'", text), {},
+                {"'harmonics inspect FORMAT' lists the options of an exporter"});
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
@@ -92,27 +94,44 @@ ExportResult export_tensors(const ImportedModel& model, const std::map<std::stri
   return {"huggingface", tensors.size(), bytes};
 }
 
-ExportResult export_described(const std::string& from, const std::string& to, const Options& options,
-                              const ExportOptions& how) {
-  Registry& registry = Registry::global();
-  DescribedOptions described = described_options(options);
-  described.whole = !is_folder_of_huggingface(to, how);
-  const std::string& weights = options.weights;
-  if (weights.empty()) print_note(fmt::format("'{}' has no weights: these are initial values", from));
-  if (weights.empty() || is_folder(weights)) {
-    const ImportedModel model = import_described(from, weights, registry, described);
-    return export_tensors(model, model.tensors, to, options, how, [&] { model.expect_whole(); });
-  }
-  const TensorFile trained = weights_of_run(weights);
+// The tensors of a model with adapters merged into them.
+std::map<std::string, HTensor> with_adapters(const ImportedModel& model, const std::vector<AdapterFile>& files) {
+  if (files.empty()) return model.tensors;
+  const auto resolved = resolve_spec(model);
+  std::vector<Adapter> adapters;
+  for (const AdapterFile& file : files) adapters.push_back(read_adapter(file, *resolved, Registry::global()));
+  return merged_tensors(model, *resolved, adapters);
+}
+
+// A `.ndsl` file or a built-in model with weights that a flow trained; empty: the file of weights is no flow's.
+std::optional<ImportedModel> described_from_run(const std::string& from, const TensorFile& trained,
+                                                const std::string& weights, const DescribedOptions& described) {
   NdslOptions of_file;
   of_file.set = described.set;
   const auto compiled = compile_ndsl_model(from, of_file);
-  if (!has_trained_tensors(*compiled, trained)) {
-    const ImportedModel model = import_described(from, weights, registry, described);
-    return export_tensors(model, model.tensors, to, options, how, [&] { model.expect_whole(); });
+  if (!has_trained_tensors(*compiled, trained)) return {};
+  return described_model(*compiled, from, trained_tensors(*compiled, trained, weights), described);
+}
+
+ExportResult export_described(const std::string& from, const std::string& to, const Options& options,
+                              const ExportOptions& how) {
+  DescribedOptions described = described_options(options);
+  described.whole = !is_folder_of_huggingface(to, how);
+  const std::string& weights = options.weights;
+  const std::vector<AdapterFile> files = adapter_files(options);
+  if (weights.empty() && !files.empty())
+    throw Error(ErrorKind::Usage, fmt::format("--lora changes weights, and '{}' has none", from), {},
+                {"--weights FOLDER names those that the adapter was trained on"});
+  if (weights.empty()) print_note(fmt::format("'{}' has no weights: these are initial values", from));
+  TensorFile trained;
+  std::optional<ImportedModel> model;
+  if (!weights.empty() && !is_folder(weights)) {
+    trained = weights_of_run(weights);
+    model = described_from_run(from, trained, weights, described);
   }
-  const ImportedModel model = described_model(*compiled, from, trained_tensors(*compiled, trained, weights), described);
-  return export_tensors(model, model.tensors, to, options, how, [&] {
+  if (!model) model = import_described(from, weights, Registry::global(), described);
+  return export_tensors(*model, with_adapters(*model, files), to, options, how, [&] {
+    model->expect_whole();
     if (trained.mapped) trained.mapped->expect_whole();
   });
 }
@@ -120,12 +139,8 @@ ExportResult export_described(const std::string& from, const std::string& to, co
 ExportResult export_file(const std::string& from, const std::string& to, const Options& options,
                          const ExportOptions& how) {
   Registry& registry = Registry::global();
+  if (is_ndsl(from)) return export_described(from, to, options, how);
   const std::vector<AdapterFile> files = adapter_files(options);
-  if (is_ndsl(from)) {
-    if (!files.empty())
-      throw Error(ErrorKind::Usage, "--lora is merged into models with weights, and not into .ndsl files");
-    return export_described(from, to, options, how);
-  }
   if (!is_model(from, registry)) {
     if (!files.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --lora could change", from));
     if (!options.weights.empty())
@@ -147,13 +162,7 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
                             if (trained.mapped) trained.mapped->expect_whole();
                           });
   }
-  if (!files.empty()) {
-    const auto resolved = resolve_spec(model);
-    std::vector<Adapter> adapters;
-    for (const AdapterFile& adapter : files) adapters.push_back(read_adapter(adapter, *resolved, registry));
-    return export_tensors(model, merged_tensors(model, *resolved, adapters), to, options, how, whole);
-  }
-  return export_tensors(model, model.tensors, to, options, how, whole);
+  return export_tensors(model, with_adapters(model, files), to, options, how, whole);
 }
 
 // A folder has its weights in one file or in several, and not both.

@@ -314,6 +314,7 @@ void infer_flags(VerbRow& verb) {
   streams(f, "predict with the weights of this file or checkpoint (safetensors)");
   consumers(f, "consumer for results (default: stdout:)");
   f.on("untrained", "use initial weights where --weights gives none", &Options::untrained);
+  value_trace_flag(f);
   counts(f);
   machine(f);
   f.group("Live streams");
@@ -425,7 +426,7 @@ void language_model(Flags& f) {
 
 void generate_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
+  f.positional("MODEL", "the file or folder of a language model, or a .ndsl file with --weights");
   f.positional("TEXT", "continue this text, as --prompt does").required = false;
   f.group("Text");
   f.text("prompt", "TEXT", "continue this text (default: begin one)",
@@ -444,7 +445,7 @@ void generate_flags(VerbRow& verb) {
 
 void embed_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a model of texts");
+  f.positional("MODEL", "the file or folder of a model of texts");
   PositionalRow& text = f.positional("TEXT", "the texts");
   text.required = false;
   text.repeats = true;
@@ -458,7 +459,7 @@ void embed_flags(VerbRow& verb) {
 
 void chat_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model, or a .ndsl file with --weights");
+  f.positional("MODEL", "the file or folder of a language model, or a .ndsl file with --weights");
   f.group("Conversation");
   f.text("system", "TEXT", "the system message", &Options::system);
   chat_template_flag(f);
@@ -475,7 +476,7 @@ void chat_flags(VerbRow& verb) {
 
 void importance_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file of a language model, best in f32, f16 or bf16");
+  f.positional("MODEL", "the file or folder of a language model, best in f32, f16 or bf16");
   f.positional("TEXT", "a text file like what the model will read and write");
   f.positional("OUTPUT", "the file to write (.gguf)");
   f.whole("chunk", 1, 1 << 20, "tokens that are read together", [](Options& o, int64_t v) { o.chunk = v; }).initial =
@@ -489,7 +490,7 @@ void importance_flags(VerbRow& verb) {
 
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx; its training taps are ignored), or the file of a language model");
+  graph(f, "the flow (.hmx; its training taps are ignored), or the file or folder of a language model");
   streams(f, "answer with the weights of this file or checkpoint (safetensors); required for flows");
   cycle(f);
   serving(f, "listen",
@@ -522,19 +523,7 @@ void explain_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx), a model (.ndsl), the spec of a model (.json, with --weights), or the file of a model");
   streams(f, "start from the weights of this file or checkpoint (safetensors); of a spec: the file of a model");
-  f.group("What to show");
-  FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);
-  show.choices = {"summary", "flow", "widths", "entries", "program", "kernels", "memory"};
-  show.list = true;
-  f.text("entry", "NAME",
-         "show this entry only; of a model of another program, also its program, kernels and memory (default: decode)",
-         &Options::entry);
-  f.whole("tokens", 1, 1 << 24, "of one run of that entry", [](Options& o, int64_t v) { o.tokens = v; }).initial = "1";
-  f.text("after", "PASS", "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')", &Options::after);
-  f.on("select", "the implementation selected for each call, and why the others are not", &Options::select);
-  f.on("placement", "the steps on the device, and those on the host with copies", &Options::placement);
-  f.on("dot", "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg", &Options::dot);
-  f.on("infer", "the inference program instead of the training step", &Options::inference);
+  explain_show_flags(f);
   model_spec(f);
   adapter_flags(f);
   training(f);
@@ -561,7 +550,7 @@ void profile_flags(VerbRow& verb) {
 
 void bench_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), or the file of a language model");
+  graph(f, "the flow (.hmx), or the file or folder of a language model");
   streams(f);
   f.group("Language models");
   FlagRow& prefill = f.whole("prefill", 0, 1 << 24, "tokens of prompts; 0: none (default: 512)",

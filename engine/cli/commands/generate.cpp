@@ -32,23 +32,25 @@ int print_perplexity(const Options& options, LanguageModel& model, Session& sess
   const std::string text = read_plain_file(options.perplexity);
   const std::vector<int32_t> ids = model.tokenizer->encode(text);
   double surprise = 0;
-  int64_t judged = 0;
+  int64_t measured = 0;
   std::span<const float> scores;
   for (const int32_t& id : ids) {
     if (session.length() == session.context()) session.keep(0);
     if (session.length() > 0) {
       surprise -= log_probability(scores, id);
-      ++judged;
+      ++measured;
     }
     scores = session.append({&id, 1});
   }
-  if (judged == 0) throw Error(ErrorKind::Usage, fmt::format("'{}' has fewer than two tokens", options.perplexity));
-  const double perplexity = std::exp(surprise / static_cast<double>(judged));
+  if (measured == 0)
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has fewer than two tokens", options.perplexity), {},
+                {"give a longer text"});
+  const double perplexity = std::exp(surprise / static_cast<double>(measured));
   if (options.json)
     print_json(
-        boost::json::object{{"version", 1}, {"model", model.path}, {"tokens", judged}, {"perplexity", perplexity}});
+        boost::json::object{{"version", 1}, {"model", model.path}, {"tokens", measured}, {"perplexity", perplexity}});
   else
-    print("perplexity {:.4f} on {} tokens\n", perplexity, thousands(judged));
+    print("perplexity {:.4f} on {} tokens\n", perplexity, thousands(measured));
   return kDone;
 }
 
@@ -91,9 +93,13 @@ boost::json::array json_of(const std::vector<GeneratedToken>& tokens, const Toke
 int generate_command(const Options& given) {
   Options options = given;
   if (options.files.size() > 1) {
-    if (options.prompt_given) throw Error(ErrorKind::Usage, "the text is given twice: as a word and with --prompt");
+    if (options.prompt_given)
+      throw Error(ErrorKind::Usage, "the text is given twice: as a word and with --prompt", {},
+                  {"leave one of them out"});
     options.prompt = options.files[1];
   }
+  if (options.log_probabilities && !options.json)
+    throw Error(ErrorKind::Usage, "--log-probabilities has no effect without --json", {}, {"add --json"});
   LanguageModel model(options);
   const std::string& path = model.path;
   const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;

@@ -1,4 +1,6 @@
 // harmonics importance: measures which columns of a model's matrices matter, for quantize --importance.
+#include <filesystem>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
@@ -13,6 +15,13 @@ namespace harmonics::engine::cli {
 
 int importance_command(const Options& options) {
   const std::string &text = options.files[1], &to = options.files[2];
+  if (!to.ends_with(".gguf"))
+    throw Error(ErrorKind::Usage, fmt::format("the importance is written as GGUF, and '{}' does not end in .gguf", to),
+                {}, {fmt::format("harmonics importance {} {} NAME.gguf", options.files[0], text)});
+  std::error_code failed;
+  if (std::filesystem::equivalent(to, options.files[0], failed))
+    throw Error(ErrorKind::Usage, fmt::format("OUTPUT '{}' is the model that is read", to), {},
+                {"give another output"});
   LanguageModel model(options);
   const std::vector<int32_t> tokens = model.tokenizer->encode(read_plain_file(text));
   GatherOptions how;

@@ -1,4 +1,5 @@
 // harmonics infer: runs the graph without its taps, or a model, on data, or generates text.
+#include <optional>
 #include <thread>
 
 #include <boost/json.hpp>
@@ -6,11 +7,16 @@
 
 #include "engine/bound/generate.hpp"
 #include "engine/bound/model_rows.hpp"
+#include "engine/bound/traced_values.hpp"
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/language_model.hpp"
+#include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/transformer/described.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -41,15 +47,41 @@ int write_text(BoundGraph& graph, const Options& options) {
   return kDone;
 }
 
-// A model of another program continues a text, or computes its results from the samples of streams.
-int infer_model(const Options& options) {
-  expect_no_flow_flags(options);
-  if (options.producers.empty() || options.prompt_given) {
-    Options text = options;
-    text.max_tokens = options.generate;
-    return generate_command(text);
-  }
-  const OpenedModel opened = open_model(options.files.front(), options);
+int told(const Options& options, const ValueFiles& values) {
+  if (options.json)
+    print_json(boost::json::object{
+        {"version", 1}, {"folder", options.trace}, {"samples", values.samples()}, {"tensors", values.tensors()}});
+  else if (!options.quiet)
+    say(fmt::format("values of {} samples in '{}': {} tensors in each file",
+                    thousands(static_cast<int64_t>(values.samples())), options.trace, values.tensors()));
+  return kDone;
+}
+
+// Of the tokens of --prompt.
+int trace_text(const Options& options) {
+  const LanguageModel language(options);
+  ValueFiles values(options.trace, language.model.name);
+  CompileOptions compile;
+  static_cast<DeviceSettings&>(compile) = options.run;
+  compile.limits = options.limits;
+  EncodeOptions how;
+  how.begin = true;
+  trace_tokens(language.model, *language.executor, compile, language.tokenizer->encode(options.prompt, how), values);
+  return told(options, values);
+}
+
+int trace_of_flow(const Flow& flow, const Options& options) {
+  return with_source(flow.source, [&] {
+    std::unique_ptr<BoundGraph> graph = open_graph(flow, options, true);
+    expect_trained(*graph, options);
+    ValueFiles values(options.trace, graph->graph().name);
+    trace_flow(*graph, 0, options.run, values);
+    return told(options, values);
+  });
+}
+
+// Results of a model for the samples of streams, and with --trace its values.
+int infer_samples(const Model& model, const Options& options) {
   RowSettings rows;
   for (const std::string& text : options.producers) rows.producers.push_back(parse_binding(text));
   for (const std::string& text : options.consumers) rows.consumers.push_back(parse_binding(text));
@@ -57,15 +89,37 @@ int infer_model(const Options& options) {
   rows.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   static_cast<DeviceSettings&>(rows.compile) = options.run;
   rows.compile.limits = options.limits;
+  std::optional<ValueFiles> values;
+  if (!options.trace.empty()) rows.values = &values.emplace(options.trace, model.name);
   const auto executor = make_team_executor(
       options.run.threads > 0 ? options.run.threads : static_cast<int>(std::thread::hardware_concurrency()));
-  const RowReport done = infer_rows(opened.model, *executor, std::move(rows));
+  const RowReport done = infer_rows(model, *executor, std::move(rows));
+  if (values) return told(options, *values);
   if (options.json)
     print_json(boost::json::object{
-        {"version", 1}, {"model", opened.model.name}, {"samples", done.samples}, {"seconds", done.seconds}});
+        {"version", 1}, {"model", model.name}, {"samples", done.samples}, {"seconds", done.seconds}});
   else if (!options.quiet)
     say(fmt::format("{} samples in {}", thousands(static_cast<int64_t>(done.samples)), duration(done.seconds)));
   return kDone;
+}
+
+// A model of another program continues a text, or computes its results from the samples of streams.
+int infer_model(const Options& options) {
+  const bool described = is_ndsl(options.files.front());
+  if (!described) expect_no_flow_flags(options);
+  if (!options.trace.empty() && options.prompt_given) return trace_text(options);
+  if (options.producers.empty() || options.prompt_given) {
+    Options text = options;
+    text.max_tokens = options.generate;
+    return generate_command(text);
+  }
+  if (!described) return infer_samples(open_model(options.files.front(), options).model, options);
+  if (options.weights.empty() && !options.untrained)
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has no weights", options.files.front()), {},
+                {"add --weights FOLDER, or a file of safetensors", "--untrained computes with the initial ones"});
+  const ImportedModel imported =
+      import_described(options.files.front(), options.weights, Registry::global(), described_options(options));
+  return infer_samples(model_of(imported, model_options(options)), options);
 }
 
 // Returns whether the flow names files to load weights from.
@@ -95,13 +149,20 @@ void expect_trained(BoundGraph& graph, const Options& options) {
 }
 
 int infer_command(const Options& options) {
-  if (!options.files.empty() && is_model(options.files.front(), Registry::global())) return infer_model(options);
+  if (!options.trace.empty() && options.producers.empty() && !options.prompt_given)
+    throw Error(ErrorKind::Usage, "there is nothing to trace", {},
+                {"bind data with --producer [NAME=]ADDRESS, or give a language model a text: --prompt TEXT"});
+  if (!options.files.empty() && (is_ndsl(options.files.front()) || is_model(options.files.front(), Registry::global())))
+    return infer_model(options);
   for (const auto& [name, given] :
        {std::pair("--spec", !options.spec.empty()), std::pair("--set", !options.set.empty())})
     if (given)
-      throw Error(ErrorKind::Usage, fmt::format("{} is for models, and '{}' is a flow", name,
-                                                options.files.empty() ? std::string("-") : options.files.front()));
+      throw Error(ErrorKind::Usage,
+                  fmt::format("{} is for models, and '{}' is a flow", name,
+                              options.files.empty() ? std::string("-") : options.files.front()),
+                  {}, {"leave it out"});
   const Flow flow = read_flow(options);
+  if (!options.trace.empty()) return trace_of_flow(flow, options);
   if (!options.producers.empty() && !options.prompt_given) {
     Options inference = options;
     inference.inference = true;

@@ -112,8 +112,8 @@ bool hear(const std::string& line, Examined& e) {
   return false;
 }
 
-// Registers items globally, where bodies find functionals by name, implementations what they compute, and exporters
-// who reads what they write.
+// Registers items globally: bodies look up functionals there, implementations the functionals they compute, and
+// exporters the importers of their files.
 void make_known(Registry& registry) {
   for (const uint32_t kind : {HX_FUNCTIONAL, HX_IMPLEMENTATION, HX_IMPORTER})
     for (const std::string& name : registry.names(kind))

@@ -14,6 +14,7 @@
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cli/run/trace.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
+#include "engine/training/step_memory.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -77,6 +78,24 @@ std::vector<Line> by_functional(const Profile& p) {
   return sorted(std::move(lines));
 }
 
+// The steps of one operation of blocks, in all layers: "QKV", "QKV, gradient". Nothing without such blocks.
+std::vector<Line> by_operation(const Profile& p) {
+  std::map<std::string, Line> found;
+  for (const ProfiledStep& s : p.steps) {
+    const NodeScope scope = scope_of_text(s.scope);
+    const auto [layer, operation] = layer_and_operation(scope.path);
+    if (layer.empty() || operation.empty() || scope.phase == Phase::optimizer) continue;
+    found[operation + (scope.is_forward() ? "" : fmt::format(", {}", phase_name(scope.phase)))].add(s);
+  }
+  std::vector<Line> lines;
+  for (auto& [name, line] : found) {
+    line.name = name;
+    line.details = fmt::format("{:>5}  {}", line.steps, name);
+    lines.push_back(std::move(line));
+  }
+  return sorted(std::move(lines));
+}
+
 void print_lines(const std::vector<Line>& lines, double all, const char* heads) {
   print("{:>10} {:>7} {:>8} {:>8} {:>9} {}\n", "us", "share", "GFLOP/s", "GB/s", "of floor", heads);
   for (const Line& l : lines)
@@ -116,6 +135,10 @@ void print_profile(const Subject& subject, const Profile& p, MachinePeaks& peaks
   const std::vector<Line> functionals = by_functional(p);
   print("\n");
   print_lines(functionals, p.kernels, "steps  functional");
+  if (const std::vector<Line> operations = by_operation(p); !operations.empty()) {
+    print("\n");
+    print_lines(operations, p.kernels, "steps  operation of the blocks");
+  }
   print("\nstep         {:>10.2f} us at best, {:.2f} us in the median run of {}: {} and {}\n", p.seconds * 1e6,
         p.median * 1e6, p.runs, rate(static_cast<double>(s.batch) / p.seconds),
         rate(static_cast<double>(s.batch) / p.median));
@@ -137,7 +160,7 @@ json::object json_of(const Line& l, const char* name) {
 }
 
 json::object json_of(const Subject& subject, const Profile& p, MachinePeaks& peaks) {
-  json::array steps, functionals;
+  json::array steps, functionals, operations;
   for (const ProfiledStep& s : p.steps) {
     Line line{.name = s.what};
     line.add(s);
@@ -154,6 +177,11 @@ json::object json_of(const Subject& subject, const Profile& p, MachinePeaks& pea
     json::object o = json_of(l, "functional");
     o["steps"] = l.steps;
     functionals.push_back(std::move(o));
+  }
+  for (const Line& l : by_operation(p)) {
+    json::object o = json_of(l, "operation");
+    o["steps"] = l.steps;
+    operations.push_back(std::move(o));
   }
   return {{"version", 1},
           {"graph", subject.graph},
@@ -182,6 +210,7 @@ json::object json_of(const Subject& subject, const Profile& p, MachinePeaks& pea
                                           {"64 MiB", peaks.bandwidth(67108864)}}},
           {"random_samples", subject.random},
           {"functionals", std::move(functionals)},
+          {"operations", std::move(operations)},
           {"steps", std::move(steps)}};
 }
 

@@ -49,7 +49,8 @@ double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 std::pair<std::string, DType> tensor_type_of(const std::string& text) {
   const size_t at = text.find('=');
   if (at == std::string::npos || at == 0)
-    throw Error(ErrorKind::Usage, fmt::format("--tensor takes PATTERN=TYPE, not '{}'", text));
+    throw Error(ErrorKind::Usage, fmt::format("--tensor takes PATTERN=TYPE, not '{}'", text), {},
+                {"for instance --tensor 'blk.0.*=q8_0'"});
   const std::string type = text.substr(at + 1);
   const auto& known = quantized_types();
   if (std::find(known.begin(), known.end(), type) == known.end())
@@ -66,6 +67,7 @@ QuantizeOptions quantize_options(const Options& options) {
   how.overrides.pure = options.pure;
   for (const std::string& text : options.tensor_types) how.overrides.tensors.push_back(tensor_type_of(text));
   how.requantize = options.requantize;
+  how.keep_split = options.keep_split;
   return how;
 }
 
@@ -102,6 +104,10 @@ void print_table(const QuantizeResult& result) {
                          : "");
 }
 
+std::string shown_outputs(const std::vector<std::string>& files) {
+  return files.front() + (files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "");
+}
+
 void print_summary(const Options& options, const QuantizeResult& result, double seconds) {
   const auto tensors = static_cast<int64_t>(result.tensors.size());
   if (options.dry_run)
@@ -112,7 +118,7 @@ void print_summary(const Options& options, const QuantizeResult& result, double 
     print(
         "{}: {} of {} tensors converted to {} in {}, {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight; the "
         "weights differ by {:.2f} %\n",
-        options.files[1], thousands(static_cast<int64_t>(result.converted)), thousands(tensors), options.mix,
+        shown_outputs(result.files), thousands(static_cast<int64_t>(result.converted)), thousands(tensors), options.mix,
         duration(seconds), megabytes(result.bytes_after), megabytes(result.bytes_before), result.bits_per_weight(),
         result.relative_error * 100);
   const std::vector<std::string> unfit = unfit_of(result);
@@ -165,6 +171,10 @@ int quantize_command(const Options& options) {
   const std::string& from = options.files[0];
   if (options.files.size() < 2 && !options.dry_run)
     throw Error(ErrorKind::Usage, "quantize lacks OUTPUT, the file to write").note("--dry-run writes none");
+  for (const char* other : {".safetensors", ".ndsl", ".onnx", "/"})
+    if (options.files.size() > 1 && options.files[1].ends_with(other))
+      throw Error(ErrorKind::Usage, fmt::format("quantize writes GGUF, and not '{}'", options.files[1]), {},
+                  {"give a name that ends in .gguf; 'harmonics export' writes other formats"});
   QuantizeOptions how = quantize_options(options);
   ImportanceMatrix importance;
   if (!options.importance.empty()) {
@@ -200,7 +210,8 @@ int quantize_command(const Options& options) {
                                {"bits_per_weight", result.bits_per_weight()},
                                {"relative_error", result.relative_error},
                                {"seconds", seconds}};
-    if (!options.dry_run) object["to"] = options.files[1];
+    if (!options.dry_run) object["to"] = result.files.front();
+    if (!options.dry_run) object["files"] = result.files.size();
     if (options.dry_run) object["table"] = json_of(result.tensors);
     print_json(object);
     return kDone;

@@ -13,6 +13,7 @@
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/serving.hpp"
 #include "engine/cli/run/serving_vectors.hpp"
@@ -156,7 +157,16 @@ int serve_language_model(const Options& options) {
 
 int serve_command(const Options& options) {
   const std::string& file = options.files.front();
-  if (is_ndsl(file) || is_model(file, Registry::global())) return serve_language_model(options);
+  if (is_ndsl(file) || is_model(file, Registry::global())) {
+    refuse_flags(options, {"producer", "graph", "weights-from", "limits", "cycle", "control", "latency"},
+                 "a language model");
+    if (!is_ndsl(file)) refuse_flags(options, {"weights"}, "a model with weights of its own");
+    return serve_language_model(options);
+  }
+  refuse_flags(options,
+               {"tokenizer", "context", "weight-type", "cache-type", "spec", "set", "lora", "chat-template", "pooling",
+                "sequences", "cache-memory", "overflow", "keep", "draft", "lookup", "draft-tokens", "queue"},
+               "a flow");
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     if (options.weights.empty())

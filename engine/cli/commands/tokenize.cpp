@@ -29,7 +29,8 @@ std::string given_text(const Options& options) {
   std::string text;
   for (size_t i = 1; i < options.files.size(); ++i) text += (i > 1 ? " " : "") + options.files[i];
   if (!options.text_file.empty()) {
-    if (!text.empty()) throw Error(ErrorKind::Usage, "the text is given twice: as words and with --file");
+    if (!text.empty())
+      throw Error(ErrorKind::Usage, "the text is given twice: as words and with --file", {}, {"leave one of them out"});
     return read_plain_file(options.text_file);
   }
   if (options.files.size() > 1) return text;
@@ -43,7 +44,7 @@ std::vector<int32_t> given_ids(const std::string& text, const Tokenizer& tokeniz
     int32_t id = -1;
     const auto [last, error] = std::from_chars(text.data() + at, text.data() + end, id);
     if (error != std::errc() || last != text.data() + end || id < 0 || id >= tokenizer.size())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' is no id of this tokenizer: they are 0 to {}",
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is no id of this tokenizer; ids are whole numbers from 0 to {}",
                                                 text.substr(at, end - at), tokenizer.size() - 1));
     ids.push_back(id);
     at = end;

@@ -154,6 +154,8 @@ void quantize_flags(VerbRow& verb) {
          &Options::weights);
   f.texts("set", "NAME=VALUE", "a setting of a .ndsl file, above those in it", &Options::set);
   f.on("requantize", "convert matrices that are quantized already, too: the errors add up", &Options::requantize);
+  f.on("keep-split", "write a model in several GGUF files as that many, named OUTPUT-00001-of-0000N.gguf",
+       &Options::keep_split);
   f.on("dry-run", "print the tensors with their types and sizes, and write nothing", &Options::dry_run);
   f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",
           [](Options& o, int64_t v) { o.run.threads = static_cast<int>(v); })
@@ -167,7 +169,7 @@ void export_flags(VerbRow& verb) {
                "npz) or a checkpoint");
   f.positional("OUTPUT", "the file to write, or a folder of Hugging Face: NAME/");
   FlagRow& format =
-      f.text("format", "NAME", "exporter to use (default: the one that fits the name of OUTPUT)", &Options::format);
+      f.text("format", "NAME", ": the exporter (default: the one that fits the name of OUTPUT)", &Options::format);
   format.names = [] { return Registry::global().names(HX_EXPORTER); };
   format.example = "gguf";
   f.texts("option", "NAME=VALUE", "an option of the exporter ('harmonics inspect FORMAT' lists them)",

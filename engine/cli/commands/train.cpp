@@ -15,6 +15,7 @@
 #include "engine/cli/commands/train_tokens.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/train_flow.hpp"
+#include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/corpus/live_corpus.hpp"
@@ -183,8 +184,8 @@ void add_tokenizer(const TrainSettings& settings, const std::string& tokenizer, 
     write_file_atomically(folder + "/chat_template.jinja", read_plain_file(chat));
 }
 
-// The model with its new weights, for generate, chat and serve. They are saved already: a failure is a note.
-void write_folder(const TrainSettings& settings, const std::string& tokenizer, bool quiet) {
+// The model with its new weights, for generate, chat and serve. Returns an exit code; the weights are saved already.
+int write_folder(const TrainSettings& settings, const std::string& tokenizer, bool quiet) {
   Options of_export;
   of_export.verb = "export";
   const bool described = settings.model.empty();
@@ -201,8 +202,12 @@ void write_folder(const TrainSettings& settings, const std::string& tokenizer, b
     export_command(of_export);
     add_tokenizer(settings, tokenizer, of_export.files.back());
     if (!quiet) say("model: " + of_export.files.back());
+    return kDone;
   } catch (const Error& e) {
-    print_note(fmt::format("the model was not written as a folder: {}", e.what()));
+    print_error(Error(e.kind(), fmt::format("the model was not written as a folder: {}", e.what()), {},
+                      {fmt::format("its weights are in {}: harmonics export {} FOLDER/ --weights {}", of_export.weights,
+                                   cli::quoted(of_export.files.front()), cli::quoted(of_export.weights))}));
+    return exit_code(e.kind());
   }
 }
 
@@ -263,7 +268,7 @@ int train_command(const Options& options) {
   if (!settings.lora.empty())
     add_tokenizer(settings, tokenizer, settings.output + "/adapter");
   else if (settings.model.empty() || is_model(settings.model, Registry::global()))
-    write_folder(settings, tokenizer, options.quiet);
+    return write_folder(settings, tokenizer, options.quiet);
   return code;
 }
 

@@ -1,9 +1,11 @@
 // The flags of train and tokenize.
 #include "engine/cli/commands/verb_flags.hpp"
+#include "engine/cli/run/train_settings.hpp"
 
 namespace harmonics::engine::cli {
 
 void train_flags(VerbRow& verb) {
+  verb.settings = train_key_names;
   Flags f(verb);
   f.positional("CONFIG", "the configuration (YAML)").required = false;
   f.on("keys", "print the keys of a configuration, with their values and defaults", &Options::keys);

@@ -38,6 +38,8 @@ void version_flags(VerbRow& verb);
 
 // Flags of several verbs.
 void adapter_flags(Flags& f);
+void explain_show_flags(Flags& f);
+void value_trace_flag(Flags& f);
 void speculation_flags(Flags& f);
 void overflow_flags(Flags& f, const char* overflow_help);
 void session_flags(Flags& f, const char* overflow_help);

@@ -108,7 +108,9 @@ constexpr Verb kVerbs[] = {
      "harmonics explain mnist.hmx --weights mnist.safetensors --infer --show kernels,memory\n"
      "harmonics explain mnist.hmx --dot | dot -Tsvg > mnist.svg\n"
      "harmonics explain model.gguf\n"
-     "harmonics explain my_model.ndsl --set num_layers=2"},
+     "harmonics explain my_model.ndsl --set num_layers=2\n"
+     "harmonics explain my_model.ndsl --memory --batch 2 --tokens 512\n"
+     "harmonics explain mnist.hmx --html mnist.html"},
     {"profile", "profile the time of a step against the machine's peak", profile_flags, profile_command, "profile.json",
      "harmonics profile mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1 --threads 1"},
     {"bench", "samples per second of a flow, tokens per second of a language model", bench_flags, bench_command,

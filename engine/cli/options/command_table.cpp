@@ -1,5 +1,7 @@
 #include "engine/cli/options/command_table.hpp"
 
+#include <algorithm>
+
 #include "engine/cli/options/flags.hpp"
 
 namespace harmonics::engine::cli {
@@ -21,7 +23,10 @@ std::vector<std::string> words_of(const PositionalRow& p) { return p.names ? p.n
 
 std::string full_help(const FlagRow& flag) {
   const std::vector<std::string> words = words_of(flag);
-  return either(words) + flag.help + (flag.initial.empty() ? "" : " (default " + flag.initial + ")");
+  // The help of a flag with names continues their list, and stands alone where no plugin has any.
+  const size_t from = words.empty() && flag.names ? flag.help.find_first_not_of(",: ") : 0;
+  return either(words) + flag.help.substr(std::min(from, flag.help.size())) +
+         (flag.initial.empty() ? "" : " (default " + flag.initial + ")");
 }
 
 }  // namespace harmonics::engine::cli

@@ -39,8 +39,9 @@ struct VerbRow {
   std::vector<FlagRow> flags;
   std::string notes = "";  // additional notes
   int (*run)(const Options&) = nullptr;
-  std::string schema = "";  // of the output of --json: a file in docs/schema
-  std::string alias = "";   // another word for it
+  std::string schema = "";                           // of the output of --json: a file in docs/schema
+  std::string alias = "";                            // another word for it
+  std::vector<std::string> (*settings)() = nullptr;  // names that --set takes, for messages
 
   const FlagRow* find(const std::string& flag) const;
 };

@@ -71,7 +71,7 @@ double duration_seconds(const std::string& flag, const std::string& text) {
                                      : -1;
   if (!(value > 0 && std::isfinite(value)) || scale < 0)
     throw Error(ErrorKind::Usage, fmt::format("--{}: '{}' is not a duration", flag, text), {},
-                {"write 90s, 10m or 1.5h"});
+                {"write 5ms, 90s, 10m or 1.5h"});
   return value * scale;
 }
 

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/options/configuration.hpp"
 #include "engine/cli/options/flags.hpp"
+#include "engine/cli/options/hub_name.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 
@@ -40,8 +42,14 @@ bool is_flag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
 }
 
-// Returns a hint for a word that is not a verb but suggests another command line.
-std::string remark_on(const std::string& word) {
+// Returns a hint for words whose first is not a verb but suggests another command line.
+std::string remark_on(const std::vector<std::string>& words) {
+  const std::string& word = words.front();
+  if (word == "pull" || word == "download") {
+    const std::string known = words.size() > 1 ? download_command(words[1]) : "";
+    return "no model is downloaded; do it with: " +
+           (known.empty() ? "hf download OWNER/NAME --include '*Q4_K_M*.gguf' --local-dir NAME" : known);
+  }
   if (word == "test" || word == "eval" || word == "evaluate")
     return "saved weights are tested by: harmonics run GRAPH --weights FILE --epochs 0 --producer ADDRESS --test "
            "ADDRESS";
@@ -73,6 +81,11 @@ class ArgumentReader {
   }
 
   bool was_given(const FlagRow& flag) const { return given_.count(flag.name) != 0; }
+  std::set<std::string> names_given() const {
+    std::set<std::string> names;
+    for (const auto& [name, value] : given_) names.insert(name);
+    return names;
+  }
 
  private:
   // Finds --help anywhere before "--".
@@ -100,7 +113,12 @@ class ArgumentReader {
       if (other.find(name)) others.push_back("'" + other.name + "'");
     std::string dashed = word;  // "--batch_size"
     std::replace(dashed.begin(), dashed.end(), '_', '-');
-    if (const std::string meant = did_you_mean(dashed, known); !meant.empty())
+    std::string setting = name;  // "--learning-rate"
+    std::replace(setting.begin(), setting.end(), '-', '_');
+    const std::vector<std::string> settings = verb_.settings ? verb_.settings() : std::vector<std::string>();
+    if (std::find(settings.begin(), settings.end(), setting) != settings.end())
+      e.note(fmt::format("it is a key of the configuration: --set {}=VALUE", setting));
+    else if (const std::string meant = did_you_mean(dashed, known); !meant.empty())
       e.note(meant);
     else if (!others.empty() && others.size() <= 4)
       e.note("note: it is a flag of " + joined(others));
@@ -268,13 +286,14 @@ std::vector<std::string> configure(const CommandTable& table, const VerbRow& ver
   return notes;
 }
 
-const VerbRow& verb_typed(const CommandTable& table, const std::string& word) {
+const VerbRow& verb_typed(const CommandTable& table, const std::vector<std::string>& words) {
+  const std::string& word = words.front();
   for (const VerbRow& row : table)
     if (row.name == word || (!row.alias.empty() && row.alias == word)) return row;
   Error e(ErrorKind::Usage,
           is_flag(word) ? fmt::format("'{}' is before the verb", word) : fmt::format("there is no verb '{}'", word));
   if (const std::string meant = did_you_mean(word, names_of(table)); !meant.empty()) e.note(meant);
-  if (const std::string remark = remark_on(word); !remark.empty()) e.note(remark);
+  if (const std::string remark = remark_on(words); !remark.empty()) e.note(remark);
   throw e.note("'harmonics --help' shows the verbs");
 }
 
@@ -299,7 +318,7 @@ const VerbRow* parse_options(const CommandTable& table, int argc, char** argv, O
     throw Error(ErrorKind::Usage, "no verb is given", {},
                 {"train a flow: harmonics run GRAPH --producer ADDRESS", "'harmonics --help' shows the verbs"});
   if (print_about(table, words.front())) return nullptr;
-  const VerbRow& verb = verb_typed(table, words.front());
+  const VerbRow& verb = verb_typed(table, words);
   ArgumentReader arguments(table, verb, o, {words.begin() + 1, words.end()});
   if (!arguments.read()) {
     print("{}", verb_help(verb, help_columns()));
@@ -307,6 +326,7 @@ const VerbRow* parse_options(const CommandTable& table, int argc, char** argv, O
   }
   o.verb = verb.name;
   o.command_line.assign(argv, argv + argc);
+  o.given = arguments.names_given();
   const std::vector<std::string> notes = configure(table, verb, arguments, o);
   use_colours(o.color);
   for (const std::string& note : notes) print_note(note);

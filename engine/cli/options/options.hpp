@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Options {
   int64_t log_every = 0;                      // steps; 0: at the end of every epoch only
   bool json = false, quiet = false;
   std::vector<std::string> command_line;     // as typed
+  std::set<std::string> given;               // names of the flags on the command line
   std::string checkpoint;                    // --checkpoint DIR
   std::optional<std::string> every, resume;  // resume "": from --checkpoint
   std::optional<int> keep, keep_best;
@@ -48,7 +50,8 @@ struct Options {
   // explain
   std::vector<std::string> show;  // summary flow widths program kernels memory; empty: the first three
   std::string after;              // pass name, or "all"
-  bool dot = false, inference = false, select = false, placement = false;
+  bool dot = false, inference = false, select = false, placement = false, memory = false;
+  std::string html, numbers;  // files
   std::string entry;   // of a model of another program; empty: "decode", or "forward"
   int64_t tokens = 1;  // of one run of it
   // profile and bench
@@ -72,7 +75,7 @@ struct Options {
   std::string mix = "q8_0", importance;  // --type; --importance FILE
   std::optional<DType> output_type, embedding_type;
   std::vector<std::string> tensor_types;  // PATTERN=TYPE
-  bool pure = false, dry_run = false, requantize = false;
+  bool pure = false, dry_run = false, requantize = false, keep_split = false;
   int64_t chunk = 512, chunks = 0;  // of importance: tokens of one chunk, most chunks; 0: all
   // train and tokenize
   bool keys = false;                  // train: list the keys of configurations

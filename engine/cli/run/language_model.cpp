@@ -12,6 +12,7 @@
 #include "engine/cli/run/embedding_model.hpp"
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/language/json_grammar.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/ndsl_model.hpp"
@@ -40,11 +41,14 @@ ImportedModel imported_of(const Options& options) {
   const std::string& path = options.files.front();
   if (!is_ndsl(path)) {
     if (!options.weights.empty() && options.verb != "serve")
-      throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' has weights of its own");
+      throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' has weights of its own", {},
+                  {"leave it out"});
+    expect_no_misspelt_model(path);
     return import_for(path, options);
   }
   if (options.weights.empty())
-    throw Error(ErrorKind::Usage, fmt::format("'{}' lacks --weights FOLDER: a .ndsl file has no weights", path));
+    throw Error(ErrorKind::Usage, fmt::format("'{}' lacks --weights FOLDER: a .ndsl file has no weights", path), {},
+                {"give a folder of Hugging Face with its weights and tokenizer", "'harmonics train' makes weights"});
   return import_described(path, options.weights, Registry::global(), described_options(options));
 }
 
@@ -53,7 +57,8 @@ std::shared_ptr<const Tokenizer> opened_tokenizer(const ImportedModel& imported,
   const std::string& path = imported.path;
   if (options.tokenizer.empty() && !is_tokenizer(path, bytes_of(*imported.file), registry))
     throw Error(ErrorKind::Usage,
-                fmt::format("'{}' lacks --tokenizer FILE: '{}' has no tokenizer in it", options.verb, path));
+                fmt::format("'{}' lacks --tokenizer FILE: '{}' has no tokenizer in it", options.verb, path), {},
+                {"give the tokenizer that the model was trained with"});
   return Tokenizer::open(options.tokenizer.empty() ? path : options.tokenizer, registry, {}, imported.metadata);
 }
 
@@ -76,6 +81,30 @@ std::string whole_file(const std::string& path) {
   if (file->bytes() > kMost)
     throw Error(ErrorKind::Usage, fmt::format("'{}' has {} bytes; the limit is {}", path, file->bytes(), kMost));
   return read_whole(*file, [&] { return std::string(bytes_of(*file)); });
+}
+
+}  // namespace
+
+namespace {
+
+std::string grammar_of_schema_text(const std::string& text) {
+  boost::json::error_code failed;
+  boost::json::parse_options depth;
+  depth.max_depth = 128;
+  const boost::json::value schema = boost::json::parse(text, failed, {}, depth);
+  if (failed) throw Error(ErrorKind::Usage, "the JSON schema is not JSON: " + failed.message());
+  return grammar_of_schema(schema);
+}
+
+// The grammar of a file, as `text_of` writes it. Errors name the file.
+template <typename TextOf>
+std::shared_ptr<const Grammar> grammar_in(const std::string& path, TextOf text_of) {
+  const std::string text = whole_file(path);
+  try {
+    return std::make_shared<const Grammar>(text_of(text));
+  } catch (const Error& e) {
+    throw Error(e.kind(), fmt::format("'{}': {}", path, e.what()), {}, e.notes());
+  }
 }
 
 }  // namespace
@@ -106,11 +135,11 @@ std::vector<int32_t> LanguageModel::ends() const {
 
 Speculation::Speculation(const Options& options, const LanguageModel& verifier) {
   if (!options.draft.empty() && options.lookup > 0)
-    throw Error(ErrorKind::Usage, "--draft and --lookup exclude each other");
+    throw Error(ErrorKind::Usage, "--draft and --lookup exclude each other", {}, {"leave one of them out"});
   if (options.draft_tokens > 0) tokens = options.draft_tokens;
   if (options.lookup > 0) drafter = std::make_shared<LookupDrafter>(options.lookup);
   if (options.draft_tokens > 0 && options.draft.empty() && !drafter)
-    throw Error(ErrorKind::Usage, "--draft-tokens needs --draft MODEL or --lookup N");
+    throw Error(ErrorKind::Usage, "--draft-tokens needs --draft MODEL or --lookup N", {}, {"for instance --lookup 3"});
   if (options.draft.empty()) return;
   Options own = options;
   own.files = {options.draft};
@@ -137,6 +166,8 @@ ContinuationSettings continuation_settings(const Options& options, const Tokeniz
   settings.stop = options.stop;
   settings.overflow = options.overflow == "shift" ? Overflow::shift : Overflow::stop;
   settings.keep = options.keep_tokens;
+  if (options.given.contains("keep") && settings.overflow == Overflow::stop)
+    throw Error(ErrorKind::Usage, "--keep has no effect without --overflow shift", {}, {"add --overflow shift"});
   settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   if (options.log_probabilities) settings.log_probabilities = static_cast<size_t>(*options.log_probabilities);
   if (settings.filters.dry_multiplier > 0) {
@@ -146,17 +177,9 @@ ContinuationSettings continuation_settings(const Options& options, const Tokeniz
         settings.filters.dry_breakers.push_back(static_cast<int32_t>(id));
   }
   if (!options.grammar.empty() && !options.json_schema.empty())
-    throw Error(ErrorKind::Usage, "--grammar and --json-schema exclude each other");
-  if (!options.grammar.empty()) settings.grammar = std::make_shared<const Grammar>(whole_file(options.grammar));
-  if (!options.json_schema.empty()) {
-    boost::json::error_code failed;
-    boost::json::parse_options depth;
-    depth.max_depth = 128;
-    const boost::json::value schema = boost::json::parse(whole_file(options.json_schema), failed, {}, depth);
-    if (failed)
-      throw Error(ErrorKind::Usage, fmt::format("'{}' is not JSON: {}", options.json_schema, failed.message()));
-    settings.grammar = std::make_shared<const Grammar>(grammar_of_schema(schema));
-  }
+    throw Error(ErrorKind::Usage, "--grammar and --json-schema exclude each other", {}, {"leave one of them out"});
+  if (!options.grammar.empty()) settings.grammar = grammar_in(options.grammar, [](std::string text) { return text; });
+  if (!options.json_schema.empty()) settings.grammar = grammar_in(options.json_schema, grammar_of_schema_text);
   return settings;
 }
 

@@ -17,7 +17,9 @@
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/options/installed.hpp"
 #include "engine/cli/run/live_addresses.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/model/imported.hpp"
 #include "engine/spool/spool.hpp"
 
 namespace harmonics::engine::cli {
@@ -210,7 +212,10 @@ Flow read_flow(const Options& options) {
     throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
   const std::string& path = options.files.front();
   if (!options.lora.empty())
-    throw Error(ErrorKind::Usage, fmt::format("--lora is for language models, and '{}' is a flow", path));
+    throw Error(ErrorKind::Usage, fmt::format("--lora is for language models, and '{}' is a flow", path), {},
+                {"leave it out"});
+  expect_model_folder(path);
+  expect_no_misspelt_model(path);
   try {
     return parse_flow_file(path);
   } catch (const FlowErrors& e) {

@@ -1,8 +1,12 @@
 #include "engine/cli/run/open_model.hpp"
 
+#include <filesystem>
+
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/cli/run/model_options.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -13,6 +17,21 @@ OpenedModel open_model(const std::string& path, const Options& options) {
   return opened;
 }
 
+void expect_no_misspelt_model(const std::string& path) {
+  std::error_code failed;
+  if (path.find_first_of("/.") != std::string::npos || builtin_ndsl(path)) return;
+  if (std::filesystem::exists(path, failed)) return;
+  if (const std::string meant = did_you_mean(path, builtin_ndsl_models()); !meant.empty())
+    throw Error(ErrorKind::NoInput, fmt::format("there is no file and no built-in model '{}'", path), {}, {meant});
+}
+
+void refuse_flags(const Options& options, std::initializer_list<const char*> flags, const std::string& what) {
+  for (const char* flag : flags)
+    if (options.given.contains(flag))
+      throw Error(ErrorKind::Usage, fmt::format("--{} has no effect: '{}' is {}", flag, options.files.front(), what),
+                  {}, {"leave it out"});
+}
+
 void expect_no_flow_flags(const Options& options) {
   const std::pair<const char*, bool> flags[] = {{"--weights", !options.weights.empty()},
                                                 {"--weights-from", !options.weights_from.empty()},
@@ -21,8 +40,10 @@ void expect_no_flow_flags(const Options& options) {
                                                 {"--dot", options.dot}};
   for (const auto& [name, given] : flags)
     if (given)
-      throw Error(ErrorKind::Usage, fmt::format("{} is for flows, and '{}' is a model with weights of its own", name,
-                                                options.files.front()));
+      throw Error(
+          ErrorKind::Usage,
+          fmt::format("{} is for flows, and '{}' is a model with weights of its own", name, options.files.front()), {},
+          {"leave it out"});
 }
 
 }  // namespace harmonics::engine::cli

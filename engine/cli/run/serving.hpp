@@ -27,7 +27,7 @@ class LeftBehind;
 
 // Parses an address to listen on. Throws ErrorKind::Denied if other machines can reach it without --insecure.
 ListenAddress listen_address(const std::string& text, bool insecure);
-// The token that the flags give, or a random one, and who needs it. Throws ErrorKind::Usage for a poor token.
+// The token of the flags, or a random one, and the requests that need it. Throws ErrorKind::Usage for a poor token.
 ServiceSettings service_settings(const Options& options, const std::vector<ListenAddress>& addresses);
 
 class Serving {

@@ -10,11 +10,14 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/nearest_file.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/corpus/live_corpus.hpp"
 #include "engine/corpus/register.hpp"
 #include "engine/execution/product_rates.hpp"
 #include "engine/model/safetensors.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -31,6 +34,18 @@ std::string quoted_text(const std::string& text) {
     out += c;
   }
   return out + "\"";
+}
+
+// Checked here, because an error of the flow would point into its generated text.
+void expect_model(const TrainSettings& s, const std::string& folder) {
+  const bool described = s.model.empty();
+  const std::string& model = described ? s.model_dsl : s.model;
+  std::error_code failed;
+  if (fs::exists(model, failed) || fs::exists(fs::path(folder) / model, failed) || builtin_ndsl(model)) return;
+  Error e(ErrorKind::NoInput, fmt::format("{}: there is no '{}'", described ? "model_dsl" : "model", model));
+  const std::string meant = did_you_mean(model, builtin_ndsl_models());
+  if (const std::string advice = meant.empty() ? advice_for_missing(model) : meant; !advice.empty()) e.note(advice);
+  throw e.note("give a file or folder, or the name of a built-in model: 'harmonics list models'");
 }
 
 // The flow's second model, which stays as it is.
@@ -217,6 +232,7 @@ bool open_data(const TrainSettings& settings, CorpusOptions& data, CorpusOptions
 TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write) {
   TrainPlan plan;
   plan.options = given;
+  expect_model(settings, folder);
   plan.rows_of_step = settings.batch * settings.accumulate;
   CorpusOptions data = settings.corpus, held = data;
   held.held_out = settings.validation_sets.empty();

@@ -429,15 +429,6 @@ std::vector<TrainKey> run_keys() {
            whole_key("early_stopping_patience", 1, kMostSteps, [](S& s, int64_t v) { s.patience = v; })}};
 }
 
-std::vector<std::string> known_train_keys() {
-  std::vector<std::string> known;
-  for (const TrainKey& key : train_keys()) {
-    known.emplace_back(key.name);
-    known.insert(known.end(), key.aliases.begin(), key.aliases.end());
-  }
-  return known;
-}
-
 void read_map(TrainSettings& settings, const document::Node& root, document::Problems& problems) {
   if (root.kind != document::Kind::map) return problems.expected(root, "a configuration", "a map of keys and values");
   std::vector<std::pair<const TrainKey*, std::string>> given;
@@ -445,7 +436,7 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
     const TrainKey* key = find_train_key(entry.key);
     if (!key) {
       problems.add(entry.place, fmt::format("there is no key '{}'", entry.key),
-                   did_you_mean(entry.key, known_train_keys()));
+                   did_you_mean(entry.key, train_key_names()));
       continue;
     }
     const auto before = std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.first == key; });
@@ -483,6 +474,15 @@ void take_set(TrainSettings& settings, const TrainKey& key, const std::string& t
 
 }  // namespace
 
+std::vector<std::string> train_key_names() {
+  std::vector<std::string> known;
+  for (const TrainKey& key : train_keys()) {
+    known.emplace_back(key.name);
+    known.insert(known.end(), key.aliases.begin(), key.aliases.end());
+  }
+  return known;
+}
+
 const std::vector<TrainKey>& train_keys() {
   static const std::vector<TrainKey> keys = [] {
     std::vector<TrainKey> all = data_keys();
@@ -515,7 +515,7 @@ TrainSettings read_train_settings(const document::Document& config, const std::v
     const TrainKey* key = equals == std::string::npos ? nullptr : find_train_key(text.substr(0, equals));
     if (!key) {
       Error e(ErrorKind::Usage, fmt::format("--set '{}' names no key of a configuration", text));
-      const std::string meant = did_you_mean(text.substr(0, equals), known_train_keys());
+      const std::string meant = did_you_mean(text.substr(0, equals), train_key_names());
       throw e.note(meant.empty() ? "write KEY=VALUE, as in --set learning_rate=3e-4" : meant);
     }
     take_set(settings, *key, text);

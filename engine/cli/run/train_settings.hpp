@@ -75,6 +75,7 @@ struct TrainKey {
   std::function<void(TrainSettings&, const document::Node&, document::Problems&)> take;
 };
 const std::vector<TrainKey>& train_keys();
+std::vector<std::string> train_key_names();  // with those of other programs
 std::vector<TrainKey> train_model_keys();                 // the part of them about the model
 std::vector<TrainKey> train_watch_keys();                 // about what is watched during the run
 std::vector<TrainKey> train_loss_keys();                  // about what is learned

@@ -9,14 +9,16 @@
 namespace harmonics::cpu {
 namespace {
 
-// q, k, v, documents -> out, lse; or q, k, v, out, lse, dout, documents -> dq, dk, dv.
+// q, k, v and the optional inputs -> out, lse; or q, k, v, out, lse, dout and the optional inputs -> dq, dk, dv,
+// dsinks?.
 struct DocumentsContext {
   AttentionContext plain;            // of a document, but for its length
   CachedAttentionContext sequence;   // the same with a window or a cap
   SequenceGradientContext gradient;  // their gradient
   int64_t batch, shared, positions;  // of the call
-  bool is_plain;                     // neither window nor cap
-  uint32_t documents, workspace;     // buffers
+  bool is_plain;                     // neither window, cap nor sinks
+  uint32_t documents, sinks;         // buffers
+  uint32_t results, workspace;       // buffers: the first result
   uint32_t parts;
   int64_t part_workspace;  // floats
 };
@@ -26,7 +28,7 @@ struct DocumentsContext {
 
 #ifdef HM_ISA
 
-#include "simd.hpp"
+#include "softmax_power.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
@@ -47,6 +49,34 @@ float* rows_at(void* const* buffers, uint32_t i, const HeadRows& at, int64_t bat
   return static_cast<float*>(buffers[i]) + batch * at.batch + head * at.head + position * at.row;
 }
 
+// The sinks from a head on; null: there are none.
+float* sinks_at(const DocumentsContext& c, void* const* buffers, int64_t head) {
+  return c.sinks == kNoBuffer ? nullptr : static_cast<float*>(buffers[c.sinks]) + head;
+}
+
+// A sink has the probability exp(sink - lse) in each query, and a value of 0.
+void gradient_of_sinks(const DocumentsContext& c, void* const* buffers) {
+  const int64_t heads = c.shared * c.plain.group;
+  for (int64_t head = 0; head < heads; ++head) {
+    const float sink = *sinks_at(c, buffers, head);
+    double sum = 0;
+    for (int64_t batch = 0; batch < c.batch; ++batch)
+      for (int64_t t = 0; t < c.positions; ++t) {
+        const float lse = static_cast<const float*>(buffers[4])[(batch * heads + head) * c.positions + t];
+        const float *out = rows_at(buffers, 3, c.plain.out, batch, head, t),
+                    *dout = rows_at(buffers, 5, c.plain.out, batch, head, t);
+        vf inner{};
+        for (int64_t i = 0; i < c.plain.value_width; i += kWidth) {
+          const int64_t some = lanes_at(i, c.plain.value_width);
+          inner = fma(load_some(out + i, some), load_some(dout + i, some), inner);
+        }
+        const float share = power(splat(sink * kLog2E), splat(1), splat(lse * kLog2E))[0];
+        sum -= static_cast<double>(share * sum_of(inner));
+      }
+    static_cast<float*>(buffers[c.results + 3])[head] = static_cast<float>(sum);
+  }
+}
+
 }  // namespace
 
 // An item is a head.
@@ -64,9 +94,10 @@ void document_attention(const void* context, void* const* buffers, uint32_t, uin
       void* own[] = {rows_at(buffers, 0, plain.q, batch, head, first),
                      rows_at(buffers, 1, plain.k, batch, head / group, first),
                      rows_at(buffers, 2, plain.v, batch, head / group, first),
-                     rows_at(buffers, 4, plain.out, batch, head, first),
-                     static_cast<float*>(buffers[5]) + item * c.positions + first,
-                     room};
+                     rows_at(buffers, c.results, plain.out, batch, head, first),
+                     static_cast<float*>(buffers[c.results + 1]) + item * c.positions + first,
+                     room,
+                     sinks_at(c, buffers, head)};
       if (c.is_plain) {
         plain.queries = plain.keys = length;
         return attention(&plain, own, 0, 0);
@@ -81,8 +112,9 @@ void document_attention(const void* context, void* const* buffers, uint32_t, uin
 }
 
 // An item is a key and value head with all query heads that share it.
-void document_attention_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+void document_attention_grad(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const DocumentsContext*>(context);
+  if (phase == 1) return gradient_of_sinks(c, buffers);
   const int64_t group = c.plain.group;
   float* const lse = static_cast<float*>(buffers[c.workspace]) + part * c.part_workspace;
   float* const room = lse + ((group * c.positions + 15) & ~int64_t{15});
@@ -101,10 +133,11 @@ void document_attention_grad(const void* context, void* const* buffers, uint32_t
                      rows_at(buffers, 3, plain.out, batch, query_head, first),
                      lse,
                      rows_at(buffers, 5, plain.out, batch, query_head, first),
-                     rows_at(buffers, 7, plain.q, batch, query_head, first),
-                     rows_at(buffers, 8, plain.k, batch, head, first),
-                     rows_at(buffers, 9, plain.v, batch, head, first),
-                     room};
+                     rows_at(buffers, c.results, plain.q, batch, query_head, first),
+                     rows_at(buffers, c.results + 1, plain.k, batch, head, first),
+                     rows_at(buffers, c.results + 2, plain.v, batch, head, first),
+                     room,
+                     sinks_at(c, buffers, query_head)};
       plain.queries = plain.keys = sequence.queries = sequence.keys = length;
       if (c.is_plain)
         attention_grad(&plain, own, 0, 0);
@@ -141,8 +174,12 @@ int64_t whole_lines(int64_t floats) { return (floats + 15) & ~int64_t{15}; }
 bool plan_documents(const Site& site, hx_kernel& out) {
   const bool gradient = site.op() == "attention_grad", first = site.flag("positions_first");
   const uint32_t fixed = gradient ? 6 : 3, head_axis = first ? 2 : 1, position_axis = first ? 1 : 2;
-  if (site.inputs() != fixed + 1 || site.text("operands") != "documents") return false;
-  const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2), &documents = site.in(fixed);
+  const std::string operands = site.text("operands");
+  const bool has_sinks = operands != "documents", sinks_first = operands == "sinks,documents";
+  if (site.inputs() != fixed + (has_sinks ? 2 : 1)) return false;
+  const uint32_t documents_at = fixed + (sinks_first ? 1 : 0), sinks_at = fixed + (sinks_first ? 0 : 1);
+  const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2), &documents = site.in(documents_at);
+  if (has_sinks && !is_f32(site.in(sinks_at))) return false;
   for (uint32_t i = 0; i < fixed; ++i)
     if (!is_f32(site.in(i))) return false;
   if (q.rank != 4 || k.rank != 4 || v.rank != 4 || documents.dtype != HX_I32 || documents.rank != 2) return false;
@@ -152,7 +189,9 @@ bool plan_documents(const Site& site, hx_kernel& out) {
   c->batch = q.dims[0];
   c->shared = k.dims[head_axis];
   c->positions = q.dims[position_axis];
-  c->documents = fixed;
+  c->documents = documents_at;
+  c->sinks = has_sinks ? sinks_at : kNoBuffer;
+  c->results = site.inputs();
   c->workspace = site.workspace();
   AttentionContext& a = c->plain;
   a.batch = a.shared = 1;
@@ -183,7 +222,8 @@ bool plan_documents(const Site& site, hx_kernel& out) {
   s.softcap = static_cast<float>(site.number("softcap"));
   s.lengths = s.sinks = s.mask.buffer = s.bias.buffer = s.pages.buffer = kNoBuffer;
   if (a.scale < 0 || s.window < 0 || s.softcap < 0) return false;
-  c->is_plain = s.window == 0 && s.softcap == 0;
+  if (has_sinks) s.sinks = gradient ? 10 : 6;  // in the buffers of a document
+  c->is_plain = s.window == 0 && s.softcap == 0 && !has_sinks;
   const double pairs = static_cast<double>(c->batch * c->shared * a.group) *
                        static_cast<double>(c->positions * c->positions) * (a.causal ? 0.55 : 1);
   const int64_t widths = a.width + a.value_width, rows = a.group * whole_blocks(c->positions);
@@ -230,8 +270,10 @@ bool plan_documents(const Site& site, hx_kernel& out) {
     c->parts = parts_for(pairs * (1.0 + 0.05 * static_cast<double>(widths)), c->batch * c->shared * a.group);
   }
   const uint64_t workspace = static_cast<uint64_t>(c->part_workspace) * c->parts * sizeof(float);
+  std::vector<uint32_t> parts{c->parts};
+  if (gradient && has_sinks) parts.push_back(1);
   answer(out, std::move(c), gradient ? chosen::document_attention_grad() : chosen::document_attention(),
-         "attention of documents")
+         "attention of documents", parts)
       .workspace = workspace;
   return true;
 }

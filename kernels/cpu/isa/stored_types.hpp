@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include <harmonics/element_tables.hpp>
+
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -377,30 +379,6 @@ struct LoadE5M2 {
   }
 };
 
-// The numbers of nf4.
-alignas(64) constexpr float kQuantiles[16] = {
-    -1.0f,
-    -0.6961928009986877f,
-    -0.5250730514526367f,
-    -0.39491748809814453f,
-    -0.28444138169288635f,
-    -0.18477343022823334f,
-    -0.09105003625154495f,
-    0.0f,
-    0.07958029955625534f,
-    0.16093020141124725f,
-    0.24611230194568634f,
-    0.33791524171829224f,
-    0.44070982933044434f,
-    0.5626170039176941f,
-    0.7229568362236023f,
-    1.0f,
-};
-// Of the 4-bit floats of bitsandbytes.
-alignas(64) constexpr float kFourBitFloats[16] = {
-    0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  0.25f,
-    -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f};
-
 template <const float* kNumbers>
 struct LoadFourBitCodes {
   static constexpr int64_t kInByte = 2;
@@ -419,8 +397,8 @@ struct LoadFourBitCodes {
 #endif
   }
 };
-using LoadQuantiles = LoadFourBitCodes<kQuantiles>;
-using LoadFourBitFloats = LoadFourBitCodes<kFourBitFloats>;
+using LoadQuantiles = LoadFourBitCodes<detail::normal_quantiles>;
+using LoadFourBitFloats = LoadFourBitCodes<detail::four_bit_floats>;
 
 struct LoadFourBitIntegers {  // i4
   static constexpr int64_t kInByte = 2;

@@ -49,7 +49,7 @@ TEST_CASE("meant_by: case comes first, then synonyms, then distance") {
         std::vector<std::string>{"cuda", "opencl", "auto"});
   CHECK(meant_by("GPU", {"cpu", "cuda"}) == std::vector<std::string>{"cuda"});
   CHECK(meant_by("acc", {"auc", "accuracy"}) == std::vector<std::string>{"accuracy"});
-  CHECK(meant_by("trian", {"run", "infer"}) == std::vector<std::string>{"run"});  // "train" is near
+  CHECK(meant_by("evalaute", {"run", "infer"}) == std::vector<std::string>{"run"});  // "evaluate" is near
   CHECK(meant_by("tak", {"part", "take"}) == std::vector<std::string>{"take"});
   CHECK(meant_by("EPOCS", {"STEPS", "EPOCHS"}) == std::vector<std::string>{"EPOCHS"});
   CHECK(meant_by("fly", {"run", "infer", "list"}).empty());

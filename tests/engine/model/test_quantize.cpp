@@ -1,13 +1,16 @@
 // GGUF files with their matrices in another type.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/element_type.hpp>
 #include <harmonics/element_weighted.hpp>
 
+#include "engine/model/imported.hpp"
 #include "engine/model/quantize.hpp"
 #include "formats/gguf.hpp"
 #include "tests/message_of.hpp"
@@ -25,12 +28,18 @@ struct Matrix {
   std::vector<uint64_t> shape;
 };
 
-// f32 tensors, the first of them far from any alignment of blocks.
-std::string model_file(const std::vector<Matrix>& tensors) {
+// f32 tensors, the first of them far from any alignment of blocks. Of `parts` files that of number `part`.
+std::string model_file(const std::vector<Matrix>& tensors, int64_t part = 0, int64_t parts = 1) {
   GgufWriter writer;
-  writer.set_text("general.architecture", "none");
-  writer.set("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b"});
-  writer.set("general.file_type", GgufKind::U32, int64_t{0});
+  if (part == 0) {
+    writer.set_text("general.architecture", "none");
+    writer.set("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b"});
+    writer.set("general.file_type", GgufKind::U32, int64_t{0});
+  }
+  if (parts > 1) {
+    writer.set("split.no", GgufKind::U16, part);
+    writer.set("split.count", GgufKind::U16, parts);
+  }
   std::string data;
   for (const Matrix& m : tensors) {
     data.resize(writer.add(m.name, *find_gguf_type(DType::F32), m.shape));
@@ -153,6 +162,60 @@ TEST_CASE("quantize: errors are weighed by importance, matrix by matrix") {
           quantize_gguf(from, to, options, *make_sequential_executor());
         }).find("'blk.0.attn_q.weight' has 1 matrices of 512 columns, and its importance 1 of 511") !=
         std::string::npos);
+}
+
+TEST_CASE("quantize: a model in parts is written as one file, or as many parts") {
+  const journeys::Folder folder;
+  const std::string one = folder.write("m.gguf", model_file(kTensors));
+  const std::vector<Matrix> few(kTensors.begin(), kTensors.begin() + 2), rest(kTensors.begin() + 2, kTensors.end());
+  const std::string from = folder.write("m-00001-of-00003.gguf", model_file({}, 0, 3));
+  folder.write("m-00002-of-00003.gguf", model_file(few, 1, 3));
+  folder.write("m-00003-of-00003.gguf", model_file(rest, 2, 3));
+  const auto executor = make_sequential_executor();
+  QuantizeOptions options = options_of("q4_k_m");
+  const QuantizeResult whole = quantize_gguf(one, folder / "whole.gguf", options, *executor);
+  CHECK(whole.files == std::vector<std::string>{folder / "whole.gguf"});
+  CHECK(quantize_gguf(from, folder / "joined.gguf", options, *executor).files.size() == 1);
+  CHECK(read_file(folder / "joined.gguf") == read_file(folder / "whole.gguf"));
+
+  options.keep_split = true;
+  const std::vector<std::string> names = {folder / "q-00001-of-00003.gguf", folder / "q-00002-of-00003.gguf",
+                                          folder / "q-00003-of-00003.gguf"};
+  for (const char* to : {"q.gguf", "q", "q-00001-of-00003.gguf"}) {
+    INFO(to);
+    std::vector<double> shares;
+    const QuantizeResult split =
+        quantize_gguf(from, folder / to, options, *executor, [&](double share) { shares.push_back(share); });
+    CHECK(split.files == names);
+    CHECK(split.bytes_after == whole.bytes_after);
+    CHECK(split.relative_error == whole.relative_error);
+    CHECK(std::is_sorted(shares.begin(), shares.end()));
+    CHECK(shares.back() == 1);
+    CHECK_FALSE(std::filesystem::exists(folder / "q.gguf"));
+    const ImportedModel model = import_model(names[0], Registry::global()),
+                        expected = import_model(folder / "whole.gguf", Registry::global());
+    REQUIRE(model.tensors.size() == kTensors.size());
+    for (const auto& [name, tensor] : expected.tensors) {
+      INFO(name);
+      CHECK(model.tensor(name).dtype() == tensor.dtype());
+      CHECK(std::memcmp(model.tensor(name).bytes(), tensor.bytes(),
+                        run_bytes(tensor.dtype(), tensor.shape().count())) == 0);
+    }
+    const std::string first = read_file(names[0]), second = read_file(names[1]);
+    CHECK(read_gguf(first, {names[0], ErrorKind::Weights}).tensors.empty());
+    CHECK(read_gguf(second, {names[1], ErrorKind::Weights}).find("general.architecture") == nullptr);
+    CHECK(read_gguf(first, {names[0], ErrorKind::Weights}).find("split.tensors.count")->integer() == 5);
+    for (const std::string& name : names) std::filesystem::remove(name);
+  }
+  CHECK(quantize_gguf(one, folder / "single.gguf", options, *executor).files.size() == 1);  // of one file: one file
+  CHECK(message_of([&] {
+          quantize_gguf(from, folder / "m.gguf", options, *executor);
+        }).find("m-00001-of-00003.gguf' are one file") != std::string::npos);
+  // A part cannot be written where a folder has its name: the parts before it go, too.
+  std::filesystem::create_directories(folder / "r-00003-of-00003.gguf/full");
+  CHECK(message_of([&] { quantize_gguf(from, folder / "r.gguf", options, *executor); }) != "");
+  CHECK_FALSE(std::filesystem::exists(folder / "r-00001-of-00003.gguf"));
+  CHECK_FALSE(std::filesystem::exists(folder / "r-00002-of-00003.gguf"));
 }
 
 TEST_CASE("quantize: what cannot be done is refused, and no file is left") {

@@ -204,9 +204,10 @@ TEST_CASE("language service: what is wrong with a request is said") {
   };
   CHECK(message("x").find("the body is not JSON") == 0);
   CHECK(message("{}") == "'messages' is missing: a list of messages");
-  CHECK(message("{" + kAsk + R"(, "temperature": "hot"})") == "'temperature' is no number from 0 to 100");
+  CHECK(message("{" + kAsk + R"(, "temperature": "hot"})") ==
+        R"('temperature' is "hot"; it must be a number from 0 to 100)");
   CHECK(message("{" + kAsk + R"(, "n": 2})") == "'n' is more than 1: send several requests");
-  CHECK(message("{" + kAsk + R"(, "stream": 1})") == "'stream' is neither true nor false");
+  CHECK(message("{" + kAsk + R"(, "stream": 1})") == "'stream' is 1; it must be true or false");
   CHECK(message("{" + kAsk + R"(, "grammar": "x"})").find("the grammar, line 1") == 0);
   CHECK(message(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})").find("'image_url'") !=
         std::string::npos);

@@ -97,8 +97,8 @@ TEST_CASE("language service: tool_choice asks for a call, for a call of one tool
 TEST_CASE("language service: what is wrong with tool_choice is said") {
   LanguageOverHttp served;
   const std::pair<const char*, const char*> cases[] = {
-      {R"("always")", "is none, auto, required or a function"},
-      {"3", "is none, auto, required or a function"},
+      {R"("always")", "must be none, auto, required or a function"},
+      {"3", "must be none, auto, required or a function"},
       {R"({"type": "mcp"})", "names something other than a function"},
       {R"({"type": "function"})", "names no function"},
       {R"({"type": "function", "name": "door"})", "names 'door', which 'tools' lack"}};

@@ -144,6 +144,34 @@ TEST_CASE("ndsl: decoder_sparse_step and mlp_only_layers say which layers have e
   CHECK(but.layers.at(1).variant == "dense");
 }
 
+TEST_CASE("ndsl: experts have a bias of their router and shared experts where settings say so") {
+  const std::string block = "  block: [RMSNorm, CausalSelfAttention, MoE_FFN]",
+                    sizes = "  num_experts: 4\n  num_experts_per_tok: 2\n  moe_intermediate_size: 12\n";
+  const CompiledNdsl model =
+      compiled(around(block,
+                      sizes + "  num_shared_experts: 2\n  use_shared_expert_gate: true\n  scoring_func: sigmoid\n"
+                              "  use_router_bias: true\n  routed_scaling_factor: 2.5\n  first_k_dense_replace: 1\n",
+                      "moe"));
+  const Ops attention{"LN1", "QKV", "RoPE", "Attention", "AttnOut", "ResidualLN2"};
+  const auto behind = [&](Ops ops) {
+    ops.insert(ops.begin(), attention.begin(), attention.end());
+    return ops;
+  };
+  CHECK(model.layers.at(0).forward_ops == behind({"MLPUp", "SwiGLU", "MLPDown"}));
+  CHECK(model.layers.at(1).forward_ops == behind({"Router", "Experts", "SharedExperts", "Combine"}));
+  CHECK(model.find("blk.1.ffn_up_shexp.weight")->shape == Shape{24, 16});
+  CHECK(model.find("blk.1.ffn_gate_inp_shexp.weight")->shape == Shape{1, 16});
+  CHECK(model.find("blk.1.exp_probs_b.bias")->shape == Shape{4});
+  CHECK_FALSE(model.find("blk.0.exp_probs_b.bias"));
+  check_ndsl(model);
+  CHECK(compiled(around(block, sizes + "  shared_expert_intermediate_size: 7\n", "moe"))
+            .find("blk.0.ffn_down_shexp.weight")
+            ->shape == Shape{16, 7});
+  CHECK(has(refusal(around(block, sizes + "  scoring_func: softplus\n", "moe")), "there is no scoring 'softplus'"));
+  CHECK(has(refusal(around(block, sizes + "  n_group: 2\n", "moe")), "chosen by groups are not implemented"));
+  CHECK(has(refusal(around(kShort, "  use_pooler: true\n")), "a pooler is for encoders"));
+}
+
 TEST_CASE("ndsl: layers differ by rules, patterns and blocks") {
   const std::string text =
       "name: Small\narchitecture:\n  variant: dense\n"
@@ -231,7 +259,7 @@ TEST_CASE("ndsl: errors have their place, and the nearest name") {
   CHECK(has(refusal("name: A\narchitecture: {variant: dense, block: [RMSNorm]}\nconfig: {hidden_size: 3}\n"),
             "this needs 'vocab_size'"));
   CHECK(has(refusal("architecture: [1, 2\n"), "this is no YAML"));
-  CHECK(has(refusal("[]\n"), "the file is a list; it must be a map"));
+  CHECK(has(refusal("[]\n"), "the file is an empty list; it must be a map"));
 }
 
 TEST_CASE("ndsl: sizes that contradict each other are refused where they stand") {
@@ -263,11 +291,12 @@ TEST_CASE("ndsl: mappings that do not fit are refused where they stand") {
 
 TEST_CASE("ndsl: all built-in models are valid and have their published numbers of parameters") {
   const std::map<std::string, uint64_t> published{
-      {"Llama2", 6'738'415'616},   {"Llama3", 8'030'261'248}, {"Qwen2", 494'032'768},
-      {"Qwen2.5", 7'615'616'512},  {"Qwen3", 596'049'920},    {"Qwen3MoE", 30'532'122'624},
-      {"Mixtral", 46'702'792'704}, {"GPT2", 124'439'808},     {"GPT_NeoX", 1'414'647'808},
-      {"Gemma2", 2'614'341'888},   {"Gemma3", 999'885'952},   {"Phi3", 3'821'079'552},
-      {"Phi", 2'779'683'840},      {"SmolLM", 134'515'008},   {"BERT", 108'891'648}};
+      {"Llama2", 6'738'415'616},    {"Llama3", 8'030'261'248},   {"Qwen2", 494'032'768},
+      {"Qwen2.5", 7'615'616'512},   {"Qwen3", 596'049'920},      {"Qwen3MoE", 30'532'122'624},
+      {"Mixtral", 46'702'792'704},  {"GPT2", 124'439'808},       {"GPT_NeoX", 1'414'647'808},
+      {"Gemma2", 2'614'341'888},    {"Gemma3", 999'885'952},     {"Phi3", 3'821'079'552},
+      {"Phi", 2'779'683'840},       {"SmolLM", 134'515'008},     {"BERT", 108'891'648},
+      {"GLM4MoE", 106'852'251'264}, {"Qwen2MoE", 14'315'784'192}};
   const std::vector<std::string> names = builtin_ndsl_models();
   CHECK(names.size() == published.size());
   for (const std::string& name : names) {

@@ -398,6 +398,33 @@ TEST_CASE("lora: dropout drops in training alone, by the step") {
   CHECK(losses(1) != losses(2));
 }
 
+TEST_CASE("lora: maps that read one value keep factors of their own in training") {
+  const Model model = adapted_llama(settings_for({"q_proj", "k_proj", "v_proj"}));
+  TrainedAdapter changed = *model.adapter;
+  for (TrainedPair& pair : changed.pairs) pair.factor = pair.target == "q_proj" ? 2 : pair.target == "k_proj" ? 0.5 : 5;
+  LoraSettings settings;
+  settings.from = folder_for("own_factors");
+  write_peft_adapter(
+      changed, [&](const std::string& name) { return model.parameters->tensor(name); }, settings.from);
+  Model trained = bare_llama(adapted_sizes());
+  add_architecture_entries(trained, DType::F32, settings);
+  REQUIRE(trained.adapter->pairs.size() == changed.pairs.size());
+  for (size_t i = 0; i < changed.pairs.size(); ++i)
+    CHECK(trained.adapter->pairs[i].factor == Approx(changed.pairs[i].factor));
+  StepOptions evaluated;
+  evaluated.mode = Mode::evaluate;
+  evaluated.device.device = "cpu";
+  evaluated.batch = kSequences, evaluated.tokens = kPositions;
+  const auto loss_of = [](const Model& of, const Program& program) {
+    return *results_of(of, program).at("loss").data<float>();
+  };
+  // The evaluation multiplies each pair alone, the step the pairs of a group at once.
+  const float alone = loss_of(trained, lower(trained, evaluated).program);
+  CHECK(loss_of(trained, step_of(trained, "sgd").program) == Approx(alone).epsilon(1e-6));
+  CHECK(std::abs(loss_of(model, lower(model, evaluated).program) - alone) > 1e-4f);
+  std::filesystem::remove_all(settings.from);
+}
+
 TEST_CASE("lora: a folder of PEFT that was written is read with the same scores, also on top of it") {
   for (const char* pairing : {"interleaved", "half"})
     for (const char* how : {"rank=3,alpha=6", "rank=3,alpha=6,dora", "rank=4,rslora,targets=q_proj+up_proj",

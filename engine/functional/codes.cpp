@@ -1,0 +1,55 @@
+// Rows as codes of eight bits with a scale each, and the largest magnitudes that such scales are made of.
+#include "engine/functional/reference.hpp"
+
+namespace harmonics::engine::reference {
+namespace {
+
+constexpr double kLeastMagnitude = 1e-30;  // of a row: rows of zeros have codes of zero
+
+HTensor largest(const HTensor& x, bool of_rows) {
+  std::vector<int64_t> axes;
+  const auto rank = static_cast<int64_t>(x.rank());
+  for (int64_t axis = of_rows ? rank - 1 : 0; axis < rank; ++axis) axes.push_back(axis);
+  return axes.empty() ? abs(x) : reduce_max(abs(x), axes);
+}
+
+Values abs_max(const AttributeMap& a, Inputs in) {
+  const bool of_rows = a.flag("rows");
+  expect(!of_rows || in[0].rank() > 0, "abs_max", "a scalar has no rows");
+  return {largest(in[0], of_rows)};
+}
+
+Values rms_norm_quantize(const AttributeMap& a, Inputs in) {
+  const HTensor x = wide(in[0]);
+  const auto last = static_cast<int64_t>(x.rank()) - 1;
+  expect(
+      last >= 0 && in[1].shape() == Shape{x.shape()[static_cast<uint32_t>(last)]}, "rms_norm_quantize",
+      "gain " + text_of(in[1]) + " does not fit x " + text_of(in[0]) + ": it has one number for each of the last axis");
+  Shape row = x.shape();
+  row[static_cast<uint32_t>(last)] = 1;
+  const HTensor rstd = reshape(rsqrt(reduce_mean(square(x), {last}) + a.number("epsilon", 1e-5)), row);
+  const HTensor y = x * rstd * wide(in[1], x);
+  const bool whole = a.text("out_dtype", "i8") == "i8";
+  const HTensor magnitude = largest(y, true);
+  const HTensor scale =
+      maximum(magnitude, full(magnitude.dtype(), magnitude.shape(), kLeastMagnitude)) / (whole ? 127.0 : 448.0);
+  const HTensor steps = y / reshape(scale, row);
+  return {whole ? cast(round(steps), DType::I8) : cast(steps, DType::F8_E4M3), scale};
+}
+
+}  // namespace
+
+std::vector<Functional> codes() {
+  return {
+      {"abs_max", "the largest magnitude, of all numbers or of each row", "x [...] {rows = false} -> m [] or [...]",
+       abs_max, nullptr},
+      {"rms_norm_quantize",
+       "rms_norm, and its rows as codes: y = codes scale, where scale is the row's largest magnitude over 127 (i8, "
+       "rounded half to even) or 448 (f8_e4m3)",
+       "x [..., n], gain [n] {epsilon = 1e-5, out_dtype = \"i8\" in i8|f8_e4m3 (the type of the codes)} -> codes [..., "
+       "n], scale [...]",
+       rms_norm_quantize, nullptr},
+  };
+}
+
+}  // namespace harmonics::engine::reference

@@ -1,0 +1,88 @@
+// Trains a transformer of an .ndsl file, or a built-in one, by its registered name.
+//
+//   harmonics::ModelConfig config = harmonics::RuntimeModelRegistry::create_model_config("MyModel");
+//   harmonics::TrainingArguments arguments;
+//   arguments.tokens = std::make_shared<MyTokens>(...);
+//   arguments.next = std::make_shared<MyTokens>(...);
+//   harmonics::Trainer trainer(config, arguments);
+//   trainer.train();
+//
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. One thread at a time uses a trainer.
+#pragma once
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <harmonics/graph.hpp>
+#include <harmonics/models.hpp>
+
+namespace harmonics {
+
+struct TrainingArguments {
+  FitOptions fit;
+  // Samples of whole numbers, i32 [tokens], all of one length: the tokens, and for each the one that follows it.
+  std::shared_ptr<Producer> tokens, next;
+  // Or addresses, as on the command line, where there is no producer.
+  std::string tokens_address, next_address;
+  std::string lora;  // settings of an adapter that is trained instead of the weights: "r=8, alpha=16"; "": none
+};
+
+class Trainer {
+ public:
+  // Settings of `config` that differ from those of the registry hold for this model. `use_modular_blocks`: the only way
+  // in which models are computed; false throws Error of the kind Usage.
+  HARMONICS_FACE Trainer(const ModelConfig& config, TrainingArguments arguments, bool use_modular_blocks = true)
+      : arguments_(std::move(arguments)), graph_(parse_hmx_text(flow_of(config, arguments_.lora))) {
+    if (!use_modular_blocks)
+      throw Error(ErrorKind::Usage, "models of .ndsl files are computed by their blocks: use_modular_blocks is true");
+    bind("tokens", arguments_.tokens, arguments_.tokens_address);
+    bind("next", arguments_.next, arguments_.next_address);
+  }
+
+  // Once, or again: training goes on with the weights.
+  HARMONICS_FACE FitReport train() { return graph_.fit(arguments_.fit); }
+  // Scores of each token's successor, [tokens, vocabulary], or of a batch along a new first axis.
+  HARMONICS_FACE HTensor scores(const HTensor& tokens) {
+    return graph_.infer(std::map<std::string, HTensor>{{"tokens", tokens}}).at("scores");
+  }
+  // Weights with the flow's text, as HarmonicGraph::save.
+  HARMONICS_FACE void save(const std::string& path) const { graph_.save(path); }
+  HarmonicGraph& graph() { return graph_; }
+
+ private:
+  HARMONICS_FACE void bind(const char* name, const std::shared_ptr<Producer>& producer, const std::string& address) {
+    if (producer) return graph_.bindProducer(name, producer);
+    if (address.empty()) throw Error(ErrorKind::Usage, std::string("the training arguments have no '") + name + "'");
+    graph_.bindProducer(name, address);
+  }
+  HARMONICS_FACE static std::string text_of(double value) {
+    char text[40];
+    if (value == std::floor(value) && std::abs(value) < 1e15)
+      std::snprintf(text, sizeof text, "%.0f", value);
+    else
+      std::snprintf(text, sizeof text, "%.17g", value);
+    return text;
+  }
+  HARMONICS_FACE static std::string flow_of(const ModelConfig& config, const std::string& lora) {
+    const ModelConfig registered = RuntimeModelRegistry::create_model_config(config.model);
+    std::string set;
+    for (const auto& [name, value] : config) {
+      const auto known = registered.find(name);
+      if (known != registered.end() && known->second == value) continue;
+      set += (set.empty() ? "" : ", ") + name + "=" + text_of(value);
+    }
+    if (config.model.find('"') != std::string::npos)
+      throw Error(ErrorKind::Usage, "a model that is trained has no '\"' in its name");
+    return "harmonic trained { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" + config.model +
+           "\"" + (set.empty() ? "" : ", set=\"" + set + "\"") + (lora.empty() ? "" : ", lora=\"" + lora + "\"") +
+           "))-> scores; scores <-(cross_entropy)- next; } }";
+  }
+
+  TrainingArguments arguments_;
+  HarmonicGraph graph_;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,200 @@
+// Training steps of a language model that a `.ndsl` file describes, whole or of an adapter: time and memory.
+//
+//   model_step MODEL [--set NAME=VALUE]... [--lora SETTINGS] [--base TYPE] [--recompute NAMES] [--optimizer TEXT]
+//              [--batch N] [--tokens N] [--threads N] [--steps N] [--apart X]
+//
+// MODEL is a file or a built-in name; weights and tokens are random. --base is the type of the frozen weights of an
+// adapter. Prints one JSON object; exit status 1 if planned and measured memory differ by more than the share X:
+//
+//   seconds, median      of the fastest step and of the middle one
+//   flops, of_peak       of products, forward and backward, as traced; over the fastest step, of the measured peak
+//   arena, states        bytes of the plan: results of a step; parameters and moments
+//   planned, measured    their sum; peak bytes of aligned memory during the steps, less those before the model was made
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/execution/machine.hpp"
+#include "engine/passes/pass.hpp"
+#include "engine/program/step_input.hpp"
+#include "engine/training/lower.hpp"
+#include "engine/transformer/architectures.hpp"
+#include "engine/transformer/described.hpp"
+#include "tests/bench/counted_memory.hpp"
+#include "tests/bench/workload.hpp"
+
+namespace harmonics::engine::bench {
+
+namespace {
+
+struct StepCase {
+  std::string model, lora, base, recompute = "none", optimizer = "adamw(lr=1e-3)";
+  SpecOverrides set;
+  int64_t batch = 1, tokens = 256;
+  int threads = 1, steps = 5;
+  std::optional<double> apart;
+};
+
+StepCase parsed_case(int argc, char** argv) {
+  StepCase c;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (!flag.starts_with("--")) {
+      c.model = flag;
+      continue;
+    }
+    if (++i == argc) throw Error(ErrorKind::Usage, flag + " needs a value");
+    const std::string value = argv[i];
+    const size_t at = value.find('=');
+    if (flag == "--set" && at != std::string::npos)
+      c.set[value.substr(0, at)] = value.substr(at + 1);
+    else if (flag == "--lora")
+      c.lora = value;
+    else if (flag == "--base")
+      c.base = value;
+    else if (flag == "--recompute")
+      c.recompute = value;
+    else if (flag == "--optimizer")
+      c.optimizer = value;
+    else if (flag == "--batch")
+      c.batch = std::atoll(argv[i]);
+    else if (flag == "--tokens")
+      c.tokens = std::atoll(argv[i]);
+    else if (flag == "--threads")
+      c.threads = std::atoi(argv[i]);
+    else if (flag == "--steps")
+      c.steps = std::atoi(argv[i]);
+    else if (flag == "--apart")
+      c.apart = std::atof(argv[i]);
+    else
+      throw Error(ErrorKind::Usage, "there is no " + flag);
+  }
+  if (c.model.empty() || c.batch < 1 || c.tokens < 1 || c.threads < 1 || c.steps < 1)
+    throw Error(ErrorKind::Usage, "model_step MODEL [--set NAME=VALUE] ...; numbers are 1 or more");
+  return c;
+}
+
+Model opened_case(const StepCase& c) {
+  if (c.lora.empty()) {
+    NdslOptions options;
+    options.set = c.set;
+    options.trainable = true;
+    return open_ndsl(c.model, options).model;
+  }
+  ModelOptions options;
+  options.lora = parse_lora(c.lora);
+  if (!c.base.empty()) options.weights = dtype_named(c.base);
+  return model_of(import_described(c.model, "", Registry::global(), {c.set}), options);
+}
+
+// Rows of random tokens, and what a step gets beside them.
+class StepInputs {
+ public:
+  StepInputs(const StepCase& c, int64_t vocabulary) {
+    uint64_t state = 1;
+    for (auto* rows : {&tokens_, &targets_})
+      for (int64_t i = 0; i < c.batch * c.tokens; ++i) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        rows->push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(vocabulary)));
+      }
+  }
+  const std::vector<const void*>& of(const Executable& plan, int64_t step) {
+    values_.set(1e-3f, step, 1);
+    addresses_.clear();
+    for (const std::string& name : plan.input_names())
+      if (const auto own = step_input_of(name))
+        addresses_.push_back(values_.address(*own));
+      else
+        addresses_.push_back(name == "tokens" ? tokens_.data() : targets_.data());
+    return addresses_;
+  }
+
+ private:
+  std::vector<int32_t> tokens_, targets_;
+  std::vector<const void*> addresses_;
+  StepValues values_;
+};
+
+// Returns measured over planned memory.
+double report(const StepCase& c) {
+  const int64_t before = aligned.live;
+  const Model model = opened_case(c);
+  StepOptions how;
+  how.optimizer = parse_optimizer(c.optimizer);
+  how.device.device = "cpu";
+  how.batch = c.batch;
+  how.tokens = c.tokens;
+  const Lowered lowered = lower(model, how);
+  const double flops = contraction_flops(dce(lowered.program));
+  const auto executor = make_team_executor(c.threads);
+  CompileOptions options;
+  options.device = "cpu";
+  options.training = true;
+  options.recomputation = c.recompute;
+  const auto plan = compile(lowered.program, model.parameters.get(), *executor, options);
+  StepInputs inputs(c, model.vocabulary);
+  plan->run(inputs.of(*plan, 1).data());
+  forget_peaks();
+  std::vector<double> seconds;
+  for (int i = 0; i < c.steps; ++i) {
+    const auto& addresses = inputs.of(*plan, i + 2);
+    const auto begin = std::chrono::steady_clock::now();
+    plan->run(addresses.data());
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const MemoryReport m = plan->memory();
+  const uint64_t planned = m.arena_bytes + m.state_bytes;
+  const int64_t measured = aligned.peak - before;
+  const double peak = peak_flops(c.threads);
+  const boost::json::object o{{"model", c.model},
+                              {"lora", c.lora},
+                              {"base", c.base},
+                              {"recompute", c.recompute},
+                              {"batch", c.batch},
+                              {"tokens", c.tokens},
+                              {"threads", c.threads},
+                              {"seconds", seconds.front()},
+                              {"median", seconds[seconds.size() / 2]},
+                              {"tokens_per_second", static_cast<double>(c.batch * c.tokens) / seconds.front()},
+                              {"flops", flops},
+                              {"of_peak", peak > 0 ? flops / seconds.front() / peak : 0},
+                              {"loss", static_cast<double>(*plan->output("loss").data<float>())},
+                              {"arena", m.arena_bytes},
+                              {"states", m.state_bytes},
+                              {"planned", planned},
+                              {"measured", measured},
+                              {"resident", peak_resident()}};
+  fmt::print("{}\n", boost::json::serialize(o));
+  return static_cast<double>(measured) / static_cast<double>(planned);
+}
+
+}  // namespace
+
+}  // namespace harmonics::engine::bench
+
+int main(int argc, char** argv) {
+  using namespace harmonics::engine::bench;
+  try {
+    const StepCase c = parsed_case(argc, argv);
+    const double ratio = report(c);
+    if (c.apart && std::abs(ratio - 1) > *c.apart) {
+      fmt::print(stderr, "measured is {:.4f} of planned\n", ratio);
+      return 1;
+    }
+  } catch (const harmonics::Error& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,114 @@
+// An adapter from `train` to a model of its own: trained over blocks of 4 bits, applied, merged and written, with one
+// text throughout.
+#include "tests/journeys/replies.hpp"
+#include "tests/journeys/shell.hpp"
+
+using namespace journeys;
+
+namespace {
+
+bool reads_folders() { return harmonics("list importers").out.find("huggingface") != std::string::npos; }
+
+std::string sentences(const Folder& f, const std::string& name, const std::string& sentence) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += sentence;
+  return f.write(name, text);
+}
+
+void succeed(const std::string& arguments) {
+  const Result result = harmonics(arguments);
+  INFO(arguments << "\n" << result.err);
+  REQUIRE(result.code == 0);
+}
+
+std::string text_after(const std::string& prompt, const std::string& model) {
+  const Result result = harmonics("generate " + model + " '" + prompt + "' --temperature 0 --max-tokens 12 --json");
+  INFO(model << "\n" << result.err);
+  REQUIRE(result.code == 0);
+  return std::string(json::parse(result.out).at("text").as_string());
+}
+
+// A base of two layers that learned one sentence, and adapters of it that learn another one.
+struct AdaptedTraining {
+  Folder f;
+  std::string model, base, other;
+
+  explicit AdaptedTraining(const std::string& name, const std::string& settings) : model(name) {
+    const std::string text = sentences(f, "first.txt", "the cat sat on the mat. ");
+    other = sentences(f, "second.txt", "the cow ran to the sea. ");
+    succeed("train " +
+            f.write("base.yaml", "model_dsl: " + model +
+                                     "\nmodel_settings: {num_layers: 2, hidden_size: 64, num_query_heads: 4, "
+                                     "max_position_embeddings: 64, vocab_size: 256, " +
+                                     settings + "}\ntokenizer: bytes\ndatasets: " + text +
+                                     "\nsequence_len: 32\nmicro_batch_size: 8\nmax_steps: 120\n"
+                                     "learning_rate: 1e-2\nwarmup_steps: 5\noutput_dir: " +
+                                     (f / "base") + "\n") +
+            " --quiet");
+    base = f / "base/model";
+  }
+
+  // Trains an adapter, whose folder is returned.
+  std::string adapter(const std::string& name, const std::string& lora, const std::string& more = "") const {
+    succeed("train " +
+            f.write(name + ".yaml", "model: " + base + "\ndatasets: " + other + "\nlora: {" + lora +
+                                        "}\nsequence_len: 32\nmicro_batch_size: 8\n"
+                                        "max_steps: 120\nlearning_rate: 1e-2\nwarmup_steps: 5\noutput_dir: " +
+                                        (f / name) + "\n" + more) +
+            " --quiet");
+    return f / (name + "/adapter");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("lora: what train made over 4 bits gives one text as an adapter, merged, and as a model") {
+  if (!reads_folders()) return;  // built without PCRE2
+  const AdaptedTraining t("Llama3", "num_kv_heads: 2, intermediate_size: 128");
+  const std::string lora = "r: 8, alpha: 16, target_modules: [q_proj, v_proj, up_proj, down_proj], base: nf4_64",
+                    plain = t.adapter("plain", lora), again = t.adapter("again", lora, "recompute: [block, lora]\n");
+  CHECK(read(plain + "/adapter_model.safetensors") == read(again + "/adapter_model.safetensors"));
+
+  const std::string prompt = "the cow", learned = text_after(prompt, t.base + " --lora " + again);
+  CHECK(learned == " ran to the ");
+  CHECK(text_after(prompt, t.base) != learned);
+
+  const Folder& f = t.f;
+  const std::string from_folder = f / "merged/", from_description = f / "described/", gguf = f / "merged.gguf";
+  succeed("export " + t.base + " " + from_folder + " --lora " + again);
+  CHECK(text_after(prompt, from_folder) == learned);
+  const std::string described = t.base + "/model.ndsl";
+  CHECK(text_after(prompt, described + " --weights " + t.base + " --lora " + again) == learned);
+  succeed("export " + described + " " + from_description + " --weights " + t.base + " --lora " + again);
+  CHECK(read(from_description + "model.safetensors") == read(from_folder + "model.safetensors"));
+  CHECK(text_after(prompt, from_description) == learned);
+  succeed("export " + described + " " + gguf + " --weights " + t.base + " --lora " + again + " --quiet");
+  CHECK(text_after(prompt, gguf + " --tokenizer " + t.base + "/tokenizer.json") == learned);
+
+  const Result without = harmonics("export " + described + " " + (f / "none/") + " --lora " + again);
+  CHECK(without.code == 2);
+  CHECK(has(without.err, "--lora changes weights"));
+  CHECK(has(without.err, "--weights FOLDER"));
+}
+
+TEST_CASE("lora: an adapter of a described model has the modules of its hf_mapping") {
+  if (!reads_folders()) return;
+  const AdaptedTraining t("GPT2", "intermediate_size: 128");
+  const std::string adapter = t.adapter("own", "r: 8, alpha: 16, target_modules: [c_fc, o_proj]");
+  CHECK(has(harmonics("inspect " + adapter + "/adapter_model.safetensors").out,
+            "base_model.model.transformer.h.1.mlp.c_fc.lora_A.weight"));
+  const std::string learned = text_after("the cow", t.base + " --lora " + adapter), merged = t.f / "merged/";
+  CHECK(learned == " ran to the ");
+  succeed("export GPT2 " + merged + " --weights " + t.base + " --lora " + adapter);
+  CHECK(text_after("the cow", merged) == learned);
+}
+
+TEST_CASE("lora: weights that a run saved take an adapter when they are exported") {
+  if (!reads_folders()) return;
+  const AdaptedTraining t("Llama3", "num_kv_heads: 2, intermediate_size: 128");
+  const std::string adapter = t.adapter("own", "r: 8, alpha: 16"), saved = t.f / "base/weights.safetensors",
+                    merged = t.f / "merged/";
+  succeed("export " + t.base + "/model.ndsl " + merged + " --weights " + saved + " --lora " + adapter +
+          " --tokenizer " + t.base);
+  CHECK(text_after("the cow", merged) == text_after("the cow", t.base + " --lora " + adapter));
+}
