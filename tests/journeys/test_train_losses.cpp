@@ -187,7 +187,7 @@ TEST_CASE("train: special tokens are added to the model and its tokenizer") {
   const json::value written = json::parse(read(output + "/model/config.json"));
   CHECK(written.at("vocab_size") == 258);
   const Result ids = harmonics("tokenize " + output + "/model --special 'a<stop>'");
-  CHECK(ids.out.find("256") != std::string::npos);
+  CHECK(ids.out.find("257") != std::string::npos);
   CHECK(harmonics("generate " + output + "/model 'the ' --max-tokens 2 --temperature 0").code == 0);
   CHECK(read(output + "/config.yaml").find("special_tokens:\n  eos_token: \"<stop>\"\n") != std::string::npos);
 }
