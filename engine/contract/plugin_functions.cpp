@@ -64,14 +64,14 @@ AttributeView with_layers(const AttributeMap& arguments, const LayerNames& layer
   return view;
 }
 
-std::string signature_of(const std::string& form, const AttributeMap& arguments, const LayerNames& layers) {
+std::string loss_signature(const std::string& form, const AttributeMap& arguments, const LayerNames& layers) {
   std::string text = form + arguments.str();
   for (const std::string& layer : layers) text += "," + layer;
   return text;
 }
 
 std::shared_ptr<PluginBody> plain_loss(const ItemPtr& item, const AttributeMap& arguments, const LayerNames& layers) {
-  auto body = make_body(item, signature_of("loss", arguments, layers));
+  auto body = make_body(item, loss_signature("loss", arguments, layers));
   const auto& table = item->table<hx_loss_vt>();
   body->call = [item, arguments, layers, &table](const std::vector<HTensor>& in, hx_value** out) {
     const AttributeView args = with_layers(arguments, layers, in);
@@ -88,7 +88,7 @@ std::shared_ptr<PluginBody> plain_loss(const ItemPtr& item, const AttributeMap& 
 
 std::shared_ptr<PluginBody> fused_loss(const ItemPtr& item, const AttributeMap& arguments, const LayerNames& layers,
                                        const std::string& activation) {
-  auto body = make_body(item, signature_of("loss after " + activation, arguments, layers));
+  auto body = make_body(item, loss_signature("loss after " + activation, arguments, layers));
   const auto& table = item->table<hx_loss_vt>();
   body->call = [item, arguments, layers, activation, &table](const std::vector<HTensor>& in, hx_value** out) {
     const AttributeView args = with_layers(arguments, layers, in);

@@ -241,6 +241,7 @@ FlowValue run_model(const Graph& graph, const GraphEdge& edge, size_t number, co
   sizes.batch = shape[0];
   sizes.tokens = sizes.capacity = shape[1];
   sizes.training = parameters.training();
+  sizes.frozen = call.freeze;
   sizes.documents = numbers.count("documents") != 0;
   const Program body = traced(*opened, *entry, sizes);
   const auto named = [&](std::string_view name) {
@@ -254,7 +255,7 @@ FlowValue run_model(const Graph& graph, const GraphEdge& edge, size_t number, co
   Spliced spliced(*opened, body, call, parameter_prefix(edge, number), parameters, *Tracer::current());
   FlowValue y;
   y.tensor = spliced.run(numbers, result->value);
-  if (const auto more = named(kAuxiliaryLoss); more != body.outputs.end() && !call.freeze)
+  if (const auto more = named(kAuxiliaryLoss); more != body.outputs.end())
     parameters.add_loss(spliced.value(more->value));
   if (y.tensor.rank() < 2 || y.tensor.shape()[0] != shape[0])
     throw Error(ErrorKind::Weights, fmt::format("'{}' gives {} of shape {}, not one for each sample of the batch",

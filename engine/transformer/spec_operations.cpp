@@ -77,7 +77,7 @@ void trace_attention(SpecTrace& t) {
         t.fail(fmt::format("has the window {}; causal attention has one of 1 or more", window));
       how.set("window", window);
     }
-  if (const double rate = t.has("dropout") ? t.real("dropout") : 0; t.sizes().training && rate != 0)
+  if (const double rate = t.has("dropout") ? t.real("dropout") : 0; t.learns() && rate != 0)
     return t.set(attention_with_dropout(t, rate, causal));
   std::vector<HTensor> operands{t.value("q"), t.value("k"), t.value("v")};
   std::string names;

@@ -362,7 +362,7 @@ HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
 
 HTensor SpecTrace::dropped(const HTensor& x, double rate) {
   if (!(rate >= 0 && rate < 1)) fail(fmt::format("has the dropout {:g}; it is 0 to less than 1", rate));
-  if (!sizes_.training || rate == 0) return x;
+  if (!learns() || rate == 0) return x;
   const std::string stream = fmt::format("dropout.{}", traced_);  // the number of the step
   AttributeMap random;
   random.set("shape", x.shape().vector());
@@ -373,7 +373,7 @@ HTensor SpecTrace::dropped(const HTensor& x, double rate) {
 
 void SpecTrace::balance(const HTensor& scores, const HTensor& experts, double coefficient) {
   if (!(coefficient >= 0)) fail(fmt::format("has the coefficient {:g} of a loss; it is at least 0", coefficient));
-  if (!sizes_.training || coefficient == 0) return;
+  if (!learns() || coefficient == 0) return;
   const int64_t count = scores.shape().back(), used = experts.shape().back();
   const HTensor shares = called("softmax", {}, {reshape(scores, Shape{scores.size() / count, count})}),
                 chosen = reshape(experts, Shape{experts.size() / used, used});

@@ -59,6 +59,7 @@ class SpecTrace {
   [[noreturn]] void fail(const std::string& what) const;
 
   const EntrySizes& sizes() const { return sizes_; }
+  bool learns() const { return sizes_.training && !sizes_.frozen; }
   bool cached() const { return static_cast<bool>(start_); }
   bool last_only() const { return result_ == SpecResult::last; }
   // Leaves out the sequences whose results are not wanted: EntrySizes::scored.

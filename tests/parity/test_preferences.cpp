@@ -38,7 +38,7 @@ struct LossAndGradient {
 };
 
 // The mean over samples and positions, as a step learns it.
-LossAndGradient compute(const ComparedLoss& c, DType dtype, const HTensor& scores) {
+LossAndGradient loss_and_gradient(const ComparedLoss& c, DType dtype, const HTensor& scores) {
   const ItemPtr item = Registry::global().need(HX_LOSS, c.name);
   Tracer tracer("preferences");
   std::map<std::string, HTensor> given{{"scores", scores}, {"target", c.values.at("target")}};
@@ -69,10 +69,10 @@ TEST_CASE("preferences: losses and gradients equal PyTorch's in double and in si
   for (const ComparedLoss& c : all) {
     INFO(c.name << " " << c.arguments.front().first << "=" << c.arguments.front().second);
     const double expected = c.values.at("loss").data<double>()[0];
-    const LossAndGradient exact = compute(c, DType::F64, c.values.at("scores"));
+    const LossAndGradient exact = loss_and_gradient(c, DType::F64, c.values.at("scores"));
     CHECK(exact.loss == Approx(expected).epsilon(1e-11));
     CHECK(difference(exact.gradient, c.values.at("gradient"), {1e-12, 1e-10}) == "");
-    const LossAndGradient single = compute(c, DType::F32, cast(c.values.at("scores"), DType::F32));
+    const LossAndGradient single = loss_and_gradient(c, DType::F32, cast(c.values.at("scores"), DType::F32));
     CHECK(single.loss == Approx(expected).epsilon(1e-5));
     CHECK(difference(single.gradient, c.values.at("gradient"), {1e-5, 1e-4}) == "");
   }
@@ -83,11 +83,11 @@ TEST_CASE("preferences: gradients equal finite differences in double") {
   for (const ComparedLoss& c : compared_losses()) {
     INFO(c.name << " " << c.arguments.front().first << "=" << c.arguments.front().second);
     const HTensor& scores = c.values.at("scores");
-    const HTensor slope = compute(c, DType::F64, scores).gradient;
+    const HTensor slope = loss_and_gradient(c, DType::F64, scores).gradient;
     const auto at = [&](int64_t place, double by) {
       HTensor moved(DType::F64, scores.shape(), scores.bytes());
       moved.mutable_data<double>()[place] += by;
-      return compute(c, DType::F64, moved).loss;
+      return loss_and_gradient(c, DType::F64, moved).loss;
     };
     for (int64_t i = 0; i < scores.size(); i += 4) {
       INFO("score " << i);

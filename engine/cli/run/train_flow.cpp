@@ -193,7 +193,8 @@ void make_flow(const TrainSettings& s, const std::string& folder, bool packed, T
   const auto path_of = [&](fs::path model) {
     std::error_code failed;
     if (!fs::exists(model, failed)) return model.string();
-    model = fs::absolute(model);
+    model = fs::absolute(model).lexically_normal();
+    if (!model.has_filename()) model = model.parent_path();  // written with a slash behind it
     plan.options.weights_from.push_back(model.parent_path().string());
     return model.string();
   };

@@ -3,6 +3,8 @@
 
 #include <boost/json.hpp>
 
+#include <harmonics/ops.hpp>
+
 #include "engine/base/file.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/transformer/added_tokens.hpp"
