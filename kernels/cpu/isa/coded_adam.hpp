@@ -214,7 +214,7 @@ HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeig
 // Rows [row, row + rows) of one row of blocks, columns [begin, end) from a whole block on.
 template <typename Rule, typename Gradient>
 HM_INLINE void update_blocks(const Rule& rule, const CodedWeights& c, int64_t row, int64_t rows, int64_t begin,
-                             int64_t end, Gradient gradient) {
+                             int64_t end, Gradient&& gradient) {
   const auto plain = [&](int64_t r, int64_t j, int64_t lanes, vf weight) __attribute__((always_inline)) {
     return gradient.at(r, j, lanes, weight);
   };
