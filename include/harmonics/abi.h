@@ -532,8 +532,8 @@ typedef struct hx_device_vt {
   hx_status (*native)(void* self, hx_queue* queue, hx_native* out);
   /* Optional, contract 1.5: makes a device in host memory that passes its calls on to `inner`, another one in host
    * memory, which outlives it; `--device NAME:OTHER` asks for it. The host destroys *out by the table's destroy. */
-  hx_status (*wrap)(void* self, const struct hx_device_vt* inner, void* inner_self,
-                    const struct hx_device_vt** out_vt, void** out);
+  hx_status (*wrap)(void* self, const struct hx_device_vt* inner, void* inner_self, const struct hx_device_vt** out_vt,
+                    void** out);
 } hx_device_vt;
 
 /* ---- the host's table ---------------------------------------------------------------------------------------------
