@@ -107,6 +107,7 @@ NamedFiles inputs_of(const Options& options) {
   add_file(inputs, "--weights", options.weights);
   add_file(inputs, "--resume", options.resume.value_or(""));
   add_file(inputs, "--config", options.config);
+  add_file(inputs, "--numbers", options.numbers);
   for (const std::string& plugin : options.plugins) add_file(inputs, "--plugin", plugin);
   return inputs;
 }
@@ -118,6 +119,7 @@ NamedFiles outputs_of(const Options& options) {
   add_file(outputs, "--plot", options.plot);
   add_file(outputs, "--confusion", options.confusion);
   add_file(outputs, "--trace", options.trace);
+  add_file(outputs, "--html", options.html);
   for (const std::string& log : options.logs) add_file(outputs, "--log", log);
   add_addresses(outputs, "--consumer", options.consumers);
   add_addresses(outputs, "--to", options.to);

@@ -152,7 +152,7 @@ AT(hx_device_info, name, 40);
 AT(hx_device_info, driver, 168);
 AT(hx_device_info, capability, 296);
 AT(hx_device_info, unavailable, 552);
-SIZE(hx_device_vt, 232);  // 224 up to contract 1.4
+SIZE(hx_device_vt, 240);  // 224 up to contract 1.4
 AT(hx_device_vt, describe, 8);
 AT(hx_device_vt, find, 16);
 AT(hx_device_vt, destroy, 24);
@@ -181,6 +181,7 @@ AT(hx_device_vt, elapsed, 200);
 AT(hx_device_vt, copy_if_finite, 208);
 AT(hx_device_vt, await_event, 216);
 AT(hx_device_vt, native, 224);
+AT(hx_device_vt, wrap, 232);
 SIZE(hx_loop_body, 24);
 AT(hx_loop_body, step, 8);
 AT(hx_loop_body, self, 16);
