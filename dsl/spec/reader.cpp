@@ -355,8 +355,9 @@ Spec parse_spec(const std::string& path, std::string_view text) {
   }
   if (failure) {
     const Span span = SourceText(path, std::string(text)).span(std::min(read, text.size()), 1);
-    throw Error(ErrorKind::Syntax, fmt::format("'{}' is no JSON: line {}, column {}: {}", path, span.line, span.column,
-                                               failure.message()));
+    throw Error(ErrorKind::Syntax,
+                fmt::format("'{}' is no JSON: line {}, column {}: {}", path, span.line, span.column, failure.message()),
+                {}, {"a spec is JSON; a .ndsl file is given as the model itself"});
   }
   const json::value root = parser.release();
   return SpecReader(path, root).read();

@@ -182,7 +182,7 @@ class Executable {
   virtual void run_forward(const void* const* inputs) = 0;
   virtual void run_rest(const void* const* inputs) = 0;
   // Runs a step, but changes parameters and states only if `*number`, an f32 output of the first half, is finite and
-  // not above `most`. Returns whether it is so. A device may still run the second half on return; results of the first
+  // not above `most`. Returns whether it did. A device may still run the second half on return; results of the first
   // half are available.
   virtual bool run_if_finite(const void* const* inputs, const float* number,
                              float most = std::numeric_limits<float>::infinity()) {

@@ -37,7 +37,7 @@ class WindowMean {
   double mean() const { return all_.mean(); }
   static constexpr size_t kSize = 100;
   size_t size() const { return used_; }
-  const StepSums& step(size_t i) const { return steps_[i]; }  // in no order
+  const StepSums& step(size_t i) const { return steps_[i]; }  // unordered
   WindowState state() const;
   void restore(const WindowState& state);
 

@@ -76,8 +76,8 @@ class Generation {
   // empty, or do not fit into the context.
   Generation(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
              const ContinuationSettings& settings);
-  // Computes up to `chunk` tokens of the prompt, or one token of the text and those that were drafted rightly behind
-  // it. Returns the characters that are certain. Throws ErrorKind::Diverged if scores are not finite.
+  // Computes up to `chunk` tokens of the prompt, or one token of the text and the drafted tokens behind it that prove
+  // right. Returns the characters that are certain. Throws ErrorKind::Diverged if scores are not finite.
   std::string step(int64_t chunk = 256);
   // The same for steps over several sessions: the tokens to append next, up to `chunk` of the prompt, or one of the
   // text and up to `drafts` drafted ones behind it; whether the scores after them are needed; and what to do when the

@@ -17,7 +17,8 @@ namespace {
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
 
 [[noreturn]] void refuse_importance(const Origin& file, const std::string& what) {
-  throw Error(file.kind, fmt::format("'{}' is no importance matrix: {}", file.name, what));
+  throw Error(file.kind, fmt::format("'{}' is no importance matrix: {}", file.name, what), {},
+              {"'harmonics importance' and llama.cpp's llama-imatrix write such files"});
 }
 
 double checked_number(float value, const std::string& name, const Origin& file) {

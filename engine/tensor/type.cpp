@@ -13,7 +13,8 @@ DType dtype_named(std::string_view name) {
     known.emplace_back(row.name);
   }
   Error error(ErrorKind::Type, "unknown element type '" + std::string(name) + "'");
-  if (auto n = nearest(name, known)) error.note("did you mean '" + *n + "'?");
+  const auto n = nearest(name, known);
+  error.note(n ? "did you mean '" + *n + "'?" : "types are " + comma_separated(known));
   throw error;
 }
 

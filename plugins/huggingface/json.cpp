@@ -41,8 +41,8 @@ Node Node::parse(std::string_view text, const std::string& path, size_t most) {
     parser.finish(failure);
   }
   if (failure)
-    refuse(path,
-           "is no JSON: line " + std::to_string(line_of(text, std::min(read, text.size()))) + ": " + failure.message());
+    refuse(path, "is no JSON: line " + std::to_string(line_of(text, std::min(read, text.size()))) + ": " +
+                     failure.message() + "; fetch or save it again");
   return Node(std::make_shared<const json::value>(parser.release()), path);
 }
 
@@ -80,8 +80,8 @@ std::vector<std::pair<std::string_view, Node>> Node::entries() const {
 }
 
 void Node::fail(const std::string& what) const {
-  throw Error(ErrorKind::Weights,
-              "'" + path_ + "': " + (place_.empty() ? "the text" : place_) + " " + (value_ ? what : "is missing"));
+  throw Error(ErrorKind::Weights, "'" + path_ + "': " + (place_.empty() ? "the text" : place_) + " " +
+                                      (value_ ? what : "is missing; expected in this file"));
 }
 
 std::string Node::shown() const { return value_ ? printable(json::serialize(*value_), kShown) : "missing"; }

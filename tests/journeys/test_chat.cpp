@@ -104,7 +104,7 @@ TEST_CASE("generate: the text as a word, grammars, log-probabilities and perplex
   CHECK(json::parse(perplexity.out).at("perplexity").as_double() > 1);
   CHECK(json::parse(perplexity.out).at("perplexity").as_double() < 20);
   const Result wrong = harmonics(with_checkpoint("generate", folder, "--grammar " + f.write("w.gbnf", "root ::= x")));
-  CHECK(has(wrong.err, "the grammar, line 1, column 10: the rule 'x' is missing"));
+  CHECK(has(wrong.err, "the grammar, line 1, column 10: there is no rule 'x'; write x ::= "));
 }
 
 namespace {

@@ -226,6 +226,10 @@ int train_command(const Options& options) {
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' is a flow; 'train' takes the configuration of a language model", path), {},
                 {fmt::format("train a flow with: harmonics run {}", path)});
+  if (path.ends_with(".ndsl"))
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is a model; 'train' takes the configuration of a language model", path), {},
+                {fmt::format("name it in a configuration: model_dsl: {}", path)});
   const auto source = std::make_shared<SourceText>(path, read_plain_file(path));
   TrainSettings written;  // in the configuration
   std::optional<TokensAdded> tokens;

@@ -121,7 +121,13 @@ LanguageModel::LanguageModel(const Options& options)
 ChatTemplate LanguageModel::chat_template(const Options& options) const {
   if (options.chat_template.empty()) return ChatTemplate::of(imported.metadata, *tokenizer);
   const auto text = [&](std::optional<int32_t> id) { return id ? tokenizer->written(*id) : std::string(); };
-  return ChatTemplate(whole_file(options.chat_template), text(tokenizer->bos()), text(tokenizer->eos()));
+  const std::string given = whole_file(options.chat_template);
+  try {
+    return ChatTemplate(given, text(tokenizer->bos()), text(tokenizer->eos()));
+  } catch (const Error& e) {
+    throw Error(e.kind(), fmt::format("'{}': {}", options.chat_template, e.what()), {},
+                {"templates are Jinja; docs/language-models.md lists what is supported"});
+  }
 }
 
 std::vector<int32_t> LanguageModel::ends() const {

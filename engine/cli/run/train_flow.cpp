@@ -85,7 +85,8 @@ std::string train_flow_text(const TrainSettings& s, const std::string& model, co
 
 void create_folder(const std::string& path) {
   if (const int failed = make_directories(path); failed != 0)
-    throw Error(ErrorKind::Output, fmt::format("cannot create '{}': {}", path, std::strerror(failed)));
+    throw Error(ErrorKind::Output, fmt::format("cannot create '{}': {}", path, std::strerror(failed)), {},
+                {"give another output_dir"});
 }
 
 // The address of one field of a corpus. `seed`: of the order of rows; "": as they come.

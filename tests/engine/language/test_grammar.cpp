@@ -67,7 +67,8 @@ TEST_CASE("grammar: characters are compared byte by byte") {
 }
 
 TEST_CASE("grammar: what is wrong is said with its place") {
-  CHECK(refusal("root ::= a\nb ::= \"x\"") == "the grammar, line 1, column 10: the rule 'a' is missing");
+  CHECK(refusal("root ::= a\nb ::= \"x\"") ==
+        "the grammar, line 1, column 10: there is no rule 'a'; write a ::= ..., or \"a\" for the text");
   CHECK(refusal("a ::= \"x\"") == "the grammar, line 1, column 1: there is no rule 'root'");
   CHECK(refusal("root ::= \"x") == "the grammar, line 1, column 10: the text has no closing quote");
   CHECK(refusal("root ::= [x") == "the grammar, line 1, column 10: the set has no ']'");
