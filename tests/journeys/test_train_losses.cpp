@@ -272,3 +272,21 @@ TEST_CASE("run: token fields of files need no type where a model reads them") {
                                 model + ")-> scores; scores <-(cross_entropy)- next; } }");
   CHECK(harmonics("explain " + declared).code == 0);
 }
+
+TEST_CASE("export: folders of known architectures are written in several files, and read again") {
+  if (harmonics("list importers").out.find("huggingface") == std::string::npos) return;  // built without PCRE2
+  const Folder folder;
+  const std::string from = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/folders/llama3",
+                    whole = folder / "whole/", parts = folder / "parts/", again = folder / "again/";
+  REQUIRE(harmonics("export " + from + " " + whole).code == 0);
+  REQUIRE(harmonics("export " + from + " " + parts + " --shard-size 4096").code == 0);
+  CHECK_FALSE(fs::exists(parts + "model.safetensors"));
+  const json::value index = json::parse(read(parts + "model.safetensors.index.json"));
+  CHECK(index.at("metadata").at("total_size").to_number<int64_t>() > 4096);
+  for (const auto& [tensor, file] : index.at("weight_map").as_object()) {
+    INFO(std::string(tensor));
+    CHECK(fs::exists(parts + std::string(file.as_string())));
+  }
+  REQUIRE(harmonics("export " + parts + " " + again).code == 0);
+  CHECK(read(again + "model.safetensors") == read(whole + "model.safetensors"));
+}

@@ -100,8 +100,9 @@ def main():
     for number, (beta, temperature) in enumerate([(0, 1), (1, 1), (0.5, 1), (0.3, 2.5), (0, 3)]):
         scores, teacher = drawn(20 + 2 * number, batch, tokens, classes), drawn(21 + 2 * number, batch, tokens, classes)
         target = targets(10 + number, batch, tokens, classes)
-        add(f"distillation/{number}", {"beta": str(beta), "temperature": str(temperature), "ignore_index": "-100"}, scores,
-            teacher, target, None, lambda x: distillation(x, teacher, target, beta, temperature))
+        arguments = {"beta": str(beta), "temperature": str(temperature), "ignore_index": "-100"}
+        add(f"distillation/{number}", arguments, scores, teacher, target, None,
+            lambda x: distillation(x, teacher, target, beta, temperature))
     write_safetensors(Path(__file__).parent / "golden" / "preferences.safetensors", tensors, metadata)
 
 
