@@ -86,6 +86,13 @@ inline void add_fused_cases(Cases& cases, Sizes& sizes) {
                              .set("reduction", std::string(reduction))
                              .set("axes", std::vector<int64_t>{axis}),
                          {numbers({rows, columns}), numbers({columns})}});
+  const AttributeMap axes =
+      AttributeMap().set("lhs_contract", std::vector<int64_t>{1}).set("rhs_contract", std::vector<int64_t>{0});
+  for (const std::vector<int64_t>& stored : {std::vector<int64_t>{4}, std::vector<int64_t>{5, 0, 4}})
+    cases.push_back(
+        {"fused_dot",
+         AttributeMap(axes).set("steps", std::string("add(0,1) mul(3,2) gelu_grad(2,4)")).set("stored", stored),
+         {numbers({rows, 5}), numbers({5, columns}), numbers({columns}), numbers({rows, columns})}});
 }
 
 inline void add_norm_cases(Cases& cases, Sizes& sizes) {

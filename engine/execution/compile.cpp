@@ -98,6 +98,9 @@ Program run_accumulate_products(const Program& p, Context& c) {
 Program run_sum_with_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? sum_with_products(p, accepts_call(c)) : p;
 }
+Program run_finish_products(const Program& p, Context& c) {
+  return c.options.fuse && !c.kernels.is_reference() ? finish_products(p, accepts_call(c)) : p;
+}
 Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ? fuse_pooling(p, accepts_call(c)) : p; }
 
 // On devices with their own memory a kernel launch costs more than keeping gradients alive longer.
@@ -190,7 +193,8 @@ constexpr PassRow kPasses[] = {
     {"absorb_conversions", run_absorb_conversions, "fuse_updates"},
     {"accumulate_products", run_accumulate_products, "fuse_updates"},
     {"sum_with_products", run_sum_with_products, "fuse_updates accumulate_products"},
-    {"fuse_elementwise", run_fuse_elementwise, "fuse_pooling fuse_updates absorb_conversions accumulate_products"},
+    {"finish_products", run_finish_products, "fuse_updates accumulate_products sum_with_products"},
+    {"fuse_elementwise", run_fuse_elementwise, "fuse_pooling fuse_updates absorb_conversions finish_products"},
     {"fuse_reductions", run_fuse_reductions, "fuse_elementwise sum_with_products"},
     {"advance_updates", run_advance_updates, "fuse_updates accumulate_products fuse_reductions"},
     {"join_updates", run_join_updates, "fuse_updates advance_updates"},

@@ -61,6 +61,11 @@ Program accumulate_products(const Program& program, const AcceptsCall& accepts);
 // `dot_sum`, which reads the operand once. May round differently. Only calls that `accepts` takes. After fuse_updates
 // and accumulate_products, which save more.
 Program sum_with_products(const Program& program, const AcceptsCall& accepts);
+// Fuses a product, or a linear map, and the elementwise operations on its result into `fused_dot`, which finishes
+// blocks of the product while caches hold them. Operations that read the result or what was made of it, and otherwise
+// only constants and values computed before the product, in the phase of the product. Rounds as the operations alone.
+// Only calls that `accepts` takes. After fuse_updates, accumulate_products and sum_with_products, which save more.
+Program finish_products(const Program& program, const AcceptsCall& accepts);
 // Replaces a linear map whose scores only softmax_cross_entropy and its gradient read by linear_cross_entropy, or by
 // linear_cross_entropy_step, which also gives the gradients: in chunks of rows, so that the scores never exist whole.
 // Only scores of at least so many bytes, and only where the gradient of the loss does not depend on the loss. Sums the

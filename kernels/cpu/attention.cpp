@@ -1,5 +1,7 @@
 #include "attention.hpp"
 
+#include <unistd.h>
+
 #include <cmath>
 
 #include "cached_attention.hpp"
@@ -12,6 +14,16 @@ namespace {
 
 // Into how many parts the work should be divisible.
 int64_t wanted_parts(double nanoseconds) { return std::max(kUsualParts, parts_for(nanoseconds, kMostParts)); }
+
+// Steps of the depth per line that is fetched of the next item, whose rows take `floats`; 0: current and next item
+// would take more than half of the second-level cache. A product takes two steps per pair of query and key and line of
+// a row's length, at least.
+int64_t steps_per_line(int64_t floats, double pairs, int64_t queries, int64_t keys) {
+  constexpr int64_t kLeastCache = 1 << 20;
+  static const int64_t cache = std::max<int64_t>(kLeastCache, ::sysconf(_SC_LEVEL2_CACHE_SIZE));
+  if (4 * floats * static_cast<int64_t>(sizeof(float)) > cache) return 0;
+  return std::clamp<int64_t>(static_cast<int64_t>(pairs) / (32 * (queries + keys)), 1, 16);
+}
 
 HeadRows rows_of(const hx_type& x, bool positions_first) {
   const int64_t inner = x.dims[2] * x.dims[3], width = x.dims[3];
@@ -231,6 +243,9 @@ bool plan_attention(const Site& site, hx_kernel& out) {
                         (c->copies ? kKeyBlock * c->value_width : 0);
   }
   c->part_workspace = (c->part_workspace + 15) & ~int64_t{15};
+  c->ahead_every =
+      steps_per_line((gradient ? 2 : 1) * (c->keys + c->queries) * widths,
+                     static_cast<double>(c->queries * c->keys) * (c->causal ? 0.5 : 1), c->queries, c->keys);
   const uint64_t workspace = static_cast<uint64_t>(c->part_workspace) * c->parts * 4;
   answer(out, std::move(c), gradient ? isa().attention_grad : isa().attention, "attention").workspace = workspace;
   return true;

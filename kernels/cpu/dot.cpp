@@ -29,11 +29,12 @@ struct Manner {
   bool half, bf16, accumulate;
 };
 
-bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& manner, hx_kernel& out) {
+std::optional<Product> product_of(const DotOperand& a, const DotOperand& b, const Manner& manner) {
   const auto m = run_of(a.type, a.free), ka = run_of(a.type, a.contract);
   const auto n = run_of(b.type, b.free), kb = run_of(b.type, b.contract);
-  if (!m || !ka || !n || !kb) return false;
+  if (!m || !ka || !n || !kb) return std::nullopt;
   Product p{};
+  p.batch = 1;
   p.m = m->size;
   p.n = n->size;
   p.k = ka->size;
@@ -46,9 +47,15 @@ bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& man
   p.half = manner.half;
   p.bf16 = manner.bf16;
   p.accumulate = manner.accumulate;
+  return p;
+}
+
+bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& manner, hx_kernel& out) {
+  std::optional<Product> p = product_of(a, b, manner);
+  if (!p) return false;
   auto a_offsets = offsets_of(a.type, a.batch), b_offsets = offsets_of(b.type, b.batch);
-  p.batch = static_cast<int64_t>(a_offsets.size());
-  return answer_product(p, std::move(a_offsets), std::move(b_offsets), out);
+  p->batch = static_cast<int64_t>(a_offsets.size());
+  return answer_product(*p, std::move(a_offsets), std::move(b_offsets), out);
 }
 
 // A product with a phase that rearranges its operands.
@@ -141,6 +148,12 @@ void run_sum(const void* context, void* const* buffers, uint32_t phase, uint32_t
 
 }  // namespace
 
+std::optional<Product> product_of_dot(const Site& site) {
+  const auto operands = kernels::dot_operands(site, 0);
+  if (!operands[0].is_matrix() || !operands[1].is_matrix() || !operands[0].batch.empty()) return std::nullopt;
+  return product_of(operands[0], operands[1], {site.allows_half(), site.allows_bf16(), false});
+}
+
 bool plan_dot(const Site& site, hx_kernel& out) {
   if (!site.all_f32() || kernels::sum_type(site, HX_F32, HX_F32) != HX_F32)
     return declined("multiplies f32, with sums of f32");
@@ -173,6 +186,44 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
   return true;
 }
 
-HM_PLANS(dot, {"dot", plan_dot}, {"dot_add", plan_dot_add})
+namespace {
+
+// A product with sums of b's columns: its kernel's buffers are a, b, the product, its workspace, nothing, the sums.
+struct SummedProduct {
+  static constexpr uint32_t kSums = 5;
+  hx_kernel product{};
+
+  ~SummedProduct() {
+    if (product.destroy) product.destroy(product.context);
+  }
+};
+
+void run_summed(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const hx_kernel& product = static_cast<const SummedProduct*>(context)->product;
+  void* const own[] = {buffers[0], buffers[1], buffers[2], buffers[4], nullptr, buffers[3]};
+  product.run(product.context, own, phase, part);
+}
+
+}  // namespace
+
+// a, b -> a b, and the sums of b over the contracted axes
+bool plan_dot_sum(const Site& site, hx_kernel& out) {
+  if (!site.all_f32() || kernels::sum_type(site, HX_F32, HX_F32) != HX_F32)
+    return declined("multiplies f32, with sums of f32");
+  if (site.integer("sum", 0) != 1) return declined("sums the second operand");
+  auto p = product_of_dot(site);
+  if (!p) return false;
+  p->sums = SummedProduct::kSums;
+  p->extra = 1;
+  auto c = std::make_unique<SummedProduct>();
+  if (!answer_summed_product(*p, c->product)) return declined("sums with products of many rows");
+  const std::vector<uint32_t> parts(c->product.parts, c->product.parts + c->product.phases);
+  const uint64_t workspace = c->product.workspace;
+  const char* name = c->product.name;
+  answer(out, std::move(c), run_summed, name, parts).workspace = workspace;
+  return true;
+}
+
+HM_PLANS(dot, {"dot", plan_dot}, {"dot_add", plan_dot_add}, {"dot_sum", plan_dot_sum})
 
 }  // namespace harmonics::cpu

@@ -165,7 +165,7 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
   c->batch_parts = c->row_parts = c->column_parts = 1;
   const bool by_columns = is_cut_by_columns(p, wanted);
-  c->depth_parts = depth_parts_of(p, wanted);
+  c->depth_parts = p.chain ? 1 : depth_parts_of(p, wanted);
   c->by_rows = suits_rows(p);
   if (c->by_rows && !by_columns) {
     while (c->depth_parts * c->row_parts < wanted && p.m >= kPartRows * c->row_parts) c->row_parts *= 2;
@@ -295,6 +295,20 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   if (!looks && product.scale == 0) return out = dense, true;
   if (dense.destroy) dense.destroy(dense.context);  // not used: with few rows the sparse kernel is always chosen
   return looks;
+}
+
+bool is_rounded(const Product& p) { return suits_bf16(p) || suits_half_product(p, flops_of(p)); }
+
+bool answer_summed_product(const Product& product, hx_kernel& out) {
+  const bool suits = is_packed_here(product) && suits_own_blocks(product) && !is_rounded(product);
+  return suits && answer_product(product, {0}, {0}, out);
+}
+
+// Only products whose result exceeds a second-level cache, which are not divided along the depth.
+bool answer_finished_product(const Product& p, hx_kernel& out) {
+  constexpr int64_t kLeastResults = int64_t{1} << 18;
+  const bool suits = is_packed_here(p) && p.a_column == 1 && p.m >= kManyRows && p.m * p.n >= kLeastResults;
+  return suits && !is_rounded(p) && answer_product(p, {0}, {0}, out);
 }
 
 // Returns false if an operand has no unit stride, or if the fused SGD update is unsupported.

@@ -8,6 +8,11 @@
 
 namespace harmonics::cpu {
 
+struct ChainContext;
+
+// Most buffers of a product.
+constexpr uint32_t kMostBuffers = 24;
+
 // Strides in elements: A(m, k) = a[m * a_row + k * a_column], B(k, n) = b[k * b_row + n * b_column]; C is dense.
 struct Product {
   int64_t batch, m, n, k;
@@ -15,14 +20,17 @@ struct Product {
   uint32_t a, b, c, bias;  // buffers
   bool has_bias;
   int activation;
-  bool accumulate = false;     // C += A B
-  bool half = false;           // may be computed in fp16 chunks
-  bool invariant = false;      // each row's bits may not depend on the number of rows
-  bool descends = false;       // C = old - rate A B, the fused SGD update; packed products only
-  uint32_t old = 0, rate = 0;  // buffers
-  bool constant_b = false;     // B never changes: its packed form may be kept
-  bool bf16 = false;           // operands may be rounded to bf16
-  float scale = 0;             // not 0: A holds bytes to be multiplied by it; sparse products only
+  bool accumulate = false;              // C += A B
+  bool half = false;                    // may be computed in fp16 chunks
+  bool invariant = false;               // each row's bits may not depend on the number of rows
+  bool descends = false;                // C = old - rate A B, the fused SGD update; packed products only
+  uint32_t old = 0, rate = 0;           // buffers
+  bool constant_b = false;              // B never changes: its packed form may be kept
+  bool bf16 = false;                    // operands may be rounded to bf16
+  const ChainContext* chain = nullptr;  // what becomes of finished blocks of C. Only products of packed rows
+  uint32_t extra = 0;                   // buffers from c + 3 on
+  uint32_t sums = 0;  // buffer for the sums of B's columns; 0: none. Only where parts pack their own blocks
+  float scale = 0;    // not 0: A holds bytes to be multiplied by it; sparse products only
 };
 
 struct MatmulContext {

@@ -18,9 +18,9 @@ constexpr int64_t kMostSums = 1 << 17;       // limit of a batch for halves: bot
 // The sparse product, with a dense kernel as fallback for few zeros.
 struct SparseOrDense : SparseContext {
   hx_kernel dense{};
-  std::array<uint32_t, 6> dense_buffers{};  // which of our buffers each of its buffers is
-  uint32_t dense_count = 0;                 // number of them, without its workspace
-  uint64_t dense_offset = 0;                // offset of its workspace in ours
+  std::array<uint32_t, kMostBuffers> dense_buffers{};  // which of our buffers each of its buffers is
+  uint32_t dense_count = 0;                            // number of them, without its workspace
+  uint64_t dense_offset = 0;                           // offset of its workspace in ours
   // Operands converted for the dense kernel, in the workspace: A as floats; and for C += (-rate A) B or A (-rate B),
   // the smaller operand times -rate.
   struct Prepared {
@@ -38,7 +38,7 @@ struct SparseOrDense : SparseContext {
 
 void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uint32_t part) {
   char* workspace = static_cast<char*>(buffers[c.workspace]);
-  void* own[8];
+  void* own[kMostBuffers];
   for (uint32_t i = 0; i < c.dense_count; ++i) {
     const uint32_t from = c.dense_buffers[i];
     own[i] = c.a.count && from == c.product.a   ? workspace + c.a.offset
@@ -46,6 +46,7 @@ void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uin
                                                 : buffers[from];
   }
   own[c.dense_count] = workspace + c.dense_offset;
+  for (uint32_t i = c.product.c + 3; i < c.product.c + 3 + c.product.extra; ++i) own[i] = buffers[i];
   c.dense.run(c.dense.context, own, phase, part);
 }
 

@@ -71,6 +71,7 @@ void add_all() {
     add(1, 8, 1024, 64, causal);
   }
   add(16, 4, 128, 32, true, true);
+  add(8, 6, 256, 64, true, true);  // of a GPT of width 384
 }
 
 }  // namespace

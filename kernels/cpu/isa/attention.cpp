@@ -26,6 +26,9 @@ void scores_of(const Staircase& at, Matrix keys, const float* by_column, int64_t
 // out[query] += sum of weights[key][query] values[key] over visible keys, eight queries at a time.
 void join_values(const Staircase& at, const float* weights, const float* values, int64_t width, float* out,
                  int64_t out_row, bool add, NextHead& next) {
+  if (at.full() == at.keys)
+    return gemm_broadcast(at.rows, width, at.keys, {weights, 1, kQueryBlock}, values, width, out, out_row, add,
+                          FetchNext{&next});
   for (int64_t r = 0; r < at.rows; r += kStep) {
     const int64_t rows = least(kStep, at.rows - r), depth = at.seen(r + rows);
     if (depth > 0)
@@ -53,12 +56,16 @@ void join_scores(const AttentionContext& c, const Staircase& at, float* scores, 
   const vf scale = splat(c.scale * kLog2E);
   for (int64_t v = 0; v < at.rows; v += kWidth) {
     float* const s = scores + v;
-    vf here = splat(-kInfinity);
-    // NaN scores are handled by the exponentials.
+    // NaN scores are handled by the exponentials. Four maxima in turn hide the latency of one.
+    vf most_of[4] = {splat(-kInfinity), splat(-kInfinity), splat(-kInfinity), splat(-kInfinity)};
     for_keys(
         at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
-          here = vmax(choose(mask, load(s + k * kQueryBlock), splat(-kInfinity)), here);
+          const vf score = choose(mask, load(s + k * kQueryBlock), splat(-kInfinity));
+          const vf next = most_of[3];
+          most_of[3] = most_of[2], most_of[2] = most_of[1], most_of[1] = most_of[0];
+          most_of[0] = vmax(score, next);
         });
+    const vf here = vmax(vmax(most_of[0], most_of[1]), vmax(most_of[2], most_of[3]));
     const vf before = load(largest + v), scaled = choose(here == -kInfinity, here, here * scale);
     const vf most = choose(before > scaled, before, scaled), shift = choose(most == -kInfinity, vf{}, most);
     vf sum = load(sums + v);
@@ -102,8 +109,9 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
     const float* v = head_of(static_cast<const float*>(buffers[2]), c.v, head / c.group, c.shared);
     float* out = head_of(static_cast<float*>(buffers[3]), c.out, head, heads);
     float* lse = static_cast<float*>(buffers[4]) + head * c.queries;
-    next.set(c.keys * (c.width + c.value_width) + c.queries * (c.width + c.value_width));
-    if (const int64_t other = (item + 1) / c.query_chunks; item + 1 < items.end && other != head) {
+    next.set(c);
+    // The next part most likely runs on this thread as well.
+    if (const int64_t other = (item + 1) / c.query_chunks; other != head && other < c.batch * heads) {
       next.add(head_of(static_cast<const float*>(buffers[3]), c.out, other, heads), c.out.row, c.queries,
                c.value_width);
       next.add(head_of(static_cast<const float*>(buffers[2]), c.v, other / c.group, c.shared), c.v.row, c.keys,

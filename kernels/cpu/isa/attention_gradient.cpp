@@ -422,11 +422,12 @@ void attention_grad(const void* context, void* const* buffers, uint32_t, uint32_
   NextHead next;
   for (int64_t item = items.begin; item < items.end; ++item) {
     const int64_t other = item + 1, query_head = other * c.group, heads = c.shared * c.group;
-    next.set(2 * (c.keys + c.queries) * (c.width + c.value_width));
+    next.set(c);
     const auto add = [&](uint32_t i, const HeadRows& at, int64_t head, int64_t of, int64_t rows, int64_t width) {
       next.add(head_of(static_cast<const float*>(buffers[i]), at, head, of), at.row, rows, width, i >= 6);
     };
-    if (other < items.end && c.group == 1) {
+    // The next part most likely runs on this thread as well.
+    if (other < c.batch * c.shared && c.group == 1) {
       add(8, c.v, other, c.shared, c.keys, c.value_width);
       add(7, c.k, other, c.shared, c.keys, c.width);
       add(6, c.q, query_head, heads, c.queries, c.width);

@@ -26,27 +26,29 @@ struct Staircase {
   HM_INLINE int64_t full() const { return offset < 0 ? 0 : least(offset, seen()); }
 };
 
-// Prefetches the rows of the next head, which are in no cache, into the second level: one line per sum of the current
-// head's products.
+// Prefetches the rows of the next head, which are in no cache, into the second level: a line every few steps of the
+// current head's products.
 class NextHead {
  public:
   HM_INLINE void one() {
+    if (--wait_ > 0) return;
+    wait_ = every_;
     if (left_ == 0 && !advance()) return;
     if (write_)
       __builtin_prefetch(at_, 1, 2);
     else
       __builtin_prefetch(at_, 0, 2);
-    at_ += step_;
+    at_ += 16;
     --left_;
   }
   // Prefetches nothing if that would evict the current head's data.
-  void set(int64_t floats) {
+  void set(const AttentionContext& c) {
     areas_ = left_ = 0;
-    fits_ = floats * static_cast<int64_t>(sizeof(float)) <= 256 * 1024;
+    wait_ = every_ = c.ahead_every;
   }
   // `write`: the rows will be written.
   void add(const float* rows, int64_t step, int64_t n, int64_t width, bool write = false) {
-    if (fits_ && n > 0) area_[areas_++] = {rows, step, n, (width + 15) / 16, write};
+    if (every_ > 0 && n > 0) area_[areas_++] = {rows, step, n, (width + 15) / 16, write};
   }
 
  private:
@@ -59,19 +61,18 @@ class NextHead {
     if (areas_ == 0) return false;
     Area& a = area_[areas_ - 1];
     at_ = a.at;
-    step_ = a.step;
-    left_ = a.rows;
+    left_ = a.lines;
     write_ = a.write;
-    a.at += 16;
-    if (--a.lines == 0) --areas_;
+    a.at += a.step;
+    if (--a.rows == 0) --areas_;
     return true;
   }
 
   const float* at_ = nullptr;
-  int64_t step_ = 0, left_ = 0;
+  int64_t left_ = 0, every_ = 0, wait_ = 0;
   Area area_[8];
   int areas_ = 0;
-  bool fits_ = false, write_ = false;
+  bool write_ = false;
 };
 struct FetchNext {
   NextHead* next;

@@ -97,9 +97,16 @@ template <typename Fetch = NoFetch>
         for (; w <= 2 * kWidth && i + 8 <= m; i += 8)
           panel_of_rows<8, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add, fetch);
       }
-      for (; i + kPanelRows <= m; i += kPanelRows)
+      // Eight rows are four and four: two rows alone would wait for their sums.
+      const int64_t sixes = kPanelVectors > 2 && (m - i) % kPanelRows == 2 && m - i >= 8 ? m - 8 : m;
+      for (; i + kPanelRows <= sixes; i += kPanelRows)
         panel_of_rows<kPanelRows, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row,
                                                  w, d, add, fetch);
+      if (m - i == 8) {
+        panel_of_rows<4, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d,
+                                        add, fetch);
+        i += 4;
+      }
       const Matrix rest{a.at(i, k), a.row, a.column};
       float* to = c + i * c_row + j;
       switch (m - i) {

@@ -1,5 +1,6 @@
 #include "../matmul.hpp"
 
+#include "chain_run.hpp"
 #include "gemm.hpp"
 #include "kernels.hpp"
 #include "vector_math.hpp"
@@ -58,9 +59,15 @@ void end_halves(const cpu::Product& p, void* const* buffers, const float* more, 
 
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                  int64_t column_end) {
-  if (!p.has_bias && !p.activation) return;
-  epilogue(static_cast<float*>(buffers[p.c]) + row * p.n + column, row_end - row, column_end - column, p.n,
-           p.has_bias ? static_cast<const float*>(buffers[p.bias]) + column : nullptr, p.activation);
+  if (p.has_bias || p.activation)
+    epilogue(static_cast<float*>(buffers[p.c]) + row * p.n + column, row_end - row, column_end - column, p.n,
+             p.has_bias ? static_cast<const float*>(buffers[p.bias]) + column : nullptr, p.activation);
+  if (!p.chain) return;
+  ChainRun run(*p.chain, buffers);
+  const int64_t most = p.chain->block;
+  for (int64_t i = row; i < row_end; ++i)
+    for (int64_t j = column; j < column_end; j += most)
+      run.piece(i * p.n + j, column_end - j < most ? column_end - j : most);
 }
 
 // B is contiguous along n, or A and B are contiguous along k.

@@ -1,4 +1,5 @@
 // Large products by packed panels, contiguous for any stride of the operands. Contiguous rows of A are read in place.
+#include "column_sums.hpp"
 #include "kernels.hpp"
 #include "packed.hpp"
 
@@ -110,6 +111,11 @@ HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers,
         pack_rows(a + i + (k + few) * p.a_column, p.a_column, m - i < kRows ? m - i : kRows,
                   depth - few < kFew ? depth - few : kFew, own_a + i * depth + few * kRows);
     pack_b(p, b + k * p.b_row, n, depth, own_b, depth * kColumns);
+    if (p.sums && rows.begin == 0) {
+      float* const sums = static_cast<float*>(buffers[p.sums]) + columns.begin;
+      for (int64_t j = 0; j < n; j += kColumns)
+        sum_columns(own_b + j * depth, kColumns, depth, n - j < kColumns ? n - j : kColumns, sums + j, k > 0);
+    }
     const Ending end = ending_of(p, buffers, k).at(rows.begin * p.n + columns.begin);
     const int64_t next_k = p.k - k >= 2 * kPackedDepth ? k + kPackedDepth : k, quarter = depth / 4;
     const int64_t a_lines = (m + 15) / 16, b_lines = (n + 15) / 16;

@@ -1,5 +1,6 @@
 #include "../sparse_product.hpp"
 
+#include "column_sums.hpp"
 #include "kernels.hpp"
 #include "simd.hpp"
 
@@ -437,6 +438,11 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, 
           }
         });
   }
+  if (p.sums && slice.row == 0)  // in the blocks of the dense product
+    for (int64_t k = 0; k < p.k; k += kPackedDepth)
+      sum_columns(static_cast<const float*>(buffers[p.b]) + k * p.b_row + columns.begin, p.b_row,
+                  p.k - k < kPackedDepth ? p.k - k : kPackedDepth, columns.end - columns.begin,
+                  static_cast<float*>(buffers[p.sums]) + columns.begin, k > 0);
   if (c.halves == Halves::depth || c.update) return;  // bias and activation are applied to the sum; updates have none
   const Range rows = share(p.m, c.row_parts, slice.row);
   end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end);

@@ -1,0 +1,71 @@
+// finish_products: a product and the elementwise operations on it as one call.
+#include <catch2/catch.hpp>
+
+#include "engine/passes/pass.hpp"
+#include "engine/program/interpret.hpp"
+#include "tests/engine/execution/training_program.hpp"
+
+using namespace harmonics;
+using namespace harmonics::engine;
+using namespace harmonics::engine::testing;
+
+namespace {
+
+std::vector<std::string> steps(const Program& program) {
+  std::vector<std::string> found;
+  for (const Node& node : program.nodes)
+    if (node.op == Op::call && node.callee == "fused_dot") found.push_back(node.attributes.text("steps"));
+  return found;
+}
+Program finished(const Program& program) {
+  return finish_products(program, [](const auto&...) { return true; });
+}
+
+struct Traced {
+  Tracer tracer{"net"};
+  HTensor x = tracer.input("x", {DType::F32, {4, 3}}), r = tracer.input("r", {DType::F32, {4, 5}}),
+          w = tracer.parameter("w", {DType::F32, {5, 3}}), b = tracer.parameter("b", {DType::F32, {5}});
+  std::map<std::string, HTensor> numbers{
+      {"x", noise({4, 3}, 1, 1)}, {"r", noise({4, 5}, 2, 1)}, {"w", noise({5, 3}, 3, 1)}, {"b", noise({5}, 4, 1)}};
+};
+
+}  // namespace
+
+TEST_CASE("finish_products: bias, activation and residual sum, same bits") {
+  Traced t;
+  const HTensor y = linear(t.x, t.w, t.b);
+  t.tracer.output("y", y);
+  t.tracer.output("z", add(t.r, call("gelu", {y})[0]));
+  const Program program = t.tracer.take(), fused = finished(program);
+  CHECK(steps(fused) == std::vector<std::string>{"add(0,1) gelu(3) add(2,4)"});
+  CHECK(same_bits(interpret(fused, t.numbers), interpret(program, t.numbers)));
+}
+
+TEST_CASE("finish_products: gradients, same bits") {
+  Traced t;
+  const HTensor hidden = call("gelu", {linear(t.x, t.w, t.b)})[0];
+  const HTensor v = t.tracer.parameter("v", {DType::F32, {2, 5}});
+  t.numbers["v"] = noise({2, 5}, 5, 1);
+  const HTensor loss = reduce_mean(mul(linear(hidden, v), linear(hidden, v)), {0, 1});
+  t.tracer.output("loss", loss);
+  for (const HTensor& g : gradient(t.tracer, loss, {t.w, t.b, v})) t.tracer.output("g" + std::to_string(g.size()), g);
+  const Program program = cse(t.tracer.take()), fused = finished(program);
+  const std::vector<std::string> all = steps(fused);
+  CHECK(std::count(all.begin(), all.end(), "gelu_grad(1,0)") == 1);
+  CHECK(same_bits(interpret(fused, t.numbers), interpret(program, t.numbers)));
+}
+
+TEST_CASE("finish_products: takes nothing that is computed later, of another shape, or by a declined call") {
+  Traced t;
+  const HTensor y = linear(t.x, t.w, t.b), later = mul(t.r, t.r);
+  t.tracer.output("later", add(y, later));
+  t.tracer.output("sum", reduce_sum(y, {1}));
+  const Program program = t.tracer.take();
+  CHECK(steps(finished(program)).empty());
+
+  Traced other;
+  other.tracer.output("y", neg(linear(other.x, other.w, other.b)));
+  const Program declined = other.tracer.take();
+  CHECK(steps(finish_products(declined, [](const auto&...) { return false; })).empty());
+  CHECK(steps(finished(declined)) == std::vector<std::string>{"add(0,1) neg(2)"});
+}
