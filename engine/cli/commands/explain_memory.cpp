@@ -10,6 +10,7 @@
 #include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/passes/pass.hpp"
 #include "engine/passes/recomputation.hpp"
 #include "engine/training/lower.hpp"
 #include "engine/training/step_memory.hpp"
