@@ -238,8 +238,9 @@ void LiveCorpus::malformed(const std::string& what) {
 
 std::string LiveCorpus::note() const {
   return fmt::format(
-      "'{}' is read once: a run that is resumed goes on with its weights and what arrives then; texts that were read "
-      "and not yet learned are lost",
+      "'{}' is read once: its run cannot be resumed, but another one can begin with its weights (--weights); texts "
+      "that "
+      "were read and not yet learned are lost",
       options_.datasets.front().path);
 }
 

@@ -341,7 +341,10 @@ class Lowerer : public ParameterSource {
           y = reshape(y, p.tensor.shape());
         }
       }
-      if (sizes_.metric_inputs && !info.metric_inputs) add_metric_inputs(c, prediction, y, classes, info);
+      const auto hand_to_metrics = [&] {
+        if (sizes_.metric_inputs && !info.metric_inputs) add_metric_inputs(c, prediction, y, classes, info);
+      };
+      if (c.layers.empty()) hand_to_metrics();
       std::vector<std::pair<std::string, HTensor>> others;
       for (const auto& [argument, layer] : c.layers)
         others.emplace_back(argument, value_of(layer, c.span).value.tensor);
@@ -351,8 +354,10 @@ class Lowerer : public ParameterSource {
       for (const auto& [argument, other] : others) from.push_back(other);
       gave(c, from, value);
       // Of losses with further sources, those that judge each position by itself.
-      if (classes && !c.layers.empty() && value.size() == y.size() && !(c.item->flags & HX_SHIFTS_TARGET))
+      if (classes && !c.layers.empty() && value.size() == y.size() && !(c.item->flags & HX_SHIFTS_TARGET)) {
         count_correct(c, prediction, y, counted, info);
+        hand_to_metrics();
+      }
       return {mean_loss(value, 1 + p.positions),
               sizes_.sample_losses ? loss_of_each(value, 1 + p.positions) : HTensor(), "", counted};
     } catch (const Error& e) {

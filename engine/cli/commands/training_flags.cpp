@@ -18,6 +18,7 @@ void train_flags(VerbRow& verb) {
   f.text("resume", "[DIR|FILE]", "continue from the newest checkpoint of output_dir, of another directory, or a file",
          [](Options& o, const std::string& v) { o.resume = v; })
       .optional = true;
+  f.text("weights", "FILE", "start from the weights that another run saved, or from a checkpoint", &Options::weights);
   f.on("dry-run", "print rows, steps, weights, memory and time, and keep nothing", &Options::dry_run);
   f.text("replay", "FILE", "one step on a batch that the loss guard left out; keep nothing", &Options::replay);
   f.texts("plugin", "PATH", "load a plugin library", &Options::plugins);

@@ -300,7 +300,7 @@ TrainPlan plan_replay(const TrainSettings& settings, const std::string& folder, 
   o.no_keep = true;
   std::vector<std::string> notes;
   const auto newest = CheckpointFolder(settings.output + "/checkpoints").newest(notes);
-  if (newest) o.weights = newest->path;
+  if (newest && o.weights.empty()) o.weights = newest->path;
   return plan;
 }
 
