@@ -60,6 +60,7 @@ TEST_CASE("train: a model learns to prefer chosen answers") {
   CHECK(losses.front() == Approx(std::log(2.0)).epsilon(1e-3));  // the model is the reference before the first step
   CHECK(losses.back() < 0.45);                                   // over all steps
   CHECK(run.err.find("perplexity") == std::string::npos);
+  CHECK(run.err.find("accuracy") == std::string::npos);
   CHECK(fs::exists(output + "/model/model.safetensors"));
   CHECK(read(output + "/weights.safetensors").find("reference.") == std::string::npos);
   CHECK(read(output + "/config.yaml").find("dpo:\n  beta: 0.5\n  loss: sigmoid\n") != std::string::npos);
@@ -95,10 +96,9 @@ TEST_CASE("train: a small model learns from a teacher") {
   REQUIRE(losses.size() == 40);
   CHECK(losses.back() < losses.front() * 0.8);  // over all steps
   CHECK(read(output + "/weights.safetensors").find("teacher.") == std::string::npos);
-  const Result other = harmonics("train " + config +
-                                 " --set 'model_settings={vocab_size: 300, num_layers: 1, "
-                                 "hidden_size: 16, num_query_heads: 2, max_position_embeddings: "
-                                 "32}'");
+  const Result other = harmonics("train " + config + " --set output_dir=" + (folder / "other") +
+                                 " --set 'model_settings={vocab_size: 300, num_layers: 1, hidden_size: 16, "
+                                 "num_query_heads: 2, max_position_embeddings: 32}'");
   CHECK(other.code != 0);
   CHECK(other.err.find("both models need the same tokenizer") != std::string::npos);
   const Result both = harmonics("train " + config + " --set dpo={}");
@@ -153,16 +153,18 @@ TEST_CASE("train: a model learns texts that arrive, until they end") {
   INFO(run.err);
   REQUIRE(run.code == 0);
   CHECK(run.err.find("as they arrive: 128 tokens a step") != std::string::npos);
-  CHECK(run.err.find("'stdin:' is read once: a run that is resumed") != std::string::npos);
+  CHECK(run.err.find("'stdin:' is read once: its run cannot be resumed") != std::string::npos);
   const std::vector<double> losses = logged_losses(output);
   REQUIRE(losses.size() > 30);
   CHECK(losses.back() < losses.front() * 0.8);  // over all steps
   CHECK(fs::exists(output + "/model/config.json"));
   const Result lines = train_on_input(
       folder, "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\n{\"prompt\": \"2+1=\", \"completion\": \"3\"}\n",
-      config + " --quiet --set micro_batch_size=2 --set max_steps=1");
+      config + " --quiet --set micro_batch_size=2 --set max_steps=1 --set output_dir=" + (folder / "lines") +
+          " --weights " + output + "/weights.safetensors");
   INFO(lines.err);
   CHECK(lines.code == 0);
+  CHECK(harmonics("train " + config + " --resume").code != 0);
   const Result endless = harmonics("train " + config + " --set lr_scheduler=cosine");
   CHECK(endless.code == 2);
   CHECK(endless.err.find("give max_steps, or lr_scheduler: constant") != std::string::npos);
