@@ -153,7 +153,8 @@ TEST_CASE("corpus: malformed lines are refused by file and line, or counted") {
 TEST_CASE("corpus: what cannot be a corpus is refused") {
   const TemporaryFolder folder;
   const std::string text = folder.write("text.txt", "abc"), packed = folder.write("text.bin", "\x1F\x8B\x08");
-  CHECK(message_of([&] { Corpus(corpus_of(text, 0)); }).find("no length of rows") != std::string::npos);
+  CHECK(message_of([&] { Corpus(corpus_of(text, 0)); }).find("tokens in a row is missing") != std::string::npos);
+  CHECK(message_of([&] { Corpus(corpus_of(text, 1 << 25)); }).find("no length of rows") != std::string::npos);
   CHECK(message_of([&] { Corpus(corpus_of(packed, 4)); }).find("is truncated") != std::string::npos);
   CHECK(message_of([&] { Corpus(corpus_of(folder.write("bad.txt", "a\xFF"), 4)); }).find("not UTF-8 at byte 1") !=
         std::string::npos);
