@@ -25,7 +25,8 @@ std::vector<ComparedLoss> compared_losses() {
   std::vector<ComparedLoss> all;
   for (const auto& [name, text] : file.metadata) {
     ComparedLoss one{name.substr(0, name.find('/')), {}, below(file, name)};
-    for (const auto& [key, value] : boost::json::parse(text).as_object())
+    const boost::json::value arguments = boost::json::parse(text);
+    for (const auto& [key, value] : arguments.as_object())
       one.arguments.emplace_back(key, std::string(value.as_string()));
     all.push_back(std::move(one));
   }
