@@ -22,7 +22,10 @@ namespace harmonics::engine {
 [[noreturn]] inline void refuse_value(std::string_view field, const boost::json::value& value,
                                       const std::string& wanted) {
   constexpr size_t kLongest = 40;
-  std::string shown = value.is_object() ? "an object" : value.is_array() ? "a list" : boost::json::serialize(value);
+  std::string shown = value.is_object()   ? "an object"
+                      : value.is_array()  ? "a list"
+                      : value.is_double() ? fmt::format("{}", value.get_double())
+                                          : boost::json::serialize(value);
   if (shown.size() > kLongest) shown = "a text";
   refuse_field(field, fmt::format("is {}; it must be {}", shown, wanted));
 }

@@ -229,7 +229,7 @@ NdslLevel ndsl_level_of_texts(const std::map<std::string, std::string>& texts) {
       for (const NdslKey& one : ndsl_keys()) known.emplace_back(one.name);
       const std::string meant = did_you_mean(name, known);
       throw Error(ErrorKind::Usage, fmt::format("there is no setting {}", shown_name(name)), {},
-                  meant.empty() ? std::vector<std::string>{} : std::vector{meant});
+                  {meant.empty() ? "'harmonics explain MODEL' shows the settings of a model" : meant});
     }
     const auto source = std::make_shared<const SourceText>("--set " + name, text);
     const document::Document read = document::parse_document(source);

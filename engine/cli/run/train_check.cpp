@@ -71,6 +71,13 @@ void check_train_settings(const TrainSettings& settings, const document::Node& r
   if (settings.keep_best > 0 && settings.validation_sets.empty() && settings.corpus.validation <= 0)
     problems.add({"save_best_limit"}, "'save_best_limit' needs validation losses",
                  "give validation: 0.1, or validation_datasets");
+  const bool validates = !settings.validation_sets.empty() || settings.corpus.validation > 0;
+  const char* const remedy = "give validation: 0.1, or validation_datasets";
+  if (settings.patience && !validates)
+    problems.add({"early_stopping_patience"}, "'early_stopping_patience' needs validation losses", remedy);
+  const auto of_validation = [](const std::string& condition) { return condition.starts_with("val."); };
+  if (!validates && std::any_of(settings.stop_when.begin(), settings.stop_when.end(), of_validation))
+    problems.add({"stop_when"}, "'stop_when' needs validation data", remedy);
   if (!settings.validation_sets.empty() && settings.corpus.validation > 0)
     problems.add({"validation", "validation_datasets"}, "'validation' and 'validation_datasets' exclude each other",
                  "keep one of them");
