@@ -109,6 +109,7 @@ HTensor given(const Tensors& inputs, const char* name, DType dtype, const Shape&
 
 constexpr const char* kMain = R"(
 int main(int count, char** arguments) try {
+  if (!harmonics_graphs()) return 1;  // a reference that links the library in any case
   std::map<std::string, std::string> files;
   for (int i = 1; i < count; ++i) {
     const std::string text = arguments[i];
