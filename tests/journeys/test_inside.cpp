@@ -104,13 +104,14 @@ TEST_CASE("profile sums the time of each operation of a model's blocks") {
                 "?dtype=i32' -p 'next=" + f.write("next.csv", targets) + "?dtype=i32' --batch 4 --steps 3 --json");
   REQUIRE(r.code == 0);
   std::set<std::string> names;
-  for (const json::value& line : last_line(r.out).at("operations").as_array())
+  const json::object profile = last_line(r.out);
+  for (const json::value& line : profile.at("operations").as_array())
     names.insert(std::string(line.at("operation").as_string()));
   for (const char* name : {"LN1", "QKV", "Attention", "MLPUp", "MLPDown", "QKV, gradient"})
     CHECK(names.count(name) == 1);
 }
 
-TEST_CASE("--device trace:cpu computes what cpu computes, and logs every call") {
+TEST_CASE("the device trace:cpu computes what cpu computes, and logs every call") {
   const Folder f;
   const std::string flow = kSamples + "mnist.hmx --untrained --batch 8 -p 'synth:digits?size=16' -q ";
   const Result plain = harmonics("infer " + flow + "-c file:" + (f / "plain.npy"));
