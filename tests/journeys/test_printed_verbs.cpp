@@ -111,7 +111,8 @@ TEST_CASE("printed commands: those of language models run on a small model") {
     REQUIRE(r.code == 0);
   }
   // Of models that are not here.
-  const char* const others[] = {"--decode", "stories260K", "my_spec.json", "generate Qwen3 ", "harmonics serve "};
+  const char* const others[] = {"--decode",        "stories260K",      "my_spec.json",
+                                "generate Qwen3 ", "harmonics serve ", "rows.csv"};
   int ran = 0;
   for (const char* page : {"train", "ndsl", "specs", "language-models"})
     for (const std::string& command :
