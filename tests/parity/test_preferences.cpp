@@ -1,7 +1,7 @@
 // The losses dpo and distillation beside PyTorch (make_preferences.py), and their gradients beside finite differences.
 #include <catch2/catch.hpp>
 
-#include <functional>
+#include <algorithm>
 
 #include "engine/contract/plugin_functions.hpp"
 #include "engine/plugin/arguments.hpp"
@@ -33,6 +33,19 @@ std::vector<ComparedLoss> compared_losses() {
   return all;
 }
 
+// Without those that name layers, which are values.
+AttributeMap arguments_of(const Item& item, const ComparedLoss& c) {
+  AttributeMap all;
+  for (const ArgumentSpec& spec : item.arguments) {
+    if (spec.type == HX_ARG_LAYER) continue;
+    const auto given =
+        std::find_if(c.arguments.begin(), c.arguments.end(), [&](const auto& one) { return one.first == spec.name; });
+    const std::string& text = given == c.arguments.end() ? spec.default_text : given->second;
+    if (!text.empty()) all.set(spec.name, *parse_argument(spec.type, text));
+  }
+  return all;
+}
+
 struct LossAndGradient {
   double loss;
   HTensor gradient;
@@ -54,7 +67,7 @@ LossAndGradient loss_and_gradient(const ComparedLoss& c, DType dtype, const HTen
   };
   layer(c.name == "dpo" ? "reference" : "teacher", "other");
   layer("documents", "documents");
-  const HTensor each = call_loss(item, bind_texts(*item, c.arguments), "", x, x, target, layers);
+  const HTensor each = call_loss(item, arguments_of(*item, c), "", x, x, target, layers);
   const HTensor mean = reduce_sum(each, axes_from(each, 0)) / static_cast<double>(each.size());
   tracer.output("loss", mean);
   tracer.output("gradient", gradient(tracer, mean, {x}).at(0));
@@ -105,8 +118,8 @@ TEST_CASE("preferences: no gradient reaches the reference and the teacher") {
     const HTensor x = tracer.input("scores", type_of(c.values.at("scores")));
     const HTensor other = tracer.input("other", type_of(x));
     const HTensor target = tracer.input("target", type_of(c.values.at("target")));
-    const HTensor each = call_loss(item, bind_texts(*item, c.arguments), "", x, x, target,
-                                   {{c.name == "dpo" ? "reference" : "teacher", other}});
+    const HTensor each =
+        call_loss(item, arguments_of(*item, c), "", x, x, target, {{c.name == "dpo" ? "reference" : "teacher", other}});
     tracer.output("gradient", gradient(tracer, reduce_sum(each, axes_from(each, 0)), {other}).at(0));
     const Values results = interpret(
         tracer.take(),
