@@ -33,8 +33,12 @@ Values rms_norm_quantize(const AttributeMap& a, Inputs in) {
   const HTensor magnitude = largest(y, true);
   const HTensor scale =
       maximum(magnitude, full(magnitude.dtype(), magnitude.shape(), kLeastMagnitude)) / (whole ? 127.0 : 448.0);
-  const HTensor steps = y / reshape(scale, row);
-  return {whole ? cast(round(steps), DType::I8) : cast(steps, DType::F8_E4M3), scale};
+  if (!whole) return {cast(y / reshape(scale, row), DType::F8_E4M3), scale};
+  const int64_t rows = scale.size();
+  const HTensor flat = reshape(y, Shape{rows, x.shape().back()}), zero = full(DType::I8, Shape{rows}, 0);
+  const HTensor codes = call1("quantize", {flat, reshape(scale, Shape{rows}), zero},
+                              Attributes().set("axis", int64_t{0}).set("dtype", static_cast<int64_t>(DType::I8)));
+  return {reshape(codes, x.shape()), scale};
 }
 
 }  // namespace
