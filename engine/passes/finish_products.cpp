@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,10 @@
 namespace harmonics::engine {
 
 namespace {
+
+bool calls_any_of(const Node& node, std::initializer_list<std::string_view> names) {
+  return node.op == Op::call && std::find(names.begin(), names.end(), node.callee) != names.end();
+}
 
 // A product and the operations that finish it.
 struct Finish {
@@ -65,7 +70,7 @@ class Finisher {
     }
     const auto& given = node.attributes.entries();
     const bool usual = std::all_of(given.begin(), given.end(), [](const auto& a) { return a.first == "transposed"; });
-    if (node.op != Op::call || node.callee != "linear" || !usual) return std::nullopt;
+    if (!calls_any_of(node, {"linear"}) || !usual) return std::nullopt;
     const bool transposed = node.attributes.flag("transposed", false);
     const auto rank = static_cast<int64_t>(program_.type(node.inputs[0]).shape.rank());
     p.operands = {node.inputs[0], node.inputs[1]};
@@ -81,7 +86,7 @@ class Finisher {
     if (node.op == Op::call) {
       const bool usual =
           node.attributes.empty() || node.attributes == AttributeMap().set("approximate", std::string("none"));
-      return usual && (node.callee == "gelu" || node.callee == "gelu_grad") ? std::string_view(node.callee) : "";
+      return usual && calls_any_of(node, {"gelu", "gelu_grad"}) ? std::string_view(node.callee) : "";
     }
     return is_elementwise(node.op) && node.op != Op::cast && node.attributes.empty() ? op_name(node.op) : "";
   }
