@@ -59,6 +59,7 @@ class TraceLog {
   explicit TraceLog(const std::string& path) : file_(std::fopen(path.c_str(), "w")) {
     if (!file_)
       throw harmonics::Error(harmonics::ErrorKind::Output, "the log of calls '" + path + "' cannot be written");
+    std::setvbuf(file_, nullptr, _IOLBF, 1 << 16);  // devices live until the program ends, however it ends
   }
   ~TraceLog() { std::fclose(file_); }
   TraceLog(const TraceLog&) = delete;

@@ -31,8 +31,8 @@ TEST_CASE("infer --trace writes the values of a flow's layers, one file for each
 TEST_CASE("infer --trace writes the operations of a .ndsl model") {
   const Folder f;
   const std::string tokens = f.write("tokens.csv", "1,2,3,4,5\n6,7,8,9,10\n");
-  const Result r =
-      harmonics("infer Llama3 --weights " + kLlama + " --batch 2 -p 'tokens=" + tokens + "' --trace " + (f / "values"));
+  const Result r = harmonics("infer Llama3 --weights " + kLlama + " --batch 2 -p 'tokens=" + tokens + "#0-4' --trace " +
+                             (f / "values"));
   REQUIRE(r.code == 0);
   const std::string values = read(f / "values/0.safetensors");
   for (const char* name : {"embedding", "blk.0.QKV.q", "blk.1.SwiGLU", "blk.1", "scores"})
@@ -64,7 +64,7 @@ TEST_CASE("explain --html writes one page with blocks, shapes and the numbers of
   const Result r = harmonics("explain " + kSmall + "--html " + (f / "model.html") + " --tokens 8");
   REQUIRE(r.code == 0);
   const std::string page = read(f / "model.html");
-  for (const char* part : {"<h3>blk.0</h3>", "QKV.q", "SwiGLU", "token_embd.weight", "parameters"})
+  for (const char* part : {"<h3>blk.0 to blk.1</h3>", "QKV.q", "SwiGLU", "token_embd.weight", "parameters"})
     CHECK(has(page, part));
   CHECK_FALSE(has(page, "src="));
   CHECK_FALSE(has(page, "http"));
@@ -154,7 +154,7 @@ TEST_CASE("export --cpp writes a C++ file that computes what the model does") {
                           .c_str()) == 0);
   const Result infer = harmonics("infer Llama3 --weights " + kLlama +
                                  " --batch 1 -q -p 'tokens=" + f.write("tokens.csv", "3,1,4,1,5,9\n") +
-                                 "' -c 'scores=file:" + (f / "scores.npy") + "'");
+                                 "#0-5' -c 'scores=file:" + (f / "scores.npy") + "'");
   REQUIRE(infer.code == 0);
   const std::string found = read(f / "scores.bin"), npy = read(f / "scores.npy");
   REQUIRE(npy.size() > found.size());
