@@ -79,7 +79,8 @@ TEST_CASE("block types: a trained model has the blocks of q5_0 that ggml wrote")
         most = std::fmax(most, std::fabs(values[i]));
         lost = std::fmax(lost, std::fabs(values[i] - back[i]));
       }
-      REQUIRE(lost <= most / 16 * 1.01f);  // a step: the number opposite to the largest one has none of its own
+      // A step: the number opposite to the largest one has none of its own. Small scales are rounded in f16.
+      REQUIRE(lost <= most / 16 * 1.01f + 5e-7f);
     }
   }
   CHECK(compared == 28);
