@@ -151,8 +151,7 @@ TEST_CASE("adapters: what does not fit is refused by name") {
   const auto refusal = [&](const std::string& path) {
     return message_of([&] { read_adapter({path, 1}, *resolve_spec(*base), Registry::global()); });
   };
-  CHECK_THAT(refusal(golden_path("architectures/llama.gguf")),
-             Catch::Contains("it must be an adapter of the type lora"));
+  CHECK_THAT(refusal(golden_path("architectures/llama.gguf")), Catch::Contains("expected an adapter of the type lora"));
   const ImportedModel qwen = import_model(golden_path("architectures/qwen2.gguf"), Registry::global());
   const std::string other = message_of([&] {
     read_adapter({golden_path("adapters/every.gguf"), 1}, *resolve_spec(qwen), Registry::global());
