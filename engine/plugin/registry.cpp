@@ -114,7 +114,9 @@ ItemPtr Registry::find(uint32_t kind, std::string_view name) {
     }
   }
   if (outer_) return outer_->find(kind, name);
-  return kind == HX_DEVICE && name.find(':') != std::string_view::npos ? wrapped_device(name) : nullptr;
+  const size_t colon = name.find(':');  // file:NAME and the like are no devices
+  const bool wraps = kind == HX_DEVICE && colon != std::string_view::npos && find(kind, name.substr(0, colon));
+  return wraps ? wrapped_device(name) : nullptr;
 }
 
 ItemPtr Registry::wrapped_device(std::string_view name) {
