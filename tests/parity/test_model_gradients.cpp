@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/base/file.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
 #include "engine/program/step_input.hpp"
@@ -16,6 +15,7 @@
 #include "engine/transformer/ndsl_model.hpp"
 #include "tests/engine/language/small_llama.hpp"
 #include "tests/parity/golden.hpp"
+#include "tests/plugins/gguf_files.hpp"
 
 namespace harmonics::engine::parity {
 
