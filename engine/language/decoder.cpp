@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <shared_mutex>
-#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
@@ -80,7 +79,7 @@ class Decoder::Lease {
  public:
   Lease(Decoder& decoder, const Key& key, const Session& session) : decoder_(decoder), key_(key) {
     if (decoder.caches_) moving_ = std::shared_lock(decoder.caches_->moving);
-    plan_ = &decoder.take(key_, session);
+    plan_ = &decoder.take(key, session);
   }
   ~Lease() {
     const std::lock_guard lock(decoder_.mutex_);
@@ -92,7 +91,7 @@ class Decoder::Lease {
 
  private:
   Decoder& decoder_;
-  Key key_;
+  const Key key_;
   std::shared_lock<std::shared_mutex> moving_;
   Plan* plan_ = nullptr;
 };
@@ -215,33 +214,17 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session* 
   return plan;
 }
 
-// The plan of the key. While that of several rows is awaited, the smallest one for these rows and more.
-Decoder::Plan* Decoder::take_free(Key& key) {
+Decoder::Plan* Decoder::take_free(const Key& key) {
   const std::lock_guard lock(mutex_);
-  auto at = plans_.try_emplace(key).first;
-  if (at->second.all.empty() && key.sequences > 1 && awaited_.count(key)) {
-    constexpr int64_t kMostTimes = 4;
-    for (auto other = plans_.begin(); other != plans_.end(); ++other) {
-      const Key& k = other->first;
-      if (k.scored < key.scored || k.sequences < key.sequences || k.sequences > kMostTimes * key.sequences ||
-          k.tokens != key.tokens || k.capacity < key.capacity || other->second.free.empty())
-        continue;
-      const bool smaller =
-          at->second.free.empty() || std::tie(k.sequences, k.capacity, k.scored) <
-                                         std::tie(at->first.sequences, at->first.capacity, at->first.scored);
-      if (smaller) at = other;
-    }
-  }
-  Plans& plans = at->second;
+  Plans& plans = plans_[key];
   plans.used = ++taken_;
   if (plans.free.empty()) return nullptr;
-  key = at->first;
   Plan* free = plans.free.back();
   plans.free.pop_back();
   return free;
 }
 
-Decoder::Plan& Decoder::take(Key& key, const Session& session) {
+Decoder::Plan& Decoder::take(const Key& key, const Session& session) {
   if (Plan* free = take_free(key)) return *free;
   const std::lock_guard compiling(compiling_);
   if (Plan* free = take_free(key)) return *free;  // another thread has just compiled it
@@ -264,19 +247,14 @@ Decoder::Key Decoder::row_key(size_t rows, size_t scored, int64_t capacity) {
   return {std::min(least_of(kScoredCounts, scored), count), count, 1, capacity};
 }
 
-// Those first that stand in for many others.
-std::vector<Decoder::Key> Decoder::expected_keys(const Expected& expected) const {
+void Decoder::prepare(const Expected& expected) {
+  if (!caches_) return;
   const int64_t context = expected.context > 0 ? expected.context : model_.context,
                 length = std::clamp<int64_t>(expected.length, 1, context);
-  const size_t most = std::min(expected.sequences, kMostRows);
   std::vector<Key> keys;
   const auto add = [&](const Key& key) {
     if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
   };
-  for (int64_t capacity = kLeastRowCapacity; most > 1; capacity *= 4) {
-    for (const int64_t rows : {128, 32, 8}) add({std::min(least_of(kScoredCounts, most), rows), rows, 1, capacity});
-    if (capacity >= length) break;
-  }
   for (int64_t capacity = kLeastCapacity;; capacity *= 2) {
     const int64_t held = whole_pages(std::min(capacity, context)) * PagePool::kRows;
     for (const int64_t chunk : kChunks)
@@ -284,7 +262,7 @@ std::vector<Decoder::Key> Decoder::expected_keys(const Expected& expected) const
         for (const int64_t scored : {1, 0}) add({scored, 1, chunk, held});
     if (capacity >= length) break;
   }
-  const size_t longest = most > 1 ? kMostRows : kLeastChunk;
+  const size_t most = std::min(expected.sequences, kMostRows), longest = most > 1 ? kMostRows : kLeastChunk;
   for (int64_t capacity = kLeastRowCapacity;; capacity *= 4) {
     for (size_t rows = 2; rows <= most; ++rows) add(row_key(rows, rows, capacity));
     for (const int64_t count : kMixedCounts) {
@@ -294,22 +272,6 @@ std::vector<Decoder::Key> Decoder::expected_keys(const Expected& expected) const
     }
     if (capacity >= length) break;
   }
-  return keys;
-}
-
-void Decoder::await(const std::vector<Key>& keys) {
-  const std::lock_guard lock(mutex_);
-  awaited_ = {keys.begin(), keys.end()};
-}
-
-void Decoder::prepare(const Expected& expected) {
-  if (!caches_) return;
-  struct Awaiting {
-    Decoder& decoder;
-    ~Awaiting() { decoder.await({}); }
-  } awaiting{*this};
-  const std::vector<Key> keys = expected_keys(expected);
-  await(keys);
   for (const Key& key : keys) {
     if (expected.stopped()) return;
     const std::shared_lock moving(caches_->moving);
@@ -379,7 +341,7 @@ void Decoder::run_rows(std::span<const Row> rows) {
     while (capacity <= row.position) capacity *= 4;
   Lease lease(*this, row_key(rows.size(), scored, capacity), *rows[0].session);
   Plan& p = *lease;
-  const size_t table = p.pages.size() / p.start.size();  // of a plan that stands in, longer than these rows need
+  const auto table = static_cast<size_t>(capacity / PagePool::kRows);
   std::array<const Row*, kMostRows> order{};
   size_t first = 0, last = scored;
   for (const Row& row : rows) order[row.scores ? first++ : last++] = &row;

@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -66,8 +65,7 @@ class Decoder {
     std::function<bool()> stopped = [] { return false; };  // asked before each plan
   };
   // Compiles the plans that steps of this kind take, beside steps of other threads, so that none waits for its plan.
-  // Meanwhile a step whose plan is still to come takes one for up to four times as many rows. Does nothing without
-  // pages. Throws what compilation throws.
+  // Does nothing without pages. Throws what compilation throws.
   void prepare(const Expected& expected);
   static constexpr int64_t kLeastCapacity = 64;      // of a session
   static constexpr int64_t kLeastRowCapacity = 256;  // of steps over several sequences; grows by 4, to need fewer plans
@@ -96,13 +94,11 @@ class Decoder {
   class Lease;
   struct Row;
 
-  Plan& take(Key& key, const Session& session);  // sets the key to that of the plan
-  Plan* take_free(Key& key);
+  Plan& take(const Key& key, const Session& session);
+  Plan* take_free(const Key& key);
   std::unique_ptr<Plan> compiled(const Key& key, const Session* session);  // null: with pages. Holds compiling_.
   void drop_unused();                                                      // holds mutex_
   static Key row_key(size_t rows, size_t scored, int64_t capacity);
-  std::vector<Key> expected_keys(const Expected& expected) const;
-  void await(const std::vector<Key>& keys);
 
   void run(Session& session, bool decode, std::span<const int32_t> tokens);
   void run_rows(std::span<const Row> rows);
@@ -123,7 +119,6 @@ class Decoder {
   std::mutex compiling_;                                  // taken before mutex_
   mutable std::mutex mutex_;                              // guards what follows
   std::map<Key, Plans> plans_;
-  std::set<Key> awaited_;              // that prepare() is going to compile
   uint64_t taken_ = 0;                 // plans, so far
   std::map<int64_t, int> capacities_;  // of living sessions with their own caches
   int64_t reserved_ = 0;               // pages for the contexts of living sessions

@@ -304,54 +304,6 @@ TEST_CASE("batches: steps find every plan that was prepared") {
   CHECK(decoder.plans() == plans);
 }
 
-TEST_CASE("batches: until its plan is compiled, a step takes one for more rows, with the same bits") {
-  const Model model = small_llama(), same = small_llama();
-  const auto executor = make_sequential_executor();
-  constexpr size_t kSequences = 40;
-  constexpr int64_t kContext = 200;
-  Decoder decoder(model, *executor), alone(same, *executor);
-  decoder.limit_caches(static_cast<int64_t>(kSequences) * (kContext + kPage), 0);
-  std::vector<std::unique_ptr<Session>> sessions;
-  std::vector<std::vector<float>> found(kSequences);
-  std::vector<size_t> plans;
-  // A step of so many sequences while prepare() has compiled so many plans.
-  const auto step = [&](size_t count, int32_t token) {
-    std::vector<int32_t> tokens(count, token);
-    std::vector<StepPart> parts;
-    for (size_t i = 0; i < count; ++i) {
-      tokens[i] = static_cast<int32_t>((static_cast<size_t>(token) + i) % static_cast<size_t>(model.vocabulary));
-      parts.push_back({sessions[i].get(), {&tokens[i], 1}});
-    }
-    const size_t before = decoder.plans();
-    decoder.step(parts);
-    plans.push_back(decoder.plans() - before);
-    for (size_t i = 0; i < count; ++i) found[i].assign(parts[i].scores.begin(), parts[i].scores.end());
-  };
-  for (size_t i = 0; i < kSequences; ++i) sessions.push_back(std::make_unique<Session>(decoder, kContext));
-  int asked = 0;
-  decoder.prepare({kSequences, kContext, kContext, [&] {
-                     if (++asked == 2) step(kSequences, 1);   // by the plan of 128 rows
-                     if (asked == 3) step(12, 2);             // of 32
-                     if (asked == 4) step(2, 3), step(9, 4);  // of 8, and of 32
-                     return asked == 4;
-                   }});
-  CHECK(plans == std::vector<size_t>{0, 0, 0, 0});
-  step(2, 5);  // nothing is awaited any more
-  CHECK(plans.back() == 1);
-  const std::vector<std::pair<size_t, size_t>> steps{{kSequences, 1}, {12, 2}, {2, 3}, {9, 4}, {2, 5}};
-  for (size_t i = 0; i < kSequences; ++i) {
-    Session session(alone, kContext);
-    std::span<const float> scores;
-    for (const auto& [count, token] : steps) {
-      if (i >= count) continue;
-      const auto id = static_cast<int32_t>((token + i) % static_cast<size_t>(model.vocabulary));
-      scores = session.append({&id, 1});
-    }
-    INFO(i);
-    CHECK(std::ranges::equal(scores, found[i]));
-  }
-}
-
 TEST_CASE("batches: plans are compiled beside the steps of another thread") {
   const Model model = small_llama(), same = small_llama();
   const auto executor = make_sequential_executor();
