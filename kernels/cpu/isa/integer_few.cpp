@@ -84,16 +84,12 @@ void multiply_few(const FewIntegerRows& work, float* to) {
   for (int r = 0; r < kRows; ++r) store(to + r * kWidth, sums.total[r]);
 }
 
-// So far ahead of what is multiplied that memory answers in time.
-constexpr int64_t kAheadBytes = 4096;
-
 template <typename Dot, typename W, int kRows>
 void multiply_few_packed(const FewIntegerRows& work, float* to) {
   FewSums<Dot, W::kRun, W::kLeast, kRows> sums{work.x, {}};
   const char* at = work.packed;
   for (int64_t chunk = 0; chunk < work.chunks; ++chunk, at += W::kPackedBytes) {
-    for (int64_t byte = 0; byte < W::kPackedBytes; byte += 64) _mm_prefetch(at + kAheadBytes + byte, _MM_HINT_T0);
-    W::chunk(PackedRows{at}, sums);
+    W::chunk(StreamedRows{at}, sums);
     sums.x += work.x_rows;
   }
 #pragma GCC unroll 8

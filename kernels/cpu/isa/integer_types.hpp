@@ -4,6 +4,7 @@
 
 #include <harmonics/abi.h>
 
+#include "packed_lanes.hpp"
 #include "stored_types.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -68,12 +69,8 @@ HM_INLINE void turn(const char* const* rows, int64_t at, vi* to) {
 #endif
 }
 
-// A chunk of kWidth rows of a packed weight: vectors of lanes, each of which has four neighbouring bytes of a row.
-struct PackedRows {
-  const char* at;
-  HM_INLINE vi lane(int64_t i) const { return load_int(reinterpret_cast<const int32_t*>(at + i * 4 * kWidth)); }
-};
-HM_INLINE void turn(PackedRows rows, int64_t at, vi* to) {
+template <bool kStreamed>
+HM_INLINE void turn(PackedLanes<kStreamed> rows, int64_t at, vi* to) {
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) to[j] = rows.lane(at / 4 + j);
 }
@@ -84,7 +81,10 @@ HM_INLINE vi two_bytes(const char* const* rows, int64_t at) {
   turn(rows, at - 14, last);
   return (vi)((vu)last[3] >> 16);
 }
-HM_INLINE vi two_bytes(PackedRows rows, int64_t at) { return rows.lane(at / 4); }
+template <bool kStreamed>
+HM_INLINE vi two_bytes(PackedLanes<kStreamed> rows, int64_t at) {
+  return rows.lane(at / 4);
+}
 
 // Three lanes from `at` on, then two bytes in the low bits.
 HM_INLINE void turn_fourteen(const char* const* rows, int64_t at, vi* to) {
@@ -93,7 +93,10 @@ HM_INLINE void turn_fourteen(const char* const* rows, int64_t at, vi* to) {
   for (int i = 0; i < 3; ++i) to[i] = (vi)((vu)to[i] >> 16) | to[i + 1] << 16;
   to[3] = (vi)((vu)to[3] >> 16);
 }
-HM_INLINE void turn_fourteen(PackedRows rows, int64_t at, vi* to) { turn(rows, at, to); }
+template <bool kStreamed>
+HM_INLINE void turn_fourteen(PackedLanes<kStreamed> rows, int64_t at, vi* to) {
+  turn(rows, at, to);
+}
 
 // Byte i of the table for each byte i < 16.
 HM_INLINE vi look_up_bytes(__m128i table, vi v) {
@@ -206,8 +209,8 @@ struct IntegerShort : Kind {
         if (Kind::kLeast) std::memcpy(to + kLeastsAt + (b * kWidth + i) * 2, block + 2, 2);
       }
   }
-  template <typename Sums>
-  HM_INLINE static void chunk(PackedRows rows, Sums& sums) {
+  template <bool kStreamed, typename Sums>
+  HM_INLINE static void chunk(PackedLanes<kStreamed> rows, Sums& sums) {
 #pragma GCC unroll 1
     for (int b = 0; b < 8; ++b) {
       vi to[8];
@@ -230,6 +233,7 @@ struct IntegerShort : Kind {
         }
       }
       const auto halves = [&](int64_t from) {
+        rows.fetch(from + 2 * kWidth * b);
         return floats_of_halves(reinterpret_cast<const uint16_t*>(rows.at + from + 2 * kWidth * b));
       };
       vf steps, leasts{};
