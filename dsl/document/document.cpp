@@ -239,7 +239,7 @@ Document parse_document(std::shared_ptr<const SourceText> source, const Limits& 
     const std::string_view rest =
         view.substr(std::min(view.size(), skipped + static_cast<size_t>(std::max(e.mark.pos, 0))));
     if (rest.starts_with('*')) error.note("a text that begins with * is written in quotes: '*.txt'");
-    if (place.column > 1 && source->line(place.line).starts_with('\t')) error.note("indent with blanks, not with tabs");
+    if (place.column > 1 && source->line(place.line).starts_with('\t')) error.note("indent with spaces, not with tabs");
     builder.errors().push_back(std::move(error));
   }
   if (!builder.errors().empty()) throw_errors(source.get(), std::move(builder.errors()));

@@ -22,10 +22,7 @@ std::string grouped(uint64_t number) {
 
 void check(const CorpusOptions& options) {
   if (options.datasets.empty()) throw Error(ErrorKind::Usage, "a corpus has no data sets");
-  if (options.window == 0)
-    throw Error(ErrorKind::Usage, "the number of tokens in a row is missing", {}, {"for instance window=512"});
-  if (options.window > uint64_t{1} << 24)
-    throw Error(ErrorKind::Usage, fmt::format("window={} is no length of rows; it is 1 to 16777216", options.window));
+  expect_window(options);
   if (!(options.validation >= 0 && options.validation < 1))
     throw Error(ErrorKind::Usage, "validation= is a share of the examples, from 0 to below 1");
   const auto weighted = static_cast<size_t>(std::count_if(options.datasets.begin(), options.datasets.end(),
@@ -35,6 +32,13 @@ void check(const CorpusOptions& options) {
 }
 
 }  // namespace
+
+void expect_window(const CorpusOptions& options) {
+  if (options.window == 0)
+    throw Error(ErrorKind::Usage, "the number of tokens in a row is missing", {}, {"for instance window=512"});
+  if (options.window > uint64_t{1} << 24)
+    throw Error(ErrorKind::Usage, fmt::format("window={} is no length of rows; it is 1 to 16777216", options.window));
+}
 
 bool holds_texts(const DatasetOptions& set) {
   if (set.kind != ExampleKind::automatic) return set.kind == ExampleKind::text;

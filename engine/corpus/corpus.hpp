@@ -39,6 +39,9 @@ struct CorpusOptions {
   std::string key() const;
 };
 
+// Throws ErrorKind::Usage for options.window outside of 1 to 2^24.
+void expect_window(const CorpusOptions& options);
+
 // What became of the examples of one data set.
 struct DatasetCounts {
   std::string path;

@@ -123,7 +123,7 @@ CorpusOptions parse_corpus_json(std::string_view text, const std::string& path) 
 std::string corpus_json(const CorpusOptions& options) {
   json::array sets;
   for (const DatasetOptions& set : options.datasets) {
-    json::object one{{"path", set.path}, {"type", kKindWords[static_cast<int>(set.kind)]}};
+    json::object one{{"path", set.path}, {"type", example_kind_name(set.kind)}};
     json::object columns;
     for (const auto& [name, field] : set.columns) columns[name] = field;
     if (!columns.empty()) one["columns"] = std::move(columns);

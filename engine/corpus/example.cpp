@@ -72,6 +72,12 @@ std::vector<std::string> example_kind_names() {
   return names;
 }
 
+const char* example_kind_name(ExampleKind kind) {
+  const auto* const row =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindRow& r) { return r.kind == kind; });
+  return row->name;
+}
+
 ExampleKind example_kind_named(const std::string& name) {
   for (const KindRow& row : kKinds)
     if (name == row.name) return row.kind;

@@ -24,6 +24,7 @@ enum class ExampleKind {
   preference    // "chosen" and "rejected" answers to a "prompt"; of conversations, lists of messages
 };
 std::vector<std::string> example_kind_names();
+const char* example_kind_name(ExampleKind kind);  // "preference"
 // Also by the names of other programs: "alpaca", "completion", "chat_template", "sharegpt". Throws ErrorKind::Usage
 // with the nearest name.
 ExampleKind example_kind_named(const std::string& name);

@@ -22,6 +22,8 @@ constexpr size_t kLongestPiece = size_t{1} << 20;  // of a text without the end 
   throw Error(ErrorKind::Usage, fmt::format("'{}' is a stream, {}", path, what)).note(remedy);
 }
 
+bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r'; }
+
 // The bytes of the stream one by one, whatever they mean.
 Source open_bytes(const std::string& path) {
   Address address = parse_address(path);
@@ -54,9 +56,8 @@ void expect_live_corpus(const CorpusOptions& options) {
   if (options.validation > 0 || options.held_out)
     not_live(path, "of which no examples can be held out", "remove validation=");
   if (options.tokenizer == "characters")
-    not_live(path, "so its characters are not known", "name a tokenizer, or write bytes");
-  if (options.window == 0 || options.window > uint64_t{1} << 24)
-    throw Error(ErrorKind::Usage, fmt::format("window={} is no length of rows; it is 1 to 16777216", options.window));
+    not_live(path, "so its characters are not known", "name the file or folder of a tokenizer, or bytes");
+  expect_window(options);
 }
 
 LiveCorpus::LiveCorpus(const CorpusOptions& options) : options_(options) {
@@ -126,13 +127,12 @@ bool LiveCorpus::read_more() {
       }
       return rows_.size() > rows;
     }
-    if (!begun_ && byte != ' ' && byte != '\t' && byte != '\n' && byte != '\r') {
+    if (!begun_ && !is_blank(byte)) {
       begun_ = true;
       is_text_ = byte != '{' && (!kind_ || *kind_ == ExampleKind::text);
     }
     if (is_text_) {
-      const bool starts = byte != ' ' && byte != '\t' && byte != '\n' && byte != '\r';
-      const bool whole = starts && held_.size() >= options_.window && held_.ends_with('\n');
+      const bool whole = !is_blank(byte) && held_.size() >= options_.window && held_.ends_with('\n');
       const bool long_enough = held_.size() >= kLongestPiece && (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
       if (whole || long_enough) take_text(std::exchange(held_, ""), false);
       held_ += byte;
@@ -143,7 +143,7 @@ bool LiveCorpus::read_more() {
       if (held_.size() > kLongestLiveLine)
         throw Error(ErrorKind::Stream, fmt::format("'{}': line {} is longer than {} bytes",
                                                    options_.datasets.front().path, line_ + 1, kLongestLiveLine))
-            .note("end each example with a line");
+            .note("end each example with a line break");
     }
   }
   return true;
@@ -239,8 +239,7 @@ void LiveCorpus::malformed(const std::string& what) {
 std::string LiveCorpus::note() const {
   return fmt::format(
       "'{}' is read once: its run cannot be resumed, but another one can begin with its weights (--weights); texts "
-      "that "
-      "were read and not yet learned are lost",
+      "that were read and not yet learned are lost",
       options_.datasets.front().path);
 }
 

@@ -112,12 +112,12 @@ EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body)
   EmbeddingRequest r;
   r.api = api;
   if (const json::value* const model = given(fields, "model")) {
-    if (!model->is_string()) refuse_input("model", "is no text");
+    if (!model->is_string()) refuse_input("model", "must be a text");
     r.model = std::string(model->get_string());
   }
   const char* const field = api == EmbeddingApi::ollama_one ? "prompt" : "input";
   r.inputs = inputs_of(given(fields, field), field);
-  if (api == EmbeddingApi::ollama_one && r.inputs.size() != 1) refuse_input(field, "is no text");
+  if (api == EmbeddingApi::ollama_one && r.inputs.size() != 1) refuse_input(field, "must be a text");
   if (const json::value* const dimensions = given(fields, "dimensions")) {
     if (!dimensions->is_int64() || dimensions->get_int64() < 1)
       refuse_input("dimensions", "must be a whole number above 0");
@@ -130,7 +130,7 @@ EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body)
   }
   r.cuts = api != EmbeddingApi::openai;
   if (const json::value* const cuts = given(fields, "truncate")) {
-    if (!cuts->is_bool()) refuse_input("truncate", "is neither true nor false");
+    if (!cuts->is_bool()) refuse_input("truncate", "must be true or false");
     r.cuts = cuts->get_bool();
   }
   return r;

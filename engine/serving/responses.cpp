@@ -107,7 +107,7 @@ void refuse_unknown(const JsonFields& fields) {
   for (const char* field : {"conversation", "prompt"})
     if (fields.find(field)) refuse_field(field, "is not supported; give 'input' and 'previous_response_id'");
   if (fields.flag("background", false)) refuse_field("background", "is not supported; ask for a stream");
-  if (fields.text("truncation", "disabled") != "disabled") refuse_field("truncation", "is \"disabled\"");
+  if (fields.text("truncation", "disabled") != "disabled") refuse_field("truncation", "must be \"disabled\"");
 }
 
 json::value repeated_value(const JsonFields& fields, const char* field, json::value otherwise) {

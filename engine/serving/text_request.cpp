@@ -169,7 +169,7 @@ void read_ollama(const JsonFields& f, TextRequest& r) {
   else if (format->is_string() && format->get_string() == "json")
     r.schema = "{}";
   else if (!(format->is_string() && format->get_string().empty()))
-    refuse_field("format", "is \"json\" or a JSON schema");
+    refuse_field("format", "must be \"json\" or a JSON schema");
 }
 
 void read_completion_prompt(const JsonFields& f, TextRequest& r) {

@@ -57,6 +57,25 @@ TEST_CASE("explain --memory lists what a step keeps, and what presets of --recom
       harmonics("explain " + kSamples + "mnist.hmx --memory -p 'synth:digits?size=64' -p 'synth:digits?size=64#label'");
   REQUIRE(flow.code == 0);
   CHECK(has(flow.out, "hidden"));
+  CHECK(has(harmonics("explain " + kSmall + "--memory --tokens 1").out, "one sequence of one token"));
+}
+
+TEST_CASE("explain and export refuse flags that a form of output has no place for") {
+  const Folder f;
+  const std::string page = " --html " + (f / "page.html");
+  const std::pair<std::string, std::string> uses[] = {
+      {"explain " + kSmall + "--numbers n.json", "--numbers has no effect without --html FILE.html"},
+      {"explain " + kSmall + "--show kernels" + page, "--show has no effect beside --html"},
+      {"explain " + kSmall + "--memory --select", "--select has no effect beside --memory of a model"},
+      {"explain " + kSamples + "mnist.hmx --memory --infer", "--infer has no effect beside --memory"},
+      {"export Llama3 " + (f / "m.gguf") + " --entry forward", "--entry has no effect without --cpp"},
+      {"export Llama3 " + (f / "m.cpp") + " --cpp --shard-size 1G", "--shard-size has no effect beside --cpp"}};
+  for (const auto& [use, message] : uses) {
+    const Result r = harmonics(use);
+    CHECK(r.code == 2);
+    CHECK(has(r.err, "error: " + message + "\n"));
+  }
+  CHECK_FALSE(fs::exists(f / "page.html"));
 }
 
 TEST_CASE("explain --html writes one page with blocks, shapes and the numbers of a profile") {

@@ -57,6 +57,12 @@ TEST_CASE("transformers in YAML are explained") {
   const Result text = harmonics("explain " + kPrinted + "Qwen3MoE.ndsl");
   CHECK(contains(text.out, "LN1, QKV, QKNorm, RoPE, Attention, AttnOut, ResidualLN2, Router, Experts, Combine"));
   CHECK(contains(text.out, "layers 0 to 23"));
+  for (const std::string part : {"program", "kernels"}) {
+    const Result shown = harmonics("explain Llama2 --show " + part);
+    CHECK(shown.code == 2);
+    CHECK(contains(shown.err, "error: --show " + part + " has no effect: 'Llama2' is a .ndsl file\n"));
+    CHECK(contains(shown.err, "harmonics export Llama2 NAME.gguf"));
+  }
 }
 
 TEST_CASE("a transformer in YAML continues a text with the weights of a folder") {

@@ -245,6 +245,9 @@ TEST_CASE("train: a batch that was left out is replayed with the newest weights,
   const Result wrong = harmonics("train " + config + " --replay " + output + "/weights.safetensors");
   CHECK(wrong.code != 0);
   CHECK(wrong.err.find("is no batch of a language model") != std::string::npos);
+  const Result both = harmonics("train " + config + " --replay " + batch + " --resume");
+  CHECK(both.code == 2);
+  CHECK(both.err.find("--resume has no effect beside --replay") != std::string::npos);
 }
 
 TEST_CASE("run: token fields of files need no type where a model reads them") {

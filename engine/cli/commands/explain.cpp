@@ -12,6 +12,7 @@
 #include "engine/cli/commands/explanation.hpp"
 #include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/product_rates.hpp"
@@ -76,6 +77,7 @@ void compile_and_show(BoundGraph& graph, int cycle, const Options& options, Expl
   if (o.mode == Mode::infer) o.wanted = graph.results(cycle);
   o.branches = graph.graph().branches(cycle);
   if (options.memory) graph.store().reserve_only();
+  if (options.memory && o.mode == Mode::infer) e.say("nothing is kept: the cycle has no tap to learn from\n\n");
   const Lowered lowered = graph.lower(o);
   ShownProgram shown{graph.store(), graph.executor(0), graph.compile_options(options.run, o.mode == Mode::train),
                      gathers ? " of each batch" : ""};
@@ -155,9 +157,18 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
   if (wants(options, "memory")) show_parameters(graph->store(), e);
 }
 
+// Some forms of output have no place for what other flags ask for.
+void expect_one_form(const Options& options) {
+  if (options.html.empty()) refuse_without(options, {"numbers"}, "--html FILE.html");
+  if (options.memory) refuse_beside(options, {"dot", "infer"}, "--memory");
+  if (!options.html.empty())
+    refuse_beside(options, {"show", "entry", "after", "select", "placement", "dot", "memory"}, "--html");
+}
+
 }  // namespace
 
 int explain_command(const Options& options) {
+  expect_one_form(options);
   if (explain_model_html(options) || explain_model_memory(options)) return kDone;
   if (explain_ndsl(options)) return kDone;
   if (explain_entries(options)) return kDone;

@@ -1,4 +1,4 @@
-// harmonics explain --html: a page with the blocks of a model or flow, their shapes, its plan, and numbers of a run.
+// harmonics explain --html: a page with the blocks of a model or flow, shapes, parameters, and the numbers of a run.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -76,9 +76,7 @@ bool explain_model_html(const Options& options) {
   const std::string& file = options.files.front();
   Model model;
   if (is_ndsl(file)) {
-    NdslOptions of_file;
-    of_file.set = described_options(options).set;
-    of_file.weights = options.weights;
+    NdslOptions of_file = ndsl_options(options);
     of_file.plan_only = true;
     model = open_ndsl(file, of_file).model;
   } else if (is_model(file, Registry::global())) {

@@ -97,27 +97,28 @@ json::object value_object(const KeptValue& value) {
           {"bytes_in_16_bits", value.bytes_in_16_bits()}};
 }
 
-// A model whose parameters take no memory, and its most tokens.
-Model model_to_plan(const Options& options, const EntrySizes& wanted) {
+// Tokens of one sequence: those of --tokens, otherwise as many as the model takes, up to kMostTokens.
+int64_t tokens_to_plan(const Model& model, const Options& options) {
+  if (options.tokens > 1 || options.given.contains("tokens")) return options.tokens;
+  return std::clamp<int64_t>(model.context, 1, kMostTokens);
+}
+
+// A model whose parameters take no memory. Sets sizes.tokens.
+Model model_to_plan(const Options& options, EntrySizes& sizes) {
   const std::string& file = options.files.front();
-  EntrySizes sizes = wanted;
-  const auto fitted = [&](const Model& model) {
-    if (sizes.tokens == 1) sizes.tokens = model.context > 0 ? std::min(model.context, kMostTokens) : 1;
-    return sizes;
-  };
   if (is_ndsl(file)) {
-    NdslOptions of_file;
-    of_file.set = described_options(options).set;
-    of_file.weights = options.weights;
+    NdslOptions of_file = ndsl_options(options);
     of_file.trainable = of_file.plan_only = true;
     const Model model = open_ndsl(file, of_file).model;
-    return options.weights.empty() ? model : planned_model(model, fitted(model));
+    sizes.tokens = tokens_to_plan(model, options);
+    return options.weights.empty() ? model : planned_model(model, sizes);
   }
   expect_no_flow_flags(options);
   const OpenedModel opened = open_model(file, options);
   if (!opened.model.find("loss"))
     throw Error(ErrorKind::Usage, fmt::format("'{}' has no entry 'loss', by which it could be trained", file));
-  return planned_model(opened.model, fitted(opened.model));
+  sizes.tokens = tokens_to_plan(opened.model, options);
+  return planned_model(opened.model, sizes);
 }
 
 }  // namespace
@@ -156,12 +157,11 @@ bool explain_model_memory(const Options& options) {
   if (!options.memory || options.files.empty()) return false;
   const std::string& file = options.files.front();
   if (!is_ndsl(file) && !is_model(file, Registry::global())) return false;
+  refuse_beside(options, {"show", "entry", "after", "select", "placement"}, "--memory of a model");
   EntrySizes sizes;
   sizes.batch = options.run.batch.value_or(1);
-  sizes.tokens = options.tokens;
   sizes.training = true;
   const Model model = model_to_plan(options, sizes);
-  if (sizes.tokens == 1) sizes.tokens = model.context > 0 ? std::min(model.context, kMostTokens) : 1;
   StepOptions step;
   step.optimizer = parse_optimizer(options.run.optimizer.value_or("adamw"), Registry::global());
   step.clip = options.run.clip.value_or(0);
@@ -175,9 +175,9 @@ bool explain_model_memory(const Options& options) {
   Explanation e(options);
   e.object()["version"] = 1;
   e.object()["graph"] = model.name;
-  e.say(fmt::format("{}: a training step on {} of {} tokens\n", model.name,
+  e.say(fmt::format("{}: a training step on {} of {}\n", model.name,
                     sizes.batch == 1 ? "one sequence" : fmt::format("{} sequences", sizes.batch),
-                    thousands(sizes.tokens)));
+                    sizes.tokens == 1 ? "one token" : thousands(sizes.tokens) + " tokens"));
   const auto executor = make_sequential_executor();
   show_step_memory(lowered.program, {*model.parameters, *executor, compile, ""}, options, e);
   if (options.json) print_json(e.object());

@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
@@ -67,18 +68,20 @@ void show_tensors(const CompiledNdsl& model, Explanation& e, json::object& to) {
 bool explain_ndsl(const Options& options) {
   const std::string& file = options.files.front();
   if (!is_ndsl(file)) return false;
+  if (!options.show.empty())
+    throw Error(ErrorKind::Usage,
+                fmt::format("--show {} has no effect: '{}' is a .ndsl file", fmt::join(options.show, ","), file), {},
+                {fmt::format("a model file shows its programs: harmonics export {} NAME.gguf", file),
+                 "--memory shows what a training step keeps"});
   refuse_flags(options,
                {"producer", "graph", "weights-from", "limits", "entry", "after", "select", "placement", "dot",
-                "optimizer", "lr", "schedule"},
+                "optimizer", "lr", "schedule", "infer"},
                "a .ndsl file");
   std::error_code failed;
   if (const std::string& weights = options.weights; !weights.empty() && !std::filesystem::exists(weights, failed))
     throw Error(ErrorKind::NoInput, fmt::format("--weights: there is no '{}'", weights), {},
                 {advice_for_missing(weights)});
-  NdslOptions of_file;
-  of_file.set = described_options(options).set;
-  of_file.weights = options.weights;
-  const auto model = compile_ndsl_model(file, of_file);
+  const auto model = compile_ndsl_model(file, ndsl_options(options));
   Explanation e(options);
   json::object shown{{"name", model->file.name.text}, {"parameters", model->parameters()}, {"tied", model->tied}};
   e.say(

@@ -33,8 +33,15 @@ void Explanation::add(const char* key, json::value entry) {
   object_[key].as_array().push_back(std::move(entry));
 }
 
+namespace {
+
+// Whether a flag names something of the compiled program, or of the flow.
+bool names_something(const Options& o) { return !o.show.empty() || !o.after.empty() || o.select || o.placement; }
+
+}  // namespace
+
 bool wants(const Options& o, const char* what) {
-  if (o.show.empty() && o.after.empty() && !o.select && !o.placement && !o.memory)
+  if (!names_something(o) && !o.memory)
     return std::string(what) == "summary" || std::string(what) == "flow" || std::string(what) == "widths";
   return std::find(o.show.begin(), o.show.end(), what) != o.show.end();
 }
@@ -161,7 +168,7 @@ void show_program(const Program& traced, const std::vector<Selected>& opened, co
       e.section("programs", fmt::format("program{} after {}", of, pass), print(program));
   };
   if (options.memory) show_step_memory(traced, shown, options, e);
-  if (options.memory && options.show.empty() && options.after.empty() && !options.select && !options.placement) return;
+  if (options.memory && !names_something(options)) return;
   const auto executable = compile(traced, &shown.binding, shown.executor, c);
   if (!options.after.empty() && options.after != "all" &&
       std::find(passes.begin(), passes.end(), options.after) == passes.end()) {

@@ -11,6 +11,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/model_options.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/run/whole_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -46,6 +47,9 @@ TensorFile weights_of_run(const std::string& path) {
   return file;
 }
 
+// The file that names a model in an output: of a folder its config.json.
+std::string output_file(const std::string& to) { return to.ends_with('/') ? to + kFolderFile : model_file(to); }
+
 ExportResult export_weights(const std::string& from, const std::string& to, Registry& registry,
                             const ExportOptions& how) {
   const TensorFile file = weights_of_run(from);
@@ -78,8 +82,7 @@ ExportResult export_tensors(const ImportedModel& model, const std::map<std::stri
     if (is_hf && options.shard_bytes > 0) own.options.emplace_back("shard-bytes", std::to_string(options.shard_bytes));
     return export_model(tensors, model.metadata.values(), to, registry, own, written);
   }
-  const std::string file = to.ends_with('/') ? to + kFolderFile : model_file(to);
-  NdslFolder target{std::filesystem::path(file).parent_path().string(), options.tokenizer, {}, {}};
+  NdslFolder target{std::filesystem::path(output_file(to)).parent_path().string(), options.tokenizer, {}, {}};
   if (options.shard_bytes > 0) target.shard_bytes = options.shard_bytes;
   for (const std::string& from : {options.weights, options.files[0]})
     if (target.tokenizer.empty() && is_folder(from)) target.tokenizer = from;
@@ -187,6 +190,7 @@ void add_tokens(const std::string& folder, const Options& options) {
 
 int export_command(const Options& options) {
   if (options.cpp) return export_cpp(options);
+  refuse_without(options, {"entry", "tokens"}, "--cpp");
   const std::string &from = options.files[0], &to = options.files[1];
   ExportOptions how{options.format, {}};
   for (const std::string& text : options.format_options) how.options.push_back(option_of(text));
@@ -198,8 +202,7 @@ int export_command(const Options& options) {
           .note("write a folder: NAME/");
   const ExportResult result = export_file(from, to, options, how);
   if (is_hf) {
-    const std::string folder =
-        std::filesystem::path(to.ends_with('/') ? to + kFolderFile : model_file(to)).parent_path().string();
+    const std::string folder = std::filesystem::path(output_file(to)).parent_path().string();
     remove_former_weights(folder, result.files);
     if (!options.added_tokens.empty()) add_tokens(folder, options);
   }

@@ -24,16 +24,17 @@ Model model_to_write(const Options& options) {
       throw Error(ErrorKind::Usage, fmt::format("--cpp takes a model, and '{}' is none", from));
     return open_model(from, options).model;
   }
-  NdslOptions of_file;
-  of_file.set = described_options(options).set;
-  of_file.weights = options.weights;
+  if (!options.lora.empty())
+    throw Error(ErrorKind::Usage, "--cpp of a .ndsl file takes no --lora", {},
+                {fmt::format("merge it first: harmonics export {} FOLDER/ --weights WEIGHTS --lora PATH", from)});
   if (options.weights.empty()) print_note(fmt::format("'{}' has no weights: these are initial values", from));
-  return open_ndsl(from, of_file).model;
+  return open_ndsl(from, ndsl_options(options)).model;
 }
 
 }  // namespace
 
 int export_cpp(const Options& options) {
+  refuse_beside(options, {"format", "option", "tokenizer", "shard-size", "add-token"}, "--cpp");
   const std::string &from = options.files[0], &to = options.files[1];
   const Model model = model_to_write(options);
   const Entry& entry = model.entry(options.entry.empty() ? "forward" : options.entry);

@@ -47,7 +47,7 @@ int write_text(BoundGraph& graph, const Options& options) {
   return kDone;
 }
 
-int told(const Options& options, const ValueFiles& values) {
+int report_values(const Options& options, const ValueFiles& values) {
   if (options.json)
     print_json(boost::json::object{
         {"version", 1}, {"folder", options.trace}, {"samples", values.samples()}, {"tensors", values.tensors()}});
@@ -57,7 +57,7 @@ int told(const Options& options, const ValueFiles& values) {
   return kDone;
 }
 
-// Of the tokens of --prompt.
+// --trace of the tokens of --prompt.
 int trace_text(const Options& options) {
   const LanguageModel language(options);
   ValueFiles values(options.trace, language.model.name);
@@ -67,16 +67,16 @@ int trace_text(const Options& options) {
   EncodeOptions how;
   how.begin = true;
   trace_tokens(language.model, *language.executor, compile, language.tokenizer->encode(options.prompt, how), values);
-  return told(options, values);
+  return report_values(options, values);
 }
 
-int trace_of_flow(const Flow& flow, const Options& options) {
+int trace_samples(const Flow& flow, const Options& options) {
   return with_source(flow.source, [&] {
     std::unique_ptr<BoundGraph> graph = open_graph(flow, options, true);
     expect_trained(*graph, options);
     ValueFiles values(options.trace, graph->graph().name);
     trace_flow(*graph, 0, options.run, values);
-    return told(options, values);
+    return report_values(options, values);
   });
 }
 
@@ -94,7 +94,7 @@ int infer_samples(const Model& model, const Options& options) {
   const auto executor = make_team_executor(
       options.run.threads > 0 ? options.run.threads : static_cast<int>(std::thread::hardware_concurrency()));
   const RowReport done = infer_rows(model, *executor, std::move(rows));
-  if (values) return told(options, *values);
+  if (values) return report_values(options, *values);
   if (options.json)
     print_json(boost::json::object{
         {"version", 1}, {"model", model.name}, {"samples", done.samples}, {"seconds", done.seconds}});
@@ -162,7 +162,7 @@ int infer_command(const Options& options) {
                               options.files.empty() ? std::string("-") : options.files.front()),
                   {}, {"leave it out"});
   const Flow flow = read_flow(options);
-  if (!options.trace.empty()) return trace_of_flow(flow, options);
+  if (!options.trace.empty()) return trace_samples(flow, options);
   if (!options.producers.empty() && !options.prompt_given) {
     Options inference = options;
     inference.inference = true;

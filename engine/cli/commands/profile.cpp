@@ -66,9 +66,8 @@ std::vector<Line> by_step(const Profile& p) {
   return sorted(std::move(lines));
 }
 
-std::vector<Line> by_functional(const Profile& p) {
-  std::map<std::string, Line> found;
-  for (const ProfiledStep& s : p.steps) found[s.what].add(s);
+// The sums of steps, each under its name.
+std::vector<Line> under_names(std::map<std::string, Line> found) {
   std::vector<Line> lines;
   for (auto& [name, line] : found) {
     line.name = name;
@@ -76,6 +75,12 @@ std::vector<Line> by_functional(const Profile& p) {
     lines.push_back(std::move(line));
   }
   return sorted(std::move(lines));
+}
+
+std::vector<Line> by_functional(const Profile& p) {
+  std::map<std::string, Line> found;
+  for (const ProfiledStep& s : p.steps) found[s.what].add(s);
+  return under_names(std::move(found));
 }
 
 // The steps of one operation of blocks, in all layers: "QKV", "QKV, gradient". Nothing without such blocks.
@@ -87,13 +92,7 @@ std::vector<Line> by_operation(const Profile& p) {
     if (layer.empty() || operation.empty() || scope.phase == Phase::optimizer) continue;
     found[operation + (scope.is_forward() ? "" : fmt::format(", {}", phase_name(scope.phase)))].add(s);
   }
-  std::vector<Line> lines;
-  for (auto& [name, line] : found) {
-    line.name = name;
-    line.details = fmt::format("{:>5}  {}", line.steps, name);
-    lines.push_back(std::move(line));
-  }
-  return sorted(std::move(lines));
+  return under_names(std::move(found));
 }
 
 void print_lines(const std::vector<Line>& lines, double all, const char* heads) {
@@ -173,16 +172,15 @@ json::object json_of(const Subject& subject, const Profile& p, MachinePeaks& pea
     o["median"] = s.median;
     steps.push_back(std::move(o));
   }
-  for (const Line& l : by_functional(p)) {
-    json::object o = json_of(l, "functional");
-    o["steps"] = l.steps;
-    functionals.push_back(std::move(o));
-  }
-  for (const Line& l : by_operation(p)) {
-    json::object o = json_of(l, "operation");
-    o["steps"] = l.steps;
-    operations.push_back(std::move(o));
-  }
+  const auto add = [](json::array& to, const std::vector<Line>& lines, const char* name) {
+    for (const Line& l : lines) {
+      json::object o = json_of(l, name);
+      o["steps"] = l.steps;
+      to.push_back(std::move(o));
+    }
+  };
+  add(functionals, by_functional(p), "functional");
+  add(operations, by_operation(p), "operation");
   return {{"version", 1},
           {"graph", subject.graph},
           {"mode", subject.settings.trains ? "train" : "infer"},

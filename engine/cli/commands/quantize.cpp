@@ -129,41 +129,28 @@ void print_summary(const Options& options, const QuantizeResult& result, double 
                     unfit.size(), unfit.front()));
 }
 
-// A described model with its weights, as a GGUF file that lasts as long as the object; or another model, as it is.
-class DescribedAsGguf {
- public:
-  DescribedAsGguf(const Options& options, const std::string& beside) : path_(options.files[0]) {
-    if (!is_ndsl(path_)) {
-      if (!options.weights.empty() || !options.set.empty())
-        throw Error(ErrorKind::Usage, fmt::format("'{}' has its own weights, and is no .ndsl file", path_))
-            .note("remove --weights and --set");
-      return;
-    }
-    if (options.weights.empty())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' describes a model and has no weights", path_))
-          .note("--weights names a folder of Hugging Face, or what a flow has saved");
+// The model to quantise. Of a .ndsl file with its weights, a file beside `to`.
+AsGguf source_of(const Options& options, const std::string& to) {
+  const std::string& from = options.files[0];
+  if (!is_ndsl(from)) {
+    if (!options.weights.empty() || !options.set.empty())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' has its own weights, and is no .ndsl file", from))
+          .note("remove --weights and --set");
+    return AsGguf(from, to);
+  }
+  if (options.weights.empty())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' describes a model and has no weights", from))
+        .note("--weights names a folder of Hugging Face, or what a flow has saved");
+  return AsGguf(to + ".described.gguf", [&](const std::string& path) {
     Options whole;
     whole.verb = "export";
-    whole.files = {path_, beside + ".described.gguf"};
+    whole.files = {from, path};
     whole.weights = options.weights;
     whole.set = options.set;
     whole.quiet = true;
-    path_ = whole.files[1];
-    made_ = true;
     export_command(whole);
-  }
-  ~DescribedAsGguf() {
-    std::error_code failed;
-    if (made_) std::filesystem::remove(path_, failed);
-  }
-  DescribedAsGguf(const DescribedAsGguf&) = delete;
-  DescribedAsGguf& operator=(const DescribedAsGguf&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  bool made_ = false;
-};
+  });
+}
 
 }  // namespace
 
@@ -184,8 +171,7 @@ int quantize_command(const Options& options) {
   const std::string beside =
       (std::filesystem::temp_directory_path() / ("harmonics-" + std::to_string(::getpid()))).string();
   const std::string to = options.files.size() > 1 ? options.files[1] : beside;
-  const DescribedAsGguf described(options, to);
-  const AsGguf source(described.path(), to);
+  const AsGguf source = source_of(options, to);
   const auto begin = Clock::now();
   QuantizeResult result;
   if (options.dry_run) {

@@ -1,4 +1,4 @@
-// The flags that choose what `explain` shows and what `infer` writes of a model's inside.
+// The flags that choose what `explain` shows and what `infer` writes of the inside of a model.
 #include "engine/cli/commands/verb_flags.hpp"
 
 namespace harmonics::engine::cli {
@@ -21,8 +21,7 @@ void explain_show_flags(Flags& f) {
        "presets of --recompute leave of it; of a model, for --batch sequences of --tokens tokens",
        &Options::memory);
   f.text("html", "FILE.html",
-         "write one page that needs nothing else: blocks, shapes, the plan with its memory, and the numbers of "
-         "--numbers",
+         "write one page that needs nothing else: blocks, shapes, parameters, FLOPs, and the numbers of --numbers",
          &Options::html);
   f.text("numbers", "FILE.json", "what --json of run, profile or bench printed, for --html", &Options::numbers);
   f.on("infer", "the inference program instead of the training step", &Options::inference);

@@ -14,6 +14,7 @@
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/train_tokens.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/run/train_flow.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
@@ -230,6 +231,7 @@ int train_command(const Options& options) {
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' is a model; 'train' takes the configuration of a language model", path), {},
                 {fmt::format("name it in a configuration: model_dsl: {}", path)});
+  if (!options.replay.empty()) refuse_beside(options, {"resume", "dry-run"}, "--replay");
   const auto source = std::make_shared<SourceText>(path, read_plain_file(path));
   TrainSettings written;  // in the configuration
   std::optional<TokensAdded> tokens;
@@ -239,7 +241,8 @@ int train_command(const Options& options) {
     if (options.resume || !options.replay.empty()) written.resume = true;
     if (options.dry_run && is_live_corpus(written.corpus))
       throw Error(ErrorKind::Usage,
-                  fmt::format("--dry-run reads the data, and '{}' is a stream", written.corpus.datasets.front().path));
+                  fmt::format("--dry-run reads the data, and '{}' is a stream", written.corpus.datasets.front().path),
+                  {}, {"leave it out, or name a file with the same examples"});
     tokens.emplace(written, !options.dry_run, options.quiet);
     const TrainSettings& settings = tokens->settings();
     Options of_run = options;

@@ -1,6 +1,5 @@
 #include "engine/cli/commands/train_tokens.hpp"
 
-#include <cstring>
 #include <filesystem>
 
 #include <boost/json.hpp>
@@ -11,6 +10,7 @@
 #include "engine/base/file.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/train_flow.hpp"
 #include "engine/corpus/corpus_tokenizer.hpp"
 #include "engine/model/imported.hpp"
 #include "engine/transformer/added_tokens.hpp"
@@ -23,19 +23,15 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLargestTokenizerText = size_t{256} << 20;
 
-void make_folder_for_tokens(const std::string& path) {
-  if (const int failed = make_directories(path); failed != 0)
-    throw Error(ErrorKind::Output, fmt::format("cannot create '{}': {}", path, std::strerror(failed)));
-}
-
 }  // namespace
 
-TokensAdded::TokensAdded(const TrainSettings& settings, bool keeps, bool quiet) : settings_(settings) {
+// Delegates, so that the destructor removes the folder if something throws.
+TokensAdded::TokensAdded(const TrainSettings& settings, bool keeps, bool quiet) : TokensAdded(settings) {
   if (settings_.special_tokens.empty()) return;
   temporary_ = !keeps;
   folder_ =
       keeps ? settings_.output : (fs::temp_directory_path() / fmt::format("harmonics-tokens-{}", ::getpid())).string();
-  make_folder_for_tokens(folder_);
+  create_output_folder(folder_);
   if (settings_.model.empty())
     add_to_tokenizer();
   else

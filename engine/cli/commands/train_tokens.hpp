@@ -20,6 +20,7 @@ class TokensAdded {
   const TrainSettings& settings() const { return settings_; }
 
  private:
+  explicit TokensAdded(const TrainSettings& settings) : settings_(settings) {}
   void add_to_model(bool quiet);
   void add_to_tokenizer();
 

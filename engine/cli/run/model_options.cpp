@@ -49,6 +49,15 @@ DescribedOptions described_options(const Options& options) {
   return result;
 }
 
+NdslOptions ndsl_options(const Options& options) {
+  const DescribedOptions described = described_options(options);
+  NdslOptions result;
+  result.set = described.set;
+  result.seed = described.seed;
+  result.weights = options.weights;
+  return result;
+}
+
 ImportedModel import_for(const std::string& path, const Options& options) {
   if (!options.spec.empty()) return import_model(path, Registry::global());
   return import_language_model(path, Registry::global(), described_options(options));

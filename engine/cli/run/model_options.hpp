@@ -14,6 +14,8 @@ std::vector<AdapterFile> adapter_files(const Options& options);
 ModelOptions model_options(const Options& options);
 // Of models that a .ndsl text describes: --set, --seed. Throws ErrorKind::Usage for --spec.
 DescribedOptions described_options(const Options& options);
+// The same of a .ndsl file, with --weights.
+NdslOptions ndsl_options(const Options& options);
 // import_language_model() with --set; with --spec, which describes the tensors as they lie, import_model().
 ImportedModel import_for(const std::string& path, const Options& options);
 

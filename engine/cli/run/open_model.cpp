@@ -32,6 +32,20 @@ void refuse_flags(const Options& options, std::initializer_list<const char*> fla
                   {}, {"leave it out"});
 }
 
+void refuse_beside(const Options& options, std::initializer_list<const char*> flags, const char* other) {
+  for (const char* flag : flags)
+    if (options.given.contains(flag))
+      throw Error(ErrorKind::Usage, fmt::format("--{} has no effect beside {}", flag, other), {},
+                  {"leave one of them out"});
+}
+
+void refuse_without(const Options& options, std::initializer_list<const char*> flags, const char* other) {
+  for (const char* flag : flags)
+    if (options.given.contains(flag))
+      throw Error(ErrorKind::Usage, fmt::format("--{} has no effect without {}", flag, other), {},
+                  {fmt::format("add {}", other)});
+}
+
 void expect_no_flow_flags(const Options& options) {
   const std::pair<const char*, bool> flags[] = {{"--weights", !options.weights.empty()},
                                                 {"--weights-from", !options.weights_from.empty()},

@@ -68,11 +68,10 @@ void check_train_settings(const TrainSettings& settings, const document::Node& r
   if (settings.model.empty() && settings.corpus.tokenizer.empty())
     problems.add({"model_dsl"}, "a model of 'model_dsl' has no tokenizer of its own",
                  "give tokenizer: a file or folder, characters, or bytes");
-  if (settings.keep_best > 0 && settings.validation_sets.empty() && settings.corpus.validation <= 0)
-    problems.add({"save_best_limit"}, "'save_best_limit' needs validation losses",
-                 "give validation: 0.1, or validation_datasets");
   const bool validates = !settings.validation_sets.empty() || settings.corpus.validation > 0;
   const char* const remedy = "give validation: 0.1, or validation_datasets";
+  if (settings.keep_best > 0 && !validates)
+    problems.add({"save_best_limit"}, "'save_best_limit' needs validation losses", remedy);
   if (settings.patience && !validates)
     problems.add({"early_stopping_patience"}, "'early_stopping_patience' needs validation losses", remedy);
   const auto of_validation = [](const std::string& condition) { return condition.starts_with("val."); };

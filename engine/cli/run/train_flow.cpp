@@ -83,12 +83,6 @@ std::string train_flow_text(const TrainSettings& s, const std::string& model, co
   return text;
 }
 
-void create_folder(const std::string& path) {
-  if (const int failed = make_directories(path); failed != 0)
-    throw Error(ErrorKind::Output, fmt::format("cannot create '{}': {}", path, std::strerror(failed)), {},
-                {"give another output_dir"});
-}
-
 // The address of one field of a corpus. `seed`: of the order of rows; "": as they come.
 std::string corpus_address(const std::string& path, const char* producer, bool held_out, int64_t pass,
                            const std::string& seed) {
@@ -120,7 +114,8 @@ void keep_tokenizer(const CorpusTokenizer& made, CorpusOptions& options, const s
   write_file_atomically(options.tokenizer, json);
 }
 
-void set_run(const TrainSettings& s, TrainPlan& plan) {
+// How the model learns.
+void set_learning(const TrainSettings& s, TrainPlan& plan) {
   Options& o = plan.options;
   RunSettings& run = o.run;
   run.batch = s.batch;
@@ -131,25 +126,30 @@ void set_run(const TrainSettings& s, TrainPlan& plan) {
   run.schedule = schedule_text(s);
   run.clip = s.clip;
   run.seed = s.seed;
-  run.until = s.stop_when;
-  run.patience = s.patience;
   run.precision = parse_precision(s.precision);
   if (!s.recompute.empty()) run.recomputation = s.recompute;
   settle_precision(run, Registry::global(), run.deterministic);
+  o.log_every = s.log_every;
+  o.tokens_of_sample = static_cast<int64_t>(s.corpus.window);
+  o.has_perplexity = !s.preferences && !s.distillation;
+}
+
+// When the run ends, and what it keeps.
+void set_outputs(const TrainSettings& s, TrainPlan& plan) {
+  Options& o = plan.options;
+  o.run.until = s.stop_when;
+  o.run.patience = s.patience;
+  o.run.guard = s.guard.value_or(LossGuardSettings());
+  o.run.guard->folder = s.output + "/left_out";
   o.checkpoint = s.output + "/checkpoints";
   o.every = s.save_every > 0 ? fmt::format("{}steps", s.save_every) : "5m";
   o.keep = static_cast<int>(s.keep);
   if (s.keep_best > 0) o.keep_best = static_cast<int>(s.keep_best);
-  run.guard = s.guard.value_or(LossGuardSettings());
-  run.guard->folder = s.output + "/left_out";
   if (s.resume) o.resume = "";
   o.save = s.output + "/weights.safetensors";
   if (!s.lora.empty()) o.save_adapter = s.output + "/adapter";
   o.report = s.output + "/report.html";
   o.logs.push_back(s.output + "/log.jsonl");
-  o.log_every = s.log_every;
-  o.tokens_of_sample = static_cast<int64_t>(s.corpus.window);
-  o.has_perplexity = !s.preferences && !s.distillation;
   if (s.samples.prompts.empty()) return;
   o.samples = s.samples;
   if (o.samples.every <= 0) o.samples.every = plan.evaluate_every > 0 ? plan.evaluate_every : kSampledEvery;
@@ -190,7 +190,7 @@ void count_steps(const TrainSettings& s, TrainPlan& plan) {
 
 // Writes the flow of the run.
 void make_flow(const TrainSettings& s, const std::string& folder, bool packed, TrainPlan& plan) {
-  // A name that is no path is that of a built-in model.
+  // The name of a built-in model is no path, and stays as it is.
   const auto path_of = [&](fs::path model) {
     std::error_code failed;
     if (!fs::exists(model, failed)) return model.string();
@@ -231,6 +231,12 @@ bool open_data(const TrainSettings& settings, CorpusOptions& data, CorpusOptions
 
 }  // namespace
 
+void create_output_folder(const std::string& path) {
+  if (const int failed = make_directories(path); failed != 0)
+    throw Error(ErrorKind::Output, fmt::format("cannot create '{}': {}", path, std::strerror(failed)), {},
+                {"give another output_dir"});
+}
+
 TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write) {
   TrainPlan plan;
   plan.options = given;
@@ -241,8 +247,8 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
   if (!held.held_out) held.datasets = settings.validation_sets;
   const bool packed = open_data(settings, data, held, plan);
   if (write) {
-    create_folder(settings.output);
-    create_folder(settings.output + "/checkpoints");
+    create_output_folder(settings.output);
+    create_output_folder(settings.output + "/checkpoints");
     keep_tokenizer(plan.tokenizer, data, settings.output);
     held.tokenizer = data.tokenizer;
   }
@@ -263,7 +269,8 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
     plan.options.validations = corpus_addresses(other, packed, settings.validation_sets.empty(), 0, "");
   }
   make_flow(settings, folder, packed, plan);
-  set_run(settings, plan);
+  set_learning(settings, plan);
+  set_outputs(settings, plan);
   return plan;
 }
 
@@ -272,31 +279,21 @@ TrainPlan plan_replay(const TrainSettings& settings, const std::string& folder, 
   const TensorFile file = read_safetensors(batch);
   const auto tokens = file.tensors.find("tokens");
   if (tokens == file.tensors.end() || !file.tensors.count("next") || tokens->second.rank() != 2)
-    throw Error(ErrorKind::Stream, fmt::format("'{}' is no batch of a language model: it lacks tokens or next", batch))
-        .note("'left_out' in the output folder has those that the loss guard left out");
+    throw Error(ErrorKind::Stream,
+                fmt::format("'{}' is no batch of a language model: it lacks 'tokens' or 'next'", batch))
+        .note("the loss guard writes such files to 'left_out' in the output folder");
+  expect_model(settings, folder);
   TrainPlan plan;
   plan.options = given;
   plan.rows_of_step = tokens->second.shape()[0];
   plan.steps = 1;
   make_flow(settings, folder, file.tensors.count("documents") != 0, plan);
-  TrainSettings once = settings;
-  once.samples = {};
-  once.patience.reset();
-  once.stop_when.clear();
-  once.resume = false;
-  set_run(once, plan);
+  set_learning(settings, plan);
   Options& o = plan.options;
   o.run.batch = plan.rows_of_step;
   o.run.accumulate = 1;
-  o.run.guard.reset();
   for (const char* name : {"tokens", "next", "documents"})
     if (file.tensors.count(name)) o.producers.push_back(fmt::format("{0}={1}#{0}", name, batch));
-  for (std::string* path : {&o.checkpoint, &o.save, &o.save_adapter, &o.report}) path->clear();
-  o.logs.clear();
-  o.resume.reset();
-  o.every.reset();
-  o.keep.reset();
-  o.keep_best.reset();
   o.no_keep = true;
   std::vector<std::string> notes;
   const auto newest = CheckpointFolder(settings.output + "/checkpoints").newest(notes);

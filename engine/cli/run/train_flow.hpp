@@ -11,6 +11,9 @@
 
 namespace harmonics::engine::cli {
 
+// With its parents. Throws ErrorKind::Output.
+void create_output_folder(const std::string& path);
+
 struct TrainPlan {
   std::shared_ptr<const Corpus> corpus, validation;  // null: the data are a stream; there is none
   // 0: of a stream whose end is not known, and of its validations

@@ -45,11 +45,10 @@ class NamedText {
 std::optional<double> above_zero(double value) { return value > 0 ? std::optional(value) : std::nullopt; }
 
 std::string yaml_datasets(const char* key, const std::vector<DatasetOptions>& sets) {
-  constexpr const char* kKinds[] = {"auto", "text", "instruction", "chat", "preference"};
   if (sets.empty()) return "";
   std::string text = fmt::format("{}:\n", key);
   for (const DatasetOptions& set : sets) {
-    text += fmt::format("  - path: {}\n    type: {}\n", yaml_text(set.path), kKinds[static_cast<int>(set.kind)]);
+    text += fmt::format("  - path: {}\n    type: {}\n", yaml_text(set.path), example_kind_name(set.kind));
     if (set.weight > 0) text += fmt::format("    weight: {}\n", set.weight);
     if (set.learns_prompts) text += "    train_on_inputs: true\n";
     if (!set.columns.empty()) text += "    columns:\n";

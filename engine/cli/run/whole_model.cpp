@@ -1,6 +1,7 @@
 #include "engine/cli/run/whole_model.hpp"
 
 #include <filesystem>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -31,6 +32,11 @@ AsGguf::AsGguf(const std::string& from, const std::string& to) : path_(from) {
   path_ = to + ".whole.gguf";
   export_model(model.tensors, model.metadata.values(), path_, registry, {"gguf", {}}, [&] { model.expect_whole(); });
   made_ = true;
+}
+
+AsGguf::AsGguf(std::string path, const std::function<void(const std::string&)>& write)
+    : path_(std::move(path)), made_(true) {
+  write(path_);
 }
 
 AsGguf::~AsGguf() {

@@ -1,6 +1,7 @@
 // Models with all that their files say, for commands that write them again.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "engine/model/imported.hpp"
@@ -15,6 +16,8 @@ ImportedModel import_whole(const std::string& path, Registry& registry, const De
 class AsGguf {
  public:
   AsGguf(const std::string& from, const std::string& to);
+  // A file that `write` writes to `path`, and that lasts as long as the object.
+  AsGguf(std::string path, const std::function<void(const std::string&)>& write);
   ~AsGguf();
   AsGguf(const AsGguf&) = delete;
   AsGguf& operator=(const AsGguf&) = delete;
