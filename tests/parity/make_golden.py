@@ -5,7 +5,8 @@ Everything is computed by PyTorch in float64 from inputs that float32 holds exac
 difference seen in float32 is Harmonics' own rounding. Made with PyTorch 2.13; any later version gives the same numbers to
 about 1e-12. Tensors stored as F64 take the tested type; others keep theirs.
 
-functionals.safetensors, updates.safetensors and fused.safetensors, for each case C (metadata C = {"functional", "attributes"}):
+functionals.safetensors, updates.safetensors, fused.safetensors, for each case C
+(metadata C = {"functional", "attributes"}):
   C/in0 ...   inputs         C/out0 ...  results
   C/dout0 ... gradients of results that are given          C/din0 ...  gradients of inputs that must come out
 nets.safetensors: a training run of NET by OPTIMIZER

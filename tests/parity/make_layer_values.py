@@ -1,5 +1,5 @@
-"""Writes golden/ndsl_layers.safetensors: what the layers, and some operations in them, of the tiny models in golden/ndsl
-compute by transformers, by the names that `infer --trace` gives.
+"""Writes golden/ndsl_layers.safetensors: the results that layers, and some of their operations, of the tiny models in
+golden/ndsl have by transformers, with the names that `infer --trace` gives.
 
 Needs torch, transformers, safetensors.
 

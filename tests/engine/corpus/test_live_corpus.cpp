@@ -66,7 +66,7 @@ std::vector<ArrivedRow> rows_of(LiveCorpus& corpus) {
 
 }  // namespace
 
-TEST_CASE("live corpus: a text is cut into rows as a file is, wherever it arrives in pieces") {
+TEST_CASE("live corpus: a text that arrives is cut into rows as a file is") {
   const ArrivingText text("To be,\nor not\nto be");
   LiveCorpus corpus(text.options(6));
   const std::vector<ArrivedRow> rows = rows_of(corpus);
@@ -123,7 +123,7 @@ TEST_CASE("live corpus: malformed lines are refused with their number, or counte
   CHECK(corpus.health()->refused == 1);
 }
 
-TEST_CASE("live corpus: readers have places of their own, and a corpus of options is one") {
+TEST_CASE("live corpus: readers advance independently, and equal options share one corpus") {
   const ArrivingText text("abcdefghi");
   const CorpusOptions options = text.options(4);
   const auto corpus = LiveCorpus::open(options);
@@ -139,7 +139,7 @@ TEST_CASE("live corpus: readers have places of their own, and a corpus of option
   corpus->remove_reader(other);
 }
 
-TEST_CASE("live corpus: what needs all texts is refused") {
+TEST_CASE("live corpus: settings that need all texts are refused") {
   CorpusOptions options;
   options.datasets.push_back({"tcp:127.0.0.1:5555", ExampleKind::automatic, {}, 0, false});
   options.tokenizer = "characters";

@@ -1,4 +1,4 @@
-// Rows as codes: values of the reference in both types, and its gradient.
+// Rows as codes: values of the reference in both types.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -6,7 +6,6 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/program/functional.hpp"
-#include "engine/program/tracer.hpp"
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
