@@ -1,7 +1,9 @@
 // Corpora that arrive: rows of texts and JSON lines from a named pipe.
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <thread>
@@ -26,7 +28,11 @@ class ArrivingText {
     REQUIRE(::mkfifo(path_.c_str(), 0600) == 0);
     writer_ = std::thread([path = path_, sent = std::move(text)] { std::ofstream(path, std::ios::binary) << sent; });
   }
-  ~ArrivingText() { writer_.join(); }
+  ~ArrivingText() {
+    const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK);  // ends a writer that still waits for one
+    writer_.join();
+    ::close(reader);
+  }
   CorpusOptions options(uint64_t window) const {
     CorpusOptions options;
     options.datasets.push_back({"file:" + path_, ExampleKind::automatic, {}, 0, false});
