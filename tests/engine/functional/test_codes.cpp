@@ -6,6 +6,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/program/functional.hpp"
+#include "engine/program/tracer.hpp"
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
