@@ -54,8 +54,8 @@ assert.equal(vectors.data.length, 2);
 assert(Math.abs(vectors.data[1].embedding.reduce((sum, x) => sum + x * x, 0) - 1) < 1e-4);
 
 await assert.rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
-const stranger = new OpenAI({ baseURL: address + '/v1', apiKey: 'wrong' });
-await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
+const unauthorized = new OpenAI({ baseURL: address + '/v1', apiKey: 'wrong' });
+await assert.rejects(unauthorized.models.list(), OpenAI.AuthenticationError);
 
 const ollama = new Ollama({ host: address, headers: { Authorization: 'Bearer ' + key } });
 assert.equal((await ollama.list()).models[0].model, (await ollama.ps()).models[0].model);

@@ -1,5 +1,4 @@
-// An adapter from `train` to a model of its own: trained over blocks of 4 bits, applied, merged and written, with one
-// text throughout.
+// Adapters that `train` makes over weights of 4 bits: applied, merged and exported, they give the same text.
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -62,7 +61,7 @@ struct AdaptedTraining {
 
 }  // namespace
 
-TEST_CASE("lora: what train made over 4 bits gives one text as an adapter, merged, and as a model") {
+TEST_CASE("lora: an adapter trained over 4 bits gives the same text applied, merged and exported") {
   if (!reads_folders()) return;  // built without PCRE2
   const AdaptedTraining t("Llama3", "num_kv_heads: 2, intermediate_size: 128");
   const std::string lora = "r: 8, alpha: 16, target_modules: [q_proj, v_proj, up_proj, down_proj], base: nf4_64",

@@ -86,7 +86,7 @@ TEST_CASE("help: begins with examples, and has headings, defaults and ranges in 
     std::stringstream lines(help.out);
     for (std::string line; std::getline(lines, line);) {
       CHECK((line.size() <= 100 || has(line, "harmonics ") || has(line, "curl ")));
-      const size_t text = line.find_first_not_of(' ');  // help that continues a list of names has one
+      const size_t text = line.find_first_not_of(' ');  // wrapped lists break after a separator
       CHECK_FALSE((text != std::string::npos && (line[text] == ',' || line[text] == ':')));
       CHECK_FALSE((has(line, "  ,") || has(line, "  :")));
     }

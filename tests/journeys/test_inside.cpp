@@ -1,4 +1,4 @@
-// What the command line shows of a model's inside: traced values, kept results, a page, times by operation, calls.
+// Inspection of models from the command line: traced values, kept results, the HTML page, times by operation, calls.
 #include <cstring>
 #include <set>
 

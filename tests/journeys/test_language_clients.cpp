@@ -15,8 +15,7 @@ std::string environment_or(const char* name, const char* otherwise) {
 bool succeeds(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
 // The server's address, when the server has printed it; "" without the data.
-std::string served_stories(const Folder& f, std::unique_ptr<Background>& server,
-                           const std::string& flags = "--token secret-key") {
+std::string served_stories(const Folder& f, std::unique_ptr<Background>& server, const std::string& flags) {
   const std::string data = data_folder();
   if (data.empty() || !fs::exists(fs::path(data) / "llama2c")) return "";
   server = std::make_unique<Background>(f, "serve " + data + "/llama2c/stories260K.bin --tokenizer " + data +
@@ -31,13 +30,14 @@ std::string served_stories(const Folder& f, std::unique_ptr<Background>& server,
   return address();
 }
 
-void check_clients(const std::string& client) {
-  const Folder f;
+// Runs a client with the server's address and an argument.
+void check_client(const Folder& f, const std::string& client, const std::string& argument, const std::string& flags) {
   std::unique_ptr<Background> server;
-  const std::string address = served_stories(f, server);
+  const std::string address = served_stories(f, server, flags);
   if (address.empty()) return;
   const std::string out = f / "client.out";
-  const int status = std::system(("timeout 100 " + client + " " + address + " secret-key >'" + out + "' 2>&1").c_str());
+  const int status =
+      std::system(("timeout 150 " + client + " " + address + " '" + argument + "' >'" + out + "' 2>&1").c_str());
   INFO(read(out));
   CHECK(status == 0);
 }
@@ -67,13 +67,13 @@ TEST_CASE("clients: the python packages of OpenAI and Ollama are answered") {
     WARN("skipped: " << python << " lacks openai and ollama (pip install openai ollama; set HARMONICS_CLIENT_PYTHON)");
     return;
   }
-  check_clients("'" + python + "' '" + kScripts + "language_clients.py'");
+  check_client(Folder(), "'" + python + "' '" + kScripts + "language_clients.py'", "secret-key", "--token secret-key");
 }
 
 TEST_CASE("clients: the npm packages of OpenAI and Ollama are answered") {
   const Folder f;
   if (!take_script(f, "language_clients.mjs", {"openai", "ollama"})) return;
-  check_clients("node '" + (f / "language_clients.mjs") + "'");
+  check_client(f, "node '" + (f / "language_clients.mjs") + "'", "secret-key", "--token secret-key");
 }
 
 TEST_CASE("clients: the chat page works in Chromium, wide and narrow") {
@@ -83,13 +83,5 @@ TEST_CASE("clients: the chat page works in Chromium, wide and narrow") {
     WARN("skipped: there is no chromium (CHROMIUM names another one)");
     return;
   }
-  std::unique_ptr<Background> server;
-  const std::string address = served_stories(f, server, "--context 512");
-  if (address.empty()) return;
-  const std::string out = f / "page.out";
-  const int status = std::system(("timeout 150 node '" + (f / "chat_page.mjs") + "' " + address + " '" +
-                                  (f / "pictures") + "' >'" + out + "' 2>&1")
-                                     .c_str());
-  INFO(read(out));
-  CHECK(status == 0);
+  check_client(f, "node '" + (f / "chat_page.mjs") + "'", f / "pictures", "--context 512");
 }

@@ -62,10 +62,10 @@ std::vector<fs::path> documents() {
 }
 
 // Runs a command in the folder, for at most `seconds`.
-Result typed(const Folder& f, const std::string& command, int seconds) {
+Result run_printed(const Folder& f, const std::string& command, int seconds) {
   const std::string script =
-      f.write(".typed", "cd '" + (f / "") + "'; export HOME='" + (f / "") +
-                            "' PATH='" HARMONICS_BINARY_DIR "/bin':\"$PATH\"\n" + command + "\n");
+      f.write(".command", "cd '" + (f / "") + "'; export HOME='" + (f / "") +
+                              "' PATH='" HARMONICS_BINARY_DIR "/bin':\"$PATH\"\n" + command + "\n");
   const int status = std::system(("timeout " + std::to_string(seconds) + " bash '" + script + "' >'" + (f / ".out") +
                                   "' 2>'" + (f / ".err") + "' </dev/null")
                                      .c_str());
@@ -80,8 +80,8 @@ TEST_CASE("printed commands: each has a verb and flags that exist") {
     for (const std::string& command : printed_commands(document)) {
       if (command.find("$(") != std::string::npos || !tried.insert(command).second) continue;
       if (command.starts_with("harmonics inspect my_act")) continue;  // of a plugin that the page writes
-      const Folder empty;  // files are missing; those that wait for a peer are ended
-      const Result r = typed(empty, command, 2);
+      const Folder empty;  // files are missing; commands that wait for a peer are stopped
+      const Result r = run_printed(empty, command, 2);
       INFO(document << ": " << command << "\n" << r.err);
       CHECK(r.code != 2);
       CHECK(r.code != 70);
@@ -106,11 +106,11 @@ TEST_CASE("printed commands: those of language models run on a small model") {
         "harmonics export small.ndsl model/ --tokenizer tokenizer.json", "harmonics export model/ model.gguf",
         "harmonics export small.ndsl Qwen3-0.6B/ --tokenizer tokenizer.json",
         "harmonics train config.yaml --set output_dir=trained", "cp trained/weights.safetensors weights.safetensors"}) {
-    const Result r = typed(f, made, 60);
+    const Result r = run_printed(f, made, 60);
     INFO(made << "\n" << r.err);
     REQUIRE(r.code == 0);
   }
-  // Of models that are not here.
+  // Commands with models and files that this test lacks.
   const char* const others[] = {"--decode",        "stories260K",      "my_spec.json",
                                 "generate Qwen3 ", "harmonics serve ", "rows.csv"};
   int ran = 0;
@@ -121,7 +121,7 @@ TEST_CASE("printed commands: those of language models run on a small model") {
                       [&](const char* other) { return command.find(other) != std::string::npos; }) ||
           command.starts_with("harmonics run "))
         continue;
-      const Result r = typed(f, command, 60);
+      const Result r = run_printed(f, command, 60);
       INFO(page << ": " << command << "\n" << r.err);
       CHECK(r.code == 0);
       ++ran;

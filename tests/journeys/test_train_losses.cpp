@@ -1,4 +1,6 @@
-// harmonics train: preferences and distillation.
+// harmonics train: preferences, distillation, streams, special tokens and replays; exports of what was trained.
+#include <cmath>
+
 #include <boost/json.hpp>
 
 #include "tests/journeys/schema.hpp"
@@ -135,9 +137,8 @@ std::string batch_of_bytes() {
 
 const std::string kTinyModel =
     "model_dsl: GPT2\nmodel_settings: {num_layers: 1, hidden_size: 16, num_query_heads: 2, max_position_embeddings: "
-    "32, "
-    "vocab_size: 256, dropout: 0}\ntokenizer: bytes\nsequence_len: 32\nmicro_batch_size: 4\nlearning_rate: 1e-2\n"
-    "logging_steps: 1\n";
+    "32, vocab_size: 256, dropout: 0}\ntokenizer: bytes\nsequence_len: 32\nmicro_batch_size: 4\nlearning_rate: "
+    "1e-2\nlogging_steps: 1\n";
 
 }  // namespace
 
@@ -224,7 +225,7 @@ TEST_CASE("quantize: a described model takes its weights from a folder or from w
   CHECK(without.err.find("describes a model and has no weights") != std::string::npos);
 }
 
-TEST_CASE("train: a batch that was left out is replayed with the newest weights, and nothing is kept") {
+TEST_CASE("train: a batch that was left out is replayed with the newest weights, and the run is unchanged") {
   const Folder folder;
   const std::string output = folder / "run";
   std::string text;

@@ -5,7 +5,8 @@ Everything is computed by PyTorch in float64 from inputs that float32 holds exac
 difference seen in float32 is Harmonics' own rounding. Made with PyTorch 2.13; any later version gives the same numbers to
 about 1e-12. Tensors stored as F64 take the tested type; others keep theirs.
 
-functionals.safetensors and updates.safetensors, for each case C (metadata C = {"functional", "attributes"}):
+functionals.safetensors, updates.safetensors, fused.safetensors, for each case C
+(metadata C = {"functional", "attributes"}):
   C/in0 ...   inputs         C/out0 ...  results
   C/dout0 ... gradients of results that are given          C/din0 ...  gradients of inputs that must come out
 nets.safetensors: a training run of NET by OPTIMIZER
@@ -376,6 +377,43 @@ def add_factored(f):
               {**attributes, "weight_decay": 0.125, "update": functional, "input_gradient": "active"}, differentiate=False)
 
 
+def gelu_derivative(x):
+    return (1 + torch.erf(x / math.sqrt(2))) / 2 + x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def rms_norm_codes(x, gain, epsilon, dtype, largest):
+    """Codes as float64; rows of zeros have codes of zero."""
+    y = F.rms_norm(x, (x.shape[-1],), gain, epsilon)
+    scale = y.abs().amax(-1).clamp(min=1e-30) / largest
+    codes = y / scale[..., None]
+    codes = codes.round() if dtype == torch.int8 else codes
+    return codes.to(dtype).double(), scale
+
+
+def add_fused(f):
+    """Products that end in elementwise operations, and rows as codes: several calls of PyTorch for each."""
+    d = Draw(70)
+    a, b, bias, factor = d.normal(7, 5), d.normal(5, 6), d.normal(6), d.normal(7, 6)
+    product = {"lhs_contract": [1], "rhs_contract": [0]}
+    f.add("fused_dot/gelu", [a, b, bias], lambda a, b, bias: [F.gelu(a @ b + bias), a @ b + bias],
+          {**product, "steps": "add(0,1) gelu(2)", "stored": [3, 2]}, given=(0, 1))
+
+    def scaled_derivative(a, b, bias, factor):
+        scaled = (a @ b + bias) * factor
+        return [factor * gelu_derivative(scaled), a @ b, scaled]
+
+    f.add("fused_dot/gelu_grad", [a, b, bias, factor], scaled_derivative,
+          {**product, "steps": "add(0,1) mul(3,2) gelu_grad(4,2)", "stored": [5, 0, 4]}, differentiate=False)
+    x = d.normal(3, 5, 19, scale=2)
+    f.add("abs_max/all", [x], lambda x: x.abs().amax())
+    f.add("abs_max/rows", [x], lambda x: x.abs().amax(-1), {"rows": True})
+    x[1, 2] = 0
+    for name, dtype, largest in (("i8", torch.int8, 127), ("f8_e4m3", torch.float8_e4m3fn, 448)):
+        f.add(f"rms_norm_quantize/{name}", [x, d.normal(19)],
+              lambda x, g, dtype=dtype, largest=largest: rms_norm_codes(x, g, 1e-3, dtype, largest),
+              {"epsilon": 1e-3, "out_dtype": name}, differentiate=False)
+
+
 def add_saturated(f):
     """Values so large, or so near to a limit, that a formula may lose precision or divide by zero."""
     d = Draw(50)
@@ -528,6 +566,9 @@ def main():
     f = Functionals()
     add_factored(f)
     write_safetensors(folder / "updates.safetensors", f.tensors, f.metadata)
+    f = Functionals()
+    add_fused(f)
+    write_safetensors(folder / "fused.safetensors", f.tensors, f.metadata)
     tensors = {}
     for net in nets():
         train(tensors, *net)

@@ -1,5 +1,5 @@
-"""Writes golden/ndsl_layers.safetensors: what the layers, and some operations in them, of the tiny models in golden/ndsl
-compute by transformers, by the names that `infer --trace` gives.
+"""Writes golden/ndsl_layers.safetensors: the results that layers, and some of their operations, of the tiny models in
+golden/ndsl have by transformers, with the names that `infer --trace` gives.
 
 Needs torch, transformers, safetensors.
 
@@ -18,7 +18,7 @@ OPERATIONS = {"self_attn.q_proj": "QKV.q", "self_attn.k_proj": "QKV.k", "self_at
               "self_attn.o_proj": "AttnOut", "mlp.gate_proj": "MLPUp.gate", "mlp.up_proj": "MLPUp.up",
               "mlp.down_proj": "MLPDown", "input_layernorm": "LN1", "post_attention_layernorm": "ResidualLN2",
               "mlp.act_fn": None}
-# Names mean other parts there, or are computed for each head.
+# Their modules have other names, or compute each head alone: only the results of layers are kept.
 ONLY_LAYERS = {"BERT", "GPT2", "GPT_NeoX", "Gemma2", "Gemma3", "Phi", "Phi3", "Qwen3MoE", "Mixtral"}
 
 

@@ -2,15 +2,14 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/element_weighted.hpp>
 
 #include "golden.hpp"
+#include "tests/test_data.hpp"
 
 namespace harmonics::engine::parity {
 
@@ -50,13 +49,9 @@ std::map<std::string, StoredTensor> rwkv_tensors(const std::string& path) {
 }  // namespace
 
 TEST_CASE("block types: a trained model has the blocks of q5_0 that ggml wrote") {
-  const char* data = std::getenv("HARMONICS_TEST_DATA");
-  const std::string stem = (data ? data : std::string(HARMONICS_SOURCE_DIR) + "/../shared/data") + "/quant/tiny-rwkv-";
-  if (!std::filesystem::exists(stem + "4v0-660K-Q5_0.bin")) {
-    WARN("skipped: there is no " << stem << "4v0-660K-Q5_0.bin");
-    return;
-  }
-  const auto plain = rwkv_tensors(stem + "4v0-660K-FP32.bin"), blocks = rwkv_tensors(stem + "4v0-660K-Q5_0.bin");
+  const std::string wide = "quant/tiny-rwkv-4v0-660K-FP32.bin", narrow = "quant/tiny-rwkv-4v0-660K-Q5_0.bin";
+  if (!testing::have_data(wide) || !testing::have_data(narrow)) return;
+  const auto plain = rwkv_tensors(testing::data_path(wide)), blocks = rwkv_tensors(testing::data_path(narrow));
   REQUIRE(plain.size() == blocks.size());
   int compared = 0;
   for (const auto& [name, tensor] : blocks) {
@@ -79,7 +74,7 @@ TEST_CASE("block types: a trained model has the blocks of q5_0 that ggml wrote")
         most = std::fmax(most, std::fabs(values[i]));
         lost = std::fmax(lost, std::fabs(values[i] - back[i]));
       }
-      // A step: the number opposite to the largest one has none of its own. Small scales are rounded in f16.
+      // At most one step: the number opposite to the largest one has no code. f16 rounds small scales.
       REQUIRE(lost <= most / 16 * 1.01f + 5e-7f);
     }
   }

@@ -1,12 +1,10 @@
 // Gradients of every built-in spec in double precision: the program of a training step, and differences of its loss.
 #include <catch2/catch.hpp>
 
-#include <unistd.h>
-
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
+#include "engine/base/file.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
 #include "engine/program/step_input.hpp"
@@ -14,8 +12,8 @@
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 #include "tests/engine/language/small_llama.hpp"
+#include "tests/engine/model/fake_importer.hpp"
 #include "tests/parity/golden.hpp"
-#include "tests/plugins/gguf_files.hpp"
 
 namespace harmonics::engine::parity {
 
@@ -185,11 +183,11 @@ TEST_CASE("model gradients: sinks, biases of routers and shared experts have tho
       INFO(name << ", documents " << documents);
       check_model_gradients(described_with(name, "0", "0"), documents);
     }
-  // A mapping onto the tensors of Llama has none for the sinks.
-  std::string text = read_file(std::string(HARMONICS_SOURCE_DIR) + "/tests/dsl/ndsl/Llama2.ndsl");
+  // The mapping onto Llama's tensors is left out: it has none for the sinks.
+  std::string text = read_plain_file(std::string(HARMONICS_SOURCE_DIR) + "/tests/dsl/ndsl/Llama2.ndsl");
   text.resize(text.find("hf_architecture:"));
-  const std::string path = (fs::temp_directory_path() / ("sinks-" + std::to_string(getpid()) + ".ndsl")).string();
-  std::ofstream(path) << text;
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.write("sinks.ndsl", text);
   for (const char* dropout : {"0", "0.4"}) {
     INFO("sinks, dropout " << dropout);
     NdslOptions options;
@@ -202,7 +200,6 @@ TEST_CASE("model gradients: sinks, biases of routers and shared experts have tho
     REQUIRE(model.parameters->find("blk.1.attn_sinks.weight"));
     for (const bool documents : {false, true}) check_model_gradients(model, documents);
   }
-  fs::remove(path);
 }
 
 TEST_CASE("model gradients: models with dropout have those of finite differences") {

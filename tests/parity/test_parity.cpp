@@ -17,8 +17,8 @@ namespace {
 constexpr Tolerance kDouble{1e-12, 1e-11};
 constexpr Tolerance kFloat{1e-5, 1.3e-6};
 
-const char* const kFiles[] = {"functionals.safetensors", "layers.safetensors", "updates.safetensors",
-                              "sequences.safetensors", "experts.safetensors"};
+const char* const kFiles[] = {"functionals.safetensors", "layers.safetensors",  "updates.safetensors",
+                              "sequences.safetensors",   "experts.safetensors", "fused.safetensors"};
 
 // Cases with less exact values: PyTorch's bound is a float32 1e-12, an offset of 10,000 costs double that many digits,
 // and gradients of large scores are sums of multiples of 256 that cancel.
@@ -63,8 +63,6 @@ TEST_CASE("every functional that is not a gradient is compared with PyTorch") {
     covered.insert(optimizer.substr(0, optimizer.find('(')));
     if (run.contains("clip")) covered.insert("global_norm");
   }
-  // PyTorch has no such functions: tests of functionals and kernels compare them with the calls that they stand for.
-  covered.insert({"fused_dot", "abs_max", "rms_norm_quantize"});
   for (const FunctionalPtr& functional : FunctionalTable::global().all()) {
     const bool is_gradient = functional->name.find("_grad") != std::string::npos;
     INFO("add a case to make_golden.py, make_layers.py, make_sequences.py or make_experts.py for " << functional->name);

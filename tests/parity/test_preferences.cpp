@@ -97,7 +97,7 @@ TEST_CASE("preferences: gradients equal finite differences in double") {
   for (const ComparedLoss& c : compared_losses()) {
     INFO(c.name << " " << c.arguments.front().first << "=" << c.arguments.front().second);
     const HTensor& scores = c.values.at("scores");
-    const HTensor slope = loss_and_gradient(c, DType::F64, scores).gradient;
+    const HTensor derivative = loss_and_gradient(c, DType::F64, scores).gradient;
     const auto at = [&](int64_t place, double by) {
       HTensor moved(DType::F64, scores.shape(), scores.bytes());
       moved.mutable_data<double>()[place] += by;
@@ -105,7 +105,7 @@ TEST_CASE("preferences: gradients equal finite differences in double") {
     };
     for (int64_t i = 0; i < scores.size(); i += 4) {
       INFO("score " << i);
-      CHECK(slope.data<double>()[i] == Approx((at(i, kStep) - at(i, -kStep)) / (2 * kStep)).margin(1e-7));
+      CHECK(derivative.data<double>()[i] == Approx((at(i, kStep) - at(i, -kStep)) / (2 * kStep)).margin(1e-7));
     }
   }
 }

@@ -47,7 +47,7 @@ class HostileGguf {
 
 struct GgufRefusal {
   std::string message;
-  uint64_t allocated;  // bytes, with those that were given back
+  uint64_t allocated;  // bytes, including those that were freed
 };
 
 GgufRefusal gguf_refusal(std::string_view bytes) {
@@ -56,7 +56,7 @@ GgufRefusal gguf_refusal(std::string_view bytes) {
   return {message.substr(0, message.find('\n')), bytes_allocated() - before};
 }
 
-// The refusal names `place` and says `what`, and takes memory for what is there.
+// The refusal names `place` and says `what`; it allocates little more than the bytes that exist.
 void check_gguf(std::string_view bytes, const std::string& place, const std::string& what) {
   const GgufRefusal refusal = gguf_refusal(bytes);
   INFO(refusal.message);
@@ -133,7 +133,7 @@ TEST_CASE("hostile gguf: names") {
              "the tensors 'v' and 'w' overlap");
 }
 
-TEST_CASE("hostile gguf: the longest tables take less than 64 MB, and longer ones nothing") {
+TEST_CASE("hostile gguf: the longest tables take less than 64 MB, and longer ones are refused unread") {
   constexpr uint64_t kKeys = 1 << 16, kTensors = 1 << 17;
   const auto table = [](uint64_t tensors, uint64_t keys) {
     HostileGguf file(tensors, keys);

@@ -122,7 +122,7 @@ std::string pair_refusal(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("examples: of a preference both answers are learned, behind one prompt") {
+TEST_CASE("examples: both answers of a preference are learned after one prompt") {
   const auto [chosen, rejected] = pair_of(R"({"prompt": "1+1=", "chosen": "2", "rejected": "11"})");
   CHECK(chosen.text == "1+1=2");
   CHECK(rejected.text == "1+1=11");
@@ -134,7 +134,7 @@ TEST_CASE("examples: of a preference both answers are learned, behind one prompt
   CHECK(learned_in(alone.second) == std::vector<std::string>{"no"});
 }
 
-TEST_CASE("examples: of preferred conversations only what differs is learned") {
+TEST_CASE("examples: of two conversations only the answers that differ are learned") {
   const auto [chosen, rejected] = pair_of(
       R"({"chosen": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."},
                      {"role": "user", "content": "Bye"}, {"role": "assistant", "content": "See you."}],

@@ -1,7 +1,9 @@
 // Corpora that arrive: rows of texts and JSON lines from a named pipe.
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <thread>
@@ -26,7 +28,11 @@ class ArrivingText {
     REQUIRE(::mkfifo(path_.c_str(), 0600) == 0);
     writer_ = std::thread([path = path_, sent = std::move(text)] { std::ofstream(path, std::ios::binary) << sent; });
   }
-  ~ArrivingText() { writer_.join(); }
+  ~ArrivingText() {
+    const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK);  // ends a writer that still waits for one
+    writer_.join();
+    ::close(reader);
+  }
   CorpusOptions options(uint64_t window) const {
     CorpusOptions options;
     options.datasets.push_back({"file:" + path_, ExampleKind::automatic, {}, 0, false});
@@ -66,7 +72,7 @@ std::vector<ArrivedRow> rows_of(LiveCorpus& corpus) {
 
 }  // namespace
 
-TEST_CASE("live corpus: a text is cut into rows as a file is, wherever it arrives in pieces") {
+TEST_CASE("live corpus: a text that arrives is cut into rows as a file is") {
   const ArrivingText text("To be,\nor not\nto be");
   LiveCorpus corpus(text.options(6));
   const std::vector<ArrivedRow> rows = rows_of(corpus);
@@ -123,7 +129,7 @@ TEST_CASE("live corpus: malformed lines are refused with their number, or counte
   CHECK(corpus.health()->refused == 1);
 }
 
-TEST_CASE("live corpus: readers have places of their own, and a corpus of options is one") {
+TEST_CASE("live corpus: readers advance independently, and equal options share one corpus") {
   const ArrivingText text("abcdefghi");
   const CorpusOptions options = text.options(4);
   const auto corpus = LiveCorpus::open(options);
@@ -139,7 +145,7 @@ TEST_CASE("live corpus: readers have places of their own, and a corpus of option
   corpus->remove_reader(other);
 }
 
-TEST_CASE("live corpus: what needs all texts is refused") {
+TEST_CASE("live corpus: settings that need all texts are refused") {
   CorpusOptions options;
   options.datasets.push_back({"tcp:127.0.0.1:5555", ExampleKind::automatic, {}, 0, false});
   options.tokenizer = "characters";

@@ -2,14 +2,12 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include <harmonics/trainer.hpp>
 
 #include "tests/message_of.hpp"
+#include "tests/temporary_folder.hpp"
 
 using harmonics::HTensor;
 using harmonics::RuntimeModelRegistry;
@@ -50,15 +48,15 @@ harmonics::TrainingArguments circle_arguments(int64_t steps) {
   return arguments;
 }
 
-// Registers a tiny model of a file that goes.
+// Registers a tiny model whose file exists as long as this.
 struct TinyModel {
-  std::filesystem::path file = std::filesystem::temp_directory_path() / "harmonics_trainer_tiny.ndsl";
+  harmonics::engine::testing::EmptyFolder folder;
   TinyModel() {
+    const std::string file = folder.path() + "/tiny.ndsl";
     std::ofstream(file) << "name: Tiny\nextends: Llama3\nconfig: {num_layers: 2, hidden_size: 32, num_query_heads: 4, "
                            "num_kv_heads: 2, intermediate_size: 48, vocab_size: 12, max_position_embeddings: 16}\n";
-    RuntimeModelRegistry::register_model("TinyTrained", file.string());
+    RuntimeModelRegistry::register_model("TinyTrained", file);
   }
-  ~TinyModel() { std::filesystem::remove(file); }
 };
 
 }  // namespace
@@ -93,7 +91,7 @@ TEST_CASE("trainer: a registered model learns which token follows") {
   CHECK(std::max_element(last, last + kWords) - last == 0);  // 0 follows 11
 }
 
-TEST_CASE("trainer: mistakes are named") {
+TEST_CASE("trainer: wrong arguments are refused with the reason") {
   const harmonics::ModelConfig config = RuntimeModelRegistry::create_model_config("SmolLM");
   CHECK(harmonics::message_of([&] { harmonics::Trainer(config, {}); }) == "the training arguments have no 'tokens'");
   CHECK(harmonics::message_of([&] { harmonics::Trainer(config, circle_arguments(1), false); }) ==

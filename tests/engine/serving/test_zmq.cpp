@@ -145,9 +145,9 @@ TEST_CASE("zmq: with keys, listed clients are answered and others are ignored") 
   CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
   constexpr int kShort = 700;  // ms
   for (const Keys* keys : {&not_listed, &other_server, static_cast<const Keys*>(nullptr)}) {
-    Asking stranger(address, ZMQ_REQ, keys, kShort);
-    stranger.say(kBody);
-    CHECK(stranger.hear().empty());
+    Asking refused(address, ZMQ_REQ, keys, kShort);
+    refused.say(kBody);
+    CHECK(refused.hear().empty());
   }
   client.say(kBody);
   CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));

@@ -1,4 +1,4 @@
-// What a training step keeps, by name, and the memory that its plan foresees.
+// Values that a training step keeps, by name, and the memory that its plan predicts.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -49,14 +49,14 @@ uint64_t kept_as(const StepMemory& step, const std::string& layer, const std::st
 
 }  // namespace
 
-TEST_CASE("step memory: the plan without memory foresees the arena of the step that runs") {
+TEST_CASE("step memory: a plan without weights predicts the arena of the step that runs") {
   const StepOptions options = adamw_step(2, 16);
   const Model planned = open_ndsl("Llama3", tiny_sizes(true)).model,
               real = open_ndsl("Llama3", tiny_sizes(false)).model;
   const auto executor = make_sequential_executor();
   for (const char* recompute : {"none", "attention", "block"}) {
     INFO(recompute);
-    const StepMemory foreseen = memory_of(planned, options, {recompute}).front();
+    const StepMemory predicted = memory_of(planned, options, {recompute}).front();
     CompileOptions compile;
     compile.device = "cpu";
     compile.training = true;
@@ -69,8 +69,8 @@ TEST_CASE("step memory: the plan without memory foresees the arena of the step t
     step.set(streams, 1e-3f, 1, 0);
     REQUIRE(step.run_if_finite());
     const auto measured = static_cast<double>(step.executable().memory().arena_bytes);
-    CHECK(static_cast<double>(foreseen.plan.arena_bytes) == Approx(measured).epsilon(0.01));
-    CHECK(foreseen.plan.state_bytes == step.executable().memory().state_bytes);
+    CHECK(static_cast<double>(predicted.plan.arena_bytes) == Approx(measured).epsilon(0.01));
+    CHECK(predicted.plan.state_bytes == step.executable().memory().state_bytes);
   }
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("step memory: values that are kept have their usual names and shapes")
   CHECK(steps[2].plan.arena_bytes < all.plan.arena_bytes);
 }
 
-TEST_CASE("step memory: a layer of 4,096 numbers and 14,336 hidden ones, without any memory of its own") {
+TEST_CASE("step memory: layers of width 4,096 are planned without their memory") {
   // 2 sequences of 2,048 tokens. A number of each token is 8,192 bytes in 16 bits: q, k and v are 3 x 4,096 of them.
   NdslOptions options;
   options.set = {
@@ -125,7 +125,7 @@ TEST_CASE("step memory: a scope is a layer and an operation") {
   CHECK(layer_and_operation("hidden.output") == Parts("", "hidden.output"));
 }
 
-TEST_CASE("step memory: of a model in a file, whose weights of block types stay as they are") {
+TEST_CASE("step memory: a model file with weights of block types is planned") {
   const Model model = engine::testing::small_llama();
   EntrySizes sizes;
   sizes.batch = 2, sizes.tokens = 5, sizes.training = true;

@@ -52,7 +52,7 @@ std::vector<float> numbers_in(const EmptyFolder& folder, const std::string& tens
 
 }  // namespace
 
-TEST_CASE("added tokens: tables get rows that are the mean of the others, heads too") {
+TEST_CASE("added tokens: embeddings and heads get rows with the mean of the others") {
   const EmptyFolder folder;
   write_model(folder, 3, true);
   const AddedRows rows = add_special_tokens(folder.path(), {{"<new>", "<end>"}, {{"pad_token", "<pad>"}}});
@@ -76,7 +76,7 @@ TEST_CASE("added tokens: tables get rows that are the mean of the others, heads 
   CHECK(numbers_in(folder, "model.embed_tokens.weight") == expected);
 }
 
-TEST_CASE("added tokens: rows that no token had are used first, and begin as the mean too") {
+TEST_CASE("added tokens: unused rows are taken first and set to the mean") {
   const EmptyFolder folder;
   write_model(folder, 6, false);
   const AddedRows rows = add_special_tokens(folder.path(), added_tokens_of({"<new>", "eos_token=<stop>"}));
@@ -86,7 +86,7 @@ TEST_CASE("added tokens: rows that no token had are used first, and begin as the
   CHECK(json_in(folder, "config.json").at("eos_token_id") == 4);
 }
 
-TEST_CASE("added tokens: folders that cannot have more are refused and stay as they are") {
+TEST_CASE("added tokens: folders that cannot take tokens are refused and stay unchanged") {
   const EmptyFolder folder;
   CHECK(message_of([&] {
           add_special_tokens(folder.path(), {{"<new>"}, {}});
