@@ -36,8 +36,9 @@ HTensor one_step(std::string_view step, const Values& registers) {
   if (open == std::string_view::npos || step.back() != ')') broken("is not NAME(REGISTER,...)");
   const std::string_view name = step.substr(0, open);
   const OpRow* primitive = find_op(name);
-  const bool known = primitive ? is_elementwise(primitive->op) : name == "gelu" || name == "gelu_grad";
-  if (!known) broken("is not elementwise");
+  const FunctionalPtr functional = primitive ? nullptr : FunctionalTable::global().find(name);
+  if (primitive ? !is_elementwise(primitive->op) : !functional || !functional->traits.elementwise)
+    broken("is not elementwise");
   Values operands;
   for (std::string_view rest = step.substr(open + 1, step.size() - open - 2); !rest.empty();) {
     const size_t comma = std::min(rest.find(','), rest.size());

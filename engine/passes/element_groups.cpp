@@ -40,18 +40,13 @@ bool ElementGroups::fits(uint32_t node, const HasKernel& accepts) const {
   return !accepts || accepts(program_, n);
 }
 
-ValueId ElementGroups::source(ValueId operand) const {
-  const Node& maker = program_.producer(operand);
-  return maker.op == Op::broadcast ? source(maker.inputs[0]) : operand;
-}
-
 ElementGroup ElementGroups::joined(const ElementGroup& a, const ElementGroup& b) const {
   ElementGroup both;
   std::merge(a.members.begin(), a.members.end(), b.members.begin(), b.members.end(), std::back_inserter(both.members));
   for (uint32_t m : both.members) {
     const Node& node = program_.nodes[m];
     for (ValueId v : node.inputs)
-      if (!contains(both.members, program_.values[v].node)) add_once(both.inputs, source(v));
+      if (!contains(both.members, program_.values[v].node)) add_once(both.inputs, behind_broadcasts(program_, v));
     const ValueId made = node.outputs[0];
     const auto outside = [&](uint32_t reader) { return !contains(both.members, reader); };
     const auto readers = uses_.readers(made);

@@ -19,8 +19,6 @@ class ElementGroups {
   static constexpr int32_t kNone = -1;
   int32_t of(uint32_t node) const { return group_[node]; }
   const ElementGroup& group(int32_t g) const { return groups_[static_cast<size_t>(g)]; }
-  // An operand as read by a group: a broadcast's source instead of the broadcast.
-  ValueId source(ValueId operand) const;
 
  private:
   bool fits(uint32_t node, const HasKernel& accepts) const;

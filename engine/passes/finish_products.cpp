@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,10 +11,6 @@
 namespace harmonics::engine {
 
 namespace {
-
-bool calls_any_of(const Node& node, std::initializer_list<std::string_view> names) {
-  return node.op == Op::call && std::find(names.begin(), names.end(), node.callee) != names.end();
-}
 
 // A product and the operations that finish it.
 struct Finish {
@@ -68,10 +63,10 @@ class Finisher {
           .set("rhs_contract", node.attributes.integers("rhs_contract"));
       return p;
     }
-    const auto& given = node.attributes.entries();
-    const bool usual = std::all_of(given.begin(), given.end(), [](const auto& a) { return a.first == "transposed"; });
-    if (!calls_any_of(node, {"linear"}) || !usual) return std::nullopt;
-    const bool transposed = node.attributes.flag("transposed", false);
+    const FunctionalPtr f = called_by(node);
+    if (!f || f->traits.transposable != size_t{1}) return std::nullopt;  // no affine map
+    if (!has_defaults(f->signature, AttributeMap(node.attributes).set("transposed", false))) return std::nullopt;
+    const bool transposed = node.attributes.flag("transposed");
     const auto rank = static_cast<int64_t>(program_.type(node.inputs[0]).shape.rank());
     p.operands = {node.inputs[0], node.inputs[1]};
     p.axes.set("lhs_contract", std::vector<int64_t>{rank - 1})
@@ -82,12 +77,8 @@ class Finisher {
 
   // The name of an operation that may be a step; "": none.
   std::string_view name_of(const Node& node) const {
-    if (node.outputs.size() != 1 || converts_stored(program_, node)) return "";
-    if (node.op == Op::call) {
-      const bool usual =
-          node.attributes.empty() || node.attributes == AttributeMap().set("approximate", std::string("none"));
-      return usual && calls_any_of(node, {"gelu", "gelu_grad"}) ? std::string_view(node.callee) : "";
-    }
+    if (const FunctionalPtr f = called_by(node))
+      return f->traits.elementwise && has_defaults(f->signature, node.attributes) ? std::string_view(node.callee) : "";
     return is_elementwise(node.op) && node.op != Op::cast && node.attributes.empty() ? op_name(node.op) : "";
   }
 
@@ -103,12 +94,10 @@ class Finisher {
     if (product->bias) further.push_back(*product->bias);
     std::set<ValueId> made{node.outputs[0]};
     collect(index, made, further, f.steps);
-    if (f.steps.empty() || further.size() > kMostInputs) return std::nullopt;
+    if (f.steps.empty()) return std::nullopt;
     f.inputs.insert(f.inputs.end(), further.begin(), further.end());
     uint32_t next = 1, last_read = 0;  // last_read: the register made by the last step that reads the bare product
-    const auto first = static_cast<size_t>(product->bias.has_value());
-    for (size_t i = first; i < further.size(); ++i) number.emplace(further[i], next + static_cast<uint32_t>(i));
-    next += static_cast<uint32_t>(further.size());
+    for (ValueId v : further) number.emplace(v, next++);
     std::string text;
     if (product->bias) {
       text = "add(0,1)";
@@ -120,7 +109,8 @@ class Finisher {
       text += text.empty() ? "" : " ";
       text += name_of(step);
       for (size_t k = 0; k < step.inputs.size(); ++k) {
-        const uint32_t r = number.at(made.count(step.inputs[k]) ? step.inputs[k] : source(step.inputs[k]));
+        const uint32_t r =
+            number.at(made.count(step.inputs[k]) ? step.inputs[k] : behind_broadcasts(program_, step.inputs[k]));
         if (r == 0) last_read = next;
         text += (k ? "," : "(") + std::to_string(r);
       }
@@ -128,11 +118,6 @@ class Finisher {
       number[step.outputs[0]] = next++;
     }
     return stored(f, made, number, last_read, text, product->axes) ? std::optional(std::move(f)) : std::nullopt;
-  }
-
-  ValueId source(ValueId v) const {
-    const Node& maker = program_.producer(v);
-    return maker.op == Op::broadcast ? source(maker.inputs[0]) : v;
   }
 
   // Takes the operations of the product's phase that read it, in order.
@@ -151,10 +136,9 @@ class Finisher {
       std::vector<ValueId> more;
       const bool early = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
         if (made.count(v)) return true;
-        const ValueId from = source(v);
+        const ValueId from = behind_broadcasts(program_, v);
         const bool there = program_.values[from].node < index || is_constant(program_.producer(from).op);
         if (!there || program_.type(from).dtype != DType::F32) return false;
-        if (program_.type(from) != type && !stretches(program_.type(from).shape, type.shape)) return false;
         if (std::find(further.begin(), further.end(), from) == further.end()) more.push_back(from);
         return true;
       });
@@ -165,15 +149,6 @@ class Finisher {
       made.insert(node.outputs[0]);
       open.insert(uses_.readers(node.outputs[0]).begin(), uses_.readers(node.outputs[0]).end());
     }
-  }
-  // Whether the trailing axes align.
-  static bool stretches(const Shape& from, const Shape& to) {
-    if (from.rank() > to.rank()) return false;
-    for (uint32_t i = 0; i < from.rank(); ++i) {
-      const int64_t n = from[from.rank() - 1 - i];
-      if (n != 1 && n != to[to.rank() - 1 - i]) return false;
-    }
-    return true;
   }
 
   // Stores what has other readers, first a register that may take the product's memory: the product itself, or one that

@@ -102,7 +102,8 @@ class ElementwiseFuser {
       ChainOp op{node.op, static_cast<uint32_t>(node.inputs.size()), {}, program_.type(node.outputs[0]).dtype};
       for (uint32_t k = 0; k < op.operand_count; ++k) {
         const auto own = registers.find(node.inputs[k]);
-        op.operands[k] = own != registers.end() ? own->second : registers.at(groups_.source(node.inputs[k]));
+        op.operands[k] =
+            own != registers.end() ? own->second : registers.at(behind_broadcasts(program_, node.inputs[k]));
       }
       registers[node.outputs[0]] = static_cast<uint32_t>(inputs + chain.ops.size());
       chain.ops.push_back(op);

@@ -62,9 +62,10 @@ Program accumulate_products(const Program& program, const AcceptsCall& accepts);
 // and accumulate_products, which save more.
 Program sum_with_products(const Program& program, const AcceptsCall& accepts);
 // Fuses a product, or a linear map, and the elementwise operations on its result into `fused_dot`, which finishes
-// blocks of the product while caches hold them. Operations that read the result or what was made of it, and otherwise
-// only constants and values computed before the product, in the phase of the product. Rounds as the operations alone.
-// Only calls that `accepts` takes. After fuse_updates, accumulate_products and sum_with_products, which save more.
+// blocks of the product while caches hold them. The operations are in the phase of the product; besides its result and
+// results of each other they read only constants and values computed before the product. Rounds as the operations
+// alone. Only calls that `accepts` takes. After fuse_updates, accumulate_products and sum_with_products, which save
+// more.
 Program finish_products(const Program& program, const AcceptsCall& accepts);
 // Replaces a linear map whose scores only softmax_cross_entropy and its gradient read by linear_cross_entropy, or by
 // linear_cross_entropy_step, which also gives the gradients: in chunks of rows, so that the scores never exist whole.
@@ -114,6 +115,8 @@ inline bool is_in(Phase phase, const Program& program, const Node& node) {
 bool matches_pattern(std::string_view text, std::string_view pattern);
 // The value behind reshapes and slices, whose memory v most likely shares.
 ValueId behind_views(const Program& program, ValueId v);
+// The value that v stretches, as kernels of elementwise operations read it; v unless it is a broadcast.
+ValueId behind_broadcasts(const Program& program, ValueId v);
 // Whether the node is a product whose operands, result and sums have their usual types: those of `dot` without
 // out_dtype and accumulate, both operands of one type.
 bool is_usual_product(const Program& program, const Node& node);

@@ -94,6 +94,11 @@ ValueId behind_views(const Program& program, ValueId v) {
   return maker.op == Op::reshape || maker.op == Op::slice ? behind_views(program, maker.inputs[0]) : v;
 }
 
+ValueId behind_broadcasts(const Program& program, ValueId v) {
+  const Node& maker = program.producer(v);
+  return maker.op == Op::broadcast ? behind_broadcasts(program, maker.inputs[0]) : v;
+}
+
 bool is_usual_product(const Program& program, const Node& node) {
   return node.op == Op::dot && !node.attributes.has("out_dtype") && !node.attributes.has("accumulate") &&
          program.type(node.inputs[0]).dtype == program.type(node.inputs[1]).dtype;

@@ -33,6 +33,8 @@ struct Traits {
   bool block_write = false;
   // Results depend neither on the order nor on the arrangement of the elements of an input.
   bool order_free = false;
+  // With default attributes: inputs and the result have one type, and an element depends on those at its place.
+  bool elementwise = false;
   std::optional<size_t> transposable = {};  // the matrix that the attribute `transposed` says is stored transposed
   std::optional<size_t> scaled = {};  // the input that holds whole numbers where the attribute `scale` multiplies them
   uint16_t free_types = 0;            // the minor of contract 1 that allows float inputs of several types; 0: none does

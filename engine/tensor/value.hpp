@@ -17,7 +17,7 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   ~Storage();
-  // Addresses without memory, which reads as zeros and becomes memory where it is written: for plans that do not run.
+  // Reserves addresses: pages read as zeros, and take memory once they are written. For plans that do not run.
   static std::shared_ptr<Storage> reserved(size_t bytes);
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }

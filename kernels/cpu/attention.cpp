@@ -15,9 +15,9 @@ namespace {
 // Into how many parts the work should be divisible.
 int64_t wanted_parts(double nanoseconds) { return std::max(kUsualParts, parts_for(nanoseconds, kMostParts)); }
 
-// Steps of the depth per line that is fetched of the next item, whose rows take `floats`; 0: current and next item
-// would take more than half of the second-level cache. A product takes two steps per pair of query and key and line of
-// a row's length, at least.
+// Steps of the depth from one prefetched line of the next item, whose rows take `floats`, to the next line; 0, for no
+// prefetch, if the current and the next item take more than half of the second-level cache. Products take at least two
+// steps for each pair of a query and a key and each line of a row.
 int64_t steps_per_line(int64_t floats, double pairs, int64_t queries, int64_t keys) {
   constexpr int64_t kLeastCache = 1 << 20;
   static const int64_t cache = std::max<int64_t>(kLeastCache, ::sysconf(_SC_LEVEL2_CACHE_SIZE));

@@ -26,7 +26,7 @@ struct AttentionContext {
   uint32_t parts;
   int64_t query_chunks;    // forward: chunks a head's queries are divided into
   int64_t part_workspace;  // floats
-  int64_t ahead_every;     // steps of the depth per line that is fetched of the next head; 0: none is
+  int64_t ahead_every;     // steps of the depth per prefetched line of the next head; 0: no prefetch
 };
 
 }  // namespace harmonics::cpu

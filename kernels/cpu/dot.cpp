@@ -64,11 +64,7 @@ struct Rearranged {
   uint32_t copy_parts[2] = {};  // 0: the operand is used in place
   int64_t offsets[2] = {};      // in the workspace, floats
   int64_t floats = 0;           // before the product's own workspace
-  hx_kernel product{};
-
-  ~Rearranged() {
-    if (product.destroy) product.destroy(product.context);
-  }
+  InnerKernel product;
 };
 
 void run_rearranged(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
@@ -119,11 +115,7 @@ struct Sum {
   uint32_t out = 0, parts = 0;
   uint32_t keep = 0;                       // buffer; 0: always add the sum
   uint32_t product_parts = 0, before = 0;  // parts of the product's first phase; phases before the product
-  hx_kernel product{};
-
-  ~Sum() {
-    if (product.destroy) product.destroy(product.context);
-  }
+  InnerKernel product;
 };
 
 void begin_sum(const Sum& c, void* const* buffers, uint32_t part) {
@@ -188,14 +180,11 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// A product with sums of b's columns: its kernel's buffers are a, b, the product, its workspace, nothing, the sums.
+// A product with sums of b's columns: its kernel's buffers are a, b, the product, its workspace, an unused one, the
+// sums.
 struct SummedProduct {
   static constexpr uint32_t kSums = 5;
-  hx_kernel product{};
-
-  ~SummedProduct() {
-    if (product.destroy) product.destroy(product.context);
-  }
+  InnerKernel product;
 };
 
 void run_summed(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
@@ -203,8 +192,6 @@ void run_summed(const void* context, void* const* buffers, uint32_t phase, uint3
   void* const own[] = {buffers[0], buffers[1], buffers[2], buffers[4], nullptr, buffers[3]};
   product.run(product.context, own, phase, part);
 }
-
-}  // namespace
 
 // a, b -> a b, and the sums of b over the contracted axes
 bool plan_dot_sum(const Site& site, hx_kernel& out) {
@@ -217,12 +204,11 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
   p->extra = 1;
   auto c = std::make_unique<SummedProduct>();
   if (!answer_summed_product(*p, c->product)) return declined("sums with products of many rows");
-  const std::vector<uint32_t> parts(c->product.parts, c->product.parts + c->product.phases);
-  const uint64_t workspace = c->product.workspace;
-  const char* name = c->product.name;
-  answer(out, std::move(c), run_summed, name, parts).workspace = workspace;
+  answer_as(c->product, out, std::move(c), run_summed);
   return true;
 }
+
+}  // namespace
 
 HM_PLANS(dot, {"dot", plan_dot}, {"dot_add", plan_dot_add}, {"dot_sum", plan_dot_sum})
 

@@ -27,10 +27,10 @@ bool plan_narrow_convolution(const Site&, hx_kernel&);  // forward, few channels
 CopyContext copy_context(Walk walk, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out);
-// The same with `sums`, or with `chain`; false: not in one kernel.
+// The same for products with `sums`, or with `chain`; false if no kernel does both in one pass.
 bool answer_summed_product(const Product& product, hx_kernel& out);
 bool answer_finished_product(const Product& product, hx_kernel& out);
-// The product of inputs 0 and 1, which are read in place, into buffer 2; nothing if they cannot be, or have batches.
+// The product of inputs 0 and 1 into buffer 2; nothing if they have batches, or cannot be read in place.
 std::optional<Product> product_of_dot(const Site& site);
 // Never skips zeros of A.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,

@@ -7,14 +7,10 @@ namespace {
 
 constexpr uint32_t kMostFurther = 8;
 
-// Buffers of the product: a, b, further tensors, the first result, workspace, none, further results.
+// Buffers of the product: a, b, further tensors, the first result, workspace, an unused one, further results.
 struct FinishedProduct : OwnedChain {
-  hx_kernel product{};
+  InnerKernel product;
   uint32_t inputs = 0, results = 0;
-
-  ~FinishedProduct() {
-    if (product.destroy) product.destroy(product.context);
-  }
 };
 
 void run_finished(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
@@ -101,10 +97,7 @@ bool plan_fused_dot(const Site& site, hx_kernel& out) {
   p->extra = site.outputs() - 1;
   if (p->c + 3 + p->extra > kMostBuffers || !answer_finished_product(*p, c->product))
     return declined("finishes products of many rows");
-  const std::vector<uint32_t> parts(c->product.parts, c->product.parts + c->product.phases);
-  const uint64_t workspace = c->product.workspace;
-  const char* name = c->product.name;
-  answer(out, std::move(c), run_finished, name, parts).workspace = workspace;
+  answer_as(c->product, out, std::move(c), run_finished);
   return true;
 }
 

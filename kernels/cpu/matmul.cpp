@@ -221,6 +221,7 @@ double flops_of(const Product& p) {
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
 }
 bool suits_bf16(const Product& p) { return suits_bf16_product(p, flops_of(p)); }
+bool is_rounded(const Product& p) { return suits_bf16(p) || suits_half_product(p, flops_of(p)); }
 bool is_small(const Product& p, double flops) { return std::min(p.m, p.n) <= kSmallSide || flops < kSmallFlops; }
 bool broadcasts(const Product& p) { return p.b_column == 1; }
 bool is_inner(const Product& p) { return p.b_row == 1 && p.a_column == 1; }
@@ -296,8 +297,6 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   if (dense.destroy) dense.destroy(dense.context);  // not used: with few rows the sparse kernel is always chosen
   return looks;
 }
-
-bool is_rounded(const Product& p) { return suits_bf16(p) || suits_half_product(p, flops_of(p)); }
 
 bool answer_summed_product(const Product& product, hx_kernel& out) {
   const bool suits = is_packed_here(product) && suits_own_blocks(product) && !is_rounded(product);

@@ -10,7 +10,7 @@ namespace harmonics::cpu {
 
 struct ChainContext;
 
-// Most buffers of a product.
+// Limit of the buffers of a product.
 constexpr uint32_t kMostBuffers = 24;
 
 // Strides in elements: A(m, k) = a[m * a_row + k * a_column], B(k, n) = b[k * b_row + n * b_column]; C is dense.
@@ -27,9 +27,9 @@ struct Product {
   uint32_t old = 0, rate = 0;           // buffers
   bool constant_b = false;              // B never changes: its packed form may be kept
   bool bf16 = false;                    // operands may be rounded to bf16
-  const ChainContext* chain = nullptr;  // what becomes of finished blocks of C. Only products of packed rows
-  uint32_t extra = 0;                   // buffers from c + 3 on
-  uint32_t sums = 0;  // buffer for the sums of B's columns; 0: none. Only where parts pack their own blocks
+  const ChainContext* chain = nullptr;  // operations on finished blocks of C; products of packed rows only
+  uint32_t extra = 0;                   // number of buffers from c + 3 on
+  uint32_t sums = 0;  // buffer for the sums of B's columns; 0: none. Parts that pack their own blocks only
   float scale = 0;    // not 0: A holds bytes to be multiplied by it; sparse products only
 };
 

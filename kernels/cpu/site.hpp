@@ -97,6 +97,23 @@ hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const
   return out;
 }
 
+// A kernel in the context of another one, which runs it and destroys it.
+struct InnerKernel : hx_kernel {
+  InnerKernel() : hx_kernel{} {}
+  InnerKernel(const InnerKernel&) = delete;
+  InnerKernel& operator=(const InnerKernel&) = delete;
+  using hx_kernel::operator=;
+  ~InnerKernel() {
+    if (destroy) destroy(context);
+  }
+};
+// Fills `out` with a kernel that has the name, parts and workspace of `inner`, which `context` owns.
+template <typename Owner>
+void answer_as(const InnerKernel& inner, hx_kernel& out, std::unique_ptr<Owner> context, Run run) {
+  answer(out, std::move(context), run, inner.name, {inner.parts, inner.parts + inner.phases}).workspace =
+      inner.workspace;
+}
+
 // A family's planning function: returns true and fills `out` if it supports the site.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 using PlanRow = kernels::PlanRow<Plan>;

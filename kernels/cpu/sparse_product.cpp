@@ -17,7 +17,7 @@ constexpr int64_t kMostSums = 1 << 17;       // limit of a batch for halves: bot
 
 // The sparse product, with a dense kernel as fallback for few zeros.
 struct SparseOrDense : SparseContext {
-  hx_kernel dense{};
+  InnerKernel dense;
   std::array<uint32_t, kMostBuffers> dense_buffers{};  // which of our buffers each of its buffers is
   uint32_t dense_count = 0;                            // number of them, without its workspace
   uint64_t dense_offset = 0;                           // offset of its workspace in ours
@@ -31,9 +31,6 @@ struct SparseOrDense : SparseContext {
   std::vector<uint32_t> parts;  // by phase: the larger number of both kernels
 
   bool prepares() const { return a.count > 0 || b.count > 0; }
-  ~SparseOrDense() {
-    if (dense.destroy) dense.destroy(dense.context);
-  }
 };
 
 void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uint32_t part) {

@@ -43,12 +43,12 @@ const TypeRow* row_of(uint32_t dtype) {
   return nullptr;
 }
 
-// Slices of columns: each part streams its own rows of the weight. Slices of rows only if there are few columns.
-void cut(TypedContext& c, uint32_t wanted) {
+// Slices of columns: each part streams its own share of the weight. Slices of rows only if there are few columns.
+void cut(TypedContext& c, uint32_t wanted, int64_t granule) {
   const Product& p = c.product;
   c.row_parts = c.column_parts = 1;
   while (c.row_parts * c.column_parts < wanted) {
-    if (p.n >= 2 * c.column_parts * kTypedColumnGranule)
+    if (p.n >= 2 * c.column_parts * granule)
       c.column_parts *= 2;
     else if (p.m >= 2 * c.row_parts * 4 * kRowGranule)
       c.row_parts *= 2;
@@ -95,7 +95,6 @@ bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
       last(weight) == 0)
     return declined("multiplies f32 by a transposed weight of a stored type, without more");
   auto c = std::make_unique<TypedContext>();
-  *c = {};
   Product& p = c->product;
   if (!activation_of(site, p.activation)) return false;
   p.batch = 1;
@@ -110,16 +109,7 @@ bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
   c->row_bytes = static_cast<int64_t>(run_bytes(row.dtype, p.n));
   c->slice_bytes = static_cast<int64_t>(run_bytes(row.dtype, kDecodedColumns));
   const double products = static_cast<double>(p.m) * static_cast<double>(p.k) * static_cast<double>(p.n);
-  const uint32_t wanted = parts_for(products / 40, INT32_MAX);
-  c->row_parts = c->column_parts = 1;
-  while (c->row_parts * c->column_parts < wanted) {
-    if (p.n >= 2 * c->column_parts * kDecodedColumns)
-      c->column_parts *= 2;
-    else if (p.m >= 2 * c->row_parts * 4 * kRowGranule)
-      c->row_parts *= 2;
-    else
-      break;
-  }
+  cut(*c, parts_for(products / 40, INT32_MAX), kDecodedColumns);
   const uint32_t parts = c->row_parts * c->column_parts;
   answer(out, std::move(c), isa().typed_linear, row.product, {parts}).workspace =
       static_cast<uint64_t>(parts * kDecodedColumns * kDecodedDepth) * sizeof(float);
@@ -137,10 +127,9 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   const Product& p = c->product;
   c->dtype = site.in(1).dtype;
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, p.k));
-  c->transposed = false;
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
                elements = static_cast<double>(p.k) * static_cast<double>(p.n);
-  cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX));
+  cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX), kTypedColumnGranule);
   const bool rounds = !site.text("activation_type").empty();
   c->round_parts = rounds ? parts_for(static_cast<double>(p.m * p.k), p.m * p.k / 32) : 0;
   const int64_t floats = rounds ? p.m * p.k : 0;

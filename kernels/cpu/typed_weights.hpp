@@ -14,8 +14,7 @@ struct TypedContext {
   int64_t row_bytes;
   uint32_t row_parts, column_parts;
   uint32_t round_parts;  // 0, or the parts of a first phase that rounds x to q8_0, into the workspace
-  // a times b as it lies, where rows of b are the depth: the sums of a slice of columns are those of its panels in
-  // turn.
+  // b is [depth, columns]: panels of decoded rows add to the sums of a slice of columns, one after another.
   bool transposed;
   int64_t slice_bytes;  // of kDecodedColumns elements of a row of b
 };
@@ -28,8 +27,8 @@ struct TypedRowsContext {
 
 // Up to this many rows of A the weight is converted in registers.
 constexpr int64_t kDirectRows = 12;
-// More rows share decoded ones: so many rows of A at a time, and so many rows of the weight of so many elements. The
-// decoded ones, the sums in vectors and the part of A fit a second-level cache; six rows of A and four of the weight a
+// More rows share decoded rows of the weight: kBlockRows rows of A times kTypedPanel decoded rows, kTypedDepth elements
+// at a time. These, and the sums in vectors, fit a second-level cache; six rows of A and four of the weight fit a
 // first-level cache.
 constexpr int64_t kBlockRows = 96, kTypedPanel = 32, kTypedDepth = 1024;
 constexpr int64_t kTypedColumnGranule = 8;

@@ -52,7 +52,7 @@ HTensor experts_network(Tracer& tracer, ParameterStore& store, const HTensor& x)
 
 using Network = HTensor (*)(Tracer&, ParameterStore&, const HTensor&);
 
-// The network between a map before it, so that its input has a gradient, and a mean of squares.
+// Scales the input, so that the input of the network has a gradient, and takes the mean of squares of its result.
 Model model_with(Network network) {
   Model model;
   model.name = "feed_forward";

@@ -1,4 +1,5 @@
-// Training steps of a language model that a `.ndsl` file describes, whole or of an adapter: time and memory.
+// Time and memory of training steps of a language model that a `.ndsl` file describes: of all weights, or of an
+// adapter.
 //
 //   model_step MODEL [--set NAME=VALUE]... [--lora SETTINGS] [--base TYPE] [--recompute NAMES] [--optimizer TEXT]
 //              [--batch N] [--tokens N] [--threads N] [--steps N] [--apart X]
@@ -7,7 +8,7 @@
 // adapter. Prints one JSON object; exit status 1 if planned and measured memory differ by more than the share X:
 //
 //   seconds, median      of the fastest step and of the middle one
-//   cpu_seconds          of the process, in the step that took the least: on one thread what other load leaves as it is
+//   cpu_seconds          the least CPU time of a step; on one thread it hardly depends on other load
 //   flops, of_peak       of products, forward and backward, as traced; over the fastest step, of the measured peak
 //   arena, states        bytes of the plan: results of a step; parameters and moments
 //   packed               what kernels have packed of frozen weights
@@ -60,7 +61,8 @@ StepCase parsed_case(int argc, char** argv) {
     if (++i == argc) throw Error(ErrorKind::Usage, flag + " needs a value");
     const std::string value = argv[i];
     const size_t at = value.find('=');
-    if (flag == "--set" && at != std::string::npos)
+    if (flag == "--set" && at == std::string::npos) throw Error(ErrorKind::Usage, "--set needs NAME=VALUE");
+    if (flag == "--set")
       c.set[value.substr(0, at)] = value.substr(at + 1);
     else if (flag == "--lora")
       c.lora = value;
@@ -81,10 +83,10 @@ StepCase parsed_case(int argc, char** argv) {
     else if (flag == "--apart")
       c.apart = std::atof(argv[i]);
     else
-      throw Error(ErrorKind::Usage, "there is no " + flag);
+      throw Error(ErrorKind::Usage, "unknown option " + flag);
   }
   if (c.model.empty() || c.batch < 1 || c.tokens < 1 || c.threads < 1 || c.steps < 1)
-    throw Error(ErrorKind::Usage, "model_step MODEL [--set NAME=VALUE] ...; numbers are 1 or more");
+    throw Error(ErrorKind::Usage, "usage: model_step MODEL [--set NAME=VALUE] ...; numbers are 1 or more");
   return c;
 }
 

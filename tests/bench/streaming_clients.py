@@ -134,9 +134,9 @@ def main():
     parser.add_argument("--prompt", type=int, default=120, help="characters")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without", type=int, nargs="*", default=[256, 257], help="tokens that no text has: its ends")
-    parser.add_argument("--starts", type=int, default=1, help="of the server")
+    parser.add_argument("--starts", type=int, default=1, help="how often the server is started")
     parser.add_argument("--most", type=float, default=0, help="largest gap of a client of a warm server, in medians")
-    parser.add_argument("--beside", default="", help="another server's command, as one text")
+    parser.add_argument("--beside", default="", help="the command of another server, in one argument")
     parser.add_argument("--cores", default="", help="SERVER/CLIENTS, such as 1/0 or 0,1/0")
     parser.add_argument("server", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -150,7 +150,7 @@ def main():
         if options.beside:
             load(shlex.split(options.beside), options, "beside: ")
     if options.most and worst > options.most:
-        raise SystemExit(f"a client waited {worst:.1f} of its median gaps; at most {options.most:g} are allowed")
+        raise SystemExit(f"a client waited {worst:.1f} times its median gap; at most {options.most:g} is allowed")
 
 
 if __name__ == "__main__":

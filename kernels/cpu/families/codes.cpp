@@ -91,8 +91,8 @@ bool plan_codes(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   if (!is_f32(x) || x.rank == 0) return false;
   const bool norm = site.op() == "rms_norm_quantize";
-  if (norm && (!is_f32(site.in(1)) || site.out(0).dtype != HX_I8)) return declined("codes other than i8");
-  if (!norm && site.integer("rows", 0) == 0) return declined("the largest of all rows");  // a reduction in parts
+  if (norm && (!is_f32(site.in(1)) || site.out(0).dtype != HX_I8)) return declined("quantises f32 to i8");
+  if (!norm && site.integer("rows", 0) == 0) return declined("finds the largest magnitude of each row");
   auto c = std::make_unique<CodesContext>();
   c->columns = x.dims[x.rank - 1];
   if (c->columns == 0) return false;

@@ -19,8 +19,8 @@ struct DocumentsContext {
   bool is_plain;                     // neither window, cap nor sinks
   uint32_t documents, sinks;         // buffers
   uint32_t results, workspace;       // buffers: the first result
-  uint32_t parts;
-  int64_t part_workspace;  // floats
+  uint32_t parts, sink_parts;        // sink_parts: of phase 1, the gradient of the sinks
+  int64_t part_workspace;            // floats
 };
 
 }  // namespace
@@ -55,9 +55,10 @@ float* sinks_at(const DocumentsContext& c, void* const* buffers, int64_t head) {
 }
 
 // A sink has the probability exp(sink - lse) in each query, and a value of 0.
-void gradient_of_sinks(const DocumentsContext& c, void* const* buffers) {
+void gradient_of_sinks(const DocumentsContext& c, void* const* buffers, uint32_t part) {
   const int64_t heads = c.shared * c.plain.group;
-  for (int64_t head = 0; head < heads; ++head) {
+  const Range own = share(heads, c.sink_parts, part);
+  for (int64_t head = own.begin; head < own.end; ++head) {
     const float sink = *sinks_at(c, buffers, head);
     double sum = 0;
     for (int64_t batch = 0; batch < c.batch; ++batch)
@@ -70,8 +71,8 @@ void gradient_of_sinks(const DocumentsContext& c, void* const* buffers) {
           const int64_t some = lanes_at(i, c.plain.value_width);
           inner = fma(load_some(out + i, some), load_some(dout + i, some), inner);
         }
-        const float share = power(splat(sink * kLog2E), splat(1), splat(lse * kLog2E))[0];
-        sum -= static_cast<double>(share * sum_of(inner));
+        const float probability = power(splat(sink * kLog2E), splat(1), splat(lse * kLog2E))[0];
+        sum -= static_cast<double>(probability * sum_of(inner));
       }
     static_cast<float*>(buffers[c.results + 3])[head] = static_cast<float>(sum);
   }
@@ -114,7 +115,7 @@ void document_attention(const void* context, void* const* buffers, uint32_t, uin
 // An item is a key and value head with all query heads that share it.
 void document_attention_grad(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const DocumentsContext*>(context);
-  if (phase == 1) return gradient_of_sinks(c, buffers);
+  if (phase == 1) return gradient_of_sinks(c, buffers, part);
   const int64_t group = c.plain.group;
   float* const lse = static_cast<float*>(buffers[c.workspace]) + part * c.part_workspace;
   float* const room = lse + ((group * c.positions + 15) & ~int64_t{15});
@@ -271,7 +272,10 @@ bool plan_documents(const Site& site, hx_kernel& out) {
   }
   const uint64_t workspace = static_cast<uint64_t>(c->part_workspace) * c->parts * sizeof(float);
   std::vector<uint32_t> parts{c->parts};
-  if (gradient && has_sinks) parts.push_back(1);
+  if (gradient && has_sinks) {
+    const int64_t heads = c->shared * a.group, products = c->batch * heads * c->positions * a.value_width;
+    parts.push_back(c->sink_parts = parts_for(0.2 * static_cast<double>(products), heads));
+  }
   answer(out, std::move(c), gradient ? chosen::document_attention_grad() : chosen::document_attention(),
          "attention of documents", parts)
       .workspace = workspace;

@@ -1,8 +1,8 @@
 // Steps of Adam and AdamW with coded moments, 16 rows by 64 columns at a time, in units of each block's scale. Private
 // to the including translation unit.
 //
-// A code is decoded to a float whose exponents are those of the code above a constant, without its block's scale: the
-// scale is in the factors of the rule, which are powers of two, so that moments have the bits of the plain order.
+// A code is decoded without its block's scale, to a float whose exponent is that of the code plus a constant. The
+// factors of the rule contain the scales, which are powers of two, so moments have the bits that update_piece() gives.
 #pragma once
 
 #include "update_rules.hpp"
@@ -10,7 +10,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// The gradient of a row's vector from column j on, in units of `inverse`: of stored gradients.
+// Stored gradients. at(): a vector of row r from column j on; scaled(): the same, divided by its block's scale.
 template <typename Load>
 struct LoadedGradient {
   Load load_from;  // (r, j, lanes)
@@ -21,7 +21,7 @@ struct LoadedGradient {
   }
 };
 
-// That of a single sample, a b^T. kGradient: with the sums of w b of 16 rows.
+// The gradient of a single sample, a b^T. kGradient: also adds up w b in each of 16 rows.
 template <bool kGradient>
 struct OuterGradient {
   const float *a, *b;  // a: of the first row
@@ -45,7 +45,7 @@ struct OuterGradient {
 // Decoded numbers have exponents from kLowest on.
 constexpr int kLowest = 96;
 
-// What a piece's four blocks need.
+// Scales of the four blocks of a piece, and the factors of the rule that depend on them.
 struct BlockUnits {
   alignas(16) float inverse[kPieceBlocks], rest2[kPieceBlocks], root[kPieceBlocks], epsilon[kPieceBlocks];
   alignas(16) int32_t mean[kPieceBlocks], square[kPieceBlocks];  // exponents of the units
@@ -108,7 +108,7 @@ HM_INLINE __m512i base_words(const int32_t* base) {
                                 static_cast<int16_t>(base[1]));
 }
 
-// Bytes of 16 codes become the highest ones of 16 lanes.
+// Indices of a shuffle that moves 16 codes to the highest bytes of 16 lanes.
 HM_INLINE __m512i code_places() {
   const __m128i top = _mm_setr_epi8(-128, -128, -128, 0, -128, -128, -128, 1, -128, -128, -128, 2, -128, -128, -128, 3);
   const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);

@@ -97,7 +97,7 @@ template <typename Fetch = NoFetch>
         for (; w <= 2 * kWidth && i + 8 <= m; i += 8)
           panel_of_rows<8, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add, fetch);
       }
-      // Eight rows are four and four: two rows alone would wait for their sums.
+      // Eight rows are four and four: a tile of two has too few sums to hide the latency of an addition.
       const int64_t sixes = kPanelVectors > 2 && (m - i) % kPanelRows == 2 && m - i >= 8 ? m - 8 : m;
       for (; i + kPanelRows <= sixes; i += kPanelRows)
         panel_of_rows<kPanelRows, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row,
@@ -151,11 +151,10 @@ HM_INLINE __m128 sums_of(vf a, vf b, vf c, vf d) {
 #endif
 }
 
-// kRows rows of A (stride a_row) times kColumns columns of B (stride b_column), all contiguous along the depth.
+// sum += kRows rows of A (stride a_row) times kColumns columns of B (stride b_column), all contiguous along the depth.
 template <int kRows, int kColumns>
-HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int64_t b_column, float* c, int64_t c_row,
-                              int64_t depth, bool add) {
-  vf sum[kRows][kColumns] = {};
+HM_INLINE void add_inner_products(const float* a, int64_t a_row, const float* b, int64_t b_column, int64_t depth,
+                                  vf (&sum)[kRows][kColumns]) {
   int64_t k = 0;
   for (; k + kWidth <= depth; k += kWidth) {
     vf x[kRows];
@@ -179,6 +178,14 @@ HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int
       for (int i = 0; i < kRows; ++i) sum[i][j] = fma(x[i], y, sum[i][j]);
     }
   }
+}
+
+// C = A B, or C += A B if `add`, of operands as above.
+template <int kRows, int kColumns>
+HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int64_t b_column, float* c, int64_t c_row,
+                              int64_t depth, bool add) {
+  vf sum[kRows][kColumns] = {};
+  add_inner_products<kRows, kColumns>(a, a_row, b, b_column, depth, sum);
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
     float* to = c + i * c_row;

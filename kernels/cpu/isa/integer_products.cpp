@@ -94,7 +94,7 @@ void integer_rows(const IntegerPanel* panels, const IntegerChunk* x, float* sums
       integer_rows<Dot, kRun, kTiles, kRows / 2>(panels, x + i, sums + i * kTiles * kWidth, rows - i, has_least);
 }
 
-// kRows rows or fewer: evenly cut pieces of many rows are almost full.
+// At most kRows rows: many rows are cut evenly, so that most pieces are full.
 template <typename Dot, int kRun, int kTiles, int kRows>
 void integer_piece(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows, bool has_least) {
   if constexpr (kRows > 1)
@@ -109,7 +109,7 @@ using MultiplyPanels = void (*)(const IntegerPanel* panels, const IntegerChunk* 
 
 constexpr int64_t kFewRows = 8;  // one panel at a time, so that fewer rows of the weight are read side by side
 constexpr int kTilesOfMany = 2;
-constexpr int kTileRows = kWidth < 16 ? 2 : 6;  // as many as leave registers for their sums
+constexpr int kTileRows = kWidth < 16 ? 2 : 6;  // as many as registers hold the sums of
 
 template <typename W>
 void quantise_chunk(const float* x, int64_t blocks, IntegerChunk& to) {
@@ -241,8 +241,8 @@ void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char
   }
 }
 
-// Bytes that are read next, fetched a few lines at a time while others are multiplied: meanwhile the processor sees no
-// stream.
+// Prefetches the bytes that are read next, a few lines at a time while others are multiplied: the processor sees no
+// stream then.
 struct BytesAhead {
   const char* at[kTilesOfMany];
   int64_t bytes;  // of each
@@ -289,7 +289,7 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
           else
             type.unpack(at + t * kWidth, blocks, panels[t]);
         }
-        // packed, the next chunk follows, or the first of the group after those of the other tiles
+        // Of a packed weight: the next chunk, or the first one of the tiles that follow.
         BytesAhead ahead{{}, c.packed_chunk};
         for (int t = 0; t < tiles; ++t)
           ahead.at[t] = packed[t] + (chunk + 1 + (chunk + 1 < chunks ? 0 : (tiles - 1) * chunks)) * c.packed_chunk;

@@ -36,7 +36,7 @@ struct ShareAhead {
   static constexpr int64_t kLines = (kColumns + 15) / 16;  // of a row
   const float* next;
   int64_t b_row, left, line = 0;  // left: lines
-  // Of the tile that begins at row `i`, of `used` of `rows` rows of A.
+  // For a tile of `used` rows from row `i` on, of `rows` rows of A.
   HM_INLINE static ShareAhead of(const float* panel, int64_t b_row, int64_t depth, int64_t i, int64_t used,
                                  int64_t rows) {
     const int64_t from = depth * i / rows, to = depth * (i + used) / rows;

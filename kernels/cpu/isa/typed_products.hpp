@@ -112,8 +112,8 @@ void decode_row(const char* row, float* to, int64_t depth) {
 
 // ---- sums of a block of rows and a panel of decoded rows
 
-// Sums of kRows rows of A and kColumns decoded rows of the weight, of `depth` elements: those that `state` holds of the
-// elements before, unless `first`, and kept there unless `last`.
+// Multiplies kRows rows of A by kColumns decoded rows of the weight, over `depth` elements. `state` holds the sums of
+// the elements before; it is not read if `first`, and C is written instead if `last`.
 template <int kRows, int kColumns>
 HM_INLINE void panel_tile(const float* a, int64_t a_row, const float* b, int64_t b_row, vf* state, float* c,
                           int64_t c_row, int64_t depth, bool first, bool last) {
@@ -122,26 +122,7 @@ HM_INLINE void panel_tile(const float* a, int64_t a_row, const float* b, int64_t
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < kColumns; ++j) sum[i][j] = first ? vf{} : state[i * kTypedPanel + j];
-  int64_t k = 0;
-  for (; k + kWidth <= depth; k += kWidth) {
-    vf x[kRows];
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) x[i] = load(a + i * a_row + k);
-#pragma GCC unroll 4
-    for (int j = 0; j < kColumns; ++j) {
-      const vf y = load(b + j * b_row + k);
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) sum[i][j] = fma(x[i], y, sum[i][j]);
-    }
-  }
-  if (k < depth) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kColumns; ++j) {
-      const vf y = load_part(b + j * b_row + k, depth - k);
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) sum[i][j] = fma(load_part(a + i * a_row + k, depth - k), y, sum[i][j]);
-    }
-  }
+  add_inner_products<kRows, kColumns>(a, a_row, b, b_row, depth, sum);
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     if (!last) {
@@ -155,8 +136,8 @@ HM_INLINE void panel_tile(const float* a, int64_t a_row, const float* b, int64_t
   }
 }
 
-// Rows of a weight that are decoded next, fetched a few lines at a time while others are multiplied: meanwhile the
-// processor sees no stream.
+// Prefetches the rows of a weight that are decoded next, a few lines at a time while others are multiplied: the
+// processor sees no stream then.
 struct LinesAhead {
   const char* rows;
   int64_t count, row_bytes, bytes;
@@ -209,8 +190,8 @@ HM_INLINE void panel_rows(const PanelPart& p, int64_t i, int64_t rows, LinesAhea
   }
 }
 
-// A block of C: rows of A times `n` rows of the weight. Panels of decoded rows fit caches, and are the thread's own: a
-// workspace for each part would pass through memory.
+// A block of C: rows of A times `n` rows of the weight. Panels of decoded rows are on the stack, so that they stay in
+// the thread's caches: workspaces of parts would pass through memory.
 template <typename W>
 void by_panels(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n) {
   const Product& p = c.product;
@@ -226,10 +207,9 @@ void by_panels(const TypedContext& c, const float* a, const char* w, float* y, i
         const char* const from = w + j * c.row_bytes + W::at(k);
         for (int64_t i = 0; i < columns; ++i) decode_row<W>(from + i * c.row_bytes, panel + i * kPanelStride, depth);
         const bool last = k + depth == p.k;
-        LinesAhead ahead{from + part_bytes(k), columns, c.row_bytes, last ? 0 : part_bytes(k + depth)};
-        if (last)
-          ahead = {w + (j + columns) * c.row_bytes, left < kTypedPanel ? left : kTypedPanel, c.row_bytes,
-                   part_bytes(0)};
+        const LinesAhead ahead = last ? LinesAhead{w + (j + columns) * c.row_bytes,
+                                                   left < kTypedPanel ? left : kTypedPanel, c.row_bytes, part_bytes(0)}
+                                      : LinesAhead{from + part_bytes(k), columns, c.row_bytes, part_bytes(k + depth)};
         multiply_panel({a + block * p.k + k, p.k, panel, columns, depth, state, y + block * p.n + j, p.n, k == 0, last},
                        rows, ahead);
       }

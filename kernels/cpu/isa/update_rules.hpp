@@ -48,8 +48,8 @@ HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon, [[maybe_unused]]
   return m / fma(vsqrt(v), scale, epsilon);
 }
 
-// Vectors that are stepped together, an operation of all before the next one: a step is a chain of dependent
-// operations, more than the processor's window holds of several vectors in a row.
+// Vectors that are stepped together, each operation on all of them before the next one: a step is a chain of dependent
+// operations, too long for the processor to overlap with those of other vectors.
 #if defined(__AVX512F__)
 constexpr int kTogether = 4;
 #else

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Alternates our training step of an adapter and PEFT's: lora.py MODEL_STEP [--layers N] [--vocabulary N] [--rank N] [--batch N]
-[--tokens N] [--threads N] [--pairs N] [--steps N] [--ways "eager;compiled"] [--base TYPE] [--json FILE].
+[--tokens N] [--threads N] [--pairs N] [--steps N] [--ways "eager;compiled"] [--base TYPE] [--recompute NAMES] [--json FILE].
 
 MODEL_STEP is the benchmark of that name. Both train an adapter of all linear maps but the head of a Qwen 3 of 0.6B parameters with
 random weights, or of fewer layers, in f32 with AdamW. Runs in an environment with PyTorch, transformers and PEFT. Each pair measures
-ours, then each way of theirs; times are those of the fastest step, a ratio is the median over the pairs; 'by cpu' is that of the
-process's own seconds, which other load changes less. --base is the type of our
-frozen weights; theirs stay f32.
+ours, then each way of theirs; times are those of the fastest step, a ratio is the median over the pairs; 'by cpu' is the ratio of CPU
+seconds, which other load changes less. --base is the type of our frozen weights; theirs stay f32.
 """
 import argparse
 import json
@@ -87,7 +86,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--ways", default="eager;compiled")
     parser.add_argument("--base", help="our frozen weights: nf4_64, q8_0, ...")
-    parser.add_argument("--recompute", default="none")
+    parser.add_argument("--recompute", default="none", help="names of what our step recomputes (default none)")
     parser.add_argument("--json", help="write the rows here as well")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     a = parser.parse_args()

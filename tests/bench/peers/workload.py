@@ -61,7 +61,7 @@ def time_steps(step, seconds, least=5):
 
 
 def fastest(ways, seconds):
-    """The way with the fastest step after a trial of each, as long as a measurement; a way that fails says so and is out. One is not tried."""
+    """The way with the fastest step after a trial of each, as long as a measurement; a way that fails says so and is out. A single way needs no trial."""
     if len(ways) == 1:
         how, make = next(iter(ways.items()))
         return how, make()

@@ -41,6 +41,14 @@ TEST_CASE("finish_products: bias, activation and residual sum, same bits") {
   CHECK(same_bits(interpret(fused, t.numbers), interpret(program, t.numbers)));
 }
 
+TEST_CASE("finish_products: a bias that is also an operand, same bits") {
+  Traced t;
+  t.tracer.output("y", mul(linear(t.x, t.w, t.b), t.b));
+  const Program program = t.tracer.take(), fused = finished(program);
+  CHECK(steps(fused) == std::vector<std::string>{"add(0,1) mul(2,1)"});
+  CHECK(same_bits(interpret(fused, t.numbers), interpret(program, t.numbers)));
+}
+
 TEST_CASE("finish_products: gradients, same bits") {
   Traced t;
   const HTensor hidden = call("gelu", {linear(t.x, t.w, t.b)})[0];

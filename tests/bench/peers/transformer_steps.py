@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Training steps of gpt_train and llama_train beside PyTorch: transformers.py BIN WORKLOADS [--python PROGRAM] [--steps N] [--ways "A;B"].
+"""Training steps of gpt_train and llama_train beside PyTorch: transformer_steps.py BIN WORKLOADS [--python PROGRAM] [--steps N]
+[--threads N] [--only WORKLOAD] [--ways "A;B"].
 
 For each net and 1 and 2 threads: our step in f32 and with --precision=auto, PyTorch's eager and compiled step, the fraction of the FMA
 peak, and the resident memory of a process that does nothing else. BIN is the folder of the benchmarks. Ours runs before and after
