@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr const char *kSingleFile = "model.safetensors", *kIndexOfShards = "model.safetensors.index.json";
 constexpr uint64_t kLargestTokenizerFile = uint64_t{256} << 20;
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "tokenizer_config.json",
@@ -92,8 +91,8 @@ uint64_t write_weights(const std::map<std::string, HTensor>& tensors, const fs::
     total += bytes;
   }
   if (shards.size() == 1) {
-    save_safetensors(file_of(tensors), (folder / kSingleFile).string());
-    remove_file(folder / kIndexOfShards);
+    save_safetensors(file_of(tensors), (folder / kFolderWeights).string());
+    remove_file(folder / kFolderIndex);
     return total;
   }
   json::object map;
@@ -103,8 +102,8 @@ uint64_t write_weights(const std::map<std::string, HTensor>& tensors, const fs::
     save_safetensors(file_of(std::move(shards[i])), (folder / name).string());
   }
   const json::object index{{"metadata", json::object{{"total_size", total}}}, {"weight_map", std::move(map)}};
-  write_file_atomically((folder / kIndexOfShards).string(), json::serialize(index) + "\n");
-  remove_file(folder / kSingleFile);
+  write_file_atomically((folder / kFolderIndex).string(), json::serialize(index) + "\n");
+  remove_file(folder / kFolderWeights);
   return total;
 }
 
