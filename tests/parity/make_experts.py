@@ -32,14 +32,13 @@ def route(scores, used, scoring="softmax", normalized=False, scale=1.0, capacity
 
 
 def route_in_groups(scores, bias=None, used=0, groups=1, used_groups=0, scoring="softmax", normalized=False, scale=1.0):
-    """As DeepseekV3MoE.route_tokens_to_experts of transformers, whose masked experts compare as 0."""
+    """As DeepSeek 3 chooses in transformers: the best groups by their two best experts, then experts in those."""
     shares = torch.sigmoid(scores) if scoring == "sigmoid" else F.softmax(scores, -1)
     preferred = shares if bias is None else shares + bias.detach()
-    assert preferred.min() > 0  # so that 0 stands for experts that are not chosen
     best = preferred.view(-1, groups, scores.shape[-1] // groups).topk(2, dim=-1)[0].sum(dim=-1)
     mask = torch.zeros_like(best).scatter_(1, best.topk(used_groups, dim=-1)[1], 1)
     mask = mask.unsqueeze(-1).expand(-1, -1, scores.shape[-1] // groups).reshape(-1, scores.shape[-1])
-    experts = preferred.masked_fill(~mask.bool(), 0.0).topk(used, dim=-1)[1]
+    experts = preferred.masked_fill(~mask.bool(), float("-inf")).topk(used, dim=-1)[1]
     weights = shares.gather(1, experts)
     if normalized:
         weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
