@@ -276,7 +276,7 @@ void lower_experts(NdslLayer& layer) {
 
 int64_t most_shared() { return int64_t{1} << 20; }
 
-// Networks that every token uses lie side by side in one, whose result Combine adds.
+// Shared experts are one network of their joint width; Combine adds its result.
 void lower_shared_experts(NdslLayer& layer) {
   const NdslSettings& s = layer.settings();
   const int64_t hidden = s.size("hidden_size");
@@ -297,8 +297,8 @@ void lower_shared_experts(NdslLayer& layer) {
   };
   const std::string gate = map(layer.in, "ffn_gate_shexp", inner, hidden, false, "shared_gate_weight");
   const std::string up = map(layer.in, "ffn_up_shexp", inner, hidden, false, "shared_up_weight");
-  const std::string bent = product(activated(layer, gate, s.text("hidden_act", "silu")), up);
-  layer.shared = map(bent, "ffn_down_shexp", hidden, inner, true, "shared_down_weight");
+  const std::string gated = product(activated(layer, gate, s.text("hidden_act", "silu")), up);
+  layer.shared = map(gated, "ffn_down_shexp", hidden, inner, true, "shared_down_weight");
   if (!s.truth("use_shared_expert_gate", false)) return;
   const std::string score = map(layer.in, "ffn_gate_inp_shexp", 1, hidden, false, "shared_router_weight"),
                     share = layer.to.fresh("share");
