@@ -259,9 +259,10 @@ std::vector<Functional> experts() {
       {"router", "the experts with the largest shares, and their weights",
        "scores [..., experts], bias [experts]? {used: int in 1.., " HM_SCORING
        ", normalized = false (weights add up to 1), scale = 1.0 (multiplies the weights), capacity = 0 in 0.. (rows "
-       "that an expert takes; 0: all), groups = 1 in 1.. since 1.5 (of neighbouring experts, of one size), used_groups "
-       "= 0 in 0.. since 1.5 (groups to choose from, by the sum of their two best; 0: all)} -> weights [..., used], "
-       "experts i32 [..., used]; shares plus bias decide which groups and experts are chosen, shares alone are their "
+       "that an expert takes; 0: all), groups = 1 in 1.. since 1.5 (groups of consecutive experts, equal in size), "
+       "used_groups = 0 in 0.. since 1.5 (groups that experts are chosen from: those with the largest sum of their two "
+       "best; 0: all)} -> weights [..., used], experts i32 [..., used]; shares plus bias decide which groups and "
+       "experts are chosen, shares alone are their "
        "weights; a choice beyond the capacity has weight 0 and the number of no expert; first choices come before "
        "second ones",
        router, nullptr},

@@ -98,21 +98,21 @@ TEST_CASE("a router that is limited to groups chooses from those with the best p
       const double* share = shares.data<double>() + r * experts;
       std::vector<double> preferred(share, share + experts);
       for (int64_t e = 0; biased && e < experts; ++e) preferred[static_cast<size_t>(e)] += bias.data<double>()[e];
-      std::vector<std::pair<double, int64_t>> best;
+      std::vector<std::pair<double, int64_t>> best;  // with -g, and -e below: of equal ones the first comes first
       for (int64_t g = 0; g < groups; ++g) {
         std::vector<double> group(preferred.begin() + g * size, preferred.begin() + (g + 1) * size);
         std::sort(group.rbegin(), group.rend());
-        best.emplace_back(group[0] + group[1], g);
+        best.emplace_back(group[0] + group[1], -g);
       }
       std::sort(best.rbegin(), best.rend());
       std::vector<std::pair<double, int64_t>> chosen;
       for (size_t i = 0; i < static_cast<size_t>(used_groups); ++i)
-        for (int64_t e = best[i].second * size; e < (best[i].second + 1) * size; ++e)
-          chosen.emplace_back(preferred[static_cast<size_t>(e)], e);
+        for (int64_t e = -best[i].second * size; e < (1 - best[i].second) * size; ++e)
+          chosen.emplace_back(preferred[static_cast<size_t>(e)], -e);
       std::sort(chosen.rbegin(), chosen.rend());
       const auto unlimited = apply("router", free, inputs);
       for (int64_t j = 0; j < used; ++j) {
-        const int64_t e = chosen[static_cast<size_t>(j)].second;
+        const int64_t e = -chosen[static_cast<size_t>(j)].second;
         CHECK(found[1].data<int32_t>()[r * used + j] == e);
         CHECK(std::abs(found[0].data<double>()[r * used + j] - share[e]) < 1e-12);
         other += unlimited[1].data<int32_t>()[r * used + j] != e;

@@ -175,7 +175,8 @@ TEST_CASE("ndsl: n_group and topk_group limit the experts of a token to the best
   const std::string block = "  block: [RMSNorm, CausalSelfAttention, MoE_FFN]",
                     sizes = "  num_experts: 8\n  num_experts_per_tok: 3\n  moe_intermediate_size: 12\n";
   const auto groups_of = [&](const std::string& settings) {
-    for (const specs::Step& layer : compiled(around(block, sizes + settings, "moe")).spec.forward)
+    const CompiledNdsl model = compiled(around(block, sizes + settings, "moe"));
+    for (const specs::Step& layer : model.spec.forward)
       for (const specs::Step& step : layer.steps)
         if (step.op == "Experts" && step.fields.count("groups"))
           return std::pair(std::get<int64_t>(step.fields.at("groups")),
