@@ -272,4 +272,23 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
   return out + json;
 }
 
+std::vector<SafetensorsShard> safetensors_shards(const std::vector<std::pair<std::string, uint64_t>>& tensors,
+                                                 uint64_t most) {
+  std::vector<SafetensorsShard> shards(1);
+  uint64_t in_shard = 0;
+  for (const auto& [name, bytes] : tensors) {
+    if (in_shard > 0 && in_shard + bytes > most) shards.emplace_back(), in_shard = 0;
+    shards.back().tensors.push_back(name);
+    in_shard += bytes;
+  }
+  const auto five = [](size_t number) {
+    const std::string digits = std::to_string(number);
+    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+  };
+  for (size_t i = 0; i < shards.size(); ++i)
+    shards[i].file = shards.size() == 1 ? "model.safetensors"
+                                        : "model-" + five(i + 1) + "-of-" + five(shards.size()) + ".safetensors";
+  return shards;
+}
+
 }  // namespace harmonics

@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <harmonics/tensor.hpp>
@@ -44,6 +45,15 @@ void order_as_written(std::vector<TensorEntry>& tensors);
 // Length and JSON text, padded to 8 bytes; offsets follow the order of `tensors`. Throws ErrorKind::Weights if it
 // exceeds the limit for reading.
 std::string write_safetensors_header(const SafetensorsHeader& header);
+
+struct SafetensorsShard {
+  std::string file;                  // "model.safetensors"; of several "model-00001-of-00003.safetensors"
+  std::vector<std::string> tensors;  // names
+};
+// The files of a folder of Hugging Face for tensors of these bytes, in order: each takes at most `most` bytes, unless
+// one tensor is larger.
+std::vector<SafetensorsShard> safetensors_shards(const std::vector<std::pair<std::string, uint64_t>>& tensors,
+                                                 uint64_t most);
 
 // Throws "'PATH' is no safetensors file: at byte 24, tensor 'w': WHAT". `tensor`: null if the error
 // concerns none.

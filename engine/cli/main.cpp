@@ -24,6 +24,7 @@
 #include "engine/execution/device_choice.hpp"
 #include "engine/execution/product_rates.hpp"
 #include "engine/plugin/loader.hpp"
+#include "engine/plugin/registry.hpp"
 #include "engine/program/functional.hpp"
 
 namespace harmonics::engine::cli {
@@ -41,7 +42,7 @@ void expect_device(const std::string& name) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   Error e(ErrorKind::Usage, "unknown device '" + name + "'");
   if (const std::string meant = did_you_mean(name, known); !meant.empty()) e.note(meant);
-  throw e.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list devices' shows what is there");
+  throw e.note(plugin_help(HX_DEVICE));
 }
 
 // Says how a model is downloaded if a file is missing that is named like one of a hub.

@@ -8,7 +8,6 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/contract/plugin_body.hpp"
-#include "engine/plugin/kinds.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -68,10 +67,7 @@ Error unread(uint32_t kind, const std::string& path, std::string_view bytes, Reg
   const std::vector<std::string> known = registry.names(kind);
   error.note(known.empty() ? fmt::format("no {} is known", kind_text)
                            : fmt::format("known are {}", comma_separated(known)));
-  return error.note(
-      fmt::format("a plugin that reads it is loaded with --plugin PATH; 'harmonics list {}' shows what "
-                  "is there",
-                  kind_plural(kind)));
+  return error.note(plugin_help(kind, "reads"));
 }
 
 ItemPtr only_one(uint32_t kind, const std::string& path, const Probed& probed) {

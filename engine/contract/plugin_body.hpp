@@ -2,7 +2,6 @@
 // they can be traced, else as an opaque node.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,10 +13,6 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/program/host_function.hpp"
 #include "engine/program/program.hpp"
-
-// Returns whether the table has the function. It may be shorter than this version's, or omit the function.
-#define HM_TABLE_HAS(table, member) \
-  ((table).struct_size >= offsetof(std::decay_t<decltype(table)>, member) + sizeof((table).member) && (table).member)
 
 namespace harmonics::engine {
 

@@ -65,7 +65,7 @@ const PrecisionRow& row_of(Precision p) {
 
 uint32_t roundings_of(const Item& device) {
   const auto& table = device.table<hx_device_vt>();
-  return table.struct_size > offsetof(hx_device_vt, flags) && table.flags ? table.flags(device.self) : 0;
+  return HM_TABLE_HAS(table, flags) ? table.flags(device.self) : 0;
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ ItemPtr CallBinder::find_function(const Name& word) const {
     if (auto near = nearest(name, known))
       e.note("did you mean '" + *near + "'?");
     else
-      e.note("'harmonics list functions' shows what there is; --plugin PATH adds more");
+      e.note(plugin_help(HX_ACTIVATION));
     throw e;
   }
   return item;
@@ -171,7 +171,7 @@ ItemPtr CallBinder::find_loss(const Name& name) const {
     else if (registry_.find(HX_ACTIVATION, name.text) || registry_.find(HX_LAYER, name.text))
       e.note("it is not a loss; a tap takes a loss, e.g. mse or cross_entropy");
     else
-      e.note("'harmonics list losses' shows what there is; --plugin PATH adds more");
+      e.note(plugin_help(HX_LOSS));
     throw e;
   }
   return item;

@@ -353,7 +353,7 @@ class Lowerer : public ParameterSource {
       std::vector<HTensor> from{p.tensor, prediction.before_activation.tensor, y};
       for (const auto& [argument, other] : others) from.push_back(other);
       gave(c, from, value);
-      // Of losses with further sources, those that judge each position by itself.
+      // A loss with further sources has metrics only if it has a value for each position.
       if (classes && !c.layers.empty() && value.size() == y.size() && !(c.item->flags & HX_SHIFTS_TARGET)) {
         count_correct(c, prediction, y, counted, info);
         hand_to_metrics();

@@ -36,7 +36,7 @@ class ParameterSource {
   virtual HTensor random(const std::string& path, const Shape& shape) = 0;
   virtual bool training() const = 0;
   // A scalar that training adds to the loss.
-  virtual void add_loss(const HTensor& loss) { (void)loss; }
+  virtual void add_loss(const HTensor& /*loss*/) {}
   virtual void gave(const BoundCall& call, const std::vector<HTensor>& from, const HTensor& to) {
     (void)call, (void)from, (void)to;
   }

@@ -1,5 +1,6 @@
 // Mixtures of experts: which experts see a row, the rows in the order of their experts, products by group.
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include <harmonics/element_type.hpp>
@@ -29,6 +30,28 @@ HTensor within_capacity(const HTensor& numbers, int64_t experts, int64_t capacit
   return less_equal(transpose(reshape(place, {k, rows}), {1, 0}), static_cast<double>(capacity));
 }
 
+bool limits_groups(const AttributeMap& a) {
+  const int64_t used = a.integer("used_groups", 0);
+  return used != 0 && used != a.integer("groups", 1);
+}
+
+// -infinity for experts outside of the best groups, by the sum of the two best experts of each, as in DeepSeek-V3.
+HTensor within_best_groups(const AttributeMap& a, const HTensor& preferred) {
+  const int64_t groups = a.integer("groups", 1), used = a.integer("used_groups");
+  const int64_t experts = preferred.shape().back(), size = experts / groups, rows = preferred.size() / experts;
+  expect(used < groups && size >= 2 && experts % groups == 0 && a.integer("used") <= used * size, "router",
+         "cannot choose " + std::to_string(a.integer("used")) + " of " + std::to_string(experts) + " experts from " +
+             std::to_string(used) + " of " + std::to_string(groups) +
+             " groups; groups have equal sizes of 2 or more, and the chosen groups hold the chosen experts",
+         ErrorKind::Usage);
+  const HTensor grouped = reshape(preferred, {rows, groups, size});
+  const HTensor best = cast(top_k(reduce_sum(top_k(grouped, 2).first, {2}), used).second, DType::I32);
+  const HTensor is_best = equal(iota(DType::I32, {rows, used, groups}, 2), reshape(best, {rows, used, 1}));
+  const HTensor kept = less(0.0, reduce_sum(cast(is_best, DType::I32), {1}));
+  return reshape(where(reshape(kept, {rows, groups, 1}), grouped, -std::numeric_limits<double>::infinity()),
+                 preferred.shape());
+}
+
 // A choice beyond the capacity has weight 0 and the number of no expert.
 Values router(const AttributeMap& a, Inputs in) {
   const HTensor scores = wide(in[0]);
@@ -39,12 +62,18 @@ Values router(const AttributeMap& a, Inputs in) {
          ErrorKind::Usage);
   const HTensor shares = shares_of(a, scores);
   HTensor best, numbers;
-  if (in.size() == 1) {
+  if (in.size() == 1 && !limits_groups(a)) {
     std::tie(best, numbers) = top_k(shares, used);
-  } else {  // the bias decides which experts are chosen, and nothing else
-    expect(in[1].shape() == Shape{experts} && is_float(in[1].dtype()), "router",
-           "the bias has a number for each expert of " + text_of(in[0]) + ", not " + text_of(in[1]));
-    numbers = top_k(stop_gradient(shares + wide(in[1], in[0])), used).second;
+  } else {  // the bias and the groups decide which experts are chosen, and nothing else
+    HTensor preferred = shares;
+    if (in.size() == 2) {
+      expect(in[1].shape() == Shape{experts} && is_float(in[1].dtype()), "router",
+             "the bias has a number for each expert of " + text_of(in[0]) + ", not " + text_of(in[1]));
+      preferred = shares + wide(in[1], in[0]);
+    }
+    preferred = stop_gradient(preferred);
+    if (limits_groups(a)) preferred = within_best_groups(a, preferred);
+    numbers = top_k(preferred, used).second;
     const int64_t rows = scores.size() / experts;
     const HTensor first = iota(DType::I64, {rows, 1}, 0) * static_cast<double>(experts);
     const HTensor places = reshape(cast(numbers, DType::I64), {rows, used}) + first;
@@ -230,10 +259,12 @@ std::vector<Functional> experts() {
       {"router", "the experts with the largest shares, and their weights",
        "scores [..., experts], bias [experts]? {used: int in 1.., " HM_SCORING
        ", normalized = false (weights add up to 1), scale = 1.0 (multiplies the weights), capacity = 0 in 0.. (rows "
-       "that an expert takes; 0: all)} -> weights [..., used], experts i32 [..., used]; shares plus bias decide which "
-       "experts are chosen, shares alone are their weights; a choice beyond the capacity has weight 0 and the number "
-       "of "
-       "no expert; first choices come before second ones",
+       "that an expert takes; 0: all), groups = 1 in 1.. since 1.5 (groups of consecutive experts, equal in size), "
+       "used_groups = 0 in 0.. since 1.5 (groups that experts are chosen from: those with the largest sum of their two "
+       "best; 0: all)} -> weights [..., used], experts i32 [..., used]; shares plus bias decide which groups and "
+       "experts are chosen, shares alone are their "
+       "weights; a choice beyond the capacity has weight 0 and the number of no expert; first choices come before "
+       "second ones",
        router, nullptr},
       {"expert_choice", "the rows that each expert chooses, by their largest shares",
        "scores [rows, experts] {capacity: int in 1.., " HM_SCORING

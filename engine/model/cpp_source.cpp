@@ -2,11 +2,10 @@
 
 #include <cmath>
 #include <cstring>
-#include <map>
-#include <set>
 
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/program/op.hpp"
 
 namespace harmonics::engine {
@@ -35,12 +34,6 @@ std::string cpp_number(double value) {
   return text;
 }
 
-std::string listed(const std::vector<std::string>& items) {
-  std::string all;
-  for (const std::string& item : items) all += (all.empty() ? "" : ", ") + item;
-  return all;
-}
-
 struct AttributeText {
   std::string operator()(int64_t value) const { return fmt::format("std::int64_t{{{}}}", value); }
   std::string operator()(double value) const { return cpp_number(value); }
@@ -49,17 +42,17 @@ struct AttributeText {
   std::string operator()(const std::vector<int64_t>& values) const {
     std::vector<std::string> items;
     for (const int64_t value : values) items.push_back(std::to_string(value));
-    return fmt::format("std::vector<std::int64_t>{{{}}}", listed(items));
+    return fmt::format("std::vector<std::int64_t>{{{}}}", comma_separated(items));
   }
   std::string operator()(const std::vector<double>& values) const {
     std::vector<std::string> items;
     for (const double value : values) items.push_back(cpp_number(value));
-    return fmt::format("std::vector<double>{{{}}}", listed(items));
+    return fmt::format("std::vector<double>{{{}}}", comma_separated(items));
   }
   std::string operator()(const std::vector<std::string>& values) const {
     std::vector<std::string> items;
     for (const std::string& value : values) items.push_back(cpp_text(value));
-    return fmt::format("std::vector<std::string_view>{{{}}}", listed(items));
+    return fmt::format("std::vector<std::string_view>{{{}}}", comma_separated(items));
   }
 };
 
@@ -73,7 +66,7 @@ std::string attributes_text(const AttributeMap& attributes) {
 std::string type_text(const TensorType& type) {
   std::vector<std::string> dims;
   for (const int64_t dim : type.shape.vector()) dims.push_back(std::to_string(dim));
-  return fmt::format("static_cast<DType>({}), Shape{{{}}}", static_cast<uint32_t>(type.dtype), listed(dims));
+  return fmt::format("static_cast<DType>({}), Shape{{{}}}", static_cast<uint32_t>(type.dtype), comma_separated(dims));
 }
 
 constexpr const char* kHead = R"(#include <cstdint>
@@ -161,14 +154,14 @@ class CppWriter {
     std::vector<std::string> results;
     for (const NamedValue& output : program_.outputs)
       results.push_back(fmt::format("{{{}, v{}}}", cpp_text(output.name), output.value));
-    text += listed(results) + "};\n}\n\n";
+    text += comma_separated(results) + "};\n}\n\n";
     text += "Tensors input_types() {\n  return {";
     std::vector<std::string> types;
     for (const auto& [name, type] : inputs_)
       types.push_back(fmt::format("{{{}, HTensor({})}}", cpp_text(name), type_text(type)));
     std::string main = kMain;
     main.replace(main.find("FUNCTION"), 8, source_.function);
-    return text + listed(types) + "};\n}\n" + main;
+    return text + comma_separated(types) + "};\n}\n" + main;
   }
 
  private:
@@ -180,7 +173,7 @@ class CppWriter {
       throw Error(ErrorKind::Usage,
                   fmt::format("the parameters of '{}' have more than {} bytes, the most that a C++ file takes",
                               source_.model, source_.most_bytes),
-                  {}, {"smaller models fit, or others with --set"});
+                  {}, {"choose a smaller model, or smaller sizes with --set"});
     const ValueId v = node.outputs.at(0);
     std::vector<uint32_t> words((type.bytes() + 3) / 4 + (type.bytes() == 0), 0);
     std::memcpy(words.data(), elements.bytes(), type.bytes());
@@ -190,6 +183,11 @@ class CppWriter {
       numbers_ += fmt::format("{}{:#x}u,", i % 9 == 0 ? "\n    " : " ", words[i]);
     numbers_ += "\n};\n";
     body_ += fmt::format("  static const HTensor v{}({}, n{});\n", v, type_text(type), v);
+  }
+
+  [[noreturn]] void refuse(const char* what, const std::vector<std::string>& help = {}) const {
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has {}, which C++ source does not hold", source_.model, what), {},
+                help);
   }
 
   static std::string printable_name(const std::string& name) {
@@ -207,18 +205,15 @@ class CppWriter {
     }
     if (node.op == Op::parameter) return write_numbers(node, source_.value_of(node.callee));
     if (node.op == Op::literal) return write_numbers(node, node.literal);
-    if (node.op == Op::state || node.op == Op::host_call || node.op == Op::scan || !program_.updates.empty())
-      throw Error(ErrorKind::Usage,
-                  fmt::format("'{}' has {}, which C++ source does not hold", source_.model,
-                              node.op == Op::host_call ? "a plugin's own code"
-                              : node.op == Op::scan    ? "a loop"
-                                                       : "states that last from run to run"),
-                  {}, {"an entry without caches has none: --entry forward"});
+    if (node.op == Op::host_call) refuse("a plugin's own code");
+    if (node.op == Op::scan) refuse("a loop");
+    if (node.op == Op::state || !program_.updates.empty())
+      refuse("states that last from run to run", {"export an entry without caches: --entry forward"});
     std::vector<std::string> operands;
     for (const ValueId input : node.inputs) operands.push_back(fmt::format("v{}", input));
     const std::string name = node.op == Op::call ? node.callee : std::string(op_row(node.op).name);
     const std::string text =
-        fmt::format("call({}, {{{}}}{})", cpp_text(name), listed(operands), attributes_text(node.attributes));
+        fmt::format("call({}, {{{}}}{})", cpp_text(name), comma_separated(operands), attributes_text(node.attributes));
     if (node.outputs.size() == 1) {
       body_ += fmt::format("  const HTensor v{} = {}.at(0);\n", node.outputs[0], text);
       return;

@@ -34,7 +34,7 @@ struct EntrySizes {
   // Without caches: the input "documents" i32 [batch, tokens] numbers the documents packed into each sequence, rising.
   // A token sees its own document only, whose positions begin at 0.
   bool documents = false;
-  bool frozen = false;  // with training: a model that does not learn, as a teacher: nothing drops, no auxiliary loss
+  bool frozen = false;  // with training: frozen weights, as of a teacher; no dropout, no auxiliary loss
 };
 
 // Memory that each session has for itself and that lasts from run to run.

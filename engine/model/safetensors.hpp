@@ -12,6 +12,9 @@
 
 namespace harmonics::engine {
 
+// The weights of a folder of Hugging Face: one file, or an index of several.
+inline constexpr const char *kFolderWeights = "model.safetensors", *kFolderIndex = "model.safetensors.index.json";
+
 struct TensorFile {
   std::map<std::string, std::string> metadata;
   std::map<std::string, HTensor> tensors;         // views into the mapped file, or owned

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <fmt/core.h>
+
 #include <harmonics/augmentation_abi.h>
 #include <harmonics/exporter_abi.h>
 #include <harmonics/functional_abi.h>
@@ -97,6 +99,11 @@ const KindRow& kind_row(uint32_t kind) {
 
 std::string_view kind_name(uint32_t kind) { return kind_row(kind).name; }
 std::string_view kind_plural(uint32_t kind) { return kind_row(kind).plural; }
+
+std::string plugin_help(uint32_t kind, std::string_view does) {
+  return fmt::format("load a plugin that {} it with --plugin PATH; 'harmonics list {}' lists the known ones", does,
+                     kind_row(kind).listed);
+}
 
 uint32_t kind_named(std::string_view name) {
   for (const KindRow& row : kRows)

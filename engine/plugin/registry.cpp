@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <stdexcept>
@@ -123,16 +122,19 @@ ItemPtr Registry::wrapped_device(std::string_view name) {
   const size_t colon = name.find(':');
   const ItemPtr maker = need(HX_DEVICE, name.substr(0, colon)), inner = need(HX_DEVICE, name.substr(colon + 1));
   const auto &table = maker->table<hx_device_vt>(), &of = inner->table<hx_device_vt>();
-  if (table.struct_size <= offsetof(hx_device_vt, wrap) || !table.wrap)
-    throw Error(ErrorKind::Device, fmt::format("device '{}' passes no calls on to another", maker->name));
-  if (of.struct_size > offsetof(hx_device_vt, open_queue) && of.open_queue)
+  const bool wraps = HM_TABLE_HAS(table, wrap);
+  if (wraps && HM_TABLE_HAS(of, open_queue))
     throw Error(ErrorKind::Device, fmt::format("device '{}' has its own memory; '{}' passes calls on to devices in "
                                                "host memory",
                                                inner->name, maker->name));
   auto item = std::make_shared<Item>();
   const hx_device_vt* made = nullptr;
-  if (table.wrap(maker->self, &of, inner->self, &made, &item->self) != HX_OK || !made)
-    throw Error(ErrorKind::Device, fmt::format("device '{}' passes no calls on to '{}'", maker->name, inner->name));
+  const hx_status status =
+      wraps ? table.wrap(maker->self, &of, inner->self, &made, &item->self) : hx_status{HX_DECLINED};
+  if (status != HX_DECLINED) detail::check(status);
+  if (status != HX_OK || !made)
+    throw Error(ErrorKind::Device, fmt::format("device '{}' passes no calls on to '{}'", maker->name, inner->name))
+        .note("'harmonics list devices' shows which devices pass calls on");
   item->vtable = made;
   item->kind = HX_DEVICE;
   item->name = name;
@@ -171,8 +173,7 @@ ItemPtr Registry::need(uint32_t kind, std::string_view name) {
     if (!known.empty()) error.note("note: known are " + comma_separated(known));
   }
   for (const std::string& reason : passed_over()) error.note("note: a plugin was skipped: " + reason);
-  throw error.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list " +
-                   std::string(kind_row(kind).listed) + "' shows what is there");
+  throw error.note(plugin_help(kind));
 }
 
 std::vector<std::string> Registry::changed_libraries() {

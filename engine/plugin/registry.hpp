@@ -1,6 +1,7 @@
 // The registry: every named item of every kind, its origin, and the library that provides it.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -8,9 +9,14 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <harmonics/function.hpp>
+
+// Returns whether the table has the function. It may be shorter than this version's, or omit the function.
+#define HM_TABLE_HAS(table, member) \
+  ((table).struct_size >= offsetof(std::decay_t<decltype(table)>, member) + sizeof((table).member) && (table).member)
 
 namespace harmonics::engine {
 
@@ -56,7 +62,10 @@ using ItemPtr = std::shared_ptr<const Item>;
 std::string_view kind_name(uint32_t kind);    // "activation"
 std::string_view kind_plural(uint32_t kind);  // "activations"
 uint32_t kind_named(std::string_view name);   // 0: unknown; accepts plurals
-std::vector<uint32_t> item_kinds();           // all kinds that can be registered, in the order of lists
+// The help line of errors about an unknown item: how to load a plugin that `does` ("reads") it, and the verb that lists
+// the known items of the kind.
+std::string plugin_help(uint32_t kind, std::string_view does = "provides");
+std::vector<uint32_t> item_kinds();  // all kinds that can be registered, in the order of lists
 // Names a missing required function of a table, or returns "".
 std::string missing_function(uint32_t kind, const void* vtable);
 class Registry {

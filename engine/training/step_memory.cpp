@@ -1,13 +1,14 @@
 #include "engine/training/step_memory.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <harmonics/element_type.hpp>
 
 #include "engine/passes/pass.hpp"
+#include "engine/program/functional.hpp"
 
 namespace harmonics::engine {
 
@@ -45,23 +46,25 @@ const UsualName* usual(const std::string& operation) {
 }
 
 bool is_map(const Node& node) {
-  return node.op == Op::dot ||
-         (node.op == Op::call && (node.callee.find("linear") != std::string::npos || node.callee.starts_with("dot")));
+  return node.op == Op::dot || (node.op == Op::call && (node.callee.find("linear") != std::string::npos ||
+                                                        node.callee.find("dot") != std::string::npos));
 }
 
-bool is_statistic(const Node& maker, uint32_t output) {
-  if (maker.op != Op::call || output == 0) return false;
-  return maker.callee.find("norm") != std::string::npos || maker.callee.find("attention") != std::string::npos;
+// The result of a call, as its functional's signature names it, if that is a statistic: "mean", "rstd", "lse"; else "".
+std::string statistic_of(const Node& maker, uint32_t output) {
+  const FunctionalPtr functional = called_by(maker);
+  if (!functional || output >= functional->signature.results.size()) return "";
+  const std::string& name = functional->signature.results[output].name;
+  return name == "mean" || name == "rstd" || name == "lse" ? name : "";
 }
 
-std::string statistic_name(const Node& maker, const std::string& operation, uint32_t output) {
-  if (maker.callee.find("attention") != std::string::npos) return "lse";
-  const bool mean = maker.callee.find("layer_norm") != std::string::npos && output == 1;
+std::string statistic_name(const std::string& statistic, const std::string& operation) {
+  if (statistic == "lse") return statistic;
   const std::string of = operation == "LN1"                                 ? "ln1."
                          : operation == "LN2" || operation == "ResidualLN2" ? "ln2."
                          : operation.empty()                                ? ""
                                                                             : operation + ".";
-  return of + (mean ? "mean" : "rstd");
+  return of + statistic;
 }
 
 double per_layer(const std::vector<KeptValue>& kept, uint64_t (KeptValue::*bytes)() const) {
@@ -119,11 +122,10 @@ std::vector<KeptValue> kept_values(const Program& program) {
     std::tie(kept.layer, kept.operation) = layer_and_operation(program.scope_of(maker).path);
     kept.scope = program.scope_of(maker).text();
     kept.type = info.type;
-    kept.statistic = is_statistic(maker, info.output);
+    const std::string statistic = statistic_of(maker, info.output);
+    kept.statistic = !statistic.empty();
     const UsualName* name = usual(kept.operation);
-    kept.name = kept.statistic ? statistic_name(maker, kept.operation, info.output)
-                : name         ? name->result
-                               : kept.operation;
+    kept.name = kept.statistic ? statistic_name(statistic, kept.operation) : name ? name->result : kept.operation;
     for (const std::string& reader : readers[v])
       if (const UsualName* of = usual(reader); of && of->input && !kept.statistic && of->input != kept.name)
         kept.inputs.emplace_back(of->input);

@@ -22,7 +22,7 @@ struct KeptValue {
   std::string name;
   std::vector<std::string> inputs;  // usual names of the maps that read it: "qkv_input", "mlp_up_input"; often none
   TensorType type;
-  bool statistic = false;  // a norm's or an attention's small second result, which stays f32 in any precision
+  bool statistic = false;  // a mean, rstd or lse, which stays f32 in any precision
 
   uint64_t bytes() const { return type.bytes(); }
   // With floating-point results in 16 bits.

@@ -27,8 +27,7 @@ namespace json = boost::json;
 constexpr size_t kLargestTokenizer = size_t{256} << 20;
 constexpr size_t kMostAdded = 65536;
 constexpr int64_t kLargestId = (int64_t{1} << 31) - 2;
-constexpr const char *kTokenizer = "tokenizer.json", *kWholeWeights = "model.safetensors",
-                     *kWeightsIndex = "model.safetensors.index.json";
+constexpr const char* kTokenizer = "tokenizer.json";
 
 // Endings of the names of tables with a row for each token, in folders of all known models and of described ones.
 constexpr const char* kTables[] = {
@@ -94,6 +93,44 @@ struct KnownTokens {
   }
 };
 
+struct ExtendedTokenizer {
+  std::string text;                                    // of its tokenizer.json
+  int64_t known = 0;                                   // the number after the largest id before
+  std::vector<std::pair<std::string, int64_t>> added;  // new texts and their ids
+  std::map<std::string, int64_t> ids;                  // of all tokens, new ones too
+};
+
+ExtendedTokenizer extended_tokenizer(std::string_view text, const std::vector<std::string>& texts,
+                                     const std::string& name) {
+  if (texts.size() > kMostAdded)
+    throw Error(ErrorKind::Usage,
+                fmt::format("{} special tokens are added; the most are {}", texts.size(), kMostAdded));
+  json::value file = parsed(text, name);
+  KnownTokens known(file.as_object(), name);
+  ExtendedTokenizer result;
+  result.known = known.next;
+  json::value& list = file.as_object()["added_tokens"];
+  if (!list.is_array()) list = json::array();
+  for (const std::string& one : texts) {
+    if (one.empty()) throw Error(ErrorKind::Usage, "a special token that is added has no text");
+    if (known.ids.count(one)) continue;
+    if (known.next > kLargestId) throw Error(ErrorKind::Weights, fmt::format("'{}' has no room for a token", name));
+    const int64_t id = known.next;
+    known.take(one, id);
+    result.added.emplace_back(one, id);
+    list.as_array().push_back(json::object{{"id", id},
+                                           {"content", one},
+                                           {"single_word", false},
+                                           {"lstrip", false},
+                                           {"rstrip", false},
+                                           {"normalized", false},
+                                           {"special", true}});
+  }
+  result.text = plain_numbers(json::serialize(file)) + "\n";
+  result.ids = std::move(known.ids);
+  return result;
+}
+
 // A table of so many rows: the ones before `first_new` as they are, the others the mean of the first `known`.
 HTensor resized_table(const HTensor& table, int64_t known, int64_t first_new, int64_t rows) {
   const Shape shape = table.shape();
@@ -125,8 +162,8 @@ bool is_table(const std::string& name) {
 // Resizes the tables in the files of a folder; `known`: rows with a token before, `to`: rows afterwards.
 void resize_tables(const fs::path& folder, int64_t known, int64_t first_new, AddedRows& rows) {
   std::error_code failed;
-  const fs::path index = folder / kWeightsIndex;
-  std::vector<std::string> files{kWholeWeights};
+  const fs::path index = folder / kFolderIndex;
+  std::vector<std::string> files{kFolderWeights};
   if (fs::exists(index, failed)) files = shards_of_index(index.string());
   int64_t more = 0;  // bytes
   for (const std::string& name : files) {
@@ -209,29 +246,9 @@ AddedTokens added_tokens_of(const std::vector<std::string>& given) {
 
 std::string with_added_tokens(std::string_view text, const std::vector<std::string>& texts, const std::string& name,
                               std::vector<std::pair<std::string, int64_t>>* added) {
-  if (texts.size() > kMostAdded)
-    throw Error(ErrorKind::Usage,
-                fmt::format("{} special tokens are added; the most are {}", texts.size(), kMostAdded));
-  json::value file = parsed(text, name);
-  KnownTokens known(file.as_object(), name);
-  json::value& list = file.as_object()["added_tokens"];
-  if (!list.is_array()) list = json::array();
-  for (const std::string& one : texts) {
-    if (one.empty()) throw Error(ErrorKind::Usage, "a special token that is added has no text");
-    if (known.ids.count(one)) continue;
-    if (known.next > kLargestId) throw Error(ErrorKind::Weights, fmt::format("'{}' has no room for a token", name));
-    const int64_t id = known.next;
-    known.take(one, id);
-    if (added) added->emplace_back(one, id);
-    list.as_array().push_back(json::object{{"id", id},
-                                           {"content", one},
-                                           {"single_word", false},
-                                           {"lstrip", false},
-                                           {"rstrip", false},
-                                           {"normalized", false},
-                                           {"special", true}});
-  }
-  return plain_numbers(json::serialize(file)) + "\n";
+  ExtendedTokenizer tokenizer = extended_tokenizer(text, texts, name);
+  if (added) added->insert(added->end(), tokenizer.added.begin(), tokenizer.added.end());
+  return std::move(tokenizer.text);
 }
 
 AddedRows add_special_tokens(const std::string& folder, const AddedTokens& tokens) {
@@ -241,12 +258,13 @@ AddedRows add_special_tokens(const std::string& folder, const AddedTokens& token
   if (!fs::is_regular_file(file, failed))
     throw Error(ErrorKind::Weights, fmt::format("'{}' has no tokenizer.json to add tokens to", folder))
         .note("--tokenizer FILE copies one");
-  const std::string before = read_file(file.string(), kLargestTokenizer);
   std::vector<std::string> texts = tokens.texts;
   for (const auto& [role, text] : tokens.roles) texts.push_back(text);
+  const ExtendedTokenizer tokenizer =
+      extended_tokenizer(read_file(file.string(), kLargestTokenizer), texts, file.string());
+  const int64_t known = tokenizer.known;
   AddedRows rows;
-  const int64_t known = KnownTokens(parsed(before, file.string()).as_object(), file.string()).next;
-  const std::string after = with_added_tokens(before, texts, file.string(), &rows.tokens);
+  rows.tokens = tokenizer.added;
   json::value config = read_object(in / kFolderFile);
   json::object& sized = sized_part(config.as_object(), folder);
   rows.before = id_in(sized.at("vocab_size"), (in / kFolderFile).string());
@@ -254,17 +272,16 @@ AddedRows add_special_tokens(const std::string& folder, const AddedTokens& token
   if (known == 0 || rows.before == 0)
     throw Error(ErrorKind::Weights, fmt::format("'{}' has no tokens, and so no mean of their rows", folder));
   if (!rows.tokens.empty()) resize_tables(in, std::min(known, rows.before), known, rows);
-  write_file_atomically(file.string(), after);
+  write_file_atomically(file.string(), tokenizer.text);
   name_tokens(in, tokens, rows);
-  const std::map<std::string, int64_t> ids = KnownTokens(parsed(after, file.string()).as_object(), file.string()).ids;
   if (const fs::path generation = in / "generation_config.json";
       !tokens.roles.empty() && fs::exists(generation, failed)) {
     json::value about = read_object(generation);
-    put_roles(about.as_object(), tokens, ids);
+    put_roles(about.as_object(), tokens, tokenizer.ids);
     write_object(generation, about);
   }
   sized["vocab_size"] = rows.after;
-  put_roles(config.as_object(), tokens, ids);
+  put_roles(config.as_object(), tokens, tokenizer.ids);
   write_object(in / kFolderFile, config);
   return rows;
 }

@@ -14,6 +14,7 @@
 #include "engine/transformer/described.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
 #include "engine/transformer/resolved_spec.hpp"
+#include "formats/safetensors.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -23,7 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr const char *kSingleFile = "model.safetensors", *kIndexOfShards = "model.safetensors.index.json";
 constexpr uint64_t kLargestTokenizerFile = uint64_t{256} << 20;
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "tokenizer_config.json",
@@ -82,29 +82,29 @@ TensorFile file_of(std::map<std::string, HTensor> tensors) {
 
 // In one file, or in several of at most so many bytes with an index. Files of an older folder are removed.
 uint64_t write_weights(const std::map<std::string, HTensor>& tensors, const fs::path& folder, uint64_t shard_bytes) {
-  std::vector<std::map<std::string, HTensor>> shards(1);
-  uint64_t total = 0, in_shard = 0;
+  std::vector<std::pair<std::string, uint64_t>> all;
+  uint64_t total = 0;
   for (const auto& [name, tensor] : tensors) {
-    const uint64_t bytes = bytes_of(tensor);
-    if (in_shard > 0 && in_shard + bytes > shard_bytes) shards.emplace_back(), in_shard = 0;
-    shards.back().emplace(name, tensor);
-    in_shard += bytes;
-    total += bytes;
-  }
-  if (shards.size() == 1) {
-    save_safetensors(file_of(tensors), (folder / kSingleFile).string());
-    remove_file(folder / kIndexOfShards);
-    return total;
+    all.emplace_back(name, bytes_of(tensor));
+    total += all.back().second;
   }
   json::object map;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    for (const auto& [tensor, value] : shards[i]) map[tensor] = name;
-    save_safetensors(file_of(std::move(shards[i])), (folder / name).string());
+  const std::vector<SafetensorsShard> shards = safetensors_shards(all, shard_bytes);
+  for (const SafetensorsShard& shard : shards) {
+    std::map<std::string, HTensor> held;
+    for (const std::string& name : shard.tensors) {
+      map[name] = shard.file;
+      held.emplace(name, tensors.at(name));
+    }
+    save_safetensors(file_of(std::move(held)), (folder / shard.file).string());
+  }
+  if (shards.size() == 1) {
+    remove_file(folder / kFolderIndex);
+    return total;
   }
   const json::object index{{"metadata", json::object{{"total_size", total}}}, {"weight_map", std::move(map)}};
-  write_file_atomically((folder / kIndexOfShards).string(), json::serialize(index) + "\n");
-  remove_file(folder / kSingleFile);
+  write_file_atomically((folder / kFolderIndex).string(), json::serialize(index) + "\n");
+  remove_file(folder / kFolderWeights);
   return total;
 }
 

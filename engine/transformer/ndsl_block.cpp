@@ -126,9 +126,10 @@ void NdslBlock::add(const ndsl::Operation& step) {
     ndsl::Operation dense = step;  // a layer without experts
     dense.op.text = "SwiGLU_FFN";
     dense.expands_to.clear();
-    for (const char* key : {"num_experts", "top_k", "num_experts_per_tok", "norm_topk_prob", "moe_intermediate_size",
-                            "scoring_func", "routed_scaling_factor", "use_router_bias", "num_shared_experts",
-                            "n_shared_experts", "shared_expert_intermediate_size", "use_shared_expert_gate"})
+    for (const char* key :
+         {"num_experts", "top_k", "num_experts_per_tok", "norm_topk_prob", "moe_intermediate_size", "scoring_func",
+          "routed_scaling_factor", "use_router_bias", "n_group", "topk_group", "num_shared_experts", "n_shared_experts",
+          "shared_expert_intermediate_size", "use_shared_expert_gate"})
       dense.config.erase(key);
     return add_sublayer(dense, "mlp", {"MLPUp", "SwiGLU", "MLPDown"}, NdslFamily::feed_forward);
   }

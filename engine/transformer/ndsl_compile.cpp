@@ -300,6 +300,7 @@ class Compiler {
                                                 settings.where()});
     builder_.alias("pooler.weight", {weight});
     builder_.alias("pooler.bias", {bias});
+    builder_.set_operation("pooler");
     const std::string first = builder_.fresh("first"), mapped = builder_.fresh("x"), pooled = builder_.fresh("pooled");
     builder_.step("Pool", settings.where()).fields = {{"in", x}, {"how", std::string("first")}, {"out", first}};
     builder_.step("Linear", settings.where()).fields = {

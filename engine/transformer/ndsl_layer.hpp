@@ -65,7 +65,7 @@ class NdslBuilder {
 std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std::string& op, const std::string& tensor,
                        const std::string& alias, const std::string& in);
 
-// Whether experts of a layer have some beside them that every token uses.
+// Whether settings give a layer shared experts, which every token uses.
 bool has_shared_experts(const NdslSettings& settings);
 
 // A rate of dropout, 0 to less than 1; others are faults.

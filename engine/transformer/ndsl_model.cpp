@@ -26,8 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".ndsl";
-constexpr const char* kIndex = "model.safetensors.index.json";
-constexpr const char* kWeights = "model.safetensors";
 
 document::Limits limits_of_json() {
   document::Limits limits;
@@ -148,11 +146,12 @@ NdslWeights read_ndsl_weights(const std::string& weights) {
     add_file(read, weights);
     return read;
   }
-  if (!is_there(beside(weights, kIndex))) {
-    add_file(read, beside(weights, kWeights));
+  if (!is_there(beside(weights, kFolderIndex))) {
+    add_file(read, beside(weights, kFolderWeights));
     return read;
   }
-  for (const std::string& shard : shards_of_index(beside(weights, kIndex))) add_file(read, beside(weights, shard));
+  for (const std::string& shard : shards_of_index(beside(weights, kFolderIndex)))
+    add_file(read, beside(weights, shard));
   return read;
 }
 

@@ -276,7 +276,7 @@ void lower_experts(NdslLayer& layer) {
 
 int64_t most_shared() { return int64_t{1} << 20; }
 
-// Networks that every token uses lie side by side in one, whose result Combine adds.
+// Shared experts are one network of their joint width; Combine adds its result.
 void lower_shared_experts(NdslLayer& layer) {
   const NdslSettings& s = layer.settings();
   const int64_t hidden = s.size("hidden_size");
@@ -297,8 +297,8 @@ void lower_shared_experts(NdslLayer& layer) {
   };
   const std::string gate = map(layer.in, "ffn_gate_shexp", inner, hidden, false, "shared_gate_weight");
   const std::string up = map(layer.in, "ffn_up_shexp", inner, hidden, false, "shared_up_weight");
-  const std::string bent = product(activated(layer, gate, s.text("hidden_act", "silu")), up);
-  layer.shared = map(bent, "ffn_down_shexp", hidden, inner, true, "shared_down_weight");
+  const std::string gated = product(activated(layer, gate, s.text("hidden_act", "silu")), up);
+  layer.shared = map(gated, "ffn_down_shexp", hidden, inner, true, "shared_down_weight");
   if (!s.truth("use_shared_expert_gate", false)) return;
   const std::string score = map(layer.in, "ffn_gate_inp_shexp", 1, hidden, false, "shared_router_weight"),
                     share = layer.to.fresh("share");
@@ -313,8 +313,17 @@ void lower_combine(NdslLayer& layer) {
   if (used > experts)
     s.faults().add(s.place_of("num_experts_per_tok"), fmt::format("{} of {} experts cannot be used", used, experts), "",
                    ErrorKind::Shape);
-  if (s.whole("n_group", 1, 1, most_shared()) != 1)
-    s.faults().add(s.place_of("n_group"), "experts that are chosen by groups are not implemented", "n_group: 1");
+  const int64_t groups = s.whole("n_group", 1, 1, experts), used_groups = s.whole("topk_group", groups, 1, groups);
+  if (experts % groups != 0)
+    s.faults().add(s.place_of("n_group"), fmt::format("{} experts do not divide into {} groups", experts, groups), "",
+                   ErrorKind::Shape);
+  else if (used_groups < groups && experts / groups < 2)
+    s.faults().add(s.place_of("n_group"), fmt::format("{} groups of {} experts have one expert each", groups, experts),
+                   "groups are compared by their two best experts", ErrorKind::Shape);
+  else if (used > used_groups * (experts / groups))
+    s.faults().add(s.place_of("topk_group"),
+                   fmt::format("{} experts cannot be chosen from {} groups of {}", used, used_groups, experts / groups),
+                   "", ErrorKind::Shape);
   const std::string scoring = s.text("scoring_func", "softmax");
   if (scoring != "softmax" && scoring != "sigmoid")
     s.faults().add(s.place_of("scoring_func"), fmt::format("there is no scoring {}", shown_name(scoring)),
@@ -332,6 +341,10 @@ void lower_combine(NdslLayer& layer) {
   if (!layer.router_bias.empty()) step.fields["bias"] = layer.router_bias;
   if (scoring != "softmax") step.fields["scoring"] = scoring;
   if (const double scale = s.real("routed_scaling_factor", 1); scale != 1) step.fields["scale"] = scale;
+  if (used_groups < groups) {
+    step.fields["groups"] = groups;
+    step.fields["used_groups"] = used_groups;
+  }
   const double balance = s.real("router_aux_loss_coef", 0);
   if (balance < 0)
     s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is no coefficient of a loss", balance),

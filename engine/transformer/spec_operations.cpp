@@ -153,6 +153,8 @@ void trace_experts(SpecTrace& t) {
   if (t.truth("normalized", false)) how.set("normalized", true);
   if (t.has("scoring")) how.set("scoring", t.text("scoring"));
   if (t.has("scale")) how.set("scale", t.real("scale"));
+  for (const char* field : {"groups", "used_groups"})
+    if (t.has(field)) how.set(field, t.whole(field));
   std::vector<HTensor> scores{t.map(x, router, {})};
   if (const HTensor bias = t.has("bias") ? t.weight("bias") : HTensor()) {
     if (bias.shape() != Shape{count}) t.fail(fmt::format("has a bias of {} for {} experts", bias.shape().str(), count));
@@ -175,30 +177,31 @@ std::vector<SpecOperation> with_further(std::vector<SpecOperation> rows) {
 }  // namespace
 
 const std::vector<SpecOperation>& spec_operations() {
-  static const std::vector<SpecOperation> kRows = with_further(
-      {{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
-       {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
-       {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
-       {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
-       {"Reshape", {"in", "dims", "out"}, trace_reshape},
-       {"Slice", {"in", "from", "to", "out"}, trace_slice},
-       {"Rope", {"in", "rope", "out"}, trace_rope},
-       {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
-       {"Attention",
-        {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "dropout?", "out"},
-        trace_attention},
-       {"Silu", {"in", "out"}, trace_silu},
-       {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
-       {"Add", {"a", "b", "out"}, trace_add},
-       {"Multiply", {"a", "b", "out"}, trace_multiply},
-       {"Scale", {"in", "by", "out"}, trace_scale},
-       {"Softcap", {"in", "cap", "out"}, trace_softcap},
-       {"LastToken", {"in", "out"}, trace_last_token},
-       {"Pool", {"in", "how", "out"}, trace_pool},
-       {"Experts",
-        {"in", "router", "bias?", "gate", "up", "down", "used", "normalized?", "scoring?", "scale?", "balance?", "out"},
-        trace_experts},
-       {"Observe", {"in", "name"}, trace_observe}});
+  static const std::vector<SpecOperation> kRows =
+      with_further({{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
+                    {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
+                    {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
+                    {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
+                    {"Reshape", {"in", "dims", "out"}, trace_reshape},
+                    {"Slice", {"in", "from", "to", "out"}, trace_slice},
+                    {"Rope", {"in", "rope", "out"}, trace_rope},
+                    {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
+                    {"Attention",
+                     {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "dropout?", "out"},
+                     trace_attention},
+                    {"Silu", {"in", "out"}, trace_silu},
+                    {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
+                    {"Add", {"a", "b", "out"}, trace_add},
+                    {"Multiply", {"a", "b", "out"}, trace_multiply},
+                    {"Scale", {"in", "by", "out"}, trace_scale},
+                    {"Softcap", {"in", "cap", "out"}, trace_softcap},
+                    {"LastToken", {"in", "out"}, trace_last_token},
+                    {"Pool", {"in", "how", "out"}, trace_pool},
+                    {"Experts",
+                     {"in", "router", "bias?", "gate", "up", "down", "used", "normalized?", "scoring?", "scale?",
+                      "groups?", "used_groups?", "balance?", "out"},
+                     trace_experts},
+                    {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }
 

@@ -9,7 +9,7 @@
 
 namespace harmonics {
 
-// A device as another one sees it that passes calls on.
+// The device that a wrapping device passes its calls on to.
 class InnerDevice {
  public:
   InnerDevice(const hx_device_vt* table, void* self) : table_(table), self_(self) {}

@@ -26,7 +26,7 @@ struct BlockSpec {
 
 // Numbers of a configuration by name: "hidden_size", "num_layers", ...; truths are 0 and 1.
 struct ModelConfig : std::map<std::string, double> {
-  std::string model;  // whose configuration it is, by the registry's name
+  std::string model;  // the registered name of its model
 };
 
 struct RegisteredModel {

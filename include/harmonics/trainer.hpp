@@ -25,7 +25,7 @@ struct TrainingArguments {
   FitOptions fit;
   // Samples of whole numbers, i32 [tokens], all of one length: the tokens, and for each the one that follows it.
   std::shared_ptr<Producer> tokens, next;
-  // Or addresses, as on the command line, where there is no producer.
+  // Addresses, as on the command line; used if the producer is null.
   std::string tokens_address, next_address;
   std::string lora;  // settings of an adapter that is trained instead of the weights: "r=8, alpha=16"; "": none
 };
@@ -42,7 +42,7 @@ class Trainer {
     bind("next", arguments_.next, arguments_.next_address);
   }
 
-  // Once, or again: training goes on with the weights.
+  // A further call continues with the current weights.
   HARMONICS_FACE FitReport train() { return graph_.fit(arguments_.fit); }
   // Scores of each token's successor, [tokens, vocabulary], or of a batch along a new first axis.
   HARMONICS_FACE HTensor scores(const HTensor& tokens) {

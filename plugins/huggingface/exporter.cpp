@@ -69,26 +69,19 @@ class Folder {
 
   // In one file, or in several of at most so many bytes (unless one tensor is larger) with an index.
   void write(const ExportSink& sink, uint64_t most) const {
-    std::vector<std::vector<std::string>> files(1);
-    uint64_t total = 0, in_file = 0;
+    std::vector<std::pair<std::string, uint64_t>> all;
+    uint64_t total = 0;
     for (const auto& [name, w] : written_) {
-      const uint64_t bytes = bytes_of(w);
-      if (in_file > 0 && in_file + bytes > most) files.emplace_back(), in_file = 0;
-      files.back().push_back(name);
-      in_file += bytes;
-      total += bytes;
+      all.emplace_back(name, bytes_of(w));
+      total += all.back().second;
     }
-    if (files.size() == 1) return write_file(sink, kWeights, files.front());
     json::object map;
-    for (size_t i = 0; i < files.size(); ++i) {
-      const auto padded = [](size_t n) {
-        const std::string digits = std::to_string(n);
-        return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
-      };
-      const std::string file = "model-" + padded(i + 1) + "-of-" + padded(files.size()) + ".safetensors";
-      for (const std::string& name : files[i]) map[name] = file;
-      write_file(sink, file, files[i]);
+    const std::vector<SafetensorsShard> shards = safetensors_shards(all, most);
+    for (const SafetensorsShard& shard : shards) {
+      for (const std::string& name : shard.tensors) map[name] = shard.file;
+      write_file(sink, shard.file, shard.tensors);
     }
+    if (shards.size() == 1) return;
     sink.next_file(kIndex);
     sink.write(json::serialize(
                    json::object{{"metadata", json::object{{"total_size", total}}}, {"weight_map", std::move(map)}}) +

@@ -8,9 +8,12 @@
 //   {"ran":"linear","inputs":[...],"outputs":[...],"kernel":"...","phase":0,"part":1,"thread":2,"begin":12,"end":15}
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <string>
 
 #include <harmonics/element_type.hpp>
 #include <harmonics/plugin.hpp>

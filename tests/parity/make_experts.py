@@ -31,6 +31,20 @@ def route(scores, used, scoring="softmax", normalized=False, scale=1.0, capacity
     return weights, experts
 
 
+def route_in_groups(scores, bias=None, used=0, groups=1, used_groups=0, scoring="softmax", normalized=False, scale=1.0):
+    """As DeepSeek 3 chooses in transformers: the best groups by their two best experts, then experts in those."""
+    shares = torch.sigmoid(scores) if scoring == "sigmoid" else F.softmax(scores, -1)
+    preferred = shares if bias is None else shares + bias.detach()
+    best = preferred.view(-1, groups, scores.shape[-1] // groups).topk(2, dim=-1)[0].sum(dim=-1)
+    mask = torch.zeros_like(best).scatter_(1, best.topk(used_groups, dim=-1)[1], 1)
+    mask = mask.unsqueeze(-1).expand(-1, -1, scores.shape[-1] // groups).reshape(-1, scores.shape[-1])
+    experts = preferred.masked_fill(~mask.bool(), float("-inf")).topk(used, dim=-1)[1]
+    weights = shares.gather(1, experts)
+    if normalized:
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+    return weights * scale, experts.int()
+
+
 def sort_rows(x, experts, count):
     order = torch.argsort(experts.flatten(), stable=True)
     offsets = torch.tensor([int((experts < e).sum()) for e in range(count + 1)], dtype=torch.int32)
@@ -133,6 +147,15 @@ def add_documents(f):
               dict(how, operands="documents"), given=(0, 1))
 
 
+def add_groups(f):
+    d = Draw(83)
+    scores, bias = d.normal(11, 12), d.uniform(12).double()
+    for name, inputs, how in (("groups", [scores], {"scoring": "softmax"}),
+                              ("groups_bias", [scores, bias], {"scoring": "sigmoid", "normalized": True, "scale": 2.5})):
+        attributes = dict(how, used=5, groups=4, used_groups=2)
+        f.add(f"router/{name}", inputs, lambda *all, a=attributes: route_in_groups(*all, **a), attributes)
+
+
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "golden"
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,6 +163,7 @@ def main():
     add_experts(f)
     add_heads(f)
     add_documents(f)
+    add_groups(f)
     write_safetensors(folder / "experts.safetensors", f.tensors, f.metadata)
 
 

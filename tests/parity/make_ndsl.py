@@ -1,5 +1,5 @@
-"""Writes golden/ndsl: for each built-in .ndsl model a folder of Hugging Face with a tiny random model, and the results
-of transformers for it.
+"""Writes golden/ndsl: for each built-in .ndsl model a folder of Hugging Face with a tiny random model, one more whose
+experts are chosen by groups, and the results of transformers for them.
 
 Needs torch, transformers, numpy, safetensors.
 
@@ -56,6 +56,10 @@ def models():
     yield "Qwen2MoE", t.Qwen2MoeForCausalLM, t.Qwen2MoeConfig(
         **llama, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20,
         norm_topk_prob=False, tie_word_embeddings=False)
+    yield "GLM4MoE-groups", t.Glm4MoeForCausalLM, t.Glm4MoeConfig(
+        **llama, head_dim=8, attention_bias=True, use_qk_norm=True, n_routed_experts=8, num_experts_per_tok=2,
+        n_group=4, topk_group=1, moe_intermediate_size=12, n_shared_experts=2, routed_scaling_factor=1.5,
+        tie_word_embeddings=False)
 
 
 def randomised(model, seed):

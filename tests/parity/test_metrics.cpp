@@ -190,8 +190,8 @@ TEST_CASE("metrics: state survives a checkpoint") {
 TEST_CASE("metrics: named like functions, errors suggest the right name") {
   const auto refused = [](const std::string& text) { return message_of([&] { metric(text); }); };
   CHECK(refused("acuracy") ==
-        "unknown metric 'acuracy'\ndid you mean 'accuracy'?\na plugin that has it is loaded with --plugin PATH; "
-        "'harmonics list metrics' shows what is there");
+        "unknown metric 'acuracy'\ndid you mean 'accuracy'?\nload a plugin that provides it with --plugin PATH; "
+        "'harmonics list metrics' lists the known ones");
   CHECK(refused("topk(0)") == "'k' of metric 'topk' is '0'\ngive a value at least 1");
   CHECK(refused("topk(5, 6)") == "'topk(5, 6)' has more arguments than metric 'topk' takes\nit is written topk(k = 5)");
   CHECK(refused("topk(n=5)").find("option 'n'") != std::string::npos);

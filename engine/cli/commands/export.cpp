@@ -170,11 +170,10 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
 
 // A folder has its weights in one file or in several, and not both.
 void remove_former_weights(const std::string& folder, const std::vector<std::string>& files) {
-  constexpr const char *kWhole = "model.safetensors", *kIndex = "model.safetensors.index.json";
   const auto has = [&](const char* name) { return std::find(files.begin(), files.end(), name) != files.end(); };
   std::error_code failed;
-  if (has(kIndex)) std::filesystem::remove(std::filesystem::path(folder) / kWhole, failed);
-  if (has(kWhole)) std::filesystem::remove(std::filesystem::path(folder) / kIndex, failed);
+  if (has(kFolderIndex)) std::filesystem::remove(std::filesystem::path(folder) / kFolderWeights, failed);
+  if (has(kFolderWeights)) std::filesystem::remove(std::filesystem::path(folder) / kFolderIndex, failed);
 }
 
 void add_tokens(const std::string& folder, const Options& options) {

@@ -82,6 +82,53 @@ TEST_CASE("a mixture has the chosen experts only, with weights that add up to 1 
               m.dense(HTensor::from(shares.shape(), weights)));
 }
 
+TEST_CASE("a router that is limited to groups chooses from those with the best pairs") {
+  const int64_t rows = 17, experts = 12, groups = 4, used_groups = 2, used = 5, size = experts / groups;
+  std::mt19937_64 random(5);
+  const HTensor scores = drawn(random, {rows, experts}), bias = drawn(random, {experts});
+  const AttributeMap how = AttributeMap().set("used", used).set("groups", groups).set("used_groups", used_groups);
+  const AttributeMap free = AttributeMap().set("used", used);
+  for (const bool biased : {false, true}) {
+    std::vector<HTensor> inputs{scores};
+    if (biased) inputs.push_back(bias);
+    const auto found = apply("router", how, inputs);
+    const HTensor shares = softmax(scores);
+    int64_t other = 0;  // rows that would choose from further groups
+    for (int64_t r = 0; r < rows; ++r) {
+      const double* share = shares.data<double>() + r * experts;
+      std::vector<double> preferred(share, share + experts);
+      for (int64_t e = 0; biased && e < experts; ++e) preferred[static_cast<size_t>(e)] += bias.data<double>()[e];
+      std::vector<std::pair<double, int64_t>> best;  // with -g, and -e below: of equal ones the first comes first
+      for (int64_t g = 0; g < groups; ++g) {
+        std::vector<double> group(preferred.begin() + g * size, preferred.begin() + (g + 1) * size);
+        std::sort(group.rbegin(), group.rend());
+        best.emplace_back(group[0] + group[1], -g);
+      }
+      std::sort(best.rbegin(), best.rend());
+      std::vector<std::pair<double, int64_t>> chosen;
+      for (size_t i = 0; i < static_cast<size_t>(used_groups); ++i)
+        for (int64_t e = -best[i].second * size; e < (1 - best[i].second) * size; ++e)
+          chosen.emplace_back(preferred[static_cast<size_t>(e)], -e);
+      std::sort(chosen.rbegin(), chosen.rend());
+      const auto unlimited = apply("router", free, inputs);
+      for (int64_t j = 0; j < used; ++j) {
+        const int64_t e = -chosen[static_cast<size_t>(j)].second;
+        CHECK(found[1].data<int32_t>()[r * used + j] == e);
+        CHECK(std::abs(found[0].data<double>()[r * used + j] - share[e]) < 1e-12);
+        other += unlimited[1].data<int32_t>()[r * used + j] != e;
+      }
+    }
+    CHECK(other > 0);
+  }
+  const auto refused = [&](int64_t groups, int64_t used_groups) {
+    return apply("router", AttributeMap(free).set("groups", groups).set("used_groups", used_groups), {scores});
+  };
+  CHECK_THROWS_WITH(refused(5, 2), Catch::Contains("cannot choose 5 of 12 experts from 2 of 5 groups"));
+  CHECK_THROWS_WITH(refused(12, 6), Catch::Contains("groups have equal sizes of 2 or more"));
+  CHECK_THROWS_WITH(refused(4, 1), Catch::Contains("the chosen groups hold the chosen experts"));
+  CHECK_THROWS_WITH(refused(2, 3), Catch::Contains("from 3 of 2 groups"));
+}
+
 TEST_CASE("rows beyond an expert's capacity give 0") {
   const Mixture m(3, 20, 2);
   const AttributeMap how = AttributeMap().set("used", int64_t{1}).set("capacity", int64_t{3});

@@ -91,13 +91,13 @@ TEST_CASE("registry: an unknown name is refused with the nearest known one and a
   registry.add(made(HX_LOSS, "cross_entropy"));
   CHECK(refusal(registry, HX_ACTIVATION, "sigmiod") ==
         "unknown activation 'sigmiod'\ndid you mean 'sigmoid'?\n"
-        "a plugin that has it is loaded with --plugin PATH; 'harmonics list functions' shows what is there");
+        "load a plugin that provides it with --plugin PATH; 'harmonics list functions' lists the known ones");
   CHECK(refusal(registry, HX_ACTIVATION, "cross_entropy") ==
         "unknown activation 'cross_entropy'\nnote: 'cross_entropy' is known as loss\nnote: known are sigmoid\n"
-        "a plugin that has it is loaded with --plugin PATH; 'harmonics list functions' shows what is there");
+        "load a plugin that provides it with --plugin PATH; 'harmonics list functions' lists the known ones");
   CHECK(refusal(registry, HX_PRODUCER, "postgres") ==
         "unknown producer 'postgres'\n"
-        "a plugin that has it is loaded with --plugin PATH; 'harmonics list producers' shows what is there");
+        "load a plugin that provides it with --plugin PATH; 'harmonics list producers' lists the known ones");
 }
 
 TEST_CASE("registry: items of an announced library do not replace later ones or other announcements") {

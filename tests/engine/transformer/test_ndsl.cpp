@@ -168,8 +168,30 @@ TEST_CASE("ndsl: experts have a bias of their router and shared experts where se
             .find("blk.0.ffn_down_shexp.weight")
             ->shape == Shape{16, 7});
   CHECK(has(refusal(around(block, sizes + "  scoring_func: softplus\n", "moe")), "there is no scoring 'softplus'"));
-  CHECK(has(refusal(around(block, sizes + "  n_group: 2\n", "moe")), "chosen by groups are not implemented"));
   CHECK(has(refusal(around(kShort, "  use_pooler: true\n")), "a pooler is for encoders"));
+}
+
+TEST_CASE("ndsl: n_group and topk_group limit the experts of a token to the best groups") {
+  const std::string block = "  block: [RMSNorm, CausalSelfAttention, MoE_FFN]",
+                    sizes = "  num_experts: 8\n  num_experts_per_tok: 3\n  moe_intermediate_size: 12\n";
+  const auto groups_of = [&](const std::string& settings) {
+    const CompiledNdsl model = compiled(around(block, sizes + settings, "moe"));
+    for (const specs::Step& layer : model.spec.forward)
+      for (const specs::Step& step : layer.steps)
+        if (step.op == "Experts" && step.fields.count("groups"))
+          return std::pair(std::get<int64_t>(step.fields.at("groups")),
+                           std::get<int64_t>(step.fields.at("used_groups")));
+    return std::pair<int64_t, int64_t>();
+  };
+  CHECK(groups_of("  n_group: 4\n  topk_group: 2\n") == std::pair<int64_t, int64_t>(4, 2));
+  CHECK(groups_of("  n_group: 4\n  topk_group: 4\n") == std::pair<int64_t, int64_t>());
+  CHECK(groups_of("  n_group: 4\n") == std::pair<int64_t, int64_t>());
+  const auto refused = [&](const std::string& settings) { return refusal(around(block, sizes + settings, "moe")); };
+  CHECK(has(refused("  n_group: 3\n"), "8 experts do not divide into 3 groups"));
+  CHECK(has(refused("  n_group: 9\n"), "'n_group' is 9; it must be 1 to 8"));
+  CHECK(has(refused("  n_group: 4\n  topk_group: 5\n"), "'topk_group' is 5; it must be 1 to 4"));
+  CHECK(has(refused("  n_group: 8\n  topk_group: 4\n"), "8 groups of 8 experts have one expert each"));
+  CHECK(has(refused("  n_group: 4\n  topk_group: 1\n"), "3 experts cannot be chosen from 1 groups of 2"));
 }
 
 TEST_CASE("ndsl: layers differ by rules, patterns and blocks") {
