@@ -204,7 +204,7 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
   p->extra = 1;
   auto c = std::make_unique<SummedProduct>();
   if (!answer_summed_product(*p, c->product)) return declined("sums with products of many rows");
-  answer_as(c->product, out, std::move(c), run_summed);
+  answer_as(&SummedProduct::product, out, std::move(c), run_summed);
   return true;
 }
 

@@ -97,7 +97,7 @@ bool plan_fused_dot(const Site& site, hx_kernel& out) {
   p->extra = site.outputs() - 1;
   if (p->c + 3 + p->extra > kMostBuffers || !answer_finished_product(*p, c->product))
     return declined("finishes products of many rows");
-  answer_as(c->product, out, std::move(c), run_finished);
+  answer_as(&FinishedProduct::product, out, std::move(c), run_finished);
   return true;
 }
 

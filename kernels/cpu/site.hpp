@@ -107,9 +107,10 @@ struct InnerKernel : hx_kernel {
     if (destroy) destroy(context);
   }
 };
-// Fills `out` with a kernel that has the name, parts and workspace of `inner`, which `context` owns.
+// Fills `out` with a kernel that has the name, parts and workspace of the one in `context`.
 template <typename Owner>
-void answer_as(const InnerKernel& inner, hx_kernel& out, std::unique_ptr<Owner> context, Run run) {
+void answer_as(InnerKernel Owner::*held, hx_kernel& out, std::unique_ptr<Owner> context, Run run) {
+  const InnerKernel& inner = (*context).*held;
   answer(out, std::move(context), run, inner.name, {inner.parts, inner.parts + inner.phases}).workspace =
       inner.workspace;
 }
