@@ -83,7 +83,7 @@ hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const
                   std::vector<uint32_t> parts = {}) {
   using Read = std::conditional_t<std::is_void_v<Plain>, Owner, Plain>;
   if constexpr (requires { uint32_t{context->parts}; })
-    if (parts.empty()) parts = {context->parts};
+    if (parts.empty()) parts.push_back(context->parts);
   Read* read = context.release();
   out.struct_size = sizeof(hx_kernel);
   out.phases = static_cast<uint32_t>(parts.size());
