@@ -24,6 +24,12 @@ inline void add_expert_cases(Cases& cases, Sizes& sizes) {
                    {scores, numbers({experts})}});
   cases.push_back(
       {"router", AttributeMap(two).set("capacity", int64_t{2}), {numbers({2, rows, experts}), numbers({experts})}});
+  const AttributeMap grouped = AttributeMap(two).set("groups", int64_t{3}).set("used_groups", int64_t{2});
+  const Operand in_groups = numbers({rows, 3 * (sizes.some() + 1)});
+  cases.push_back({"router", AttributeMap(grouped).set("normalized", true), {in_groups}});
+  cases.push_back({"router",
+                   AttributeMap(grouped).set("scoring", std::string("sigmoid")),
+                   {in_groups, numbers({in_groups.shape.back()})}});
   cases.push_back({"expert_choice", with("capacity", int64_t{3}), {scores}});
   cases.push_back({"expert_choice", with("capacity", int64_t{1}).set("scoring", std::string("sigmoid")), {scores}});
   const Operand chosen = indices({rows, used}, experts + 1, DType::I32);

@@ -58,7 +58,7 @@ const char* missing_of_tokenizer(const void* vtable) {
 
 constexpr KindRow kRows[] = {
     {HX_ACTIVATION, "activation", "activations", "functions", HM_MISSING(hx_activation_vt, apply)},
-    {HX_LOSS, "loss", "losses", "functions", HM_MISSING(hx_loss_vt, apply)},
+    {HX_LOSS, "loss", "losses", "losses", HM_MISSING(hx_loss_vt, apply)},
     {HX_LAYER, "layer", "layers", "functions", HM_MISSING(hx_layer_vt, apply)},
     {HX_PRODUCER, "producer", "producers", "producers", HM_MISSING(hx_producer_factory_vt, open)},
     {HX_CONSUMER, "consumer", "consumers", "consumers", HM_MISSING(hx_consumer_factory_vt, open)},
