@@ -1,4 +1,4 @@
-// Transformers of .ndsl files by name: what their layers compute, and their sizes.
+// Transformers of .ndsl files by name: the operations of their layers, and their sizes.
 //
 //   harmonics::RuntimeModelRegistry::register_model("MyModel", "models/my_model.ndsl");
 //   harmonics::BlockSpec block = harmonics::RuntimeModelRegistry::create_block_spec("MyModel", 0);
@@ -16,7 +16,7 @@
 
 namespace harmonics {
 
-// What one layer computes.
+// The operations of one layer.
 struct BlockSpec {
   std::string variant;                   // "dense", "parallel", "moe"
   std::vector<std::string> forward_ops;  // "LN1", "QKV", ...
@@ -24,7 +24,7 @@ struct BlockSpec {
   bool ln2_on_residual_att = false;
 };
 
-// Numbers of a configuration by name: "hidden_size", "num_layers", ...; truths are 0 and 1.
+// Numeric settings of a configuration by name: "hidden_size", "num_layers", ...; booleans are 0 and 1.
 struct ModelConfig : std::map<std::string, double> {
   std::string model;  // the registered name of its model
 };
@@ -35,7 +35,7 @@ struct RegisteredModel {
   std::vector<BlockSpec> layers;
 
   const ModelConfig& to_model_config() const { return config; }
-  // Throws Error of the kind Usage for a layer that the model lacks.
+  // Throws ErrorKind::Usage if the model has no such layer.
   HARMONICS_FACE const BlockSpec& to_block_spec(int64_t layer) const {
     if (layer < 0 || layer >= static_cast<int64_t>(layers.size()))
       throw Error(ErrorKind::Usage, "'" + name + "' has no layer " + std::to_string(layer) + "; it has " +
@@ -57,7 +57,7 @@ class RuntimeModelRegistry {
     detail::check(api().models(&names, &count));
     return {names, names + count};
   }
-  // Throws Error of the kind Name, with the nearest name, for an unknown model.
+  // Throws ErrorKind::Name, with the most similar name, for an unknown model.
   HARMONICS_FACE static RegisteredModel get(const std::string& name) {
     RegisteredModel model{name, create_model_config(name), {}};
     const auto layers = static_cast<int64_t>(model.config.at("num_layers"));
