@@ -234,7 +234,7 @@ void list_flags(VerbRow& verb) {
 void list_models_flags(VerbRow& verb) {
   Flags f(verb);
   f.group("Data");
-  f.on("dsl", "those of .ndsl files, which all of them are", &Options::dsl);
+  f.on("dsl", "models of .ndsl files (all built-in models)", &Options::dsl);
   library(f);
 }
 
@@ -248,28 +248,29 @@ void inspect_flags(VerbRow& verb) {
 
 void plugin_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("ACTION", "what to do: new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...")
+  f.positional("ACTION", "the command (new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...)")
       .choices = {"new", "check", "doctor", "list", "reload"};
   PositionalRow& things = f.positional("THING", "a new name, plugin libraries, folders, processes");
   things.required = false;
   things.repeats = true;
   f.group("New");
   f.text("kind", "KIND", "", &Options::kind).names = kinds_of_plugins;
-  f.text("directory", "DIR", "where to write it (default: a folder of its name)", &Options::directory);
+  f.text("directory", "DIR", "folder to write (default: the name of the plugin)", &Options::directory);
   f.group("Check");
-  f.text("address", "ADDRESS", "what a producer or consumer opens: 'my:path?option=1', or an importer's file",
+  f.text("address", "ADDRESS",
+         "address for a producer or consumer to open: 'my:path?option=1'; file for an importer or tokenizer",
          &Options::address);
-  f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the numbers it is tested with",
-          [](Options& o, int64_t v) { o.run.seed = v; })
-      .initial = "0";
-  f.whole("calls", 1000, int64_t{1} << 40, "calls of each function to find leaks, for 2 s at most",
+  f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the test data", [](Options& o, int64_t v) {
+     o.run.seed = v;
+   }).initial = "0";
+  f.whole("calls", 1000, int64_t{1} << 40, "calls of each function in the check for leaks, 2 s at most",
           [](Options& o, int64_t v) { o.calls = v; })
       .initial = "1000000";
 }
 
 void config_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("ACTION", "what to do").choices = {"show"};
+  f.positional("ACTION", "the command").choices = {"show"};
   PositionalRow& whose = f.positional("VERB", "verb whose settings are shown (default: all that are set)");
   whose.required = false;
   whose.names = verb_names;
@@ -287,7 +288,7 @@ void man_flags(VerbRow& verb) {
 }
 
 void version_flags(VerbRow& verb) {
-  Flags(verb).on("licenses", "the licenses of the libraries that are bundled with the program", &Options::licenses);
+  Flags(verb).on("licenses", "print the licenses of the libraries bundled with the program", &Options::licenses);
 }
 
 }  // namespace harmonics::engine::cli
