@@ -477,6 +477,10 @@ typedef struct hx_api {
    * HX_MAX_LOOP_RESULTS. */
   hx_status (*scan)(const hx_loop_body* body, const hx_attributes* attributes, hx_value* const* carries,
                     uint32_t n_carries, hx_value* const* xs, uint32_t n_xs, hx_value** outs, uint32_t* n_outs);
+
+  /* Contract 1.5, within the apply functions of a loss: runs show the mean of `value` over the samples, beside the
+   * loss, as `name`. Has an effect only where `value` is traced. A name has no blanks, commas or comparison signs. */
+  hx_status (*report_figure)(const char* name, hx_value* value);
 } hx_api;
 
 /* The argument of harmonics_register. In C++ harmonics::FunctionRegistry&. */

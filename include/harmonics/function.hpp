@@ -189,6 +189,14 @@ class LossFunction {
   virtual ~LossFunction() = default;
 };
 
+// Within a loss of ops.hpp functions: runs show the mean of `value` over the samples beside the loss, in progress,
+// logs, --json and conditions, as NAME and LAYER.NAME. `value` has any shape. Older versions of Harmonics show none.
+HARMONICS_FACE inline void report_figure(const char* name, const HTensor& value) {
+  const hx_api* api = detail::api();
+  if (api->struct_size >= offsetof(hx_api, report_figure) + sizeof api->report_figure)
+    detail::check(api->report_figure(name, value.raw()));
+}
+
 // A function that may own parameters and change the shape. x has leading() batch and position axes.
 class LayerFunction {
  public:

@@ -109,6 +109,22 @@ typedef struct hx_block_spec {
   uint32_t use_qk_norm, ln2_on_residual_att;
 } hx_block_spec;
 
+/* Contract 1.5. A model with its weights; a sequence with its keys and values. */
+typedef struct hx_model hx_model;
+typedef struct hx_sequence hx_sequence;
+
+/* Contract 1.5. Null strings: the default. */
+typedef struct hx_model_options {
+  uint32_t struct_size;
+  int32_t threads;       /* 0 and below: all */
+  const char* weights;   /* of a model of a .ndsl file: a folder of Hugging Face or a file of safetensors; NULL: initial
+                          * values, by `seed` */
+  const char* set;       /* overrides settings of the model: "num_layers=2, hidden_size=64" */
+  const char* device;    /* "cpu" */
+  const char* precision; /* of products, as hx_fit_settings */
+  uint64_t seed;
+} hx_model_options;
+
 typedef struct hx_name_scope hx_name_scope; /* items registered until it is closed */
 
 typedef struct hx_graph_api {
@@ -186,6 +202,25 @@ typedef struct hx_graph_api {
   hx_status (*models)(const char* const** names, uint32_t* count);
   hx_status (*model_config)(const char* model, const char* const** names, const double** values, uint32_t* count);
   hx_status (*block_spec)(const char* model, int64_t layer, hx_block_spec* out);
+
+  /* Contract 1.5. Models with weights. Any thread may call these; one thread at a time uses a sequence. `name`: of
+   * models(), or a file or folder. model_values: what the model computes of tokens i32 [tokens] or [batch, tokens], by
+   * name: its results ("scores"), and with `all` the values of embedding, layers and operations ("blk.0",
+   * "blk.0.QKV.q") too; the library keeps them until this thread's next call. model_layer: the value after a layer for
+   * the value before it, f32 [tokens, hidden] or [batch, tokens, hidden]. append: the scores after each of the tokens
+   * i32 [tokens] that a sequence goes on with, f32 [tokens, vocabulary]. keep: shortens it to its first tokens. A
+   * sequence outlives its model's handle. */
+  hx_status (*open_model)(const char* name, const hx_model_options* options, hx_model** out);
+  void (*close_model)(hx_model* model);
+  hx_status (*model_values)(hx_model* model, hx_value* tokens, uint32_t all, const char* const** names,
+                            hx_value* const** values, uint32_t* count);
+  hx_status (*model_block)(hx_model* model, int64_t layer, hx_block_spec* out);
+  hx_status (*model_layer)(hx_model* model, int64_t layer, const char* precision, hx_value* hidden, hx_value** out);
+  hx_status (*open_sequence)(hx_model* model, hx_sequence** out);
+  void (*close_sequence)(hx_sequence* sequence);
+  hx_status (*append)(hx_sequence* sequence, hx_value* tokens, hx_value** scores);
+  hx_status (*keep)(hx_sequence* sequence, int64_t length);
+  hx_status (*sequence_length)(hx_sequence* sequence, int64_t* out);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

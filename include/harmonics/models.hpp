@@ -6,8 +6,10 @@
 // Link Harmonics::harmonics. Every failure is a harmonics::Error. Any thread may call any function.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
@@ -88,6 +90,21 @@ class RuntimeModelRegistry {
     return api;
   }
 };
+
+// The settings of a configuration that differ from those of its registered model: "num_layers=2, vocab_size=12".
+HARMONICS_FACE inline std::string changed_settings(const ModelConfig& config) {
+  const ModelConfig registered = RuntimeModelRegistry::create_model_config(config.model);
+  std::string set;
+  for (const auto& [name, value] : config) {
+    const auto known = registered.find(name);
+    if (known != registered.end() && known->second == value) continue;
+    char text[40];
+    const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+    std::snprintf(text, sizeof text, whole ? "%.0f" : "%.17g", value);
+    set += (set.empty() ? "" : ", ") + name + "=" + text;
+  }
+  return set;
+}
 
 // The blocks of a configuration's model.
 class RuntimeBlockBuilder {

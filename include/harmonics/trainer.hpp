@@ -10,8 +10,6 @@
 // Link Harmonics::harmonics. Every failure is a harmonics::Error. One thread at a time uses a trainer.
 #pragma once
 
-#include <cmath>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,22 +56,8 @@ class Trainer {
     if (address.empty()) throw Error(ErrorKind::Usage, std::string("the training arguments have no '") + name + "'");
     graph_.bindProducer(name, address);
   }
-  HARMONICS_FACE static std::string text_of(double value) {
-    char text[40];
-    if (value == std::floor(value) && std::abs(value) < 1e15)
-      std::snprintf(text, sizeof text, "%.0f", value);
-    else
-      std::snprintf(text, sizeof text, "%.17g", value);
-    return text;
-  }
   HARMONICS_FACE static std::string flow_of(const ModelConfig& config, const std::string& lora) {
-    const ModelConfig registered = RuntimeModelRegistry::create_model_config(config.model);
-    std::string set;
-    for (const auto& [name, value] : config) {
-      const auto known = registered.find(name);
-      if (known != registered.end() && known->second == value) continue;
-      set += (set.empty() ? "" : ", ") + name + "=" + text_of(value);
-    }
+    const std::string set = changed_settings(config);
     if (config.model.find('"') != std::string::npos)
       throw Error(ErrorKind::Usage, "a model that is trained has no '\"' in its name");
     return "harmonic trained { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" + config.model +
