@@ -1,4 +1,4 @@
-// Transformers with their weights: whole, layer by layer, and along a sequence with keys and values.
+// Transformers with their weights: computed as a whole, by layers, and token by token with cached keys and values.
 //
 //   harmonics::TransformerModel model(harmonics::RuntimeModelRegistry::create_model_config("SmolLM"), "SmolLM-135M/");
 //   harmonics::HTensor scores = model.forward(tokens);                    // [tokens, vocabulary]
@@ -60,27 +60,27 @@ struct TransformerOptions {
 
 class TransformerModel {
  public:
-  // `weights`: a folder of Hugging Face or a file of safetensors; "": initial values. Settings of `config` that differ
-  // from those of the registry hold for this model.
+  // `weights`: a Hugging Face folder or a safetensors file; "": initial values. Settings of `config` override those of
+  // the registered model.
   HARMONICS_FACE explicit TransformerModel(const ModelConfig& config, const std::string& weights = "",
                                            const TransformerOptions& options = {})
       : model_(open(config.model, weights, changed_settings(config), options)) {}
-  // A file or a folder with weights of its own: GGUF, a folder of Hugging Face.
+  // A model file or folder with weights: GGUF, a Hugging Face folder.
   HARMONICS_FACE explicit TransformerModel(const std::string& path, const TransformerOptions& options = {})
       : model_(open(path, "", "", options)) {}
 
-  // The scores of the token after each of `tokens`, i32 [tokens] or [batch, tokens]; they have one axis more, the
-  // vocabulary. Throws Error of the kind Stream for a token outside of it.
+  // Scores of the next token at each position of `tokens`, i32 [tokens] or [batch, tokens]: the same axes and
+  // [vocabulary]. Throws ErrorKind::Stream for a token outside the vocabulary.
   HARMONICS_FACE HTensor forward(const HTensor& tokens) const { return values(tokens, false).at("scores"); }
-  // The same for tokens [tokens] that go on with the sequence of `cache`, whose keys and values it has and takes.
+  // The same for tokens [tokens] that continue the sequence of `cache`; reads and extends its keys and values.
   HARMONICS_FACE HTensor forward_with_cache(const HTensor& tokens, AttentionCache& cache) const;
-  // Everything on the way, by the names of `explain`: "embedding", "blk.0.QKV.q", "blk.0", "scores".
+  // Every intermediate result, by the names of `explain`: "embedding", "blk.0.QKV.q", "blk.0", "scores".
   HARMONICS_FACE std::map<std::string, HTensor> forward_trace(const HTensor& tokens) const {
     return values(tokens, true);
   }
 
-  // What a layer computes, and its weights. Throw Error of the kind Usage for a layer that the model lacks, and for a
-  // model that no .ndsl file describes.
+  // The operations of a layer, and its weights. Throw ErrorKind::Usage if there is no such layer, or if no .ndsl file
+  // describes the model.
   HARMONICS_FACE BlockSpec block(int64_t layer) const {
     hx_block_spec spec{};
     spec.struct_size = sizeof spec;
@@ -121,22 +121,22 @@ class TransformerModel {
   std::shared_ptr<hx_model> model_;
 };
 
-// The keys and values of one sequence of a model, in every layer.
+// The keys and values of one sequence in every layer of a model.
 class AttentionCache {
  public:
-  // Throws Error of the kind Usage for a model without caches, such as an encoder.
+  // Throws ErrorKind::Usage for a model without caches, such as an encoder.
   HARMONICS_FACE explicit AttentionCache(const TransformerModel& model) : model_(model.model_) {
     hx_sequence* sequence = nullptr;
     detail::check(detail::transformers().open_sequence(model_.get(), &sequence));
     sequence_.reset(sequence);
   }
-  // Tokens of the sequence.
+  // Number of tokens of the sequence.
   HARMONICS_FACE int64_t length() const {
     int64_t length = 0;
     detail::check(detail::transformers().sequence_length(sequence_.get(), &length));
     return length;
   }
-  // Shortens the sequence to its first tokens, which stay computed; 0: a new sequence.
+  // Truncates the sequence to its first tokens, which stay cached; 0: a new sequence.
   HARMONICS_FACE void keep(int64_t length) { detail::check(detail::transformers().keep(sequence_.get(), length)); }
 
  private:
@@ -152,11 +152,11 @@ HARMONICS_FACE inline HTensor TransformerModel::forward_with_cache(const HTensor
   return HTensor::adopt(scores);
 }
 
-// Computes one block alone.
+// Computes a single block.
 class BlockExecutor {
  public:
-  // The value after a layer for the value before it, f32 [tokens, hidden] or [batch, tokens, hidden]: what the model
-  // itself computes there. `spec` must be the layer's. `recipe`: the precision of products, as
+  // The result of a layer for its input, f32 [tokens, hidden] or [batch, tokens, hidden]: equal to the model's own
+  // result. `spec` must be the layer's. `recipe`: the precision of products, as
   // FitOptions::precision; "": the model's.
   HARMONICS_FACE static HTensor forward(const BlockSpec& spec, const std::string& recipe, const TransformerLayer& layer,
                                         const HTensor& hidden) {
