@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_set>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include <harmonics/checked.hpp>
 #include <harmonics/element_type.hpp>
@@ -16,7 +18,7 @@ namespace {
 constexpr std::string_view kMagic = "GGUF", kAlignmentKey = "general.alignment";
 constexpr uint32_t kLatestVersion = 3;
 constexpr uint64_t kDefaultAlignment = 32, kLongestName = 1 << 16, kLongestAlignment = 1 << 30;
-constexpr uint64_t kMostKeys = 1 << 16, kMostTensors = 1 << 17;
+constexpr uint64_t kMostKeys = 1 << 12, kMostTensors = 1 << 14;
 constexpr uint32_t kMostAxes = 4;
 constexpr int kDeepestList = 4;
 
@@ -196,8 +198,16 @@ class GgufReader {
  private:
   [[noreturn]] void refuse(uint64_t offset, const std::string& what) const {
     throw Error(origin_.kind,
-                "'" + origin_.name + "' is no GGUF file: at byte " + std::to_string(offset) + ", " + what_ + what)
+                "'" + origin_.name + "' is no GGUF file: at byte " + std::to_string(offset) + ", " + entry() + what)
         .note("the file is damaged, cut short or of another kind; fetch or save it again");
+  }
+  std::string entry() const {
+    return entry_kind_.empty() ? "" : std::string(entry_kind_) + " " + shown_name(std::string(entry_)) + ": ";
+  }
+  // What refusals name; nothing while the kind is empty.
+  void reading(std::string_view kind, std::string_view name) {
+    entry_kind_ = kind;
+    entry_ = name;
   }
   [[noreturn]] void refuse_version(const std::string& what, const std::string& remedy) const {
     throw Error(origin_.kind, "'" + origin_.name + "' " + what).note(remedy);
@@ -322,16 +332,41 @@ class GgufReader {
     return found;
   }
 
+  struct HashedName {
+    size_t hash;
+    uint64_t start;  // where its entry begins
+    std::string_view name;
+  };
+  static size_t hash(std::string_view name) { return std::hash<std::string_view>()(name); }
+
+  // By sorting: names whose hashes are made to be equal would need quadratic time in a hash table.
+  void check_unique(std::vector<HashedName>& names, std::string_view kind, const char* what) {
+    std::sort(names.begin(), names.end(), [](const HashedName& a, const HashedName& b) {
+      if (a.hash != b.hash) return a.hash < b.hash;
+      if (const int order = a.name.compare(b.name)) return order < 0;
+      return a.start < b.start;
+    });
+    const auto twice = std::adjacent_find(names.begin(), names.end(), [](const HashedName& a, const HashedName& b) {
+      return a.hash == b.hash && a.name == b.name;
+    });
+    if (twice == names.end()) return;
+    reading(kind, twice->name);
+    refuse(std::next(twice)->start, std::string(what) + " is there twice");
+  }
+
   void metadata(uint64_t count) {
-    std::unordered_set<std::string_view> seen;
+    std::vector<HashedName> names;
+    names.reserve(count);
+    file_.metadata.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t start = at_;
       const std::string_view key = name("a key");
-      what_ = "metadata " + shown_name(std::string(key)) + ": ";
-      if (!seen.insert(key).second) refuse(start, "the key is there twice");
+      reading("metadata", key);
+      names.push_back({hash(key), start, key});
       file_.metadata.push_back({key, value(kind())});
-      what_.clear();
+      reading({}, {});
     }
+    check_unique(names, "metadata", "the key");
   }
 
   void alignment() {
@@ -346,13 +381,15 @@ class GgufReader {
   }
 
   void entries(uint64_t count) {
-    std::unordered_set<std::string_view> seen;
+    std::vector<HashedName> names;
+    names.reserve(count);
+    file_.tensors.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t start = at_;
       GgufTensor tensor;
       tensor.name = name("the name of a tensor");
-      what_ = "tensor " + shown_name(std::string(tensor.name)) + ": ";
-      if (!seen.insert(tensor.name).second) refuse(start, "the name is there twice");
+      reading("tensor", tensor.name);
+      names.push_back({hash(tensor.name), start, tensor.name});
       shape(tensor);
       const uint64_t at = at_;
       const auto type = number<uint32_t>("the type");
@@ -364,8 +401,9 @@ class GgufReader {
         refuse(at_ - 8, "the offset " + std::to_string(tensor.offset) + " is not a multiple of " +
                             std::to_string(file_.alignment));
       file_.tensors.push_back(std::move(tensor));
-      what_.clear();
+      reading({}, {});
     }
+    check_unique(names, "tensor", "the name");
   }
 
   void shape(GgufTensor& tensor) {
@@ -373,6 +411,7 @@ class GgufReader {
     const auto axes = number<uint32_t>("the number of axes");
     if (axes > kMostAxes)
       refuse(start, "it has " + std::to_string(axes) + " axes; the limit is " + std::to_string(kMostAxes));
+    tensor.shape.reserve(axes);
     for (uint32_t i = 0; i < axes; ++i) tensor.shape.push_back(length("the length of an axis"));
     std::reverse(tensor.shape.begin(), tensor.shape.end());
   }
@@ -394,26 +433,25 @@ class GgufReader {
   void place() {
     const uint64_t unaligned = at_ % file_.alignment;
     file_.data_offset = at_ + (unaligned ? file_.alignment - unaligned : 0);
-    std::vector<GgufTensor*> ordered;
+    std::vector<std::pair<uint64_t, const GgufTensor*>> ordered;  // by offset, then as in the file
+    ordered.reserve(file_.tensors.size());
     for (GgufTensor& tensor : file_.tensors) {
       const auto begin = checked_sum<uint64_t>(file_.data_offset, tensor.offset);
       const auto end = begin ? checked_sum<uint64_t>(*begin, tensor.bytes) : std::nullopt;
       if (!end || *end > bytes_.size()) {
-        what_ = "tensor " + shown_name(std::string(tensor.name)) + ": ";
+        reading("tensor", tensor.name);
         refuse(at_, "its " + std::to_string(tensor.bytes) + " bytes from " + std::to_string(tensor.offset) +
                         " of the data on end behind the file, which has " + std::to_string(bytes_.size()));
       }
       tensor.offset = *begin;
-      ordered.push_back(&tensor);
+      if (tensor.bytes > 0) ordered.emplace_back(tensor.offset, &tensor);
     }
-    std::stable_sort(ordered.begin(), ordered.end(),
-                     [](const GgufTensor* a, const GgufTensor* b) { return a->offset < b->offset; });
+    std::sort(ordered.begin(), ordered.end());
     const GgufTensor* former = nullptr;
-    for (const GgufTensor* tensor : ordered) {
-      if (tensor->bytes == 0) continue;
-      if (former && former->offset + former->bytes > tensor->offset)
-        refuse(tensor->offset, "the tensors " + shown_name(std::string(former->name)) + " and " +
-                                   shown_name(std::string(tensor->name)) + " overlap");
+    for (const auto& [offset, tensor] : ordered) {
+      if (former && former->offset + former->bytes > offset)
+        refuse(offset, "the tensors " + shown_name(std::string(former->name)) + " and " +
+                           shown_name(std::string(tensor->name)) + " overlap");
       former = tensor;
     }
   }
@@ -422,7 +460,7 @@ class GgufReader {
   const Origin& origin_;
   uint64_t at_ = 0;
   bool short_lengths_ = false;
-  std::string what_;  // the key or tensor being read
+  std::string_view entry_kind_, entry_;  // the key or tensor being read
   GgufFile file_;
 };
 

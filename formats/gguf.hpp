@@ -86,7 +86,7 @@ bool is_gguf(std::string_view first);  // by the first four bytes
 // Checks all that the format requires: counts against the file's size, kinds, unique keys and names, sizes, alignment,
 // and that no tensor overlaps another or leaves the file. Throws an error of the file's kind with its name, the offset
 // and the key or tensor. Allocates in proportion to the entries that are there, not to counts, and less than 64 MB:
-// more than 65,536 keys or 131,072 tensors are refused.
+// more than 4,096 keys or 16,384 tensors are refused.
 GgufFile read_gguf(std::string_view bytes, const Origin& file);
 
 // The name of part `index` (from 0) of a model in `count` files: "x-00001-of-00003.gguf" of any of its parts. None if

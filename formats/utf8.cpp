@@ -53,6 +53,10 @@ CodePoint decode_utf8(std::string_view text, size_t offset) {
 
 std::optional<size_t> find_invalid_utf8(std::string_view text) {
   for (size_t offset = 0; offset < text.size();) {
+    if (static_cast<unsigned char>(text[offset]) < 0x80) {
+      ++offset;
+      continue;
+    }
     const CodePoint point = decode_utf8(text, offset);
     if (!point.valid) return offset;
     offset += point.length;

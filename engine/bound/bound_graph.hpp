@@ -38,7 +38,7 @@ struct RunSettings : DeviceSettings {
   std::optional<int64_t> window;           // samples of test-then-train; default 1000 for live streams
   std::optional<LossGuardSettings> guard;  // null: a loss that is not finite ends the run
   bool shuffle = true;
-  bool goes_on = false;        // another run continues the streams that can be read only once
+  bool goes_on = false;        // a later run continues the streams that can be read only once
   bool deterministic = false;  // refuse settings whose result depends on the clock or on arrival times
 };
 
@@ -137,9 +137,9 @@ class BoundGraph {
   // Restores a snapshot into the parameters declared now or later.
   void restore(const TensorFile& snapshot);
   // Called once parameters are declared: forgets tensors without a parameter, and returns them and the parameters
-  // missing from the snapshot, for people. `branches`: some moments are declared later, when a branch is first taken.
+  // missing from the snapshot, as messages. `branches`: some moments are declared later, when a branch is first taken.
   std::vector<std::string> end_restore(const TensorFile& snapshot, bool branches);
-  // Differences between the bound streams and those of the loaded weights, for people; each is reported once.
+  // Differences between the bound streams and those of the loaded weights, as messages; each is reported once.
   std::vector<std::string> take_stream_notes() { return std::exchange(stream_notes_, {}); }
   // Text of the flow that the loaded weights were trained in; empty if unknown.
   const std::string& learned_flow() const { return learned_flow_; }
@@ -147,7 +147,7 @@ class BoundGraph {
   void set_limits(const ModelLimits& limits);
   // Adds a folder that may hold files named with weights= in the flow.
   void allow_weights_in(std::string folder) { graph_.weights_folders.push_back(std::move(folder)); }
-  // "surplus: a.b.affine.weight" and such, for people; filled by lower().
+  // Messages such as "surplus: a.b.affine.weight"; filled by lower().
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
 
  private:
@@ -157,7 +157,7 @@ class BoundGraph {
   bool is_frozen(const std::string& name) const;
   // Marks the parameters that no program of this graph changes.
   void fix_parameters(const Program& program);
-  // A program's weights beside those of the loaded file. Throws, or fills weight_notes_, as lower() says.
+  // Compares a program's weights with those of the loaded file. Throws, or fills weight_notes_, as lower() says.
   void compare_with_file(const Program& program, int cycle, Mode mode);
 
   Graph graph_;

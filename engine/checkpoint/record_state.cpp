@@ -300,18 +300,21 @@ CurveState take_curve(const Fields& f, TensorFile& file) {
 }  // namespace
 
 json::object json_of(const RecordState& r, TensorFile& file) {
-  json::array epochs, judged, parts;
+  json::array epochs, judged, parts, figures;
   double loss = 0;
   for (const auto& [key, part] : r.epoch_loss) {
     parts.push_back(json::array{key, exact(part.sum), exact(part.weight), exact(part.active)});
     loss += StepSums{part.sum, part.weight, part.active, r.epoch_measured}.mean() * r.epoch_measured;
   }
+  for (const auto& [name, figure] : r.epoch_figures)
+    figures.push_back(json::array{name, exact(figure.sum), exact(figure.weight)});
   for (const EpochReport& e : r.by_epoch) epochs.push_back(json_of(e, file));
   for (const LayerState& layer : r.measured_layers) judged.push_back(json_of(layer, file));
   return {{"epoch_steps", r.epoch_steps},
           {"epoch_samples", r.epoch_samples},
           {"epoch_loss", exact(loss)},
           {"epoch_parts", parts},
+          {"epoch_figures", figures},
           {"epoch_measured", exact(r.epoch_measured)},
           {"epoch_correct", exact(r.epoch_correct)},
           {"epoch_judged", exact(r.epoch_judged)},
@@ -340,6 +343,13 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
       const json::array& part = value.as_array();
       const auto number = [&](size_t i) { return exact_number(part.at(i).as_string(), "epoch_parts"); };
       r.epoch_loss[std::string(part.at(0).as_string())] = {number(1), number(2), number(3), 0};
+    }
+  if (f.all().contains("epoch_figures"))
+    for (const json::value& value : f.list("epoch_figures")) {
+      const json::array& figure = value.as_array();
+      const double sum = exact_number(figure.at(1).as_string(), "epoch_figures"),
+                   weight = exact_number(figure.at(2).as_string(), "epoch_figures");
+      r.epoch_figures[std::string(figure.at(0).as_string())] = {sum, weight, weight, weight};
     }
   r.epoch_correct = f.number("epoch_correct");
   r.epoch_judged = f.number("epoch_judged");

@@ -22,9 +22,10 @@ class Fields;
 struct RecordState {
   int64_t epoch_steps = 0, epoch_samples = 0;
   double epoch_measured = 0, epoch_correct = 0, epoch_judged = 0, epoch_start = 0;
-  std::map<std::string, StepSums> epoch_loss;  // by part, as in Metrics::part
-  double aside = 0;                            // seconds excluded from rates
-  std::string accuracy_metric;                 // the one shown on the progress line; empty: none yet
+  std::map<std::string, StepSums> epoch_loss;     // by part, as in Metrics::part
+  std::map<std::string, StepSums> epoch_figures;  // that losses report
+  double aside = 0;                               // seconds excluded from rates
+  std::string accuracy_metric;                    // the one shown on the progress line; empty: none yet
   std::map<std::string, WindowState> windows;
   std::map<std::string, double> held;  // values that stay until the next epoch or validation
   CurveState curve;

@@ -7,6 +7,7 @@
 #include <harmonics/importer_abi.h>
 
 #include "engine/contract/guard.hpp"
+#include "engine/contract/plugin_body.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/plugin/pending_items.hpp"
 #include "engine/plugin/scope.hpp"
@@ -210,6 +211,12 @@ hx_status register_item(hx_registry* registry, const hx_item* item) {
   return guard([&] { add_pending(*registry, *item); });
 }
 
+hx_status report_from_loss(const char* name, hx_value* value) {
+  return guard([&] {
+    if (valid(value).traced()) keep_reported_figure(name ? name : "", HTensor::borrow(value));
+  });
+}
+
 // ---- extensions ----
 constexpr const char *kImporter = HX_IMPORTER_EXTENSION, *kExporter = HX_EXPORTER_EXTENSION,
                      *kTokenizer = HX_TOKENIZER_EXTENSION, *kPolicy = HX_POLICY_EXTENSION;
@@ -230,10 +237,10 @@ const void* extension(const char* id) {
 using Apply = decltype(hx_api::apply);
 constexpr hx_api api_with(Apply apply) {
   return {
-      sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,         retain,
-      release,         create,        type_of_value, data,         mutable_data,      apply,
-      scope_parameter, scope_state,   scope_update,  scope_random, scope_training,    scope_leading,
-      scope_width,     scope_classes, register_item, extension,    scope_set_leading, scan_loop,
+      sizeof(hx_api), HX_ABI_MAJOR,      HX_ABI_MINOR,   last_error,       set_error,   retain,          release,
+      create,         type_of_value,     data,           mutable_data,     apply,       scope_parameter, scope_state,
+      scope_update,   scope_random,      scope_training, scope_leading,    scope_width, scope_classes,   register_item,
+      extension,      scope_set_leading, scan_loop,      report_from_loss,
   };
 }
 constexpr hx_api kApi = api_with(apply_op), kApiBeforeSignatures = api_with(apply_unchecked);

@@ -1,6 +1,7 @@
 #include "engine/contract/plugin_body.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -103,8 +104,25 @@ class OpaqueBody : public HostFunction {
 
 // ---- the first use of a signature ----
 
+// Receives the figures of the body that this thread traces; null: none is traced.
+thread_local std::vector<ReportedFigure>* reported = nullptr;
+
+class FiguresOfTrace {
+ public:
+  FiguresOfTrace() : before_(std::exchange(reported, &figures_)) {}
+  ~FiguresOfTrace() { reported = before_; }
+  FiguresOfTrace(const FiguresOfTrace&) = delete;
+  FiguresOfTrace& operator=(const FiguresOfTrace&) = delete;
+  const std::vector<ReportedFigure>& figures() const { return figures_; }
+
+ private:
+  std::vector<ReportedFigure> figures_;
+  std::vector<ReportedFigure>* before_;
+};
+
 Program trace_once(const PluginBody& body, const std::vector<TensorType>& types, hx_status& status) {
   Tracer scratch(spoken_name(*body.item));
+  const FiguresOfTrace traced;
   std::vector<HTensor> inputs;
   for (size_t i = 0; i < types.size(); ++i) inputs.push_back(scratch.input(std::to_string(i), types[i]));
   HTensor y;
@@ -112,6 +130,7 @@ Program trace_once(const PluginBody& body, const std::vector<TensorType>& types,
   if (status != HX_OK) return {};
   body.check(type_of(y), types);
   scratch.output("y", y);
+  for (const ReportedFigure& figure : traced.figures()) scratch.output(figure.name, figure.value);
   return scratch.take();
 }
 
@@ -203,7 +222,18 @@ TracedBody trace_body(const PluginBodyPtr& body, const std::vector<TensorType>& 
   return found;
 }
 
-HTensor apply_body(const PluginBodyPtr& body, const std::vector<HTensor>& inputs) {
+void keep_reported_figure(const std::string& name, const HTensor& value) {
+  if (!reported) return;
+  const bool known =
+      std::any_of(reported->begin(), reported->end(), [&](const ReportedFigure& f) { return f.name == name; });
+  if (known || name.empty() || name == "y" || name == "loss" || name.find_first_of(" ,<>=\n\t") != name.npos)
+    throw Error(ErrorKind::Plugin, fmt::format("a loss cannot report a figure as '{}'{}", name,
+                                               known ? ", which it has reported before" : ""));
+  reported->push_back({name, value});
+}
+
+HTensor apply_body(const PluginBodyPtr& body, const std::vector<HTensor>& inputs,
+                   std::vector<ReportedFigure>* figures) {
   if (!any_traced(inputs)) {
     auto [y, status] = body->run(body->call, inputs);
     if (status == HX_DECLINED) return {};
@@ -213,7 +243,12 @@ HTensor apply_body(const PluginBodyPtr& body, const std::vector<HTensor>& inputs
   }
   const TracedBody found = trace_body(body, types_of(inputs));
   if (found.status == HX_DECLINED) return {};
-  if (found.status == HX_OK) return splice(*found.program, inputs).at(0);
+  if (found.status == HX_OK) {
+    const std::vector<HTensor> results = splice(*found.program, inputs);
+    for (size_t i = 1; figures && i < results.size(); ++i)
+      figures->push_back({found.program->outputs[i].name, results[i]});
+    return results.at(0);
+  }
   Node node{};
   node.op = Op::host_call;
   node.host = std::make_shared<OpaqueBody>(body, found.opaque_result);

@@ -51,17 +51,27 @@ inline std::vector<hx_value*> raw(std::span<const HTensor> values) {
   return list;
 }
 
+// A number that a loss shows beside its value; see hx_api::report_figure.
+struct ReportedFigure {
+  std::string name;
+  HTensor value;
+};
+// Adds a figure of the body that this thread traces. Throws Error of the kind Plugin for a name that is used before or
+// cannot be written in a condition.
+void keep_reported_figure(const std::string& name, const HTensor& value);
+
 // Result of the first use of a signature.
 struct TracedBody {
   hx_status status = HX_OK;                // HX_OK, HX_DECLINED, or HX_NEEDS_VALUES: opaque
-  std::shared_ptr<const Program> program;  // HX_OK: the body; inputs "0", "1" ..., output "y"
+  std::shared_ptr<const Program> program;  // HX_OK: the body; inputs "0", "1" ..., output "y", then reported figures
   TensorType opaque_result;                // HX_NEEDS_VALUES: from one run on zeros
 };
 
 // Cached by item, signature and types while the item exists. Throws the plugin's errors.
 TracedBody trace_body(const PluginBodyPtr& body, const std::vector<TensorType>& types);
 
-// Applies the body; traced if an input is traced. Empty: the body declined.
-HTensor apply_body(const PluginBodyPtr& body, const std::vector<HTensor>& inputs);
+// Applies the body; traced if an input is traced. Empty: the body declined. `figures` receives what it reported.
+HTensor apply_body(const PluginBodyPtr& body, const std::vector<HTensor>& inputs,
+                   std::vector<ReportedFigure>* figures = nullptr);
 
 }  // namespace harmonics::engine

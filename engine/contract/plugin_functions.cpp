@@ -164,7 +164,7 @@ HTensor call_functional(const ItemPtr& item, const AttributeMap& arguments, cons
 
 HTensor call_loss(const ItemPtr& item, const AttributeMap& arguments, const std::string& activation,
                   const HTensor& logits, const HTensor& prediction, const HTensor& target,
-                  const std::vector<std::pair<std::string, HTensor>>& layers) {
+                  const std::vector<std::pair<std::string, HTensor>>& layers, std::vector<ReportedFigure>* figures) {
   const auto& table = item->table<hx_loss_vt>();
   LayerNames names;
   std::vector<HTensor> fused{logits, target}, plain{prediction, target};
@@ -174,8 +174,8 @@ HTensor call_loss(const ItemPtr& item, const AttributeMap& arguments, const std:
     plain.push_back(value);
   }
   if (HM_TABLE_HAS(table, apply_fused))
-    if (HTensor loss = apply_body(fused_loss(item, arguments, names, activation), fused)) return loss;
-  if (HTensor loss = apply_body(plain_loss(item, arguments, names), plain)) return loss;
+    if (HTensor loss = apply_body(fused_loss(item, arguments, names, activation), fused, figures)) return loss;
+  if (HTensor loss = apply_body(plain_loss(item, arguments, names), plain, figures)) return loss;
   throw plugin_error(*item, HX_DECLINED);
 }
 

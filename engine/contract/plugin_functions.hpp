@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/contract/plugin_body.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/plugin/scope.hpp"
 #include "engine/tensor/attributes.hpp"
@@ -33,8 +34,10 @@ HTensor call_functional(const ItemPtr& item, const AttributeMap& arguments, cons
 // `activation`: identity of the function that computed `prediction` from `logits`; "" if there is none and both are the
 // same. `layers`: values of arguments that name further sources, as they are: class numbers stay whole numbers. Prefers
 // the fused form. The result is a scalar or has leading axes of the prediction.
+// `figures` receives what a traced loss reports.
 HTensor call_loss(const ItemPtr& item, const AttributeMap& arguments, const std::string& activation,
                   const HTensor& logits, const HTensor& prediction, const HTensor& target,
-                  const std::vector<std::pair<std::string, HTensor>>& layers = {});
+                  const std::vector<std::pair<std::string, HTensor>>& layers = {},
+                  std::vector<ReportedFigure>* figures = nullptr);
 
 }  // namespace harmonics::engine

@@ -79,6 +79,7 @@ void CyclePrograms::learn(const Lowered& lowered) {
     measured_.insert(info.name + ".loss");
     if (info.accuracy) measured_.insert(info.name + ".accuracy");
   }
+  for (const FigureMetrics& figure : figures_of(lowered)) measured_.insert(figure.names.begin(), figure.names.end());
   for (size_t i = 0; i < plan_.wanted.size(); ++i) {
     const auto it = lowered.values.find(plan_.wanted[i]);
     if (it == lowered.values.end()) continue;
@@ -89,6 +90,19 @@ void CyclePrograms::learn(const Lowered& lowered) {
                                                 plan_.name_of(plan_.wanted[i]), result_types_[i]->str(), sample.str()));
     result_types_[i] = sample;
   }
+}
+
+std::vector<FigureMetrics> CyclePrograms::figures_of(const Lowered& lowered) {
+  std::vector<FigureMetrics> all;
+  std::set<std::string> shown;
+  for (size_t i = 0; i < lowered.losses.size(); ++i)
+    for (size_t k = 0; k < lowered.losses[i].figures.size(); ++k) {
+      const std::string& name = lowered.losses[i].figures[k].name;
+      FigureMetrics& one = all.emplace_back(FigureMetrics{i, k, {}, {lowered.losses[i].name + "." + name}});
+      if (shown.insert(name).second) one.names.push_back(name);
+      for (const std::string& metric : one.names) one.shown.push_back(metrics_.declare(metric));
+    }
+  return all;
 }
 
 LoweringOptions CyclePrograms::options(int64_t batch) const {
@@ -197,6 +211,7 @@ StepProgram CyclePrograms::compile(int64_t batch) {
     p.layer_parts.push_back(parts_of(p.loss_metrics.back(), info.parts));
     p.accuracy_metrics.push_back(metrics_.declare(info.name + ".accuracy"));
   }
+  p.figures = figures_of(lowered);
   if (layer_metrics_) p.metric_addresses = layer_metrics_->outputs_of(*p.step);
   for (int n : plan_.wanted) {
     const auto value = lowered.values.find(n);

@@ -16,12 +16,20 @@
 
 namespace harmonics::engine {
 
+// Where the figure of a loss is shown.
+struct FigureMetrics {
+  size_t loss, figure;        // number in Lowered::losses, and in its figures
+  std::vector<size_t> shown;  // metrics: "LAYER.margin", and "margin" of the first layer that has it
+  std::vector<std::string> names;
+};
+
 // A compiled step with all its metrics resolved, so that a step looks up nothing by name.
 struct StepProgram {
   std::unique_ptr<CompiledStep> step;
   std::vector<size_t> parts;                           // of the metric "loss", by Lowered::parts
   std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses
   std::vector<std::vector<size_t>> layer_parts;        // of the loss metrics
+  std::vector<FigureMetrics> figures;                  // that the losses report
   std::vector<const HTensor*> results;                 // by wanted node; null: not computed in this branch
   MetricAddresses metric_addresses;                    // only with metrics
   const float* gradient_norm = nullptr;                // where the step clips by it; null: it does not
@@ -86,6 +94,7 @@ class CyclePrograms {
   bool gathers() const { return plan_.training && plan_.settings.accumulate > 1; }
   void trace_branches(const std::vector<int>& conditionals);
   void learn(const Lowered& lowered);
+  std::vector<FigureMetrics> figures_of(const Lowered& lowered);
   StepProgram compile(int64_t batch);
   const float* norm_in(const CompiledStep& step);
 

@@ -43,12 +43,14 @@ void CycleRecord::Sums::add(const Sums& group) {
   }
   correct += group.correct;
   judged += group.judged;
+  for (const auto& [name, figure] : group.figures) figures[name].add(figure);
 }
 
 void CycleRecord::Sums::clear() {
   batches = steps = samples = 0;
   std::fill(loss.begin(), loss.end(), StepSums());
   measured = correct = judged = 0;
+  for (auto& [name, figure] : figures) figure = {};
 }
 
 void CycleRecord::count_batch(const StepProgram& program, int64_t samples) {
@@ -78,6 +80,11 @@ void CycleRecord::measure(const StepProgram& p, double samples) {
     accuracy_metric_ = p.accuracy_metrics[i];
     group_.correct += share * weight;
     group_.judged += weight;
+  }
+  for (const FigureMetrics& figure : p.figures) {
+    const float value = *program.figures(figure.loss)[figure.figure].value;
+    for (const size_t metric : figure.shown) metrics_.add(metric, value, samples);
+    for (const std::string& name : figure.names) group_.figures[name].add({value * samples, samples, samples, samples});
   }
 }
 
@@ -123,6 +130,8 @@ EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {
                                        report_.learning_rate, step_,
                                        accuracy_metric_ ? metrics_.name(*accuracy_metric_) : std::string()});
     closed->waited = epoch_waited_;
+    for (const auto& [name, figure] : in_epoch_.figures)
+      if (figure.weight > 0) closed->figures[name] = figure.mean();
     epoch_start_ = now;
   }
   epoch_ = next;
@@ -149,6 +158,8 @@ void CycleRecord::store(RunState& s) const {
   r.epoch_samples = in_epoch_.samples - group_.samples;
   for (size_t i = 0; i < in_epoch_.loss.size(); ++i)
     r.epoch_loss[metrics_.part_key(loss_metric_, i)] = in_epoch_.loss[i];
+  for (const auto& [name, figure] : in_epoch_.figures)
+    if (figure.weight > 0) r.epoch_figures[name] = figure;
   r.epoch_measured = in_epoch_.measured;
   r.epoch_correct = in_epoch_.correct;
   r.epoch_judged = in_epoch_.judged;
@@ -180,6 +191,7 @@ void CycleRecord::restore(const RunState& s) {
   for (size_t i = 0; i < in_epoch_.loss.size(); ++i)
     if (const auto part = r.epoch_loss.find(metrics_.part_key(loss_metric_, i)); part != r.epoch_loss.end())
       in_epoch_.loss[i] = part->second;
+  in_epoch_.figures = r.epoch_figures;
   epoch_start_ = r.epoch_start;
   aside_ = r.aside;
   metrics_.restore(r.windows, r.held);

@@ -1,6 +1,7 @@
 // CycleRecord: what a running cycle counts and measures by batch, step and epoch, and its report.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -69,6 +70,7 @@ class CycleRecord {
     int64_t batches = 0, steps = 0, samples = 0;
     std::vector<StepSums> loss;  // by part, as in Metrics::part; without samples, which are in `measured`
     double measured = 0, correct = 0, judged = 0;
+    std::map<std::string, StepSums> figures;  // that losses report
     bool counts() const;
     double mean_loss() const;
     double accuracy() const { return judged > 0 ? correct / judged : -1; }

@@ -110,7 +110,7 @@ std::vector<std::string> CycleWatch::names(const std::set<std::string>& measured
   std::vector<std::string> all(measured.begin(), measured.end());
   if (plan_.window > 0)
     for (const std::string& name : measured)
-      if (name != kGradientNorm) all.push_back("window." + name);
+      if (record_.metrics().has("window." + name)) all.push_back("window." + name);
   all.insert(all.end(), names_.begin(), names_.end());
   return all;
 }
@@ -121,8 +121,10 @@ void CycleWatch::close_epoch(EpochReport& epoch, std::optional<Evaluation> valid
     if (std::isfinite(value)) metrics.set(metrics.declare(name), value);
   };
   if (layer_metrics_) {
-    epoch.figures = named(layer_metrics_->figures(), true);
-    for (const auto& [name, value] : epoch.figures) set(name, value);
+    for (const auto& [name, value] : named(layer_metrics_->figures(), true)) {
+      epoch.figures[name] = value;
+      set(name, value);
+    }
     layer_metrics_->reset();
   }
   if (!validation) return;

@@ -216,6 +216,16 @@ constexpr hx_graph_api kGraphs = {
     model_names,
     model_config,
     model_block,
+    open_model,
+    close_model,
+    model_values,
+    opened_block,
+    model_layer,
+    open_sequence,
+    close_sequence,
+    append_tokens,
+    keep_tokens,
+    sequence_length,
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/contract/guard.hpp"
+#include "engine/embed/embedded_model.hpp"
 #include "engine/transformer/model_registry.hpp"
 
 namespace harmonics::engine {
@@ -19,6 +20,8 @@ struct ModelResults {
   std::vector<std::string> texts;
   std::vector<const char*> pointers;
   std::vector<double> numbers;
+  std::vector<HTensor> tensors;
+  std::vector<hx_value*> values;
   void keep(std::vector<std::string> all) {
     texts = std::move(all);
     pointers.clear();
@@ -28,6 +31,33 @@ struct ModelResults {
 ModelResults& model_results() {
   thread_local ModelResults results;
   return results;
+}
+
+void give_block(const BlockSpec& block, hx_block_spec* out) {
+  ModelResults& results = model_results();
+  std::vector<std::string> texts = block.forward_ops;
+  texts.push_back(block.variant);
+  results.keep(std::move(texts));
+  hx_block_spec spec{};
+  spec.n_ops = static_cast<uint32_t>(block.forward_ops.size());
+  spec.ops = results.pointers.data();
+  spec.variant = results.pointers.back();
+  spec.use_qk_norm = block.use_qk_norm;
+  spec.ln2_on_residual_att = block.ln2_on_residual_att;
+  spec.struct_size = out->struct_size;
+  std::memcpy(out, &spec, std::min<size_t>(out->struct_size, sizeof spec));
+}
+
+template <typename Handle>
+Handle& opened(Handle* handle, const char* what) {
+  if (!handle) throw Error(ErrorKind::Usage, std::string("a null handle was passed where a ") + what + " is needed");
+  return *handle;
+}
+
+HTensor expect_value(hx_value* value, const char* what) {
+  if (!value) throw Error(ErrorKind::Type, std::string("the ") + what + " are an empty tensor");
+  if (value->traced()) throw detail::NeedsValues{};
+  return HTensor::borrow(value);
 }
 
 }  // namespace
@@ -72,20 +102,85 @@ hx_status model_block(const char* model, int64_t layer, hx_block_spec* out) {
     if (layer < 0 || layer >= layers)
       throw Error(ErrorKind::Usage, "'" + text_given(model) + "' has no layer " + std::to_string(layer) + "; it has " +
                                         std::to_string(layers) + ", from 0");
-    const BlockSpec& block = compiled->layers[static_cast<size_t>(layer)];
-    ModelResults& results = model_results();
-    std::vector<std::string> texts = block.forward_ops;
-    texts.push_back(block.variant);
-    results.keep(std::move(texts));
-    hx_block_spec spec{};
-    spec.n_ops = static_cast<uint32_t>(block.forward_ops.size());
-    spec.ops = results.pointers.data();
-    spec.variant = results.pointers.back();
-    spec.use_qk_norm = block.use_qk_norm;
-    spec.ln2_on_residual_att = block.ln2_on_residual_att;
-    spec.struct_size = out->struct_size;
-    std::memcpy(out, &spec, std::min<size_t>(out->struct_size, sizeof spec));
+    give_block(compiled->layers[static_cast<size_t>(layer)], out);
   });
+}
+
+hx_status open_model(const char* name, const hx_model_options* options, hx_model** out) {
+  return guard([&] {
+    hx_model_options given{};
+    if (options) std::memcpy(&given, options, std::min<size_t>(options->struct_size, sizeof given));
+    *out = new hx_model{std::make_shared<EmbeddedModel>(text_given(name), given)};
+  });
+}
+
+void close_model(hx_model* model) { delete model; }
+
+hx_status model_values(hx_model* model, hx_value* tokens, uint32_t all, const char* const** names,
+                       hx_value* const** values, uint32_t* count) {
+  return guard([&] {
+    auto computed = opened(model, "model").model->values(expect_value(tokens, "tokens"), all != 0);
+    ModelResults& results = model_results();
+    std::vector<std::string> texts;
+    results.tensors.clear();
+    results.values.clear();
+    for (auto& [text, value] : computed) {
+      texts.push_back(text);
+      results.values.push_back(value.raw());
+      results.tensors.push_back(std::move(value));
+    }
+    results.keep(std::move(texts));
+    *names = results.pointers.data();
+    *values = results.values.data();
+    *count = static_cast<uint32_t>(results.values.size());
+  });
+}
+
+hx_status opened_block(hx_model* model, int64_t layer, hx_block_spec* out) {
+  return guard([&] { give_block(opened(model, "model").model->block(layer), out); });
+}
+
+hx_status model_layer(hx_model* model, int64_t layer, const char* precision, hx_value* hidden, hx_value** out) {
+  return guard([&] {
+    *out =
+        opened(model, "model").model->run_layer(layer, text_given(precision), expect_value(hidden, "values")).release();
+  });
+}
+
+hx_status open_sequence(hx_model* model, hx_sequence** out) {
+  return guard([&] {
+    const std::shared_ptr<EmbeddedModel>& of = opened(model, "model").model;
+    *out = new hx_sequence{of, std::make_unique<Session>(of->decoder())};
+  });
+}
+
+void close_sequence(hx_sequence* sequence) { delete sequence; }
+
+hx_status append_tokens(hx_sequence* sequence, hx_value* tokens, hx_value** scores) {
+  return guard([&] {
+    Session& session = *opened(sequence, "sequence").session;
+    const HTensor ids = expect_value(tokens, "tokens");
+    if (ids.dtype() != DType::I32 || ids.shape().rank() != 1 || ids.size() == 0)
+      throw Error(ErrorKind::Shape, "a sequence goes on with tokens i32 [tokens]; here is " + type_of(ids).str());
+    const auto count = static_cast<size_t>(ids.size());
+    const std::span<const float> after = session.append_all({ids.data<int32_t>(), count});
+    *scores =
+        HTensor(DType::F32, Shape{ids.size(), static_cast<int64_t>(after.size() / count)}, after.data()).release();
+  });
+}
+
+hx_status keep_tokens(hx_sequence* sequence, int64_t length) {
+  return guard([&] {
+    Session& session = *opened(sequence, "sequence").session;
+    if (length < 0 || length > session.length())
+      throw Error(ErrorKind::Usage, "a sequence of " + std::to_string(session.length()) + " tokens has no first " +
+                                        std::to_string(length));
+    session.keep(length);
+  });
+}
+
+hx_status sequence_length(hx_sequence* sequence, int64_t* out) {
+  return guard([&] { *out = opened(sequence, "sequence").session->length(); });
 }
 
 }  // namespace harmonics::engine

@@ -41,7 +41,7 @@ struct DeviceInput {
   uint64_t packed_bytes = 0;  // set on the first of a group: bytes of the whole group
 };
 
-// An operand of a step that lies in a parameter or state.
+// An operand of a step that is part of a parameter or state.
 struct StatePlace {
   hx_place* at;
   uint32_t state;
@@ -88,7 +88,7 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
     bool possible = true;
     hx_capture* capture = nullptr;
   };
-  // What is recorded for one binding of parameters and states: their addresses are part of it.
+  // The recording for one binding of parameters and states; it contains their addresses.
   struct Binding {
     std::vector<std::shared_ptr<DeviceTensor>> tensors;
     Recorded forward, rest, whole;

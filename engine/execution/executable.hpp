@@ -38,7 +38,7 @@ std::unique_ptr<Executor> make_sequential_executor();
 // executor.
 std::unique_ptr<Executor> make_team_executor(int threads);
 
-// How a tensor of two dimensions lies in memory: row by row as declared, or with rows and columns exchanged.
+// Memory layout of a two-dimensional tensor: row-major as declared, or transposed.
 enum class Layout : uint8_t { natural, transposed };
 
 // A kernel's own form of a constant operand.
@@ -65,8 +65,8 @@ class TensorBinding {
     (void)name, (void)type, (void)preferred;
     return Layout::natural;
   }
-  // What a kernel packs from a parameter that no program changes: from the packing of that name if it is known, else by
-  // `pack`. Null if the parameter may change.
+  // The packed form of a parameter that no program changes: the known one of this packing, else created by `pack`.
+  // Null if the parameter may change.
   virtual std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) {
     (void)name, (void)packing;
     return nullptr;
@@ -97,7 +97,7 @@ enum class Precision : uint8_t {
   automatic,  // decided by resolve_precision()
   bf16,       // bf16 operands, fp32 sums
   fp8,        // operands scaled to fp8 (E4M3), fp32 sums; unsuitable products use bf16
-  int8,       // rows that meet weights of stored types (q8_0 ...) are quantised in blocks of 32 eight-bit numbers
+  int8,       // operands of weights of stored types (q8_0 ...) are quantised in blocks of 32 eight-bit integers
 };
 // "fp32", "fp16", "bf16", "fp8", "int8" or "auto"; throws ErrorKind::Usage.
 Precision parse_precision(const std::string& text);
@@ -107,9 +107,9 @@ const char* precision_name(Precision precision);
 struct DeviceSettings {
   std::string device = "cpu";  // a device name, or "reference"
   Precision precision = Precision::fp32;
-  std::string precision_reason = {};  // why `auto` chose it; empty: it was asked for
-  std::string policy = {};            // a plugin's, "NAME(setting=value)", which decides before `precision`
-  // Results that a training step computes again instead of keeping them, as parse_recomputation() reads it.
+  std::string precision_reason = {};  // why `auto` chose it; empty: requested explicitly
+  std::string policy = {};            // a plugin's, "NAME(setting=value)"; takes precedence over `precision`
+  // Results to recompute in the backward pass of a training step, in the syntax of parse_recomputation().
   std::string recomputation = {};
 };
 
@@ -124,7 +124,7 @@ struct CompileOptions : DeviceSettings {
   // Called after each pass with its name and result, for `explain --after`.
   std::function<void(const std::string& pass, const Program&)> observe;
   bool training = false;   // a training step: implementations are chosen for training
-  bool plan_only = false;  // the plan is looked at and never run: its arena has addresses, but no memory
+  bool plan_only = false;  // the plan is inspected and never run: its arena has addresses, but no memory
   // Fills the arena with one-bits before each run, so that reading unwritten memory shows (as NaN in floats).
   bool poison = false;
 };
@@ -198,7 +198,7 @@ class Executable {
   virtual const std::vector<std::string>& input_names() const = 0;
   // Parameters and states in the order that bind() takes their memory.
   virtual const std::vector<BoundState>& states() const = 0;
-  // From the next run on, states()[i] lies at addresses[i]; null: where it was when the plan was compiled. One plan
+  // From the next run on, states()[i] is at addresses[i]; null: at its address of compile time. One plan
   // serves many sessions that share weights and have their own states. The memory must have the stored type and
   // layout; what the program changes must not overlap anything else. A plan is bound and run by one thread at a time.
   // Throws ErrorKind::Device for plans in a device's own memory.

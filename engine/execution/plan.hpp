@@ -1,4 +1,4 @@
-// What plans in host memory and in a device's own memory have in common, while they are assembled and afterwards.
+// Parts that plans in host memory and in a device's own memory have in common, during assembly and afterwards.
 #pragma once
 
 #include <map>

@@ -64,6 +64,8 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
   parts_ = means_of(lowered_.parts);
   for (const LossInfo& info : lowered_.losses) {
     layer_parts_.push_back(means_of(info.parts));
+    std::vector<BatchMean>& figures = figures_.emplace_back();
+    for (const LossFigure& figure : info.figures) figures.push_back(mean_of(figure.output, -1));
     correct_.push_back(info.accuracy ? mean_of(info.name + ".correct", info.accuracy_of) : BatchMean());
     if (info.accuracy && info.accuracy_of < 0) correct_.back().places = static_cast<double>(info.counted);
   }

@@ -66,6 +66,8 @@ class CompiledStep {
   const std::vector<BatchMean>& parts() const { return parts_; }
   const std::vector<BatchMean>& layer_parts(size_t i) const { return layer_parts_[i]; }
   const BatchMean& correct(size_t i) const { return correct_[i]; }
+  // Of Lowered::losses[i]: its figures, in their order.
+  const std::vector<BatchMean>& figures(size_t i) const { return figures_[i]; }
 
  private:
   struct Indices {  // a stream whose numbers index one of `limit` classes
@@ -90,6 +92,7 @@ class CompiledStep {
   StepValues values_;
   const float* loss_ = nullptr;
   std::vector<BatchMean> parts_, correct_;
+  std::vector<std::vector<BatchMean>> figures_;
   std::vector<std::vector<BatchMean>> layer_parts_;
 };
 

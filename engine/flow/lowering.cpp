@@ -348,8 +348,10 @@ class Lowerer : public ParameterSource {
       std::vector<std::pair<std::string, HTensor>> others;
       for (const auto& [argument, layer] : c.layers)
         others.emplace_back(argument, value_of(layer, c.span).value.tensor);
+      std::vector<ReportedFigure> reported;
       const HTensor value = call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor,
-                                      p.tensor, y, others);
+                                      p.tensor, y, others, &reported);
+      add_figures(reported, info);
       std::vector<HTensor> from{p.tensor, prediction.before_activation.tensor, y};
       for (const auto& [argument, other] : others) from.push_back(other);
       gave(c, from, value);
@@ -439,6 +441,19 @@ class Lowerer : public ParameterSource {
     info.counted = hit.size();
     info.accuracy_of = counted;
     tracer_.output(info.name + ".correct", reduce_sum(hit, axes_from(hit, 0)));
+  }
+
+  // Of two losses of a layer that report the same figure, the first one's is shown.
+  void add_figures(const std::vector<ReportedFigure>& reported, LossInfo& info) {
+    const TraceScope scope({info.name, Phase::observe, tracer_.scope().origin});
+    for (const ReportedFigure& figure : reported) {
+      const auto same = [&](const LossFigure& known) { return known.name == figure.name; };
+      if (std::any_of(info.figures.begin(), info.figures.end(), same)) continue;
+      info.figures.push_back({figure.name, info.name + ".figure." + figure.name});
+      const HTensor value = cast(figure.value, DType::F32);
+      const auto count = static_cast<double>(std::max<int64_t>(1, value.size()));
+      tracer_.output(info.figures.back().output, reduce_sum(value, axes_from(value, 0)) * (1.0 / count));
+    }
   }
 
   void add_metric_inputs(const BoundCall& c, const LayerValue& prediction, const HTensor& target, bool classes,

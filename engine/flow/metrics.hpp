@@ -102,8 +102,9 @@ class Metrics {
   // Writes values in the order of declaration; NaN before the first value. Allocates nothing if `to` has capacity.
   void values(std::vector<double>& to) const;
   std::vector<std::string> names() const;
-  std::optional<double> find(std::string_view name) const;               // none before its first value
-  double value(size_t metric) const { return windows_[metric].mean(); }  // 0 before the first value
+  bool has(std::string_view name) const { return names_.count(name) != 0; }  // whether it is declared
+  std::optional<double> find(std::string_view name) const;                   // none before its first value
+  double value(size_t metric) const { return windows_[metric].mean(); }      // 0 before the first value
   // Of the metric's values in the last hundred steps. Allocates nothing.
   struct Spread {
     size_t steps = 0;

@@ -1,12 +1,12 @@
 // Decoder and Session: a model continues sequences token by token, with caches in place.
 //
-// Plans are compiled per number of tokens and capacity, and shared by all sessions: weights are read where the model
-// has them. Where the model takes pages (Model::paged) and the device computes in host memory, sessions hold pages of
-// one pool, those with equal beginnings the same ones, and a step computes tokens of many sessions at once. Otherwise
-// each session has caches of its own, bound for each run and mirrored on a device with a memory of its own, and
-// sessions are computed one at a time. A plan runs once at a time; sessions of several threads run at once, each on a
-// plan of its own. Neither chunks nor neighbours change results where kernels are batch-invariant, as those of the CPU
-// device are.
+// Plans are compiled per number of tokens and capacity. All sessions share them and the model's weights. If the model
+// supports pages (Model::paged) and the device computes in host memory, sessions hold pages of one pool, sessions with
+// a common prefix share its pages, and a step computes tokens of many sessions. Otherwise each session has its own
+// caches, which are bound for each run and mirrored on a device with its own memory, and sessions are computed one at a
+// time. A plan runs once at a time; sessions of several threads run concurrently, each on its own plan. With
+// batch-invariant kernels, such as those of the CPU device, results depend neither on chunks nor on the other sessions
+// of a step.
 #pragma once
 
 #include <functional>
@@ -53,8 +53,8 @@ class Decoder {
   void limit_caches(int64_t tokens, int64_t kept);
   uint64_t token_bytes() const;   // of keys and values
   const PagePool* pages() const;  // null: every session has its own caches
-  // Computes the parts, of different sessions, in one run if they have no more than 128 tokens together. Allocates
-  // nothing for numbers of tokens and capacities that came before. Throws what append() throws, and
+  // Computes the parts, of different sessions, in one run if they have at most 128 tokens together. Allocates nothing
+  // for numbers of tokens and capacities that occurred before. Throws what append() throws, and
   // ErrorKind::Unavailable if there are not enough pages; then no sequence has changed.
   void step(std::span<StepPart> parts);
   // What steps may need.
@@ -62,7 +62,7 @@ class Decoder {
     size_t sequences = 1;                                  // at once
     int64_t context = 0;                                   // of the sessions; 0: the model's
     int64_t length = 1;                                    // most tokens of a sequence
-    std::function<bool()> stopped = [] { return false; };  // asked before each plan
+    std::function<bool()> stopped = [] { return false; };  // called before each plan
   };
   // Compiles the plans that steps of this kind take, beside steps of other threads, so that none waits for its plan.
   // Does nothing without pages. Throws what compilation throws.
@@ -146,8 +146,8 @@ class Session {
   std::span<const float> append_all(std::span<const int32_t> tokens);
   // Shortens the sequence to its first tokens, which stay computed.
   void keep(int64_t length);
-  // Makes the sequence the longest beginning of `ids` that is computed already, here or in pages of other sessions, but
-  // not all of `ids`. Returns its length.
+  // Sets the sequence to the longest proper prefix of `ids` that is computed already, here or in pages of other
+  // sessions. Returns its length.
   int64_t begin(std::span<const int32_t> ids);
   int64_t length() const { return static_cast<int64_t>(tokens_.size()); }
   std::span<const int32_t> tokens() const { return tokens_; }
@@ -161,12 +161,12 @@ class Session {
   // does not hold the tokens; then the sequence is unchanged.
   void restore(std::span<const int32_t> tokens, const std::vector<HTensor>& states);
 
-  // Gives the pages back; the sequence stays, and what of it is missing is computed again by append() or by steps.
+  // Releases the pages and keeps the sequence; append() or steps compute the missing tokens again.
   void release();
   // The tokens that are not computed, after looking for them in pages of other sessions.
   std::span<const int32_t> missing();
-  // Takes memory for a sequence of so many tokens, at most the context. Returns false if the decoder's limit leaves
-  // none; then nothing has changed.
+  // Allocates memory for a sequence of this many tokens, at most the context. Returns false without a change if the
+  // decoder's limit leaves none.
   bool reserve(int64_t length);
 
  private:

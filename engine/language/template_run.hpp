@@ -17,10 +17,10 @@ namespace harmonics::engine::jinja {
 
 // What one run may take. A run that needs more ends with ErrorKind::Usage.
 struct RunLimits {
-  uint64_t steps = 2'000'000;            // evaluated nodes, and bytes of values in units of 64
-  uint64_t bytes = uint64_t{64} << 20;   // of all values that are made
-  uint64_t output = uint64_t{16} << 20;  // bytes
-  int depth = 400;                       // of nodes that are evaluated inside one another
+  uint64_t steps = 2'000'000;           // evaluated nodes, and bytes of values in units of 64
+  uint64_t bytes = uint64_t{32} << 20;  // of all values that are made
+  uint64_t output = uint64_t{8} << 20;  // bytes
+  int depth = 400;                      // of nodes that are evaluated inside one another
 };
 
 struct Scope {

@@ -70,6 +70,13 @@ class Means {
   std::vector<StepSums> sums_;
 };
 
+// The figures of a layer; a layer whose values no metric compares is added.
+LayerFigures& layer_figures(std::vector<LayerFigures>& layers, const std::string& name) {
+  for (LayerFigures& layer : layers)
+    if (layer.layer == name) return layer;
+  return layers.emplace_back(LayerFigures{name, false, {}, {}, 0});
+}
+
 }  // namespace
 
 std::optional<std::string> expect_evaluable(BoundGraph& graph, int cycle, StreamSet& streams,
@@ -135,7 +142,11 @@ std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
   const Lowered& lowered = steps_.begin()->second.step->lowered();
   Means loss(lowered.parts.size());
   std::vector<Means> layer_loss;
-  for (const LossInfo& info : lowered.losses) layer_loss.emplace_back(info.parts.size());
+  std::vector<std::vector<StepSums>> figures;  // by loss
+  for (const LossInfo& info : lowered.losses) {
+    layer_loss.emplace_back(info.parts.size());
+    figures.emplace_back(info.figures.size());
+  }
   reader_->begin(0);
   layer_metrics_->reset();
   const auto stopped = [&] { return stops && stops(); };
@@ -148,6 +159,10 @@ std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
     at.step->run();
     loss.add(at.step->parts(), static_cast<double>(n));
     for (size_t i = 0; i < layer_loss.size(); ++i) layer_loss[i].add(at.step->layer_parts(i), static_cast<double>(n));
+    for (size_t i = 0; i < figures.size(); ++i)
+      for (size_t k = 0; k < figures[i].size(); ++k)
+        figures[i][k].add({*at.step->figures(i)[k].value * static_cast<double>(n), static_cast<double>(n),
+                           static_cast<double>(n), static_cast<double>(n)});
     layer_metrics_->add(at.outputs, static_cast<int64_t>(n));
     result.samples += static_cast<int64_t>(n);
   }
@@ -155,6 +170,10 @@ std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
   result.counts = loss.counts();
   result.loss = loss.mean();
   result.layers = layer_metrics_->figures();
+  for (size_t i = 0; i < figures.size(); ++i)
+    for (size_t k = 0; k < figures[i].size(); ++k)
+      layer_figures(result.layers, lowered.losses[i].name)
+          .figures.push_back({lowered.losses[i].figures[k].name, figures[i][k].mean()});
   for (size_t i = 0; i < layer_loss.size(); ++i)
     for (LayerFigures& f : result.layers)
       if (f.layer == lowered.losses[i].name) f.figures.insert(f.figures.begin(), {"loss", layer_loss[i].mean()});
@@ -165,7 +184,10 @@ std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
 
 std::vector<std::string> Evaluator::names() {
   std::vector<std::string> names{"loss"};
-  for (const LayerFigures& layer : layer_metrics_->figures()) {
+  std::vector<LayerFigures> layers = layer_metrics_->figures();
+  for (const LossInfo& info : steps_.begin()->second.step->lowered().losses)
+    for (const LossFigure& figure : info.figures) layer_figures(layers, info.name).figures.push_back({figure.name, 0});
+  for (const LayerFigures& layer : layers) {
     names.push_back(layer.layer + ".loss");
     for (const Figure& f : layer.figures) {
       if (std::find(names.begin(), names.end(), f.name) == names.end()) names.push_back(f.name);

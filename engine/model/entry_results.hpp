@@ -50,6 +50,12 @@ struct LossPart {
   int counted = -1;  // EntryResults::counted; -1: every position counts
 };
 
+// A number that a loss shows beside its value, such as the margin of preferences.
+struct LossFigure {
+  std::string name;    // "rewards/margins"
+  std::string output;  // its mean over the batch's samples, f32
+};
+
 struct LossInfo {
   int layer;
   std::string name;       // the layer's
@@ -57,6 +63,7 @@ struct LossInfo {
   int64_t counted = 0;    // samples times positions, including ignored ones
   int accuracy_of = -1;   // EntryResults::counted, of the positions that accuracy counts; -1: all
   std::vector<LossPart> parts = {};
+  std::vector<LossFigure> figures = {};
   bool sample_losses = false;  // "LAYER.sample_loss" [batch] is an output: its mean is the layer's loss
   std::optional<MetricInputs> metric_inputs = std::nullopt;  // with EntrySizes::metric_inputs
 };

@@ -20,13 +20,13 @@ enum class Role { weight, frozen, state, moment };
 
 class ParameterStore;
 
-// What kernels have packed from a tensor that no program changes, while a plan uses it; shared by all stores that share
-// the tensor.
+// Packed forms of a tensor that no program changes, kept while a plan uses them; shared by all stores that share the
+// tensor.
 class PackedForms {
  public:
-  // `kept`: where forms of elements that lie in a file are kept on disk; null: nowhere.
+  // `kept`: cache on disk for packed forms of tensors in mapped files; null: none.
   explicit PackedForms(std::shared_ptr<PackedFiles> kept = nullptr) : kept_(std::move(kept)) {}
-  // `file`: where the elements lie; null: in memory.
+  // `file`: the mapped file that holds the elements; null: in memory.
   PackedForm take(const Packing& packing, const TensorType& type, const void* elements, const MappedFile* file);
   bool in_use();
   // The mapped files of the forms in use.
@@ -51,9 +51,9 @@ struct StoredTensor {
   bool asked = false;                         // a program relies on the layout
   bool on_host = false;                       // a host program uses it
   std::shared_ptr<DeviceTensor> device = {};  // set if it is used by a device with its own memory
-  // No program changes it: programs read it where it lies, and snapshots share its storage.
+  // No program changes it: programs read its storage directly, and snapshots share it.
   bool fixed = false;
-  bool of_model = false;  // the elements are those of a model's file that a flow names: while `fixed`, not saved again
+  bool of_model = false;  // loaded from a model file that a flow names: not saved again while `fixed`
   std::shared_ptr<const MappedFile> file = {};                      // set while `storage` is a view into it
   std::shared_ptr<const char> users = std::make_shared<char>('u');  // held by plans that have its address
   std::shared_ptr<PackedForms> packed = std::make_shared<PackedForms>();
@@ -91,14 +91,14 @@ class ParameterStore : public TensorBinding {
   // Creates and initialises a new tensor, by seed and name, so that the order of declarations does not matter. Throws
   // ErrorKind::Weights with both types if the name has another type.
   StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
-  // Declares a tensor whose elements lie in `file`, which may be null. Large tensors stay in the mapping; others are
+  // Declares a tensor whose elements are in `file`, which may be null. Large tensors stay in the mapping; others are
   // copied, so that they are aligned for vectors. A tensor that is declared already takes the elements as by assign().
   StoredTensor& adopt(const std::string& name, const HTensor& numbers, const std::shared_ptr<const MappedFile>& file,
                       Role role, const hx_init& init);
   // Declares a tensor of another store that no program changes; both use its storage.
   StoredTensor& share(const std::string& name, const StoredTensor& fixed);
-  // Declares a tensor of another store, whose elements it reads where they lie, also after they have changed. For
-  // programs that change none of them and run while no other program does; `of` must outlive them, in its place.
+  // Declares a tensor of another store and reads its elements there, also after they have changed. For programs that
+  // change no tensor and run while no other program does; `of` must outlive them at the same address.
   StoredTensor& borrow(const std::string& name, const StoredTensor& of);
   // The mapped files that elements or their packed forms lie in. Programs that read them check afterwards that the
   // files are whole.
@@ -107,8 +107,8 @@ class ParameterStore : public TensorBinding {
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
   Layout layout(const std::string& name, const TensorType& type, Layout preferred) override;
-  // False for weights of stored types, which kernels can multiply as they lie, unless they lie in a file and all of
-  // them together take at most half of what keep_packed() keeps.
+  // False for weights of stored types, which kernels can multiply unpacked, unless they are in a mapped file and all of
+  // them together take at most half of the limit of keep_packed().
   bool is_constant(const std::string& name) override;
   std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
   void will_change(const std::string& name) override;

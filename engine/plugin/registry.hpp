@@ -48,7 +48,7 @@ class Item {
   void* self = nullptr;
   const void* vtable = nullptr;
   std::shared_ptr<Library> library;
-  std::shared_ptr<const Item> inner = {};  // of a device "trace:cpu" the one that it passes calls on to
+  std::shared_ptr<const Item> inner = {};  // of a device "trace:cpu": the device that it forwards calls to
 
   std::string identity() const { return plugin + "/" + name; }
   std::string origin() const { return plugin.empty() ? "built in" : plugin; }
@@ -75,9 +75,9 @@ class Registry {
   static Registry& global();  // with the built-in streams and the manifests of the search path
 
   void add(std::shared_ptr<Item> item);  // a later item of the same kind and name replaces it
-  // Finds an item, and opens the library that announced it if needed. Returns null for an unknown name. A device named
-  // "NAME:OTHER" is made by NAME, and passes its calls on to OTHER; throws ErrorKind::Device if NAME makes none, or
-  // OTHER has its own memory.
+  // Finds an item, and opens the library that announced it if needed. Returns null for an unknown name. NAME creates
+  // a device "NAME:OTHER", which forwards its calls to OTHER; throws ErrorKind::Device if NAME creates none, or OTHER
+  // has its own memory.
   ItemPtr find(uint32_t kind, std::string_view name);
   // As find, but throws ErrorKind::Name for an unknown name, with the nearest name and the remedy (--plugin,
   // `harmonics list`).
@@ -136,8 +136,8 @@ class Registry {
   std::map<std::string, std::string> replacements_;  // by path of the replacing library
 };
 
-// What the library itself brings to the registry. The rooms that own it lie above this one; engine/library gives it
-// before main() begins.
+// The library's own items. The rooms that own them are above this one; engine/library registers this table before
+// main() begins.
 struct LibraryItems {
   void (*add)(Registry& registry);  // the built-in streams and functions, called once by Registry::global()
   // True for names of the library's own functions, functionals, optimizers, schedules and augmentations: plugins cannot

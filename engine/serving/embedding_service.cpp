@@ -27,6 +27,14 @@ const EmbeddingService::Route EmbeddingService::kRoutes[] = {
       .reply = kVectorBody},
      &EmbeddingService::models},
     {{.method = "GET",
+      .path = "/v1/models/{name}",
+      .access = RouteAccess::reads,
+      .summary = "The model, by its name",
+      .text = "As an item of the list.",
+      .parameters = {{"name", RouteParameter::In::path, "string", "the name of the model", true}},
+      .reply = kVectorBody},
+     &EmbeddingService::one_model},
+    {{.method = "GET",
       .path = "/api/version",
       .access = RouteAccess::reads,
       .summary = "The version of the program",
@@ -89,12 +97,9 @@ void EmbeddingService::ollama_embeddings(ServiceRequest& r, const Answer& answer
   worker_.answer(EmbeddingApi::ollama_one, r, model_.name, answer);
 }
 
-void EmbeddingService::models(ServiceRequest&, const Answer& answer) {
-  answer(Service::reply(
-      {{"object", "list"},
-       {"data",
-        boost::json::array{boost::json::object{
-            {"id", model_.name}, {"object", "model"}, {"created", model_.since}, {"owned_by", "harmonics"}}}}}));
+void EmbeddingService::models(ServiceRequest&, const Answer& answer) { answer(models_reply(model_)); }
+void EmbeddingService::one_model(ServiceRequest& r, const Answer& answer) {
+  answer(model_reply(model_, r.path.substr(std::string_view("/v1/models/").size())));
 }
 
 void EmbeddingService::version(ServiceRequest&, const Answer& answer) {

@@ -31,6 +31,7 @@ class EmbeddingService : public HttpHandler {
   void ollama_embed(ServiceRequest& request, const Answer& answer);
   void ollama_embeddings(ServiceRequest& request, const Answer& answer);
   void models(ServiceRequest& request, const Answer& answer);
+  void one_model(ServiceRequest& request, const Answer& answer);
   void version(ServiceRequest& request, const Answer& answer);
   void health(ServiceRequest& request, const Answer& answer);
   void describe(ServiceRequest& request, const Answer& answer);

@@ -8,16 +8,32 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr std::string_view kResponses = "/v1/responses/";
+constexpr std::string_view kResponses = "/v1/responses/", kModels = "/v1/models/";
 
-ServiceReply no_response(const std::string& id) {
-  return {404,
-          "application/json",
-          TextReply::error_body(TextApi::responses, fmt::format("no response '{}' is kept", id), 404),
-          {}};
+ServiceReply nothing_found(const std::string& what) {
+  return {404, "application/json", TextReply::error_body(TextApi::responses, what, 404), {}};
+}
+ServiceReply no_response(const std::string& id) { return nothing_found(fmt::format("no response '{}' is kept", id)); }
+
+boost::json::object listed_model(const ServedModel& model) {
+  return {{"id", model.name}, {"object", "model"}, {"created", model.since}, {"owned_by", "harmonics"}};
 }
 
 }  // namespace
+
+ServiceReply models_reply(const ServedModel& model) {
+  return Service::reply({{"object", "list"}, {"data", boost::json::array{listed_model(model)}}});
+}
+
+ServiceReply model_reply(const ServedModel& model, const std::string& name) {
+  if (name == model.name) return Service::reply(listed_model(model));
+  return nothing_found(fmt::format("no model '{}' is served, but '{}'", name, model.name));
+}
+
+void LanguageService::models(ServiceRequest&, const Answer& answer) { answer(models_reply(model_)); }
+void LanguageService::one_model(ServiceRequest& r, const Answer& answer) {
+  answer(model_reply(model_, r.path.substr(kModels.size())));
+}
 
 void LanguageService::responses(ServiceRequest& r, const Answer& answer) {
   ReadResponse read;

@@ -13,6 +13,8 @@ const std::vector<RouteContent> kAnyJson = {{kJsonType, nullptr}}, kHtml = {{"te
                                 kJsonLines = {{kJsonType, nullptr}, {"application/x-ndjson", nullptr}};
 const std::vector<RouteParameter> kResponseId = {
     {"name", RouteParameter::In::path, "string", "the id of the response", true}};
+const std::vector<RouteParameter> kModelName = {
+    {"name", RouteParameter::In::path, "string", "the name of the model", true}};
 constexpr const char* kHello = R"({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 32})";
 
 }  // namespace
@@ -71,6 +73,14 @@ const LanguageService::Route LanguageService::kRoutes[] = {
       .text = "A list of one.",
       .reply = kAnyJson},
      &LanguageService::models},
+    {{.method = "GET",
+      .path = "/v1/models/{name}",
+      .access = RouteAccess::reads,
+      .summary = "The model, by its name",
+      .text = "As an item of the list.",
+      .parameters = kModelName,
+      .reply = kAnyJson},
+     &LanguageService::one_model},
     {{.method = "POST",
       .path = "/api/chat",
       .access = RouteAccess::reads,

@@ -229,14 +229,6 @@ TextJob::Prompt LanguageService::prompt_of(TextRequest& request, std::string& te
   return prompt;
 }
 
-void LanguageService::models(ServiceRequest&, const Answer& answer) {
-  answer(Service::reply(
-      {{"object", "list"},
-       {"data",
-        json::array{json::object{
-            {"id", model_.name}, {"object", "model"}, {"created", model_.since}, {"owned_by", "harmonics"}}}}}));
-}
-
 json::object LanguageService::ollama_model() const {
   return {{"name", model_.name},
           {"model", model_.name},

@@ -27,6 +27,10 @@ struct ServedModel {
   int64_t since = 0;  // seconds since 1970
 };
 
+// The replies to GET /v1/models and /v1/models/NAME. Other names than the model's get 404.
+ServiceReply models_reply(const ServedModel& model);
+ServiceReply model_reply(const ServedModel& model, const std::string& name);
+
 class LanguageService : public HttpHandler {
  public:
   // All but the settings must outlive it. `usual`: what requests do not say.
@@ -60,6 +64,7 @@ class LanguageService : public HttpHandler {
   void ollama_chat(ServiceRequest& request, const Answer& answer);
   void ollama_generate(ServiceRequest& request, const Answer& answer);
   void models(ServiceRequest& request, const Answer& answer);
+  void one_model(ServiceRequest& request, const Answer& answer);
   void tags(ServiceRequest& request, const Answer& answer);
   void show(ServiceRequest& request, const Answer& answer);
   void running(ServiceRequest& request, const Answer& answer);

@@ -68,27 +68,60 @@ ChatPrompt conversation_of(const JsonFields& fields) {
   return prompt;
 }
 
-// What the answer has to do with the tools. Clients name a function as an object with a name, or with a function that
-// has one.
+// Clients name a function as an object with a name, or with a function that has one. "": none.
+std::string named_function(const JsonFields& named) {
+  const json::object* const function = named.object("function");
+  return function ? JsonFields(*function).text("name") : named.text("name");
+}
+
+// A choice by a word: "required" asks for a call of any tool.
+void read_choice_word(const std::string& word, TextRequest& r) {
+  if (word == "none")
+    r.conversation->tools.clear();
+  else if (word == "required")
+    r.call = "";
+  else if (word != "auto")
+    refuse_field("tool_choice", "must be none, auto, required or a function");
+}
+
+// {"mode": "auto" or "required", "tools": [...]}: leaves those of the request's tools that it names.
+void read_allowed_tools(const JsonFields& allowed, TextRequest& r) {
+  const json::array* const listed = allowed.array("tools");
+  if (!listed || listed->empty()) refuse_field("tool_choice", "allows no tools: 'tools' is a list of functions");
+  json::array& tools = r.conversation->tools;
+  json::array left;
+  for (const json::value& one : *listed) {
+    const std::string name = one.is_object() ? named_function(JsonFields(one.get_object())) : "";
+    const auto* const found = std::find_if(tools.begin(), tools.end(), [&](const json::value& tool) {
+      return tool.is_object() && named_function(JsonFields(tool.get_object())) == name;
+    });
+    if (name.empty() || found == tools.end())
+      refuse_field("tool_choice", fmt::format("names '{}', which 'tools' lack", name));
+    left.push_back(*found);
+  }
+  tools = std::move(left);
+  read_choice_word(allowed.text("mode", "auto"), r);
+}
+
+// What the answer has to do with the tools.
 void read_tool_choice(const JsonFields& f, TextRequest& r) {
   json::array& tools = r.conversation->tools;
   const json::value* const choice = f.find("tool_choice");
   if (choice && choice->is_string()) {
-    const json::string& word = choice->get_string();
-    if (word == "none")
-      tools.clear();
-    else if (word == "required")
-      r.call = "";
-    else if (word != "auto")
-      refuse_field("tool_choice", "must be none, auto, required or a function");
+    read_choice_word(copied(choice->get_string()), r);
   } else if (choice) {
     if (!choice->is_object()) refuse_field("tool_choice", "must be none, auto, required or a function");
     const JsonFields named(choice->get_object());
-    if (named.text("type", "function") != "function")
+    const std::string type = named.text("type", "function");
+    if (type == "allowed_tools") {
+      const json::object* const inner = named.object("allowed_tools");
+      read_allowed_tools(inner ? JsonFields(*inner) : named, r);
+    } else if (type == "function") {
+      r.call = named_function(named);
+      if (r.call->empty()) refuse_field("tool_choice", "names no function");
+    } else {
       refuse_field("tool_choice", "names something other than a function");
-    const json::object* const function = named.object("function");
-    r.call = function ? JsonFields(*function).text("name") : named.text("name");
-    if (r.call->empty()) refuse_field("tool_choice", "names no function");
+    }
   }
   if (!r.call) return;
   if (tools.empty()) refuse_field("tool_choice", "asks for a call, and 'tools' has none");

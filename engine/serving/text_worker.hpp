@@ -1,6 +1,6 @@
-// Writes texts of many clients with one model, on one thread: each step takes a token of every text that is being
-// written, and a part of the prompts of those that begin. Another thread compiles the plans of steps before they are
-// needed, so that clients do not wait for the compiler.
+// Generates texts of many clients with one model, on one thread. Each step computes one token of every running text
+// and chunks of the prompts of new texts. Another thread compiles the plans of steps before they are needed, so that
+// clients do not wait for the compiler.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 
 namespace harmonics::engine {
 
-// A text to write.
+// A text to generate.
 struct TextJob {
   // Called first, on the worker's thread; may throw.
   struct Prompt {
@@ -29,16 +29,16 @@ struct TextJob {
     ContinuationSettings settings;
   };
   std::function<Prompt()> prepare;
-  void release() { prepare = nullptr, tell = nullptr; }  // what they hold may hold the job
+  void release() { prepare = nullptr, tell = nullptr; }  // breaks a cycle: the closures may own the job
   // Called on the worker's thread: once with `begun`, then with text, at last with `over` or an error.
   struct News {
     bool begun = false, over = false;
     std::string text = {};
-    const Continuation* done = nullptr;  // while it is called
+    const Continuation* done = nullptr;  // valid during the call
     const Error* error = nullptr;
   };
   std::function<void(const News&)> tell;
-  std::atomic<bool> cancelled{false};             // no further news are sent
+  std::atomic<bool> cancelled{false};             // no further events are sent
   std::shared_ptr<const std::atomic<bool>> gone;  // the client; null: not known
   bool is_cancelled() const { return cancelled || (gone && *gone); }
 };
@@ -46,25 +46,25 @@ struct TextJob {
 class TextWorker {
  public:
   struct Settings {
-    size_t sequences = 4, queue = 64;  // texts at once, and texts that wait
+    size_t sequences = 4, queue = 64;  // concurrent texts; waiting texts
     int64_t context = 0;               // of each; 0: the model's
-    // Keys and values of so many tokens are kept, at least of one context. 0: of `sequences` whole contexts, and 1 GiB
-    // at most of prefixes that no text uses.
+    // Tokens whose keys and values are kept, at least one context. 0: `sequences` whole contexts, with at most 1 GiB of
+    // prefixes that no text uses.
     int64_t cached_tokens = 0;
-    // Makes the drafter of a text; null: none. Called on the worker's thread. Drawn drafts are not made for texts with
-    // a grammar or mirostat.
+    // Creates the drafter of a text; null: none. Called on the worker's thread. Texts with a grammar or mirostat get no
+    // sampled drafts.
     std::function<std::shared_ptr<Drafter>()> drafter = nullptr;
   };
   struct Report {
     uint64_t requests = 0, failed = 0, cancelled = 0, refused = 0;
     int64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0;
-    uint64_t prefix_hits = 0;  // texts whose prompt began with tokens that were computed before
-    uint64_t preempted = 0;    // times that a text gave its pages to an older one
+    uint64_t prefix_hits = 0;  // texts whose prompt begins with a cached prefix
+    uint64_t preempted = 0;    // how often a text yielded its pages to an older one
     uint64_t steps = 0;
     int64_t step_tokens = 0;            // of all steps
-    int64_t drafted = 0, accepted = 0;  // tokens of drafters, and those of them that texts have
+    int64_t drafted = 0, accepted = 0;  // draft tokens; accepted draft tokens
     size_t active = 0, waiting = 0;
-    int64_t pages = 0, pages_used = 0, pages_kept = 0;  // the limit; of texts; of prefixes alone
+    int64_t pages = 0, pages_used = 0, pages_kept = 0;  // limit; used by texts; used by prefixes only
     double seconds = 0;                                 // of computing
   };
 
@@ -76,7 +76,7 @@ class TextWorker {
 
   // Returns false if the queue is full, or after drain().
   bool add(std::shared_ptr<TextJob> job);
-  // Takes no more texts, and waits for those that it has, at most so long. Returns whether all are written.
+  // Accepts no more texts and waits for the present ones, at most this long. Returns whether all are finished.
   bool drain(std::chrono::milliseconds most);
   Report report() const;
   const Settings& settings() const { return settings_; }
@@ -110,7 +110,7 @@ class TextWorker {
   Decoder& decoder_;
   const Tokenizer& tokenizer_;
   const Settings settings_;
-  // Of the thread alone.
+  // Used by the worker's thread only.
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> running_;  // the oldest text first
   std::vector<StepPart> parts_;

@@ -51,7 +51,7 @@ class Source {
   void seek(uint64_t epoch, uint64_t index);
   // Whether samples can be read only once: the source is live, or reported that it cannot rewind.
   bool once() const { return info_.live || once_; }
-  // Says why this source cannot return to a position, for people; empty if it can. Call before the first sample.
+  // A message why this source cannot return to a position; empty if it can. Call before the first sample.
   std::string cannot_seek();
   // Number, within its pass, of the next sample.
   uint64_t position() const { return position_; }

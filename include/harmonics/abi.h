@@ -122,8 +122,8 @@ typedef struct hx_activation_vt {
   /* dx from x, y = apply(x) and dy; NULL or HX_DECLINED: no own gradient */
   hx_status (*gradient)(void* self, const hx_attributes* args, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx);
   void (*destroy)(void* self);
-  /* Optional, contract 1.5: what `inspect` shows of it, such as the shader that computes it. Valid until the thread's
-   * next call; NULL: nothing. */
+  /* Optional, contract 1.5: metadata that `inspect` shows, such as the name of a shader. Valid until the thread's next
+   * call; NULL: none. */
   const hx_attributes* (*metadata)(void* self);
 } hx_activation_vt;
 
@@ -261,8 +261,8 @@ enum {
   HX_SITE_FP8 = 8
 };
 
-/* Contract 1.5: the handles of the driver below a device with its own memory, for kernels of implementations. A buffer
- * of an hx_place is then the driver's too: a cl_mem, or a CUdeviceptr that already lies in the device's context. */
+/* Contract 1.5: the handles of the driver below a device with its own memory, for kernels of implementations. The
+ * buffer of an hx_place is then a handle of the driver: a cl_mem, or a CUdeviceptr of the device's context. */
 enum { HX_NATIVE_NONE = 0, HX_NATIVE_OPENCL = 1, HX_NATIVE_CUDA = 2 };
 typedef struct hx_native {
   uint32_t struct_size;
@@ -287,8 +287,8 @@ typedef struct hx_call_site {
   const char* device; /* the name of the device that the program is compiled for */
   /* Contract 1.5; read it only if struct_size has room. Bit i: the elements of input i never change. */
   uint64_t constants;
-  /* Contract 1.5 likewise, for implementations: the handles of the device, valid as long as the kernel. NULL: the
-   * device gives none. */
+  /* Contract 1.5 likewise, for implementations: the handles of the device's driver, valid as long as the kernel. NULL:
+   * none. */
   const hx_native* native;
 } hx_call_site;
 
@@ -331,8 +331,8 @@ typedef struct hx_kernel {
    * packed form of input `packed_input` has packed_bytes, in pieces of packed_piece bytes; the last one may be shorter.
    * The host calls pack once for each piece, in any order and from any thread, with the elements of the input and
    * 64-byte aligned memory for the piece, and passes the whole form to run as one more buffer, after the workspace.
-   * `packing`, a static text, names layout, instruction set and version: kernels with equal ones share what was packed
-   * from one input, so it depends on nothing else. Without pack, packed_bytes is 0. */
+   * `packing`, a static string, names layout, instruction set and version. Kernels with equal names share the packed
+   * form of an input, so the form must depend on nothing else. Without pack, packed_bytes is 0. */
   uint64_t packed_bytes, packed_piece;
   void (*pack)(const void* context, const void* input, uint64_t piece, void* packed);
   const char* packing;
@@ -405,11 +405,11 @@ typedef struct hx_device_vt {
   hx_status (*copy_if_finite)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes,
                               const hx_place* number);
   hx_status (*await_event)(void* self, hx_event* event);
-  /* Optional, contract 1.5: the driver's handles; those of no queue if `queue` is NULL. Work that others append to the
-   * driver's queue is ordered with the device's own. */
+  /* Optional, contract 1.5: the driver's handles, without a queue if `queue` is NULL. The driver's queue orders work
+   * that others append to it with the device's own work. */
   hx_status (*native)(void* self, hx_queue* queue, hx_native* out);
-  /* Optional, contract 1.5: makes a device in host memory that passes its calls on to `inner`, another one in host
-   * memory, which outlives it; `--device NAME:OTHER` asks for it. The host destroys *out by the table's destroy. */
+  /* Optional, contract 1.5: creates a device that forwards its calls to `inner`, which outlives it; both are in host
+   * memory. `--device NAME:OTHER` selects it. The host destroys *out with the table's destroy. */
   hx_status (*wrap)(void* self, const struct hx_device_vt* inner, void* inner_self, const struct hx_device_vt** out_vt,
                     void** out);
 } hx_device_vt;
@@ -419,8 +419,8 @@ typedef struct hx_device_vt {
 
 #define HX_MAX_LOOP_RESULTS 64
 
-/* The body of a loop, contract 1.5. step: from the carries and one slice of each of xs, in this order, the next
- * carries, of the same types, then the outputs of the step. Written with hx_api.apply; it cannot read numbers. `outs`
+/* The body of a loop, contract 1.5. step: receives the carries, then one slice of each of xs; returns the next
+ * carries, of the same types, then the outputs of the step. Written with hx_api.apply; it cannot read values. `outs`
  * has room for HX_MAX_LOOP_RESULTS. Called only during hx_api.scan. */
 typedef struct hx_loop_body {
   uint32_t struct_size;
@@ -470,13 +470,17 @@ typedef struct hx_api {
   /* Sets the number of leading axes (batch and positions) of the layer's result, if it differs from that of x. */
   hx_status (*scope_set_leading)(hx_scope*, uint32_t leading);
 
-  /* Contract 1.5: a loop over the first axis of xs, all of one length. Its body is traced once, also where no operand
+  /* Contract 1.5: a loop over the first axis of xs, all of one length. Its body is traced once, even if no operand
    * is traced. Other traced values that the body uses are constants of the loop. Attributes: "length" (int; required
-   * without xs), "reverse" (bool; begins at the last slice, outputs lie where their slices do). Results: the carries
+   * without xs), "reverse" (bool; iterates from the last slice, outputs have the order of xs). Results: the carries
    * after the last step, then each output of the body for all steps, along a new first axis. `outs` has room for
    * HX_MAX_LOOP_RESULTS. */
   hx_status (*scan)(const hx_loop_body* body, const hx_attributes* attributes, hx_value* const* carries,
                     uint32_t n_carries, hx_value* const* xs, uint32_t n_xs, hx_value** outs, uint32_t* n_outs);
+
+  /* Contract 1.5, within the apply functions of a loss: runs show the mean of `value` over the samples, beside the
+   * loss, as `name`. Has an effect only where `value` is traced. A name has no blanks, commas or comparison signs. */
+  hx_status (*report_figure)(const char* name, hx_value* value);
 } hx_api;
 
 /* The argument of harmonics_register. In C++ harmonics::FunctionRegistry&. */

@@ -14,7 +14,7 @@
 
 namespace harmonics {
 
-// Steps applied to a sample, in order: Augmentation().shift(2).noise(0.05), or as a text,
+// Steps applied to a sample, in order: Augmentation().shift(2).noise(0.05), or as a string,
 // "shift(2),noise(0.05)".
 class Augmentation {
  public:
@@ -240,7 +240,7 @@ class AugmentingProducer : public SampleWiseProducer {
   std::vector<char> given_;
 };
 
-// Every number is drawn from (seed, epoch, record): the result does not depend on earlier reads, shuffling,
+// Random numbers depend on (seed, epoch, record) only, not on earlier reads, shuffling,
 // prefetch or threads. Streams with equal steps are augmented alike, for example an image and its mask. Works on
 // u8 and f32; the last two axes are height and width. Pixels outside of the image are zero.
 class AugmentProducer final : public AugmentingProducer {

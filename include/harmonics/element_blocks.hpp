@@ -1,4 +1,4 @@
-// Blocks of GGUF: decoding, and the encoders that are a rule. Encoders that search are in element_search.hpp.
+// Blocks of GGUF: decoding, and the encoders with a fixed rule. Encoders that search for scales: element_search.hpp.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ HARMONICS_FACE inline void store_u16(uint8_t* p, uint16_t v) {
   p[1] = static_cast<uint8_t>(v >> 8);
 }
 
-// Marks a block that is quantised from an infinity or NaN: all of it decodes to NaN. `at`: offset of the scale.
+// Marks a block that contains an infinity or NaN: all its elements decode to NaN. `at`: offset of the scale.
 HARMONICS_FACE inline bool refuse_block(const float* from, int n, uint8_t* block, uint32_t bytes, uint32_t at = 0) {
   for (int i = 0; i < n; ++i) {
     if (std::isfinite(from[i])) continue;
@@ -37,7 +37,7 @@ HARMONICS_FACE inline float largest_of(const float* from, int n) {
   return most;
 }
 
-// x * inverse + offset in two roundings, never by a fused multiply-add; then the whole part, in [0, top].
+// x * inverse + offset in two roundings, never by a fused multiply-add; then the integer part, in [0, top].
 HARMONICS_FACE inline int index_of(float x, float inverse, double offset, int top) {
   const auto steps = static_cast<float>(static_cast<double>(x) * static_cast<double>(inverse));
   const auto moved = static_cast<float>(static_cast<double>(steps) + offset);

@@ -1,7 +1,7 @@
-// Encoders of blocks that search for scales. Each minimises the weighted sum of squared errors: candidates of a run's
-// scale come from its extremes, the least-squares scale of the indices follows; the scales are then rounded together,
-// fitted to the indices and rounded once more. More candidates and turns take twice the time and lower the error by at
-// most 2 %. Weights are a `const float*` beside the numbers, finite and above zero, or EqualWeights.
+// Encoders of blocks that search for scales. Each minimises the weighted sum of squared errors: it tries candidates of
+// a run's scale between its extremes, fits the scale to the indices by least squares, rounds all scales, fits them to
+// the indices and rounds them again. More candidates and iterations take twice the time and lower the error by at
+// most 2 %. Weights are a `const float*`, one per element, finite and above zero, or EqualWeights.
 #pragma once
 
 #include <cmath>
@@ -83,7 +83,7 @@ struct AffineBlock {
   uint16_t scales = 0, minima = 0;  // f16
   uint8_t steps[kRuns] = {}, leasts[kRuns] = {}, indices[256] = {};
 
-  // The indices of a run for a rounded pair; gives their squared error.
+  // Sets the indices of a run for a rounded pair; returns their squared error.
   template <typename Weights>
   HARMONICS_FACE double round_run(const float* x, Weights weights, float step, float least, uint8_t* to) const {
     const float inverse = step != 0 ? 1 / step : 0;
@@ -233,7 +233,7 @@ HARMONICS_FACE float symmetric_run(const float* x, int n, int levels, Weights we
           products += weight_at(weights, i) * q * static_cast<double>(x[i]);
         }
         if (!(squares > 0) || products == 0) break;
-        const double gain = products * products / squares;  // the fall of the squared error
+        const double gain = products * products / squares;  // the decrease of the squared error
         if (gain > best_gain) best_gain = gain, best = static_cast<float>(products / squares);
         inverse = static_cast<float>(squares / products);
       }
@@ -241,8 +241,8 @@ HARMONICS_FACE float symmetric_run(const float* x, int n, int levels, Weights we
   return best;
 }
 
-// The nearest of the uneven steps to every half of a whole number from -128 on: twice the middle between two steps is
-// whole, and there the lower one is nearest.
+// The nearest of the uneven steps to every multiple of 1/2 from -128 on. The midpoint of two steps is such a multiple;
+// there the lower step is taken.
 struct NearestUnevenSteps {
   uint8_t index[512] = {};
   constexpr NearestUnevenSteps() {

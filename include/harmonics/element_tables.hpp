@@ -1,4 +1,4 @@
-// The numbers that the codes of four-bit types stand for. Constants alone: kernels for one instruction set include it.
+// Values of the codes of four-bit types. Only constants, because kernels compiled per instruction set include it.
 #pragma once
 
 namespace harmonics {

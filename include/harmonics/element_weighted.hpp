@@ -14,7 +14,7 @@ namespace detail {
 
 HARMONICS_FACE inline constexpr int longest_block = 256;
 
-// Weights of a block: at least a small part of their mean, so that numbers of no weight are not lost altogether.
+// Weights of a block, at least a small fraction of their mean, so that elements with zero weight keep some precision.
 struct BlockWeights {
   float values[longest_block];
   HARMONICS_FACE bool fill(const float* weights, int n) {
@@ -50,7 +50,7 @@ HARMONICS_FACE RoundedPair affine_indices(const float* from, const float* weight
     sum += weight_at(weights, i) * static_cast<double>(from[i]);
     total += weight_at(weights, i);
   }
-  // The lowest number becomes index 0, or lies up to three quarters of a step above it.
+  // Candidates map the least element to index 0, or up to three quarters of a step above it.
   for (int candidate = 0; candidate < 44; ++candidate) {
     const double shift = 0.25 * (candidate % 4), top = kLevels - shift + 0.15 * (candidate / 4 - 5);
     double step = (static_cast<double>(*high) - static_cast<double>(*low)) / top,

@@ -53,7 +53,7 @@ __attribute__((visibility("hidden"))) inline ErrorKind kind_of_failure(int numbe
   }
 }
 
-// The text of ErrorKind::Memory; allocations that say how much they asked for keep their own.
+// The text of ErrorKind::Memory; allocations that report the requested size keep their own text.
 __attribute__((visibility("hidden"))) inline const char* text_of_memory(const std::bad_alloc& e) {
   return std::string_view(e.what()) == "std::bad_alloc" ? "not enough memory" : e.what();
 }

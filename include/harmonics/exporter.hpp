@@ -27,16 +27,16 @@ struct ModelToWrite {
   std::vector<TensorToWrite> tensors;  // sorted by name
 };
 
-// The new file, which the host puts into its place when the exporter has succeeded.
+// The new file. The host renames it to its final name after the exporter has succeeded.
 class ExportSink {
  public:
   explicit ExportSink(const hx_export_sink* sink) : sink_(sink) {}
   std::string path() const { return sink_->path; }  // for messages
-  // Appends. Throws what the host reports, such as a full disk; the exporter lets it pass.
+  // Appends. Throws errors of the host, such as a full disk; the exporter must not catch them.
   HARMONICS_FACE void write(std::string_view bytes) const {
     detail::check(sink_->write(sink_->host, bytes.data(), bytes.size()));
   }
-  // What is written from now on goes to a further file beside the new one; `name` has no folders.
+  // Directs later writes to a further file in the folder of the new one; `name` has no folders.
   HARMONICS_FACE void next_file(const std::string& name) const {
     if (sink_->struct_size < sizeof *sink_)
       throw Error(ErrorKind::Plugin, "this exporter needs a newer version of the program");
@@ -52,8 +52,8 @@ class Exporter {
  public:
   // How well the format fits a file of this name: HX_PROBE_NO .. HX_PROBE_CERTAIN.
   virtual uint32_t probe(const std::string& name) const = 0;
-  // Equal models and options give equal bytes. Throws ErrorKind::Weights, with the tensor or the key, for what the
-  // format cannot hold.
+  // Equal models and options must give equal bytes. Throws ErrorKind::Weights, naming the tensor or the key, if the
+  // format cannot represent it.
   virtual void write(const ModelToWrite& model, const Arguments& options, const ExportSink& sink) const = 0;
   virtual ~Exporter() = default;
 };

@@ -22,7 +22,7 @@ typedef struct hx_exported_tensor {
   uint64_t bytes;   /* exactly those of the type */
 } hx_exported_tensor;
 
-/* What is to be written. Owned by the host, unchanged during write. */
+/* The model to write. Owned by the host, unchanged during write. */
 typedef struct hx_exported_model {
   uint32_t struct_size;
   uint32_t n_tensors;
@@ -36,21 +36,21 @@ typedef struct hx_export_sink {
   uint32_t reserved;
   const char* path; /* for messages */
   void* host;       /* passed to write */
-  /* Appends. After an error the exporter returns it and calls no more. The host puts the file into its place when the
-   * exporter's write has succeeded; otherwise a former file of that name stays as it was. */
+  /* Appends. After an error the exporter must return it and make no further calls. The host renames the file to its
+   * final name after write has succeeded; otherwise an existing file of that name is unchanged. */
   hx_status (*write)(void* host, const void* data, uint64_t bytes);
-  /* Present if struct_size says so. What is written from now on goes to a further file of this name, which has no
-   * folders, beside the new one. The host puts it into its place before the first. */
+  /* Present if struct_size covers it. Directs later writes to a further file of this name (no folders) in the folder of
+   * the new one. The host renames it before the first file. */
   hx_status (*next_file)(void* host, const char* name);
 } hx_export_sink;
 
 typedef struct hx_exporter_vt { /* functions are called from any thread, also concurrently */
   uint32_t struct_size;
-  /* How well the format fits a file of this name, which has no folders: HX_PROBE_NO .. HX_PROBE_CERTAIN. The host asks
-   * if the user names no exporter. */
+  /* How well the format fits a file of this name, which has no folders: HX_PROBE_NO .. HX_PROBE_CERTAIN. The host calls
+   * it if the user names no exporter. */
   hx_status (*probe)(void* self, const char* name, uint32_t* score);
-  /* Equal models and options give equal bytes. `options` follow the item's arguments. What the format cannot hold is an
-   * error of kind HX_ERROR_WEIGHTS that names the tensor or the key. */
+  /* Equal models and options give equal bytes. `options` follow the item's arguments. If the format cannot represent a
+   * tensor or a key, the error is HX_ERROR_WEIGHTS and names it. */
   hx_status (*write)(void* self, const hx_exported_model* model, const hx_attributes* options,
                      const hx_export_sink* sink);
   void (*destroy)(void* self);

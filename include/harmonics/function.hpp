@@ -119,7 +119,7 @@ class Scope {
   void set_leading(uint32_t axes) {
     const hx_api* api = detail::api();
     if (api->struct_size < offsetof(hx_api, scope_set_leading) + sizeof api->scope_set_leading)
-      throw Error(ErrorKind::Plugin, "the program that loaded this library does not let a layer take positions away");
+      throw Error(ErrorKind::Plugin, "the program that loaded this library does not support set_leading()");
     detail::check(api->scope_set_leading(scope_, axes));
   }
   // The width of the arrow's target, for a layer without a declared width.
@@ -158,7 +158,7 @@ class ActivationFunction {
   virtual HTensor gradient(const HTensor& x, const HTensor& y, const HTensor& dy, const Arguments&) const {
     return gradient(x, y, dy);
   }
-  // What `inspect` shows of it: Attributes().set("shader", "my_relu").
+  // Metadata that `inspect` shows: Attributes().set("shader", "my_relu").
   virtual Attributes metadata() const { return {}; }
   virtual ~ActivationFunction() = default;
 };
@@ -188,6 +188,14 @@ class LossFunction {
   }
   virtual ~LossFunction() = default;
 };
+
+// Within a loss of ops.hpp functions: runs show the mean of `value` over the samples beside the loss, in progress,
+// logs, --json and conditions, as NAME and LAYER.NAME. `value` has any shape. Older versions of Harmonics show none.
+HARMONICS_FACE inline void report_figure(const char* name, const HTensor& value) {
+  const hx_api* api = detail::api();
+  if (api->struct_size >= offsetof(hx_api, report_figure) + sizeof api->report_figure)
+    detail::check(api->report_figure(name, value.raw()));
+}
 
 // A function that may own parameters and change the shape. x has leading() batch and position axes.
 class LayerFunction {

@@ -47,7 +47,7 @@ class CallSite {
   DType output_dtype(size_t i) const { return static_cast<DType>(raw_.outputs[i].dtype); }
   Shape input_shape(size_t i) const { return shape(raw_.inputs[i]); }
   Shape output_shape(size_t i) const { return shape(raw_.outputs[i]); }
-  // The handles of the device's driver, for kernels with enqueue_native; null: none are given.
+  // The handles of the device's driver, for kernels with enqueue_native; null: none.
   const hx_native* native() const {
     return raw_.struct_size >= offsetof(hx_call_site, native) + sizeof raw_.native ? raw_.native : nullptr;
   }
@@ -59,8 +59,8 @@ class CallSite {
   const hx_call_site& raw_;
 };
 
-// Computes a functional or primitive. A kernel (hx_kernel in abi.h) is the fast way:
-// it works on memory, in parts, without allocation; `run` maps tensors to tensors. Called from any thread.
+// Computes a functional or primitive. A kernel (hx_kernel in abi.h) works on memory, in parts,
+// without allocation; `run`, which is slower, maps tensors to tensors. Called from any thread.
 class Implementation {
  public:
   // "" if it supports this call, else the reason. Pure. In training it covers the gradient too, if has_gradient().

@@ -25,8 +25,8 @@ typedef struct hx_gradient_call {
 
 typedef struct hx_functional_vt {
   uint32_t struct_size;
-  /* The body, written with hx_api.apply: it is run once for each kind of inputs, and must be pure. `outs` has room for
-   * HX_MAX_RESULTS. Bodies that read numbers are refused. */
+  /* The body, written with hx_api.apply: traced once per input signature; must be pure. `outs` has room for
+   * HX_MAX_RESULTS. Bodies that read values are refused. */
   hx_status (*apply)(void* self, const hx_attributes* args, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs,
                      uint32_t* n_outs);
   /* Gradients of the inputs, of their types; NULL for an input that has none. Called where the item has
@@ -53,9 +53,9 @@ typedef enum hx_functional_flags {
  * kernels of the device; later registrations precede earlier ones. */
 typedef struct hx_implementation_vt {
   uint32_t struct_size;
-  /* Does it support this call? Pure: equal answers to equal sites. HX_OK, or HX_DECLINED with the reason by set_error.
-   * With HX_SITE_TRAINING and the item's HX_OWN_GRADIENT a yes is about the gradient too: both are taken, or neither.
-   */
+  /* Whether it supports this call: HX_OK, or HX_DECLINED with the reason by set_error. Pure: equal results for equal
+   * sites. With HX_SITE_TRAINING and the item's HX_OWN_GRADIENT, HX_OK covers the gradient too; the host uses both or
+   * neither. */
   hx_status (*supports)(void* self, const hx_call_site* site);
   /* A kernel for the site. NULL or HX_DECLINED: `run` is called instead. */
   hx_status (*find)(void* self, const hx_call_site* site, hx_kernel* out);

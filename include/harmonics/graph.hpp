@@ -37,8 +37,8 @@ class PrecisionPolicy {
  private:
   Kind kind_;
 };
-// Products round their operands where that is faster by enough, as `--precision auto` does; the notes of fit() say what
-// was chosen and why. FitOptions::precision comes first.
+// Products round their operands if that is at least 1.6 times as fast, as with `--precision auto`; the notes of fit()
+// give the choice and its reason. FitOptions::precision takes precedence.
 HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolicy(PrecisionPolicy::Kind::automatic); }
 
 struct FitProgress {
@@ -399,7 +399,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
 };
 
 // During its lifetime, programs compiled on any thread compute a functional by this implementation ("portable": its
-// body), and keep it. An implementation that declines is an error of fit() or infer() that lists all
+// body), and keep it. If the implementation declines a call, fit() or infer() throws an error that lists all
 // reasons.
 class ScopedOverride {
  public:

@@ -36,9 +36,9 @@ typedef struct hx_fit_settings {
   /* Called about ten times a second from the calling thread's run; 0 stops after the running step. May be NULL. */
   int32_t (*progress)(void* context, const hx_progress* progress);
   void* context;
-  /* Contract 1.5. Checkpoints of cycles that train: their folder, NULL: none; how often, "90s", "5m", "500steps" or
-   * "1epoch", NULL: "5m"; what to go on from, a checkpoint or a folder of them, NULL: the beginning; how many of the
-   * newest stay, 0: 3. */
+  /* Contract 1.5. Checkpoints of cycles that train. checkpoint: their folder, NULL: none. every: "90s", "5m",
+   * "500steps" or "1epoch", NULL: "5m". resume: a checkpoint or a folder of checkpoints, NULL: from the beginning.
+   * keep: number of newest ones to keep, 0: 3. */
   const char *checkpoint, *every, *resume;
   int64_t keep;
   const char* const* metrics; /* "f1", "topk(5)": additional metrics, of evaluate too */
@@ -54,7 +54,7 @@ typedef struct hx_epoch {
   const hx_figure* figures;                      /* of `metrics` */
   const hx_figure* validation;                   /* on the streams bound for HX_FOR_VALIDATION; none: not validated */
 } hx_epoch;
-/* Samples of a stream that its last pass left unread, because another stream ended first. */
+/* Samples of a stream that the last pass left unread because another stream ended first. */
 typedef struct hx_left_over {
   uint32_t struct_size;
   uint32_t reserved;
@@ -109,26 +109,42 @@ typedef struct hx_block_spec {
   uint32_t use_qk_norm, ln2_on_residual_att;
 } hx_block_spec;
 
-typedef struct hx_name_scope hx_name_scope; /* names that are registered until it is closed */
+/* Contract 1.5. A model with its weights; a sequence with its keys and values. */
+typedef struct hx_model hx_model;
+typedef struct hx_sequence hx_sequence;
+
+/* Contract 1.5. Null strings: the default. */
+typedef struct hx_model_options {
+  uint32_t struct_size;
+  int32_t threads;       /* 0 and below: all */
+  const char* weights;   /* of a model of a .ndsl file: a folder of Hugging Face or a file of safetensors; NULL: initial
+                          * values, by `seed` */
+  const char* set;       /* overrides settings of the model: "num_layers=2, hidden_size=64" */
+  const char* device;    /* "cpu" */
+  const char* precision; /* of products, as hx_fit_settings */
+  uint64_t seed;
+} hx_model_options;
+
+typedef struct hx_name_scope hx_name_scope; /* items registered until it is closed */
 
 typedef struct hx_graph_api {
   uint32_t struct_size;
   uint16_t abi_major, abi_minor;
 
-  /* A flow from text (`source` names it in errors) or file; `name` chooses one of several harmonics, NULL: the first.
-   * Its functions are looked up by the first call that needs the graph. */
+  /* Parses a flow from text (`source` is its name in errors) or file; `name` selects one of several harmonics, NULL:
+   * the first. The first call that needs the graph looks up its functions. */
   hx_status (*parse)(const char* text, const char* source, const char* name, hx_graph** out);
   hx_status (*parse_file)(const char* path, const char* name, hx_graph** out);
-  /* From the bytes of save(): text and weights. The bytes are copied. */
+  /* Restores text and weights from the bytes of save(), which are copied. */
   hx_status (*restore)(const void* data, uint64_t bytes, hx_graph** out);
   void (*destroy)(hx_graph* graph);
   hx_status (*load_plugin)(const char* path); /* for all graphs */
 
-  /* Items registered with hx_api.register_item come before all others in this graph, from the next call on. New names
-   * must be there before the first call that needs the graph; known ones may be replaced at any time. */
+  /* Items registered with hx_api.register_item take precedence in this graph, from the next call on. New names must be
+   * registered before the first call that needs the graph; known names may be replaced at any time. */
   hx_registry* (*registry)(hx_graph* graph);
 
-  /* Streams. `object` belongs to the graph from here on, also when the call fails. `name` NULL: the only one unbound.
+  /* Binds streams. The graph owns `object`, even if the call fails. `name` NULL: the only unbound stream.
    */
   hx_status (*bind_producer)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
                              void* object);
@@ -139,9 +155,9 @@ typedef struct hx_graph_api {
   /* Runs every cycle in order, as `harmonics run` does. */
   hx_status (*fit)(hx_graph* graph, const hx_fit_settings* settings, hx_fit_report* report);
   hx_status (*evaluate)(hx_graph* graph, hx_evaluation* out); /* on the streams bound for HX_FOR_TEST */
-  /* Values of the first cycle's results for these inputs (by producer name; of one sample, or of a batch along a new
-   * first axis, the same for all), in evaluation mode. One reference of each result is the caller's. While fit runs
-   * they come from the weights as they were at the end of a step. */
+  /* Computes the first cycle's results for these inputs in evaluation mode. Inputs are given by producer name, each one
+   * sample or a batch along a new first axis, equal for all. Each result carries one reference for the caller. While
+   * fit runs, the weights are a snapshot taken at the end of a step. */
   hx_status (*infer)(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs,
                      hx_value** outs, uint32_t max_outs, uint32_t* n_outs);
   hx_status (*results)(hx_graph* graph, const char* const** names, uint32_t* count);
@@ -152,40 +168,59 @@ typedef struct hx_graph_api {
   hx_status (*weights)(hx_graph* graph, const char* const** names, uint32_t* count);
   hx_status (*weight)(hx_graph* graph, const char* name, hx_value** out); /* a copy */
 
-  /* Which implementation computes a functional or primitive in what is compiled from now on; what is compiled keeps its
-   * own. `graph` NULL: in every graph of the process, under what single graphs say. "" takes it back. `before` (may be
-   * NULL) receives what was set, until this thread's next call. May be called for NULL from any thread. */
+  /* Selects the implementation of a functional or primitive in programs compiled from now on; compiled programs keep
+   * theirs. `graph` NULL: for all graphs of the process; settings of single graphs take precedence. "" resets it.
+   * `before` (may be NULL) receives the former setting, until this thread's next call. NULL: from any thread. */
   hx_status (*set_override)(hx_graph* graph, const char* functional, const char* implementation, const char** before);
 
-  /* Contract 1.2. The device to train on, for hx_fit_settings: of that sort (HX_DEVICE_GPU, HX_DEVICE_FPGA), or
-   * HX_DEVICE_OTHER: whichever accelerator can be used. Where there is none it is "cpu", and `note` says why in one
-   * line; else "". Both until this thread's next call. */
+  /* Contract 1.2. Returns a device for hx_fit_settings: of the kind `sort` (HX_DEVICE_GPU, HX_DEVICE_FPGA), or any
+   * usable accelerator (HX_DEVICE_OTHER). If there is none, it is "cpu", and `note` gives the reason in one line; else
+   * "". Both are valid until this thread's next call. */
   hx_status (*accelerator)(uint32_t sort, const char** device, const char** note);
 
-  /* Contract 1.5. load: weights of a safetensors file or checkpoint, in place of those the graph has; what it has
-   * and the file lacks is an error of the first call that needs it, or a note of fit. save_file: what save() gives,
-   * into a file, atomically. */
+  /* Contract 1.5. load: replaces the weights by those of a safetensors file or checkpoint. Parameters that the file
+   * lacks are an error of the first call that needs them, or a note of fit. save_file: writes the result of save() to a
+   * file atomically. */
   hx_status (*load)(hx_graph* graph, const char* path);
   hx_status (*save_file)(hx_graph* graph, const char* path);
-  /* Contract 1.5. Items registered with scope_registry come before those of plugins and the library in this graph,
-   * or, graph NULL, in every graph while this thread calls it, until close_scope, by the same thread. The one opened
-   * last comes first. Functionals are known to the whole process meanwhile. A scope of a graph is closed before the
+  /* Contract 1.5. Until close_scope, items registered with scope_registry take precedence over those of plugins and the
+   * library: in this graph or, if graph is NULL, in every graph that this thread calls. The latest scope takes
+   * precedence. Functionals are visible to the whole process. The thread that opened a scope closes it, before its
    * graph is destroyed. */
   hx_status (*open_scope)(hx_graph* graph, hx_name_scope** out);
   hx_registry* (*scope_registry)(hx_name_scope* scope);
   void (*close_scope)(hx_name_scope* scope);
-  /* Contract 1.5. bind_producer with what an address has behind its '?', such as "batch=16&shuffle=8192"; "" for
-   * nothing. */
+  /* Contract 1.5. bind_producer with options as after the '?' of an address, such as "batch=16&shuffle=8192"; "":
+   * none. */
   hx_status (*bind_producer_options)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
                                      void* object, const char* options);
 
-  /* Contract 1.5. Models of .ndsl files by name, for the whole process; any thread may call these. register_model reads
-   * and checks a file. models: the names of all, the built-in ones included. model_config: its numbers, truths as 0 and
-   * 1. What they return lives until this thread's next call of one of them. */
+  /* Contract 1.5. Models of .ndsl files by name, for the whole process; callable from any thread. register_model reads
+   * and checks a file. models: all names, including built-in models. model_config: numeric settings, booleans as 0 and
+   * 1. Results are valid until this thread's next call of one of these functions. */
   hx_status (*register_model)(const char* name, const char* file);
   hx_status (*models)(const char* const** names, uint32_t* count);
   hx_status (*model_config)(const char* model, const char* const** names, const double** values, uint32_t* count);
   hx_status (*block_spec)(const char* model, int64_t layer, hx_block_spec* out);
+
+  /* Contract 1.5. Models with weights. Any thread may call these; one thread at a time uses a sequence. `name`: of
+   * models(), or a file or folder. model_values: what the model computes of tokens i32 [tokens] or [batch, tokens], by
+   * name: its results ("scores"), and with `all` the values of embedding, layers and operations ("blk.0",
+   * "blk.0.QKV.q") too; the library keeps them until this thread's next call. model_layer: the value after a layer for
+   * the value before it, f32 [tokens, hidden] or [batch, tokens, hidden]. append: the scores after each of the tokens
+   * i32 [tokens] that a sequence goes on with, f32 [tokens, vocabulary]. keep: shortens it to its first tokens. A
+   * sequence outlives its model's handle. */
+  hx_status (*open_model)(const char* name, const hx_model_options* options, hx_model** out);
+  void (*close_model)(hx_model* model);
+  hx_status (*model_values)(hx_model* model, hx_value* tokens, uint32_t all, const char* const** names,
+                            hx_value* const** values, uint32_t* count);
+  hx_status (*model_block)(hx_model* model, int64_t layer, hx_block_spec* out);
+  hx_status (*model_layer)(hx_model* model, int64_t layer, const char* precision, hx_value* hidden, hx_value** out);
+  hx_status (*open_sequence)(hx_model* model, hx_sequence** out);
+  void (*close_sequence)(hx_sequence* sequence);
+  hx_status (*append)(hx_sequence* sequence, hx_value* tokens, hx_value** scores);
+  hx_status (*keep)(hx_sequence* sequence, int64_t length);
+  hx_status (*sequence_length)(hx_sequence* sequence, int64_t* out);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

@@ -29,7 +29,7 @@ using MetadataValue = std::variant<int64_t, double, bool, std::string, std::vect
                                    std::vector<std::string_view>>;
 using MetadataMap = std::map<std::string, MetadataValue>;
 
-// A tensor where it lies in a file: dense, row-major, little-endian.
+// The location of a tensor in a file: dense, row-major, little-endian.
 struct TensorInFile {
   std::string name;  // as in GGUF: "blk.0.attn_q.weight"
   DType dtype = DType::F32;
@@ -71,7 +71,7 @@ class ImportSource {
     uint32_t index = 0;  // for TensorInFile::file
     char* data = nullptr;
   };
-  // Zeroed memory of the host, for tensors that no file holds as they are described; to be filled during open.
+  // Zeroed memory of the host for converted tensors, which no file contains in this form; to be filled during open.
   HARMONICS_FACE Memory memory(uint64_t bytes) const {
     if (source_->struct_size < sizeof *source_)
       throw Error(ErrorKind::Plugin, "this importer needs a newer version of the program");
@@ -91,7 +91,7 @@ class Importer {
  public:
   // How well it reads the file: HX_PROBE_NO .. HX_PROBE_CERTAIN.
   virtual uint32_t probe(const FileStart& file) const = 0;
-  // Describes the model. Throws ErrorKind::Weights for a malformed file, with its path and the place.
+  // Describes the model. Throws ErrorKind::Weights for a malformed file, with its path and the offset.
   virtual ModelDescription open(const ImportSource& source, const Arguments& options) const = 0;
   virtual ~Importer() = default;
 };
@@ -231,7 +231,7 @@ HARMONICS_FACE inline const hx_tokenizer_vt* tokenizer_vt() {
   return &vt;
 }
 
-// Registers through an extension. False: the host lacks it, and the item is dropped.
+// Registers through an extension. False: the host lacks it; the item is dropped.
 template <typename T, typename Table>
 HARMONICS_FACE bool register_extended(FunctionRegistry& registry, const char* extension, uint32_t kind,
                                       const char* kind_text, const std::string& name, std::shared_ptr<T> f,

@@ -58,12 +58,12 @@ typedef struct hx_import_source {
   void* host; /* passed to open_beside */
   /* Maps a further file of the same folder: `name` has no folders. *index is its number for hx_imported_tensor.file. */
   hx_status (*open_beside)(void* host, const char* name, uint32_t* index, const void** data, uint64_t* bytes);
-  /* Present if struct_size says so. Zeroed memory that counts as a further file, for tensors that no file holds as they
-   * are described. The importer fills it before its open returns. */
+  /* Present if struct_size covers it. Zeroed memory that counts as a further file, for converted tensors, which no file
+   * contains in this form. The importer fills it before open returns. */
   hx_status (*open_memory)(void* host, uint64_t bytes, uint32_t* index, void** data);
 } hx_import_source;
 
-/* A tensor where it lies in a file: dense, row-major, little-endian. */
+/* The location of a tensor in a file: dense, row-major, little-endian. */
 typedef struct hx_imported_tensor {
   uint32_t struct_size;
   uint32_t file;    /* 0: the source; others from open_beside */

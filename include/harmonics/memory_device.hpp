@@ -23,7 +23,7 @@ class MemoryDevice : public Device {
   virtual void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) = 0;
   virtual void synchronize(hx_queue* queue) = 0;
   virtual void submit(hx_queue* queue) { (void)queue; }
-  // The driver's handles, of the queue too if it is not null, for kernels of implementations. False: it gives none.
+  // The driver's handles, with the queue's if it is not null, for kernels of implementations. False: unsupported.
   virtual bool native(hx_queue* queue, hx_native& out) { return (void)queue, (void)out, false; }
   virtual bool stages() const { return false; }    // it is a StagingDevice
   virtual bool captures() const { return false; }  // it is a CapturingDevice

@@ -35,9 +35,9 @@ typedef struct hx_metric_vt { /* self is a metric object made by a factory, for 
   /* Optional: counts [side, side], truth by prediction; HX_DECLINED: none. Owned as figures are. */
   hx_status (*table)(void* self, const double** cells, uint32_t* side);
   void (*destroy)(void* self);
-  /* Optional, both or neither: what was gathered since the last reset, for a checkpoint, and back, in another process
-     too. Owned as figures are; HX_DECLINED: it cannot be kept. restore is called before the first rows, with the same
-     arguments. */
+  /* Optional, both or neither. save: the state since the last reset, for a checkpoint; owned like figures; HX_DECLINED:
+     unsupported. restore: called before the first rows, for a metric with the same arguments, perhaps in another
+     process. */
   hx_status (*save)(void* self, const void** bytes, uint64_t* size);
   hx_status (*restore)(void* self, const void* bytes, uint64_t size);
 } hx_metric_vt;

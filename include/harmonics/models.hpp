@@ -1,4 +1,4 @@
-// Transformers of .ndsl files by name: what their layers compute, and their sizes.
+// Transformers of .ndsl files by name: the operations of their layers, and their sizes.
 //
 //   harmonics::RuntimeModelRegistry::register_model("MyModel", "models/my_model.ndsl");
 //   harmonics::BlockSpec block = harmonics::RuntimeModelRegistry::create_block_spec("MyModel", 0);
@@ -6,8 +6,10 @@
 // Link Harmonics::harmonics. Every failure is a harmonics::Error. Any thread may call any function.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,7 +18,7 @@
 
 namespace harmonics {
 
-// What one layer computes.
+// The operations of one layer.
 struct BlockSpec {
   std::string variant;                   // "dense", "parallel", "moe"
   std::vector<std::string> forward_ops;  // "LN1", "QKV", ...
@@ -24,7 +26,7 @@ struct BlockSpec {
   bool ln2_on_residual_att = false;
 };
 
-// Numbers of a configuration by name: "hidden_size", "num_layers", ...; truths are 0 and 1.
+// Numeric settings of a configuration by name: "hidden_size", "num_layers", ...; booleans are 0 and 1.
 struct ModelConfig : std::map<std::string, double> {
   std::string model;  // the registered name of its model
 };
@@ -35,7 +37,7 @@ struct RegisteredModel {
   std::vector<BlockSpec> layers;
 
   const ModelConfig& to_model_config() const { return config; }
-  // Throws Error of the kind Usage for a layer that the model lacks.
+  // Throws ErrorKind::Usage if the model has no such layer.
   HARMONICS_FACE const BlockSpec& to_block_spec(int64_t layer) const {
     if (layer < 0 || layer >= static_cast<int64_t>(layers.size()))
       throw Error(ErrorKind::Usage, "'" + name + "' has no layer " + std::to_string(layer) + "; it has " +
@@ -57,7 +59,7 @@ class RuntimeModelRegistry {
     detail::check(api().models(&names, &count));
     return {names, names + count};
   }
-  // Throws Error of the kind Name, with the nearest name, for an unknown model.
+  // Throws ErrorKind::Name, with the most similar name, for an unknown model.
   HARMONICS_FACE static RegisteredModel get(const std::string& name) {
     RegisteredModel model{name, create_model_config(name), {}};
     const auto layers = static_cast<int64_t>(model.config.at("num_layers"));
@@ -88,6 +90,21 @@ class RuntimeModelRegistry {
     return api;
   }
 };
+
+// The settings of a configuration that differ from those of its registered model: "num_layers=2, vocab_size=12".
+HARMONICS_FACE inline std::string changed_settings(const ModelConfig& config) {
+  const ModelConfig registered = RuntimeModelRegistry::create_model_config(config.model);
+  std::string set;
+  for (const auto& [name, value] : config) {
+    const auto known = registered.find(name);
+    if (known != registered.end() && known->second == value) continue;
+    char text[40];
+    const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+    std::snprintf(text, sizeof text, whole ? "%.0f" : "%.17g", value);
+    set += (set.empty() ? "" : ", ") + name + "=" + text;
+  }
+  return set;
+}
 
 // The blocks of a configuration's model.
 class RuntimeBlockBuilder {

@@ -241,8 +241,8 @@ HARMONICS_FACE inline HTensor cumsum(const HTensor& x, int64_t axis) {
 struct Window {
   std::vector<int64_t> size, strides = {}, padding_low = {}, padding_high = {}, dilation = {};
 };
-// Reduces every window of x: `reduction` is "sum", "max" or "min". Padding takes no part: a window of padding alone
-// gives 0, the lowest or the highest number. NaN wins, as in reduce_max. The gradient of a maximum is distributed
+// Reduces every window of x: `reduction` is "sum", "max" or "min". Padding is ignored: a window of padding alone
+// gives 0, the lowest or the highest number. NaN propagates, as in reduce_max. The gradient of a maximum is distributed
 // evenly over ties.
 HARMONICS_FACE inline HTensor reduce_window(const HTensor& x, const char* reduction, const Window& window) {
   const auto filled = [&](const std::vector<int64_t>& list, int64_t value) {
@@ -359,10 +359,10 @@ HARMONICS_FACE hx_status loop_step(Body& body, size_t n_carries, hx_value* const
 
 // A loop over the first axis of `xs`, all of one length. Each step calls body(carries, slices) with one slice of each
 // of xs; it returns the next carries, of the same types, then the outputs of the step. Results: the carries after the
-// last step, then each output for all steps along a new first axis. The body is run once, under trace, and cannot read
-// numbers; other tensors that it uses are constants of the loop. Attributes: "length", required without xs; "reverse":
-// begins at the last slice, and outputs lie where their slices do. The gradient is a loop in the other direction, which
-// keeps the carries of all steps. A program holds the body once, whatever the length.
+// last step, then each output for all steps along a new first axis. The body is traced once and cannot read
+// values; other tensors that it uses are constants of the loop. Attributes: "length", required without xs; "reverse":
+// iterates from the last slice; outputs have the order of `xs`. The gradient is a loop in the reverse direction, for
+// which the carries of all steps are kept. A program contains the body once, for any length.
 template <typename Body, typename = std::enable_if_t<
                              std::is_invocable_v<Body&, const std::vector<HTensor>&, const std::vector<HTensor>&>>>
 HARMONICS_FACE std::vector<HTensor> scan(Body&& body, const std::vector<HTensor>& carries,

@@ -13,10 +13,10 @@
 
 namespace harmonics {
 
-// What operands of a product are rounded to. Totals stay f32.
+// The format that operands of a product are rounded to. Sums stay f32.
 enum class RoundTo : uint32_t { f32 = 0, fp16 = HX_SITE_FP16_CHUNKS, bf16 = HX_SITE_BF16, fp8 = HX_SITE_FP8 };
 
-// A node that multiplies matrices. Its texts are valid during ProductPolicy::decide.
+// A matrix product of a program. Its strings are valid during ProductPolicy::decide.
 struct ProductSite {
   std::string_view op, path, phase;
   std::vector<hx_type> inputs, outputs;
@@ -34,7 +34,7 @@ struct ProductPrecision {
 // Called from any thread, also concurrently.
 class ProductPolicy {
  public:
-  // Nothing: the precision of the run decides. Equal products and settings give equal answers.
+  // nullopt: the precision of the run applies. Equal products and settings must give equal results.
   virtual std::optional<ProductPrecision> decide(const ProductSite& product, const Arguments& settings) const = 0;
   virtual ~ProductPolicy() = default;
 };

@@ -14,7 +14,7 @@ extern "C" {
 
 enum { HX_POLICY = 17 }; /* an hx_kind, beside HX_TOKENIZER */
 
-/* A node of a program that multiplies matrices. Valid during decide. */
+/* A matrix product of a program. Valid during decide. */
 typedef struct hx_product {
   uint32_t struct_size;
   uint32_t roundings; /* that the device has: of HX_SITE_FP16_CHUNKS, HX_SITE_BF16, HX_SITE_FP8 */
@@ -36,8 +36,8 @@ typedef struct hx_product_precision {
 
 typedef struct hx_policy_vt { /* functions are called from any thread, also concurrently, while programs compile */
   uint32_t struct_size;
-  /* HX_DECLINED: the precision of the run decides. Equal products and settings give equal answers, which decide about
-   * the bits of results. `settings` follow the item's arguments. */
+  /* HX_DECLINED: the precision of the run applies. Equal products and settings must give equal results, because these
+   * determine the bits of the program's results. `settings` follow the item's arguments. */
   hx_status (*decide)(void* self, const hx_product* product, const hx_attributes* settings, hx_product_precision* out);
   void (*destroy)(void* self);
 } hx_policy_vt;

@@ -16,7 +16,7 @@
 #include <harmonics/error.hpp>
 
 // Plugins built by g++ would share statics of inline functions across libraries (STB_GNU_UNIQUE); hidden visibility
-// gives each library its own. Functions and data carry it, classes do not.
+// gives each library its own. Functions and data are hidden, classes are not.
 #define HARMONICS_FACE __attribute__((visibility("hidden")))
 
 // Embedders link the library that defines it; in a plugin it stays null and the table arrives with registration.
@@ -239,7 +239,7 @@ inline hx_type make_type(DType dtype, const Shape& shape) {
 // A counted reference to one value. Copies share it. Const use is safe from several threads.
 class HTensor {
  public:
-  HTensor() = default;  // empty: no value; what a producer returns at its end
+  HTensor() = default;  // empty: no value; a producer returns it at the end of a pass
   // Zeros.
   HTensor(DType dtype, const Shape& shape) : HTensor(dtype, shape, nullptr) {}
   // Copies shape.count() elements of dtype from data (NULL: zeros).

@@ -10,8 +10,6 @@
 // Link Harmonics::harmonics. Every failure is a harmonics::Error. One thread at a time uses a trainer.
 #pragma once
 
-#include <cmath>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,17 +21,17 @@ namespace harmonics {
 
 struct TrainingArguments {
   FitOptions fit;
-  // Samples of whole numbers, i32 [tokens], all of one length: the tokens, and for each the one that follows it.
+  // Samples of token ids, i32 [tokens], all of one length: the tokens of a sequence, and their successors.
   std::shared_ptr<Producer> tokens, next;
   // Addresses, as on the command line; used if the producer is null.
   std::string tokens_address, next_address;
-  std::string lora;  // settings of an adapter that is trained instead of the weights: "r=8, alpha=16"; "": none
+  std::string lora;  // settings of an adapter to train instead of the weights: "r=8, alpha=16"; "": none
 };
 
 class Trainer {
  public:
-  // Settings of `config` that differ from those of the registry hold for this model. `use_modular_blocks`: the only way
-  // in which models are computed; false throws Error of the kind Usage.
+  // Settings of `config` override those of the registered model. `use_modular_blocks` must be true, because all models
+  // are computed by blocks; false throws ErrorKind::Usage.
   HARMONICS_FACE Trainer(const ModelConfig& config, TrainingArguments arguments, bool use_modular_blocks = true)
       : arguments_(std::move(arguments)), graph_(parse_hmx_text(flow_of(config, arguments_.lora))) {
     if (!use_modular_blocks)
@@ -42,13 +40,13 @@ class Trainer {
     bind("next", arguments_.next, arguments_.next_address);
   }
 
-  // A further call continues with the current weights.
+  // Another call continues from the current weights.
   HARMONICS_FACE FitReport train() { return graph_.fit(arguments_.fit); }
-  // Scores of each token's successor, [tokens, vocabulary], or of a batch along a new first axis.
+  // Scores of the next token at each position, [tokens, vocabulary]; a batch has a new first axis.
   HARMONICS_FACE HTensor scores(const HTensor& tokens) {
     return graph_.infer(std::map<std::string, HTensor>{{"tokens", tokens}}).at("scores");
   }
-  // Weights with the flow's text, as HarmonicGraph::save.
+  // Writes weights and the text of the flow, as HarmonicGraph::save() does.
   HARMONICS_FACE void save(const std::string& path) const { graph_.save(path); }
   HarmonicGraph& graph() { return graph_; }
 
@@ -58,22 +56,8 @@ class Trainer {
     if (address.empty()) throw Error(ErrorKind::Usage, std::string("the training arguments have no '") + name + "'");
     graph_.bindProducer(name, address);
   }
-  HARMONICS_FACE static std::string text_of(double value) {
-    char text[40];
-    if (value == std::floor(value) && std::abs(value) < 1e15)
-      std::snprintf(text, sizeof text, "%.0f", value);
-    else
-      std::snprintf(text, sizeof text, "%.17g", value);
-    return text;
-  }
   HARMONICS_FACE static std::string flow_of(const ModelConfig& config, const std::string& lora) {
-    const ModelConfig registered = RuntimeModelRegistry::create_model_config(config.model);
-    std::string set;
-    for (const auto& [name, value] : config) {
-      const auto known = registered.find(name);
-      if (known != registered.end() && known->second == value) continue;
-      set += (set.empty() ? "" : ", ") + name + "=" + text_of(value);
-    }
+    const std::string set = changed_settings(config);
     if (config.model.find('"') != std::string::npos)
       throw Error(ErrorKind::Usage, "a model that is trained has no '\"' in its name");
     return "harmonic trained { producer tokens; producer next; layer scores; cycle { tokens -(model(\"" + config.model +

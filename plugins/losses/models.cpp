@@ -46,7 +46,9 @@ class Preference : public LossFunction {
     if (reference) gain = gain - cast(stop_gradient(log_probability(reference, labels)), gain.dtype());
     const HTensor chosen = share(logical_and(counts, in_answer(target, a, 0)), gain.dtype(), kind),
                   rejected = share(logical_and(counts, in_answer(target, a, 1)), gain.dtype(), kind);
-    const HTensor margin = reduce_sum((chosen - rejected) * gain, {1});
+    const HTensor of_chosen = reduce_sum(chosen * gain, {1}), of_rejected = reduce_sum(rejected * gain, {1});
+    const HTensor margin = of_chosen - of_rejected;
+    report_rewards(of_chosen * beta, of_rejected * beta);
     if (kind == "hinge") return maximum(1.0 - margin * beta, 0);
     if (kind == "ipo") {
       const HTensor missing = margin - 0.5 / beta;
@@ -57,6 +59,14 @@ class Preference : public LossFunction {
   }
 
  private:
+  // Under the names of TRL.
+  static void report_rewards(const HTensor& chosen, const HTensor& rejected) {
+    const HTensor a = stop_gradient(chosen), b = stop_gradient(rejected);
+    report_figure("rewards/chosen", a);
+    report_figure("rewards/rejected", b);
+    report_figure("rewards/accuracies", cast(less(b, a), DType::F32));
+    report_figure("rewards/margins", a - b);
+  }
   static HTensor log_probability(const HTensor& scores, const HTensor& labels) {
     return -call("softmax_cross_entropy", {scores, labels}).at(0);
   }

@@ -25,14 +25,33 @@ let number = 0;
 const picture = (name) => page.screenshot({ path: path.join(folder, `${++number}_${name}.png`) });
 const articles = (kind) => page.locator(`#messages article.${kind}`);
 const written = async () => { await page.waitForSelector('#send:visible', { timeout: 60000 }); };
-// Clicks while that answer is being written: in the page, as small models have soon finished.
-const during = (answer, button) => page.waitForFunction(([which, name]) => {
-  const text = document.querySelectorAll('article.assistant')[which]?.textContent || '';
-  if (text.length < 6 || document.querySelector('#stop').hidden) return false;
-  document.querySelector(name).click();
-  return true;
-}, [answer, button]);
 const say = async (text) => { await page.fill('#message', text); await page.keyboard.press('Enter'); };
+// Says something and clicks the button while the answer is being written. A small model has soon finished, so the page
+// gets the events one by one, and none behind the eighth before the click.
+const sayAndClick = async (text, button) => {
+  await page.evaluate((name) => {
+    const plain = ReadableStreamDefaultReader.prototype.read;
+    let waiting = [];
+    let given = 0;
+    ReadableStreamDefaultReader.prototype.read = async function () {
+      if (!waiting.length) {
+        const { value, done } = await plain.call(this);
+        if (done) return { value, done };
+        waiting = value.split(/(?<=\n\n)/);
+      }
+      if (++given === 8) {
+        await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+        ReadableStreamDefaultReader.prototype.read = plain;
+        window.writtenAtClick = document.querySelector('article.assistant:last-of-type').textContent;
+        document.querySelector(name).click();
+      }
+      return { value: waiting.shift(), done: false };
+    };
+    window.writtenAtClick = '';
+  }, button);
+  await say(text);
+  await page.waitForFunction(() => window.writtenAtClick.length > 0);
+};
 
 try {
   await page.goto(address);
@@ -60,15 +79,13 @@ try {
   assert.equal(await articles('assistant').first().innerText(), first); // temperature 0
 
   await page.evaluate(() => { document.querySelector('#max_tokens').value = '400'; });
-  await say('And then?');
-  await during(1, '#stop');
+  await sayAndClick('And then?', '#stop');
   await written();
   assert.equal(await articles('error').count(), 0); // what was written so far stays
   await picture('stopped');
 
   // A new conversation does not begin with the answer that it stopped.
-  await say('More');
-  await during(2, '#clear');
+  await sayAndClick('More', '#clear');
   await written();
   const asked = page.waitForRequest((request) => request.url().endsWith('/v1/chat/completions'));
   await page.evaluate(() => { document.querySelector('#max_tokens').value = '30'; });

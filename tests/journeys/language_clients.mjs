@@ -11,6 +11,7 @@ const [address, key] = process.argv.slice(2);
 if (!key) throw new Error('usage: language_clients.mjs ADDRESS KEY');
 const client = new OpenAI({ baseURL: address + '/v1', apiKey: key });
 const model = (await client.models.list()).data[0].id;
+assert.equal((await client.models.retrieve(model)).id, model);
 const messages = [{ role: 'user', content: 'Once upon a time' }];
 
 const chat = { model, messages, max_tokens: 10, temperature: 0 };

@@ -39,6 +39,7 @@ def refused(kind, call):
 def try_openai(address, key):
     client = OpenAI(base_url=address + "/v1", api_key=key)
     model = client.models.list().data[0].id
+    assert client.models.retrieve(model).id == model
     greedy = {"model": model, "messages": MESSAGES, "max_tokens": 10, "temperature": 0}
     whole = client.chat.completions.create(**greedy, logprobs=True, top_logprobs=2)
     assert whole.usage.completion_tokens == len(whole.choices[0].logprobs.content)

@@ -221,6 +221,9 @@ TEST_CASE("generate: a session goes on where it ended") {
     text += r.out.substr(0, r.out.size() - 1);
   }
   CHECK(text + "\n" == whole.out);
+  const Result inside = harmonics("inspect " + (f / "text.session"));
+  CHECK(inside.code == 0);
+  CHECK(has(inside.out, "state/000000"));
   const Result other = harmonics(stories(folder, flags + session + "--cache-type f16"));
   CHECK(other.code != 0);
   CHECK(has(other.err, "text.session' has the caches"));

@@ -63,6 +63,8 @@ TEST_CASE("train: a model learns to prefer chosen answers") {
   CHECK(losses.back() < 0.45);                                   // over all steps
   CHECK(run.err.find("perplexity") == std::string::npos);
   CHECK(run.err.find("accuracy") == std::string::npos);
+  CHECK(run.err.find("  rewards/accuracies ") != std::string::npos);
+  CHECK(run.err.find(", rewards/margins ") != std::string::npos);  // of the validation
   CHECK(fs::exists(output + "/model/model.safetensors"));
   CHECK(read(output + "/weights.safetensors").find("reference.") == std::string::npos);
   CHECK(read(output + "/config.yaml").find("dpo:\n  beta: 0.5\n  loss: sigmoid\n") != std::string::npos);
@@ -78,6 +80,43 @@ TEST_CASE("train: a model learns to prefer chosen answers") {
       "train " + folder.write("plain.yaml", "model: " + base + "\ndatasets: " + data + "\nsequence_len: 32\n"));
   CHECK(plain.code == 2);
   CHECK(plain.err.find("add dpo: {beta: 0.1} to learn them") != std::string::npos);
+}
+
+TEST_CASE("train: the rewards of preferences are metrics") {
+  const Folder folder;
+  const std::string base = trained_on_a_sentence(folder, folder / "base"), output = folder / "preferring",
+                    config = folder.write("dpo.yaml", "model: " + base + "\ndatasets: " +
+                                                          folder.write("pairs.jsonl", preferences_of_cats(40)) +
+                                                          "\nvalidation: 0.2\ndpo: {beta: 0.5}\nsequence_len: 32\n"
+                                                          "micro_batch_size: 4\nmax_steps: 60\nlearning_rate: 3e-3\n"
+                                                          "lr_scheduler: constant\nlogging_steps: 1\noutput_dir: " +
+                                                          output + "\n");
+  const Result run = harmonics("train " + config + " --json --set 'stop_when=rewards/margins>1'");
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const json::value result = json::parse(run.out);
+  const json::object& metrics = result.at("metrics").as_object();
+  for (const char* name : {"chosen", "rejected", "accuracies", "margins"})
+    CHECK(metrics.at(std::string("rewards/") + name).is_number());
+  const double margins = metrics.at("rewards/margins").to_number<double>();
+  CHECK(margins > 1);
+  CHECK(result.at("steps").to_number<int>() < 60);
+  CHECK(margins ==
+        Approx(metrics.at("rewards/chosen").to_number<double>() - metrics.at("rewards/rejected").to_number<double>())
+            .epsilon(1e-4));
+  CHECK(metrics.contains("scores.rewards/margins"));
+  CHECK(metrics.contains("val.rewards/accuracies"));
+  std::istringstream lines(read(output + "/log.jsonl"));
+  int logged = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json::value row = json::parse(line);
+    if (row.at("kind") != "step") continue;
+    if (logged++ == 0) CHECK(row.at("metrics").at("rewards/margins").to_number<double>() == Approx(0).margin(1e-3));
+  }
+  CHECK(logged > 1);
+  const Result unknown = harmonics("train " + config + " --set 'stop_when=rewards/margin>1'");
+  CHECK(unknown.code != 0);
+  CHECK(unknown.err.find("rewards/margins") != std::string::npos);  // among what is measured
 }
 
 TEST_CASE("train: a small model learns from a teacher") {

@@ -5,7 +5,8 @@
 
 The formulas are those of TRL's DPOTrainer (sigmoid, hinge, ipo) and GKDTrainer (generalized Jensen-Shannon divergence),
 computed in float64 from inputs that float32 holds exactly. For each case C (metadata C: the arguments of the loss):
-C/scores, C/other, C/target, C/documents (dpo), C/loss (the mean that a step learns), C/gradient (of the scores).
+C/scores, C/other, C/target, C/documents (dpo), C/loss (the mean that a step learns), C/gradient (of the scores),
+C/rewards (dpo: the means that DPOTrainer logs as rewards/chosen, rejected, accuracies and margins).
 """
 import json
 from pathlib import Path
@@ -52,7 +53,10 @@ def dpo(scores, reference, target, documents, beta, loss, label_smoothing):
         each = torch.relu(1 - beta * margin)
     else:
         each = (margin - 1 / (2 * beta)) ** 2
-    return each.mean()
+    chosen, rejected = (beta * (own - other).detach() for own, other in (logps["chosen"], logps["rejected"]))
+    rewards = torch.stack([chosen.mean(), rejected.mean(), (chosen > rejected).double().mean(),
+                           (chosen - rejected).mean()])
+    return each.mean(), rewards
 
 
 def distillation(scores, teacher, target, beta, temperature):
@@ -75,7 +79,7 @@ def main():
 
     def add(case, arguments, scores, other, target, documents, compute):
         leaf = scores.clone().requires_grad_(True)
-        value = compute(leaf)
+        value, rewards = compute(leaf)
         value.backward()
         metadata[case] = json.dumps(arguments)
         tensors[f"{case}/scores"] = scores
@@ -86,6 +90,8 @@ def main():
             tensors[f"{case}/documents"] = documents
         tensors[f"{case}/loss"] = value.detach()
         tensors[f"{case}/gradient"] = leaf.grad
+        if rewards is not None:
+            tensors[f"{case}/rewards"] = rewards
 
     batch, tokens, classes = 3, 7, 5
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, 2], [0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1, 2]], dtype=torch.int32)
@@ -102,7 +108,7 @@ def main():
         target = targets(10 + number, batch, tokens, classes)
         arguments = {"beta": str(beta), "temperature": str(temperature), "ignore_index": "-100"}
         add(f"distillation/{number}", arguments, scores, teacher, target, None,
-            lambda x: distillation(x, teacher, target, beta, temperature))
+            lambda x: (distillation(x, teacher, target, beta, temperature), None))
     write_safetensors(Path(__file__).parent / "golden" / "preferences.safetensors", tensors, metadata)
 
 

@@ -49,6 +49,7 @@ AttributeMap arguments_of(const Item& item, const ComparedLoss& c) {
 struct LossAndGradient {
   double loss;
   HTensor gradient;
+  std::map<std::string, double> figures;  // that the loss reports: means
 };
 
 // The mean over samples and positions, as a step learns it.
@@ -67,12 +68,18 @@ LossAndGradient loss_and_gradient(const ComparedLoss& c, DType dtype, const HTen
   };
   layer(c.name == "dpo" ? "reference" : "teacher", "other");
   layer("documents", "documents");
-  const HTensor each = call_loss(item, arguments_of(*item, c), "", x, x, target, layers);
+  std::vector<ReportedFigure> reported;
+  const HTensor each = call_loss(item, arguments_of(*item, c), "", x, x, target, layers, &reported);
   const HTensor mean = reduce_sum(each, axes_from(each, 0)) / static_cast<double>(each.size());
   tracer.output("loss", mean);
   tracer.output("gradient", gradient(tracer, mean, {x}).at(0));
+  for (const ReportedFigure& figure : reported)
+    tracer.output(figure.name, cast(reduce_sum(figure.value, axes_from(figure.value, 0)), DType::F64) /
+                                   static_cast<double>(figure.value.size()));
   const Values results = interpret(tracer.take(), given);
-  return {cast(results.at(0), DType::F64).data<double>()[0], results.at(1)};
+  LossAndGradient all{cast(results.at(0), DType::F64).data<double>()[0], results.at(1), {}};
+  for (size_t i = 0; i < reported.size(); ++i) all.figures[reported[i].name] = results.at(2 + i).data<double>()[0];
+  return all;
 }
 
 }  // namespace
@@ -90,6 +97,26 @@ TEST_CASE("preferences: losses and gradients equal PyTorch's in double and in si
     CHECK(single.loss == Approx(expected).epsilon(1e-5));
     CHECK(difference(single.gradient, c.values.at("gradient"), {1e-5, 1e-4}) == "");
   }
+}
+
+TEST_CASE("preferences: reported rewards are those that TRL logs") {
+  int compared = 0;
+  for (const ComparedLoss& c : compared_losses()) {
+    INFO(c.name << " " << c.arguments.front().first << "=" << c.arguments.front().second);
+    const auto figures = loss_and_gradient(c, DType::F64, c.values.at("scores")).figures;
+    if (c.name != "dpo") {
+      CHECK(figures.empty());
+      continue;
+    }
+    const double* rewards = c.values.at("rewards").data<double>();
+    REQUIRE(figures.size() == 4);
+    CHECK(figures.at("rewards/chosen") == Approx(rewards[0]).epsilon(1e-11));
+    CHECK(figures.at("rewards/rejected") == Approx(rewards[1]).epsilon(1e-11));
+    CHECK(figures.at("rewards/accuracies") == Approx(rewards[2]).epsilon(1e-11));
+    CHECK(figures.at("rewards/margins") == Approx(rewards[3]).epsilon(1e-11));
+    ++compared;
+  }
+  CHECK(compared == 5);
 }
 
 TEST_CASE("preferences: gradients equal finite differences in double") {

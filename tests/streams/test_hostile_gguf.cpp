@@ -72,8 +72,8 @@ constexpr uint64_t kAllOnes = ~uint64_t{0};
 TEST_CASE("hostile gguf: counts that lie") {
   check_gguf(HostileGguf(kAllOnes, 0).zeros(64), "8, ", "18446744073709551615 tensors");
   check_gguf(HostileGguf(0, kAllOnes).zeros(64), "8, ", "18446744073709551615 keys of metadata");
-  check_gguf(HostileGguf(0, 60'000).zeros(64), "8, ", "60000 keys of metadata cannot be in the 64 bytes that follow");
-  check_gguf(HostileGguf(100'000, 0).zeros(64), "8, ", "100000 tensors cannot be described in the 64 bytes");
+  check_gguf(HostileGguf(0, 4'000).zeros(64), "8, ", "4000 keys of metadata cannot be in the 64 bytes that follow");
+  check_gguf(HostileGguf(16'000, 0).zeros(64), "8, ", "16000 tensors cannot be described in the 64 bytes");
   for (const uint64_t items : {kAllOnes, uint64_t{1} << 61, uint64_t{1} << 40})
     for (const uint32_t kind : {kU8, kText, kList, kU64})
       check_gguf(HostileGguf(0, 1).key("a.list", kList).number(kind).number(items).zeros(64), "46, metadata 'a.list': ",
@@ -134,20 +134,28 @@ TEST_CASE("hostile gguf: names") {
 }
 
 TEST_CASE("hostile gguf: the longest tables take less than 64 MB, and longer ones are refused unread") {
-  constexpr uint64_t kKeys = 1 << 16, kTensors = 1 << 17;
-  const auto table = [](uint64_t tensors, uint64_t keys) {
+  constexpr uint64_t kKeys = 1 << 12, kTensors = 1 << 14, kStep = 40'503;  // coprime to kTensors: a shuffled order
+  const auto table = [](uint64_t tensors, uint64_t keys, bool apart, const std::string& last = "last") {
     HostileGguf file(tensors, keys);
     for (uint64_t i = 0; i < keys; ++i) file.key("k" + std::to_string(i), kU8).number<uint8_t>(0);
-    for (uint64_t i = 0; i < tensors; ++i) file.tensor("t" + std::to_string(i), {1, 1, 1, 1}, kTypeF32, 0);
-    return file.zeros(64);
+    for (uint64_t i = 0; i < tensors; ++i)
+      file.tensor(i + 1 == tensors ? last : "t" + std::to_string(i), {1, 1, 1, 1}, kTypeF32,
+                  apart && i + 1 < tensors ? i * kStep % kTensors * 32 : 0);
+    return file.zeros(64 + (apart ? kTensors * 32 : 0));
   };
-  const GgufRefusal longest = gguf_refusal(table(kTensors, kKeys));
-  CHECK(longest.message.find("the tensors 't0' and 't1' overlap") != std::string::npos);
-  CHECK(longest.allocated < 64'000'000);
+  for (const bool apart : {false, true}) {
+    const GgufRefusal longest = gguf_refusal(table(kTensors, kKeys, apart));
+    CHECK(longest.message.find(apart ? "the tensors 't0' and 'last' overlap" : "the tensors 't0' and 't1' overlap") !=
+          std::string::npos);
+    CHECK(longest.allocated < 64'000'000);
+  }
+  const GgufRefusal twice = gguf_refusal(table(kTensors, kKeys, true, "t7"));
+  CHECK(twice.message.find("tensor 't7': the name is there twice") != std::string::npos);
+  CHECK(twice.allocated < 64'000'000);
   for (const auto& [tensors, keys] : {std::pair(kTensors + 1, uint64_t{0}), std::pair(uint64_t{0}, kKeys + 1)}) {
-    const GgufRefusal longer = gguf_refusal(table(tensors, keys));
+    const GgufRefusal longer = gguf_refusal(table(tensors, keys, false));
     CHECK(longer.message.find("at byte 8, " + std::to_string(tensors) + " tensors and " + std::to_string(keys) +
-                              " keys of metadata; at most 131072 and 65536 are read") != std::string::npos);
+                              " keys of metadata; at most 16384 and 4096 are read") != std::string::npos);
     CHECK(longer.allocated < kMebibyte);
   }
 }

@@ -48,7 +48,7 @@ void insecure(Flags& f) {
 }
 
 void packed_cache(Flags& f) {
-  f.text("packed-cache", "SIZE", "keep at most this much of packed weights on disk between runs; off: none",
+  f.text("packed-cache", "SIZE", "size limit of the cache of packed weights on disk; off: no cache",
          [](Options& o, const std::string& v) {
            const auto bytes = v == "off" ? std::optional<uint64_t>(0) : parse_byte_count(v);
            if (!bytes)
@@ -78,7 +78,7 @@ void streams(Flags& f, const char* weights = "start from the weights of this fil
 void model_spec(Flags& f) {
   f.group("Model");
   f.text("spec", "FILE", "the model's spec in JSON (default: the one of its architecture)", &Options::spec);
-  f.texts("set", "NAME=VALUE", "the value of a variable of the spec, above the file and the spec", &Options::set);
+  f.texts("set", "NAME=VALUE", "set a variable of the spec, overriding the file and the spec", &Options::set);
 }
 
 void consumers(Flags& f, const char* help) {
@@ -86,8 +86,7 @@ void consumers(Flags& f, const char* help) {
 }
 
 void dead_letters(Flags& f) {
-  f.text("dead-letters", "DIR", "keep samples in this directory that found no partner, came late or were refused",
-         &Options::dead_letters);
+  f.text("dead-letters", "DIR", "keep unpaired, late and refused samples in this directory", &Options::dead_letters);
   f.text("dead-letters-limit", "SIZE", "size limit of that directory (default: 256M)", &Options::dead_letters_limit);
 }
 
@@ -115,10 +114,9 @@ void device(Flags& f) {
   where.initial = "cpu";
   FlagRow& precision =
       f.text("precision", "NAME",
-             ": fp16 or bf16 where products in it are measured 1.6 times as fast; narrow ones round "
-             "the operands of products, totals "
-             "and weights stay fp32; int8 quantises what meets quantised weights, as generate, chat, serve, "
-             "embed and bench MODEL do by default on the cpu",
+             ": fp16 or bf16 if products in it are measured 1.6 times as fast; narrow formats round the "
+             "operands of products, sums and weights stay fp32; int8 quantises the operands of quantised weights, as "
+             "generate, chat, serve, embed and bench MODEL do by default on the cpu",
              [](Options& o, const std::string& v) {
                o.run.precision = parse_precision(v);
                o.precision_given = true;
@@ -127,7 +125,7 @@ void device(Flags& f) {
   precision.initial = "fp32";
   FlagRow& policy =
       f.text("precision-policy", "POLICY",
-             ", with its settings: decides about each product, and --precision about those that it leaves alone",
+             ", with its settings: chooses the precision of each product; without a choice --precision applies",
              [](Options& o, const std::string& v) { o.run.policy = v; });
   policy.names = [] { return Registry::global().names(HX_POLICY); };
   policy.example = "'wide(least=256)'";
@@ -169,9 +167,9 @@ void training(Flags& f) {
      o.run.accumulate = v;
    }).initial = "1";
   f.text("recompute", "WHAT",
-         "results that the backward pass computes again, to save memory: rmsnorm, qkv, attention, "
-         "swiglu, ffn, block, lora or patterns of scopes, separated by commas; auto: as few as keep a "
-         "step's results in half of the memory, or in a SIZE: auto=2G (default: none)",
+         "results to recompute in the backward pass, to save memory: rmsnorm, qkv, attention, swiglu, ffn, block, "
+         "lora or patterns of scopes, separated by commas; auto: as few as keep a step's results within half of the "
+         "memory, or within a SIZE: auto=2G (default: none)",
          [](Options& o, const std::string& v) { parse_recomputation(o.run.recomputation = v); })
       .example = "attention";
 }
@@ -184,15 +182,15 @@ void stopping(Flags& f) {
           [](Options& o, int64_t v) { o.run.steps = v; })
       .example = "1000";
   f.duration("for", "stop after a time: 90s, 10m, 1.5h", [](Options& o, double v) { o.run.seconds = v; });
-  f.texts("until", "CONDITION", "stop when a metric holds: 'loss<0.05', 'val.accuracy>=0.98'", nullptr).take =
-      [](const FlagRow&, Options& o, const std::string& v) { o.run.until.push_back(v); };
+  f.texts("until", "CONDITION", "stop when a condition on a metric holds: 'loss<0.05', 'val.accuracy>=0.98'", nullptr)
+      .take = [](const FlagRow&, Options& o, const std::string& v) { o.run.until.push_back(v); };
   f.whole("patience", 1, kAnyCount, "stop after this many validations without a smaller loss",
           [](Options& o, int64_t v) { o.run.patience = v; })
       .example = "5";
   f.text("loss-guard", "SETTINGS",
-         "leave out batches with a loss that is not finite or so many deviations above the mean of the last 100 steps; "
-         "after patience in a row end the run, or return to the last checkpoint (default: a loss that is not finite "
-         "ends the run)",
+         "skip batches whose loss is not finite or exceeds the mean of the last 100 steps by this many standard "
+         "deviations; after patience batches in a row stop the run, or restore the last checkpoint (default: a loss "
+         "that is not finite ends the run)",
          [](Options& o, const std::string& v) {
            const std::string folder = o.run.guard ? o.run.guard->folder : "";
            try {
@@ -203,12 +201,12 @@ void stopping(Flags& f) {
            o.run.guard->folder = folder;
          })
       .example = "deviations=6, patience=3, then=checkpoint";
-  f.text("left-out", "DIR", "write each batch that the loss guard leaves out to a file of this folder",
+  f.text("left-out", "DIR", "write each batch that the loss guard skips to a file in this folder",
          [](Options& o, const std::string& v) {
            if (!o.run.guard) o.run.guard.emplace();
            o.run.guard->folder = v;
          });
-  f.on("deterministic", "refuse settings that make runs differ: time limits, live streams", nullptr).take =
+  f.on("deterministic", "refuse settings that are not reproducible: time limits, live streams", nullptr).take =
       [](const FlagRow& row, Options& o, const std::string& v) { o.run.deterministic = read_switch(row, v); };
 }
 
@@ -216,7 +214,7 @@ void watching(Flags& f) {
   f.group("Watching");
   f.texts("validate", "[NAME=]ADDRESS", "data to validate on after every epoch", &Options::validations);
   f.texts("test", "[NAME=]ADDRESS", "data to test on after training", &Options::tests).short_name = "t";
-  FlagRow& metric = f.texts("metric", "METRIC", ", with its settings: 'topk(5)'; measured in addition", nullptr);
+  FlagRow& metric = f.texts("metric", "METRIC", ", with its settings: 'topk(5)'; an additional metric", nullptr);
   metric.take = [](const FlagRow&, Options& o, const std::string& v) { o.run.metrics.push_back(v); };
   metric.names = metric_names;
   f.whole("window", 0, 10'000'000,
@@ -260,7 +258,7 @@ void checkpoints(Flags& f) {
   f.whole("keep", 1, kMostCycles, "number of checkpoints to keep", [](Options& o, int64_t v) {
      o.keep = static_cast<int>(v);
    }).initial = "3";
-  f.whole("keep-best", 1, kMostCycles, "checkpoints with the smallest validation losses to keep beside these",
+  f.whole("keep-best", 1, kMostCycles, "number of checkpoints with the smallest validation losses to keep in addition",
           [](Options& o, int64_t v) { o.keep_best = static_cast<int>(v); })
       .example = "2";
   f.text("resume", "[DIR|FILE]",
@@ -291,7 +289,7 @@ void run_flags(VerbRow& verb) {
   consumers(f, "bind a consumer, e.g. results=file:out.csv");
   f.text("save", "FILE", "write the weights here (safetensors)", &Options::save);
   f.text("save-adapter", "PATH",
-         "write the adapter of model(..., lora=...) here: a folder as of PEFT, or a file that ends in .gguf",
+         "write the adapter of model(..., lora=...) here: a PEFT folder, or a GGUF file if PATH ends in .gguf",
          &Options::save_adapter);
   f.on("no-keep", "without --save and --checkpoint: keep no copy of the weights in the user's state folder",
        &Options::no_keep);
@@ -310,17 +308,17 @@ void run_flags(VerbRow& verb) {
 
 void infer_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), whose training taps are ignored, or a model of another program (.gguf, ...)");
+  graph(f, "the flow (.hmx; its training taps are ignored), or a model file or folder of another program (.gguf, ...)");
   streams(f, "predict with the weights of this file or checkpoint (safetensors)");
   consumers(f, "consumer for results (default: stdout:)");
-  f.on("untrained", "use initial weights where --weights gives none", &Options::untrained);
+  f.on("untrained", "use initial weights for parameters that --weights lacks", &Options::untrained);
   value_trace_flag(f);
   counts(f);
   machine(f);
   f.group("Live streams");
   dead_letters(f);
   f.group("Text");
-  f.text("tokenizer", "FILE", "of a model of another program (default: the one in its file)", &Options::tokenizer);
+  f.text("tokenizer", "FILE", "tokenizer of a model file (default: the one in the model's file)", &Options::tokenizer);
   adapter_flags(f);
   model_spec(f);
   f.text("prompt", "TEXT", "text models: continue this text",
@@ -343,66 +341,65 @@ void choice(Flags& f) {
   f.real("temperature", Least::zero, 100, "sampling temperature; 0 takes the most likely token",
          [](Options& o, double v) { o.temperature = v; })
       .initial = "0.8";
-  f.whole("top-k", 0, 1 << 24, "choose among so many of the most likely tokens; 0: among all",
-          [](Options& o, int64_t v) { o.filters.top_k = v; })
-      .initial = "40";
-  f.real("top-p", Least::above_zero, 1, "choose among the most likely tokens that hold this probability",
+  f.whole("top-k", 0, 1 << 24, "sample from this many most likely tokens; 0: from all", [](Options& o, int64_t v) {
+     o.filters.top_k = v;
+   }).initial = "40";
+  f.real("top-p", Least::above_zero, 1, "sample from the most likely tokens with this total probability (nucleus)",
          [](Options& o, double v) { o.filters.top_p = v; })
       .initial = "0.95";
-  f.real("min-p", Least::zero, 1, "choose among tokens with at least this share of the best one's probability",
+  f.real("min-p", Least::zero, 1, "sample from tokens with at least this fraction of the highest probability",
          [](Options& o, double v) { o.filters.min_p = v; })
       .initial = "0.05";
-  f.real("typical", Least::above_zero, 1, "choose among the tokens of typical surprise that hold this probability",
+  f.real("typical", Least::above_zero, 1, "sample from the locally typical tokens with this total probability",
          [](Options& o, double v) { o.filters.typical = v; })
       .initial = "1";
-  f.real("repeat-penalty", Least::above_zero, 100, "divides the scores of recent tokens", [](Options& o, double v) {
+  f.real("repeat-penalty", Least::above_zero, 100, "divisor of the scores of recent tokens", [](Options& o, double v) {
      o.filters.repeat_penalty = v;
    }).initial = "1";
-  f.real("presence-penalty", Least::zero, 100, "is subtracted from the scores of recent tokens",
-         [](Options& o, double v) { o.filters.presence_penalty = v; })
-      .initial = "0";
-  f.real("frequency-penalty", Least::zero, 100, "likewise, for each time that a token occurred",
-         [](Options& o, double v) { o.filters.frequency_penalty = v; })
-      .initial = "0";
-  f.whole("recent", 0, 1 << 24, "tokens that the penalties look back at", [](Options& o, int64_t v) {
+  f.real("presence-penalty", Least::zero, 100, "subtracted from the scores of recent tokens", [](Options& o, double v) {
+     o.filters.presence_penalty = v;
+   }).initial = "0";
+  f.real("frequency-penalty", Least::zero, 100, "subtracted for each occurrence of a token", [](Options& o, double v) {
+     o.filters.frequency_penalty = v;
+   }).initial = "0";
+  f.whole("recent", 0, 1 << 24, "number of recent tokens that the penalties cover", [](Options& o, int64_t v) {
      o.filters.recent = v;
    }).initial = "64";
-  f.real("dry", Least::zero, 100, "penalty of tokens that go on with a repetition of --dry-length tokens",
+  f.real("dry", Least::zero, 100, "penalty of tokens that continue a repetition of --dry-length tokens",
          [](Options& o, double v) { o.filters.dry_multiplier = v; })
       .initial = "0";
-  f.real("dry-base", Least::above_zero, 100, "its factor for each further token", [](Options& o, double v) {
-     o.filters.dry_base = v;
-   }).initial = "1.75";
-  f.whole("dry-length", 1, 1 << 24, "tokens that may be repeated", [](Options& o, int64_t v) {
+  f.real("dry-base", Least::above_zero, 100, "factor of the DRY penalty for each further token",
+         [](Options& o, double v) { o.filters.dry_base = v; })
+      .initial = "1.75";
+  f.whole("dry-length", 1, 1 << 24, "length of repetitions without a DRY penalty", [](Options& o, int64_t v) {
      o.filters.dry_length = v;
    }).initial = "2";
-  f.whole("mirostat", 0, 2,
-          "1 or 2: keep the mean surprise at --mirostat-surprise, instead of the filters from top-k on",
-          [](Options& o, int64_t v) { o.filters.mirostat = static_cast<int>(v); })
-      .initial = "0";
-  f.real("mirostat-surprise", Least::above_zero, 100, "in bits", [](Options& o, double v) {
-     o.filters.mirostat_surprise = v;
-   }).initial = "5";
-  f.real("mirostat-rate", Least::above_zero, 1, "how fast it is corrected", [](Options& o, double v) {
+  f.whole("mirostat", 0, 2, "1 or 2: mirostat sampling in place of the filters; 0: off", [](Options& o, int64_t v) {
+     o.filters.mirostat = static_cast<int>(v);
+   }).initial = "0";
+  f.real("mirostat-surprise", Least::above_zero, 100, "target surprise of mirostat in bits (tau)",
+         [](Options& o, double v) { o.filters.mirostat_surprise = v; })
+      .initial = "5";
+  f.real("mirostat-rate", Least::above_zero, 1, "learning rate of mirostat (eta)", [](Options& o, double v) {
      o.filters.mirostat_rate = v;
    }).initial = "0.1";
-  f.texts("stop", "TEXT", "end before this text, which is not printed", &Options::stop);
-  f.text("grammar", "FILE", "choose tokens so that the text follows this grammar (GBNF)", &Options::grammar);
-  f.text("json-schema", "FILE", "choose tokens so that the text is JSON of this schema", &Options::json_schema);
-  seed(f, "seed of the choice of tokens");
+  f.texts("stop", "TEXT", "stop before this text, which is not printed", &Options::stop);
+  f.text("grammar", "FILE", "constrain the text to this grammar (GBNF)", &Options::grammar);
+  f.text("json-schema", "FILE", "constrain the text to JSON of this schema", &Options::json_schema);
+  seed(f, "seed of sampling");
 }
 
 // Types of the model's numbers, and its architecture.
 void model_types(Flags& f) {
   FlagRow& weights = f.text("weight-type", "TYPE",
-                            ": converts matrices to this type at the start, where their rows are whole blocks of it "
-                            "(default: as they are in the file)",
+                            ": convert matrices to this type at the start, if their rows are whole blocks of it "
+                            "(default: the types of the file)",
                             [](Options& o, const std::string& v) { o.weight_type = dtype_named(v); });
   weights.choices = quantized_types();
   weights.example = "q8_0";
-  FlagRow& cache =
-      f.text("cache-type", "TYPE", ": type of the keys and values of tokens; q8_0 for heads whose width divides by 32",
-             [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
+  FlagRow& cache = f.text("cache-type", "TYPE",
+                          ": element type of the cache of keys and values; q8_0 requires a head width divisible by 32",
+                          [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
   cache.choices = {"f32", "f16", "q8_0"};
   cache.initial = "f32";
   model_spec(f);
@@ -413,10 +410,11 @@ void model_types(Flags& f) {
 void language_model(Flags& f) {
   f.group("Model");
   f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
-  f.whole("context", 1, 1 << 30,
-          "most tokens of prompt and text; memory for all of them is taken at the start (default: as many as the model "
-          "was trained for, in memory that grows)",
-          [](Options& o, int64_t v) { o.context = v; })
+  f.whole(
+       "context", 1, 1 << 30,
+       "maximum number of tokens of prompt and text; their memory is allocated at the start (default: the context that "
+       "the model was trained for, in memory that grows)",
+       [](Options& o, int64_t v) { o.context = v; })
       .example = "2048";
   packed_cache(f);
   model_types(f);
@@ -429,14 +427,15 @@ void generate_flags(VerbRow& verb) {
   f.positional("MODEL", "the file or folder of a language model, or a .ndsl file with --weights");
   f.positional("TEXT", "continue this text, as --prompt does").required = false;
   f.group("Text");
-  f.text("prompt", "TEXT", "continue this text (default: begin one)",
+  f.text("prompt", "TEXT", "continue this text (default: generate from the beginning)",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
   choice(f);
-  f.whole("log-probabilities", 0, 100, "with --json: of each token, and of so many of the most likely ones",
+  f.whole("log-probabilities", 0, 100,
+          "with --json: print the log probability of each token and of this many most likely tokens",
           [](Options& o, int64_t v) { o.log_probabilities = v; })
       .example = "3";
-  f.text("perplexity", "FILE", "generate nothing: print the model's perplexity on this text", &Options::perplexity);
-  session_flags(f, ": what happens when the context is full: the text ends, or half of its tokens go");
+  f.text("perplexity", "FILE", "print the model's perplexity on this text instead of generating", &Options::perplexity);
+  session_flags(f, ": when the context is full, end the text, or drop half of its tokens");
   speculation_flags(f);
   language_model(f);
   ndsl_weights_flag(f);
@@ -445,7 +444,7 @@ void generate_flags(VerbRow& verb) {
 
 void embed_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file or folder of a model of texts");
+  f.positional("MODEL", "the file or folder of an encoder or language model");
   PositionalRow& text = f.positional("TEXT", "the texts");
   text.required = false;
   text.repeats = true;
@@ -465,8 +464,8 @@ void chat_flags(VerbRow& verb) {
   chat_template_flag(f);
   session_flags(
       f,
-      ": what happens when the conversation no longer fits: an error, or the oldest messages go; likewise of an "
-      "answer half of the tokens");
+      ": when the context is full, report an error, or drop the oldest messages, and half of the tokens of a long "
+      "answer");
   choice(f);
   speculation_flags(f);
   language_model(f);
@@ -477,12 +476,12 @@ void chat_flags(VerbRow& verb) {
 void importance_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("MODEL", "the file or folder of a language model, best in f32, f16 or bf16");
-  f.positional("TEXT", "a text file like what the model will read and write");
+  f.positional("TEXT", "a text file similar to the model's later input and output");
   f.positional("OUTPUT", "the file to write (.gguf)");
-  f.whole("chunk", 1, 1 << 20, "tokens that are read together", [](Options& o, int64_t v) { o.chunk = v; }).initial =
-      "512";
-  f.whole("chunks", 1, kAnyCount, "most chunks (default: all)", [](Options& o, int64_t v) { o.chunks = v; }).example =
-      "100";
+  f.whole("chunk", 1, 1 << 20, "tokens per chunk", [](Options& o, int64_t v) { o.chunk = v; }).initial = "512";
+  f.whole("chunks", 1, kAnyCount, "maximum number of chunks (default: all)", [](Options& o, int64_t v) {
+     o.chunks = v;
+   }).example = "100";
   f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   model_spec(f);
   machine(f);
@@ -499,21 +498,21 @@ void serve_flags(VerbRow& verb) {
   language_model(f);
   chat_template_flag(f);
   pooling_flag(f);
-  f.whole("sequences", 1, 256, "language models: texts that are written at once", [](Options& o, int64_t v) {
+  f.whole("sequences", 1, 256, "language models: number of texts generated concurrently", [](Options& o, int64_t v) {
      o.sequences = v;
    }).initial = "4";
   f.text("cache-memory", "SIZE",
-         "language models: memory for keys and values of all texts, and of prompts kept for others that begin alike "
-         "(default: for --sequences whole contexts)",
+         "language models: memory for keys and values of all texts and of cached prefixes (default: --sequences whole "
+         "contexts)",
          [](Options& o, const std::string& v) {
            const auto bytes = parse_byte_count(v);
            if (!bytes || *bytes == 0)
              throw Error(ErrorKind::Usage, "--cache-memory takes a size such as 512M or 8G, not '" + v + "'");
            o.cache_memory = *bytes;
          });
-  overflow_flags(f, ": what happens when the context of a text is full: it ends, or half of its tokens go");
+  overflow_flags(f, ": when the context of a text is full, end the text, or drop half of its tokens");
   speculation_flags(f);
-  f.whole("queue", 0, 1 << 16, "language models: requests that may wait", [](Options& o, int64_t v) {
+  f.whole("queue", 0, 1 << 16, "language models: maximum number of waiting requests", [](Options& o, int64_t v) {
      o.queue = v;
    }).initial = "64";
   machine(f);
@@ -521,8 +520,8 @@ void serve_flags(VerbRow& verb) {
 
 void explain_flags(VerbRow& verb) {
   Flags f(verb);
-  graph(f, "the flow (.hmx), a model (.ndsl), the spec of a model (.json, with --weights), or the file of a model");
-  streams(f, "start from the weights of this file or checkpoint (safetensors); of a spec: the file of a model");
+  graph(f, "the flow (.hmx), a model (.ndsl), a spec (.json, with --weights), or a model file or folder");
+  streams(f, "start from the weights of this file or checkpoint (safetensors); for a spec: the model's file");
   explain_show_flags(f);
   model_spec(f);
   adapter_flags(f);
@@ -553,19 +552,21 @@ void bench_flags(VerbRow& verb) {
   graph(f, "the flow (.hmx), or the file or folder of a language model");
   streams(f);
   f.group("Language models");
-  FlagRow& prefill = f.whole("prefill", 0, 1 << 24, "tokens of prompts; 0: none (default: 512)",
+  FlagRow& prefill = f.whole("prefill", 0, 1 << 24, "lengths of prompts in tokens; 0: none (default: 512)",
                              [](Options& o, int64_t v) { o.prefill.push_back(v); });
   prefill.example = "128,512";
   prefill.list = prefill.repeats = true;
-  FlagRow& decode = f.whole("decode", 0, 1 << 24, "tokens that are decoded one by one; 0: none (default: 128)",
+  FlagRow& decode = f.whole("decode", 0, 1 << 24, "numbers of tokens to decode; 0: none (default: 128)",
                             [](Options& o, int64_t v) { o.decode.push_back(v); });
   decode.example = "128";
   decode.list = decode.repeats = true;
-  FlagRow& texts = f.whole("texts", 1, 128, "texts that are decoded at once (default: 1)",
+  FlagRow& texts = f.whole("texts", 1, 128, "numbers of texts decoded in one batch (default: 1)",
                            [](Options& o, int64_t v) { o.texts.push_back(v); });
   texts.example = "1,8";
   texts.list = texts.repeats = true;
-  f.whole("repeat", 1, 1000, "runs of each", [](Options& o, int64_t v) { o.repeat = v; }).initial = "5";
+  f.whole("repeat", 1, 1000, "number of runs of each measurement", [](Options& o, int64_t v) {
+     o.repeat = v;
+   }).initial = "5";
   model_types(f);
   f.group("Measuring");
   FlagRow& batches =
@@ -576,7 +577,7 @@ void bench_flags(VerbRow& verb) {
                              [](Options& o, int64_t v) { o.threads.push_back(static_cast<int>(v)); });
   numbers.example = "1,2";
   numbers.list = numbers.repeats = true;
-  f.real("seconds", Least::above_zero, 3600, "of each measurement", [](Options& o, double v) {
+  f.real("seconds", Least::above_zero, 3600, "duration of each measurement in seconds", [](Options& o, double v) {
      o.seconds = v;
    }).initial = "1";
   cycle(f);

@@ -140,6 +140,17 @@ void show(const CatalogueEntry& e) {
   if (!e.example.empty()) print("example\n  {}\n", e.example);
 }
 
+// Whether the content is that of a file of safetensors, whatever its name.
+bool holds_tensors(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return false;
+  const auto file = MappedFile::open(path);
+  const auto* const bytes = static_cast<const uint8_t*>(file->data());
+  return std::ranges::any_of(file_formats(), [&](const FileFormat& format) {
+    return std::string_view(format.name) == "safetensors" && format.begins(bytes, file->bytes());
+  });
+}
+
 int inspect_weights(const std::string& path, const Options& options) {
   const TensorFile file = read_safetensors(path);
   if (holds_state(file)) return show_checkpoint(path, options);
@@ -338,8 +349,9 @@ int inspect_command(const Options& options) {
   std::error_code failed;
   const bool address = thing.find_first_of(":/.") != std::string::npos || std::filesystem::exists(thing, failed);
   if (found.empty() && address) {
-    // A file whose extension names no format of samples may be a model.
+    // A file whose extension names no format of samples may be a model, or tensors such as those of a session.
     if (!format_of_name(thing) && inspect_model_file(thing, options)) return kDone;
+    if (!format_of_name(thing) && holds_tensors(thing)) return inspect_weights(thing, options);
     return inspect_stream(thing, options);
   }
   if (found.empty()) {

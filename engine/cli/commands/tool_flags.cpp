@@ -71,7 +71,7 @@ void unencrypted(Flags& f) {
 void ctl_flags(VerbRow& verb) {
   Flags f(verb);
   run_address(f);
-  f.positional("ACTION", "command: step [N], lr RATE, lr schedule (back to the schedule's rate), ...").choices = {
+  f.positional("ACTION", "the command ('step [N]', 'lr RATE', 'lr schedule', which restores the schedule)").choices = {
       "status", "pause", "resume", "step", "checkpoint", "lr", "stop", "events"};
   f.positional("VALUE", "of step and lr").required = false;
   run_token(f);
@@ -81,7 +81,7 @@ void top_flags(VerbRow& verb) {
   Flags f(verb);
   run_address(f);
   run_token(f);
-  f.on("once", "print one view and end; the default where standard output is no terminal", &Options::once);
+  f.on("once", "print one view and end; the default if standard output is not a terminal", &Options::once);
 }
 
 void tap_flags(VerbRow& verb) {
@@ -131,10 +131,9 @@ void keys_flags(VerbRow& verb) {
 
 void quantize_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "a GGUF file, of a model in several the first; a folder; or a .ndsl file with --weights");
+  f.positional("MODEL", "a GGUF file (of several parts, the first), a model folder, or a .ndsl file with --weights");
   f.positional("OUTPUT", "the file to write").required = false;
-  FlagRow& type =
-      f.text("type", "MIX", ": the types of the file's matrices; of most of them, that of its name", &Options::mix);
+  FlagRow& type = f.text("type", "MIX", ": mix of element types, named after the type of most matrices", &Options::mix);
   type.choices = type_mix_names();
   type.initial = "q8_0";
   FlagRow& output = f.text("output-type", "TYPE", ": type of output.weight",
@@ -145,18 +144,20 @@ void quantize_flags(VerbRow& verb) {
                               [](Options& o, const std::string& v) { o.embedding_type = dtype_named(v); });
   embedding.choices = quantized_types();
   embedding.example = "q8_0";
-  f.texts("tensor", "PATTERN=TYPE", "type of the tensors whose names fit, e.g. 'blk.0.*=q8_0'; the first that fits",
+  f.texts("tensor", "PATTERN=TYPE",
+          "type of the tensors whose names match, e.g. 'blk.0.*=q8_0'; the first match applies",
           &Options::tensor_types);
-  f.on("pure", "the type of the mix for all matrices", &Options::pure);
-  f.text("importance", "FILE", "weigh errors by the importance of columns (harmonics importance, or llama.cpp's)",
+  f.on("pure", "use the type of the mix for all matrices", &Options::pure);
+  f.text("importance", "FILE",
+         "weight errors by the importance of columns (a file of harmonics importance or llama.cpp)",
          &Options::importance);
-  f.text("weights", "FILE", "of a .ndsl file: its weights, a folder of Hugging Face or what a flow has saved",
+  f.text("weights", "FILE", "weights of a .ndsl file: a Hugging Face folder or the saved weights of a flow",
          &Options::weights);
-  f.texts("set", "NAME=VALUE", "a setting of a .ndsl file, above those in it", &Options::set);
-  f.on("requantize", "convert matrices that are quantized already, too: the errors add up", &Options::requantize);
-  f.on("keep-split", "write a model in several GGUF files as that many, named OUTPUT-00001-of-0000N.gguf",
+  f.texts("set", "NAME=VALUE", "override a setting of a .ndsl file", &Options::set);
+  f.on("requantize", "also convert matrices that are already quantized; errors accumulate", &Options::requantize);
+  f.on("keep-split", "write as many GGUF files as the model has, named OUTPUT-00001-of-0000N.gguf",
        &Options::keep_split);
-  f.on("dry-run", "print the tensors with their types and sizes, and write nothing", &Options::dry_run);
+  f.on("dry-run", "print the tensors with their types and sizes; write nothing", &Options::dry_run);
   f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",
           [](Options& o, int64_t v) { o.run.threads = static_cast<int>(v); })
       .example = "2";
@@ -167,40 +168,40 @@ void export_flags(VerbRow& verb) {
   f.positional("MODEL",
                "a file or folder that an importer reads, a .ndsl file or a built-in model, saved weights (safetensors, "
                "npz) or a checkpoint");
-  f.positional("OUTPUT", "the file to write, or a folder of Hugging Face: NAME/");
-  FlagRow& format =
-      f.text("format", "NAME", ": the exporter (default: the one that fits the name of OUTPUT)", &Options::format);
+  f.positional("OUTPUT", "the file to write, or, with a slash at the end, a Hugging Face folder: NAME/");
+  FlagRow& format = f.text("format", "NAME", ": the exporter (default: by the name of OUTPUT)", &Options::format);
   format.names = [] { return Registry::global().names(HX_EXPORTER); };
   format.example = "gguf";
   f.texts("option", "NAME=VALUE", "an option of the exporter ('harmonics inspect FORMAT' lists them)",
           &Options::format_options);
   f.texts("lora", "FILE[=SCALE]",
-          "merge this LoRA adapter, a GGUF file or a folder of PEFT, with this factor (default: 1) into the weights",
+          "merge this LoRA adapter, a GGUF file or a PEFT folder, with this factor (default: 1) into the weights",
           &Options::lora);
   f.text(
       "weights", "FILE",
-      "take the weights of MODEL that a flow has trained from this file or checkpoint; of a .ndsl file also a folder "
-      "of Hugging Face",
+      "replace weights of MODEL by those of this file or checkpoint, which a flow has saved; for a .ndsl file also a "
+      "Hugging Face folder",
       &Options::weights);
-  f.texts("set", "NAME=VALUE", "a setting of a .ndsl file, above those in it", &Options::set);
-  f.on("cpp", "write an entry of the model as one C++ file with its weights, over the public headers", &Options::cpp);
-  f.text("entry", "NAME", "with --cpp: which one (default: forward)", &Options::entry);
+  f.texts("set", "NAME=VALUE", "override a setting of a .ndsl file", &Options::set);
+  f.on("cpp", "write an entry of the model as one C++ file with its weights, which uses only the public headers",
+       &Options::cpp);
+  f.text("entry", "NAME", "with --cpp: the entry (default: forward)", &Options::entry);
   f.whole("tokens", 1, 1 << 20, "with --cpp: tokens of one run", [](Options& o, int64_t v) { o.tokens = v; }).initial =
       "1";
   f.text("tokenizer", "FILE", "copy this tokenizer.json, or the tokenizer of this folder, into the folder",
          &Options::tokenizer);
-  f.text("shard-size", "SIZE", "of a folder: most bytes of one file of weights, such as 2G; more go to further files",
+  f.text("shard-size", "SIZE", "for a folder: maximum size of one file of weights, such as 2G",
          [](Options& o, const std::string& v) {
            const auto bytes = parse_byte_count(v);
            if (!bytes) throw Error(ErrorKind::Usage, "--shard-size takes a size such as 512M or 2G, not '" + v + "'");
            o.shard_bytes = *bytes;
          })
       .example = "2G";
-  f.texts(
-      "add-token", "TEXT",
-      "of a folder: add this special token to the tokenizer, and a row of their mean to the tables; eos_token=TEXT, "
-      "pad_token=TEXT, bos_token=TEXT and unk_token=TEXT also say what it is for",
-      &Options::added_tokens);
+  f.texts("add-token", "TEXT",
+          "for a folder: add this special token to the tokenizer, and a row with the mean of the others to the "
+          "embedding and "
+          "the head; eos_token=TEXT, pad_token=TEXT, bos_token=TEXT and unk_token=TEXT also set its role",
+          &Options::added_tokens);
   library(f);
 }
 
@@ -209,13 +210,13 @@ void validate_flags(VerbRow& verb) {
   f.positional("FILE", "flows (.hmx) and models (.ndsl, or the name of a built-in one) to check").repeats = true;
   f.group("Data");
   library(f);
-  f.texts("producer", "[NAME=]ADDRESS", "also check widths against this data", &Options::producers).short_name = "p";
+  f.texts("producer", "[NAME=]ADDRESS", "also check shapes against this data", &Options::producers).short_name = "p";
   f.text("graph", "NAME", "harmonic of the file, if it has several", &Options::graph);
 }
 
 void ckpt_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("ACTION", "what to do with them").choices = {"list", "show", "verify", "diff"};
+  f.positional("ACTION", "the command").choices = {"list", "show", "verify", "diff"};
   f.positional("FILE", "a checkpoint, or a directory of them: all (list, verify), its newest (show, diff)").repeats =
       true;
 }
@@ -233,7 +234,7 @@ void list_flags(VerbRow& verb) {
 void list_models_flags(VerbRow& verb) {
   Flags f(verb);
   f.group("Data");
-  f.on("dsl", "those of .ndsl files, which all of them are", &Options::dsl);
+  f.on("dsl", "models of .ndsl files (all built-in models)", &Options::dsl);
   library(f);
 }
 
@@ -247,28 +248,29 @@ void inspect_flags(VerbRow& verb) {
 
 void plugin_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("ACTION", "what to do: new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...")
+  f.positional("ACTION", "the command (new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...)")
       .choices = {"new", "check", "doctor", "list", "reload"};
   PositionalRow& things = f.positional("THING", "a new name, plugin libraries, folders, processes");
   things.required = false;
   things.repeats = true;
   f.group("New");
   f.text("kind", "KIND", "", &Options::kind).names = kinds_of_plugins;
-  f.text("directory", "DIR", "where to write it (default: a folder of its name)", &Options::directory);
+  f.text("directory", "DIR", "folder to write (default: the name of the plugin)", &Options::directory);
   f.group("Check");
-  f.text("address", "ADDRESS", "what a producer or consumer opens: 'my:path?option=1', or an importer's file",
+  f.text("address", "ADDRESS",
+         "address for a producer or consumer to open: 'my:path?option=1'; file for an importer or tokenizer",
          &Options::address);
-  f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the numbers it is tested with",
-          [](Options& o, int64_t v) { o.run.seed = v; })
-      .initial = "0";
-  f.whole("calls", 1000, int64_t{1} << 40, "calls of each function to find leaks, for 2 s at most",
+  f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the test data", [](Options& o, int64_t v) {
+     o.run.seed = v;
+   }).initial = "0";
+  f.whole("calls", 1000, int64_t{1} << 40, "calls of each function in the check for leaks, 2 s at most",
           [](Options& o, int64_t v) { o.calls = v; })
       .initial = "1000000";
 }
 
 void config_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("ACTION", "what to do").choices = {"show"};
+  f.positional("ACTION", "the command").choices = {"show"};
   PositionalRow& whose = f.positional("VERB", "verb whose settings are shown (default: all that are set)");
   whose.required = false;
   whose.names = verb_names;
@@ -286,7 +288,7 @@ void man_flags(VerbRow& verb) {
 }
 
 void version_flags(VerbRow& verb) {
-  Flags(verb).on("licenses", "the licenses of the libraries that are bundled with the program", &Options::licenses);
+  Flags(verb).on("licenses", "print the licenses of the libraries bundled with the program", &Options::licenses);
 }
 
 }  // namespace harmonics::engine::cli

@@ -10,7 +10,7 @@ void train_flags(VerbRow& verb) {
   f.positional("CONFIG", "the configuration (YAML)").required = false;
   f.on("keys", "print the keys of a configuration, with their values and defaults", &Options::keys);
   f.group("Training");
-  f.texts("set", "KEY=VALUE", "a value in place of the configuration's", &Options::set);
+  f.texts("set", "KEY=VALUE", "override a value of the configuration", &Options::set);
   f.text("model", "NAME", "the same as --set model=NAME",
          [](Options& o, const std::string& v) { o.set.push_back("model=" + v); });
   f.text("model-dsl", "FILE", "the same as --set model_dsl=FILE",
@@ -19,8 +19,8 @@ void train_flags(VerbRow& verb) {
          [](Options& o, const std::string& v) { o.resume = v; })
       .optional = true;
   f.text("weights", "FILE", "start from the weights that another run saved, or from a checkpoint", &Options::weights);
-  f.on("dry-run", "print rows, steps, weights, memory and time, and keep nothing", &Options::dry_run);
-  f.text("replay", "FILE", "one step on a batch that the loss guard left out; keep nothing", &Options::replay);
+  f.on("dry-run", "print rows, steps, weights, memory and time; write nothing", &Options::dry_run);
+  f.text("replay", "FILE", "run one step on a batch that the loss guard skipped; write nothing", &Options::replay);
   f.texts("plugin", "PATH", "load a plugin library", &Options::plugins);
   f.group("Machine");
   f.whole("threads", 1, 1024, "number of threads; results do not depend on it (default: all)",
@@ -46,9 +46,9 @@ void tokenize_flags(VerbRow& verb) {
   text.repeats = true;
   f.text("file", "FILE", "the text of this file; with --train a file, a pattern or a folder", &Options::text_file);
   f.text("decode", "IDS", "print the text of these ids: '40 1101 257'", &Options::ids);
-  f.on("count", "print the numbers of tokens and bytes alone", &Options::count_only);
-  f.on("special", "read special tokens in the text", &Options::special_tokens);
-  f.whole("train", 256, 1 << 24, "train a byte-level tokenizer of so many tokens on the text of --file",
+  f.on("count", "print only the numbers of tokens and bytes", &Options::count_only);
+  f.on("special", "recognise special tokens in the text", &Options::special_tokens);
+  f.whole("train", 256, 1 << 24, "train a byte-level tokenizer with this vocabulary size on the text of --file",
           [](Options& o, int64_t v) { o.train_size = v; })
       .example = "8192";
 }

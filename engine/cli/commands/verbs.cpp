@@ -27,28 +27,29 @@ struct Verb {
 constexpr const char* kRunExamples =
     "train on synthetic digits, without files\n"
     "  harmonics run samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"
-    "learn from files, test, keep the weights\n"
+    "train on files, test, save the weights\n"
     "  harmonics run mnist.hmx --producer train-images.idx --producer train-labels.idx \\\n"
     "    --test t10k-images.idx --test t10k-labels.idx --save mnist.safetensors\n"
-    "validate after every epoch, stop when it is good enough, look at the run\n"
+    "validate after every epoch, stop at an accuracy, write a report\n"
     "  harmonics run g.hmx --producer x=x.csv --producer y=y.csv --validate x=vx.csv --validate y=vy.csv \\\n"
     "    --metric f1 --until 'val.accuracy>=0.98' --epochs 100 --report run.html --log metrics.csv\n"
-    "test weights that were saved before, without training\n"
+    "test saved weights without training\n"
     "  harmonics run g.hmx --weights w.safetensors --epochs 0 --producer x=x.csv --producer y=y.csv \\\n"
     "    --test x=tx.csv --test y=ty.csv\n"
-    "learn and answer at the same time\n"
+    "train and answer requests at the same time\n"
     "  harmonics run g.hmx --producer x=tcp:127.0.0.1:5555 --serve 127.0.0.1:8080 --control run.sock\n"
-    "an hour with another optimizer and a rate that falls\n"
+    "train for an hour with another optimizer and a decaying learning rate\n"
     "  harmonics run g.hmx --producer data.csv --for 1h --optimizer 'sgd(lr=0.1, momentum=0.9)' --schedule cosine";
 
 constexpr Verb kVerbs[] = {
     {"run", "train a flow, or run it if it has no training tap", run_flags, run_command, "run.json", kRunExamples},
-    {"train", "train or fine-tune a language model by a configuration", train_flags, train_command, "train.json",
+    {"train", "train or fine-tune a language model from a configuration file", train_flags, train_command, "train.json",
      "harmonics train config.yaml\n"
      "harmonics train config.yaml --set learning_rate=3e-4 --set max_steps=500 --dry-run\n"
      "harmonics train config.yaml --resume --ui",
-     "'harmonics train --keys' lists the keys of a configuration. 'sft' is another word for this verb.", "sft"},
-    {"tokenize", "text as tokens and back; train a tokenizer", tokenize_flags, tokenize_command, "tokenize.json",
+     "'harmonics train --keys' lists the keys of a configuration. 'harmonics sft' is an alias.", "sft"},
+    {"tokenize", "convert text to tokens and back; train a tokenizer", tokenize_flags, tokenize_command,
+     "tokenize.json",
      "harmonics tokenize model/ 'Once upon a time'\n"
      "harmonics tokenize model.gguf --file book.txt --count\n"
      "harmonics tokenize model/ --decode '40 1101 257'\n"
@@ -60,20 +61,21 @@ constexpr Verb kVerbs[] = {
      "harmonics generate model.gguf 'Once upon a time'\n"
      "harmonics generate my_model.ndsl --weights folder 'Once upon a time'\n"
      "harmonics generate stories260K.bin --tokenizer tok512.bin --max-tokens 64 --temperature 0 --json"},
-    {"chat", "talk with a language model", chat_flags, chat_command, "chat.json",
+    {"chat", "hold a conversation with a language model", chat_flags, chat_command, "chat.json",
      "harmonics chat model.gguf\n"
      "harmonics chat model.gguf --system 'Answer in one sentence.' --temperature 0.6\n"
      "echo 'What is a gradient?' | harmonics chat model.gguf --quiet",
      "In the conversation, /help lists the commands. Without a terminal, each line of standard input\n"
      "is a message."},
-    {"embed", "print vectors of texts", embed_flags, embed_command, "embed.json",
+    {"embed", "print embeddings of texts", embed_flags, embed_command, "embed.json",
      "harmonics embed model.gguf 'A red fox' 'A brown dog'\n"
      "harmonics embed model.gguf --file lines.txt --pooling mean"},
-    {"quantize", "write a model with its matrices in a smaller type", quantize_flags, quantize_command, "quantize.json",
+    {"quantize", "quantize a model: write it with matrices of a smaller type", quantize_flags, quantize_command,
+     "quantize.json",
      "harmonics quantize model.gguf model-q8.gguf\n"
      "harmonics quantize model.gguf model-q4.gguf --type q4_k_m --importance model.importance.gguf\n"
      "harmonics quantize model.gguf --type q3_k_m --tensor 'blk.0.*=q6_k' --dry-run"},
-    {"importance", "measure which columns of a model's matrices matter, for quantize", importance_flags,
+    {"importance", "measure the importance of columns of a model's matrices, for quantize", importance_flags,
      importance_command, "importance.json",
      "harmonics importance model.gguf text.txt model.importance.gguf\n"
      "harmonics importance model.gguf text.txt out.gguf --chunk 512 --chunks 100"},
@@ -81,7 +83,8 @@ constexpr Verb kVerbs[] = {
      "harmonics export model.gguf model.safetensors\n"
      "harmonics export model.gguf folder/\n"
      "harmonics export weights.safetensors weights.gguf --json"},
-    {"serve", "answer requests with saved weights, or as a language model", serve_flags, serve_command, "serve.json",
+    {"serve", "answer requests over HTTP or ZeroMQ with saved weights or a language model", serve_flags, serve_command,
+     "serve.json",
      "harmonics serve g.hmx --weights w.safetensors --listen 127.0.0.1:8080\n"
      "harmonics serve model.gguf --listen 127.0.0.1:8080\n"
      "curl -H 'Content-Type: application/json' -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' "
@@ -98,11 +101,11 @@ constexpr Verb kVerbs[] = {
     {"tap", "print samples that pass a producer or layer of a run", tap_flags, tap_command, "tap.json",
      "harmonics tap run.sock hidden --count 5\n"
      "harmonics tap http://127.0.0.1:8080 image | head -n 1"},
-    {"validate", "check flows and report every mistake", validate_flags, validate_command, "validate.json",
+    {"validate", "check flows and models, and report all errors", validate_flags, validate_command, "validate.json",
      "harmonics validate *.hmx\n"
      "harmonics validate my_model.ndsl\n"
      "harmonics validate g.hmx --producer 'x=data.csv#0-3' --json"},
-    {"explain", "show what a flow becomes: widths, program, kernels, memory", explain_flags, explain_command,
+    {"explain", "show the shapes, program, kernels and memory of a flow or model", explain_flags, explain_command,
      "explain.json",
      "harmonics explain mnist.hmx --producer train-images.idx --producer train-labels.idx\n"
      "harmonics explain mnist.hmx --weights mnist.safetensors --infer --show kernels,memory\n"
@@ -111,9 +114,10 @@ constexpr Verb kVerbs[] = {
      "harmonics explain my_model.ndsl --set num_layers=2\n"
      "harmonics explain my_model.ndsl --memory --batch 2 --tokens 512\n"
      "harmonics explain mnist.hmx --html mnist.html"},
-    {"profile", "profile the time of a step against the machine's peak", profile_flags, profile_command, "profile.json",
+    {"profile", "time each kernel of a step beside the machine's roofline", profile_flags, profile_command,
+     "profile.json",
      "harmonics profile mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1 --threads 1"},
-    {"bench", "samples per second of a flow, tokens per second of a language model", bench_flags, bench_command,
+    {"bench", "measure samples per second of a flow, tokens per second of a language model", bench_flags, bench_command,
      "bench.json",
      "harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2\n"
      "harmonics bench model.gguf --prefill 512 --decode 128 --threads 1,2"},
@@ -126,7 +130,7 @@ constexpr Verb kVerbs[] = {
      "harmonics receive zmq+router://127.0.0.1:5556 --to file:samples.npy"},
     {"keys", "create the key pair that ZeroMQ streams between machines need", keys_flags, keys_command, "keys.json",
      "harmonics keys camera.key"},
-    {"ckpt", "checkpoints: list, show, verify, diff", ckpt_flags, ckpt_command, "ckpt.json",
+    {"ckpt", "list, show, verify and compare checkpoints", ckpt_flags, ckpt_command, "ckpt.json",
      "harmonics ckpt list runs/digits\n"
      "harmonics ckpt diff runs/a runs/b"},
     {"list", "list functions, streams, devices, metrics, optimizers, verbs, ...", list_flags, list_command, "list.json",
@@ -135,12 +139,12 @@ constexpr Verb kVerbs[] = {
      "harmonics list metrics --json"},
     {"list-models", "list the built-in models; the same as 'list models'", list_models_flags, list_models_command,
      "list-models.json", "harmonics list-models --dsl"},
-    {"inspect", "details of one item: a function, a stream scheme, the data of an address, a weights file",
-     inspect_flags, inspect_command, "inspect.json",
+    {"inspect", "describe one item: a function, a stream scheme, the data of an address, a weights file", inspect_flags,
+     inspect_command, "inspect.json",
      "harmonics inspect conv\n"
      "harmonics inspect 'data.csv#age'\n"
      "harmonics inspect mnist.safetensors"},
-    {"plugin", "plugins: write a new one, check one, find out why one does not load", plugin_flags, plugin_command,
+    {"plugin", "create, check and reload plugins; find out why a plugin does not load", plugin_flags, plugin_command,
      "plugin.json",
      "write a project, build it, check it\n"
      "  harmonics plugin new my_act --kind activation\n"
@@ -151,7 +155,7 @@ constexpr Verb kVerbs[] = {
      "  harmonics plugin doctor ./libmy_act.so\n"
      "reload it in a running process\n"
      "  harmonics plugin reload $(pgrep -x harmonics)"},
-    {"config", "settings from files and the environment, with their origins", config_flags, config_command,
+    {"config", "show settings from files and the environment, with their origins", config_flags, config_command,
      "config.json",
      "printf '[run]\\nbatch = 128\\nepochs = 3\\n' > harmonics.toml\n"
      "harmonics config show run --origin",
@@ -159,14 +163,16 @@ constexpr Verb kVerbs[] = {
      "environment, --config FILE, ./harmonics.toml (epochs, steps, batch, lr, optimizer, schedule, seed,\n"
      "threads, precision, device, quiet), ~/.config/harmonics/config.toml, /etc/harmonics/config.toml,\n"
      "the default."},
-    {"completion", "completion script for bash, zsh or fish", completion_flags, completion_command, "completion.json",
+    {"completion", "print the completion script for bash, zsh or fish", completion_flags, completion_command,
+     "completion.json",
      "source <(harmonics completion bash)\n"
      "harmonics completion zsh > ~/.zfunc/_harmonics\n"
      "harmonics completion fish > ~/.config/fish/completions/harmonics.fish"},
-    {"man", "the manual page of the program, of a verb or of the flow language", man_flags, man_command, "man.json",
+    {"man", "print the manual page of the program, of a verb or of the flow language", man_flags, man_command,
+     "man.json",
      "harmonics man run | man -l -\n"
      "harmonics man hmx | man -l -"},
-    {"version", "the version, where samples and documentation are, licenses", version_flags, version_command,
+    {"version", "print the version, the folders of samples and documentation, licenses", version_flags, version_command,
      "version.json", "harmonics version --json\nharmonics version --licenses | less"},
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/engine/embed/lines.hpp"
+#include "tests/message_of.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -31,6 +32,15 @@ struct HundredTimes : Implementation {
 };
 struct Squares : LossFunction {
   HTensor operator()(const HTensor& p, const HTensor& t) const override { return (p - t) * (p - t) * 3.0; }
+};
+// Reports how far predictions are from targets, as `name`.
+struct Telling : LossFunction {
+  explicit Telling(std::vector<const char*> names) : names(std::move(names)) {}
+  HTensor operator()(const HTensor& p, const HTensor& t) const override {
+    for (const char* name : names) report_figure(name, abs(p - t));
+    return (p - t) * (p - t);
+  }
+  std::vector<const char*> names;
 };
 struct Worst : Metric {
   void add(const MetricBatch& b) override {
@@ -109,6 +119,37 @@ TEST_CASE("registering: an embedder's loss, metric and layer are used") {
   const TestReport t = g.test();
   CHECK(t.figures.at("worst") < 0.1);
   CHECK(t.figures.at("loss") == t.loss);
+}
+
+TEST_CASE("registering: figures that a loss reports are metrics of the run, its epochs and its validation") {
+  HarmonicGraph g = line_graph("affine(1)", "telling");
+  g.registerLoss("telling", std::make_shared<Telling>(std::vector<const char*>{"distance"}));
+  bind_line(g);
+  g.bindValidation("x", std::make_shared<LinePoints>(false, 35));
+  g.bindValidation("y", std::make_shared<LinePoints>(true, 35));
+  FitOptions o = line_options(30);
+  o.metrics = {"mae"};  // the same number
+  const FitReport r = g.fit(o);
+  CHECK(r.metrics.count("distance") == 1);
+  CHECK(r.metrics.count("o.distance") == 1);
+  REQUIRE(r.by_epoch.size() == 30);
+  for (const EpochFigures& e : {r.by_epoch.front(), r.by_epoch.back()}) {
+    CHECK(e.metrics.at("distance") == Approx(e.metrics.at("mae")).epsilon(1e-4));
+    CHECK(e.metrics.at("o.distance") == e.metrics.at("distance"));
+    CHECK(e.validation.at("distance") == Approx(e.validation.at("mae")).epsilon(1e-4));
+  }
+  CHECK(r.by_epoch.back().metrics.at("distance") < r.by_epoch.front().metrics.at("distance"));
+}
+
+TEST_CASE("registering: a loss reports each figure once, by a name that conditions can have") {
+  for (const std::vector<const char*>& names :
+       {std::vector<const char*>{"far", "far"}, std::vector<const char*>{"so far"}, std::vector<const char*>{"loss"}}) {
+    HarmonicGraph g = line_graph("affine(1)", "telling");
+    g.registerLoss("telling", std::make_shared<Telling>(names));
+    bind_line(g);
+    const std::string message = message_of([&] { g.fit(line_options(1)); });
+    CHECK(message.find(std::string("a loss cannot report a figure as '") + names.back() + "'") != std::string::npos);
+  }
 }
 
 TEST_CASE("registering: an optimizer without updates and a schedule of zero leave the weights unchanged") {

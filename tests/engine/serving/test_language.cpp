@@ -190,6 +190,11 @@ TEST_CASE("language service: Ollama's routes") {
     CHECK(reply.status == 200);
     CHECK(json::parse(reply.body).is_object());
   }
+  const json::value listed = json::parse(told(served.service, text_request("GET", "/v1/models")).body);
+  const json::value& model = listed.at("data").at(0);
+  const std::string name(model.at("id").as_string());
+  CHECK(json::parse(told(served.service, text_request("GET", "/v1/models/" + name)).body) == model);
+  CHECK(told(served.service, text_request("GET", "/v1/models/" + name + "2")).status == 404);
   CHECK(json::parse(posted(served.service, "/api/show", "{}").body).at("template").is_string());
   CHECK(told(served.service, text_request("GET", "/metrics")).body.find("harmonics_text_requests_total 2\n") !=
         std::string::npos);

@@ -252,7 +252,7 @@ TEST_CASE("embeddings: a service of vectors alone") {
   EmbeddingService service({}, {"small", "bert", 1, 1, 400, 262, 0}, worker);
   const json::value reply = json::parse(reply_to(service, "POST", "/v1/embeddings", R"({"input": "Hi"})").body);
   CHECK(text_in(reply, "/model") == "small");
-  for (const char* path : {"/v1/models", "/api/version", "/healthz", "/openapi.json"})
+  for (const char* path : {"/v1/models", "/v1/models/small", "/api/version", "/healthz", "/openapi.json"})
     CHECK(reply_to(service, "GET", path).status == 200);
   CHECK(reply_to(service, "GET", "/v1/chat/completions").status == 404);
   CHECK(reply_to(service, "GET", "/v1/embeddings").status == 405);

@@ -85,13 +85,18 @@ TEST_CASE("language service: tool_choice asks for a call, for a call of one tool
   CHECK((any == "lamp" || any == "weather"));
   CHECK(called_name(chat_reply(served, R"({"type": "function", "function": {"name": "lamp"}})")) == "lamp");
   CHECK(called_name(chat_reply(served, R"({"type": "function", "name": "weather"})")) == "weather");
-  const auto tools = [](const char* choice) {
+  const auto tools = [](const std::string& choice) {
     const std::string body = R"({"messages": [{"role": "user", "content": "Hi"}], "tools": )" + std::string(kTools) +
-                             R"(, "tool_choice": ")" + choice + "\"}";
+                             R"(, "tool_choice": )" + choice + "}";
     return read_text_request(TextApi::chat, body, {}).conversation->tools.size();
   };
-  CHECK(tools("none") == 0);
-  CHECK(tools("auto") == 2);
+  CHECK(tools(R"("none")") == 0);
+  CHECK(tools(R"("auto")") == 2);
+  const std::string lamp = R"("tools": [{"type": "function", "function": {"name": "lamp"}}]})";
+  CHECK(tools(R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto", )" + lamp + "}") == 1);
+  CHECK(called_name(chat_reply(
+            served, R"({"type": "allowed_tools", "allowed_tools": {"mode": "required", )" + lamp + "}")) == "lamp");
+  CHECK(called_name(chat_reply(served, R"({"type": "allowed_tools", "mode": "required", )" + lamp)) == "lamp");
 }
 
 TEST_CASE("language service: what is wrong with tool_choice is said") {
@@ -101,7 +106,10 @@ TEST_CASE("language service: what is wrong with tool_choice is said") {
       {"3", "must be none, auto, required or a function"},
       {R"({"type": "mcp"})", "names something other than a function"},
       {R"({"type": "function"})", "names no function"},
-      {R"({"type": "function", "name": "door"})", "names 'door', which 'tools' lack"}};
+      {R"({"type": "function", "name": "door"})", "names 'door', which 'tools' lack"},
+      {R"({"type": "allowed_tools", "mode": "required"})", "allows no tools"},
+      {R"({"type": "allowed_tools", "tools": [{"name": "lamp"}], "mode": "always"})", "must be none, auto, required"},
+      {R"({"type": "allowed_tools", "tools": [{"name": "door"}]})", "names 'door', which 'tools' lack"}};
   for (const auto& [choice, message] : cases) {
     INFO(choice);
     const ServiceReply reply = chat_reply(served, choice);

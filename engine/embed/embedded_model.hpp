@@ -1,0 +1,75 @@
+// Implementation of hx_model and hx_sequence: a model with its weights, computed whole, layer by layer, or along a
+// sequence with caches.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <harmonics/graph_abi.h>
+
+#include "engine/flow/compiled_step.hpp"
+#include "engine/language/decoder.hpp"
+#include "engine/transformer/ndsl_compile.hpp"
+
+namespace harmonics::engine {
+
+// Any thread may call it.
+class EmbeddedModel {
+ public:
+  // `name`: a registered model, a built-in one, a `.ndsl` file, or a file or folder that an importer reads.
+  EmbeddedModel(const std::string& name, const hx_model_options& options);
+  EmbeddedModel(const EmbeddedModel&) = delete;
+  EmbeddedModel& operator=(const EmbeddedModel&) = delete;
+
+  // Results of the entry "forward" for tokens i32 [tokens] or [batch, tokens]; with `all`, also every value that can be
+  // observed. One token sequence without batch gives values without batch.
+  std::vector<std::pair<std::string, HTensor>> values(const HTensor& tokens, bool all);
+  // Throws ErrorKind::Usage for a layer that the model lacks, and for a model that is not described as `.ndsl`.
+  const BlockSpec& block(int64_t layer) const;
+  // The value after layer `layer` for the one before it, f32 [tokens, hidden] or [batch, tokens, hidden]. `precision`:
+  // of this call; "": the model's.
+  HTensor run_layer(int64_t layer, const std::string& precision, const HTensor& hidden);
+  // For sequences with caches. Throws ErrorKind::Usage for a model without them.
+  Decoder& decoder();
+
+ private:
+  struct LayerPlan {
+    std::unique_ptr<Executable> executable;
+    std::string output;
+  };
+  struct Sizes {
+    int64_t batch, tokens;
+    auto operator<=>(const Sizes&) const = default;
+  };
+
+  Lowered lowered(const Sizes& sizes, bool all) const;
+  CompiledStep& step(const Sizes& sizes, bool all);
+  LayerPlan& plan(int64_t layer, const std::string& precision, const Sizes& sizes);
+  std::string value_after(int64_t layer) const;  // -1: before the first
+
+  std::string name_;
+  Model model_;
+  std::shared_ptr<const CompiledNdsl> compiled_;  // null: not of a `.ndsl` text
+  CompileOptions compile_;
+  std::unique_ptr<Executor> executor_;
+  std::mutex mutex_;  // guards what follows
+  std::map<std::pair<Sizes, bool>, std::unique_ptr<CompiledStep>> steps_;
+  std::map<std::tuple<int64_t, std::string, Sizes>, LayerPlan> layers_;
+  std::unique_ptr<Decoder> decoder_;
+};
+
+}  // namespace harmonics::engine
+
+struct hx_model {
+  std::shared_ptr<harmonics::engine::EmbeddedModel> model;
+};
+
+struct hx_sequence {
+  std::shared_ptr<harmonics::engine::EmbeddedModel> model;  // outlives the session
+  std::unique_ptr<harmonics::engine::Session> session;
+};
