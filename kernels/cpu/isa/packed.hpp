@@ -271,30 +271,41 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
     }
 }
 
-// The same for many rows, each read for all columns.
+// The same for many rows, each read for all columns. Rows a page apart share one set of the first-level cache, so they
+// are copied.
 template <PanelOrder kOrder>
 HM_INLINE void multiply_rows(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b,
                              int64_t b_panel, int64_t columns, int64_t depth, float* to, int64_t c_row,
                              const Ending& end) {
-  for (int64_t ii = 0; ii < rows; ii += kRows)
+  constexpr int64_t kCopyRow = kRowsDepth + 16;
+  alignas(64) float copy[kRows * kCopyRow];
+  const bool copies = kOrder == PanelOrder::by_rows && kRows > 6 && a_row % 1024 == 0;
+  for (int64_t ii = 0; ii < rows; ii += kRows) {
+    const float* own = a + ii * panel_step;
+    if (copies) {
+      for (int64_t r = 0; r < kRows && r < rows - ii; ++r)
+        __builtin_memcpy(copy + r * kCopyRow, own + r * a_row, static_cast<size_t>(depth) * sizeof(float));
+      own = copy;
+    }
+    const int64_t own_row = copies ? kCopyRow : a_row;
     for (int64_t jj = 0; jj < columns; jj += kColumns) {
       const int64_t at = ii * c_row + jj;
-      const float* const own = a + ii * panel_step;
       const float* const panel = b + jj / kColumns * b_panel;
       if (rows - ii < kRows || columns - jj < kColumns) {
-        tile_for<kOrder>(rows - ii, columns - jj)(own, a_row, panel, 0, depth, to + at, c_row, columns - jj, end.at(at),
-                                                  Ahead{own, 16, depth});
+        tile_for<kOrder>(rows - ii, columns - jj)(own, own_row, panel, 0, depth, to + at, c_row, columns - jj,
+                                                  end.at(at), Ahead{own, 16, depth});
         continue;
       }
       // The tiles of a row share its successor's operands among them.
       const bool is_last = jj + kColumns >= columns, below = ii + kRows < rows;
-      const float* next = below ? own + kRows * panel_step : a;
+      const float* next = below ? a + (ii + kRows) * panel_step : a;
       next += depth * jj / columns / 16 * 16 * (kAlongRows<kOrder> ? 1 : kRows);
       const float* const c = to + (is_last ? below ? at - jj + kRows * c_row : at : at + kColumns);
       const bool along = kAlongRows<kOrder>;
-      row_tile<kOrder>(own, a_row, panel, depth, to + at, c_row, end.at(at),
+      row_tile<kOrder>(own, own_row, panel, depth, to + at, c_row, end.at(at),
                        NextTile{c, next, c_row, along ? a_row : 16, along ? kRows : depth});
     }
+  }
 }
 
 }  // namespace
