@@ -2,10 +2,11 @@
 // adapter.
 //
 //   model_step MODEL [--set NAME=VALUE]... [--lora SETTINGS] [--base TYPE] [--recompute NAMES] [--optimizer TEXT]
-//              [--batch N] [--tokens N] [--threads N] [--steps N] [--apart X]
+//              [--batch N] [--tokens N] [--threads N] [--steps N] [--apart X] [--operations N]
 //
 // MODEL is a file or a built-in name; weights and tokens are random. --base is the type of the frozen weights of an
-// adapter. Prints one JSON object; exit status 1 if planned and measured memory differ by more than the share X:
+// adapter. --operations prints the N kinds of operations that take most time, each operation with its fastest run of
+// the steps. Prints one JSON object; exit status 1 if planned and measured memory differ by more than the share X:
 //
 //   seconds, median      of the fastest step and of the middle one
 //   cpu_seconds          the least CPU time of a step; on one thread it hardly depends on other load
@@ -30,6 +31,7 @@
 #include <fmt/core.h>
 
 #include "engine/execution/machine.hpp"
+#include "engine/execution/work.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/step_input.hpp"
 #include "engine/training/lower.hpp"
@@ -46,7 +48,7 @@ struct StepCase {
   std::string model, lora, base, recompute = "none", optimizer = "adamw(lr=1e-3)";
   SpecOverrides set;
   int64_t batch = 1, tokens = 256;
-  int threads = 1, steps = 5;
+  int threads = 1, steps = 5, operations = 0;
   std::optional<double> apart;
 };
 
@@ -80,6 +82,8 @@ StepCase parsed_case(int argc, char** argv) {
       c.threads = std::atoi(argv[i]);
     else if (flag == "--steps")
       c.steps = std::atoi(argv[i]);
+    else if (flag == "--operations")
+      c.operations = std::atoi(argv[i]);
     else if (flag == "--apart")
       c.apart = std::atof(argv[i]);
     else
@@ -137,6 +141,41 @@ double process_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+struct OperationTime {
+  int count = 0;
+  double seconds = 0, flops = 0;
+};
+
+void print_operations(Executable& plan, StepInputs& inputs, const StepCase& c, double peak) {
+  std::vector<double> fastest(plan.steps().size(), std::numeric_limits<double>::infinity());
+  PlanTimes times;
+  for (int i = 0; i < c.steps; ++i) {
+    plan.run_timed(inputs.of(plan, i + 2).data(), times);
+    for (size_t s = 0; s < fastest.size(); ++s)
+      fastest[s] = std::min(fastest[s], 1e-9 * static_cast<double>(times.stamps[s + 1] - times.stamps[s]));
+  }
+  std::map<std::string, OperationTime> kinds;
+  double all = 0;
+  for (size_t s = 0; s < fastest.size(); ++s) {
+    const PlanStep& step = plan.steps()[s];
+    std::string kind = step.what + " (" + step.kernel + ")";
+    for (const std::string& input : step.inputs) kind += " " + input;
+    for (const std::string& output : step.outputs) kind += (&output == step.outputs.data() ? " -> " : " ") + output;
+    OperationTime& of = kinds[kind];
+    ++of.count;
+    of.seconds += fastest[s];
+    all += fastest[s];
+    if (step.node != UINT32_MAX) of.flops += work_of(plan.program(), plan.program().nodes[step.node]).products;
+  }
+  std::vector<std::pair<std::string, OperationTime>> rows(kinds.begin(), kinds.end());
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  if (rows.size() > static_cast<size_t>(c.operations)) rows.resize(static_cast<size_t>(c.operations));
+  fmt::print("{:>9} {:>6} {:>5} {:>8}  of {:.2f} ms\n", "ms", "share", "times", "of peak", 1e3 * all);
+  for (const auto& [kind, of] : rows)
+    fmt::print("{:>9.2f} {:>5.1f}% {:>5} {:>8.2f}  {}\n", 1e3 * of.seconds, 100 * of.seconds / all, of.count,
+               peak > 0 ? of.flops / of.seconds / peak : 0, kind);
+}
+
 // Returns measured over planned memory.
 double report(const StepCase& c) {
   const int64_t before = aligned.live;
@@ -172,6 +211,7 @@ double report(const StepCase& c) {
   const uint64_t planned = m.arena_bytes + m.state_bytes + m.packed_bytes;
   const int64_t measured = aligned.peak - before;
   const double peak = peak_flops(c.threads);
+  if (c.operations > 0) print_operations(*plan, inputs, c, peak);
   const boost::json::object o{{"model", c.model},
                               {"lora", c.lora},
                               {"base", c.base},
