@@ -359,6 +359,28 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     return result;
   }
 
+  // Gives arguments of the functions on arrows into a layer other values, as a flow writes them: {{"rate", "0.3"}}, or
+  // {{"dropout.rate", "0.3"}} where several functions have a 'rate'; "": the default. They are checked as the flow's
+  // text is, with names, ranges, widths and weights; where a check fails, nothing has changed, and Error is thrown.
+  // While fit() runs, any thread and the progress callback may call it, and the change comes between two steps. Returns
+  // the values before: configuring them undoes the change.
+  HARMONICS_FACE std::map<std::string, std::string> configure_layer(
+      const std::string& layer, const std::map<std::string, std::string>& arguments) {
+    calls::expect(api().struct_size >= offsetof(hx_graph_api, configure_layer) + sizeof(void*), "layers that change");
+    std::vector<const char*> names, values;
+    for (const auto& [name, value] : arguments) {
+      names.push_back(name.c_str());
+      values.push_back(value.c_str());
+    }
+    const char* const* before = nullptr;
+    check(api().configure_layer(graph(), layer.c_str(), names.data(), values.data(),
+                                static_cast<uint32_t>(names.size()), &before));
+    changed();
+    std::map<std::string, std::string> undo;
+    for (std::size_t i = 0; i < names.size(); ++i) undo[names[i]] = before[i];
+    return undo;
+  }
+
   HARMONICS_FACE explicit HarmonicGraph(hx_graph* graph) : graph_(graph) {}
 
  private:
