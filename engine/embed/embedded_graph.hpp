@@ -42,6 +42,7 @@ struct hx_graph {
   // Returns the values that undo it.
   const std::vector<const char*>& configure_layer(const std::string& layer,
                                                   const std::vector<harmonics::engine::ArgumentText>& changes);
+  void set_device(const std::string& device);
   void load(const std::string& path);
   void save(const std::string& path);
   void open_scope(std::shared_ptr<harmonics::engine::NameScope> scope);
@@ -104,6 +105,7 @@ struct hx_graph {
   std::unique_ptr<harmonics::engine::BoundGraph>
       graph_;                            // created by the first call that needs it, after registrations
   std::string weights_;                  // initial weights of a restored graph; kept, since tensors are views into it
+  std::string device_;                   // of later calls; "": each names its own
   harmonics::engine::RunSettings last_;  // of the last fit: threads, device and precision for later calls
   Inference inference_;
 

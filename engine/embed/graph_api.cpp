@@ -165,6 +165,10 @@ hx_status configure_layer(hx_graph* graph, const char* layer, const char* const*
   });
 }
 
+hx_status set_device(hx_graph* graph, const char* device) {
+  return guard([&] { valid(graph).set_device(given_text(device)); });
+}
+
 hx_status load(hx_graph* graph, const char* path) {
   return guard([&] { valid(graph).load(given_text(path)); });
 }
@@ -237,6 +241,7 @@ constexpr hx_graph_api kGraphs = {
     keep_tokens,
     sequence_length,
     configure_layer,
+    set_device,
 };
 
 }  // namespace

@@ -228,6 +228,8 @@ typedef struct hx_graph_api {
    * order, until the next call for this graph. */
   hx_status (*configure_layer)(hx_graph* graph, const char* layer, const char* const* names, const char* const* values,
                                uint32_t count, const char* const** before);
+  /* Contract 1.5. The device of later calls of evaluate and infer, and of fits that name none. Not while fit runs. */
+  hx_status (*set_device)(hx_graph* graph, const char* device);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);
