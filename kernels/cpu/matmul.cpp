@@ -126,8 +126,8 @@ void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   answer(out, std::move(c), isa().turned_matmul, "turned matmul", phases).workspace = floats * sizeof(float);
 }
 
-// Whether rows of A are read for one panel of B after another: many rows, that do not share sets of the caches.
-bool suits_rows(const Product& p) { return p.m >= kManyRows && p.a_column == 1 && p.a_row % 1024 != 0; }
+// Whether rows of A are read for one panel of B after another.
+bool suits_rows(const Product& p) { return p.m >= kManyRows && p.a_column == 1; }
 // Rows and columns of a part of many rows: a block of B and C fits the second-level cache, and B is read few times.
 constexpr int64_t kPartRows = 2 * kPackedRows, kPartColumns = kPackedColumns;
 
@@ -137,20 +137,19 @@ bool suits_own_blocks(const Product& p) {
   return p.a_column != 1 && p.b_column == 1 && p.k >= kManyRows && std::min(p.m, p.n) >= 256;
 }
 void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) {
-  constexpr int64_t kRows = 192, kColumns = 384;  // of a part: blocks of both and C fit the second-level cache
+  constexpr int64_t kSide = 384;  // of a part: its block of B and C fit the second-level cache
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = *grid;
   const Product& p = c->product;
   const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
   c->batch_parts = 1;
-  c->row_parts = static_cast<uint32_t>(panels(p.m, kRows));
-  c->column_parts = static_cast<uint32_t>(panels(p.n, kColumns));
+  c->row_parts = static_cast<uint32_t>(panels(p.m, kSide));
+  c->column_parts = static_cast<uint32_t>(panels(p.n, kSide));
+  // Packing both operands again pays for a second thread, and for an even number of parts.
+  if (c->row_parts * c->column_parts < 4) ++(p.n > p.m ? c->column_parts : c->row_parts);
   c->owns = true;
-  const auto longest = [](int64_t length, int64_t granule, uint32_t parts) {
-    return panels(panels(length, granule), parts) * granule;
-  };
-  c->b_part_floats =
-      (longest(p.m, row_panel, c->row_parts) + longest(p.n, column_panel, c->column_parts)) * kPackedDepth;
+  const int64_t widest = panels(panels(p.n, column_panel / 2), c->column_parts) * column_panel / 2;
+  c->b_part_floats = (row_panel + panels(widest, column_panel) * column_panel) * kPackedDepth;
   const uint32_t parts = c->row_parts * c->column_parts;
   const uint64_t workspace = static_cast<uint64_t>(c->b_part_floats) * parts * sizeof(float);
   answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed blocks", {parts}).workspace = workspace;

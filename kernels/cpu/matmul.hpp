@@ -80,6 +80,8 @@ constexpr int64_t packed_row_panel(int64_t vector) { return vector < 16 ? 6 : 12
 constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 : 2 * vector; }
 // Block sizes for the second-level cache: 256 KiB of B and 132 KiB of A.
 constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
+// The largest depth of a block if B streams past a few rows of A, which lie in the first-level cache.
+constexpr int64_t kRowsDepth = 512;
 // Rows of A that are read for each panel of a B read in place. Rows of their copy begin in different sets of the
 // caches.
 constexpr int64_t kRowsInPlaceStride = kPackedDepth + 16;

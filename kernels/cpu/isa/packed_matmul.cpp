@@ -1,4 +1,5 @@
 // Large products by packed panels, contiguous for any stride of the operands. Contiguous rows of A are read in place.
+#include "../elementwise.hpp"
 #include "column_sums.hpp"
 #include "kernels.hpp"
 #include "packed.hpp"
@@ -93,52 +94,97 @@ HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, boo
   }
 }
 
-// A part that packs a block of both operands at a time.
+// A whole tile of rows of B where they lie, which it also copies into a panel for the tiles below it.
+[[gnu::noinline]] void packing_tile(const float* a, const float* b, int64_t b_row, float* panel, int64_t depth,
+                                    float* c, int64_t c_row, const Ending& end, NextTile next) {
+  constexpr int64_t kAhead = 8;  // rows of B
+  vf sum[kRows][kVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
+  for (int64_t k = 0; k < depth; ++k, a += kRows, b += b_row, panel += kColumns) {
+    for (int64_t j = 0; j < kColumns; j += 16) __builtin_prefetch(b + kAhead * b_row + j);
+    if (k % 4 == 0) next.fetch_c();
+    if (k % 4 == 2) next.fetch_operand();
+    vf row[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth), store(panel + v * kWidth, row[v]);
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const vf x = splat(a[i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
+    }
+  }
+  store_sums(sum, c, c_row, kColumns, end);
+}
+
+// A part that packs its own blocks: a panel of A at a time, and those of B by the tiles of the first panel of A.
 HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers, Range rows, Range columns,
                                    float* workspace) {
   const Product& p = c.product;
-  const int64_t m = rows.end - rows.begin, n = columns.end - columns.begin, row_panels = (m + kRows - 1) / kRows;
+  const int64_t m = rows.end - rows.begin, n = columns.end - columns.begin;
   const float* a = static_cast<const float*>(buffers[p.a]) + rows.begin * p.a_row;
-  const float* b = static_cast<const float*>(buffers[p.b]) + columns.begin * p.b_column;
+  const float* b = static_cast<const float*>(buffers[p.b]) + columns.begin;
   float* const to = static_cast<float*>(buffers[p.c]) + rows.begin * p.n + columns.begin;
-  float *const own_a = workspace, *const own_b = workspace + row_panels * kRows * kPackedDepth;
-  const int64_t tiles_in_row = (n + kColumns - 1) / kColumns;
+  float *const own_a = workspace, *const own_b = workspace + kRows * kPackedDepth;
+  const int64_t tiles_in_row = (n + kColumns - 1) / kColumns, whole = n / kColumns * kColumns;
   for (int64_t k = 0; k < p.k; k += kPackedDepth) {
     const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth;
-    constexpr int64_t kFew = 32;  // rows of A's depth, whose lines are read for one panel after another
-    for (int64_t few = 0; few < depth; few += kFew)
-      for (int64_t i = 0; i < m; i += kRows)
-        pack_rows(a + i + (k + few) * p.a_column, p.a_column, m - i < kRows ? m - i : kRows,
-                  depth - few < kFew ? depth - few : kFew, own_a + i * depth + few * kRows);
-    pack_b(p, b + k * p.b_row, n, depth, own_b, depth * kColumns);
-    if (p.sums && rows.begin == 0) {
-      float* const sums = static_cast<float*>(buffers[p.sums]) + columns.begin;
-      for (int64_t j = 0; j < n; j += kColumns)
-        sum_columns(own_b + j * depth, kColumns, depth, n - j < kColumns ? n - j : kColumns, sums + j, k > 0);
-    }
+    const auto panel = [&](int64_t j) __attribute__((always_inline)) { return own_b + j * depth; };
+    if (whole < n) pack_columns(b + k * p.b_row + whole, p.b_row, n - whole, depth, panel(whole), 0);
     const Ending end = ending_of(p, buffers, k).at(rows.begin * p.n + columns.begin);
     const int64_t next_k = p.k - k >= 2 * kPackedDepth ? k + kPackedDepth : k, quarter = depth / 4;
     const int64_t a_lines = (m + 15) / 16, b_lines = (n + 15) / 16;
-    for (int64_t i = 0; i < m; i += kRows)
+    for (int64_t i = 0; i < m; i += kRows) {
+      const int64_t used = m - i < kRows ? m - i : kRows;
+      pack_rows(a + i + k * p.a_column, p.a_column, used, depth, own_a);
       for (int64_t j = 0; j < n; j += kColumns) {
         const int64_t at = i * p.n + j;
-        if (m - i < kRows || n - j < kColumns) {
-          tile_for<PanelOrder::packed>(m - i, n - j)(own_a + i * depth, 1, own_b + j / kColumns * depth * kColumns, 0,
-                                                     depth, to + at, p.n, n - j, end.at(at), Ahead{own_a, 16, depth});
+        if (used < kRows || j == whole) {
+          if (i == 0 && j < whole) pack_columns(b + k * p.b_row + j, p.b_row, kColumns, depth, panel(j), 0);
+          tile_for<PanelOrder::packed>(used, n - j)(own_a, 1, panel(j), 0, depth, to + at, p.n, n - j, end.at(at),
+                                                    Ahead{own_a, 16, depth});
           continue;
         }
         // Each tile fetches a line of a quarter of the next block's depth.
         const int64_t tile = i / kRows * tiles_in_row + j / kColumns, line = tile / 4,
                       row = next_k + tile % 4 * quarter;
-        const bool is_a = line < a_lines || p.b_column != 1;
+        const bool is_a = line < a_lines;
         const float* const next =
-            is_a ? a + line % a_lines * 16 + row * p.a_column : b + (line - a_lines) % b_lines * 16 + row * p.b_row;
+            is_a ? a + line * 16 + row * p.a_column : b + (line - a_lines) % b_lines * 16 + row * p.b_row;
         const bool is_last = j + kColumns >= n;
         const float* const next_c = to + (is_last ? m - i > kRows ? at - j + kRows * p.n : at : at + kColumns);
-        row_tile<PanelOrder::packed>(own_a + i * depth, 1, own_b + j / kColumns * depth * kColumns, depth, to + at, p.n,
-                                     end.at(at), NextTile{next_c, next, p.n, is_a ? p.a_column : p.b_row, depth});
+        const NextTile ahead{next_c, next, p.n, is_a ? p.a_column : p.b_row, depth};
+        if (i == 0)
+          packing_tile(own_a, b + k * p.b_row + j, p.b_row, panel(j), depth, to + at, p.n, end.at(at), ahead);
+        else
+          row_tile<PanelOrder::packed>(own_a, 1, panel(j), depth, to + at, p.n, end.at(at), ahead);
       }
+      if (i > 0 || !p.sums || rows.begin > 0) continue;
+      float* const sums = static_cast<float*>(buffers[p.sums]) + columns.begin;
+      for (int64_t j = 0; j < n; j += kColumns)
+        sum_columns(panel(j), kColumns, depth, n - j < kColumns ? n - j : kColumns, sums + j, k > 0);
+    }
   }
+}
+
+// Depth of equal blocks of a product by rows.
+HM_INLINE int64_t even_depth(int64_t depth) {
+  const int64_t blocks = (depth + kRowsDepth - 1) / kRowsDepth;
+  return ((depth + blocks - 1) / blocks + 15) / 16 * 16;
+}
+
+// From `place` of C on.
+HM_INLINE Beside beside_of(const Product& p, void* const* buffers, int64_t place) {
+  Beside beside;
+  for (uint32_t i = 0; p.chain && i < p.chain->n_registers && beside.count < Beside::kMost; ++i) {
+    const ChainRegister& r = p.chain->registers[i];
+    if ((r.place == Place::input || r.place == Place::output) && r.width == sizeof(float) && r.buffer != p.c)
+      beside.at[beside.count++] = static_cast<const float*>(buffers[r.buffer]) + place;
+  }
+  return beside;
 }
 
 // Sums of the second slice of the depth; those of the first are in C.
@@ -197,10 +243,11 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
     if (c.depth_parts == 1) end_product(p, buffers, i0, i1, j0, j1);
     return;
   }
+  const int64_t most = c.by_rows && c.shares_b ? even_depth(k1 - k0) : kPackedDepth;
   for (int64_t j = j0; j < j1; j += c.block_columns) {
     const int64_t columns = j1 - j < c.block_columns ? j1 - j : c.block_columns;
-    for (int64_t k = k0; k < k1; k += kPackedDepth) {
-      const int64_t depth = k1 - k < kPackedDepth ? k1 - k : kPackedDepth;
+    for (int64_t k = k0; k < k1; k += most) {
+      const int64_t depth = k1 - k < most ? k1 - k : most;
       const Ending end = slice == 0 ? ending_of(p, buffers, k) : Ending{k > k0 ? to : nullptr, 1};
       const float* columns_at = packed_b + (c.shares_b ? j * p.k + k * kColumns : 0);
       const int64_t b_panel = (c.shares_b ? p.k : depth) * kColumns;
@@ -213,7 +260,8 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
                                        depth, to + i * p.n + j, p.n, ending);
         else if (c.by_rows)
           multiply_rows<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
-                                             depth, to + i * p.n + j, p.n, ending);
+                                             depth, to + i * p.n + j, p.n, ending,
+                                             k + depth == p.k ? beside_of(p, buffers, i * p.n + j) : Beside{});
         else
           multiply<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
                                         depth, to + i * p.n + j, p.n, ending);
