@@ -286,8 +286,8 @@ std::vector<SafetensorsShard> safetensors_shards(const std::vector<std::pair<std
     return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
   };
   for (size_t i = 0; i < shards.size(); ++i)
-    shards[i].file = shards.size() == 1 ? "model.safetensors"
-                                        : "model-" + five(i + 1) + "-of-" + five(shards.size()) + ".safetensors";
+    shards[i].file =
+        shards.size() == 1 ? kFolderWeights : "model-" + five(i + 1) + "-of-" + five(shards.size()) + ".safetensors";
   return shards;
 }
 

@@ -46,6 +46,9 @@ void order_as_written(std::vector<TensorEntry>& tensors);
 // exceeds the limit for reading.
 std::string write_safetensors_header(const SafetensorsHeader& header);
 
+// The weights of a folder of Hugging Face: one file, or an index of several.
+inline constexpr const char *kFolderWeights = "model.safetensors", *kFolderIndex = "model.safetensors.index.json";
+
 struct SafetensorsShard {
   std::string file;                  // "model.safetensors"; of several "model-00001-of-00003.safetensors"
   std::vector<std::string> tensors;  // names

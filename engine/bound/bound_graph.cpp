@@ -72,6 +72,12 @@ void BoundGraph::replace_functions(Graph graph) {
   widths_.reset();
 }
 
+Graph BoundGraph::exchange(Graph graph) {
+  graph.weights_folders = graph_.weights_folders;
+  widths_.reset();
+  return std::exchange(graph_, std::move(graph));
+}
+
 void BoundGraph::expect_words(const std::map<std::string, std::string>& metadata, const std::string& file) {
   for (const auto& [n, type] : read_recorded_streams(graph_, metadata, file))
     if (!type.symbols.empty())

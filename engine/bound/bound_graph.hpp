@@ -76,6 +76,8 @@ class BoundGraph {
   const Graph& graph() const { return graph_; }
   // `graph`: the same flow with its functions looked up again. Programs compiled before keep the old ones.
   void replace_functions(Graph graph);
+  // `graph`: the same flow with other arguments. Returns the former one. Programs compiled before keep the old ones.
+  Graph exchange(Graph graph);
   Registry& registry() { return registry_; }
   ParameterStore& store() { return *store_; }
   StreamSet& streams() { return streams_; }                        // --producer

@@ -20,7 +20,7 @@ const std::vector<NamedRow>& guard_rows() {
        "batches with a loss that is not finite, or far above those before it",
        {{"deviations", 6, Kind::number, {}, "standard deviations above the mean; 0: losses that are not finite only"},
         {"patience", 3, Kind::number, {}, "batches in a row that end the run"},
-        {"then", 0, Kind::choice, "stop|checkpoint", "end, or go on with the weights of the last checkpoint"}}}};
+        {"then", 0, Kind::choice, "stop|checkpoint", "end, or continue with the weights of the last checkpoint"}}}};
   return rows;
 }
 

@@ -1,12 +1,11 @@
 #include "engine/corpus/corpus.hpp"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 
 #include <fmt/core.h>
 
 #include "engine/corpus/example_files.hpp"
+#include "engine/corpus/opened_once.hpp"
 
 namespace harmonics::engine {
 
@@ -135,16 +134,7 @@ void Corpus::read(const DatasetOptions& set) {
   sets_.push_back(std::move(made));
 }
 
-std::shared_ptr<const Corpus> Corpus::open(const CorpusOptions& options) {
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<const Corpus>> opened;
-  const std::lock_guard lock(mutex);
-  std::erase_if(opened, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<const Corpus>& known = opened[options.key()];
-  std::shared_ptr<const Corpus> corpus = known.lock();
-  if (!corpus) known = corpus = std::make_shared<const Corpus>(options);
-  return corpus;
-}
+std::shared_ptr<const Corpus> Corpus::open(const CorpusOptions& options) { return opened_once<const Corpus>(options); }
 
 bool Corpus::packs_documents() const {
   return std::any_of(sets_.begin(), sets_.end(), [](const Dataset& set) { return set.rows.several; });

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/address.hpp"
+#include "engine/corpus/opened_once.hpp"
 #include "engine/streams/streams.hpp"
 #include "formats/utf8.hpp"
 
@@ -72,16 +73,7 @@ LiveCorpus::LiveCorpus(const CorpusOptions& options) : options_(options) {
   source_.emplace(open_bytes(set.path));
 }
 
-std::shared_ptr<LiveCorpus> LiveCorpus::open(const CorpusOptions& options) {
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<LiveCorpus>> opened;
-  const std::lock_guard lock(mutex);
-  std::erase_if(opened, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<LiveCorpus>& known = opened[options.key()];
-  std::shared_ptr<LiveCorpus> corpus = known.lock();
-  if (!corpus) known = corpus = std::make_shared<LiveCorpus>(options);
-  return corpus;
-}
+std::shared_ptr<LiveCorpus> LiveCorpus::open(const CorpusOptions& options) { return opened_once<LiveCorpus>(options); }
 
 int LiveCorpus::add_reader() {
   const std::lock_guard lock(mutex_);

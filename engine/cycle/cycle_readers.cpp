@@ -21,6 +21,13 @@ void CycleReaders::offer() {
   cycle_.hooks.snapshots(snapshots_);
 }
 
+void CycleReaders::renew() {
+  if (cycle_.hooks.snapshots) return offer();
+  if (!snapshots_) return;
+  snapshots_->detach(true);
+  make();
+}
+
 std::shared_ptr<Snapshots> CycleReaders::snapshots(const std::function<void()>& between) {
   const StepBoundary::Visit visit(cycle_.boundary);
   if (cycle_.boundary.over()) return nullptr;

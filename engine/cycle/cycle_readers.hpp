@@ -18,6 +18,8 @@ class CycleReaders {
 
   // Hands snapshots to the hook, if there is one: before the first step, and after functions were replaced.
   void offer();
+  // After arguments were changed: new snapshots, also without a hook. Boundary held.
+  void renew();
   // Returns the snapshots, or null if no step follows. `between` runs first, between two steps. Callable from any
   // thread.
   std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between);

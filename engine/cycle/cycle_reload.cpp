@@ -18,6 +18,20 @@ void CycleReload::reload_changed() {
   for (const std::string& path : changed) reload(path);
 }
 
+void CycleReload::configure(Graph graph, const std::string& what) {
+  Graph former = cycle_.plan.graph.exchange(std::move(graph));
+  try {
+    recompile();
+  } catch (...) {
+    cycle_.plan.graph.exchange(std::move(former));
+    recompile();
+    throw;
+  }
+  readers_.renew();
+  if (cycle_.plan.training) weights_.keep();
+  cycle_.note(fmt::format("{} after step {}", what, cycle_.record.step()));
+}
+
 void CycleReload::recompile() {
   cycle_.programs.renew(cycle_.record.counts());
   cycle_.watch.renew();

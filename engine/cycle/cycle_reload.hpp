@@ -1,5 +1,5 @@
-// CycleReload: reloads plugins whose files change while a cycle runs: the new build is loaded beside the old one and
-// replaces it between two steps.
+// CycleReload: changes what computes the steps of a running cycle, between two of them: plugins whose files have
+// changed, of which the new build is loaded beside the old one, and arguments of functions.
 #pragma once
 
 #include <string>
@@ -15,6 +15,9 @@ class CycleReload final : public CycleObserver {
   CycleReload(CycleContext& cycle, CycleReaders& readers, FiniteWeights& weights)
       : cycle_(cycle), readers_(readers), weights_(weights) {}
 
+  // The same flow with other arguments; `what` says which, for the note. If its programs cannot be compiled, throws,
+  // and nothing has changed. Boundary held, all weights of one step.
+  void configure(Graph graph, const std::string& what);
   // Reloads if that was requested since the last step.
   void step_began() override;
 

@@ -83,6 +83,14 @@ void CycleRun::attach_observers() {
   if (streams_.any()) observers_.push_back(&live_);
 }
 
+bool CycleRun::configure(const Graph& graph, const std::string& what) {
+  const StepBoundary::Visit visit(boundary_);
+  if (boundary_.over()) return false;
+  reload_.configure(graph, what);
+  norm_ = nullptr;  // of the former programs
+  return true;
+}
+
 void CycleRun::name_weights() {
   report_.used = programs_.used();
   report_.trained = programs_.trained();

@@ -29,6 +29,7 @@ class CycleRun {
   // ---- from any thread; see CycleRuntime ----
   bool checkpoint_now() { return checkpoints_.write_now(); }
   std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between) { return readers_.snapshots(between); }
+  bool configure(const Graph& graph, const std::string& what);
   // Marks that no step follows, for whatever reason, and wakes all threads that wait for the end of a step.
   void end_steps() { boundary_.end(); }
 

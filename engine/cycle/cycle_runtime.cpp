@@ -189,6 +189,12 @@ std::shared_ptr<Snapshots> CycleRuntime::snapshots(const std::function<void()>& 
   return run_ ? run_->snapshots(between) : nullptr;
 }
 
+bool CycleRuntime::configure(const Graph& graph, const std::string& what) {
+  if (in_step_of_this_thread()) return run_ && run_->configure(graph, what);  // run() cannot end during this call
+  const std::lock_guard<std::mutex> lock(running_);
+  return run_ && run_->configure(graph, what);
+}
+
 bool CycleRuntime::in_step_of_this_thread() { return StepBoundary::in_turn_of_this_thread(); }
 
 bool CycleRuntime::with_copy(const std::function<void(const TensorFile&)>& take) {

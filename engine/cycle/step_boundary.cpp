@@ -26,8 +26,8 @@ StepBoundary::Visit::Visit(StepBoundary& boundary) : boundary_(boundary), in_tur
   if (in_turn_) {  // a callback after a step, or a function within one
     if (!boundary.whole_)
       throw Error(ErrorKind::Usage,
-                  "infer() is called by a function that the running step calls, where weights are between two states",
-                  {}, {"call it at the end of a step, or from another thread"});
+                  "a function that the running step calls asks for the weights, which are between two states", {},
+                  {"call it at the end of a step, or from another thread"});
     return;
   }
   // Counted before this thread waits for anything: a step that misses it ends without a notification, and the next one

@@ -45,6 +45,12 @@ bool ConcurrentInference::prepare() {
   return lowered_for(1) != nullptr;
 }
 
+void ConcurrentInference::forget() {
+  const std::lock_guard<std::mutex> lock(asking_);
+  programs_.clear();
+  snapshots_.reset();
+}
+
 // Returns the snapshots once the programs of this batch are lowered; null if the run is over.
 std::shared_ptr<Snapshots> ConcurrentInference::lowered_for(int64_t batch) {
   {
@@ -74,8 +80,13 @@ std::optional<std::vector<HTensor>> ConcurrentInference::run(const std::map<int,
   } else {
     weights = snapshots->fresh(Snapshots::Clock::now() + kLongestWait);
   }
-  const std::lock_guard<std::mutex> lock(asking_);
-  Programs& programs = programs_.at(batch);
+  std::unique_lock<std::mutex> lock(asking_);
+  const auto known = programs_.find(batch);
+  if (known == programs_.end() || snapshots_ != snapshots) {  // forgotten since
+    lock.unlock();
+    return run(inputs, batch, stacked);
+  }
+  Programs& programs = known->second;
   if (!programs.step)
     programs.step =
         std::make_unique<SnapshotStep>(programs.lowered, *snapshots, *executor_, graph_.compile_options(settings_));

@@ -24,6 +24,8 @@ class ConcurrentInference {
   std::optional<std::vector<HTensor>> run(const std::map<int, HTensor>& inputs, int64_t batch, bool stacked);
   // Makes the types of the graph's streams known. Returns false if the run is over.
   bool prepare();
+  // The graph has changed: programs are made anew.
+  void forget();
 
  private:
   struct Programs {

@@ -241,6 +241,7 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   Run run(*this);
   BoundGraph& g = graph();
   last_ = run_settings(settings);
+  if (!settings.device && !device_.empty()) last_.device = device_;
   last_.goes_on = true;
   CycleReport result;
   bool stopped = false;
@@ -321,6 +322,14 @@ void hx_graph::evaluate(hx_evaluation& out) {
   hand_out(left_over_tested_, left_over_of_test_);
   out.left_over = left_over_of_test_.data();
   out.n_left_over = static_cast<uint32_t>(left_over_of_test_.size());
+}
+
+void hx_graph::set_device(const std::string& device) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  if (running()) throw Error(ErrorKind::Usage, "a graph changes its device between two fits, not while one runs");
+  inference_.step.reset();
+  device_ = device;
+  last_.device = device;
 }
 
 void hx_graph::load(const std::string& path) {

@@ -18,6 +18,7 @@
 #include "engine/embed/concurrent_inference.hpp"
 #include "engine/embed/name_scope.hpp"
 #include "engine/flow/compiled_step.hpp"
+#include "engine/flow/configure.hpp"
 #include "engine/plugin/registry.hpp"
 
 struct hx_graph {
@@ -38,6 +39,10 @@ struct hx_graph {
   void bind_consumer(const char* name, const std::string& address);
   void fit(const hx_fit_settings& settings, hx_fit_report& report);
   void evaluate(hx_evaluation& out);
+  // Returns the values that undo it.
+  const std::vector<const char*>& configure_layer(const std::string& layer,
+                                                  const std::vector<harmonics::engine::ArgumentText>& changes);
+  void set_device(const std::string& device);
   void load(const std::string& path);
   void save(const std::string& path);
   void open_scope(std::shared_ptr<harmonics::engine::NameScope> scope);
@@ -77,6 +82,7 @@ struct hx_graph {
 
   harmonics::engine::BoundGraph& graph();
   harmonics::engine::Graph resolved(harmonics::engine::Registry& names) const;
+  void take_graph(harmonics::engine::Graph graph);
   void report_figures(const harmonics::engine::CycleReport& result, hx_fit_report& report);
   harmonics::engine::CycleReport run_cycle(Run& run, int cycle, const hx_fit_settings& settings,
                                            harmonics::engine::FitCheckpoints& checkpoints, bool& stopped,
@@ -99,6 +105,7 @@ struct hx_graph {
   std::unique_ptr<harmonics::engine::BoundGraph>
       graph_;                            // created by the first call that needs it, after registrations
   std::string weights_;                  // initial weights of a restored graph; kept, since tensors are views into it
+  std::string device_;                   // of later calls; "": each names its own
   harmonics::engine::RunSettings last_;  // of the last fit: threads, device and precision for later calls
   Inference inference_;
 
@@ -111,6 +118,8 @@ struct hx_graph {
 
   std::vector<std::string> texts_;
   std::vector<const char*> pointers_;
+  std::vector<std::string> undo_;
+  std::vector<const char*> undo_pointers_;
   std::vector<hx_layer_info> layers_;
   std::vector<hx_epoch> epochs_;
   harmonics::engine::FigureLists figures_;

@@ -65,7 +65,7 @@ EmbeddedModel::EmbeddedModel(const std::string& name, const hx_model_options& op
     compiled_ = std::move(opened.compiled);
   } else {
     if (!weights.empty())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' has weights of its own, so others are not for it", name));
+      throw Error(ErrorKind::Usage, fmt::format("'{}' contains its weights, so other weights cannot be used", name));
     const SpecOverrides set = settings_in(option_text(options.set));
     const ImportedModel imported = import_language_model(name, Registry::global(), {set});
     ModelOptions of_spec;

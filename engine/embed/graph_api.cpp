@@ -155,6 +155,20 @@ hx_status accelerator(uint32_t sort, const char** device, const char** note) {
   });
 }
 
+hx_status configure_layer(hx_graph* graph, const char* layer, const char* const* names, const char* const* values,
+                          uint32_t count, const char* const** before) {
+  return guard([&] {
+    std::vector<ArgumentText> changes;
+    for (uint32_t i = 0; i < count; ++i) changes.push_back({given_text(names[i]), given_text(values[i])});
+    const std::vector<const char*>& undo = valid(graph).configure_layer(given_text(layer), changes);
+    if (before) *before = undo.data();
+  });
+}
+
+hx_status set_device(hx_graph* graph, const char* device) {
+  return guard([&] { valid(graph).set_device(given_text(device)); });
+}
+
 hx_status load(hx_graph* graph, const char* path) {
   return guard([&] { valid(graph).load(given_text(path)); });
 }
@@ -226,6 +240,8 @@ constexpr hx_graph_api kGraphs = {
     append_tokens,
     keep_tokens,
     sequence_length,
+    configure_layer,
+    set_device,
 };
 
 }  // namespace

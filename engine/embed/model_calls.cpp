@@ -161,7 +161,7 @@ hx_status append_tokens(hx_sequence* sequence, hx_value* tokens, hx_value** scor
     Session& session = *opened(sequence, "sequence").session;
     const HTensor ids = expect_value(tokens, "tokens");
     if (ids.dtype() != DType::I32 || ids.shape().rank() != 1 || ids.size() == 0)
-      throw Error(ErrorKind::Shape, "a sequence goes on with tokens i32 [tokens]; here is " + type_of(ids).str());
+      throw Error(ErrorKind::Shape, "a sequence is continued with tokens i32 [tokens], not " + type_of(ids).str());
     const auto count = static_cast<size_t>(ids.size());
     const std::span<const float> after = session.append_all({ids.data<int32_t>(), count});
     *scores =

@@ -110,19 +110,19 @@ HTensor before_activation(const AttributeMap& attributes, const HTensor& y, cons
 }
 
 std::vector<Functional> activations() {
-  const Traits elementwise{.elementwise = true};
+  const Traits elementwise{.elementwise = true}, activation{.elementwise = true, .part = BlockPart::activation};
   return {
-      {"relu", "the positive part", "x [...] -> y [...]", relu, relu_gradient, elementwise},
+      {"relu", "the positive part", "x [...] -> y [...]", relu, relu_gradient, activation},
       {"leaky_relu", "x where positive, a fraction of it elsewhere", "x [...] {slope = 0.01} -> y [...]", leaky_relu,
-       leaky_relu_gradient, elementwise},
+       leaky_relu_gradient, activation},
       {"gelu", "x times the normal distribution function of x, exact or by tanh",
-       "x [...] {approximate = \"none\" in none|tanh} -> y [...]", gelu, gelu_gradient, elementwise},
+       "x [...] {approximate = \"none\" in none|tanh} -> y [...]", gelu, gelu_gradient, activation},
       {"gelu_grad", "gradient of gelu", "x [...], dy [...] {approximate = \"none\" in none|tanh} -> dx [...]",
        gelu_grad, nullptr, elementwise},
-      {"silu", "x times its logistic function (swish)", "x [...] -> y [...]", silu, silu_gradient, elementwise},
+      {"silu", "x times its logistic function (swish)", "x [...] -> y [...]", silu, silu_gradient, activation},
       {"elu", "x where positive, alpha (exp(x) - 1) elsewhere", "x [...] {alpha = 1.0} -> y [...]", elu, elu_gradient,
-       elementwise},
-      {"softplus", "log(1 + exp(x)), a smooth relu", "x [...] -> y [...]", softplus, softplus_gradient, elementwise},
+       activation},
+      {"softplus", "log(1 + exp(x)), a smooth relu", "x [...] -> y [...]", softplus, softplus_gradient, activation},
       {"softmax", "exp(x) divided by its sum over the last axis", "x [..., n] -> y [..., n]", softmax,
        softmax_gradient},
       {"softmax_grad", "gradient of softmax", "y [..., n], dy [..., n] -> dx [..., n]", softmax_grad, nullptr},

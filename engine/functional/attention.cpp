@@ -362,7 +362,9 @@ std::vector<Functional> attentions() {
       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D], lengths i32 [B]?, mask bool [T, S] or [B, 1 or H, T, S]?, "
       "bias like mask?, sinks [H]?, pages i32 [B, N]?, "
       "documents i32 [B, T]? " HM_ATTRIBUTES " -> out like q, lse [B, H, T]",
-      attention, attention_gradient};
+      attention,
+      attention_gradient,
+      {.part = BlockPart::attention}};
   Functional backward{"attention_grad", "gradient of attention with its results out and lse",
                       "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D], lengths?, mask?, bias?, sinks?, "
                       "documents? " HM_ATTRIBUTES " -> dq, dk, dv, dbias?, dsinks?",

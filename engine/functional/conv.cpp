@@ -173,10 +173,13 @@ Values conv_max_pool_grad_weight(const AttributeMap& a, Inputs in) {
 
 std::vector<Functional> convolutions() {
   return {
-      {"conv", "convolution (cross-correlation) over any number of spatial axes",
+      {"conv",
+       "convolution (cross-correlation) over any number of spatial axes",
        "x [N, C, ...], weight [O, C/groups, ...], bias [O]? {" HM_WINDOW ", groups = 1 in 1.., " HM_ACTIVATION
        "} -> y [N, O, ...]",
-       conv, conv_gradient},
+       conv,
+       conv_gradient,
+       {.part = BlockPart::convolution}},
       {"conv_grad_input", "gradient of conv with respect to x",
        "weight [O, C/groups, ...], dy [N, O, ...] {" HM_WINDOW ", groups = 1 in 1.., input_shape: ints} -> dx [N, C, "
        "...]",

@@ -277,13 +277,16 @@ std::vector<Functional> experts() {
        dispatch, dispatch_gradient},
       {"combine", "the sum of a row's choices, weighted, from rows in the order of dispatch",
        "rows [n, width], order i32 [n], weights [..., k] -> y [..., width]", combine, combine_gradient},
-      {"grouped_linear", "a linear map for each group of rows",
+      {"grouped_linear",
+       "a linear map for each group of rows",
        "x [rows, in], offsets i32 [groups + 1], weight [groups, out, in] or weight [out, in] of each group... "
        "{transposed = false (matrices are [in, out]), batch_invariant = false (equal rows give equal bits in groups of "
        "any size)} -> y [rows, out]; group e has the rows offsets[e] to offsets[e + 1], offsets do not fall; rows of "
        "no "
        "group give 0; weights may be of a stored type (q8_0 ...)",
-       grouped_linear, grouped_linear_gradient},
+       grouped_linear,
+       grouped_linear_gradient,
+       {.part = BlockPart::map}},
       {"grouped_outer", "the sum of a b' over the rows of each group: the gradient of grouped_linear's weights",
        "a [rows, m], b [rows, n], offsets i32 [groups + 1] -> y [groups, m, n]", grouped_outer, nullptr},
       {"load_balance_loss",

@@ -76,11 +76,14 @@ Values fused_dot(const AttributeMap& attributes, Inputs in) {
 }  // namespace
 
 std::vector<Functional> fusions() {
-  return {{"fused_dot", "a product of tensors, and elementwise operations on it before it is stored",
+  return {{"fused_dot",
+           "a product of tensors, and elementwise operations on it before it is stored",
            "a, b, further [...]...? {lhs_contract: ints, rhs_contract: ints, steps: text, stored: ints} -> results "
            "[...]...; steps as in add(0,1) gelu(2) read registers: the product, the further tensors, the results of "
            "steps; those in stored are the results",
-           fused_dot, nullptr},
+           fused_dot,
+           nullptr,
+           {.part = BlockPart::product}},
           {std::string(kFusedReduce),
            "a chain of elementwise operations whose last result is reduced along axes and not stored",
            "tensors...? {chain: text, outputs: ints, shape: ints, reduction: text in "

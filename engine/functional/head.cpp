@@ -175,7 +175,7 @@ std::vector<Functional> heads() {
        "} -> loss [...], lse [...]; lse is log(sum(exp)) of a row's scores",
        linear_cross_entropy,
        linear_cross_entropy_gradient,
-       {.joins = {"linear", "softmax_cross_entropy"}}},
+       {.joins = {"linear", "softmax_cross_entropy"}, .part = BlockPart::product}},
       {"linear_cross_entropy_grad", "gradient of linear_cross_entropy, which computes the scores again",
        "x [..., in], weight [classes, in], labels [...] < classes, lse [...], dloss [...], dlse [...]?, bias "
        "[classes]? "
@@ -189,7 +189,7 @@ std::vector<Functional> heads() {
        "} -> loss [...], dx like x, dweight like weight?, dbias?; no dweight of a stored type",
        linear_cross_entropy_step,
        nullptr,
-       {.joins = {"linear", "softmax_cross_entropy_grad"}}},
+       {.joins = {"linear", "softmax_cross_entropy_grad"}, .part = BlockPart::product}},
   };
 }
 

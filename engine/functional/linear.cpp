@@ -168,16 +168,22 @@ std::vector<Functional> linears() {
        "types, and the weight of a stored type (q8_0 ...)",
        linear,
        linear_gradient,
-       {.transposable = 1, .scaled = 0, .free_types = 5, .stored = 1}},
-      {"dot_add", "a sum plus a product of tensors, computed in place where possible",
+       {.transposable = 1, .scaled = 0, .free_types = 5, .stored = 1, .part = BlockPart::map}},
+      {"dot_add",
+       "a sum plus a product of tensors, computed in place where possible",
        "sum [...], a, b, keep []? {lhs_contract: ints, rhs_contract: ints, lhs_batch: ints, rhs_batch: ints} -> y "
        "[...]; sum + dot(a, b), the product alone where keep is false",
-       dot_add, nullptr},
-      {"dot_sum", "a product of tensors, and the sum of one operand over the contracted axes",
+       dot_add,
+       nullptr,
+       {.part = BlockPart::product}},
+      {"dot_sum",
+       "a product of tensors, and the sum of one operand over the contracted axes",
        "a, b {lhs_contract: ints, rhs_contract: ints, lhs_batch: ints? (empty), rhs_batch: ints? (empty), sum "
        "= 0 in 0..1} -> product [...], total [...]; dot(a, b), and a summed over lhs_contract, or where sum is 1 b "
        "over rhs_contract",
-       dot_sum, nullptr},
+       dot_sum,
+       nullptr,
+       {.part = BlockPart::product}},
       {"sgd_outer",
        "one step of gradient descent on an affine map's weight, without storing its gradient",
        "w [m, n], a [..., m], b [..., n], lr [] {input_gradient = \"\" in all|active since 1.5 (all: da is b w^T of "

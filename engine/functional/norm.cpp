@@ -210,15 +210,22 @@ Values rms_norm_grad(const AttributeMap&, Inputs in) {
 
 std::vector<Functional> norms() {
   return {
-      {"layer_norm", "zero mean and unit variance over the last axes, then gain and bias",
+      {"layer_norm",
+       "zero mean and unit variance over the last axes, then gain and bias",
        "x [..., n], gain [n], bias [n] {epsilon = 1e-5, norm_axes = 1 in 1..} -> y [..., n], mean [...], rstd [...]",
-       layer_norm, layer_norm_gradient},
+       layer_norm,
+       layer_norm_gradient,
+       {.part = BlockPart::norm}},
       {"layer_norm_grad", "gradient of layer_norm",
        "x [..., n], gain [n], mean [...], rstd [...], dy [..., n] {norm_axes = 1 in 1..} -> dx [..., n], dgain [n], "
        "dbias [n]",
        layer_norm_grad, nullptr},
-      {"rms_norm", "unit root mean square over the last axis, then gain",
-       "x [..., n], gain [n] {epsilon = 1e-5} -> y [..., n], rstd [...]", rms_norm, rms_norm_gradient},
+      {"rms_norm",
+       "unit root mean square over the last axis, then gain",
+       "x [..., n], gain [n] {epsilon = 1e-5} -> y [..., n], rstd [...]",
+       rms_norm,
+       rms_norm_gradient,
+       {.part = BlockPart::norm}},
       {"rms_norm_grad", "gradient of rms_norm",
        "x [..., n], gain [n], rstd [...], dy [..., n] -> dx [..., n], dgain [n]", rms_norm_grad, nullptr},
       {"batch_norm", "zero mean and unit (biased) variance of each channel over batch and space, then gain and bias",

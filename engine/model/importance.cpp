@@ -95,7 +95,7 @@ class BinaryForm {
     for (int32_t i = 0; i < entries; ++i) entry(result);
     if (at_ < bytes_.size()) result.chunks = std::max(0, number("the number of chunks"));
     if (at_ < bytes_.size()) result.datasets.emplace_back(run("the name of the data", 1));
-    if (at_ < bytes_.size()) refuse("the file goes on behind its end");
+    if (at_ < bytes_.size()) refuse("the file has bytes after its end");
     return result;
   }
 

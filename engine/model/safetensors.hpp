@@ -9,11 +9,9 @@
 
 #include "engine/base/file.hpp"
 #include "engine/tensor/value.hpp"
+#include "formats/safetensors.hpp"
 
 namespace harmonics::engine {
-
-// The weights of a folder of Hugging Face: one file, or an index of several.
-inline constexpr const char *kFolderWeights = "model.safetensors", *kFolderIndex = "model.safetensors.index.json";
 
 struct TensorFile {
   std::map<std::string, std::string> metadata;

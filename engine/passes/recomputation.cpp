@@ -6,6 +6,7 @@
 #include "engine/base/byte_count.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/passes/pass.hpp"
+#include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
 
 namespace harmonics::engine {
@@ -59,16 +60,12 @@ void read_one(const std::string& word, Recomputation& all) {
   throw error;
 }
 
-bool is_call_of(const Node& node, std::initializer_list<const char*> names) {
-  if (node.op != Op::call) return false;
-  return std::any_of(names.begin(), names.end(), [&](const char* name) { return node.callee == name; });
-}
-bool is_norm(const Node& node) { return is_call_of(node, {"rms_norm", "layer_norm"}); }
 bool is_activation(const Node& node) {
-  return is_call_of(node, {"silu", "gelu", "relu", "elu", "leaky_relu", "softplus"}) || node.op == Op::logistic ||
-         (is_call_of(node, {"linear"}) && !node.attributes.text("activation", "").empty());
+  const BlockPart part = part_of(node);
+  return part == BlockPart::activation || node.op == Op::logistic ||
+         (part == BlockPart::map && !node.attributes.text("activation", "").empty());
 }
-bool is_linear(const Node& node) { return is_call_of(node, {"linear", "grouped_linear"}); }
+bool is_linear(const Node& node) { return part_of(node) == BlockPart::map; }
 bool is_layout(const Node& node) { return op_row(node.op).family == Family::layout || node.op == Op::cast; }
 
 // Finds the parts of a program's blocks.
@@ -81,8 +78,8 @@ class BlockParts {
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
       const Node& node = program_.nodes[i];
       if (!is_forward(program_, node)) continue;
-      if (is_norm(node)) parts_[i] |= parts::norm;
-      if (is_call_of(node, {"attention"})) attention(i);
+      if (part_of(node) == BlockPart::norm) parts_[i] |= parts::norm;
+      if (part_of(node) == BlockPart::attention) attention(i);
       if (is_activation(node)) activation(i);
       if (node.op == Op::mul) gated(i);
       if (node.op == Op::add) residual(i);
@@ -192,10 +189,10 @@ double cost_of(const Program& program, const Node& node) {
   const auto size = [&](ValueId v) { return static_cast<double>(program.type(v).shape.count()); };
   if (is_linear(node))
     products = size(node.outputs[0]) * static_cast<double>(program.type(node.inputs[0]).shape.back());
-  else if (is_call_of(node, {"attention"}))
+  else if (part_of(node) == BlockPart::attention)
     products =
         size(node.outputs[0]) * size(node.inputs[1]) / static_cast<double>(program.type(node.inputs[1]).shape[0]);
-  else if (node.op == Op::dot || is_call_of(node, {"conv"}))
+  else if (node.op == Op::dot || part_of(node) == BlockPart::convolution)
     products = std::sqrt(size(node.inputs[0]) * size(node.inputs[1]) * size(node.outputs[0]));
   return products / 100 + bytes / 10;
 }

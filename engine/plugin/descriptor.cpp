@@ -50,7 +50,7 @@ class ElfFile {
       const auto section = element<Elf64_Shdr>(header_.e_shoff, i, "section header");
       if (section.sh_type != SHT_DYNSYM) continue;
       if (section.sh_entsize != sizeof(Elf64_Sym)) refuse("its dynamic symbols have a wrong size");
-      if (section.sh_link >= header_.e_shnum) refuse("its dynamic symbols name a section that is not there");
+      if (section.sh_link >= header_.e_shnum) refuse("its dynamic symbols refer to a missing section");
       const auto strings = element<Elf64_Shdr>(header_.e_shoff, section.sh_link, "section header");
       if (auto found = symbol_in(section, strings, wanted)) return found;
     }

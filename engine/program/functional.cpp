@@ -110,6 +110,11 @@ FunctionalPtr called_by(const Node& node) {
   return node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
 }
 
+BlockPart part_of(const Node& node) {
+  const FunctionalPtr functional = called_by(node);
+  return functional ? functional->traits.part : BlockPart::none;
+}
+
 FunctionalPtr joined_call(std::string_view first, std::string_view second) {
   for (const FunctionalPtr& f : FunctionalTable::global().all())
     if (f->traits.joins[0] == first && f->traits.joins[1] == second) return f;

@@ -26,6 +26,17 @@ using Values = std::vector<HTensor>;
 // each result over the tensor it replaces.
 enum class UpdateKind : uint8_t { none, one, several, factored };
 
+// What a call is in a block of a network, for passes and reports that keep or recompute its parts.
+enum class BlockPart : uint8_t {
+  none,
+  norm,
+  attention,
+  activation,
+  map,      // linear, of the last axis of input 0
+  product,  // of tensors, with more around it
+  convolution
+};
+
 // What passes and plans may assume of calls.
 struct Traits {
   UpdateKind update = UpdateKind::none;
@@ -43,6 +54,7 @@ struct Traits {
   const char* joins[2] = {"", ""};  // the call and the reader of its first result that one call of this replaces
   // Adds input 1 at places within each plane of channels. Of this functional: result 1, of result 0 in its input.
   const char* places_of = "";
+  BlockPart part = BlockPart::none;
 
   std::vector<std::string> names() const;  // of those that are set: "order-free"
 };
@@ -95,6 +107,7 @@ void set_functional_sources(const FunctionalSources& sources);
 
 // The functional that the node calls; null for primitives.
 FunctionalPtr called_by(const Node& node);
+BlockPart part_of(const Node& node);  // none for primitives
 // The functional of the library that replaces a call of `first` and the call of `second` that reads it; null: none.
 FunctionalPtr joined_call(std::string_view first, std::string_view second);
 // Throws unless inputs and attributes fit the functional's signature.

@@ -149,8 +149,8 @@ void JointReader::begin(uint64_t epoch) {
 void JointReader::seek(uint64_t epoch, uint64_t index) {
   begin(epoch);
   if (size_ && index > size_)
-    throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: an epoch has " +
-                                       std::to_string(size_));
+    throw Error(ErrorKind::Stream,
+                "cannot resume at sample " + std::to_string(index) + ": an epoch has " + std::to_string(size_));
   position_ = index;
   if (options_.shuffle < 2) return seek_ordered(index);
   block_ = index / order_.size();
@@ -162,7 +162,7 @@ void JointReader::seek(uint64_t epoch, uint64_t index) {
   if (in_block == 0) return;
   if (!fill_block() || block_size_ < in_block)
     throw Error(ErrorKind::Stream,
-                "there is no sample " + std::to_string(index) + " to go back to: the epoch has become shorter");
+                "cannot resume at sample " + std::to_string(index) + ": the epoch has become shorter");
   block_at_ = in_block;
 }
 
@@ -207,8 +207,7 @@ void JointReader::read_away(uint64_t index) {
   for (const size_t bytes : bytes_) dropped.emplace_back(bytes);
   for (; index > 0; --index) {
     for (size_t i = 0; i < members_.size(); ++i) write_[i] = dropped[i].data();
-    if (read_ordered(1) == 0)
-      throw Error(ErrorKind::Stream, "there is no sample to go back to: the epoch has become shorter");
+    if (read_ordered(1) == 0) throw Error(ErrorKind::Stream, "cannot resume: the epoch has become shorter");
   }
 }
 

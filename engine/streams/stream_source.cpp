@@ -237,7 +237,7 @@ uint64_t Source::read(uint64_t n, void* to) {
     uint64_t got = 0;
     const hx_status status = table_->read(object_, n, to, &got);
     if (status == HX_OK) {
-      if (got > n) refuse(who(), "gave " + std::to_string(got) + " samples when asked for " + std::to_string(n));
+      if (got > n) refuse(who(), "gave " + std::to_string(got) + " samples for a request of " + std::to_string(n));
       ended_ = got < n;
       position_ += got;
       if (keeps_numbers_) fetch_numbers(got);
@@ -321,8 +321,8 @@ void Source::seek(uint64_t epoch, uint64_t index) {
   rewind(epoch);
   if (skip(index) != index)
     throw Error(ErrorKind::Stream, who() + " has only " + std::to_string(position_) +
-                                       " samples in a pass, so there is no sample " + std::to_string(index) +
-                                       " to go back to");
+                                       " samples in a pass, so the run cannot resume at sample " +
+                                       std::to_string(index));
 }
 
 bool Source::restore(uint64_t index, const std::string& position) {

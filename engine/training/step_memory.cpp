@@ -46,8 +46,8 @@ const UsualName* usual(const std::string& operation) {
 }
 
 bool is_map(const Node& node) {
-  return node.op == Op::dot || (node.op == Op::call && (node.callee.find("linear") != std::string::npos ||
-                                                        node.callee.find("dot") != std::string::npos));
+  const BlockPart part = part_of(node);
+  return node.op == Op::dot || part == BlockPart::map || part == BlockPart::product;
 }
 
 // The result of a call, as its functional's signature names it, if that is a statistic: "mean", "rstd", "lse"; else "".

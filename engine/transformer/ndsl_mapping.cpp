@@ -477,7 +477,8 @@ NdslMisfits misfits_of(const CompiledNdsl& model, const std::map<std::string, Sh
     for (const ndsl::Mapping& mapping : model.file.hf_mapping)
       if (mapping.tensor.text == "lm_head.weight")
         ignored.push_back(mapping.source.verb == Source::Verb::direct ? mapping.source.name : "lm_head.weight");
-  for (const auto& [name, shape] : have) {
+  for (const auto& entry : have) {
+    const std::string& name = entry.first;  // no binding: clang 14 does not capture those
     const bool known = std::any_of(ignored.begin(), ignored.end(), [&](const std::string& pattern) {
       return matches(pattern, name) ||
              (!prefix.empty() && pattern.starts_with(prefix) && matches(pattern.substr(prefix.size()), name));

@@ -9,22 +9,6 @@
 
 namespace harmonics {
 
-enum class Backend { Auto, CPU, GPU, FPGA };
-
-// Hardware for one graph, by its flow's name, instead of the descriptor's. A host that splits work over several
-// graphs passes the samples between them.
-struct PartitionOptions {
-  std::string name;
-  Backend backend = Backend::Auto;
-  bool fallback = true;
-};
-
-struct DeploymentDescriptor {
-  Backend backend = Backend::Auto;
-  bool fallback = true;  // to the CPU, without such hardware or its driver
-  std::vector<PartitionOptions> partitions = {};
-};
-
 namespace detail {
 
 struct Accelerator {
@@ -63,6 +47,11 @@ HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy,
   for (auto own = deploy.partitions.rbegin(); own != deploy.partitions.rend(); ++own)
     if (own->name == partition) return device_for({own->backend, own->fallback, {}});
   return device_for(deploy);
+}
+
+HARMONICS_FACE inline void HarmonicGraph::deploy(const DeploymentDescriptor& descriptor, const std::string& partition) {
+  calls::expect(api().struct_size >= offsetof(hx_graph_api, set_device) + sizeof(void*), "graph.deploy()");
+  check(api().set_device(graph(), device_for(descriptor, partition).c_str()));
 }
 
 }  // namespace harmonics

@@ -216,26 +216,49 @@ HARMONICS_FACE inline void encode_q5_k(const float* from, uint8_t* block) { enco
 // ---- numbers = step * index, index in [-levels, levels - 1]: q3_k, q6_k; or step * one of sixteen uneven steps:
 // iq4_nl, iq4_xs
 
-template <typename Weights>
-HARMONICS_FACE float symmetric_run(const float* x, int n, int levels, Weights weights) {
-  const float most = largest_of(x, n);
+// Sums over a run in four lanes, whose order the compiler keeps: the weighted squares of the numbers `q`, and their
+// products with x.
+struct StepSums {
+  double squares = 0, products = 0;
+};
+template <int kRun, typename Weights>
+HARMONICS_FACE StepSums step_sums(const float* x, const float* q, Weights weights) {
+  float squares[4] = {}, products[4] = {};
+  for (int i = 0; i < kRun; i += 4)
+    for (int lane = 0; lane < 4; ++lane) {
+      const float wq = static_cast<float>(weights[i + lane]) * q[i + lane];
+      squares[lane] += wq * q[i + lane];
+      products[lane] += wq * x[i + lane];
+    }
+  const auto sum = [](const float* lanes) {
+    return static_cast<double>(lanes[0] + lanes[2]) + static_cast<double>(lanes[1] + lanes[3]);
+  };
+  return {sum(squares), sum(products)};
+}
+
+template <int kRun, typename Weights>
+HARMONICS_FACE float symmetric_run(const float* x, int levels, Weights weights) {
+  const float most = largest_of(x, kRun);
   if (most == 0) return 0;
+  const float middle = static_cast<float>(levels), top = static_cast<float>(2 * levels - 1);
   float best = 0;
   double best_gain = 0;
   for (const int end : {-levels, levels - 1})
     for (int candidate = -3; candidate <= 3; ++candidate) {
       float inverse = (static_cast<float>(end) + 0.3f * static_cast<float>(candidate)) / most;
       for (int turn = 0; turn < 2; ++turn) {
-        double squares = 0, products = 0;
-        for (int i = 0; i < n; ++i) {
-          const double q = nearest_index(x[i] * inverse + static_cast<float>(levels), 2 * levels - 1) - levels;
-          squares += weight_at(weights, i) * q * q;
-          products += weight_at(weights, i) * q * static_cast<double>(x[i]);
+        float q[kRun];
+        for (int i = 0; i < kRun; ++i) {
+          float moved = x[i] * inverse + middle + 0.5f;
+          moved = moved > 0 ? moved : 0;
+          moved = moved < top ? moved : top;
+          q[i] = static_cast<float>(static_cast<int>(moved)) - middle;
         }
-        if (!(squares > 0) || products == 0) break;
-        const double gain = products * products / squares;  // the decrease of the squared error
-        if (gain > best_gain) best_gain = gain, best = static_cast<float>(products / squares);
-        inverse = static_cast<float>(squares / products);
+        const StepSums sums = step_sums<kRun>(x, q, weights);
+        if (!(sums.squares > 0) || sums.products == 0) break;
+        const double gain = sums.products * sums.products / sums.squares;  // the decrease of the squared error
+        if (gain > best_gain) best_gain = gain, best = static_cast<float>(sums.products / sums.squares);
+        inverse = static_cast<float>(sums.squares / sums.products);
       }
     }
   return best;
@@ -289,19 +312,24 @@ HARMONICS_FACE float uneven_run(const float* x, int n, Weights weights) {
 // The numbers that a block has times its steps.
 template <int kLevels>
 struct EvenSteps {
-  HARMONICS_FACE static int index(float x) { return nearest_index(x + static_cast<float>(kLevels), 2 * kLevels - 1); }
+  HARMONICS_FACE static int index(float x) {
+    float moved = x + static_cast<float>(kLevels) + 0.5f;
+    moved = moved > 0 ? moved : 0;
+    moved = moved < static_cast<float>(2 * kLevels - 1) ? moved : static_cast<float>(2 * kLevels - 1);
+    return static_cast<int>(moved);
+  }
   HARMONICS_FACE static int number(int index) { return index - kLevels; }
-  template <typename Weights>
-  HARMONICS_FACE static float step(const float* x, int n, Weights weights) {
-    return symmetric_run(x, n, kLevels, weights);
+  template <int kRun, typename Weights>
+  HARMONICS_FACE static float step(const float* x, Weights weights) {
+    return symmetric_run<kRun>(x, kLevels, weights);
   }
 };
 struct UnevenSteps {
   HARMONICS_FACE static int index(float x) { return nearest_uneven_step(x); }
   HARMONICS_FACE static int number(int index) { return uneven_steps[index]; }
-  template <typename Weights>
-  HARMONICS_FACE static float step(const float* x, int n, Weights weights) {
-    return uneven_run(x, n, weights);
+  template <int kRun, typename Weights>
+  HARMONICS_FACE static float step(const float* x, Weights weights) {
+    return uneven_run(x, kRun, weights);
   }
 };
 
@@ -315,14 +343,16 @@ struct RunsOfOneScale {
   template <typename Weights>
   HARMONICS_FACE double round_run(const float* x, Weights weights, float step, uint8_t* to) const {
     const float inverse = step != 0 ? 1 / step : 0;
-    double error = 0;
-    for (int i = 0; i < kRun; ++i) {
-      const int q = Steps::index(x[i] * inverse);
-      const double e = static_cast<double>(step) * Steps::number(q) - static_cast<double>(x[i]);
-      to[i] = static_cast<uint8_t>(q);
-      error += weight_at(weights, i) * e * e;
-    }
-    return error;
+    int q[kRun];
+    for (int i = 0; i < kRun; ++i) q[i] = Steps::index(x[i] * inverse);
+    double error[4] = {};  // in lanes, as above
+    for (int i = 0; i < kRun; i += 4)
+      for (int lane = 0; lane < 4; ++lane) {
+        const double e = static_cast<double>(step) * Steps::number(q[i + lane]) - static_cast<double>(x[i + lane]);
+        error[lane] += weight_at(weights, i + lane) * e * e;
+      }
+    for (int i = 0; i < kRun; ++i) to[i] = static_cast<uint8_t>(q[i]);
+    return (error[0] + error[2]) + (error[1] + error[3]);
   }
 
   template <typename Weights>
@@ -362,7 +392,7 @@ struct RunsOfOneScale {
   template <typename Weights>
   HARMONICS_FACE void encode(const float* x, Weights weights) {
     float runs[kRuns];
-    for (int run = 0; run < kRuns; ++run) runs[run] = Steps::step(x + run * kRun, kRun, weights + run * kRun);
+    for (int run = 0; run < kRuns; ++run) runs[run] = Steps::template step<kRun>(x + run * kRun, weights + run * kRun);
     scale = float_to_half(largest_of(runs, kRuns) / -kTop);
     const double error = round_all(x, weights, runs);
     RunsOfOneScale next = *this;

@@ -30,7 +30,7 @@ struct BlockWeights {
 // q4_0 and q5_0: index - levels times the scale.
 template <int kLevels>
 HARMONICS_FACE uint16_t symmetric_indices(const float* from, const float* weights, uint8_t* indices) {
-  const uint16_t scale = float_to_half(symmetric_run(from, 32, kLevels, weights));
+  const uint16_t scale = float_to_half(symmetric_run<32>(from, kLevels, weights));
   const float step = half_to_float(scale), inverse = step != 0 ? 1 / step : 0;
   for (int i = 0; i < 32; ++i) indices[i] = static_cast<uint8_t>(EvenSteps<kLevels>::index(from[i] * inverse));
   return scale;

@@ -41,6 +41,25 @@ class PrecisionPolicy {
 // give the choice and its reason. FitOptions::precision takes precedence.
 HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolicy(PrecisionPolicy::Kind::automatic); }
 
+enum class Backend { Auto, CPU, GPU, FPGA };
+
+// Hardware for one graph, by its flow's name, instead of the descriptor's. A host that splits work over several
+// graphs passes the samples between them.
+struct PartitionOptions {
+  std::string name;
+  Backend backend = Backend::Auto;
+  bool fallback = true;
+};
+
+struct DeploymentDescriptor {
+  Backend backend = Backend::Auto;
+  bool fallback = true;  // to the CPU, without such hardware or its driver
+  std::vector<PartitionOptions> partitions = {};
+};
+
+// <harmonics/deploy.hpp>
+HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy);
+
 struct FitProgress {
   int64_t epoch = 0, epochs = 0;  // being run, from 0; planned, 0: open
   int64_t step = 0, samples = 0;
@@ -54,6 +73,7 @@ struct FitOptions {
   std::optional<int64_t> epochs, steps, batch, seed, accumulate;
   std::optional<double> seconds, lr, clip;
   std::string optimizer, schedule, device, precision;  // as the command line's flags
+  std::optional<DeploymentDescriptor> deployment;      // instead of `device`, for this fit
   std::vector<std::string> until;                      // "loss<0.05"
   int threads = 0;                                     // 0: all
   bool deterministic = false;
@@ -219,6 +239,9 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
 
   // ---- training and testing ----
+  // Later fits, tests and predictions run on the descriptor's hardware: by its last options for `partition`, if there
+  // are some. Throws as device_for(). FitOptions::device and deployment come first. Not while fit() runs.
+  HARMONICS_FACE void deploy(const DeploymentDescriptor& descriptor, const std::string& partition = "");
   HARMONICS_FACE FitReport fit(const FitOptions& options = {}, PrecisionPolicy policy = PrecisionPolicy()) {
     const std::vector<const char*> until = calls::pointers(options.until), metrics = calls::pointers(options.metrics);
     if (!options.checkpoint.empty() || !options.resume.empty() || !metrics.empty())
@@ -236,7 +259,9 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     s.clip = options.clip.value_or(-1);
     s.optimizer = calls::or_null(options.optimizer);
     s.schedule = calls::or_null(options.schedule);
-    s.device = calls::or_null(options.device);
+    const std::string device =
+        options.device.empty() && options.deployment ? device_for(*options.deployment) : options.device;
+    s.device = calls::or_null(device);
     const bool automatic = options.precision.empty() && policy.kind() == PrecisionPolicy::Kind::automatic;
     s.precision = automatic ? "auto" : calls::or_null(options.precision);
     s.until = until.data();
@@ -359,6 +384,28 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     return result;
   }
 
+  // Gives arguments of the functions on arrows into a layer other values, as a flow writes them: {{"rate", "0.3"}}, or
+  // {{"dropout.rate", "0.3"}} where several functions have a 'rate'; "": the default. They are checked as the flow's
+  // text is, with names, ranges, widths and weights; where a check fails, nothing has changed, and Error is thrown.
+  // While fit() runs, any thread and the progress callback may call it, and the change comes between two steps. Returns
+  // the values before: configuring them undoes the change.
+  HARMONICS_FACE std::map<std::string, std::string> configure_layer(
+      const std::string& layer, const std::map<std::string, std::string>& arguments) {
+    calls::expect(api().struct_size >= offsetof(hx_graph_api, configure_layer) + sizeof(void*), "layers that change");
+    std::vector<const char*> names, values;
+    for (const auto& [name, value] : arguments) {
+      names.push_back(name.c_str());
+      values.push_back(value.c_str());
+    }
+    const char* const* before = nullptr;
+    check(api().configure_layer(graph(), layer.c_str(), names.data(), values.data(),
+                                static_cast<uint32_t>(names.size()), &before));
+    changed();
+    std::map<std::string, std::string> undo;
+    for (std::size_t i = 0; i < names.size(); ++i) undo[names[i]] = before[i];
+    return undo;
+  }
+
   HARMONICS_FACE explicit HarmonicGraph(hx_graph* graph) : graph_(graph) {}
 
  private:
@@ -450,3 +497,5 @@ HARMONICS_FACE inline void load_plugin(const std::string& path) {
 }
 
 }  // namespace harmonics
+
+#include <harmonics/deploy.hpp>  // IWYU pragma: export

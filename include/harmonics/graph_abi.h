@@ -221,6 +221,15 @@ typedef struct hx_graph_api {
   hx_status (*append)(hx_sequence* sequence, hx_value* tokens, hx_value** scores);
   hx_status (*keep)(hx_sequence* sequence, int64_t length);
   hx_status (*sequence_length)(hx_sequence* sequence, int64_t* out);
+
+  /* Contract 1.5. Gives arguments of the functions on arrows into a layer other values, as texts ("0.3"); "": the
+   * default. Checked as a text of the flow is; where a check fails, nothing has changed. While fit runs, any thread may
+   * call it, and the change comes between two steps. `before` (may be NULL) receives the texts that undo it, in their
+   * order, until the next call for this graph. */
+  hx_status (*configure_layer)(hx_graph* graph, const char* layer, const char* const* names, const char* const* values,
+                               uint32_t count, const char* const** before);
+  /* Contract 1.5. The device of later calls of evaluate and infer, and of fits that name none. Not while fit runs. */
+  hx_status (*set_device)(hx_graph* graph, const char* device);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

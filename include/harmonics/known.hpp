@@ -50,7 +50,7 @@ class KnownProducer final : public Producer {
     }
     if (index > count_) keep(index - count_);
     if (index > count_)
-      throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: the pass has " +
+      throw Error(ErrorKind::Stream, "cannot resume at sample " + std::to_string(index) + ": the pass has " +
                                          std::to_string(count_) + " samples");
     at_ = index;
     return true;

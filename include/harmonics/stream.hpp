@@ -75,7 +75,7 @@ class Producer {
     if (!rewind()) return false;
     for (uint64_t i = 0; i < index; ++i)
       if (!next())
-        throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: the pass has " +
+        throw Error(ErrorKind::Stream, "cannot resume at sample " + std::to_string(index) + ": the pass has " +
                                            std::to_string(i) + " samples");
     return true;
   }

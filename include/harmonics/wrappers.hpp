@@ -67,7 +67,7 @@ class WrappedProducer : public Producer {
 
   // A sample's index in the source: `sum`, or times * step + more. Overflow is an error.
   static uint64_t place(std::optional<uint64_t> sum) {
-    if (!sum) throw Error(ErrorKind::Usage, "there is no sample beyond the 2^64th to go to");
+    if (!sum) throw Error(ErrorKind::Usage, "sample numbers must be below 2^64");
     return *sum;
   }
   static uint64_t place(uint64_t times, uint64_t step, uint64_t more) {
@@ -189,7 +189,7 @@ class ShardProducer final : public WrappedProducer {
       : WrappedProducer(std::move(inner)), index_(index), count_(count), gap_(index) {
     if (index >= count)
       throw Error(ErrorKind::Usage, "shard " + std::to_string(index) + "/" + std::to_string(count) +
-                                        " is not there; shards are counted from 0");
+                                        " does not exist; shards are counted from 0");
   }
   WrapperOption option() const override {
     return {WrapperOption::Acts::Shard, "shard=" + std::to_string(index_) + "/" + std::to_string(count_)};
@@ -331,8 +331,8 @@ class ShuffleProducer final : public WrappedProducer {
     order_.clear();
     at_ = 0;
     if (offset && (!fill() || order_.size() < offset))
-      throw Error(ErrorKind::Stream, "shuffle: there is no sample " + std::to_string(index) +
-                                         " to go back to: the pass has become shorter");
+      throw Error(ErrorKind::Stream,
+                  "shuffle: cannot resume at sample " + std::to_string(index) + ": the pass has become shorter");
     at_ = offset;
     return true;
   }

@@ -82,7 +82,7 @@ class Folder {
       write_file(sink, shard.file, shard.tensors);
     }
     if (shards.size() == 1) return;
-    sink.next_file(kIndex);
+    sink.next_file(harmonics::kFolderIndex);
     sink.write(json::serialize(
                    json::object{{"metadata", json::object{{"total_size", total}}}, {"weight_map", std::move(map)}}) +
                "\n");

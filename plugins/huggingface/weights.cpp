@@ -33,7 +33,8 @@ void add_file(const ImportSource& source, const std::string& name, StoredWeights
 }
 
 Node index_of(const ImportSource& source) {
-  return Node::parse(source.beside(kIndex).bytes, kIndex, kLongestIndex)["weight_map"];
+  return Node::parse(source.beside(harmonics::kFolderIndex).bytes, harmonics::kFolderIndex,
+                     kLongestIndex)["weight_map"];
 }
 
 std::string listed(const std::vector<std::string>& names) {
@@ -169,7 +170,7 @@ void interleave_rows(const char* from, char* to, uint64_t bytes, uint64_t rows, 
 StoredWeights read_weights(const ImportSource& source) {
   StoredWeights weights;
   try {
-    add_file(source, kWeights, weights);
+    add_file(source, harmonics::kFolderWeights, weights);
     return weights;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::NoInput) throw;
@@ -179,8 +180,8 @@ StoredWeights read_weights(const ImportSource& source) {
     map = index_of(source);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::NoInput) throw;
-    throw Error(ErrorKind::NoInput,
-                std::string("beside '") + source.path() + "' there is neither " + kWeights + " nor " + kIndex)
+    throw Error(ErrorKind::NoInput, std::string("beside '") + source.path() + "' there is neither " +
+                                        harmonics::kFolderWeights + " nor " + harmonics::kFolderIndex)
         .note("weights are read from safetensors files");
   }
   std::set<std::string> files;

@@ -12,9 +12,6 @@
 
 namespace huggingface {
 
-inline constexpr const char* kWeights = "model.safetensors";
-inline constexpr const char* kIndex = "model.safetensors.index.json";
-
 struct StoredWeight {
   harmonics::DType dtype = harmonics::DType::F32;
   std::vector<uint64_t> shape;

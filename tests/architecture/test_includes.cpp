@@ -199,6 +199,28 @@ TEST_CASE("files have valid names and sizes") {
     }
 }
 
+TEST_CASE("fuzz: dictionaries have the escapes that libFuzzer reads, which refuses a file with others") {
+  size_t entries = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kRoot / "tests/fuzz")) {
+    if (entry.path().extension() != ".dict") continue;
+    INFO(entry.path().string());
+    std::stringstream text(read(entry.path()));
+    for (std::string line; std::getline(text, line);) {
+      if (line.empty() || line[0] == '#') continue;
+      INFO(line);
+      CHECK((line.size() > 2 && line.front() == '"' && line.back() == '"'));
+      for (size_t at = line.find('\\'); at != std::string::npos; at = line.find('\\', at + 2)) {
+        const std::string escape = line.substr(at, 4);
+        const bool hexadecimal = escape.size() == 4 && escape[1] == 'x' &&
+                                 escape.find_first_not_of("0123456789abcdefABCDEF", 2) == std::string::npos;
+        CHECK((hexadecimal || escape.substr(0, 2) == "\\\\" || escape.substr(0, 2) == "\\\""));
+      }
+      ++entries;
+    }
+  }
+  CHECK(entries > 100);
+}
+
 TEST_CASE("layout: no line is longer than 120 columns") {
   const std::vector<fs::path> files = files_with_line_limit();
   REQUIRE(files.size() > 100);

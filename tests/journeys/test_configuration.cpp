@@ -186,3 +186,19 @@ TEST_CASE("configuration: a file may end in a carriage return, and a pipe withou
   const std::string flow = p.f.write("g.hmx", "harmonic g { producer x; layer o {1}; cycle { x -(affine)-> o; } }\n");
   CHECK(std::system(("bash -c \"'" + kProgram + "' validate <(cat '" + flow + "')\" >/dev/null").c_str()) == 0);
 }
+
+TEST_CASE("configuration: --engine is --device, with a note") {
+  Places p;
+  const Result run = p.run(kShortRun + " --engine=cpu");
+  CHECK(run.code == 0);
+  CHECK_FALSE(has(run.err, "--engine"));  // --quiet
+  const Result noted = p.run(kShortRun.substr(0, kShortRun.find(" --quiet")) + " --engine cpu");
+  CHECK(noted.code == 0);
+  CHECK(has(noted.err, "note: --engine is --device here\n"));
+  const Result unknown = p.run(kShortRun + " --engine nowhere");
+  CHECK(unknown.code != 0);
+  CHECK(has(unknown.err, "nowhere"));
+  const Result without = p.run("version --engine cpu");
+  CHECK(without.code == 2);
+  CHECK(has(without.err, "'version' has no flag --engine"));
+}

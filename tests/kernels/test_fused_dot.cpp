@@ -9,8 +9,8 @@ struct FusedDotCase {
   bool transposed = false;  // b is [n, k]
   double zeros = 0;         // fraction of zeros in a
 };
-const FusedDotCase kFusedDotCases[] = {
-    {1024, 256, 64}, {1031, 261, 131}, {1090, 333, 300, true}, {2048, 130, 97}, {1040, 270, 90, false, 0.8}};
+const FusedDotCase kFusedDotCases[] = {{1024, 256, 64},        {1024, 256, 520}, {1031, 261, 131},
+                                       {1090, 333, 300, true}, {2048, 130, 97},  {1040, 270, 90, false, 0.8}};
 
 struct Operands {
   Tensor a, b, bias, x;

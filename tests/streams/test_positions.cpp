@@ -169,10 +169,9 @@ TEST_CASE("a source that cannot rewind reports it") {
 
 TEST_CASE("a pass that became shorter is refused with both lengths") {
   Source source("numbers", std::make_shared<CountingProducer>(5, Gives::SinglesWithoutType));
-  CHECK(refusal([&] { source.seek(0, 6); }) ==
-        "stream 'numbers': there is no sample 6 to go back to: the pass has 5 samples");
+  CHECK(refusal([&] { source.seek(0, 6); }) == "stream 'numbers': cannot resume at sample 6: the pass has 5 samples");
   JointReader reader({{&source, 1}}, JointOptions{});
-  CHECK(refusal([&] { reader.seek(2, 9); }) == "there is no sample 9 to go back to: an epoch has 5");
+  CHECK(refusal([&] { reader.seek(2, 9); }) == "cannot resume at sample 9: an epoch has 5");
 }
 
 TEST_CASE("joined streams return to any position, with every option of the group") {

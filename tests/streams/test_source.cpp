@@ -142,7 +142,7 @@ TEST_CASE("producers that break the contract are named") {
       broken_table(scalar_f32, end, [](void*, uint64_t n, void*, uint64_t* got) { return *got = n + 1, HX_OK; });
   Source greedy("bad", &table, nullptr);
   float to[2];
-  CHECK(refusal([&] { greedy.read(1, to); }) == "stream 'bad' gave 2 samples when asked for 1");
+  CHECK(refusal([&] { greedy.read(1, to); }) == "stream 'bad' gave 2 samples for a request of 1");
 }
 
 TEST_CASE("an error of a producer keeps its kind and gets the stream's name") {

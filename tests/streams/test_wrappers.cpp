@@ -88,7 +88,7 @@ TEST_CASE("take, skip, shard and repeat") {
   check_everywhere(
       [](Gives g) { return std::make_shared<SkipProducer>(std::make_shared<ShardProducer>(counting(20, g), 1, 3), 2); },
       range(7, 20, 3));
-  CHECK(refusal([] { ShardProducer(counting(1), 2, 2); }) == "shard 2/2 is not there; shards are counted from 0");
+  CHECK(refusal([] { ShardProducer(counting(1), 2, 2); }) == "shard 2/2 does not exist; shards are counted from 0");
   CHECK(refusal([] { TakeProducer(nullptr, 2); }) == "a wrapper needs a producer to wrap");
   RepeatProducer once(std::make_shared<OnceProducer>(2), 2);
   CHECK(pass(once) == std::vector<int>{0, 1, 0, 1});  // cached below the wrapper

@@ -53,7 +53,7 @@ constexpr const char* kChatHelp =
     "/regenerate       answer the last message again\n"
     "/clear            forget the conversation, but not the system message\n"
     "/save FILE        write the messages (JSON), or, to a file named .session, also what was computed for them\n"
-    "/load FILE        go on with such a file\n"
+    "/load FILE        continue such a file\n"
     "/quit             end; Ctrl-D does the same\n"
     "Ctrl-C stops an answer. Up and down recall lines.\n";
 

@@ -419,8 +419,7 @@ int run_flow(const Flow& flow, const Options& given) {
   Options options = given;
   // A report shows what was taken for what, but not of the thousands of tokens of a language model.
   options.run.confusion = !options.confusion.empty() || (!options.report.empty() && options.tokens_of_sample == 0);
-  // The flow of train is generated: its places are in no file.
-  return with_source(options.verb == "train" ? nullptr : flow.source, [&] {
+  return with_source(options.generated_flow ? nullptr : flow.source, [&] {
     std::unique_ptr<BoundGraph> graph;
     std::optional<Serving> serving;  // open while streams wait for their first sample
     graph = open_graph(flow, options, options.inference,

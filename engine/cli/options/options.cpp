@@ -59,6 +59,12 @@ std::string remark_on(const std::vector<std::string>& words) {
   return "";
 }
 
+// Flags of other programs that mean one of ours, where the verb has no flag of that name.
+struct FlagSynonym {
+  const char *word, *flag;
+};
+constexpr FlagSynonym kFlagSynonyms[] = {{"engine", "device"}};
+
 class ArgumentReader {
  public:
   ArgumentReader(const CommandTable& table, const VerbRow& verb, Options& options, std::vector<std::string> words)
@@ -80,6 +86,8 @@ class ArgumentReader {
     return true;
   }
 
+  // About flags that were understood under another name.
+  const std::vector<std::string>& notes() const { return notes_; }
   bool was_given(const FlagRow& flag) const { return given_.count(flag.name) != 0; }
   std::set<std::string> names_given() const {
     std::set<std::string> names;
@@ -97,6 +105,15 @@ class ArgumentReader {
 
   [[noreturn]] void refuse(Error e) const { throw e.note("'harmonics " + verb_.name + " --help' shows what it takes"); }
 
+  const FlagRow* find_synonym(const std::string& word) {
+    for (const FlagSynonym& synonym : kFlagSynonyms)
+      if (word == synonym.word)
+        if (const FlagRow* row = verb_.find(synonym.flag)) {
+          notes_.push_back(fmt::format("--{} is --{} here", synonym.word, synonym.flag));
+          return row;
+        }
+    return nullptr;
+  }
   const FlagRow* find_short(char name) const {
     for (const FlagRow& f : verb_.flags)
       if (f.short_name == std::string(1, name)) return &f;
@@ -135,6 +152,7 @@ class ArgumentReader {
     const bool is_long = word[1] == '-';
     const size_t equals = word.find('=');
     const FlagRow* row = is_long ? verb_.find(word.substr(2, equals - 2)) : find_short(word[1]);
+    if (!row && is_long) row = find_synonym(word.substr(2, equals - 2));
     if (!row) unknown(is_long ? word.substr(0, equals) : word.substr(0, 2));
     if (is_long)
       return value_of(*row, equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1)));
@@ -245,7 +263,8 @@ class ArgumentReader {
   size_t at_ = 0;
   bool plain_ = false;                        // after "--"
   std::map<std::string, std::string> given_;  // first values
-  const FlagRow* last_ = nullptr;             // the flag whose value was the previous word
+  std::vector<std::string> notes_;
+  const FlagRow* last_ = nullptr;  // the flag whose value was the previous word
 };
 
 // "batch = 128"
@@ -327,7 +346,8 @@ const VerbRow* parse_options(const CommandTable& table, int argc, char** argv, O
   o.verb = verb.name;
   o.command_line.assign(argv, argv + argc);
   o.given = arguments.names_given();
-  const std::vector<std::string> notes = configure(table, verb, arguments, o);
+  std::vector<std::string> notes = configure(table, verb, arguments, o);
+  if (!o.quiet) notes.insert(notes.begin(), arguments.notes().begin(), arguments.notes().end());
   use_colours(o.color);
   for (const std::string& note : notes) print_note(note);
   return &verb;

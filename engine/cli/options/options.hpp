@@ -83,6 +83,7 @@ struct Options {
   bool special_tokens = false;        // tokenize: special tokens are read in texts
   int64_t tokens_of_sample = 0;       // train: rates are shown in tokens
   std::string replay;                 // train: a batch that was left out
+  bool generated_flow = false;        // train: the places of the flow are in no file
   bool has_perplexity = true;         // train: the loss is a mean cross entropy
   SampleSettings samples;             // train: texts during the run
   std::optional<int64_t> train_size;  // tokenize: train a tokenizer of so many tokens

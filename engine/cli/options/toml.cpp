@@ -246,7 +246,7 @@ class Reader {
     const bool right = digits > 0 && hex.size() == digits && read_number(hex, code, 16) && code > 0 &&
                        code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
     if (!right)
-      refuse(fmt::format("'\\{}' means nothing in a text", printable(text_.substr(at_), 1)),
+      refuse(fmt::format("'\\{}' is not an escape sequence of a string", printable(text_.substr(at_), 1)),
              "a backslash is written twice, or the text as '...'");
     text += utf8_of(code);
     at_ += digits;

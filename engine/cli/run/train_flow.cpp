@@ -199,6 +199,7 @@ void make_flow(const TrainSettings& s, const std::string& folder, bool packed, T
     plan.options.weights_from.push_back(model.parent_path().string());
     return model.string();
   };
+  plan.options.generated_flow = true;
   const std::string model = path_of(s.model.empty() ? s.model_dsl : s.model);
   OtherModel other = other_model(s);
   if (other.layer) other.path = path_of(other.path);

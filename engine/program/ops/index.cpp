@@ -208,7 +208,7 @@ std::vector<TensorType> infer_top_k(const AttributeMap& a, Types in) {
   const int64_t k = a.integer("k");
   if (in[0].shape.rank() == 0 || k < 0 || k > in[0].shape.back())
     misfit(Op::top_k, ErrorKind::Shape, in,
-           "the " + std::to_string(k) + " largest need a last axis of at least so many");
+           "the " + std::to_string(k) + " largest need a last axis of at least that length");
   Shape shape = in[0].shape;
   shape[shape.rank() - 1] = k;
   return {{in[0].dtype, shape}, {DType::I64, shape}};

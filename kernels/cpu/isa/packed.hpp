@@ -159,11 +159,20 @@ HM_INLINE Tile<Fetch> tile_for(int64_t rows, int64_t columns) {
   return columns <= kColumns / 2 ? kTiles<kOrder, kVectors / 2, Fetch>[at] : kTiles<kOrder, kVectors, Fetch>[at];
 }
 
+// Tensors with the layout of C that the operations on a finished block read and write.
+struct Beside {
+  static constexpr int64_t kMost = 4;
+  const float* at[kMost];
+  int64_t count = 0;
+};
+
 // What a tile prefetches for later ones, a line of each every four steps of the depth: C of the next tile, for writing,
-// and an operand in steps of `step`; after `turn` of them 16 floats further.
+// an operand in steps of `step`, after `turn` of them 16 floats further, and tensors beside this tile's C.
 struct NextTile {
   const float *c, *operand;
   int64_t c_row, step, turn, c_left = kRows * kColumns / 16, c_rows = 0, fetched = 0;
+  const float* const* beside = nullptr;
+  int64_t beside_at = 0, besides = 0, beside_lines = 0, beside_rows = 0;
   HM_INLINE void fetch_c() {
     if (c_left == 0) return;
     __builtin_prefetch(c, 1);
@@ -174,6 +183,14 @@ struct NextTile {
     __builtin_prefetch(operand, 0, 2);
     operand += step;
     if (++fetched == turn) fetched = 0, operand += 16 - turn * step;
+  }
+  HM_INLINE void fetch_beside() {
+    if (besides == 0) return;
+    __builtin_prefetch(*beside + beside_at, 0, 2);
+    beside_at += c_row;
+    if (++beside_rows < kRows) return;
+    beside_rows = 0, beside_at += 16 - kRows * c_row;
+    if (++beside_lines == kColumns / 16) beside_lines = 0, beside_at -= kColumns, ++beside, --besides;
   }
 };
 
@@ -205,6 +222,7 @@ template <PanelOrder kOrder>
     add(0), add(1);
     next.fetch_operand();
     add(2), add(3);
+    next.fetch_beside();
   }
   for (; k < depth; ++k, a += kStep, b += kColumns) add(0);
   store_sums(sum, c, c_row, kColumns, end);
@@ -276,7 +294,7 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
 template <PanelOrder kOrder>
 HM_INLINE void multiply_rows(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b,
                              int64_t b_panel, int64_t columns, int64_t depth, float* to, int64_t c_row,
-                             const Ending& end) {
+                             const Ending& end, const Beside& beside) {
   constexpr int64_t kCopyRow = kRowsDepth + 16;
   alignas(64) float copy[kRows * kCopyRow];
   const bool copies = kOrder == PanelOrder::by_rows && kRows > 6 && a_row % 1024 == 0;
@@ -303,7 +321,8 @@ HM_INLINE void multiply_rows(const float* a, int64_t a_row, int64_t panel_step, 
       const float* const c = to + (is_last ? below ? at - jj + kRows * c_row : at : at + kColumns);
       const bool along = kAlongRows<kOrder>;
       row_tile<kOrder>(own, own_row, panel, depth, to + at, c_row, end.at(at),
-                       NextTile{c, next, c_row, along ? a_row : 16, along ? kRows : depth});
+                       NextTile{c, next, c_row, along ? a_row : 16, along ? kRows : depth, kRows * kColumns / 16, 0, 0,
+                                beside.at, at, beside.count});
     }
   }
 }

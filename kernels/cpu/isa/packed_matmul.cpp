@@ -1,4 +1,5 @@
 // Large products by packed panels, contiguous for any stride of the operands. Contiguous rows of A are read in place.
+#include "../elementwise.hpp"
 #include "column_sums.hpp"
 #include "kernels.hpp"
 #include "packed.hpp"
@@ -175,6 +176,17 @@ HM_INLINE int64_t even_depth(int64_t depth) {
   return ((depth + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
+// From `place` of C on.
+HM_INLINE Beside beside_of(const Product& p, void* const* buffers, int64_t place) {
+  Beside beside;
+  for (uint32_t i = 0; p.chain && i < p.chain->n_registers && beside.count < Beside::kMost; ++i) {
+    const ChainRegister& r = p.chain->registers[i];
+    if ((r.place == Place::input || r.place == Place::output) && r.width == sizeof(float) && r.buffer != p.c)
+      beside.at[beside.count++] = static_cast<const float*>(buffers[r.buffer]) + place;
+  }
+  return beside;
+}
+
 // Sums of the second slice of the depth; those of the first are in C.
 HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
   return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats;
@@ -248,7 +260,8 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
                                        depth, to + i * p.n + j, p.n, ending);
         else if (c.by_rows)
           multiply_rows<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
-                                             depth, to + i * p.n + j, p.n, ending);
+                                             depth, to + i * p.n + j, p.n, ending,
+                                             k + depth == p.k ? beside_of(p, buffers, i * p.n + j) : Beside{});
         else
           multiply<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
                                         depth, to + i * p.n + j, p.n, ending);

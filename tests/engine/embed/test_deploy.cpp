@@ -1,6 +1,9 @@
 // Choice of hardware by kind, as embedding programs make it.
 #include <catch2/catch.hpp>
+
 #include <cmath>
+#include <functional>
+#include <vector>
 
 #include <harmonics/deploy.hpp>
 
@@ -37,6 +40,40 @@ TEST_CASE("a deployment names a device, and falls back to the CPU only if allowe
   CHECK(refused.find("deployed: switched off") != std::string::npos);
   CHECK(refused.find("\nleave fallback at true to run on the CPU then") != std::string::npos);
   CHECK_NOTHROW(device_for({Backend::Auto, false}));
+}
+
+TEST_CASE("a deployed graph runs its fits and predictions on that device") {
+  const auto device = add_fake_accelerator(Registry::global(), "deploying");
+  DeploymentDescriptor fast;
+  fast.partitions.push_back({"net", Backend::GPU, false});
+  fast.backend = Backend::CPU;
+  HarmonicGraph g = parse_hmx_text(
+      "harmonic net { producer x; producer y 1/1 x; layer o; cycle { x -(affine)-> o; o <-(cross_entropy)- y; } }");
+  g.bindProducer("x", "synth:digits?size=64&seed=1");
+  g.bindProducer("y", "synth:digits?size=64&seed=1#label");
+  const auto ran = [&](const std::function<void()>& body) {
+    const size_t before = device->kernels;
+    body();
+    return device->kernels > before;
+  };
+  FitOptions options;
+  options.steps = 2;
+  options.batch = 16;
+  const HTensor one(DType::U8, Shape{28, 28}, std::vector<uint8_t>(784).data());
+  CHECK_FALSE(ran([&] { g.fit(options); }));
+  g.deploy(fast, "net");
+  CHECK(ran([&] { g.fit(options); }));
+  CHECK(ran([&] { g.infer(one); }));
+  options.device = "cpu";
+  CHECK_FALSE(ran([&] { g.fit(options); }));
+  options.device.clear();
+  options.deployment = DeploymentDescriptor{};  // whichever accelerator there is
+  options.deployment->backend = Backend::CPU;
+  CHECK_FALSE(ran([&] { g.fit(options); }));
+  g.deploy(fast);  // without the partition's options
+  CHECK_FALSE(ran([&] { g.infer(one); }));
+  device->unavailable = "switched off";
+  CHECK(message_of([&] { g.deploy(fast, "net"); }).find("deploying: switched off") != std::string::npos);
 }
 
 TEST_CASE("partitions of a deployment run on the device of their options") {

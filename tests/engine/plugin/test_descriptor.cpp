@@ -98,7 +98,7 @@ TEST_CASE("descriptor: false offsets and sizes are refused, never followed") {
   CHECK(bent([](ElfImage& i) { i.header.e_phnum = 0; }) == no + "its descriptor is outside of the loaded segments");
   CHECK(bent([](ElfImage& i) { i.symbols_section.sh_entsize = 7; }) == no + "its dynamic symbols have a wrong size");
   CHECK(bent([](ElfImage& i) { i.symbols_section.sh_link = 9; }) ==
-        no + "its dynamic symbols name a section that is not there");
+        no + "its dynamic symbols refer to a missing section");
   CHECK(bent([](ElfImage& i) { i.symbols_section.sh_size = ~0ull; }) == no + "it ends before its dynamic symbols");
   CHECK(bent([](ElfImage& i) { i.strings_section.sh_offset = ~0ull; }) ==
         no + "it ends before its dynamic symbols' names");

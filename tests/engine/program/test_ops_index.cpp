@@ -141,5 +141,5 @@ TEST_CASE("index operations: shape and type errors") {
           update_slice(x, HTensor(DType::F64, {1, 1}), i64({2}, {0, 0}));
         }).find("type error: update_slice: ") == 0);
   CHECK(refusal([&] { top_k(x, 4); }) ==
-        "shape error: top_k: the operand is f32[2, 3]; the 4 largest need a last axis of at least so many");
+        "shape error: top_k: the operand is f32[2, 3]; the 4 largest need a last axis of at least that length");
 }
