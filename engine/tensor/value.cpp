@@ -13,13 +13,13 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr size_t kLine = 64, kHugePage = 2u << 20;
+constexpr size_t kLine = 64, kHugePage = 2u << 20, kLarge = 4 * kHugePage;
 
 }  // namespace
 
 Storage::Storage(size_t bytes) : bytes_(bytes), owned_(true) {
   const size_t rounded = bytes ? (bytes + kLine - 1) / kLine * kLine : kLine;
-  if (bytes < kHugePage) {
+  if (bytes < kLarge) {
     data_ = std::aligned_alloc(kLine, rounded);
   } else {
     // Huge pages save address translations for strided access. Whole pages only, so that no extra memory is used.
