@@ -62,9 +62,9 @@ struct DeepContext {
   uint32_t row_parts = 1, column_parts = 1;
 };
 
-// A product of fewer than 48 rows, or of more with a large B, computed as B^T A^T. Phases: pack A, multiply. Workspace: A, and for each
-// part and slice of the depth the sums of kTurnedColumns columns. Slices as in packed products, so that sums have the
-// same order.
+// A product of fewer than 48 rows, or of more with a large B, computed as B^T A^T. Phases: pack A, multiply. Workspace:
+// A, and for each part and slice of the depth the sums of kTurnedColumns columns. Slices as in packed products, so that
+// sums have the same order.
 struct TurnedContext {
   Product product;
   uint32_t depth_parts = 1;
