@@ -98,6 +98,10 @@ Program run_accumulate_products(const Program& p, Context& c) {
 Program run_sum_with_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? sum_with_products(p, accepts_call(c)) : p;
 }
+Program run_recompute_elementwise(const Program& p, Context& c) {
+  constexpr uint64_t kLeastBytes = 1 << 20;  // smaller results stay in the processor's caches
+  return c.options.fuse && !c.kernels.is_reference() ? recompute_elementwise(p, kLeastBytes) : p;
+}
 Program run_finish_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? finish_products(p, accepts_call(c)) : p;
 }
@@ -193,7 +197,9 @@ constexpr PassRow kPasses[] = {
     {"absorb_conversions", run_absorb_conversions, "fuse_updates"},
     {"accumulate_products", run_accumulate_products, "fuse_updates"},
     {"sum_with_products", run_sum_with_products, "fuse_updates accumulate_products"},
-    {"finish_products", run_finish_products, "fuse_updates accumulate_products sum_with_products"},
+    {"recompute_elementwise", run_recompute_elementwise, "cse fuse_pooling fuse_updates accumulate_products"},
+    {"finish_products", run_finish_products,
+     "fuse_updates accumulate_products sum_with_products recompute_elementwise"},
     {"fuse_elementwise", run_fuse_elementwise, "fuse_pooling fuse_updates absorb_conversions finish_products"},
     {"fuse_reductions", run_fuse_reductions, "fuse_elementwise sum_with_products"},
     {"advance_updates", run_advance_updates, "fuse_updates accumulate_products fuse_reductions"},

@@ -9,13 +9,14 @@
 namespace harmonics::engine::reference {
 namespace {
 
-// Rows whose scores exist at a time: a sixteenth of all, so that scores and their gradient take an eighth; but so many
-// that a chunk is worth its product.
+// Rows whose scores exist at a time: an eighth of all, whose gradient takes the place of the scores, or a sixteenth if
+// both the scores and their cap are needed; but so many that a chunk is worth reading the weight for its products.
 int64_t chunk_of(const AttributeMap& a, int64_t rows, int64_t classes) {
-  constexpr int64_t kLeastScores = 1 << 18;
+  constexpr int64_t kLeastScores = 1 << 18, kLeastRows = 128;
   int64_t chunk = a.integer("chunk", 0);
   if (chunk == 0) {
-    chunk = std::max((rows + 15) / 16, kLeastScores / std::max<int64_t>(classes, 1));
+    const int64_t chunks = a.number("softcap", 0) > 0 ? 16 : 8;
+    chunk = std::max({(rows + chunks - 1) / chunks, kLeastScores / std::max<int64_t>(classes, 1), kLeastRows});
     chunk = (chunk + 15) / 16 * 16;
   }
   return std::clamp<int64_t>(chunk, 1, std::max<int64_t>(rows, 1));
@@ -161,9 +162,10 @@ Values linear_cross_entropy_step(const AttributeMap& a, Inputs in) {
   return results;
 }
 
-#define HM_CHUNKS                                                                                                  \
-  "chunk = 0 in 0.. (rows whose scores exist at a time; 0: a sixteenth of all), ignored: int? (the label of rows " \
-  "that do not count), softcap = 0.0 in 0.. (scores are softcap tanh(score / softcap); 0: as they are)"
+#define HM_CHUNKS                                                                                                 \
+  "chunk = 0 in 0.. (rows whose scores exist at a time; 0: an eighth of all, at least 128), ignored: int? (the "  \
+  "label of rows that do not count), softcap = 0.0 in 0.. (scores are softcap tanh(score / softcap); 0: as they " \
+  "are)"
 
 }  // namespace
 

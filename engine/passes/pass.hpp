@@ -61,11 +61,17 @@ Program accumulate_products(const Program& program, const AcceptsCall& accepts);
 // `dot_sum`, which reads the operand once. May round differently. Only calls that `accepts` takes. After fuse_updates
 // and accumulate_products, which save more.
 Program sum_with_products(const Program& program, const AcceptsCall& accepts);
+// Computes results of elementwise operations of the forward pass again, where the gradient reads them by elementwise
+// operations only and keeps what they are made of in any case: silu(gate) and its logistic function beside gate and up.
+// Only results of at least so many bytes, by few operations. Their copies are in the phase of the gradient, so that
+// they are fused with their readers. After the last cse, which would merge them, and fuse_pooling, fuse_updates and
+// accumulate_products, which match what is read.
+Program recompute_elementwise(const Program& program, uint64_t least_bytes);
 // Fuses a product, or a linear map, and the elementwise operations on its result into `fused_dot`, which finishes
 // blocks of the product while caches hold them. The operations are in the phase of the product; besides its result and
 // results of each other they read only constants and values computed before the product. Rounds as the operations
 // alone. Only calls that `accepts` takes. After fuse_updates, accumulate_products and sum_with_products, which save
-// more.
+// more, and recompute_elementwise, which adds such operations.
 Program finish_products(const Program& program, const AcceptsCall& accepts);
 // Replaces a linear map whose scores only softmax_cross_entropy and its gradient read by linear_cross_entropy, or by
 // linear_cross_entropy_step, which also gives the gradients: in chunks of rows, so that the scores never exist whole.

@@ -91,6 +91,11 @@ void answer_by_depth(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_ker
 
 constexpr int64_t kLeastKeptRows = 48;
 constexpr int64_t kManyRows = 1024;
+// A B of this many floats exceeds the second-level cache: for fewer than kManyRows it is read where it lies, since a
+// packed copy would pass through memory as often as B, or be kept beside it.
+constexpr int64_t kLargeFloats = int64_t{1} << 19;
+constexpr int64_t kLeastStripRows = 16, kLeastStripColumns = 256;
+bool is_large(const Product& p) { return p.k * p.n >= kLargeFloats && p.m < kManyRows; }
 
 // If A is packed for all parts anyway, row slices cost no more: choose the more even division.
 bool is_cut_by_columns(const Product& p, uint32_t parts) {
@@ -108,10 +113,10 @@ uint32_t depth_parts_of(const Product& p, uint32_t parts) {
 }
 
 // Whether B^T A^T reads B best: where packing B, whose columns are contiguous, takes as long as multiplying by few
-// rows.
+// rows, or a large B is packed for too few.
 bool suits_turned(const Product& p) {
-  if (!is_packed_here(p) || p.b_column == 1 || p.m >= kLeastKeptRows || p.accumulate) return false;
-  return true;
+  return is_packed_here(p) && p.b_column != 1 && !p.accumulate && !p.chain && !p.sums &&
+         (p.m < kLeastKeptRows || (is_large(p) && p.a_column == 1));
 }
 void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<TurnedContext>();
@@ -119,6 +124,7 @@ void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   c->depth_parts = depth_parts_of(p, parts_for(nanoseconds, INT32_MAX, kPackedGrain));
   c->pack_parts = parts_for(static_cast<double>(p.m * p.k) * kPackNanoseconds, (p.k + 15) / 16);
   c->parts = parts_for(nanoseconds, panels(p.n, packed_row_panel(isa().vector)), kPackedGrain);
+  if (p.m >= kLeastKeptRows) c->parts = std::min(c->parts, kUsualParts);  // each has sums of its own
   const int64_t panel = packed_column_panel(isa().vector), rows = panels(p.m, panel) * panel;
   const uint64_t floats =
       static_cast<uint64_t>(rows) * (static_cast<uint64_t>(p.k) + c->parts * c->depth_parts * kTurnedColumns);
@@ -216,6 +222,27 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   out.packing = isa().packing_of_b;
 }
 
+// Whether a large B is read along its rows while the sums are computed.
+bool suits_strips(const Product& p) {
+  return is_packed_here(p) && is_large(p) && p.a_column == 1 && p.b_column == 1 && !p.chain && !p.sums &&
+         p.m >= kLeastStripRows && p.n >= kLeastStripColumns;
+}
+void answer_strips(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
+  auto c = std::make_unique<StripContext>();
+  const Product& p = c->product = grid->product;
+  const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
+  c->depth_parts = depth_parts_of(p, wanted);
+  while (c->depth_parts * c->column_parts < wanted && p.n >= 2 * kLeastStripColumns * c->column_parts)
+    c->column_parts *= 2;
+  c->part_floats = p.m * kRowsInPlaceStride + packed_column_panel(isa().vector) * kPackedDepth;
+  const uint32_t parts = c->depth_parts * c->column_parts;
+  const int64_t floats = parts * c->part_floats + (c->depth_parts - 1) * p.m * p.n;
+  std::vector<uint32_t> phases{parts};
+  if (c->depth_parts > 1) phases.push_back(c->sum_parts = parts_of_sum(p));
+  answer(out, std::move(c), isa().strip_matmul, "matmul by strips", phases).workspace =
+      static_cast<uint64_t>(floats) * sizeof(float);
+}
+
 double flops_of(const Product& p) {
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
 }
@@ -274,6 +301,7 @@ constexpr Route kRoutes[] = {
     {Route::none, suits_turned, packed_nanoseconds, answer_turned},
     {Route::descends, [](const Product& p) { return is_packed_here(p) && suits_own_blocks(p); }, packed_nanoseconds,
      answer_own_blocks},
+    {Route::none, suits_strips, packed_nanoseconds, answer_strips},
     {Route::descends, is_packed_here, packed_nanoseconds, answer_packed},
     {Route::none, [](const Product&) { return true; }, library_nanoseconds, answer_library},
 };

@@ -62,15 +62,24 @@ struct DeepContext {
   uint32_t row_parts = 1, column_parts = 1;
 };
 
-// A product of fewer than 48 rows, computed as B^T A^T. Phases: pack A, multiply. Workspace: A, and for each
-// part and slice of the depth the sums of kTurnedColumns columns. Slices as in packed products, so that sums have the
-// same order.
+// A product of fewer than 48 rows, or of more with a large B, computed as B^T A^T. Phases: pack A, multiply. Workspace:
+// A, and for each part and slice of the depth the sums of kTurnedColumns columns. Slices as in packed products, so that
+// sums have the same order.
 struct TurnedContext {
   Product product;
   uint32_t depth_parts = 1;
   uint32_t pack_parts = 1, parts = 1;
 };
 constexpr int64_t kTurnedColumns = 96;
+
+// A product of some rows with a large B whose rows are contiguous. Phases: multiply, add up the slices of the depth.
+// Workspace: for each part a block of its rows of A and a panel of B; then the sums of the second slice.
+struct StripContext {
+  Product product;
+  uint32_t depth_parts = 1, column_parts = 1, sum_parts = 0;
+  int64_t part_floats = 0;  // a part's own block and panel
+};
+constexpr int64_t kStripColumns = 512;  // columns of B read along its rows
 
 // Number of parts that add the sums of two halves of the depth.
 uint32_t parts_of_sum(const Product& p);

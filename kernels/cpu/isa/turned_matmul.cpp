@@ -1,5 +1,5 @@
-// Products of few rows with a B whose columns are contiguous, such as the gradient of a layer's input: computed as
-// B^T A^T, so that B is read where it lies, a row of a tile for each column, and only A is packed.
+// Products of few rows, or with a large B, whose columns are contiguous, such as linear maps: computed as B^T A^T, so
+// that B is read where it lies, a row of a tile for each column, and only A is packed.
 #include "kernels.hpp"
 #include "packed.hpp"
 

@@ -153,6 +153,7 @@ TEST_CASE("compile options: observe gets the program after each pass") {
                                          "absorb_conversions",
                                          "accumulate_products",
                                          "sum_with_products",
+                                         "recompute_elementwise",
                                          "finish_products",
                                          "fuse_elementwise",
                                          "fuse_reductions",

@@ -116,7 +116,7 @@ TEST_CASE("chunk_scores: a gradient that depends on the loss keeps the scores wh
 
 TEST_CASE("chunk_scores: a step holds an eighth of the scores") {
   Tracer tracer("wide");
-  constexpr int64_t kMany = 512, kVocabulary = 32768;
+  constexpr int64_t kMany = 1024, kVocabulary = 32768;
   const HTensor x = tracer.input("x", {DType::F32, {kMany, 8}}), labels = tracer.input("labels", {DType::I32, {kMany}}),
                 weight = tracer.parameter("weight", {DType::F32, {kVocabulary, 8}});
   const HTensor each = apply("softmax_cross_entropy", {}, {linear(x, weight), labels}).at(0);

@@ -1,0 +1,154 @@
+// Products of some rows with a large B whose rows are contiguous, such as the gradient of a layer's input: B is read
+// where it lies, line after line along its rows, while the sums are computed.
+#include "kernels.hpp"
+#include "packed.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+// Prefetches rows of B's next columns one after the other; a line every `every` steps of the depth, so that all tiles
+// of the columns before share the work.
+struct StripAhead {
+  const float* row;
+  int64_t b_row, lines, left, every, line = 0, steps = 0;  // lines: of a row; left: of all rows
+  HM_INLINE void fetch() {
+    if (--steps > 0 || left <= 0) return;
+    steps = every;
+    --left;
+    __builtin_prefetch(row + line * 16, 0, 2);
+    if (++line == lines) line = 0, row += b_row;
+  }
+};
+
+// A whole tile: `a` are copied rows. kPacks: B is read where it lies, and copied to `own`.
+template <bool kPacks>
+[[gnu::noinline, maybe_unused]] void strip_tile(const float* a, const float* b, int64_t b_row, int64_t depth, float* c,
+                                                int64_t c_row, float* own, const Ending& end, StripAhead& ahead) {
+  vf sum[kRows][kVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
+  for (int i = 0; i < kRows; ++i)
+    for (int64_t j = 0; j < kColumns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
+  const auto add = [&](int64_t k) __attribute__((always_inline)) {
+    vf row[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
+    if (kPacks) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) store(own + v * kWidth, row[v]);
+      own += kColumns;
+    }
+    b += b_row;
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const vf x = splat(a[i * kRowsInPlaceStride + k]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
+    }
+  };
+  int64_t k = 0;
+  for (; k + 2 <= depth; k += 2, a += 2) {
+    ahead.fetch();
+    add(0), add(1);
+  }
+  for (; k < depth; ++k, ++a) add(0);
+  store_sums(sum, c, c_row, kColumns, end);
+}
+
+// The product of a part's rows of A and columns of B over a block of the depth.
+struct Strip {
+  const float *a, *b, *next;  // next: of B, read after this block
+  int64_t a_row, b_row, rows, columns, depth, next_depth;
+  float* to;
+  int64_t c_row;
+  float *own_a, *own_b;
+};
+
+// The columns of one panel: the first tile packs them for the others.
+HM_INLINE void multiply_panel(const Strip& x, int64_t j, int64_t columns, const Ending& end, StripAhead& ahead) {
+  constexpr int64_t kRow = kRowsInPlaceStride;
+  const bool packs_first = columns == kColumns && x.rows >= kRows;
+  if (packs_first)
+    strip_tile<true>(x.own_a, x.b + j, x.b_row, x.depth, x.to + j, x.c_row, x.own_b, end, ahead);
+  else
+    pack_columns(x.b + j, x.b_row, columns, x.depth, x.own_b, 0);
+  for (int64_t i = packs_first ? kRows : 0; i < x.rows; i += kRows) {
+    const int64_t used = x.rows - i < kRows ? x.rows - i : kRows, at = i * x.c_row;
+    if (used == kRows && columns == kColumns)
+      strip_tile<false>(x.own_a + i * kRow, x.own_b, kColumns, x.depth, x.to + j + at, x.c_row, nullptr, end.at(at),
+                        ahead);
+    else
+      tile_for<PanelOrder::by_rows>(used, columns)(x.own_a + i * kRow, kRow, x.own_b, 0, x.depth, x.to + j + at,
+                                                   x.c_row, columns, end.at(at), Ahead{x.own_a, 0, 1});
+  }
+}
+
+constexpr int64_t kGroup = 64;  // columns that are fetched while those before them are multiplied
+
+HM_INLINE void multiply_strip(const Strip& x, const Ending& end) {
+  constexpr int64_t kRow = kRowsInPlaceStride;
+  for (int64_t i = 0; i < x.rows; ++i)
+    __builtin_memcpy(x.own_a + i * kRow, x.a + i * x.a_row, static_cast<size_t>(x.depth) * sizeof(float));
+  for (int64_t group = 0; group < x.columns; group += kGroup) {
+    const int64_t width = x.columns - group < kGroup ? x.columns - group : kGroup, after = x.columns - group - width;
+    const int64_t next_depth = after > 0 ? x.depth : x.next_depth,
+                  next_width = after > 0 && after < kGroup ? after : width, lines = (next_width + 15) / 16,
+                  all = lines * next_depth;
+    StripAhead ahead{after > 0 ? x.b + group + width : x.next, x.b_row, lines, all, 1};
+    if (all > 0) ahead.every = (x.rows + kRows - 1) / kRows * ((width + kColumns - 1) / kColumns) * (x.depth / 2) / all;
+    for (int64_t j = group; j < group + width; j += kColumns)
+      multiply_panel(x, j, group + width - j < kColumns ? group + width - j : kColumns, end.at(j), ahead);
+  }
+}
+
+// Sums of the second slice of the depth; those of the first are in C.
+HM_INLINE float* second_strip_sums(const StripContext& c, void* const* buffers) {
+  return static_cast<float*>(buffers[c.product.c + 1]) + c.part_floats * c.depth_parts * c.column_parts;
+}
+
+}  // namespace
+
+// Phases: multiply, add up the slices of the depth.
+void strip_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const StripContext*>(context);
+  const Product& p = c.product;
+  if (phase == 1) return end_halves(p, buffers, second_strip_sums(c, buffers), c.sum_parts, part);
+  const uint32_t slice = part / c.column_parts, column = part % c.column_parts;
+  const int64_t j0 = slice_begin(p.n, kColumns, c.column_parts, column),
+                j1 = slice_begin(p.n, kColumns, c.column_parts, column + 1);
+  const int64_t k0 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice),
+                k1 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice + 1);
+  const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]) + j0;
+  float* to = (slice == 0 ? static_cast<float*>(buffers[p.c]) : second_strip_sums(c, buffers)) + j0;
+  float* const own_a = static_cast<float*>(buffers[p.c + 1]) + part * c.part_floats;
+  for (int64_t j = 0; j < j1 - j0; j += kStripColumns) {
+    const int64_t columns = j1 - j0 - j < kStripColumns ? j1 - j0 - j : kStripColumns;
+    for (int64_t k = k0; k < k1; k += kPackedDepth) {
+      const int64_t depth = k1 - k < kPackedDepth ? k1 - k : kPackedDepth, left = k1 - k - depth;
+      const Ending end =
+          slice == 0 ? ending_of(p, buffers, k) : Ending{k > k0 ? second_strip_sums(c, buffers) : nullptr, 1};
+      const bool is_last = left == 0;
+      const Strip x{a + k,
+                    b + k * p.b_row + j,
+                    is_last ? b + k0 * p.b_row + j + columns : b + (k + depth) * p.b_row + j,
+                    p.a_row,
+                    p.b_row,
+                    p.m,
+                    columns,
+                    depth,
+                    is_last               ? (j + columns < j1 - j0 ? kPackedDepth : 0)
+                    : left < kPackedDepth ? left
+                                          : kPackedDepth,
+                    to + j,
+                    p.n,
+                    own_a,
+                    own_a + p.m * kRowsInPlaceStride};
+      multiply_strip(x, end.at(j0 + j));
+    }
+  }
+  if (c.depth_parts == 1) end_product(p, buffers, 0, p.m, j0, j1);
+}
+
+}  // namespace harmonics::cpu::HM_ISA
