@@ -56,14 +56,26 @@ std::optional<Named> FileReader::name(Fields& fields, const char* key) {
 }
 
 FilePart FileReader::read() {
-  Fields top(document_.root, problems_, "the file");
   ModelFile& model = part_.model;
   model.path = document_.source->name();
+  if (document_.root.kind == Kind::null) {
+    problems_.add({}, "the file is empty", "'harmonics list models' shows models to begin with: extends: NAME");
+    for (const char* all : {"extends", "import"}) problems_.doubt(all);
+    model.name.place = place({1, 1, 1});
+    part_.errors = problems_.take();
+    part_.doubted = problems_.doubted();
+    return std::move(part_);
+  }
+  Fields top(document_.root, problems_, "the file");
   if (document_.root.kind == Kind::map) top.need("name");
   if (const auto found = name(top, "name")) model.name = *found;
   if (const auto type = top.text("type")) {
     model.type = *type;
-    if (*type != "model" && *type != "neuron") problems_.expected(*top.find("type"), "'type'", "model or neuron");
+    if (*type != "model" && *type != "neuron") {
+      problems_.expected(*top.find("type"), "'type'", "model or neuron");
+      problems_.doubt("type");
+      model.type = "model";
+    }
   }
   part_.extends = name(top, "extends");
   part_.imports = names(top, "import");
@@ -84,7 +96,8 @@ FilePart FileReader::read() {
   if (const Node* node = top.find("neurons"))
     for (auto& [name, steps] : blocks(*node, "neurons")) model.neurons[name] = std::move(steps);
   top.finish();
-  problems_.throw_any();
+  part_.errors = problems_.take();
+  part_.doubted = problems_.doubted();
   return std::move(part_);
 }
 
@@ -116,7 +129,10 @@ void FileReader::architecture(const Node& node) {
 
 Settings FileReader::settings(const Node& node, const std::string& what) {
   Settings all;
-  if (node.kind != Kind::map) problems_.expected(node, what, "a map of keys and values");
+  if (node.kind != Kind::map) {
+    problems_.expected(node, what, "a map of keys and values");
+    problems_.doubt(what);
+  }
   for (const Entry& entry : node.entries)
     if (entry.value.kind != Kind::null) all[entry.key] = {entry.value, place(entry.place)};
   return all;
@@ -124,7 +140,10 @@ Settings FileReader::settings(const Node& node, const std::string& what) {
 
 std::map<std::string, Block> FileReader::blocks(const Node& node, const std::string& what) {
   std::map<std::string, Block> all;
-  if (node.kind != Kind::map) problems_.expected(node, what, "a map of names and lists of operations");
+  if (node.kind != Kind::map) {
+    problems_.expected(node, what, "a map of names and lists of operations");
+    problems_.doubt(what);
+  }
   for (const Entry& entry : node.entries) all[entry.key] = block(entry.value, "'" + entry.key + "'");
   return all;
 }
@@ -133,15 +152,21 @@ Block FileReader::block(const Node& node, const std::string& what) {
   Block all;
   if (node.kind != Kind::list || node.items.empty()) {
     problems_.expected(node, what, "a list of operations");
+    problems_.doubt("block");
     return all;
   }
   if (node.items.size() > kMostOperations) {
     problems_.add(node.span,
                   fmt::format("{} has {} operations; the limit is {}", what, node.items.size(), kMostOperations));
+    problems_.doubt("block");
     return all;
   }
-  for (const Node& item : node.items)
-    if (auto one = operation(item)) all.push_back(std::move(*one));
+  for (const Node& item : node.items) {
+    if (auto one = operation(item))
+      all.push_back(std::move(*one));
+    else
+      problems_.doubt("operations");
+  }
   return all;
 }
 
