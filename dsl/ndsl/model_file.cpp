@@ -129,7 +129,7 @@ class Files {
     if (folder.empty() || !name.text.ends_with(".ndsl"))
       refuse(name.place, ErrorKind::Name, fmt::format("there is no model {}", shown_name(name.text)),
              "name a file that ends with .ndsl, or a built-in model: harmonics list models");
-    const fs::path full = fs::path(folder) / path;
+    const fs::path full = (fs::path(folder) / path).lexically_normal();
     std::error_code failed;
     const fs::path real = fs::weakly_canonical(full, failed), root = fs::weakly_canonical(folder, failed);
     const auto [end, rest] = std::mismatch(root.begin(), root.end(), real.begin(), real.end());

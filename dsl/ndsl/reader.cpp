@@ -26,6 +26,13 @@ bool is_plain_name(const std::string& name) {
   });
 }
 
+// Whether a key of the map is a misspelt `name`.
+bool stands_for(const Node& map, const std::string& name) {
+  return std::any_of(map.entries.begin(), map.entries.end(), [&](const Entry& entry) {
+    return entry.key != name && !meant_by(entry.key, {name}).empty();
+  });
+}
+
 }  // namespace
 
 void FileReader::expect_plain(const std::string& name, Span where) {
@@ -58,10 +65,10 @@ std::optional<Named> FileReader::name(Fields& fields, const char* key) {
 FilePart FileReader::read() {
   ModelFile& model = part_.model;
   model.path = document_.source->name();
+  model.name.place = place({1, 1, 1});
   if (document_.root.kind == Kind::null) {
     problems_.add({}, "the file is empty", "'harmonics list models' shows models to begin with: extends: NAME");
     for (const char* all : {"extends", "import"}) problems_.doubt(all);
-    model.name.place = place({1, 1, 1});
     part_.errors = problems_.take();
     part_.doubted = problems_.doubted();
     return std::move(part_);
@@ -78,14 +85,15 @@ FilePart FileReader::read() {
     }
   }
   part_.extends = name(top, "extends");
+  const bool extends = part_.extends || stands_for(document_.root, "extends");
   part_.imports = names(top, "import");
   model.description = top.text("description").value_or("");
   if (model.type == "neuron") {
     if (const Node* node = top.need("block"); node && !model.name.text.empty())
       model.neurons[model.name.text] = block(*node, "the block");
   } else {
-    if (const Node* node = part_.extends ? top.find("architecture") : top.need("architecture")) architecture(*node);
-    if (const Node* node = part_.extends ? top.find("config") : top.need("config"))
+    if (const Node* node = extends ? top.find("architecture") : top.need("architecture")) architecture(*node);
+    if (const Node* node = extends ? top.find("config") : top.need("config"))
       model.config = settings(*node, "config");
     if (const auto found = top.text("hf_architecture")) model.hf_architecture = *found;
     if (const auto found = top.text("hf_model_type")) model.hf_model_type = *found;
@@ -247,7 +255,7 @@ void FileReader::layer_rule(const Node& node) {
     if (!rule.at.empty() || rule.every > 0 || !own.block.empty() || !own.config.empty())
       problems_.add(node.span, "a rule with 'pattern' is for all layers and has nothing else");
   } else {
-    if (node.kind == Kind::map && rule.at.empty() && rule.every == 0)
+    if (node.kind == Kind::map && !node.find("at") && !node.find("every"))
       problems_.add(node.span, "a rule of layers says neither 'at' nor 'every' nor 'pattern'");
     rule.pattern.push_back(std::move(own));
   }
@@ -290,7 +298,8 @@ void FileReader::mapping(const Node& node) {
   if (node.kind != Kind::map) problems_.expected(node, "'hf_mapping'", "a map of tensors");
   for (const Entry& entry : node.entries) {
     if (entry.value.kind == Kind::null) continue;
-    if (const auto from = source(entry.value, 0))
+    const size_t known = problems_.count();
+    if (const auto from = source(entry.value, 0); from && problems_.count() == known)
       part_.model.hf_mapping.push_back({{entry.key, place(entry.place)}, *from});
   }
 }

@@ -307,11 +307,8 @@ class Writing {
 
 namespace {
 
-// Throws ErrorKind::Usage for options that change nothing of this model.
+// Throws ErrorKind::Usage for a pattern that no tensor of the model fits.
 void expect_effect(const std::vector<Part>& parts, const std::string& from, const QuantizeOptions& options) {
-  if (options.keep_split && parts.size() == 1)
-    throw Error(ErrorKind::Usage, fmt::format("--keep-split has no effect: '{}' is one file", from), {},
-                {"leave it out"});
   for (const auto& [pattern, type] : options.overrides.tensors) {
     const bool used = std::any_of(parts.begin(), parts.end(), [&, &pattern = pattern](const Part& part) {
       return std::any_of(part.contents.tensors.begin(), part.contents.tensors.end(),

@@ -206,6 +206,7 @@ class Compiler {
           faults_.add(rule.place, fmt::format("there is no layer {}; the model has {}, from 0", last, count), "",
                       ErrorKind::Shape);
       for (const ndsl::Variation& variation : rule.pattern) {
+        (void)ndsl_level(variation.config, true, faults_);
         if (variation.block.empty() || variation.block == "block" || file_.blocks.count(variation.block)) continue;
         if (faults_.doubts({"extends", "import", "blocks"})) continue;
         std::vector<std::string> known{"block"};

@@ -184,6 +184,8 @@ int quantize_command(const Options& options) {
         quantize_gguf(source.path(), options.files[1], how, *executor, [&](double fraction) { lines.show(fraction); });
   }
   const double seconds = seconds_since(begin);
+  if (options.keep_split && result.files.size() == 1)
+    print_note(fmt::format("--keep-split has no effect: '{}' is one file", from));
   if (options.json) {
     boost::json::object object{{"version", 1},
                                {"from", from},

@@ -138,7 +138,7 @@ bool exists_there(const std::string& path) {
 // generated text.
 void expect_model(const char* key, const std::string& model, const std::string& folder, TrainProblems& problems) {
   if (exists_there(model) || exists_there((fs::path(folder) / model).string()) || builtin_ndsl(model)) return;
-  Error e(ErrorKind::NoInput, fmt::format("{}: there is no '{}'", key, model));
+  Error e(ErrorKind::NoInput, fmt::format("there is no model '{}'", model));
   const std::string meant = did_you_mean(model, builtin_ndsl_models());
   if (const std::string advice = meant.empty() ? advice_for_missing(model) : meant; !advice.empty()) e.note(advice);
   problems.add({key}, e.note("give a file or folder, or the name of a built-in model: 'harmonics list models'"));
@@ -150,7 +150,7 @@ void expect_data(const char* key, const std::vector<DatasetOptions>& sets, const
     if (is_live_address(set.path) || exists_there(set.path) || set.path.find_first_of("*?[") != std::string::npos)
       continue;
     const document::Node* at = scalar_of(root, set.path);
-    Error e(ErrorKind::NoInput, fmt::format("{}: there is no '{}'", key, set.path), at ? at->span : Span());
+    Error e(ErrorKind::NoInput, fmt::format("there is no '{}'", set.path), at ? at->span : Span());
     if (const std::string advice = advice_for_missing(set.path); !advice.empty()) e.note(advice);
     problems.add({key}, e);
   }
@@ -193,7 +193,7 @@ void check_train_files(const TrainSettings& settings, const std::string& folder,
   if (settings.model.empty()) expect_description(settings, problems);
   const std::string& tokenizer = settings.corpus.tokenizer;
   if (!tokenizer.empty() && tokenizer != "characters" && tokenizer != "bytes" && !exists_there(tokenizer)) {
-    Error e(ErrorKind::NoInput, fmt::format("tokenizer: there is no '{}'", tokenizer));
+    Error e(ErrorKind::NoInput, fmt::format("there is no tokenizer '{}'", tokenizer));
     const std::string meant = did_you_mean(tokenizer, {"characters", "bytes"});
     if (const std::string advice = meant.empty() ? advice_for_missing(tokenizer) : meant; !advice.empty())
       e.note(advice);
