@@ -28,9 +28,8 @@ bool is_plain_name(const std::string& name) {
 
 // Whether a key of the map is a misspelt `name`.
 bool stands_for(const Node& map, const std::string& name) {
-  return std::any_of(map.entries.begin(), map.entries.end(), [&](const Entry& entry) {
-    return entry.key != name && !meant_by(entry.key, {name}).empty();
-  });
+  return std::any_of(map.entries.begin(), map.entries.end(),
+                     [&](const Entry& entry) { return entry.key != name && !meant_by(entry.key, {name}).empty(); });
 }
 
 }  // namespace
@@ -74,6 +73,8 @@ FilePart FileReader::read() {
     return std::move(part_);
   }
   Fields top(document_.root, problems_, "the file");
+  if (document_.root.kind != Kind::map)
+    for (const char* all : {"extends", "import"}) problems_.doubt(all);
   if (document_.root.kind == Kind::map) top.need("name");
   if (const auto found = name(top, "name")) model.name = *found;
   if (const auto type = top.text("type")) {
@@ -93,8 +94,7 @@ FilePart FileReader::read() {
       model.neurons[model.name.text] = block(*node, "the block");
   } else {
     if (const Node* node = extends ? top.find("architecture") : top.need("architecture")) architecture(*node);
-    if (const Node* node = extends ? top.find("config") : top.need("config"))
-      model.config = settings(*node, "config");
+    if (const Node* node = extends ? top.find("config") : top.need("config")) model.config = settings(*node, "config");
     if (const auto found = top.text("hf_architecture")) model.hf_architecture = *found;
     if (const auto found = top.text("hf_model_type")) model.hf_model_type = *found;
     if (const auto found = top.text("hf_prefix")) model.hf_prefix = *found;

@@ -364,7 +364,7 @@ class SpecReader {
     const Fields fields(
         node, {"tensor", "repeat", "layout", "dims", "expected_k", "expected_n", "fallback_zero_len", "optional"});
     WeightBinding binding;
-    binding.tensor = fields.need("tensor").text();
+    node.report().attempt([&] { binding.tensor = fields.need("tensor").text(); });
     binding.place = node.place();
     binding.repeat = repeat_of(fields);
     if (const Node* layout = fields.find("layout")) {

@@ -12,6 +12,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/base/read_file.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/model/imported.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/transformer/ndsl_model.hpp"

@@ -312,19 +312,19 @@ void lower_combine(NdslLayer& layer) {
   expect_value(layer, layer.gate, "Combine", "Experts");
   const NdslSettings& s = layer.settings();
   const int64_t experts = s.size("num_experts"), used = s.size("num_experts_per_tok");
-  const bool sure = !s.faults().doubts({"num_experts", "num_experts_per_tok", "n_group", "topk_group"});
-  if (used > experts && sure)
+  const auto sure = [&] { return !s.faults().doubts({"num_experts", "num_experts_per_tok", "n_group", "topk_group"}); };
+  if (used > experts && sure())
     s.faults().add(s.place_of("num_experts_per_tok"), fmt::format("{} of {} experts cannot be used", used, experts), "",
                    ErrorKind::Shape);
-  const int64_t groups = sure ? s.whole("n_group", 1, 1, experts) : 1,
-                used_groups = sure ? s.whole("topk_group", groups, 1, groups) : 1;
+  const int64_t groups = sure() ? s.whole("n_group", 1, 1, experts) : 1,
+                used_groups = sure() ? s.whole("topk_group", groups, 1, groups) : 1;
   if (experts % groups != 0)
     s.faults().add(s.place_of("n_group"), fmt::format("{} experts do not divide into {} groups", experts, groups), "",
                    ErrorKind::Shape);
   else if (used_groups < groups && experts / groups < 2)
     s.faults().add(s.place_of("n_group"), fmt::format("{} groups of {} experts have one expert each", groups, experts),
                    "groups are compared by their two best experts", ErrorKind::Shape);
-  else if (sure && used > used_groups * (experts / groups))
+  else if (used <= experts && used > used_groups * (experts / groups) && sure())
     s.faults().add(s.place_of("topk_group"),
                    fmt::format("{} experts cannot be chosen from {} groups of {}", used, used_groups, experts / groups),
                    "", ErrorKind::Shape);

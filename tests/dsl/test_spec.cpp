@@ -108,7 +108,20 @@ TEST_CASE("specs: all errors are reported in one run with their lines, and none 
   "weight_bindings": [{"tensro": "w", "dims": ["n +", 2]}, {"tensor": "w", "dims": [2, "(3"]}],
   "forward": [{"op": "Silu", "in": {}}, {"steps": [{"op": 5}]}],
   "outpust": {"scores": "x"}}})";
-  CHECK(message_of([&] { specs::parse_spec("s.json", text); }) == R"()");
+  const std::string all = message_of([&] { specs::parse_spec("s.json", text); });
+  size_t errors = 0;
+  for (size_t at = all.find("error: "); at != std::string::npos; at = all.find("error: ", at + 1)) ++errors;
+  INFO(all);
+  CHECK(errors == 11);
+  for (const char* one :
+       {"s.json:1:10: error: name is 3; it must be a text\n", "has the unknown entry 'keyes'\n",
+        "help: did you mean 'keys'?\n", "gives a variable the name '1a'", "has the unknown entry 'tensro'\n",
+        "column 4 of 'n +'", "architecture.weight_bindings[1].dims[1]", "architecture.forward[0].in is an object",
+        "architecture.forward[1].steps[0].op is 5", "architecture.forward[1] has no 'op'",
+        "has the unknown entry 'outpust'\n"})
+    CHECK(all.find(one) != std::string::npos);
+  CHECK(all.find("has no 'outputs'") == std::string::npos);
+  CHECK(all.find("has no 'tensor'") == std::string::npos);
 }
 
 TEST_CASE("specs: what is no JSON is refused with line and column") {

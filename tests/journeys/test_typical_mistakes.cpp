@@ -146,8 +146,8 @@ void check_mistakes(const std::string& name) {
 }
 
 const std::vector<std::string> kMistakeFiles = {
-    "addresses", "command_line", "data",    "flows", "generation", "names",        "requests", "serving",
-    "settings",  "stages",       "streams", "tools", "training",   "transformers", "typical",  "weights"};
+    "addresses", "command_line", "data",    "flows", "generation", "models",       "names",   "requests", "serving",
+    "settings",  "stages",       "streams", "tools", "training",   "transformers", "typical", "weights"};
 
 }  // namespace
 
@@ -164,6 +164,7 @@ TEST_CASE("mistakes: tools") { check_mistakes("tools"); }
 TEST_CASE("mistakes: language models") { check_mistakes("generation"); }
 TEST_CASE("mistakes: configurations of train") { check_mistakes("training"); }
 TEST_CASE("mistakes: files of models") { check_mistakes("transformers"); }
+TEST_CASE("mistakes: models and folders") { check_mistakes("models"); }
 TEST_CASE("mistakes: serving") { check_mistakes("serving"); }
 TEST_CASE("mistakes: requests") { check_mistakes("requests"); }
 TEST_CASE("mistakes: typical ones") { check_mistakes("typical"); }

@@ -165,8 +165,7 @@ TEST_CASE("file: only regular files are written and mapped") {
         "cannot write '" + here + "': it is a folder");
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(missing, "x"); }) ==
         "cannot write '" + missing + "': No such file or directory");
-  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(here); }) ==
-        "cannot read '" + here + "': it is a folder");
+  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(here); }) == "cannot read '" + here + "': it is a folder");
   CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(missing); }) ==
         "cannot read '" + missing + "': No such file or directory");
   const std::string pipe = folder / "pipe";

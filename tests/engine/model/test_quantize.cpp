@@ -222,8 +222,9 @@ TEST_CASE("quantize: what cannot be done is refused, and no file is left") {
   const journeys::Folder folder;
   const std::string from = folder.write("m.gguf", model_file(kTensors)), to = folder / "q.gguf";
   const auto executor = make_sequential_executor();
-  CHECK(message_of([&] { quantize_gguf(from, from, options_of("q8_0"), *executor); }).find("is the model that is read") !=
-        std::string::npos);
+  CHECK(message_of([&] {
+          quantize_gguf(from, from, options_of("q8_0"), *executor);
+        }).find("is the model that is read") != std::string::npos);
   quantize_gguf(from, to, options_of("q4_0"), *executor);
   const std::string again = folder / "again.gguf";
   QuantizeOptions requantize = options_of("q8_0");
