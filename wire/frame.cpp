@@ -97,13 +97,16 @@ void check_samples(const Frame& frame, const Limits& limits) {
   if (data && frame.tensors.empty())
     refuse("header, tensors", "a DATA frame of no tensors", "name at least one tensor");
   if (frame.kind == Kind::Barrier && frame.count != (frame.tensors.empty() ? 0 : 1))
-    refuse("header, count", fmt::format("{} samples in a BARRIER frame", frame.count),
+    refuse("header, count", fmt::format("{} sample{} in a BARRIER frame", frame.count, frame.count == 1 ? "" : "s"),
            "a barrier has one position, or none");
   if (!data && frame.kind != Kind::Barrier && frame.count != 0)
-    refuse("header, count", fmt::format("{} samples in a {} frame", frame.count, kind_name(frame.kind)),
+    refuse("header, count",
+           fmt::format("{} sample{} in a {} frame", frame.count, frame.count == 1 ? "" : "s", kind_name(frame.kind)),
            "send samples in DATA frames");
   if (!data && frame.kind != Kind::Hello && frame.kind != Kind::Barrier && !frame.tensors.empty())
-    refuse("header, tensors", fmt::format("{} tensors in a {} frame", frame.tensors.size(), kind_name(frame.kind)),
+    refuse("header, tensors",
+           fmt::format("{} tensor{} in a {} frame", frame.tensors.size(), frame.tensors.size() == 1 ? "" : "s",
+                       kind_name(frame.kind)),
            "only DATA and HELLO name tensors");
   check_tensors(frame, limits);
   check_number("seq", frame.seq);

@@ -18,7 +18,11 @@ constexpr size_t kMostProblems = 20;
 void Problems::add(Span place, const std::string& what, const std::string& remedy, ErrorKind kind) {
   Error error(kind, what, place);
   if (!remedy.empty()) error.note(remedy);
-  errors_.push_back(std::move(error));
+  add(error);
+}
+
+void Problems::add(const Error& error) {
+  errors_.push_back(error);
   if (errors_.size() < kMostProblems) return;
   errors_.back().note(fmt::format("note: stopped after {} errors", kMostProblems));
   throw_any();
@@ -45,8 +49,7 @@ const Node* Fields::find(const std::string& key) {
 
 const Node* Fields::need(const std::string& key) {
   const Node* found = find(key);
-  if (!found && (node_.kind == Kind::map || node_.kind == Kind::null))
-    problems_.add(node_.span, fmt::format("{} has no '{}'", what_, key));
+  if (!found && (node_.kind == Kind::map || node_.kind == Kind::null)) missing_.push_back(key);
   return found;
 }
 
@@ -106,8 +109,16 @@ void Fields::finish() {
   for (const Entry& entry : node_.entries) {
     if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
     const std::string meant = did_you_mean(entry.key, known_);
+    for (const std::string& key : meant_by(entry.key, known_)) {
+      problems_.doubt(key);
+      missing_.erase(std::remove(missing_.begin(), missing_.end(), key), missing_.end());
+    }
     problems_.add(entry.place, fmt::format("{} has the unknown key {}", what_, shown_name(entry.key)),
                   meant.empty() ? "known keys: " + comma_separated(known_) : meant, ErrorKind::Name);
+  }
+  for (const std::string& key : missing_) {
+    problems_.doubt(key);
+    problems_.add(node_.span, fmt::format("{} has no '{}'", what_, key));
   }
 }
 

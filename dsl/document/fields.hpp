@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,28 +16,35 @@ class Problems {
   explicit Problems(std::shared_ptr<const SourceText> source) : source_(std::move(source)) {}
 
   void add(Span place, const std::string& what, const std::string& remedy = "", ErrorKind kind = ErrorKind::Syntax);
+  void add(const Error& error);
   // "is the text 'no'; it must be true or false", with `name` in front.
   void expected(const Node& node, const std::string& name, const std::string& wanted);
   bool any() const { return !errors_.empty(); }
   size_t count() const { return errors_.size(); }
   const SourceText& source() const { return *source_; }
-  void throw_any();  // returns if there are none
+  void throw_any();                                         // returns if there are none
+  std::vector<Error> take() { return std::move(errors_); }  // in the order they were found
+
+  // Keys that a problem is about: an unknown one may stand for them, or their value cannot be used.
+  void doubt(const std::string& key) { doubted_.insert(key); }
+  const std::set<std::string>& doubted() const { return doubted_; }
 
  private:
   std::shared_ptr<const SourceText> source_;
   std::vector<Error> errors_;
+  std::set<std::string> doubted_;
 };
 
 // The entries of one map. A reader asks for each key it knows; finish() refuses all others, with the nearest known one.
 // A value of the wrong kind is a problem, and the reader gets what it would get without the key. A null value counts as
-// a missing one.
+// a missing one. A key that an unknown one seems to stand for is not missing.
 class Fields {
  public:
   // `what` begins messages: "an operation", "config". Anything but a map is a problem; null is an empty map.
   Fields(const Node& node, Problems& problems, std::string what);
 
   const Node* find(const std::string& key);
-  const Node* need(const std::string& key);  // a problem if it is missing
+  const Node* need(const std::string& key);  // a problem of finish() if it is missing
   std::optional<std::string> text(const std::string& key);
   std::optional<int64_t> whole(const std::string& key, int64_t least, int64_t most);
   std::optional<double> real(const std::string& key, double least, double most);
@@ -49,7 +57,7 @@ class Fields {
   const Node& node_;
   Problems& problems_;
   std::string what_;
-  std::vector<std::string> known_;
+  std::vector<std::string> known_, missing_;
 };
 
 }  // namespace harmonics::engine::document

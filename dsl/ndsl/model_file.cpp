@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "dsl/ndsl/faults.hpp"
 #include "dsl/ndsl/reader.hpp"
 #include "engine/base/read_file.hpp"
 #include "formats/utf8.hpp"
@@ -17,61 +18,95 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostFiles = 64;
 
+// A name of a file that cannot stand for one.
 [[noreturn]] void refuse(const Place& place, ErrorKind kind, const std::string& what, const std::string& remedy = "") {
   Error error(kind, what, place.span);
   if (!remedy.empty()) error.note(remedy);
-  throw SourceErrors(*place.source, {error});
+  throw SourceErrors({TextErrors{place.source, {error}}});
 }
 
 class Files {
  public:
-  explicit Files(Library library) : library_(library) {}
+  Files(Library library, Faults& faults) : library_(library), faults_(faults) {}
 
   ModelFile read(const std::shared_ptr<const SourceText>& source, const std::string& folder, const std::string& key) {
     if (++read_ > kMostFiles)
       throw Error(ErrorKind::Syntax,
                   fmt::format("'{}' is one of more than {} files that a model is made of", source->name(), kMostFiles));
     open_.push_back(key);
-    document::Document document;
-    try {
-      document = document::parse_document(source);
-    } catch (const SourceErrors&) {
-      throw;
-    } catch (const Error& e) {
-      if (e.span().line == 0) throw;
-      throw SourceErrors(*source, {e});
-    }
-    FilePart part;
-    try {
-      part = FileReader(document).read();
-    } catch (const SourceErrors&) {
-      throw;
-    } catch (const Error& e) {
-      throw SourceErrors(*source, {e});
-    }
+    FilePart part = part_of(source);
     ModelFile model = std::move(part.model);
     for (const Named& import : part.imports) {
-      ModelFile other = named(import, folder);
+      std::optional<ModelFile> other = opened(import, folder, "import");
+      if (!other) continue;
       const auto add = [&](std::map<std::string, Block>& to, std::map<std::string, Block>& from, const char* what) {
         for (auto& [name, steps] : from)
           if (!to.emplace(name, std::move(steps)).second)
-            refuse(import.place, ErrorKind::Name,
-                   fmt::format("{} has the {} {}, which is there already", shown_name(import.text), what,
-                               shown_name(name)));
+            faults_.add(import.place, fmt::format("{} has the {} {}, which is there already", shown_name(import.text),
+                                                  what, shown_name(name)));
       };
-      add(model.neurons, other.neurons, "neuron");
-      add(model.blocks, other.blocks, "block");
+      add(model.neurons, other->neurons, "neuron");
+      add(model.blocks, other->blocks, "block");
     }
     if (part.extends) {
       part.model = std::move(model);
       const Named extends = *part.extends;
-      model = over(named(extends, folder), std::move(part), extends);
+      std::optional<ModelFile> base = opened(extends, folder, "extends");
+      model = base ? over(std::move(*base), std::move(part), extends) : std::move(part.model);
     }
     open_.pop_back();
     return model;
   }
 
  private:
+  // The parts of one file. A text that is no YAML has none, and what it would give is in doubt.
+  FilePart part_of(const std::shared_ptr<const SourceText>& source) {
+    document::Document document;
+    try {
+      document = document::parse_document(source);
+    } catch (const SourceErrors& e) {
+      return broken(source, e.errors());
+    } catch (const Error& e) {
+      if (e.span().line == 0) throw;
+      return broken(source, {e});
+    }
+    FilePart part;
+    part.model.path = source->name();
+    try {
+      part = FileReader(document).read();
+    } catch (const SourceErrors&) {
+      throw;  // too many
+    } catch (const Error& e) {
+      part.errors = {e};
+    }
+    for (const Error& e : part.errors) faults_.add(source, e);
+    for (const std::string& key : part.doubted) faults_.doubt(key);
+    return part;
+  }
+
+  FilePart broken(const std::shared_ptr<const SourceText>& source, const std::vector<Error>& errors) {
+    for (const Error& e : errors) faults_.add(source, e);
+    for (const char* all : {"extends", "import"}) faults_.doubt(all);
+    FilePart part;
+    part.model.path = source->name();
+    part.model.name.place = {source, {1, 1, 1}};
+    return part;
+  }
+
+  // The file of this name, which `key` asks for; none, with an error, if it cannot be opened.
+  std::optional<ModelFile> opened(const Named& name, const std::string& folder, const char* key) {
+    const size_t depth = open_.size();
+    try {
+      return named(name, folder);
+    } catch (const SourceErrors& e) {
+      if (e.errors().size() != 1 || e.files().front() != name.place.source->name()) throw;  // too many of a text
+      faults_.add(name.place.source, e.errors().front());
+      faults_.doubt(key);
+      open_.resize(depth);
+      return {};
+    }
+  }
+
   // A file below the folder, or one of the library.
   ModelFile named(const Named& name, const std::string& folder) {
     const auto expect_new = [&](const std::string& key) {
@@ -94,7 +129,7 @@ class Files {
     if (folder.empty() || !name.text.ends_with(".ndsl"))
       refuse(name.place, ErrorKind::Name, fmt::format("there is no model {}", shown_name(name.text)),
              "name a file that ends with .ndsl, or a built-in model: harmonics list models");
-    const fs::path full = fs::path(folder) / path;
+    const fs::path full = (fs::path(folder) / path).lexically_normal();
     std::error_code failed;
     const fs::path real = fs::weakly_canonical(full, failed), root = fs::weakly_canonical(folder, failed);
     const auto [end, rest] = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
@@ -111,11 +146,15 @@ class Files {
                 real.string());
   }
 
-  static ModelFile over(ModelFile base, FilePart part, const Named& extends) {
+  ModelFile over(ModelFile base, FilePart part, const Named& extends) {
     ModelFile& own = part.model;
-    if (base.type != own.type)
-      refuse(extends.place, ErrorKind::Name,
-             fmt::format("{} is a {}, and this file is a {}", shown_name(extends.text), base.type, own.type));
+    if (base.type != own.type) {
+      if (!faults_.doubts("type"))
+        faults_.add(extends.place,
+                    fmt::format("{} is a {}, and this file is a {}", shown_name(extends.text), base.type, own.type));
+      faults_.doubt("extends");
+      return std::move(part.model);
+    }
     base.path = own.path;
     base.name = own.name;
     base.description = own.description;
@@ -147,23 +186,39 @@ class Files {
   }
 
   Library library_;
+  Faults& faults_;
   std::vector<std::string> open_;
   size_t read_ = 0;
 };
 
 }  // namespace
 
-ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library) {
-  return Files(library).read(std::make_shared<const SourceText>(name, std::string(text)), folder, name);
+ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library,
+                           Faults& faults) {
+  return Files(library, faults).read(std::make_shared<const SourceText>(name, std::string(text)), folder, name);
 }
 
-ModelFile read_model_file(const std::string& path, Library library) {
+ModelFile read_model_file(const std::string& path, Library library, Faults& faults) {
   std::string text = read_file(path, document::Limits().bytes);
   std::error_code failed;
   const fs::path real = fs::weakly_canonical(path, failed);
   std::string folder = fs::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
-  return Files(library).read(std::make_shared<const SourceText>(path, std::move(text)), folder, real.string());
+  return Files(library, faults).read(std::make_shared<const SourceText>(path, std::move(text)), folder, real.string());
+}
+
+ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library) {
+  Faults faults;
+  ModelFile model = parse_model_file(name, text, folder, library, faults);
+  faults.throw_any();
+  return model;
+}
+
+ModelFile read_model_file(const std::string& path, Library library) {
+  Faults faults;
+  ModelFile model = read_model_file(path, library, faults);
+  faults.throw_any();
+  return model;
 }
 
 }  // namespace harmonics::engine::ndsl

@@ -92,10 +92,16 @@ struct ModelFile {
 // Gives the text of a built-in file, or null.
 using Library = const char* (*)(const std::string& name);
 
+class Faults;
+
 // Reads a file with what it extends and imports. Such names are of files below its folder, or of the library. Throws
-// SourceErrors with all errors of a file, ErrorKind::NoInput if a file cannot be read.
+// SourceErrors with all errors of all files, ErrorKind::NoInput if the first one cannot be read.
 ModelFile read_model_file(const std::string& path, Library library);
 // The same for a text. `folder`: of files that it names; "": it may name those of the library only.
 ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library);
+// The same with errors left to the caller. What they are about is not in the model.
+ModelFile read_model_file(const std::string& path, Library library, Faults& faults);
+ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library,
+                           Faults& faults);
 
 }  // namespace harmonics::engine::ndsl

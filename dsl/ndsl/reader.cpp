@@ -26,6 +26,13 @@ bool is_plain_name(const std::string& name) {
   });
 }
 
+// Whether a key of the map is a misspelt `name`.
+bool stands_for(const Node& map, const std::string& name) {
+  return std::any_of(map.entries.begin(), map.entries.end(), [&](const Entry& entry) {
+    return entry.key != name && !meant_by(entry.key, {name}).empty();
+  });
+}
+
 }  // namespace
 
 void FileReader::expect_plain(const std::string& name, Span where) {
@@ -56,24 +63,37 @@ std::optional<Named> FileReader::name(Fields& fields, const char* key) {
 }
 
 FilePart FileReader::read() {
-  Fields top(document_.root, problems_, "the file");
   ModelFile& model = part_.model;
   model.path = document_.source->name();
+  model.name.place = place({1, 1, 1});
+  if (document_.root.kind == Kind::null) {
+    problems_.add({}, "the file is empty", "'harmonics list models' shows models to begin with: extends: NAME");
+    for (const char* all : {"extends", "import"}) problems_.doubt(all);
+    part_.errors = problems_.take();
+    part_.doubted = problems_.doubted();
+    return std::move(part_);
+  }
+  Fields top(document_.root, problems_, "the file");
   if (document_.root.kind == Kind::map) top.need("name");
   if (const auto found = name(top, "name")) model.name = *found;
   if (const auto type = top.text("type")) {
     model.type = *type;
-    if (*type != "model" && *type != "neuron") problems_.expected(*top.find("type"), "'type'", "model or neuron");
+    if (*type != "model" && *type != "neuron") {
+      problems_.expected(*top.find("type"), "'type'", "model or neuron");
+      problems_.doubt("type");
+      model.type = "model";
+    }
   }
   part_.extends = name(top, "extends");
+  const bool extends = part_.extends || stands_for(document_.root, "extends");
   part_.imports = names(top, "import");
   model.description = top.text("description").value_or("");
   if (model.type == "neuron") {
     if (const Node* node = top.need("block"); node && !model.name.text.empty())
       model.neurons[model.name.text] = block(*node, "the block");
   } else {
-    if (const Node* node = part_.extends ? top.find("architecture") : top.need("architecture")) architecture(*node);
-    if (const Node* node = part_.extends ? top.find("config") : top.need("config"))
+    if (const Node* node = extends ? top.find("architecture") : top.need("architecture")) architecture(*node);
+    if (const Node* node = extends ? top.find("config") : top.need("config"))
       model.config = settings(*node, "config");
     if (const auto found = top.text("hf_architecture")) model.hf_architecture = *found;
     if (const auto found = top.text("hf_model_type")) model.hf_model_type = *found;
@@ -84,7 +104,8 @@ FilePart FileReader::read() {
   if (const Node* node = top.find("neurons"))
     for (auto& [name, steps] : blocks(*node, "neurons")) model.neurons[name] = std::move(steps);
   top.finish();
-  problems_.throw_any();
+  part_.errors = problems_.take();
+  part_.doubted = problems_.doubted();
   return std::move(part_);
 }
 
@@ -116,7 +137,10 @@ void FileReader::architecture(const Node& node) {
 
 Settings FileReader::settings(const Node& node, const std::string& what) {
   Settings all;
-  if (node.kind != Kind::map) problems_.expected(node, what, "a map of keys and values");
+  if (node.kind != Kind::map) {
+    problems_.expected(node, what, "a map of keys and values");
+    problems_.doubt(what);
+  }
   for (const Entry& entry : node.entries)
     if (entry.value.kind != Kind::null) all[entry.key] = {entry.value, place(entry.place)};
   return all;
@@ -124,7 +148,10 @@ Settings FileReader::settings(const Node& node, const std::string& what) {
 
 std::map<std::string, Block> FileReader::blocks(const Node& node, const std::string& what) {
   std::map<std::string, Block> all;
-  if (node.kind != Kind::map) problems_.expected(node, what, "a map of names and lists of operations");
+  if (node.kind != Kind::map) {
+    problems_.expected(node, what, "a map of names and lists of operations");
+    problems_.doubt(what);
+  }
   for (const Entry& entry : node.entries) all[entry.key] = block(entry.value, "'" + entry.key + "'");
   return all;
 }
@@ -133,15 +160,21 @@ Block FileReader::block(const Node& node, const std::string& what) {
   Block all;
   if (node.kind != Kind::list || node.items.empty()) {
     problems_.expected(node, what, "a list of operations");
+    problems_.doubt("block");
     return all;
   }
   if (node.items.size() > kMostOperations) {
     problems_.add(node.span,
                   fmt::format("{} has {} operations; the limit is {}", what, node.items.size(), kMostOperations));
+    problems_.doubt("block");
     return all;
   }
-  for (const Node& item : node.items)
-    if (auto one = operation(item)) all.push_back(std::move(*one));
+  for (const Node& item : node.items) {
+    if (auto one = operation(item))
+      all.push_back(std::move(*one));
+    else
+      problems_.doubt("operations");
+  }
   return all;
 }
 
@@ -222,7 +255,7 @@ void FileReader::layer_rule(const Node& node) {
     if (!rule.at.empty() || rule.every > 0 || !own.block.empty() || !own.config.empty())
       problems_.add(node.span, "a rule with 'pattern' is for all layers and has nothing else");
   } else {
-    if (node.kind == Kind::map && rule.at.empty() && rule.every == 0)
+    if (node.kind == Kind::map && !node.find("at") && !node.find("every"))
       problems_.add(node.span, "a rule of layers says neither 'at' nor 'every' nor 'pattern'");
     rule.pattern.push_back(std::move(own));
   }
@@ -265,7 +298,8 @@ void FileReader::mapping(const Node& node) {
   if (node.kind != Kind::map) problems_.expected(node, "'hf_mapping'", "a map of tensors");
   for (const Entry& entry : node.entries) {
     if (entry.value.kind == Kind::null) continue;
-    if (const auto from = source(entry.value, 0))
+    const size_t known = problems_.count();
+    if (const auto from = source(entry.value, 0); from && problems_.count() == known)
       part_.model.hf_mapping.push_back({{entry.key, place(entry.place)}, *from});
   }
 }

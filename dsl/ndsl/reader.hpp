@@ -1,6 +1,7 @@
 // Reads the parts of one `.ndsl` file. model_file.cpp puts files together.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,14 @@ struct FilePart {
   std::optional<Named> extends;
   std::vector<Named> imports;
   bool has_block = false, has_layers = false, has_embedding = false, has_final_norm = false, has_head = false;
+  std::vector<Error> errors;      // of the file; what they are about is left out of the model
+  std::set<std::string> doubted;  // document::Problems::doubted()
 };
 
 class FileReader {
  public:
   explicit FileReader(const document::Document& document) : document_(document), problems_(document.source) {}
-  FilePart read();  // throws all errors of the file
+  FilePart read();  // throws errors if there are too many
 
  private:
   Place place(Span span) const { return {document_.source, span}; }

@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "dsl/document/document.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/base/source_text.hpp"
 #include "engine/base/spelling.hpp"
@@ -29,23 +30,56 @@ namespace {
 constexpr size_t kLargestSpec = size_t{1} << 20;
 constexpr size_t kDeepestJson = 32;
 constexpr size_t kMostEntries = 100'000;  // of one object or list
+constexpr size_t kMostErrors = 20;
 
-// A value of the JSON and where it stands.
+// What is thrown for a value that an unknown entry seems to stand for: it is no error of its own.
+struct Doubted {};
+
+// The errors of one spec. A part that has one is left out.
+class Report {
+ public:
+  explicit Report(const std::string& path) : path_(path) {}
+  const std::string& path() const { return path_; }
+  const std::vector<Error>& errors() const { return errors_; }
+
+  void add(const Error& e) {
+    if (errors_.size() < kMostErrors) errors_.push_back(e);
+  }
+  template <typename Read>
+  void attempt(Read read) {
+    try {
+      read();
+    } catch (const Error& e) {
+      add(e);
+    } catch (const Doubted&) {
+    }
+  }
+
+ private:
+  std::string path_;
+  std::vector<Error> errors_;
+};
+
+// A value of the JSON and where it stands. `located`: the same value with its line; null: it is not known.
 class Node {
  public:
-  Node(const std::string& path, std::string place, const json::value& value)
-      : path_(&path), place_(std::move(place)), value_(&value) {}
+  Node(Report& report, std::string place, const json::value& value, const document::Node* located)
+      : report_(&report), place_(std::move(place)), value_(&value), located_(located) {}
 
   const std::string& place() const { return place_; }
   bool is_text() const { return value_->is_string(); }
   bool is_list() const { return value_->is_array(); }
-  std::string full_place() const { return fmt::format("'{}': {}", *path_, place_.empty() ? "the spec" : place_); }
-
-  [[noreturn]] void fail(const std::string& what, const std::string& remedy = "") const {
-    Error error(ErrorKind::Syntax, full_place() + " " + what);
-    if (!remedy.empty()) error.note(remedy);
-    throw error;
+  std::string full_place() const {
+    return fmt::format("'{}': {}", report_->path(), place_.empty() ? "the spec" : place_);
   }
+  Report& report() const { return *report_; }
+
+  Error error(const std::string& what, const std::string& remedy = "") const {
+    Error error(ErrorKind::Syntax, full_place() + " " + what, located_ ? located_->span : Span());
+    if (!remedy.empty()) error.note(remedy);
+    return error;
+  }
+  [[noreturn]] void fail(const std::string& what, const std::string& remedy = "") const { throw error(what, remedy); }
   [[noreturn]] void expected(const std::string& wanted) const {
     fail(fmt::format("is {}; it must be {}", what(), wanted));
   }
@@ -74,13 +108,19 @@ class Node {
   Expression expression() const {
     if (value_->is_int64()) return Expression(value_->as_int64(), full_place());
     if (!value_->is_string()) expected("a whole number or an expression");
-    return Expression(std::string(value_->as_string()), full_place());
+    try {
+      return Expression(std::string(value_->as_string()), full_place());
+    } catch (const Error& e) {
+      throw Error(e.kind(), e.what(), located_ ? located_->span : Span(), e.notes());
+    }
   }
   std::vector<Node> items() const {
     if (!value_->is_array()) expected("a list");
     const json::array& all = value_->as_array();
     std::vector<Node> nodes;
-    for (size_t i = 0; i < all.size(); ++i) nodes.emplace_back(*path_, fmt::format("{}[{}]", place_, i), all[i]);
+    for (size_t i = 0; i < all.size(); ++i)
+      nodes.emplace_back(*report_, fmt::format("{}[{}]", place_, i), all[i],
+                         located_ && i < located_->items.size() ? &located_->items[i] : nullptr);
     return nodes;
   }
   std::vector<std::string> texts() const {
@@ -96,7 +136,8 @@ class Node {
     for (const auto& [key, value] : value_->as_object()) {
       const std::string name(key);
       if (name.empty()) fail("has an entry without a name");
-      all.emplace_back(name, Node(*path_, place_.empty() ? name : place_ + "." + name, value));
+      all.emplace_back(name, Node(*report_, place_.empty() ? name : place_ + "." + name, value,
+                                  located_ ? located_->find(name) : nullptr));
     }
     if (all.size() > kMostEntries) fail(fmt::format("has {} entries; the limit is {}", all.size(), kMostEntries));
     return all;
@@ -120,39 +161,44 @@ class Node {
     }
   }
 
-  const std::string* path_;
+  Report* report_;
   std::string place_;
   const json::value* value_;
+  const document::Node* located_;
 };
 
-// The entries of an object with known names; what is not asked for is an error.
+// The entries of an object. Those without a known name are errors.
 class Fields {
  public:
-  explicit Fields(const Node& node) : node_(node) {
-    for (auto& [name, field] : node.fields()) fields_.emplace(name, field);
+  Fields(const Node& node, const std::vector<std::string>& known) : node_(node) {
+    for (auto& [name, field] : node.fields()) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) {
+        fields_.emplace(name, field);
+        continue;
+      }
+      const std::vector<std::string> meant = meant_by(name, known);
+      doubted_.insert(meant.begin(), meant.end());
+      node.report().add(
+          node.error(fmt::format("has the unknown entry {}", shown_name(name)),
+                     meant.empty() ? "known entries: " + comma_separated(known) : did_you_mean(name, known)));
+    }
   }
-  const Node* find(const char* name) {
-    known_.emplace_back(name);
+  const Node* find(const char* name) const {
     const auto at = fields_.find(name);
     return at == fields_.end() ? nullptr : &at->second;
   }
-  const Node& need(const char* name) {
+  const Node& need(const char* name) const {
     if (const Node* found = find(name)) return *found;
+    if (doubted_.count(name)) throw Doubted();
     node_.fail(fmt::format("has no '{}'", name));
   }
-  void finish() const {
-    for (const auto& [name, field] : fields_) {
-      if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-      const std::string meant = did_you_mean(name, known_);
-      node_.fail(fmt::format("has the unknown entry {}", shown_name(name)),
-                 meant.empty() ? "known entries: " + comma_separated(known_) : meant);
-    }
-  }
+  // Whether an unknown entry may stand for it.
+  bool doubts(const char* name) const { return doubted_.count(name) != 0; }
 
  private:
   const Node& node_;
   std::map<std::string, Node> fields_;
-  std::vector<std::string> known_;
+  std::set<std::string> doubted_;
 };
 
 bool is_variable(const std::string& name) {
@@ -167,89 +213,129 @@ void expect_variable(const Node& node, const std::string& name) {
               "a variable's name has letters, digits and _, and does not begin with a digit");
 }
 
-std::optional<Repeat> repeat_of(Fields& fields) {
+std::optional<Repeat> repeat_of(const Fields& fields) {
   const Node* node = fields.find("repeat");
   if (!node) return {};
-  Fields inside(*node);
+  const Fields inside(*node, {"count", "var"});
   Repeat repeat{inside.need("count").expression(), inside.need("var").text()};
   expect_variable(*node, repeat.variable);
-  inside.finish();
   return repeat;
 }
 
 std::vector<Expression> dims_of(const Node& node) {
   std::vector<Expression> dims;
-  for (const Node& item : node.items()) dims.push_back(item.expression());
-  if (dims.empty() || dims.size() > 8) node.fail(fmt::format("has {} dimensions; a tensor has 1 to 8", dims.size()));
+  const std::vector<Node> items = node.items();
+  if (items.empty() || items.size() > 8) node.fail(fmt::format("has {} dimensions; a tensor has 1 to 8", items.size()));
+  for (const Node& item : items) {
+    dims.emplace_back(int64_t{1}, "");
+    node.report().attempt([&] { dims.back() = item.expression(); });
+  }
   return dims;
 }
 
 class SpecReader {
  public:
-  SpecReader(const std::string& path, const json::value& root) : root_(path, "", root) { spec_.path = path; }
+  SpecReader(const std::string& path, const json::value& root, const document::Node* located)
+      : report_(path), root_(report_, "", root, located) {
+    spec_.path = path;
+  }
 
+  // The spec without what has errors.
   Spec read() {
-    Fields top(root_);
-    spec_.name = top.need("name").text();
-    if (const Node* node = top.find("architectures")) spec_.architectures = node->texts();
-    top.find("comment");
-    top.find("hf_mapping");  // of plugins/huggingface
-    const Node& architecture = top.need("architecture");
-    top.finish();
-    Fields parts(architecture);
-    if (const Node* node = parts.find("metadata_keys")) metadata_keys(*node);
-    if (const Node* node = parts.find("prepare")) prepare(*node);
-    for (const auto& [name, names] : parts.need("tensor_names").fields()) spec_.tensor_names[name] = names.texts();
-    for (const Node& node : parts.need("weight_bindings").items()) spec_.weight_bindings.push_back(binding(node));
-    spec_.forward = steps(parts.need("forward"), 0);
-    for (const auto& [result, value] : parts.need("outputs").fields()) spec_.outputs[result] = value.text();
-    parts.finish();
+    report_.attempt([&] { whole(); });
     return std::move(spec_);
   }
+  const std::vector<Error>& errors() const { return report_.errors(); }
 
  private:
-  void metadata_keys(const Node& node) {
-    Fields fields(node);
-    if (const Node* keys = fields.find("keys"))
-      for (const auto& [variable, candidates] : keys->fields()) {
-        expect_variable(*keys, variable);
-        spec_.keys[variable] = candidates.texts();
-      }
-    if (const Node* defaults = fields.find("defaults")) values(*defaults, spec_.defaults);
-    if (const Node* expected = fields.find("expected"))
-      for (const auto& [key, value] : expected->fields()) spec_.expected[key] = value.literal();
-    if (const Node* ignored = fields.find("ignored")) spec_.ignored = ignored->texts();
-    fields.finish();
+  // Calls `take` with each entry of an object, or each item of a list; errors of one leave the others.
+  template <typename Take>
+  void each_field(const Node& node, Take take) {
+    for (const auto& [name, value] : node.fields())
+      report_.attempt([&, &name = name, &value = value] { take(name, value); });
   }
-  static void values(const Node& node, std::map<std::string, Value>& to) {
-    for (const auto& [variable, value] : node.fields()) {
+  template <typename Take>
+  void each_item(const Node& node, Take take) {
+    for (const Node& item : node.items()) report_.attempt([&] { take(item); });
+  }
+
+  void whole() {
+    // "hf_mapping": of plugins/huggingface
+    const Fields top(root_, {"name", "architectures", "comment", "hf_mapping", "architecture"});
+    report_.attempt([&] { spec_.name = top.need("name").text(); });
+    if (const Node* node = top.find("architectures")) report_.attempt([&] { spec_.architectures = node->texts(); });
+    const Node& architecture = top.need("architecture");
+    const Fields parts(architecture,
+                       {"metadata_keys", "prepare", "tensor_names", "weight_bindings", "forward", "outputs"});
+    if (const Node* node = parts.find("metadata_keys")) report_.attempt([&] { metadata_keys(*node); });
+    if (const Node* node = parts.find("prepare")) report_.attempt([&] { prepare(*node); });
+    report_.attempt([&] {
+      each_field(parts.need("tensor_names"),
+                 [&](const std::string& name, const Node& names) { spec_.tensor_names[name] = names.texts(); });
+    });
+    report_.attempt([&] {
+      each_item(parts.need("weight_bindings"),
+                [&](const Node& node) { spec_.weight_bindings.push_back(binding(node)); });
+    });
+    report_.attempt([&] { spec_.forward = steps(parts.need("forward"), 0); });
+    report_.attempt([&] {
+      each_field(parts.need("outputs"),
+                 [&](const std::string& result, const Node& value) { spec_.outputs[result] = value.text(); });
+    });
+  }
+
+  void metadata_keys(const Node& node) {
+    const Fields fields(node, {"keys", "defaults", "expected", "ignored"});
+    if (const Node* keys = fields.find("keys"))
+      report_.attempt([&] {
+        each_field(*keys, [&](const std::string& variable, const Node& candidates) {
+          expect_variable(*keys, variable);
+          spec_.keys[variable] = candidates.texts();
+        });
+      });
+    if (const Node* defaults = fields.find("defaults")) report_.attempt([&] { values(*defaults, spec_.defaults); });
+    if (const Node* expected = fields.find("expected"))
+      report_.attempt([&] {
+        each_field(*expected,
+                   [&](const std::string& key, const Node& value) { spec_.expected[key] = value.literal(); });
+      });
+    if (const Node* ignored = fields.find("ignored")) report_.attempt([&] { spec_.ignored = ignored->texts(); });
+  }
+  void values(const Node& node, std::map<std::string, Value>& to) {
+    each_field(node, [&](const std::string& variable, const Node& value) {
       expect_variable(node, variable);
       to[variable] = value.literal();
-    }
+    });
   }
   void prepare(const Node& node) {
-    Fields fields(node);
-    if (const Node* globals = fields.find("globals")) values(*globals, spec_.globals);
+    const Fields fields(node, {"globals", "derived_globals", "dynamics", "checks", "tensors", "rope"});
+    if (const Node* globals = fields.find("globals")) report_.attempt([&] { values(*globals, spec_.globals); });
     if (const Node* derived = fields.find("derived_globals"))
-      for (const auto& [variable, value] : derived->fields()) {
-        expect_variable(*derived, variable);
-        spec_.derived_globals.emplace(variable, value.expression());
-      }
-    if (const Node* dynamics = fields.find("dynamics")) spec_.dynamics = dynamics->texts();
+      report_.attempt([&] {
+        each_field(*derived, [&](const std::string& variable, const Node& value) {
+          expect_variable(*derived, variable);
+          spec_.derived_globals.emplace(variable, value.expression());
+        });
+      });
+    if (const Node* dynamics = fields.find("dynamics")) report_.attempt([&] { spec_.dynamics = dynamics->texts(); });
     if (const Node* checks = fields.find("checks"))
-      for (const Node& check : checks->items()) {
-        Fields inside(check);
-        spec_.checks.push_back({inside.need("zero").expression(), inside.need("else").text()});
-        inside.finish();
-      }
+      report_.attempt([&] {
+        each_item(*checks, [&](const Node& check) {
+          const Fields inside(check, {"zero", "else"});
+          spec_.checks.push_back({inside.need("zero").expression(), inside.need("else").text()});
+        });
+      });
     if (const Node* tensors = fields.find("tensors"))
-      for (const Node& tensor : tensors->items()) spec_.tensors.push_back(tensor_of(tensor));
+      report_.attempt(
+          [&] { each_item(*tensors, [&](const Node& tensor) { spec_.tensors.push_back(tensor_of(tensor)); }); });
     if (const Node* ropes = fields.find("rope"))
-      for (const auto& [name, rope] : ropes->fields()) spec_.ropes.emplace(name, rope_of(rope));
-    fields.finish();
+      report_.attempt([&] {
+        each_field(*ropes,
+                   [&](const std::string& name, const Node& rope) { spec_.ropes.emplace(name, rope_of(rope)); });
+      });
   }
   static Tensor tensor_of(const Node& node) {
-    Fields fields(node);
+    const Fields fields(node, {"name", "role", "repeat", "dims", "grow_with_kv"});
     Tensor tensor;
     tensor.name = fields.need("name").text();
     tensor.place = node.place();
@@ -265,9 +351,8 @@ class SpecReader {
         axis->fail(fmt::format("is {}; it must be an axis from 1 to {}", number, tensor.dims.size() - 1));
       tensor.grow_with_kv = static_cast<uint32_t>(number);
     }
-    if (tensor.role == "cache" && !tensor.grow_with_kv)
+    if (tensor.role == "cache" && !tensor.grow_with_kv && !fields.doubts("grow_with_kv"))
       node.fail("is a cache without 'grow_with_kv', the axis that grows with the sequence");
-    fields.finish();
     return tensor;
   }
   static Rope rope_of(const Node& node) {
@@ -276,7 +361,8 @@ class SpecReader {
     return rope;
   }
   static WeightBinding binding(const Node& node) {
-    Fields fields(node);
+    const Fields fields(
+        node, {"tensor", "repeat", "layout", "dims", "expected_k", "expected_n", "fallback_zero_len", "optional"});
     WeightBinding binding;
     binding.tensor = fields.need("tensor").text();
     binding.place = node.place();
@@ -292,6 +378,7 @@ class SpecReader {
     }
     const Node *dims = fields.find("dims"), *k = fields.find("expected_k"), *n = fields.find("expected_n");
     if (binding.layout == Layout::canonical) {
+      if (fields.doubts("expected_k") || fields.doubts("expected_n")) throw Doubted();
       if (!k || !n) node.fail("is canonical and lacks 'expected_k' and 'expected_n'");
       if (dims) node.fail("is canonical: 'expected_k' and 'expected_n' are its dimensions");
       binding.expected_k = k->expression();
@@ -299,6 +386,7 @@ class SpecReader {
       binding.dims = {*binding.expected_k, *binding.expected_n};
     } else {
       if (k || n) node.fail("has 'expected_k' or 'expected_n', which are of the layout canonical");
+      if (!dims && fields.doubts("dims")) throw Doubted();
       if (!dims) node.fail("has no 'dims'");
       binding.dims = dims_of(*dims);
       if (binding.layout == Layout::experts && binding.dims.size() != 3)
@@ -306,16 +394,15 @@ class SpecReader {
     }
     if (const Node* zeros = fields.find("fallback_zero_len")) binding.fallback_zero_len = zeros->expression();
     if (const Node* optional = fields.find("optional")) binding.optional = optional->truth();
-    fields.finish();
     return binding;
   }
-  static std::vector<Step> steps(const Node& node, int depth) {
+  std::vector<Step> steps(const Node& node, int depth) {
     if (depth > 4) node.fail("is a loop in more than four others");
     std::vector<Step> all;
-    for (const Node& item : node.items()) {
+    each_item(node, [&](const Node& item) {
       Step step;
       step.place = item.full_place();
-      for (const auto& [name, field] : item.fields()) {
+      each_field(item, [&](const std::string& name, const Node& field) {
         if (name == "op")
           step.op = field.text();
         else if (name == "steps")
@@ -324,17 +411,42 @@ class SpecReader {
           step.lists[name] = dims_of(field);
         else
           step.fields[name] = field.literal();
-      }
-      if (step.op.empty()) item.fail("has no 'op'");
+      });
       all.push_back(std::move(step));
-    }
-    if (all.empty()) node.fail("has no steps");
+      if (all.back().op.empty() && !has_field(item, "op")) item.fail("has no 'op'");
+    });
+    if (node.items().empty()) node.fail("has no steps");
     return all;
   }
+  static bool has_field(const Node& node, const std::string& name) {
+    const auto all = node.fields();
+    return std::any_of(all.begin(), all.end(), [&](const auto& field) { return field.first == name; });
+  }
 
+  Report report_;
   Node root_;
   Spec spec_;
 };
+
+// Throws several errors, at the lines of their values: JSON is YAML, whose nodes have places.
+[[noreturn]] void throw_located(const std::string& path, std::string_view text, const json::value& root,
+                                std::vector<Error> errors) {
+  const auto source = std::make_shared<const SourceText>(path, std::string(text));
+  const std::string prefix = fmt::format("'{}': ", path);
+  try {
+    const document::Document document = document::parse_document(source);
+    SpecReader located(path, root, &document.root);
+    (void)located.read();
+    errors = located.errors();
+  } catch (const Error&) {  // no YAML: the errors have no lines
+  }
+  std::vector<Error> shown;
+  for (const Error& e : errors) {
+    const std::string what = e.what();
+    shown.emplace_back(e.kind(), what.starts_with(prefix) ? what.substr(prefix.size()) : what, e.span(), e.notes());
+  }
+  throw_errors(source.get(), std::move(shown));
+}
 
 }  // namespace
 
@@ -360,7 +472,11 @@ Spec parse_spec(const std::string& path, std::string_view text) {
                 {}, {"a spec is JSON; a .ndsl file is given as the model itself"});
   }
   const json::value root = parser.release();
-  return SpecReader(path, root).read();
+  SpecReader reader(path, root, nullptr);
+  Spec spec = reader.read();
+  if (reader.errors().empty()) return spec;
+  if (reader.errors().size() == 1) throw reader.errors().front();
+  throw_located(path, text, root, reader.errors());
 }
 
 Spec read_spec(const std::string& path) { return parse_spec(path, read_file(path, kLargestSpec)); }

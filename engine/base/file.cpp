@@ -84,6 +84,8 @@ class FileReplacement::State {
   State(const std::string& path, FileCalls& calls) : calls_(calls), given_(path), path_(path) {
     struct stat former {};
     if (::stat(path.c_str(), &former) == 0) {
+      if (S_ISDIR(former.st_mode))
+        throw Error(ErrorKind::Output, "cannot write '" + given_ + "': it is a folder", {}, {"name a file in it"});
       if (!S_ISREG(former.st_mode)) fail("it exists and is not a plain file");
       mode_ = static_cast<int>(former.st_mode & 07777);
       follow_link();
@@ -120,8 +122,13 @@ class FileReplacement::State {
     }
   }
 
+  void sync() {
+    if (!synced_ && calls_.sync(file_) != 0) fail_by_system();
+    synced_ = true;
+  }
+
   void finish() {
-    if (calls_.sync(file_) != 0) fail_by_system();
+    sync();
     const int closed = calls_.close(file_);
     file_ = -1;
     if (closed != 0) fail_by_system();
@@ -160,6 +167,7 @@ class FileReplacement::State {
   int mode_ = -1;  // permissions of the old file
   int file_ = -1;
   bool exists_ = false;  // the temporary file exists
+  bool synced_ = false;
   size_t written_ = 0;
 };
 
@@ -168,6 +176,7 @@ FileReplacement::FileReplacement(const std::string& path, FileCalls& calls)
 FileReplacement::FileReplacement(FileReplacement&&) noexcept = default;
 FileReplacement::~FileReplacement() = default;
 void FileReplacement::append(std::string_view bytes) { state_->append(bytes); }
+void FileReplacement::sync() { state_->sync(); }
 void FileReplacement::finish() { state_->finish(); }
 
 namespace {
@@ -176,6 +185,13 @@ namespace {
   Error e(kind_of_failure(reason, ErrorKind::NoInput), "cannot read '" + path + "': " + why);
   if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
   throw e;
+}
+// A folder, a pipe or a device in place of a file.
+[[noreturn]] void refuse_special(const std::string& path) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed))
+    throw Error(ErrorKind::NoInput, "cannot read '" + path + "': it is a folder", {}, {"name a file in it"});
+  refuse(path, "it is not a plain file");
 }
 [[noreturn]] void refuse_by_system(const std::string& path, int reason) { refuse(path, std::strerror(reason), reason); }
 
@@ -236,7 +252,7 @@ class Reading {
     const long long size = calls_.size(file_);
     const int reason = errno;
     if (size < 0) calls_.close(file_);
-    if (size < 0 && reason == EINVAL) refuse(path, "it is not a plain file");
+    if (size < 0 && reason == EINVAL) refuse_special(path);
     if (size < 0) refuse_by_system(path, reason);
     size_ = static_cast<uint64_t>(size);
   }
@@ -324,7 +340,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   FileMapping mapping = bytes ? FileMapping(file, bytes) : FileMapping();
   const int reason = errno;
   ::close(file);
-  if (!plain) refuse(path, "it is not a plain file");
+  if (!plain) refuse_special(path);
   if (bytes && !mapping.data()) refuse_by_system(path, reason);
   return std::shared_ptr<const MappedFile>(new MappedFile(path, std::move(mapping), stamp_of_state(state)));
 }

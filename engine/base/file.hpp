@@ -42,6 +42,7 @@ class FileReplacement {
   FileReplacement(FileReplacement&&) noexcept;
   ~FileReplacement();
   void append(std::string_view bytes);
+  void sync();  // before finish(), to learn of a full disk
   void finish();
 
  private:

@@ -86,7 +86,8 @@ std::string SourceText::place(Span span) const {
 
 std::string SourceText::render(const Error& error, std::string_view severity) const {
   const Span span = error.span();
-  std::string out = place(span) + ": ";
+  std::string out = place(span);
+  if (!out.empty()) out += ": ";
   out.append(severity).append(": ").append(error.what()).append("\n");
   if (span.line > 0 && span.line <= line_starts_.size()) {
     const size_t begin = span.column > 0 ? span.column - 1 : 0;
@@ -108,12 +109,38 @@ std::string report(const SourceText& source, const std::vector<Error>& errors) {
   return out;
 }
 
+std::string report_of(const std::vector<TextErrors>& texts) {
+  std::string out;
+  for (const TextErrors& text : texts) out += report(*text.source, text.errors);
+  return out;
+}
+
 }  // namespace
 
 SourceErrors::SourceErrors(const SourceText& source, std::vector<Error> errors)
     : Error(errors.empty() ? ErrorKind::Internal : errors.front().kind(), report(source, errors),
             errors.empty() ? Span{} : errors.front().span()),
-      errors_(std::move(errors)) {}
+      errors_(std::move(errors)),
+      files_(errors_.size(), source.name()) {}
+
+SourceErrors::SourceErrors(std::vector<TextErrors> texts)
+    : Error(texts.front().errors.front().kind(), report_of(texts), texts.front().errors.front().span()) {
+  for (const TextErrors& text : texts)
+    for (const Error& error : text.errors) {
+      errors_.push_back(error);
+      files_.push_back(text.source->name());
+    }
+  texts_ = std::move(texts);
+}
+
+void throw_texts(std::vector<TextErrors> texts) {
+  std::erase_if(texts, [](const TextErrors& text) { return text.errors.empty(); });
+  if (texts.empty()) return;
+  const std::vector<Error>& first = texts.front().errors;
+  if (texts.size() == 1 && first.size() == 1 && first.front().span().line == 0) throw first.front();
+  for (TextErrors& text : texts) text.errors = in_order_of_text(std::move(text.errors));
+  throw SourceErrors(std::move(texts));
+}
 
 void throw_errors(const SourceText* source, std::vector<Error> errors) {
   if (errors.size() == 1 || !source) throw errors.front();

@@ -63,6 +63,12 @@ std::vector<std::string> meant_by(std::string_view word, const std::vector<std::
   return found;
 }
 
+std::string counted(uint64_t number, std::string_view one) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return (text += ' ').append(one) + (number == 1 ? "" : "s");
+}
+
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
   const std::vector<std::string> found = meant_by(word, known);
   return found.empty() ? std::nullopt : std::optional<std::string>(found.front());

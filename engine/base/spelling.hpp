@@ -1,6 +1,7 @@
 // Lists of words, and "did you mean": the known words nearest to a misspelled one.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ std::vector<std::string> meant_by(std::string_view word, const std::vector<std::
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
 // Returns "did you mean 'cuda' or 'opencl'?", or "" if no word is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
+
+// "1 example", "2,000 examples": a number and a word whose plural ends in s.
+std::string counted(uint64_t number, std::string_view one);
 
 // "a, b, c"
 std::string comma_separated(const std::vector<std::string>& words);

@@ -4,6 +4,8 @@ namespace harmonics::engine {
 
 const std::vector<Synonym>& synonyms() {
   static const std::vector<Synonym> all = {
+      {"average", "mean"},
+      {"avg", "mean"},
       // verbs
       {"fit", "run"},
       {"learn", "run"},

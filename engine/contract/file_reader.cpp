@@ -59,6 +59,8 @@ std::string names_of(const std::vector<ItemPtr>& items) {
 }
 
 Error unread(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry) {
+  if (bytes.empty())
+    return Error(ErrorKind::Weights, fmt::format("'{}' is empty", path)).note("fetch it again, or name another file");
   std::string first;
   for (const char c : bytes.substr(0, 8)) first += fmt::format("{}{:02x}", first.empty() ? "" : " ", c & 0xff);
   const std::string kind_text(kind_name(kind));

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/corpus/example_files.hpp"
 #include "engine/corpus/opened_once.hpp"
 
@@ -59,8 +60,8 @@ std::string CorpusOptions::key() const {
 }
 
 std::string DatasetCounts::text(uint64_t window) const {
-  std::string text =
-      fmt::format("'{}': {} examples, {} tokens in {} rows", path, grouped(examples), grouped(tokens), grouped(rows));
+  std::string text = fmt::format("'{}': {}, {} in {}", path, counted(examples, "example"), counted(tokens, "token"),
+                                 counted(rows, "row"));
   if (rows > 0)
     text +=
         fmt::format(" ({:.1f}% full)", 100.0 * static_cast<double>(positions) / (static_cast<double>(rows * window)));

@@ -200,7 +200,10 @@ std::vector<std::string> example_files(const std::string& path) {
       for (size_t i = 0; i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
     ::globfree(&found);
   }
-  if (paths.empty()) throw Error(ErrorKind::NoInput, fmt::format("there are no files of examples at '{}'", path));
+  if (paths.empty())
+    throw Error(
+        ErrorKind::NoInput, fmt::format("there are no files of examples at '{}'", path), {},
+        {"of a folder, files that end with .txt, .text, .md, .jsonl, .ndjson or .json count, also packed ones"});
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -66,7 +66,9 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
       prompt_(text_.size()),
       sampler_(settings_, settings_.filters, tokenizer.size()),
       stop_(settings_.stop) {
-  if (text_.empty()) throw Error(ErrorKind::Usage, "the prompt is empty, and the tokenizer has no token to begin with");
+  if (text_.empty())
+    throw Error(ErrorKind::Usage, "the prompt is empty, and the tokenizer has no token to begin with", {},
+                {"give a text to continue"});
   expect_combination(settings_, session);
   done_.prompt_tokens = static_cast<int64_t>(prompt_);
   if (done_.prompt_tokens > session.context())

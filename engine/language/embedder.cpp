@@ -74,7 +74,7 @@ Embedder::Plan& Embedder::plan_for(int64_t tokens) {
 }
 
 std::vector<float> Embedder::embed(std::span<const int32_t> tokens) {
-  if (tokens.empty()) throw Error(ErrorKind::Usage, "a text without tokens has no vector");
+  if (tokens.empty()) throw Error(ErrorKind::Usage, "a text without tokens has no vector", {}, {"give a text"});
   const auto count = static_cast<int64_t>(tokens.size());
   if (model_.context > 0 && count > model_.context)
     throw Error(ErrorKind::Usage,

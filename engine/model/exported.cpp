@@ -11,6 +11,8 @@
 #include "engine/base/spelling.hpp"
 #include "engine/contract/guard.hpp"
 #include "engine/contract/plugin_body.hpp"
+#include "engine/base/file_group.hpp"
+#include "engine/model/folder_weights.hpp"
 #include "engine/model/imported.hpp"
 #include "engine/plugin/arguments.hpp"
 
@@ -50,8 +52,8 @@ ItemPtr exporter_for(const std::string& path, Registry& registry, const std::str
 // The exporter's view of the files that are being written.
 struct Sink {
   std::string path;
-  FileCalls& calls;
-  std::vector<FileReplacement> files;
+  FileGroup files;
+  FileReplacement* file;           // the one that is being written
   std::vector<std::string> names;  // of the files, without folders
   uint64_t bytes = 0;
   std::optional<Error> failure;  // of the first write that failed
@@ -73,7 +75,7 @@ hx_status into(void* host, const Body& body) {
 
 hx_status append(void* host, const void* data, uint64_t bytes) {
   return into(host, [&](Sink& sink) {
-    sink.files.back().append({static_cast<const char*>(data), bytes});
+    sink.file->append({static_cast<const char*>(data), bytes});
     sink.bytes += bytes;
   });
 }
@@ -83,7 +85,7 @@ hx_status next_file(void* host, const char* name) {
     expect_neighbour(name ? name : "");
     if (std::find(sink.names.begin(), sink.names.end(), name) != sink.names.end())
       throw Error(ErrorKind::Plugin, fmt::format("the exporter writes the file '{}' twice", name));
-    sink.files.emplace_back((std::filesystem::path(sink.path).parent_path() / name).string(), sink.calls);
+    sink.file = &sink.files.add((std::filesystem::path(sink.path).parent_path() / name).string());
     sink.names.emplace_back(name);
   });
 }
@@ -92,7 +94,8 @@ hx_status next_file(void* host, const char* name) {
 void make_folder_of(const std::string& path, FileCalls& calls) {
   if (!path.ends_with('/')) return;
   if (const int failed = make_directories(path, calls))
-    throw Error(ErrorKind::Output, fmt::format("cannot create the folder '{}': {}", path, std::strerror(failed)));
+    throw Error(ErrorKind::Output, fmt::format("cannot create the folder '{}': {}", path, std::strerror(failed)), {},
+                {"name another folder"});
 }
 
 }  // namespace
@@ -110,14 +113,17 @@ ExportResult export_model(const std::map<std::string, HTensor>& tensors, const A
   const AttributeView about(metadata), view(arguments);
   const hx_exported_model model = {sizeof model, static_cast<uint32_t>(all.size()), all.data(), *about.get()};
   make_folder_of(to, calls);
-  Sink sink{path, calls, {}, {std::filesystem::path(path).filename().string()}, 0, {}};
-  sink.files.emplace_back(path, calls);
+  Sink sink{path, FileGroup(path, calls), nullptr, {std::filesystem::path(path).filename().string()}, 0, {}};
+  sink.file = &sink.files.leading();
   const hx_export_sink c_sink = {sizeof c_sink, 0, path.c_str(), &sink, append, next_file};
   const hx_status status = item->table<hx_exporter_vt>().write(item->self, &model, view.get(), &c_sink);
   if (sink.failure) throw *sink.failure;
   if (status != HX_OK) throw plugin_error(*item, status);
   if (written) written();
-  for (auto file = sink.files.rbegin(); file != sink.files.rend(); ++file) file->finish();  // the first last
+  if (sink.names.front() == kFolderFile)
+    for (const std::string& former : former_weights(std::filesystem::path(path).parent_path().string(), sink.names))
+      sink.files.remove(former);
+  sink.files.finish();
   return {item->name, all.size(), sink.bytes, std::move(sink.names)};
 }
 

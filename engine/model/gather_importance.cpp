@@ -102,7 +102,7 @@ void add_squares(ImportanceMatrix& matrix, const std::string& parameter, const H
 
 ImportanceMatrix gather_importance(const Model& model, std::span<const int32_t> tokens, const GatherOptions& options,
                                    Executor& executor, const std::function<void(double)>& progress) {
-  if (tokens.empty()) throw Error(ErrorKind::Usage, "the text has no tokens");
+  if (tokens.empty()) throw Error(ErrorKind::Usage, "the text has no tokens", {}, {"give a longer text"});
   const auto all = static_cast<int64_t>(tokens.size());
   int64_t chunk = std::min(options.chunk, all);
   if (model.context > 0) chunk = std::min(chunk, model.context);

@@ -12,7 +12,7 @@
 #include <harmonics/element_type.hpp>
 #include <harmonics/element_weighted.hpp>
 
-#include "engine/base/file.hpp"
+#include "engine/base/file_group.hpp"
 #include "formats/gguf.hpp"
 
 namespace harmonics::engine {
@@ -101,20 +101,14 @@ class Writing {
 
   const QuantizeResult& planned() const { return result_; }
 
-  // The first file last, because the others are found by it. None stays if one cannot be written.
+  // The first file leads, because the others are found by it. Former files stay if one cannot be written.
   QuantizeResult write(const std::vector<std::string>& to, Executor& executor,
                        const std::function<void(double)>& progress) {
-    std::vector<size_t> order;
-    for (size_t i = 1; i < outputs_.size(); ++i) order.push_back(i);
-    order.push_back(0);
-    size_t done = 0;
-    try {
-      for (; done < order.size(); ++done) write_output(outputs_[order[done]], to[order[done]], executor, progress);
-    } catch (...) {
-      std::error_code failed;
-      for (size_t i = 0; i < done; ++i) std::filesystem::remove(to[order[i]], failed);
-      throw;
-    }
+    FileGroup group(to.front());
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      write_output(outputs_[i], i == 0 ? group.leading() : group.add(to[i]), executor, progress);
+    for (const Part& part : parts_) part.file->expect_whole();
+    group.finish();
     result_.files = to;
     if (weights_ > 0) result_.relative_error = std::sqrt(error_ / weights_);
     return result_;
@@ -126,7 +120,7 @@ class Writing {
     std::vector<Planned> planned;
   };
 
-  void write_output(const Output& output, const std::string& to, Executor& executor,
+  void write_output(const Output& output, FileReplacement& to, Executor& executor,
                     const std::function<void(double)>& progress) {
     const std::string header = output.writer.header();
     bool begun = false;
@@ -134,7 +128,7 @@ class Writing {
     int64_t element = 0;   // of the tensor: the next one
     uint64_t written = 0;  // of the data
     std::string piece;
-    write_file_atomically(to, [&]() -> std::string_view {
+    const auto next = [&]() -> std::string_view {
       if (!begun) return begun = true, std::string_view(header);
       if (progress && result_.bytes_after)
         progress(static_cast<double>(written_) / static_cast<double>(result_.bytes_after));
@@ -155,7 +149,8 @@ class Writing {
         return bytes;
       }
       return {};
-    });
+    };
+    for (std::string_view bytes = next(); !bytes.empty(); bytes = next()) to.append(bytes);
   }
 
   static int64_t elements_of(const GgufTensor& tensor) {
@@ -310,6 +305,23 @@ class Writing {
 
 }  // namespace
 
+namespace {
+
+// Throws ErrorKind::Usage for a pattern that no tensor of the model fits.
+void expect_effect(const std::vector<Part>& parts, const std::string& from, const QuantizeOptions& options) {
+  for (const auto& [pattern, type] : options.overrides.tensors) {
+    const bool used = std::any_of(parts.begin(), parts.end(), [&, &pattern = pattern](const Part& part) {
+      return std::any_of(part.contents.tensors.begin(), part.contents.tensors.end(),
+                         [&](const GgufTensor& tensor) { return fits_pattern(pattern, tensor.name); });
+    });
+    if (!used)
+      throw Error(ErrorKind::Usage, fmt::format("--tensor: no tensor of '{}' fits '{}'", from, pattern), {},
+                  {"--dry-run lists the tensors"});
+  }
+}
+
+}  // namespace
+
 const std::vector<std::string>& quantized_types() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
@@ -323,27 +335,26 @@ const std::vector<std::string>& quantized_types() {
 }
 
 QuantizeResult plan_quantization(const std::string& from, const QuantizeOptions& options) {
-  return Writing(open_parts(from), from, options).planned();
+  std::vector<Part> parts = open_parts(from);
+  expect_effect(parts, from, options);
+  return Writing(std::move(parts), from, options).planned();
 }
 
 QuantizeResult quantize_gguf(const std::string& from, const std::string& to, const QuantizeOptions& options,
                              Executor& executor, const std::function<void(double)>& progress) {
   std::vector<Part> parts = open_parts(from);
+  expect_effect(parts, from, options);
   const std::vector<std::string> outputs = outputs_of(to, options.keep_split ? parts.size() : 1);
-  std::vector<std::shared_ptr<const MappedFile>> files;
-  for (const Part& part : parts) {
-    files.push_back(part.file);
+  for (const Part& part : parts)
     for (const std::string& output : outputs) {
       std::error_code failed;
       if (std::filesystem::equivalent(part.path, output, failed))
-        throw Error(ErrorKind::Usage, fmt::format("'{}' and '{}' are one file", part.path, output))
+        throw Error(ErrorKind::Usage, part.path == output
+                                          ? fmt::format("OUTPUT '{}' is the model that is read", output)
+                                          : fmt::format("OUTPUT '{}' is '{}', which is read", output, part.path))
             .note("give another output");
     }
-  }
-  Writing writing(std::move(parts), from, options);
-  const QuantizeResult result = writing.write(outputs, executor, progress);
-  for (const auto& file : files) file->expect_whole();
-  return result;
+  return Writing(std::move(parts), from, options).write(outputs, executor, progress);
 }
 
 }  // namespace harmonics::engine

@@ -130,4 +130,9 @@ void save_safetensors(const TensorFile& file, const std::string& path, FileCalls
   write_file_atomically(path, pieces_of(file, header), calls);
 }
 
+void append_safetensors(const TensorFile& file, FileReplacement& to) {
+  std::string header;
+  for (const std::string_view piece : pieces_of(file, header)) to.append(piece);
+}
+
 }  // namespace harmonics::engine

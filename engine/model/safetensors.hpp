@@ -30,6 +30,8 @@ TensorFile read_safetensors(const void* data, size_t bytes, const std::string& n
 std::string write_safetensors(const TensorFile& file);
 // as write_file_atomically
 void save_safetensors(const TensorFile& file, const std::string& path, FileCalls& calls = FileCalls::system());
+// Appends the file to one that is being written.
+void append_safetensors(const TensorFile& file, FileReplacement& to);
 // The part before the tensors: length, JSON, padding.
 std::string safetensors_header(const TensorFile& file);
 

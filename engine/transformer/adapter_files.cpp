@@ -9,7 +9,7 @@
 
 #include <harmonics/ops.hpp>
 
-#include "engine/base/file.hpp"
+#include "engine/base/file_group.hpp"
 #include "engine/model/exported.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/transformer/architectures.hpp"
@@ -206,8 +206,10 @@ void write_peft_adapter(const TrainedAdapter& adapter, const ParameterValue& val
     if (pair.magnitude) file.tensors[module + ".lora_magnitude_vector"] = halves(pair.magnitude, width);
   }
   const std::string into = folder + (folder.ends_with('/') ? "" : "/");
-  save_safetensors(file, into + "adapter_model.safetensors");
-  write_file_atomically(into + "adapter_config.json", std::string_view(lines_of(config_of(adapter, pairs))));
+  FileGroup group(into + "adapter_config.json");
+  append_safetensors(file, group.add(into + "adapter_model.safetensors"));
+  group.leading().append(lines_of(config_of(adapter, pairs)));
+  group.finish();
 }
 
 void write_gguf_adapter(const TrainedAdapter& adapter, const ParameterValue& value, const std::string& path,

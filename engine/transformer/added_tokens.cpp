@@ -112,7 +112,9 @@ ExtendedTokenizer extended_tokenizer(std::string_view text, const std::vector<st
   json::value& list = file.as_object()["added_tokens"];
   if (!list.is_array()) list = json::array();
   for (const std::string& one : texts) {
-    if (one.empty()) throw Error(ErrorKind::Usage, "a special token that is added has no text");
+    if (one.empty())
+      throw Error(ErrorKind::Usage, "a special token that is added has no text", {},
+                  {"give one, such as '<|im_end|>'"});
     if (known.ids.count(one)) continue;
     if (known.next > kLargestId) throw Error(ErrorKind::Weights, fmt::format("'{}' has no room for a token", name));
     const int64_t id = known.next;
@@ -238,6 +240,8 @@ AddedTokens added_tokens_of(const std::vector<std::string>& given) {
     const std::string role = text.substr(0, equals == std::string::npos ? 0 : equals);
     if (std::find(token_roles().begin(), token_roles().end(), role) != token_roles().end())
       tokens.roles[role] = text.substr(equals + 1);
+    else if (const std::string meant = did_you_mean(role, token_roles()); !meant.empty())
+      throw Error(ErrorKind::Usage, fmt::format("a token has no role {}", shown_name(role)), {}, {meant});
     else
       tokens.texts.push_back(text);
   }

@@ -1,6 +1,7 @@
 // Folders of Hugging Face, written from described models.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -9,7 +10,9 @@
 #include <harmonics/ops.hpp>
 
 #include "dsl/ndsl/print.hpp"
+#include "engine/base/file_group.hpp"
 #include "engine/base/read_file.hpp"
+#include "engine/model/folder_weights.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/transformer/described.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
@@ -68,11 +71,6 @@ std::map<std::string, HTensor> single_tensors(const CompiledNdsl& compiled,
   return all;
 }
 
-void remove_file(const fs::path& path) {
-  std::error_code failed;
-  fs::remove(path, failed);
-}
-
 TensorFile file_of(std::map<std::string, HTensor> tensors) {
   TensorFile file;
   file.metadata["format"] = "pt";
@@ -80,8 +78,9 @@ TensorFile file_of(std::map<std::string, HTensor> tensors) {
   return file;
 }
 
-// In one file, or in several of at most so many bytes with an index. Files of an older folder are removed.
-uint64_t write_weights(const std::map<std::string, HTensor>& tensors, const fs::path& folder, uint64_t shard_bytes) {
+// In one file, or in several of at most so many bytes with an index. Files of an older folder are to be removed.
+uint64_t add_weights(const std::map<std::string, HTensor>& tensors, const fs::path& folder, uint64_t shard_bytes,
+                     FileGroup& group) {
   std::vector<std::pair<std::string, uint64_t>> all;
   uint64_t total = 0;
   for (const auto& [name, tensor] : tensors) {
@@ -90,21 +89,21 @@ uint64_t write_weights(const std::map<std::string, HTensor>& tensors, const fs::
   }
   json::object map;
   const std::vector<SafetensorsShard> shards = safetensors_shards(all, shard_bytes);
+  std::vector<std::string> written;
   for (const SafetensorsShard& shard : shards) {
     std::map<std::string, HTensor> held;
     for (const std::string& name : shard.tensors) {
       map[name] = shard.file;
       held.emplace(name, tensors.at(name));
     }
-    save_safetensors(file_of(std::move(held)), (folder / shard.file).string());
+    append_safetensors(file_of(std::move(held)), group.add((folder / shard.file).string()));
+    written.push_back(shard.file);
   }
-  if (shards.size() == 1) {
-    remove_file(folder / kFolderIndex);
-    return total;
-  }
+  if (shards.size() > 1) written.emplace_back(kFolderIndex);
+  for (const std::string& former : former_weights(folder.string(), written)) group.remove(former);
+  if (shards.size() == 1) return total;
   const json::object index{{"metadata", json::object{{"total_size", total}}}, {"weight_map", std::move(map)}};
-  write_file_atomically((folder / kFolderIndex).string(), json::serialize(index) + "\n");
-  remove_file(folder / kFolderWeights);
+  group.add((folder / kFolderIndex).string()).append(json::serialize(index) + "\n");
   return total;
 }
 
@@ -133,36 +132,47 @@ std::string configuration(const CompiledNdsl& compiled, const NdslFolder& to,
   return plain_numbers(json::serialize(config)) + "\n";
 }
 
-}  // namespace
-
-void copy_tokenizer_files(const std::string& tokenizer, const std::string& to) {
+// Calls `take` with the path and the bytes of each file of a tokenizer that a folder gets.
+void visit_tokenizer_files(const std::string& tokenizer, const std::string& to,
+                           const std::function<void(const std::string&, const std::string&)>& take) {
   std::error_code failed;
   if (tokenizer.empty()) return;
   const fs::path given = tokenizer;
   const bool folder = fs::is_directory(given, failed);
-  if (!folder && given.filename() != kTokenizerFiles[0]) {  // under another name
-    write_file_atomically((fs::path(to) / kTokenizerFiles[0]).string(), read_file(tokenizer, kLargestTokenizerFile));
-    return;
-  }
+  if (!folder && given.filename() != kTokenizerFiles[0])  // under another name
+    return take((fs::path(to) / kTokenizerFiles[0]).string(), read_file(tokenizer, kLargestTokenizerFile));
   const fs::path from = folder ? given : given.parent_path();
   if (fs::equivalent(from.empty() ? "." : from, to, failed)) return;
   for (const char* name : kTokenizerFiles)
     if (fs::is_regular_file(from / name, failed))
-      write_file_atomically((fs::path(to) / name).string(), read_file((from / name).string(), kLargestTokenizerFile));
+      take((fs::path(to) / name).string(), read_file((from / name).string(), kLargestTokenizerFile));
+}
+
+}  // namespace
+
+void copy_tokenizer_files(const std::string& tokenizer, const std::string& to) {
+  visit_tokenizer_files(tokenizer, to, [](const std::string& path, const std::string& bytes) {
+    write_file_atomically(path, std::string_view(bytes));
+  });
 }
 
 uint64_t write_ndsl_folder(const CompiledNdsl& compiled, const std::map<std::string, HTensor>& tensors,
-                           const NdslFolder& to) {
+                           const NdslFolder& to, const std::function<void()>& written) {
   const fs::path folder = to.path;
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed || !fs::is_directory(folder))
-    throw Error(ErrorKind::Output, fmt::format("the folder '{}' cannot be made: {}", to.path, failed.message()));
+    throw Error(ErrorKind::Output, fmt::format("the folder '{}' cannot be made: {}", to.path, failed.message()), {},
+                {"name another folder"});
   const auto mapped = export_mapped(compiled, single_tensors(compiled, tensors));
-  const uint64_t bytes = write_weights(mapped, folder, to.shard_bytes);
-  copy_tokenizer_files(to.tokenizer, to.path);
-  write_file_atomically((folder / kDescriptionFile).string(), ndsl::printed_model(whole_description(compiled)));
-  write_file_atomically((folder / kFolderFile).string(), configuration(compiled, to, mapped));
+  FileGroup group((folder / kFolderFile).string());
+  const uint64_t bytes = add_weights(mapped, folder, to.shard_bytes, group);
+  visit_tokenizer_files(to.tokenizer, to.path,
+                        [&](const std::string& path, const std::string& content) { group.add(path).append(content); });
+  group.add((folder / kDescriptionFile).string()).append(ndsl::printed_model(whole_description(compiled)));
+  group.leading().append(configuration(compiled, to, mapped));
+  if (written) written();
+  group.finish();
   return bytes;
 }
 

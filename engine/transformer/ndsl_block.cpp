@@ -51,7 +51,10 @@ bool is_norm_step(const ndsl::Operation& step) { return step.op.text == "RMSNorm
 NdslBlock::NdslBlock(const ndsl::ModelFile& file, const ndsl::Block& block, const NdslSettings& settings, bool experts,
                      NdslFaults& faults)
     : file_(file), settings_(settings), experts_(experts), faults_(faults), variant_(file.variant.text) {
+  const size_t before = faults_.count();
   expand(block, 0);
+  sound_ = sound_ && faults_.count() == before && !faults_.doubts("operations");
+  if (!sound_) faults_.doubt("operations");
   if (parts_.empty()) return;
   // The sum that ends a block may be left out.
   const Part& last = parts_.back();
@@ -147,7 +150,9 @@ void NdslBlock::add(const ndsl::Operation& step) {
     meant = did_you_mean(op, known);
     if (meant.empty()) meant = "operations: " + names + ", and every functional: harmonics list functionals";
   }
-  faults_.add(step.op.place, fmt::format("there is no operation {}", shown_name(op)), meant);
+  sound_ = false;
+  if (!faults_.doubts({"extends", "import", "neurons"}))
+    faults_.add(step.op.place, fmt::format("there is no operation {}", shown_name(op)), meant);
 }
 
 // Between an attention and a feed-forward network directly behind it stand the sum and the second norm.
@@ -227,13 +232,14 @@ void NdslBlock::check_hints() {
       const ndsl::Named& next = *step.fused_with_next;
       const bool follows =
           i + 1 < parts_.size() && parts_[i + 1].kind == Kind::norm && parts_[i + 1].ops.front().group == next.text;
-      if (!follows)
+      if (!follows && sound_)
         faults_.add(next.place, fmt::format("the next operation is no norm called {}", shown_name(next.text)));
       if (parts_[i].kind != Kind::residual)
         faults_.add(step.place,
                     fmt::format("{} cannot be fused with the next operation; a ResidualAdd can", step.op.text));
     }
-    if (step.fused_with_residual && (parts_[i].kind != Kind::norm || i == 0 || parts_[i - 1].kind != Kind::residual))
+    if (sound_ && step.fused_with_residual &&
+        (parts_[i].kind != Kind::norm || i == 0 || parts_[i - 1].kind != Kind::residual))
       faults_.add(step.place, "fused_with_residual is for a norm directly behind a ResidualAdd");
     if (parts_[i].kind == Kind::residual && !step.config.empty())
       faults_.add(step.config.begin()->second.place, "ResidualAdd has no settings");
@@ -258,14 +264,16 @@ BlockSpec NdslBlock::spec() const {
 std::string NdslBlock::lower(NdslLayer& layer, const std::string& residual) const {
   std::map<std::string, std::string> values{{"residual", residual}};
   std::vector<std::string> branches;
+  layer.set_sound(sound_);
   std::string current = residual;
   const auto value = [&](const ndsl::Named& name) {
     if (const auto at = values.find(name.text); at != values.end()) return at->second;
     std::vector<std::string> known;
     for (const auto& [other, of] : values) known.push_back(other);
     const std::string meant = did_you_mean(name.text, known);
-    faults_.add(name.place, fmt::format("no earlier operation gives {}", shown_name(name.text)),
-                meant.empty() ? "values here: " + comma_separated(known) : meant);
+    if (sound_)
+      faults_.add(name.place, fmt::format("no earlier operation gives {}", shown_name(name.text)),
+                  meant.empty() ? "values here: " + comma_separated(known) : meant);
     return residual;
   };
   for (const Part& part : parts_) {
@@ -280,7 +288,7 @@ std::string NdslBlock::lower(NdslLayer& layer, const std::string& residual) cons
         else
           terms.push_back(current);
       }
-      if (terms.size() < 2 || (terms.size() == 2 && terms[0] == terms[1]))
+      if (sound_ && (terms.size() < 2 || (terms.size() == 2 && terms[0] == terms[1])))
         faults_.add(step.place, "ResidualAdd has nothing to add to the residual stream");
       std::string sum = terms.front();
       layer.to.set_operation("ResidualAdd");
@@ -308,7 +316,7 @@ std::string NdslBlock::lower(NdslLayer& layer, const std::string& residual) cons
       }
       values[part.ops.empty() ? step.name : part.ops.front().group] = layer.in;
     }
-    if (layer.in == from)
+    if (layer.in == from && sound_)
       faults_.add(step.place, fmt::format("{} gives no result: its expansion lacks the last part", step.op.text));
     current = layer.in;
     if (!step.name.empty()) values[step.name] = current;

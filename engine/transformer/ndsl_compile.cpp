@@ -30,8 +30,9 @@ constexpr size_t kMostNdslSteps = 100'000;  // of all layers
 
 class Compiler {
  public:
-  Compiler(const ndsl::ModelFile& file, const NdslCompileOptions& options)
+  Compiler(const ndsl::ModelFile& file, const NdslCompileOptions& options, NdslFaults& faults)
       : file_(file),
+        faults_(faults),
         set_(ndsl_level_of_texts(options.set)),
         hf_(options.hf ? ndsl_level_of_hf(*options.hf) : NdslLevel()),
         own_(ndsl_level(file.config, false, faults_)),
@@ -43,22 +44,17 @@ class Compiler {
   }
 
   CompiledNdsl compile() {
-    if (file_.type != "model")
+    if (file_.type != "model" && !faults_.doubts("type"))
       faults_.add(file_.name.place, fmt::format("{} is a {}, and no model", shown_name(file_.name.text), file_.type));
     expect_variant();
-    if (file_.block.empty()) {
+    if (file_.block.empty() && !faults_.doubts({"extends", "architecture", "block"}))
       faults_.add(file_.name.place, "the architecture has no 'block'",
                   "write block: [RMSNorm, CausalSelfAttention, ...]");
-      faults_.throw_any();
-    }
     for (const char* key : {"vocab_size", "hidden_size", "max_position_embeddings"})
       result_.sizes[key] = settings_.size(key);
     result_.sizes["num_layers"] = settings_.whole("num_layers", {}, 1, kMostNdslLayers);
-    if (faults_.any()) {  // with those of the blocks
-      (void)NdslBlock(file_, file_.block, settings_, true, faults_);
+    if (faults_.doubts("num_layers"))  // so many layers, of whatever block: each block counts
       for (const auto& [name, block] : file_.blocks) (void)NdslBlock(file_, block, settings_, true, faults_);
-    }
-    faults_.throw_any();
     specs::Spec& spec = result_.spec;
     spec.path = file_.path;
     spec.name = file_.name.text;
@@ -69,7 +65,6 @@ class Compiler {
     const std::string x = embedding();
     const std::string last = layers(x);
     head(last);
-    faults_.throw_any();
     for (const NdslLevel* level : {&set_, &hf_, &own_})
       for (const auto& [key, setting] : *level) result_.settings.emplace(key, setting);
     for (const auto& [key, setting] : set_) result_.set.insert(key);
@@ -81,6 +76,7 @@ class Compiler {
     const std::vector<std::string> known{"dense", "parallel", "moe"};
     const ndsl::Named& variant = file_.variant;
     const std::string all = "variants: " + comma_separated(known);
+    if (variant.text.empty() && faults_.doubts({"extends", "architecture", "variant"})) return;
     if (variant.text.empty()) return faults_.add(file_.name.place, "the architecture has no 'variant'", all);
     if (std::find(known.begin(), known.end(), variant.text) != known.end()) return;
     const std::string meant = did_you_mean(variant.text, known);
@@ -166,6 +162,7 @@ class Compiler {
     if (const ndsl::Setting* types = settings_.find("layer_types")) {
       const auto& items = types->value.items;
       if (static_cast<int64_t>(items.size()) < result_.sizes["num_layers"]) {
+        if (faults_.doubts("num_layers")) return false;
         faults_.add(types->place,
                     fmt::format("'layer_types' has {} items for {} layers", items.size(), result_.sizes["num_layers"]),
                     "", ErrorKind::Shape);
@@ -205,11 +202,13 @@ class Compiler {
     const int64_t count = result_.sizes["num_layers"];
     for (const ndsl::LayerRule& rule : file_.layers) {
       for (const auto& [first, last] : rule.at)
-        if (last >= count)
+        if (last >= count && !faults_.doubts("num_layers"))
           faults_.add(rule.place, fmt::format("there is no layer {}; the model has {}, from 0", last, count), "",
                       ErrorKind::Shape);
       for (const ndsl::Variation& variation : rule.pattern) {
+        (void)ndsl_level(variation.config, true, faults_);
         if (variation.block.empty() || variation.block == "block" || file_.blocks.count(variation.block)) continue;
+        if (faults_.doubts({"extends", "import", "blocks"})) continue;
         std::vector<std::string> known{"block"};
         for (const auto& [name, block] : file_.blocks) known.push_back(name);
         const std::string meant = did_you_mean(variation.block, known);
@@ -252,19 +251,18 @@ class Compiler {
 
   std::string layers(std::string x) {
     expect_rules();
-    faults_.throw_any();
     std::map<std::string, size_t> known;  // layers that are described alike, and their number of steps
     for (int64_t i = 0; i < result_.sizes["num_layers"]; ++i) {
       const LayerPlan plan = plan_of(i);
       const bool window = plan.config.count("sliding_window") || has_window(i);
-      const std::string like = distinct_ ? identity(plan, window, has_experts(i)) : std::string();
-      if (const auto at = known.find(like); distinct_ && at != known.end()) {
+      const bool distinct = distinct_ || faults_.any();  // of a layer that has errors, one is enough
+      const std::string like = distinct ? identity(plan, window, has_experts(i)) : std::string();
+      if (const auto at = known.find(like); distinct && at != known.end()) {
         add_steps(at->second);
         continue;
       }
       const NdslSettings settings = settings_.over(plan.config, settings_.where(), true);
       const NdslBlock block(file_, *plan.block, settings, has_experts(i), faults_);
-      faults_.throw_any();
       result_.layers.push_back(block.spec());
       specs::Step& scope = result_.spec.forward.emplace_back();
       scope.op = "Repeat";
@@ -280,7 +278,6 @@ class Compiler {
       known[like] = steps.size();
       result_.spec.forward.back().steps = std::move(steps);
       builder_.write_to(result_.spec.forward);
-      faults_.throw_any();
     }
     return x;
   }
@@ -367,7 +364,7 @@ class Compiler {
   }
 
   const ndsl::ModelFile& file_;
-  NdslFaults faults_;
+  NdslFaults& faults_;
   NdslLevel set_, hf_, own_;
   NdslSettings settings_;
   CompiledNdsl result_;
@@ -378,8 +375,15 @@ class Compiler {
 
 }  // namespace
 
+CompiledNdsl compile_ndsl(const ndsl::ModelFile& file, const NdslCompileOptions& options, NdslFaults& faults) {
+  return Compiler(file, options, faults).compile();
+}
+
 CompiledNdsl compile_ndsl(const ndsl::ModelFile& file, const NdslCompileOptions& options) {
-  return Compiler(file, options).compile();
+  NdslFaults faults;
+  CompiledNdsl compiled = compile_ndsl(file, options, faults);
+  faults.throw_any();
+  return compiled;
 }
 
 }  // namespace harmonics::engine

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/program/functional.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -20,6 +21,27 @@ std::vector<specs::Expression> expressions(const std::vector<int64_t>& dims, con
 }
 
 bool is_default_group(const std::string& group) { return group == "attention" || group == "mlp" || group == "moe"; }
+
+Error placed_error(Span place, const Error& e) { return {e.kind(), e.what(), place, e.notes()}; }
+
+// What the functional's signature says of the call, which tracing would only find in the first call that is wrong.
+void expect_functional(const ndsl::Operation& step, const AttributeMap& attributes, NdslFaults& faults) {
+  const FunctionalPtr functional = FunctionalTable::global().find(step.op.text);
+  if (!functional) return;
+  const Signature& signature = functional->signature;
+  if (!signature.known) return;
+  const size_t before = faults.count();
+  for (const auto& [key, setting] : step.config)
+    if (!signature.more_attributes && !signature.attribute(key))
+      faults.add(setting.place.source,
+                 placed_error(setting.place.span, unknown_attribute(step.op.text, signature, printable(key, 64))));
+  try {
+    check_inputs(step.op.text, signature, 1 + step.weights.size());
+    if (faults.count() == before) check_attributes(step.op.text, signature, attributes);
+  } catch (const Error& e) {
+    faults.add(step.op.place.source, placed_error(step.op.place.span, e));
+  }
+}
 
 double ndsl_deviation(const NdslSettings& settings) { return settings.real("initializer_range", 0.02); }
 
@@ -113,11 +135,12 @@ std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool w
   int64_t dims = head;
   if (share != 1) {
     dims = static_cast<int64_t>(static_cast<double>(head) * share);
-    if (!(share > 0 && share <= 1) || dims < 2 || dims % 2 != 0)
+    const bool doubted = faults_.doubts({"head_dim", "hidden_size", "num_query_heads"});
+    if (!(share > 0 && share <= 1) || (!doubted && (dims < 2 || dims % 2 != 0)))
       faults_.add(settings.place_of("partial_rotary_factor"),
                   fmt::format("{} of the {} dimensions of a head cannot turn in pairs", share, head), "",
                   ErrorKind::Shape);
-  } else if (head % 2 != 0) {
+  } else if (head % 2 != 0 && !faults_.doubts({"head_dim", "hidden_size", "num_query_heads"})) {
     faults_.add(settings.where(), fmt::format("a head of {} dimensions cannot turn in pairs", head), "",
                 ErrorKind::Shape);
   }
@@ -298,13 +321,16 @@ void NdslLayer::call(const ndsl::Operation& step) {
   to.set_operation("");
   call.fields = {{"in", in}, {"function", step.op.text}, {"out", result}};
   if (!weights.empty()) call.fields["weights"] = weights;
+  AttributeMap attributes;
   for (const auto& [key, setting] : step.config) {
     specs::Value value = setting.value.text;
     if (const auto truth = document::truth_of(setting.value)) value = *truth;
     if (const auto real = document::real_of(setting.value)) value = *real;
     if (const auto whole = document::whole_of(setting.value)) value = *whole;
+    std::visit([&, &name = key](const auto& v) { attributes.set(name, v); }, value);
     call.fields["attribute." + key] = value;
   }
+  expect_functional(step, attributes, to.faults());
   in = result;
   observe(name, result);
 }

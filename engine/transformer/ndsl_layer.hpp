@@ -101,6 +101,9 @@ class NdslLayer {
   // Lowers one operation of a step.
   void run(const BlockOp& op, const NdslLevel& config);
   void set_window(bool window) { window_ = window; }
+  // Whether no part of the block is missing for its errors.
+  void set_sound(bool sound) { sound_ = sound; }
+  bool sound() const { return sound_; }
   // Names a result for observers: "QKV.q"; the second of a name is "QKV.q.2".
   void observe(const std::string& name, const std::string& value);
 
@@ -110,7 +113,7 @@ class NdslLayer {
   const NdslSettings* own_ = nullptr;
   std::string group_, op_;
   std::set<std::string> observed_;
-  bool window_ = false;
+  bool window_ = false, sound_ = true;
 };
 
 }  // namespace harmonics::engine

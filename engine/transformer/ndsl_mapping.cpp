@@ -164,7 +164,7 @@ bool may_be_absent(const CompiledNdsl& model, std::string_view pattern) {
 }
 
 // The mapping for each layer. Without one, each tensor has its own name.
-std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
+std::vector<Mapped> mapped_of(const CompiledNdsl& model, NdslFaults& faults) {
   std::vector<Mapped> all;
   std::map<std::string, const NdslAlias*> aliases;
   for (const NdslAlias& alias : model.aliases) aliases.emplace(alias.name, &alias);
@@ -178,7 +178,6 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
     }
     return all;
   }
-  NdslFaults faults;
   std::map<std::string, ndsl::Place> taken;
   const int64_t layers = model.sizes.at("num_layers");
   for (const ndsl::Mapping& mapping : model.file.hf_mapping) {
@@ -186,7 +185,7 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
     const bool each = pattern.find("{i}") != std::string::npos;
     if (!each && model.tied && pattern == "lm_head.weight") continue;
     if (mapping.source.verb == Source::Verb::tie) {
-      if (!model.tied)
+      if (!model.tied && !faults.doubts({"tie_word_embeddings", "head"}))
         faults.add(mapping.source.place,
                    fmt::format("'{}' is tied, and the configuration says that it is not", pattern));
       continue;
@@ -203,6 +202,7 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
       all.push_back({at->second, with_layer(mapping.source, i)});
     }
     if (found || may_be_absent(model, pattern)) continue;
+    if (pattern.starts_with("blocks[") && faults.doubts({"operations", "num_layers"})) continue;
     std::vector<std::string> known;
     for (const auto& [name, alias] : aliases) {
       const size_t open = name.find("[0]");
@@ -211,7 +211,7 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
     const std::string meant = did_you_mean(pattern, known);
     faults.add(mapping.tensor.place, fmt::format("the model has no tensor {}", shown_name(pattern)), meant);
   }
-  faults.throw_any();
+  if (faults.any()) return all;
   std::vector<std::string> left;
   for (const NdslTensor& tensor : model.tensors)
     if (!taken.count(tensor.name)) left.push_back(tensor.name);
@@ -223,6 +223,13 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
         break;
       }
   throw Error(ErrorKind::Weights, fmt::format("'{}': hf_mapping leaves out {}", model.file.path, named_all(left)));
+}
+
+std::vector<Mapped> mapped_of(const CompiledNdsl& model) {
+  NdslFaults faults;
+  std::vector<Mapped> all = mapped_of(model, faults);
+  faults.throw_any();
+  return all;
 }
 
 HTensor new_tensor(DType dtype, const Shape& shape) {
@@ -401,12 +408,32 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 }  // namespace
 
-std::map<std::string, Shape> folder_tensors(const CompiledNdsl& model) {
+namespace {
+
+std::map<std::string, Shape> folder_tensors_and_faults(const CompiledNdsl& model, NdslFaults& faults) {
   std::map<std::string, Shape> all;
-  for (const Mapped& mapped : mapped_of(model))
-    visit_shapes(model, mapped, mapped.source, shape_of_alias(model, *mapped.alias),
-                 [&](const std::string& name, const Shape& shape) { all.emplace(name, shape); });
+  for (const Mapped& mapped : mapped_of(model, faults)) {
+    try {
+      visit_shapes(model, mapped, mapped.source, shape_of_alias(model, *mapped.alias),
+                   [&](const std::string& name, const Shape& shape) { all.emplace(name, shape); });
+    } catch (const SourceErrors& e) {
+      faults.add(mapped.source.place.source, e.errors().front());
+    }
+  }
   return all;
+}
+
+}  // namespace
+
+std::map<std::string, Shape> folder_tensors(const CompiledNdsl& model) {
+  NdslFaults faults;
+  std::map<std::string, Shape> all = folder_tensors_and_faults(model, faults);
+  faults.throw_any();
+  return all;
+}
+
+void check_mapping(const CompiledNdsl& model, NdslFaults& faults) {
+  if (!model.file.hf_mapping.empty()) (void)folder_tensors_and_faults(model, faults);
 }
 
 namespace {

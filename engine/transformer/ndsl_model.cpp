@@ -50,6 +50,7 @@ bool is_there(const std::string& path) {
 // The configuration of a folder; none of a file of weights.
 std::optional<document::Document> configuration_of(const std::string& weights) {
   if (weights.empty() || !is_folder(weights)) return {};
+  expect_model_folder(weights);
   return document::read_document(beside(weights, "config.json"), limits_of_json());
 }
 
@@ -201,14 +202,49 @@ const char* builtin_ndsl(const std::string& name) {
   return nullptr;
 }
 
-ndsl::ModelFile read_ndsl(const std::string& path_or_name) {
+namespace {
+
+ndsl::ModelFile read_ndsl(const std::string& path_or_name, NdslFaults& faults) {
   if (const char* text = builtin_ndsl(path_or_name))
-    return ndsl::parse_model_file(path_or_name + std::string(kEnding), text, "", builtin_ndsl);
-  if (path_or_name.ends_with(kEnding)) return ndsl::read_model_file(path_or_name, builtin_ndsl);
+    return ndsl::parse_model_file(path_or_name + std::string(kEnding), text, "", builtin_ndsl, faults);
+  if (path_or_name.ends_with(kEnding)) return ndsl::read_model_file(path_or_name, builtin_ndsl, faults);
   const std::vector<std::string> known = builtin_ndsl_models();
   const std::string meant = did_you_mean(path_or_name, known);
   throw Error(ErrorKind::Name, fmt::format("there is no model {}", shown_name(path_or_name)), {},
               {meant.empty() ? "models: " + comma_separated(known) + ", or a file that ends with .ndsl" : meant});
+}
+
+// Whether hf_mapping speaks of a layer by its number, which must then be there.
+bool names_one_layer(const ndsl::ModelFile& file) {
+  return std::any_of(file.hf_mapping.begin(), file.hf_mapping.end(), [](const ndsl::Mapping& mapping) {
+    return mapping.tensor.text.starts_with("blocks[") && mapping.tensor.text.find("{i}") == std::string::npos;
+  });
+}
+
+CompiledNdsl compile_whole(const ndsl::ModelFile& file, const NdslCompileOptions& options, NdslFaults& faults) {
+  CompiledNdsl compiled = compile_ndsl(file, options, faults);
+  if (faults.any()) check_mapping(compiled, faults);
+  faults.throw_any();
+  return compiled;
+}
+
+}  // namespace
+
+ndsl::ModelFile read_ndsl(const std::string& path_or_name) {
+  NdslFaults faults;
+  ndsl::ModelFile file = read_ndsl(path_or_name, faults);
+  faults.throw_any();
+  return file;
+}
+
+void check_ndsl_file(const std::string& path_or_name) {
+  NdslFaults faults;
+  const ndsl::ModelFile file = read_ndsl(path_or_name, faults);
+  NdslCompileOptions options;
+  options.distinct_layers = !names_one_layer(file);
+  const CompiledNdsl compiled = compile_whole(file, options, faults);
+  (void)folder_tensors(compiled);
+  check_ndsl(compiled);
 }
 
 std::shared_ptr<const CompiledNdsl> compile_ndsl_model(const std::string& path_or_name, const NdslOptions& options) {
@@ -217,7 +253,9 @@ std::shared_ptr<const CompiledNdsl> compile_ndsl_model(const std::string& path_o
   compile.set = options.set;
   compile.hf = config ? &*config : nullptr;
   compile.distinct_layers = options.distinct_layers;
-  return std::make_shared<const CompiledNdsl>(compile_ndsl(read_ndsl(path_or_name), compile));
+  NdslFaults faults;
+  const ndsl::ModelFile file = read_ndsl(path_or_name, faults);
+  return std::make_shared<const CompiledNdsl>(compile_whole(file, compile, faults));
 }
 
 NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options) {

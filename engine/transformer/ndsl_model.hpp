@@ -43,12 +43,14 @@ std::string description_of_ndsl(const std::string& name);
 const char* builtin_ndsl(const std::string& name);
 
 ndsl::ModelFile read_ndsl(const std::string& path_or_name);
-// Reads and compiles, with the configuration of options.weights. Throws SourceErrors for errors of files.
+// Reads and compiles, with the configuration of options.weights. Throws SourceErrors with all errors of all files.
 std::shared_ptr<const CompiledNdsl> compile_ndsl_model(const std::string& path_or_name,
                                                        const NdslOptions& options = {});
 // Entries and inputs are those of model_of() (architectures.hpp).
 NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options = {});
 
+// Everything that a file says, hf_mapping included, without weights. Throws what compile_ndsl_model() throws.
+void check_ndsl_file(const std::string& path_or_name);
 // Traces the model for one token: throws what the steps throw.
 void check_ndsl(const CompiledNdsl& compiled);
 

@@ -1,6 +1,7 @@
 // The operations of blocks, each a row: the steps it stands for and the tensors it needs. Adding an operation is adding
 // a row.
 #include <cmath>
+#include <initializer_list>
 
 #include <fmt/core.h>
 
@@ -20,12 +21,13 @@ Heads heads_of(NdslLayer& layer) {
   Heads heads{s.size("num_query_heads"), 0, 0};
   heads.shared = s.size("num_kv_heads", heads.queries);
   const int64_t hidden = s.size("hidden_size");
-  if (heads.queries % heads.shared != 0)
+  const auto sure = [&](std::initializer_list<const char*> of) { return !s.faults().doubts(of); };
+  if (heads.queries % heads.shared != 0 && sure({"num_query_heads", "num_kv_heads"}))
     s.faults().add(
         s.place_of("num_kv_heads"),
         fmt::format("{} heads of queries cannot share {} heads of keys and values", heads.queries, heads.shared),
         "num_query_heads is a multiple of num_kv_heads", ErrorKind::Shape);
-  if (!s.has("head_dim") && hidden % heads.queries != 0)
+  if (!s.has("head_dim") && hidden % heads.queries != 0 && sure({"hidden_size", "num_query_heads", "head_dim"}))
     s.faults().add(s.place_of("num_query_heads"),
                    fmt::format("{} heads do not divide a width of {}", heads.queries, hidden),
                    "give 'head_dim', or a hidden_size that is a multiple of num_query_heads", ErrorKind::Shape);
@@ -34,7 +36,7 @@ Heads heads_of(NdslLayer& layer) {
 }
 
 void expect_value(NdslLayer& layer, const std::string& value, const char* op, const char* before) {
-  if (!value.empty()) return;
+  if (!value.empty() || !layer.sound()) return;
   layer.settings().faults().add(layer.place(), fmt::format("{} stands before {}, whose results it needs", op, before));
 }
 
@@ -310,17 +312,19 @@ void lower_combine(NdslLayer& layer) {
   expect_value(layer, layer.gate, "Combine", "Experts");
   const NdslSettings& s = layer.settings();
   const int64_t experts = s.size("num_experts"), used = s.size("num_experts_per_tok");
-  if (used > experts)
+  const bool sure = !s.faults().doubts({"num_experts", "num_experts_per_tok", "n_group", "topk_group"});
+  if (used > experts && sure)
     s.faults().add(s.place_of("num_experts_per_tok"), fmt::format("{} of {} experts cannot be used", used, experts), "",
                    ErrorKind::Shape);
-  const int64_t groups = s.whole("n_group", 1, 1, experts), used_groups = s.whole("topk_group", groups, 1, groups);
+  const int64_t groups = sure ? s.whole("n_group", 1, 1, experts) : 1,
+                used_groups = sure ? s.whole("topk_group", groups, 1, groups) : 1;
   if (experts % groups != 0)
     s.faults().add(s.place_of("n_group"), fmt::format("{} experts do not divide into {} groups", experts, groups), "",
                    ErrorKind::Shape);
   else if (used_groups < groups && experts / groups < 2)
     s.faults().add(s.place_of("n_group"), fmt::format("{} groups of {} experts have one expert each", groups, experts),
                    "groups are compared by their two best experts", ErrorKind::Shape);
-  else if (used > used_groups * (experts / groups))
+  else if (sure && used > used_groups * (experts / groups))
     s.faults().add(s.place_of("topk_group"),
                    fmt::format("{} experts cannot be chosen from {} groups of {}", used, used_groups, experts / groups),
                    "", ErrorKind::Shape);

@@ -12,7 +12,6 @@ namespace harmonics::engine {
 namespace {
 
 constexpr int64_t kLargestSize = int64_t{1} << 31;
-constexpr size_t kMostFaults = 20;
 
 const NdslKey* ndsl_key(const std::string& name) {
   for (const NdslKey& key : ndsl_keys()) {
@@ -143,27 +142,6 @@ const std::vector<NdslKey>& ndsl_keys() {
   return kRows;
 }
 
-void NdslFaults::add(const ndsl::Place& place, const std::string& what, const std::string& remedy, ErrorKind kind) {
-  if (!place.source) throw Error(kind, what, {}, remedy.empty() ? std::vector<std::string>{} : std::vector{remedy});
-  auto of = std::find_if(errors_.begin(), errors_.end(), [&](const auto& e) { return e.first == place.source; });
-  if (of == errors_.end()) of = errors_.insert(errors_.end(), {place.source, {}});
-  for (const Error& known : of->second)  // of another layer
-    if (known.span().line == place.span.line && known.span().column == place.span.column && known.what() == what)
-      return;
-  Error error(kind, what, place.span);
-  if (!remedy.empty()) error.note(remedy);
-  of->second.push_back(std::move(error));
-  if (of->second.size() < kMostFaults) return;
-  of->second.back().note(fmt::format("note: stopped after {} errors", kMostFaults));
-  throw_any();
-}
-
-void NdslFaults::throw_any() {
-  if (errors_.empty()) return;
-  const auto first = std::move(errors_.front());
-  throw SourceErrors(*first.first, in_order_of_text(first.second));
-}
-
 NdslLevel ndsl_level(const ndsl::Settings& settings, bool of_operation, NdslFaults& faults) {
   NdslLevel level;
   for (const auto& [name, setting] : settings) {
@@ -176,18 +154,22 @@ NdslLevel ndsl_level(const ndsl::Settings& settings, bool of_operation, NdslFaul
           known.insert(known.end(), one.synonyms.begin(), one.synonyms.end());
         }
       const std::string meant = did_you_mean(name, known);
+      if (!key)
+        for (const std::string& one : meant_by(name, known))
+          if (const NdslKey* other = ndsl_key(one)) faults.doubt(other->name);
       faults.add(setting.place,
                  key ? fmt::format("{} is a setting of the model, not of an operation", shown_name(name))
                      : fmt::format("there is no setting {}", shown_name(name)),
                  key ? "" : meant);
       continue;
     }
-    if (!fits(key->kind, setting.value))
+    if (!fits(key->kind, setting.value)) {
+      faults.doubt(key->name);
       faults.add(
           {setting.place.source, setting.value.span},
           fmt::format("'{}' is {}; it must be {}", name, document::what_is(setting.value), kind_of_key(key->kind)), "",
           ErrorKind::Syntax);
-    else if (!level.emplace(key->name, setting).second)
+    } else if (!level.emplace(key->name, setting).second)
       faults.add(setting.place, fmt::format("'{}' is given twice, by two of its names", key->name));
   }
   spread_dropout(level);
@@ -251,6 +233,8 @@ const ndsl::Setting* NdslSettings::find(const std::string& key) const {
 }
 
 void NdslSettings::missing(const std::string& key) const {
+  if (faults_.doubts(key) || faults_.doubts({"extends", "config"})) return faults_.doubt(key);
+  faults_.doubt(key);
   faults_.add(where_, fmt::format("this needs '{}', which the configuration does not give", key), "", ErrorKind::Shape);
 }
 
@@ -269,6 +253,7 @@ int64_t NdslSettings::whole(const std::string& key, std::optional<int64_t> other
   }
   const int64_t value = document::whole_of(found->value).value_or(least - 1);
   if (value >= least && value <= most) return value;
+  faults_.doubt(key);
   faults_.add(found->place, fmt::format("'{}' is {}; it must be {} to {}", key, found->value.text, least, most), "",
               ErrorKind::Shape);
   return least;

@@ -6,22 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "dsl/ndsl/model_file.hpp"
+#include "dsl/ndsl/faults.hpp"
 
 namespace harmonics::engine {
 
-// What is wrong with a model, with the places in its files.
-class NdslFaults {
- public:
-  void add(const ndsl::Place& place, const std::string& what, const std::string& remedy = "",
-           ErrorKind kind = ErrorKind::Name);
-  bool any() const { return !errors_.empty(); }
-  // Throws the errors of the first file that has some, as SourceErrors. Returns if there are none.
-  void throw_any();
-
- private:
-  std::vector<std::pair<std::shared_ptr<const SourceText>, std::vector<Error>>> errors_;
-};
+using NdslFaults = ndsl::Faults;
 
 // A row of the table of settings.
 struct NdslKey {

@@ -379,9 +379,13 @@ class PairsOfModules {
 
 Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved) {
   const std::string folder = file.path + (file.path.ends_with('/') ? "" : "/");
+  std::error_code failed;
+  if (!std::filesystem::exists(folder + "adapter_config.json", failed))
+    throw Error(ErrorKind::NoInput,
+                fmt::format("the folder '{}' has no adapter_config.json, and so no adapter", file.path), {},
+                {"give the folder of an adapter as PEFT writes it, or a file of GGUF"});
   const PeftConfig config =
       parse_peft_config(read_config(folder + "adapter_config.json"), folder + "adapter_config.json");
-  std::error_code failed;
   const std::string matrices = folder + "adapter_model.safetensors";
   if (!std::filesystem::exists(matrices, failed) && std::filesystem::exists(folder + "adapter_model.bin", failed))
     throw Error(ErrorKind::Weights,

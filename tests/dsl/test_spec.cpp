@@ -100,6 +100,17 @@ TEST_CASE("specs: an error names its place, the value found and the allowed valu
         "'s.json': architecture.weight_bindings[1].layout is 'odd'\nlayouts: row_major, canonical, experts");
 }
 
+TEST_CASE("specs: all errors are reported in one run with their lines, and none that follows from another") {
+  const std::string text = R"({"name": 3,
+ "architecture": {
+  "metadata_keys": {"keyes": {}, "defaults": {"1a": 2, "b": []}},
+  "tensor_names": {"w": "w"},
+  "weight_bindings": [{"tensro": "w", "dims": ["n +", 2]}, {"tensor": "w", "dims": [2, "(3"]}],
+  "forward": [{"op": "Silu", "in": {}}, {"steps": [{"op": 5}]}],
+  "outpust": {"scores": "x"}}})";
+  CHECK(message_of([&] { specs::parse_spec("s.json", text); }) == R"()");
+}
+
 TEST_CASE("specs: what is no JSON is refused with line and column") {
   CHECK(message_of([] {
           specs::parse_spec("s.json", "{\n  \"name\": ,");

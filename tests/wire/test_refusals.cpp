@@ -117,9 +117,9 @@ TEST_CASE("refusals: impossible samples are rejected") {
   CHECK(refusal(data(0).message(7, byte)) ==
         "header, count: a DATA frame of no samples\nsend at least one sample in a frame");
   CHECK(refusal(data(1)) == "header, tensors: a DATA frame of no tensors\nname at least one tensor");
-  CHECK(control(4, data(1)) == "header, count: 1 samples in a GRANT frame\nsend samples in DATA frames");
+  CHECK(control(4, data(1)) == "header, count: 1 sample in a GRANT frame\nsend samples in DATA frames");
   CHECK(control(4, names().message(7, byte)) ==
-        "header, tensors: 1 tensors in a GRANT frame\nonly DATA and HELLO name tensors");
+        "header, tensors: 1 tensor in a GRANT frame\nonly DATA and HELLO name tensors");
   CHECK(control(4, names(), "abc") ==
         "byte 32 of the frame: 3 bytes more than the tensors of this GRANT frame have\nsend only what the header "
         "describes");

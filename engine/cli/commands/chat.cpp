@@ -219,10 +219,10 @@ class Chat {
     const std::string drafts =
         c.drafted > 0 ? fmt::format("; {} of {} drafted tokens accepted", thousands(c.accepted), thousands(c.drafted))
                       : "";
-    say(fmt::format("{} tokens, {:.1f} tokens/s; {} of {} tokens of the conversation read in {}{}{}",
-                    thousands(c.tokens), per_second(c.tokens, c.seconds), thousands(c.prompt_tokens - c.reused_tokens),
-                    thousands(c.prompt_tokens), duration(c.prompt_seconds), drafts,
-                    done.interrupted ? "; stopped" : ""));
+    say(fmt::format("{}, {:.1f} tokens/s; {} of {} tokens of the conversation read in {}{}{}",
+                    counted(static_cast<uint64_t>(c.tokens), "token"), per_second(c.tokens, c.seconds),
+                    thousands(c.prompt_tokens - c.reused_tokens), thousands(c.prompt_tokens),
+                    duration(c.prompt_seconds), drafts, done.interrupted ? "; stopped" : ""));
   }
 
   void print_summary() {

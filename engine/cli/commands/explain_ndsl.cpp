@@ -77,6 +77,7 @@ bool explain_ndsl(const Options& options) {
                {"producer", "graph", "weights-from", "limits", "entry", "after", "select", "placement", "dot",
                 "optimizer", "lr", "schedule", "infer"},
                "a .ndsl file");
+  refuse_without(options, {"batch", "recompute", "accumulate", "clip", "clip-value"}, "--memory");
   std::error_code failed;
   if (const std::string& weights = options.weights; !weights.empty() && !std::filesystem::exists(weights, failed))
     throw Error(ErrorKind::NoInput, fmt::format("--weights: there is no '{}'", weights), {},
@@ -84,8 +85,7 @@ bool explain_ndsl(const Options& options) {
   const auto model = compile_ndsl_model(file, ndsl_options(options));
   Explanation e(options);
   json::object shown{{"name", model->file.name.text}, {"parameters", model->parameters()}, {"tied", model->tied}};
-  e.say(
-      fmt::format("{}: {} parameters\n", model->file.name.text, thousands(static_cast<int64_t>(model->parameters()))));
+  e.say(fmt::format("{}: {}\n", model->file.name.text, counted(model->parameters(), "parameter")));
   json::object sizes;
   for (const auto& [name, value] : model->sizes) {
     e.say(fmt::format("  {:<24} {}\n", name, value));

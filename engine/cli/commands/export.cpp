@@ -92,8 +92,7 @@ ExportResult export_tensors(const ImportedModel& model, const std::map<std::stri
   } else {
     print_note("the folder has no tokenizer; --tokenizer FILE or FOLDER names one to copy");
   }
-  const uint64_t bytes = write_ndsl_folder(*description, tensors, target);
-  written();
+  const uint64_t bytes = write_ndsl_folder(*description, tensors, target, written);
   return {"huggingface", tensors.size(), bytes};
 }
 
@@ -143,6 +142,7 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
                          const ExportOptions& how) {
   Registry& registry = Registry::global();
   if (is_ndsl(from)) return export_described(from, to, options, how);
+  expect_model_folder(from);
   const std::vector<AdapterFile> files = adapter_files(options);
   if (!is_model(from, registry)) {
     if (!files.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --lora could change", from));
@@ -166,14 +166,6 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
                           });
   }
   return export_tensors(model, with_adapters(model, files), to, options, how, whole);
-}
-
-// A folder has its weights in one file or in several, and not both.
-void remove_former_weights(const std::string& folder, const std::vector<std::string>& files) {
-  const auto has = [&](const char* name) { return std::find(files.begin(), files.end(), name) != files.end(); };
-  std::error_code failed;
-  if (has(kFolderIndex)) std::filesystem::remove(std::filesystem::path(folder) / kFolderWeights, failed);
-  if (has(kFolderWeights)) std::filesystem::remove(std::filesystem::path(folder) / kFolderIndex, failed);
 }
 
 void add_tokens(const std::string& folder, const Options& options) {
@@ -201,9 +193,8 @@ int export_command(const Options& options) {
           .note("write a folder: NAME/");
   const ExportResult result = export_file(from, to, options, how);
   if (is_hf) {
-    const std::string folder = std::filesystem::path(output_file(to)).parent_path().string();
-    remove_former_weights(folder, result.files);
-    if (!options.added_tokens.empty()) add_tokens(folder, options);
+    if (!options.added_tokens.empty())
+      add_tokens(std::filesystem::path(output_file(to)).parent_path().string(), options);
   }
   if (options.json) {
     print_json(boost::json::object{{"version", 1},
@@ -215,7 +206,7 @@ int export_command(const Options& options) {
     return kDone;
   }
   if (!options.quiet)
-    print("{}: {} tensors, {:.1f} MB, written by exporter {}\n", to, thousands(static_cast<int64_t>(result.tensors)),
+    print("{}: {}, {:.1f} MB, written by exporter {}\n", to, counted(result.tensors, "tensor"),
           static_cast<double>(result.bytes) / 1e6, result.exporter);
   return kDone;
 }

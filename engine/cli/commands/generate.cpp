@@ -1,12 +1,15 @@
 // harmonics generate: continues a text with a language model.
 #include <cmath>
+#include <filesystem>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
+#include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 
@@ -88,6 +91,15 @@ boost::json::array json_of(const std::vector<GeneratedToken>& tokens, const Toke
   return all;
 }
 
+// A text in the place of the model.
+void expect_model_first(const Options& options) {
+  const std::string& path = options.files.front();
+  std::error_code failed;
+  if (options.files.size() > 1 || path.find(' ') == std::string::npos || std::filesystem::exists(path, failed)) return;
+  throw Error(ErrorKind::NoInput, fmt::format("the model comes first, and there is no file '{}'", path), {},
+              {"write harmonics generate MODEL " + quoted(path)});
+}
+
 }  // namespace
 
 int generate_command(const Options& given) {
@@ -100,6 +112,7 @@ int generate_command(const Options& given) {
   }
   if (options.log_probabilities && !options.json)
     throw Error(ErrorKind::Usage, "--log-probabilities has no effect without --json", {}, {"add --json"});
+  expect_model_first(options);
   LanguageModel model(options);
   const std::string& path = model.path;
   const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;
@@ -146,9 +159,10 @@ int generate_command(const Options& given) {
   const std::string drafts = speculation.drafter ? fmt::format("; {} of {} drafted tokens accepted",
                                                                thousands(done.accepted), thousands(done.drafted))
                                                  : "";
-  say(fmt::format("{} tokens in {}, {:.0f} tokens/s; prompt of {} in {}{}", thousands(done.tokens),
-                  duration(done.seconds), per_second(done.tokens, done.seconds), thousands(done.prompt_tokens),
-                  duration(done.prompt_seconds), drafts));
+  say(fmt::format("{} in {}, {:.0f} tokens/s; prompt of {} in {}{}",
+                  counted(static_cast<uint64_t>(done.tokens), "token"), duration(done.seconds),
+                  per_second(done.tokens, done.seconds), thousands(done.prompt_tokens), duration(done.prompt_seconds),
+                  drafts));
   if (done.end == EndOfText::context)
     print_note(fmt::format("the context of {} tokens is full: give a larger --context", thousands(session.context())));
   return kDone;

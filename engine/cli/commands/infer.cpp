@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/bound/generate.hpp"
 #include "engine/bound/model_rows.hpp"
 #include "engine/bound/traced_values.hpp"
@@ -52,8 +53,8 @@ int report_values(const Options& options, const ValueFiles& values) {
     print_json(boost::json::object{
         {"version", 1}, {"folder", options.trace}, {"samples", values.samples()}, {"tensors", values.tensors()}});
   else if (!options.quiet)
-    say(fmt::format("values of {} samples in '{}': {} tensors in each file",
-                    thousands(static_cast<int64_t>(values.samples())), options.trace, values.tensors()));
+    say(fmt::format("values of {} in '{}': {} in each file", counted(values.samples(), "sample"), options.trace,
+                    counted(values.tensors(), "tensor")));
   return kDone;
 }
 
@@ -99,7 +100,7 @@ int infer_samples(const Model& model, const Options& options) {
     print_json(boost::json::object{
         {"version", 1}, {"model", model.name}, {"samples", done.samples}, {"seconds", done.seconds}});
   else if (!options.quiet)
-    say(fmt::format("{} samples in {}", thousands(static_cast<int64_t>(done.samples)), duration(done.seconds)));
+    say(fmt::format("{} in {}", counted(static_cast<uint64_t>(done.samples), "sample"), duration(done.seconds)));
   return kDone;
 }
 
@@ -108,6 +109,8 @@ int infer_model(const Options& options) {
   const bool described = is_ndsl(options.files.front());
   if (!described) expect_no_flow_flags(options);
   if (!options.trace.empty() && options.prompt_given) return trace_text(options);
+  if (described && options.producers.empty() && options.weights.empty() && options.untrained && !options.prompt_given)
+    throw Error(ErrorKind::Usage, "producer 'tokens' is not bound", {}, {"bind it: --producer tokens=FILE"});
   if (options.producers.empty() || options.prompt_given) {
     Options text = options;
     text.max_tokens = options.generate;

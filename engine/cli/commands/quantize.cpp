@@ -109,18 +109,18 @@ std::string shown_outputs(const std::vector<std::string>& files) {
 }
 
 void print_summary(const Options& options, const QuantizeResult& result, double seconds) {
-  const auto tensors = static_cast<int64_t>(result.tensors.size());
+  const size_t tensors = result.tensors.size();
   if (options.dry_run)
-    print("{} of {} tensors would be converted to {}: {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight\n",
-          thousands(static_cast<int64_t>(result.converted)), thousands(tensors), options.mix,
+    print("{} of {} would be converted to {}: {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight\n",
+          thousands(static_cast<int64_t>(result.converted)), counted(tensors, "tensor"), options.mix,
           megabytes(result.bytes_after), megabytes(result.bytes_before), result.bits_per_weight());
   else
     print(
-        "{}: {} of {} tensors converted to {} in {}, {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight; the "
+        "{}: {} of {} converted to {} in {}, {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight; the "
         "weights differ by {:.2f} %\n",
-        shown_outputs(result.files), thousands(static_cast<int64_t>(result.converted)), thousands(tensors), options.mix,
-        duration(seconds), megabytes(result.bytes_after), megabytes(result.bytes_before), result.bits_per_weight(),
-        result.relative_error * 100);
+        shown_outputs(result.files), thousands(static_cast<int64_t>(result.converted)), counted(tensors, "tensor"),
+        options.mix, duration(seconds), megabytes(result.bytes_after), megabytes(result.bytes_before),
+        result.bits_per_weight(), result.relative_error * 100);
   const std::vector<std::string> unfit = unfit_of(result);
   if (!unfit.empty())
     print_note(
@@ -184,6 +184,8 @@ int quantize_command(const Options& options) {
         quantize_gguf(source.path(), options.files[1], how, *executor, [&](double fraction) { lines.show(fraction); });
   }
   const double seconds = seconds_since(begin);
+  if (options.keep_split && result.files.size() == 1)
+    print_note(fmt::format("--keep-split has no effect: '{}' is one file", from));
   if (options.json) {
     boost::json::object object{{"version", 1},
                                {"from", from},

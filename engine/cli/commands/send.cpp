@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "consumers/format.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/live_addresses.hpp"
 #include "engine/cli/terminal/output.hpp"
@@ -130,7 +131,7 @@ class Tally {
  private:
   std::string text() const {
     const double s = seconds();
-    return fmt::format("{} {} samples in {} ({})", done_, thousands(static_cast<int64_t>(samples_)), duration(s),
+    return fmt::format("{} {} in {} ({})", done_, counted(static_cast<uint64_t>(samples_), "sample"), duration(s),
                        rate(s > 0 ? static_cast<double>(samples_) / s : 0));
   }
   const Options& options_;

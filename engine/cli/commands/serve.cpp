@@ -9,6 +9,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
@@ -67,10 +68,9 @@ ServedModel served_model(const LanguageModel& model, const Options& options) {
 }
 
 int report_texts(const Options& options, const LanguageModel& model, const TextWorker::Report& r, double seconds) {
-  const auto count = [](uint64_t n) { return thousands(static_cast<int64_t>(n)); };
   if (!options.quiet)
-    say(fmt::format("wrote {} tokens for {} requests in {}", thousands(r.tokens), count(r.requests),
-                    duration(seconds)));
+    say(fmt::format("wrote {} for {} in {}", counted(static_cast<uint64_t>(r.tokens), "token"),
+                    counted(r.requests, "request"), duration(seconds)));
   if (options.json)
     print_json(boost::json::object{{"version", 1},
                                    {"model", model.path},
@@ -199,8 +199,8 @@ int serve_command(const Options& options) {
     serving.control().end(true);
     const AnswerTimes::Report r = serving.predictor().report();
     if (!options.quiet)
-      say(fmt::format("answered {} requests of {} samples in {}", thousands(static_cast<int64_t>(r.requests)),
-                      thousands(static_cast<int64_t>(r.samples)), duration(seconds)));
+      say(fmt::format("answered {} of {} in {}", counted(static_cast<uint64_t>(r.requests), "request"),
+                      counted(static_cast<uint64_t>(r.samples), "sample"), duration(seconds)));
     if (r.not_finite > 0)
       print_note(
           fmt::format("the answers to {} samples held infinity or NaN", thousands(static_cast<int64_t>(r.not_finite))));

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -76,8 +77,7 @@ void encode_text(const Options& options, const Tokenizer& tokenizer) {
     return print_json(o);
   }
   if (options.count_only) {
-    print("{} tokens, {} bytes\n", thousands(static_cast<int64_t>(ids.size())),
-          thousands(static_cast<int64_t>(text.size())));
+    print("{}, {}\n", counted(ids.size(), "token"), counted(text.size(), "byte"));
     return;
   }
   std::string line;
@@ -140,6 +140,9 @@ void train_tokenizer(const Options& options) {
       return 0;
     });
   }
+  if (training.words() == 0)
+    throw Error(ErrorKind::Stream, fmt::format("'{}' has no words to train on", options.text_file), {},
+                {"give a longer text"});
   const tokens::TrainedPairs trained = training.train(static_cast<size_t>(*options.train_size), {kEndText}, 2);
   const std::filesystem::path to = options.files.front();
   write_file_atomically(to.string(), trained_json(trained));
@@ -154,9 +157,8 @@ void train_tokenizer(const Options& options) {
                                    {"merges", trained.merges.size()},
                                    {"words", training.words()}});
   else if (!options.quiet)
-    say(fmt::format("{}: {} tokens from {} different words", to.string(),
-                    thousands(static_cast<int64_t>(trained.tokens.size())),
-                    thousands(static_cast<int64_t>(training.words()))));
+    say(fmt::format("{}: {} from {}", to.string(), counted(trained.tokens.size(), "token"),
+                    counted(training.words(), "different word")));
 }
 #else
 void train_tokenizer(const Options&) {
@@ -171,6 +173,8 @@ int tokenize_command(const Options& options) {
     train_tokenizer(options);
     return kDone;
   }
+  if (!options.ids.empty() && (options.files.size() > 1 || !options.text_file.empty()))
+    throw Error(ErrorKind::Usage, "--decode takes ids in place of a text", {}, {"leave the text out"});
   const CorpusTokenizer opened = open_corpus_tokenizer(options.files.front(), "", {});
   if (options.ids.empty())
     encode_text(options, *opened.tokenizer);

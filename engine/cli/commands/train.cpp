@@ -10,6 +10,7 @@
 
 #include "dsl/document/document.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/bound/prepared_step.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/commands/train_tokens.hpp"
@@ -68,19 +69,21 @@ void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
   if (plan.options.quiet) return;
   const int64_t tokens = plan.rows_of_step * static_cast<int64_t>(settings.corpus.window);
   if (!plan.corpus) {
-    say(fmt::format("{} of {} rows of {} tokens, as they arrive: {} tokens a step",
-                    plan.steps > 0 ? thousands(plan.steps) + " steps" : "steps", thousands(plan.rows_of_step),
-                    thousands(static_cast<int64_t>(settings.corpus.window)), thousands(tokens)));
+    say(fmt::format("{} of {} of {}, as they arrive: {} a step",
+                    plan.steps > 0 ? counted(static_cast<uint64_t>(plan.steps), "step") : "steps",
+                    counted(static_cast<uint64_t>(plan.rows_of_step), "row"), counted(settings.corpus.window, "token"),
+                    counted(static_cast<uint64_t>(tokens), "token")));
     return;
   }
-  say(fmt::format("{} steps of {} rows of {} tokens: {} tokens a step, {:.3g} passes over {} rows",
-                  thousands(plan.steps), thousands(plan.rows_of_step),
-                  thousands(static_cast<int64_t>(settings.corpus.window)), thousands(tokens),
-                  static_cast<double>(plan.steps * plan.rows_of_step) / static_cast<double>(plan.corpus->rows()),
-                  thousands(static_cast<int64_t>(plan.corpus->rows()))));
+  const double passes = static_cast<double>(plan.steps * plan.rows_of_step) / static_cast<double>(plan.corpus->rows());
+  say(fmt::format("{} of {} of {}: {} a step, {:.3g} pass{} over {}",
+                  counted(static_cast<uint64_t>(plan.steps), "step"),
+                  counted(static_cast<uint64_t>(plan.rows_of_step), "row"), counted(settings.corpus.window, "token"),
+                  counted(static_cast<uint64_t>(tokens), "token"), passes, passes == 1 ? "" : "es",
+                  counted(plan.corpus->rows(), "row")));
   if (plan.validation)
-    say(fmt::format("validation on {} rows every {} steps", thousands(static_cast<int64_t>(plan.validation->rows())),
-                    thousands(plan.evaluate_every)));
+    say(fmt::format("validation on {} every {}", counted(plan.validation->rows(), "row"),
+                    counted(static_cast<uint64_t>(plan.evaluate_every), "step")));
 }
 
 struct StepMemory {
@@ -163,8 +166,8 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
   }
   const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   print("weights    {} numbers\n", thousands(memory.weights));
-  print("data       {} examples, {} tokens, {} rows\n", thousands(data.examples), thousands(data.tokens),
-        thousands(static_cast<int64_t>(plan.corpus->rows())));
+  print("data       {}, {}, {}\n", counted(static_cast<uint64_t>(data.examples), "example"),
+        counted(static_cast<uint64_t>(data.tokens), "token"), counted(plan.corpus->rows(), "row"));
   print("steps      {}, of {} tokens\n", thousands(plan.steps),
         thousands(plan.rows_of_step * static_cast<int64_t>(settings.corpus.window)));
   print("memory     {:.1f} MiB of weights and moments, {:.1f} MiB for a batch\n", megabytes(memory.bytes.state_bytes),
@@ -237,7 +240,8 @@ int train_command(const Options& options) {
   std::optional<TokensAdded> tokens;
   TrainPlan plan;
   const int checked = with_source(source, [&] {
-    written = read_train_settings(document::parse_document(source), options.set);
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    written = read_train_settings(document::parse_document(source), options.set, folder);
     if (options.resume || !options.replay.empty()) written.resume = true;
     if (options.dry_run && is_live_corpus(written.corpus))
       throw Error(ErrorKind::Usage,
@@ -247,7 +251,6 @@ int train_command(const Options& options) {
     const TrainSettings& settings = tokens->settings();
     Options of_run = options;
     of_run.set.clear();
-    const std::string folder = std::filesystem::path(path).parent_path().string();
     if (!options.replay.empty()) {
       plan = plan_replay(settings, folder, of_run, options.replay);
       return kDone;

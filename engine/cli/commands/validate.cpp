@@ -1,12 +1,15 @@
 // harmonics validate: reports every error in every file, without running anything.
+#include <filesystem>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
-#include "engine/transformer/ndsl_mapping.hpp"
+#include "engine/model/imported.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
@@ -15,19 +18,19 @@ namespace {
 
 boost::json::array json_of(const Error& e, const std::string& file) {
   boost::json::array all;
-  const auto add = [&](const Error& one) {
+  const auto add = [&](const Error& one, const std::string& in) {
     boost::json::object o;
-    o["file"] = file;
+    o["file"] = in;
     o["line"] = one.span().line;
     o["column"] = one.span().column;
     o["message"] = one.what();
     o["notes"] = boost::json::value_from(one.notes());
     all.push_back(o);
   };
-  if (const auto* many = dynamic_cast<const SourceErrors*>(&e))
-    for (const Error& one : many->errors()) add(one);
-  else
-    add(e);
+  const auto* many = dynamic_cast<const SourceErrors*>(&e);
+  if (!many) add(e, file);
+  for (size_t i = 0; many && i < many->errors().size(); ++i)
+    add(many->errors()[i], is_ndsl(file) ? many->files()[i] : file);
   return all;
 }
 
@@ -44,24 +47,13 @@ void check_all(const Flow& flow) {
   if (!errors.empty()) throw SourceErrors(*flow.source, in_order_of_text(std::move(errors)));
 }
 
-// Whether hf_mapping speaks of a layer by its number, which must then be there.
-bool names_one_layer(const ndsl::ModelFile& file) {
-  return std::any_of(file.hf_mapping.begin(), file.hf_mapping.end(), [](const ndsl::Mapping& mapping) {
-    return mapping.tensor.text.starts_with("blocks[") && mapping.tensor.text.find("{i}") == std::string::npos;
-  });
-}
-
-// A transformer: its blocks, its shapes, and hf_mapping.
-void check_transformer(const std::string& file) {
-  NdslOptions options;
-  options.distinct_layers = !names_one_layer(read_ndsl(file));
-  const auto compiled = compile_ndsl_model(file, options);
-  check_ndsl(*compiled);
-  folder_tensors(*compiled);
-}
-
 void check(const std::string& file, const Options& given) {
-  if (is_ndsl(file)) return check_transformer(file);
+  if (is_ndsl(file)) return check_ndsl_file(file);
+  std::error_code failed;
+  expect_model_folder(file);
+  if (std::filesystem::is_directory(file, failed))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is a model; validate checks flows and .ndsl files", file), {},
+                {"harmonics explain " + quoted(file) + " reads its configuration and its weights"});
   Options options = given;
   options.files = {file};
   const Flow flow = read_flow(options);

@@ -232,6 +232,8 @@ class ArgumentReader {
       e.note(fmt::format("each value has its flag: --{} {}", last_->name, quoted(word)));
     else if (word.find('=') != std::string::npos && verb_.find("producer"))
       e.note("data is bound by a flag: --producer " + quoted(word));
+    else if (word.find('=') != std::string::npos && verb_.find("set"))
+      e.note("a value is set by a flag: --set " + quoted(word));
     refuse(std::move(e));
   }
 

@@ -92,7 +92,9 @@ std::string grammar_of_schema_text(const std::string& text) {
   boost::json::parse_options depth;
   depth.max_depth = 128;
   const boost::json::value schema = boost::json::parse(text, failed, {}, depth);
-  if (failed) throw Error(ErrorKind::Usage, "the JSON schema is not JSON: " + failed.message());
+  if (failed)
+    throw Error(ErrorKind::Usage, "the JSON schema is not JSON: " + failed.message(), {},
+                {"--json-schema takes a file such as {\"type\": \"object\"}; --grammar takes GBNF"});
   return grammar_of_schema(schema);
 }
 
@@ -174,6 +176,9 @@ ContinuationSettings continuation_settings(const Options& options, const Tokeniz
   settings.keep = options.keep_tokens;
   if (options.given.contains("keep") && settings.overflow == Overflow::stop)
     throw Error(ErrorKind::Usage, "--keep has no effect without --overflow shift", {}, {"add --overflow shift"});
+  if (!options.given.contains("dry")) refuse_without(options, {"dry-base", "dry-length"}, "--dry NUMBER");
+  if (!options.given.contains("mirostat"))
+    refuse_without(options, {"mirostat-surprise", "mirostat-rate"}, "--mirostat 2");
   settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   if (options.log_probabilities) settings.log_probabilities = static_cast<size_t>(*options.log_probabilities);
   if (settings.filters.dry_multiplier > 0) {

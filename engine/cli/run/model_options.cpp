@@ -32,7 +32,8 @@ std::map<std::string, std::string> settings_of(const Options& options) {
     const size_t at = setting.find('=');
     if (at == 0 || at == std::string::npos || at + 1 == setting.size())
       throw Error(ErrorKind::Usage, fmt::format("--set {} is not NAME=VALUE", setting), {},
-                  {"'harmonics explain MODEL' shows the variables of a model"});
+                  {at == 0 || setting.empty() ? std::string("'harmonics explain MODEL' shows the variables of a model")
+                                              : fmt::format("write --set {}=VALUE", setting.substr(0, at))});
     set[setting.substr(0, at)] = setting.substr(at + 1);
   }
   return set;
@@ -42,7 +43,8 @@ std::map<std::string, std::string> settings_of(const Options& options) {
 
 DescribedOptions described_options(const Options& options) {
   if (!options.spec.empty())
-    throw Error(ErrorKind::Usage, "--spec is for files of weights; a .ndsl file describes itself");
+    throw Error(ErrorKind::Usage, "--spec is for files of weights; a .ndsl file describes itself", {},
+                {"leave it out"});
   DescribedOptions result;
   result.set = settings_of(options);
   if (options.run.seed) result.seed = static_cast<uint64_t>(*options.run.seed);

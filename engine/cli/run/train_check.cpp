@@ -1,48 +1,82 @@
-// Checks of a configuration of `train` that single keys do not show.
+// Checks of a configuration of `train` that single keys do not show, and of the files that it names.
 #include <algorithm>
-#include <initializer_list>
+#include <filesystem>
 
 #include <fmt/core.h>
 
+#include "engine/base/nearest_file.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/cli/run/train_settings.hpp"
+#include "engine/corpus/live_corpus.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
 namespace {
 
-// A problem of the whole configuration, at the first of these keys that was given.
-class WholeProblems {
- public:
-  WholeProblems(const document::Node& root, const std::vector<std::string>& set, document::Problems& problems)
-      : root_(root), set_(set), problems_(problems) {}
+namespace fs = std::filesystem;
 
-  void add(std::initializer_list<std::string> keys, const std::string& what, const std::string& remedy) {
-    for (const std::string& key : keys)
-      for (const std::string& text : set_)
-        if (find_train_key(text.substr(0, text.find('='))) == find_train_key(key))
-          return problems_.add({}, fmt::format("--set {}: {}", text, what), remedy);
-    for (const std::string& key : keys)
-      for (const document::Entry& entry : root_.entries)
-        if (find_train_key(entry.key) == find_train_key(key)) return problems_.add(entry.place, what, remedy);
-    problems_.add(root_.span, what, remedy);
-  }
-  // An error of the optimizer or the schedule, which may begin with a key in quotes.
-  void add(const Error& e) {
-    const std::string text = e.what(), remedy = e.notes().empty() ? "" : e.notes().front();
-    const std::string key = text.starts_with('\'') ? text.substr(1, text.find('\'', 1) - 1) : "";
-    if (find_train_key(key))
-      add({key}, text, remedy);
-    else
-      add({"optimizer", "lr_scheduler"}, text, remedy);
-  }
+// The scalar of this text in a value; otherwise null.
+const document::Node* scalar_of(const document::Node& node, const std::string& text) {
+  if (node.kind == document::Kind::scalar && node.text == text) return &node;
+  for (const document::Node& item : node.items)
+    if (const document::Node* found = scalar_of(item, text)) return found;
+  for (const document::Entry& entry : node.entries)
+    if (const document::Node* found = scalar_of(entry.value, text)) return found;
+  return nullptr;
+}
 
- private:
-  const document::Node& root_;
-  const std::vector<std::string>& set_;
-  document::Problems& problems_;
-};
+}  // namespace
 
-void check_losses(const TrainSettings& settings, WholeProblems& problems) {
+TrainProblems::TrainProblems(const document::Document& config, const std::vector<std::string>& set)
+    : config_(config), set_(set), file_(config.source), flags_{std::make_shared<const SourceText>("", ""), {}} {}
+
+void TrainProblems::add(const std::vector<std::string>& keys, const std::string& what, const std::string& remedy,
+                        ErrorKind kind) {
+  Error error(kind, what);
+  if (!remedy.empty()) error.note(remedy);
+  add(keys, error);
+}
+
+void TrainProblems::add(const std::vector<std::string>& keys, const Error& error) {
+  if (std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return doubts(key); })) return;
+  for (const std::string& key : keys)
+    for (const std::string& text : set_)
+      if (find_train_key(text.substr(0, text.find('='))) == find_train_key(key))
+        return add_flag(Error(error.kind(), fmt::format("--set {}: {}", text, error.what()), {}, error.notes()));
+  Span place = error.span();
+  for (size_t i = 0; i < keys.size() && place.line == 0; ++i)
+    for (const document::Entry& entry : config_.root.entries)
+      if (find_train_key(entry.key) == find_train_key(keys[i])) {
+        place = entry.place;
+        break;
+      }
+  if (place.line == 0) place = config_.root.span;
+  file_.add(Error(error.kind(), error.what(), place, error.notes()));
+}
+
+void TrainProblems::add_update(const Error& e) {
+  const std::string text = e.what();
+  const std::string key = text.starts_with('\'') ? text.substr(1, text.find('\'', 1) - 1) : "";
+  if (find_train_key(key))
+    add({key}, Error(ErrorKind::Syntax, text, {}, e.notes()));
+  else
+    add({"optimizer", "lr_scheduler"}, Error(ErrorKind::Syntax, text, {}, e.notes()));
+}
+
+void TrainProblems::add_texts(const std::vector<TextErrors>& texts) {
+  others_.insert(others_.end(), texts.begin(), texts.end());
+}
+
+void TrainProblems::throw_any() {
+  std::vector<TextErrors> all{{config_.source, file_.take()}, flags_};
+  all.insert(all.end(), others_.begin(), others_.end());
+  throw_texts(std::move(all));
+}
+
+namespace {
+
+void check_losses(const TrainSettings& settings, TrainProblems& problems) {
   if (settings.preferences && settings.distillation)
     problems.add({"dpo", "distillation"}, "'dpo' and 'distillation' exclude each other", "keep one of them");
   if (settings.preferences && settings.preferences->reference.empty() && settings.model.empty())
@@ -56,19 +90,20 @@ void check_losses(const TrainSettings& settings, WholeProblems& problems) {
 
 }  // namespace
 
-void check_train_settings(const TrainSettings& settings, const document::Node& root,
-                          const std::vector<std::string>& set, document::Problems& all) {
-  WholeProblems problems(root, set, all);
-  if (settings.model.empty() && settings.model_dsl.empty())
+void check_train_settings(const TrainSettings& settings, TrainProblems& problems) {
+  if (settings.model.empty() && settings.model_dsl.empty() && !problems.doubts("model") &&
+      !problems.doubts("model_dsl"))
     problems.add({}, "the configuration names no model", "give model: or model_dsl:");
   if (!settings.model.empty() && !settings.model_dsl.empty())
     problems.add({"model_dsl"}, "'model' and 'model_dsl' exclude each other", "keep one of them");
   check_losses(settings, problems);
-  if (settings.corpus.datasets.empty()) problems.add({}, "the configuration has no 'datasets'", "datasets: [FILE]");
-  if (settings.model.empty() && settings.corpus.tokenizer.empty())
+  if (settings.corpus.datasets.empty() && !problems.doubts("datasets"))
+    problems.add({}, "the configuration has no 'datasets'", "datasets: [FILE]");
+  if (settings.model.empty() && settings.corpus.tokenizer.empty() && !problems.doubts("tokenizer"))
     problems.add({"model_dsl"}, "a model of 'model_dsl' has no tokenizer of its own",
                  "give tokenizer: a file or folder, characters, or bytes");
-  const bool validates = !settings.validation_sets.empty() || settings.corpus.validation > 0;
+  const bool validates = !settings.validation_sets.empty() || settings.corpus.validation > 0 ||
+                         problems.doubts("validation") || problems.doubts("validation_datasets");
   const char* const remedy = "give validation: 0.1, or validation_datasets";
   if (settings.keep_best > 0 && !validates)
     problems.add({"save_best_limit"}, "'save_best_limit' needs validation losses", remedy);
@@ -88,8 +123,89 @@ void check_train_settings(const TrainSettings& settings, const document::Node& r
     optimizer_text(settings);
     schedule_text(settings);
   } catch (const Error& e) {
-    problems.add(e);
+    problems.add_update(e);
   }
+}
+
+namespace {
+
+bool exists_there(const std::string& path) {
+  std::error_code failed;
+  return fs::exists(path, failed);
+}
+
+// A file or folder of a model, or a built-in name. Checked here, because an error of the flow would point into its
+// generated text.
+void expect_model(const char* key, const std::string& model, const std::string& folder, TrainProblems& problems) {
+  if (exists_there(model) || exists_there((fs::path(folder) / model).string()) || builtin_ndsl(model)) return;
+  Error e(ErrorKind::NoInput, fmt::format("there is no model '{}'", model));
+  const std::string meant = did_you_mean(model, builtin_ndsl_models());
+  if (const std::string advice = meant.empty() ? advice_for_missing(model) : meant; !advice.empty()) e.note(advice);
+  problems.add({key}, e.note("give a file or folder, or the name of a built-in model: 'harmonics list models'"));
+}
+
+void expect_data(const char* key, const std::vector<DatasetOptions>& sets, const document::Node& root,
+                 TrainProblems& problems) {
+  for (const DatasetOptions& set : sets) {
+    if (is_live_address(set.path) || exists_there(set.path) || set.path.find_first_of("*?[") != std::string::npos)
+      continue;
+    const document::Node* at = scalar_of(root, set.path);
+    Error e(ErrorKind::NoInput, fmt::format("there is no '{}'", set.path), at ? at->span : Span());
+    if (const std::string advice = advice_for_missing(set.path); !advice.empty()) e.note(advice);
+    problems.add({key}, e);
+  }
+}
+
+// The settings of a text such as "num_layers=2, hidden_size=64".
+std::map<std::string, std::string> settings_of_model(const std::string& text) {
+  std::map<std::string, std::string> all;
+  for (size_t from = 0; from < text.size();) {
+    const size_t to = std::min(text.find(", ", from), text.size());
+    const std::string one = text.substr(from, to - from);
+    if (const size_t at = one.find('='); at != std::string::npos) all[one.substr(0, at)] = one.substr(at + 1);
+    from = to + 2;
+  }
+  return all;
+}
+
+// A description in YAML is compiled before the data are read.
+void expect_description(const TrainSettings& settings, TrainProblems& problems) {
+  const std::string& model = settings.model_dsl;
+  if (!is_ndsl(model) || (!exists_there(model) && !builtin_ndsl(model)) || problems.doubts("model_settings")) return;
+  NdslOptions options;
+  options.set = settings_of_model(settings.model_settings);
+  try {
+    (void)compile_ndsl_model(model, options);
+  } catch (const SourceErrors& e) {
+    problems.add_texts(e.texts());
+  } catch (const Error& e) {
+    problems.add({settings.model_settings.empty() ? "model_dsl" : "model_settings"}, e);
+  }
+}
+
+}  // namespace
+
+void check_train_files(const TrainSettings& settings, const std::string& folder, TrainProblems& problems) {
+  if (!settings.model.empty())
+    expect_model("model", settings.model, folder, problems);
+  else if (!settings.model_dsl.empty())
+    expect_model("model_dsl", settings.model_dsl, folder, problems);
+  if (settings.model.empty()) expect_description(settings, problems);
+  const std::string& tokenizer = settings.corpus.tokenizer;
+  if (!tokenizer.empty() && tokenizer != "characters" && tokenizer != "bytes" && !exists_there(tokenizer)) {
+    Error e(ErrorKind::NoInput, fmt::format("there is no tokenizer '{}'", tokenizer));
+    const std::string meant = did_you_mean(tokenizer, {"characters", "bytes"});
+    if (const std::string advice = meant.empty() ? advice_for_missing(tokenizer) : meant; !advice.empty())
+      e.note(advice);
+    problems.add({"tokenizer"}, e.note("give a file or folder, or characters or bytes"));
+  }
+  const document::Node& root = problems.config();
+  expect_data("datasets", settings.corpus.datasets, root, problems);
+  expect_data("validation_datasets", settings.validation_sets, root, problems);
+  if (settings.distillation && !settings.distillation->teacher.empty())
+    expect_model("distillation", settings.distillation->teacher, folder, problems);
+  if (settings.preferences && !settings.preferences->reference.empty())
+    expect_model("dpo", settings.preferences->reference, folder, problems);
 }
 
 }  // namespace harmonics::engine::cli

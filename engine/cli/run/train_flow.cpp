@@ -36,18 +36,6 @@ std::string quoted_text(const std::string& text) {
   return out + "\"";
 }
 
-// Checked here, because an error of the flow would point into its generated text.
-void expect_model(const TrainSettings& s, const std::string& folder) {
-  const bool described = s.model.empty();
-  const std::string& model = described ? s.model_dsl : s.model;
-  std::error_code failed;
-  if (fs::exists(model, failed) || fs::exists(fs::path(folder) / model, failed) || builtin_ndsl(model)) return;
-  Error e(ErrorKind::NoInput, fmt::format("{}: there is no '{}'", described ? "model_dsl" : "model", model));
-  const std::string meant = did_you_mean(model, builtin_ndsl_models());
-  if (const std::string advice = meant.empty() ? advice_for_missing(model) : meant; !advice.empty()) e.note(advice);
-  throw e.note("give a file or folder, or the name of a built-in model: 'harmonics list models'");
-}
-
 // The flow's second model, which stays as it is.
 struct OtherModel {
   const char* layer = nullptr;  // null: there is none
@@ -241,7 +229,6 @@ void create_output_folder(const std::string& path) {
 TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write) {
   TrainPlan plan;
   plan.options = given;
-  expect_model(settings, folder);
   plan.rows_of_step = settings.batch * settings.accumulate;
   CorpusOptions data = settings.corpus, held = data;
   held.held_out = settings.validation_sets.empty();
@@ -283,7 +270,6 @@ TrainPlan plan_replay(const TrainSettings& settings, const std::string& folder, 
     throw Error(ErrorKind::Stream,
                 fmt::format("'{}' is no batch of a language model: it lacks 'tokens' or 'next'", batch))
         .note("the loss guard writes such files to 'left_out' in the output folder");
-  expect_model(settings, folder);
   TrainPlan plan;
   plan.options = given;
   plan.rows_of_step = tokens->second.shape()[0];

@@ -435,6 +435,8 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
   for (const document::Entry& entry : root.entries) {
     const TrainKey* key = find_train_key(entry.key);
     if (!key) {
+      for (const std::string& meant : meant_by(entry.key, train_key_names()))
+        problems.doubt(find_train_key(meant)->name);
       problems.add(entry.place, fmt::format("there is no key '{}'", entry.key),
                    did_you_mean(entry.key, train_key_names()));
       continue;
@@ -443,21 +445,23 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
     if (before != given.end())
       problems.add(entry.place, fmt::format("'{}' and '{}' are one setting", before->second, entry.key), "keep one");
     given.emplace_back(key, entry.key);
+    const size_t known = problems.count();
     if (entry.value.kind != document::Kind::null) key->take(settings, entry.value, problems);
+    if (problems.count() != known) problems.doubt(key->name);
   }
 }
 
 // The value is in no file: the error names the flag.
-[[noreturn]] void refuse_set(const std::string& setting, const Error& e) {
+Error error_of_set(const std::string& setting, const Error& e) {
   const auto* several = dynamic_cast<const SourceErrors*>(&e);
   const std::vector<Error> all = several ? several->errors() : std::vector<Error>{e};
   Error named(ErrorKind::Usage, fmt::format("--set {}: {}", setting, all.front().what()));
   for (const std::string& note : all.front().notes()) named.note(note);
   for (size_t i = 1; i < all.size(); ++i) named.note(fmt::format("note: also {}", all[i].what()));
-  throw named;
+  return named;
 }
 
-void take_set(TrainSettings& settings, const TrainKey& key, const std::string& text) {
+void take_set(TrainSettings& settings, const TrainKey& key, const std::string& text, TrainProblems& problems) {
   const size_t equals = text.find('=');
   try {
     const document::Document value = document::parse_document(
@@ -468,7 +472,32 @@ void take_set(TrainSettings& settings, const TrainKey& key, const std::string& t
     key.take(settings, value.root, own);
     own.throw_any();
   } catch (const Error& e) {
-    refuse_set(text, e);
+    problems.doubt(key.name);
+    problems.add_flag(error_of_set(text, e));
+  }
+}
+
+void take_sets(TrainSettings& settings, const std::vector<std::string>& set, TrainProblems& problems) {
+  for (const std::string& text : set) {
+    const size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const TrainKey* key = find_train_key(name);
+    if (!key) {
+      Error e(ErrorKind::Usage, fmt::format("--set '{}' names no key of a configuration", text));
+      const size_t dot = name.find('.');
+      std::string meant = did_you_mean(name, train_key_names());
+      if (dot != std::string::npos && find_train_key(name.substr(0, dot)))  // "lora.r=8"
+        meant = fmt::format("write --set '{}={{{}: {}}}'", name.substr(0, dot), name.substr(dot + 1),
+                            equals == std::string::npos ? "VALUE" : text.substr(equals + 1));
+      for (const std::string& one : meant_by(name, train_key_names())) problems.doubt(find_train_key(one)->name);
+      problems.add_flag(e.note(meant.empty() ? "write KEY=VALUE, as in --set learning_rate=3e-4" : meant));
+    } else if (equals == std::string::npos) {
+      problems.doubt(key->name);
+      problems.add_flag(Error(ErrorKind::Usage, fmt::format("--set {} has no value", text), {},
+                              {fmt::format("write --set {}=VALUE; it is {}", text, key->values)}));
+    } else {
+      take_set(settings, *key, text, problems);
+    }
   }
 }
 
@@ -504,23 +533,17 @@ const TrainKey* find_train_key(const std::string& name) {
 
 std::vector<std::string> train_dataset_keys() { return {std::begin(kDatasetKeys), std::end(kDatasetKeys)}; }
 
-TrainSettings read_train_settings(const document::Document& config, const std::vector<std::string>& set) {
+TrainSettings read_train_settings(const document::Document& config, const std::vector<std::string>& set,
+                                  const std::string& folder) {
   TrainSettings settings;
   settings.corpus.window = 512;
-  document::Problems problems(config.source);
-  read_map(settings, config.root, problems);
-  problems.throw_any();
-  for (const std::string& text : set) {
-    const size_t equals = text.find('=');
-    const TrainKey* key = equals == std::string::npos ? nullptr : find_train_key(text.substr(0, equals));
-    if (!key) {
-      Error e(ErrorKind::Usage, fmt::format("--set '{}' names no key of a configuration", text));
-      const std::string meant = did_you_mean(text.substr(0, equals), train_key_names());
-      throw e.note(meant.empty() ? "write KEY=VALUE, as in --set learning_rate=3e-4" : meant);
-    }
-    take_set(settings, *key, text);
+  TrainProblems problems(config, set);
+  read_map(settings, config.root, problems.file());
+  take_sets(settings, set, problems);
+  if (config.root.kind == document::Kind::map) {
+    check_train_settings(settings, problems);
+    check_train_files(settings, folder, problems);
   }
-  check_train_settings(settings, config.root, set, problems);
   problems.throw_any();
   if (settings.corpus.tokenizer.empty()) settings.corpus.tokenizer = settings.model;
   const std::vector<DatasetOptions>& sets = settings.corpus.datasets;

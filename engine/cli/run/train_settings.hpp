@@ -80,15 +80,48 @@ std::vector<TrainKey> train_model_keys();                 // the part of them ab
 std::vector<TrainKey> train_watch_keys();                 // about what is watched during the run
 std::vector<TrainKey> train_loss_keys();                  // about what is learned
 const TrainKey* find_train_key(const std::string& name);  // by its own name or another one; null: there is none
-// Adds what single keys do not show. A problem lies at the key that it is about, or names the `set` that gave it.
-void check_train_settings(const TrainSettings& settings, const document::Node& root,
-                          const std::vector<std::string>& set, document::Problems& problems);
+
+// What is wrong with a configuration, with the values of --set above it and with the files that it names.
+class TrainProblems {
+ public:
+  // Both must outlive it.
+  TrainProblems(const document::Document& config, const std::vector<std::string>& set);
+
+  document::Problems& file() { return file_; }
+  const document::Node& config() const { return config_.root; }
+  // A problem at the first of these keys that was given, or of the --set that gave it. Left out if one of them has an
+  // error of its own.
+  void add(const std::vector<std::string>& keys, const std::string& what, const std::string& remedy,
+           ErrorKind kind = ErrorKind::Syntax);
+  void add(const std::vector<std::string>& keys, const Error& error);
+  // An error of the optimizer or the schedule, which may begin with a key in quotes.
+  void add_update(const Error& error);
+  void add_flag(const Error& error) { flags_.errors.push_back(error); }
+  // Errors of another file.
+  void add_texts(const std::vector<TextErrors>& texts);
+  void doubt(const std::string& key) { file_.doubt(key); }
+  bool doubts(const std::string& key) const { return file_.doubted().count(key) != 0; }
+  void throw_any();  // returns if there are none
+
+ private:
+  const document::Document& config_;
+  const std::vector<std::string>& set_;
+  document::Problems file_;
+  TextErrors flags_;
+  std::vector<TextErrors> others_;
+};
+
+// Adds what single keys do not show.
+void check_train_settings(const TrainSettings& settings, TrainProblems& problems);
+// Adds files that are not there, and errors of the `.ndsl` file. Names of models may be relative to `folder`.
+void check_train_files(const TrainSettings& settings, const std::string& folder, TrainProblems& problems);
 // The keys of a data set.
 std::vector<std::string> train_dataset_keys();
 
-// Reads a configuration, with `set` ("key=value") in place of its values. Throws ErrorKind::Syntax with all errors, or
-// ErrorKind::Usage for a malformed `set`.
-TrainSettings read_train_settings(const document::Document& config, const std::vector<std::string>& set);
+// Reads a configuration, with `set` ("key=value") in place of its values. Throws all errors of the configuration, of
+// `set` and of the files that they name. `folder`: of the configuration.
+TrainSettings read_train_settings(const document::Document& config, const std::vector<std::string>& set,
+                                  const std::string& folder);
 
 // The settings after all defaults, as a configuration that gives the same run.
 std::string train_settings_text(const TrainSettings& settings);

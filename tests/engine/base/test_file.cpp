@@ -162,11 +162,11 @@ TEST_CASE("file: only regular files are written and mapped") {
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically("/dev/null", "x"); }) ==
         "cannot write '/dev/null': it exists and is not a plain file");
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(here, "x"); }) ==
-        "cannot write '" + here + "': it exists and is not a plain file");
+        "cannot write '" + here + "': it is a folder");
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(missing, "x"); }) ==
         "cannot write '" + missing + "': No such file or directory");
   CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(here); }) ==
-        "cannot read '" + here + "': it is not a plain file");
+        "cannot read '" + here + "': it is a folder");
   CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(missing); }) ==
         "cannot read '" + missing + "': No such file or directory");
   const std::string pipe = folder / "pipe";
@@ -211,7 +211,7 @@ TEST_CASE("file: a regular file is read whole in reads of any size, others are r
   CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / "none"); }) ==
         "cannot read '" + (folder / "none") + "': No such file or directory");
   CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / ""); }) ==
-        "cannot read '" + (folder / "") + "': it is not a plain file");
+        "cannot read '" + (folder / "") + "': it is a folder");
 }
 
 TEST_CASE("file: the unfinished file of a killed process is recognized by its name") {

@@ -190,7 +190,7 @@ TEST_CASE("corpus: an address gives its fields, in any order and from any positi
   CHECK(tokens.info().size == 5);
   CHECK(tokens.info().classes == 256);
   CHECK(tokens.info().position_axes == 1);
-  CHECK(tokens.info().notes.find("1 examples, 20 tokens in 5 rows") != std::string::npos);
+  CHECK(tokens.info().notes.find("1 example, 20 tokens in 5 rows") != std::string::npos);
   CHECK(next.info().notes.empty());
   Numbers a(4), b(4);
   tokens.seek(0, 2);

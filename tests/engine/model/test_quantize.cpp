@@ -210,7 +210,7 @@ TEST_CASE("quantize: a model in parts is written as one file, or as many parts")
   CHECK(quantize_gguf(one, folder / "single.gguf", options, *executor).files.size() == 1);  // of one file: one file
   CHECK(message_of([&] {
           quantize_gguf(from, folder / "m.gguf", options, *executor);
-        }).find("m-00001-of-00003.gguf' are one file") != std::string::npos);
+        }).find("m-00001-of-00003.gguf' is the model that is read") != std::string::npos);
   // A part cannot be written where a folder has its name: the parts before it go, too.
   std::filesystem::create_directories(folder / "r-00003-of-00003.gguf/full");
   CHECK(message_of([&] { quantize_gguf(from, folder / "r.gguf", options, *executor); }) != "");
@@ -222,7 +222,7 @@ TEST_CASE("quantize: what cannot be done is refused, and no file is left") {
   const journeys::Folder folder;
   const std::string from = folder.write("m.gguf", model_file(kTensors)), to = folder / "q.gguf";
   const auto executor = make_sequential_executor();
-  CHECK(message_of([&] { quantize_gguf(from, from, options_of("q8_0"), *executor); }).find("are one file") !=
+  CHECK(message_of([&] { quantize_gguf(from, from, options_of("q8_0"), *executor); }).find("is the model that is read") !=
         std::string::npos);
   quantize_gguf(from, to, options_of("q4_0"), *executor);
   const std::string again = folder / "again.gguf";
