@@ -7,6 +7,7 @@
 #include "formats/utf8.hpp"
 #include "tokens/model.hpp"
 #include "tokens/pair_merging.hpp"
+#include "tokens/symbol_table.hpp"
 
 namespace harmonics::tokens {
 
@@ -23,9 +24,8 @@ class ByteAlphabet {
       values_[printable ? byte : next++] = static_cast<int>(byte);
     }
   }
-  // The bytes that a text in the alphabet stands for; none if a character is not of the alphabet.
-  std::optional<std::string> bytes(std::string_view text) const {
-    std::string out;
+  // Appends the bytes that a text in the alphabet stands for; false if a character is not of the alphabet.
+  bool append(std::string_view text, std::string& out) const {
     for (size_t at = 0; at < text.size();) {
       const auto c = static_cast<unsigned char>(text[at]);
       uint32_t code = c;
@@ -34,22 +34,18 @@ class ByteAlphabet {
         code = (c & 0x1Fu) << 6 | (static_cast<unsigned char>(text[at + 1]) & 0x3Fu);
         length = 2;
       } else if (c >= 0x80) {
-        return std::nullopt;
+        return false;
       }
-      if (code >= values_.size() || values_[code] < 0) return std::nullopt;
+      if (code >= values_.size() || values_[code] < 0) return false;
       out += static_cast<char>(values_[code]);
       at += length;
     }
-    return out;
+    return true;
   }
 
  private:
   std::array<int, 324> values_;
 };
-
-uint64_t key_of(int32_t left, int32_t right) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-}
 
 // Of a text whose parts are symbols: bytes, or characters.
 class BytePairs final : public Model {
@@ -58,28 +54,31 @@ class BytePairs final : public Model {
       : vocabulary_(vocabulary), byte_tokens_(vocabulary, path) {
     const ByteAlphabet alphabet;
     const std::vector<Token>& tokens = vocabulary.tokens;
-    texts_.reserve(tokens.size());
+    size_t bytes = 0;
+    for (const Token& token : tokens) bytes += token.text.size();
+    symbols_.reserve(tokens.size(), bytes);
+    std::string text;
     for (size_t i = 0; i < tokens.size(); ++i) {
-      const bool plain = tokens[i].kind == TokenKind::normal || tokens[i].kind == TokenKind::unused;
-      const auto bytes = plain ? inner(tokens[i].text, alphabet) : std::nullopt;
-      texts_.push_back(bytes ? *bytes : tokens[i].text);
-      if (bytes && !bytes->empty()) symbols_.emplace(*bytes, static_cast<int32_t>(i));
+      text.clear();
+      const bool plain = (tokens[i].kind == TokenKind::normal || tokens[i].kind == TokenKind::unused) &&
+                         append(tokens[i].text, alphabet, text);
+      symbols_.append(plain ? text : tokens[i].text);
+      if (plain && !text.empty()) symbols_.know(static_cast<int32_t>(i));
     }
     for (size_t byte = 0; byte < bytes_.size(); ++byte)
-      bytes_[byte] = vocabulary.byte_alphabet ? find(std::string(1, static_cast<char>(byte))) : -1;
+      bytes_[byte] = vocabulary.byte_alphabet ? byte_symbol(static_cast<char>(byte)) : -1;
     read_merges(path, alphabet);
   }
 
   void encode(std::string_view word, std::vector<int32_t>& ids) const override {
     if (word.empty()) return;
     if (vocabulary_.whole_words)
-      if (const int32_t whole = find(std::string(word)); whole >= 0 && vocabulary_.has(whole))
-        return ids.push_back(whole);
+      if (const int32_t whole = symbols_.find(word); whole >= 0 && vocabulary_.has(whole)) return ids.push_back(whole);
     const auto join = [&](const Symbol& a, const Symbol& b) -> std::optional<Joined> {
       if (a.id < 0 || b.id < 0) return std::nullopt;
-      const auto at = merges_.find(key_of(a.id, b.id));
-      if (at == merges_.end()) return std::nullopt;
-      return at->second;
+      const MergeTable::Found found = merges_.find(a.id, b.id);
+      if (found.place < 0) return std::nullopt;
+      return Joined{static_cast<double>(found.place), found.joined};
     };
     bool unknown = false;  // whether the last id is the unknown one
     for (const Symbol& symbol : merge_pairs(symbols_of(word), join)) {
@@ -100,7 +99,7 @@ class BytePairs final : public Model {
 
   std::string bytes_of(int32_t id) const override {
     if (vocabulary_[id].kind == TokenKind::byte) return std::string(1, byte_tokens_.byte_of(id));
-    std::string text = texts_[static_cast<size_t>(id)];
+    std::string text(symbols_[id]);
     if (const std::string& end = vocabulary_.word_end;
         !end.empty() && text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0)
       text.replace(text.size() - end.size(), end.size(), " ");
@@ -108,33 +107,34 @@ class BytePairs final : public Model {
   }
 
  private:
-  // The text of a symbol as the words have it: bytes, where the vocabulary has a byte alphabet.
-  std::optional<std::string> inner(std::string_view text, const ByteAlphabet& alphabet) const {
-    return vocabulary_.byte_alphabet ? alphabet.bytes(text) : std::string(text);
+  // Appends the text of a symbol as the words have it: bytes, where the vocabulary has a byte alphabet. False: it is
+  // not in that alphabet.
+  bool append(std::string_view text, const ByteAlphabet& alphabet, std::string& to) const {
+    if (vocabulary_.byte_alphabet) return alphabet.append(text, to);
+    to += text;
+    return true;
   }
-  int32_t find(const std::string& text) const {
-    const auto at = symbols_.find(text);
-    return at == symbols_.end() ? -1 : at->second;
-  }
-
-  // Symbols that only merges know, and no token, get numbers behind the tokens'.
-  int32_t symbol(const std::string& text) {
-    return symbols_.emplace(text, static_cast<int32_t>(vocabulary_.tokens.size() + unnamed_++)).first->second;
-  }
+  int32_t byte_symbol(char byte) const { return symbols_.find(std::string_view(&byte, 1)); }
 
   void read_merges(const std::string& path, const ByteAlphabet& alphabet) {
     const std::vector<Merge>& merges = vocabulary_.merges;
     if (merges.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) - vocabulary_.tokens.size() * 4)
       refuse(path, vocabulary_.merges_place, "has too many items");
-    merges_.reserve(merges.size());
+    merges_ = MergeTable(merges.size());
+    std::string text;
     for (size_t i = 0; i < merges.size(); ++i) {
-      const auto left = inner(merges[i].left, alphabet), right = inner(merges[i].right, alphabet);
-      if (!left || !right || left->empty() || right->empty())
+      text.clear();
+      bool whole = append(merges[i].left, alphabet, text);
+      const size_t left = text.size();
+      whole = whole && append(merges[i].right, alphabet, text);
+      if (!whole || left == 0 || text.size() == left)
         refuse(path, vocabulary_.merges_place,
                "has the item " + std::to_string(i) + ", " + shown_name(merges[i].left + " " + merges[i].right) +
                    ", which is not two parts with a space between them");
-      const int32_t a = symbol(*left), b = symbol(*right), joined = symbol(*left + *right);
-      merges_.emplace(key_of(a, b), Joined{static_cast<double>(i), joined});
+      // Symbols that only merges know, and no token, get numbers behind the tokens'.
+      const int32_t a = symbols_.number_of(std::string_view(text).substr(0, left)),
+                    b = symbols_.number_of(std::string_view(text).substr(left));
+      merges_.add(a, b, {static_cast<int32_t>(i), symbols_.number_of(text)});
     }
   }
 
@@ -143,14 +143,15 @@ class BytePairs final : public Model {
     if (vocabulary_.byte_alphabet) {
       for (size_t i = 0; i < word.size(); ++i)
         symbols.push_back({i, i + 1, bytes_[static_cast<unsigned char>(word[i])]});
-      if (!vocabulary_.word_end.empty()) symbols.back().id = find(std::string(1, word.back()) + vocabulary_.word_end);
+      if (!vocabulary_.word_end.empty())
+        symbols.back().id = symbols_.find(std::string(1, word.back()) + vocabulary_.word_end);
       return symbols;
     }
     for (size_t at = 0; at < word.size();) {
       const size_t end = std::min(at + character_length(word[at]), word.size());
       std::string text(word.substr(at, end - at));
       if (end == word.size()) text += vocabulary_.word_end;
-      symbols.push_back({at, end, find(text)});
+      symbols.push_back({at, end, symbols_.find(text)});
       at = end;
     }
     return symbols;
@@ -168,11 +169,9 @@ class BytePairs final : public Model {
 
   const Vocabulary& vocabulary_;
   ByteTokens byte_tokens_;
-  std::vector<std::string> texts_;                    // of tokens, as the words have them
-  std::unordered_map<std::string, int32_t> symbols_;  // by their texts; of equal ones the first
-  std::unordered_map<uint64_t, Joined> merges_;
+  SymbolTable symbols_;  // tokens by their ids, their texts as the words have them; symbols of merges behind them
+  MergeTable merges_;
   std::array<int32_t, 256> bytes_{};
-  size_t unnamed_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,128 @@
+// Tables of a vocabulary's symbols and merges, without an allocation for each: vocabularies have 150,000 of both, and
+// are read whenever a program starts.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace harmonics::tokens {
+
+// Texts by number, 0, 1, 2 …, and the numbers of those that are known by their text; of equal ones the first.
+class SymbolTable {
+ public:
+  void reserve(size_t texts, size_t bytes) {
+    begins_.reserve(texts + 1);
+    bytes_.reserve(bytes);
+    if (2 * texts > slots_.size()) spread(std::bit_ceil(2 * texts));
+  }
+  size_t size() const { return begins_.size() - 1; }
+  std::string_view operator[](int32_t number) const {
+    const size_t begin = begins_[static_cast<size_t>(number)];
+    return std::string_view(bytes_).substr(begin, begins_[static_cast<size_t>(number) + 1] - begin);
+  }
+  // The next number is the text's.
+  void append(std::string_view text) {
+    bytes_ += text;
+    begins_.push_back(bytes_.size());
+  }
+  // Makes the number known by its text, unless another is.
+  void know(int32_t number) {
+    const std::string_view text = (*this)[number];
+    const uint32_t hash = hash_of(text);
+    if (slot_of(text, hash).number < 0) insert({hash, number});
+  }
+  // -1: there is none.
+  int32_t find(std::string_view text) const { return slot_of(text, hash_of(text)).number; }
+  // The number of a text; a text that is not known gets the next one.
+  int32_t number_of(std::string_view text) {
+    const uint32_t hash = hash_of(text);
+    if (const int32_t known = slot_of(text, hash).number; known >= 0) return known;
+    append(text);
+    insert({hash, static_cast<int32_t>(size() - 1)});
+    return static_cast<int32_t>(size() - 1);
+  }
+
+ private:
+  struct Slot {
+    uint32_t hash = 0;
+    int32_t number = -1;
+  };
+  static uint32_t hash_of(std::string_view text) {
+    uint64_t hash = text.size();
+    for (size_t at = 0; at < text.size(); at += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, text.data() + at, std::min<size_t>(8, text.size() - at));
+      hash = (hash ^ word) * 0x9E3779B97F4A7C15;
+      hash ^= hash >> 32;
+    }
+    return static_cast<uint32_t>(hash);
+  }
+  // That of the text, or the empty one where it belongs.
+  const Slot& slot_of(std::string_view text, uint32_t hash) const {
+    const size_t mask = slots_.size() - 1;
+    for (size_t at = hash & mask;; at = (at + 1) & mask) {
+      const Slot& slot = slots_[at];
+      if (slot.number < 0 || (slot.hash == hash && (*this)[slot.number] == text)) return slot;
+    }
+  }
+  void insert(Slot slot) {
+    if (2 * ++known_ > slots_.size()) spread(2 * slots_.size());
+    const size_t mask = slots_.size() - 1;
+    size_t at = slot.hash & mask;
+    while (slots_[at].number >= 0) at = (at + 1) & mask;
+    slots_[at] = slot;
+  }
+  void spread(size_t slots) {
+    std::vector<Slot> before(slots);
+    before.swap(slots_);
+    for (const Slot& slot : before)
+      if (slot.number >= 0) {
+        size_t at = slot.hash & (slots - 1);
+        while (slots_[at].number >= 0) at = (at + 1) & (slots - 1);
+        slots_[at] = slot;
+      }
+  }
+
+  std::string bytes_;
+  std::vector<size_t> begins_{0};
+  std::vector<Slot> slots_ = std::vector<Slot>(2);  // a power of two, at most half of them used
+  size_t known_ = 0;
+};
+
+// What pairs of numbers, not negative, are joined to, and their places in the order of merges.
+class MergeTable {
+ public:
+  struct Found {
+    int32_t place = -1;  // -1: the pair is not joined
+    int32_t joined = -1;
+  };
+  explicit MergeTable(size_t merges = 0) : slots_(std::bit_ceil(merges + merges / 4 + 1)) {}
+  // At most as many as announced; of equal pairs the first counts.
+  void add(int32_t left, int32_t right, Found found) {
+    Slot& slot = slots_[place_of(left, right)];
+    if (slot.found.place < 0) slot = {left, right, found};
+  }
+  Found find(int32_t left, int32_t right) const { return slots_[place_of(left, right)].found; }
+
+ private:
+  struct Slot {
+    int32_t left = -1, right = -1;
+    Found found;
+  };
+  size_t place_of(int32_t left, int32_t right) const {
+    const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+    const size_t mask = slots_.size() - 1;
+    size_t at = static_cast<size_t>(key * 0x9E3779B97F4A7C15 >> 32) & mask;
+    while (slots_[at].found.place >= 0 && (slots_[at].left != left || slots_[at].right != right)) at = (at + 1) & mask;
+    return at;
+  }
+
+  std::vector<Slot> slots_;  // a power of two, one of them empty
+};
+
+}  // namespace harmonics::tokens
