@@ -63,7 +63,7 @@ std::vector<std::string> meant_by(std::string_view word, const std::vector<std::
   return found;
 }
 
-std::string counted(uint64_t number, std::string_view one) {
+std::string number_of(uint64_t number, std::string_view one) {
   std::string text = std::to_string(number);
   for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
   return (text += ' ').append(one) + (number == 1 ? "" : "s");

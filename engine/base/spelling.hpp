@@ -20,7 +20,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
 // "1 example", "2,000 examples": a number and a word whose plural ends in s.
-std::string counted(uint64_t number, std::string_view one);
+std::string number_of(uint64_t number, std::string_view one);
 
 // "a, b, c"
 std::string comma_separated(const std::vector<std::string>& words);

@@ -60,8 +60,8 @@ std::string CorpusOptions::key() const {
 }
 
 std::string DatasetCounts::text(uint64_t window) const {
-  std::string text = fmt::format("'{}': {}, {} in {}", path, counted(examples, "example"), counted(tokens, "token"),
-                                 counted(rows, "row"));
+  std::string text = fmt::format("'{}': {}, {} in {}", path, number_of(examples, "example"), number_of(tokens, "token"),
+                                 number_of(rows, "row"));
   if (rows > 0)
     text +=
         fmt::format(" ({:.1f}% full)", 100.0 * static_cast<double>(positions) / (static_cast<double>(rows * window)));

@@ -220,7 +220,7 @@ class Chat {
         c.drafted > 0 ? fmt::format("; {} of {} drafted tokens accepted", thousands(c.accepted), thousands(c.drafted))
                       : "";
     say(fmt::format("{}, {:.1f} tokens/s; {} of {} tokens of the conversation read in {}{}{}",
-                    counted(static_cast<uint64_t>(c.tokens), "token"), per_second(c.tokens, c.seconds),
+                    number_of(static_cast<uint64_t>(c.tokens), "token"), per_second(c.tokens, c.seconds),
                     thousands(c.prompt_tokens - c.reused_tokens), thousands(c.prompt_tokens),
                     duration(c.prompt_seconds), drafts, done.interrupted ? "; stopped" : ""));
   }

@@ -102,7 +102,7 @@ int verify(const std::string& path, const Options& options) {
     try {
       const Checkpoint c = read_checkpoint(file);
       if (!options.json)
-        print("{}: whole, {}, {:.1f} MB\n", file, counted(c.file.tensors.size(), "tensor"),
+        print("{}: whole, {}, {:.1f} MB\n", file, number_of(c.file.tensors.size(), "tensor"),
               static_cast<double>(bytes_of(c.file)) / 1e6);
     } catch (const Error& e) {
       wrong = e.what();

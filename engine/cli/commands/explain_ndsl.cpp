@@ -85,7 +85,7 @@ bool explain_ndsl(const Options& options) {
   const auto model = compile_ndsl_model(file, ndsl_options(options));
   Explanation e(options);
   json::object shown{{"name", model->file.name.text}, {"parameters", model->parameters()}, {"tied", model->tied}};
-  e.say(fmt::format("{}: {}\n", model->file.name.text, counted(model->parameters(), "parameter")));
+  e.say(fmt::format("{}: {}\n", model->file.name.text, number_of(model->parameters(), "parameter")));
   json::object sizes;
   for (const auto& [name, value] : model->sizes) {
     e.say(fmt::format("  {:<24} {}\n", name, value));

@@ -206,7 +206,7 @@ int export_command(const Options& options) {
     return kDone;
   }
   if (!options.quiet)
-    print("{}: {}, {:.1f} MB, written by exporter {}\n", to, counted(result.tensors, "tensor"),
+    print("{}: {}, {:.1f} MB, written by exporter {}\n", to, number_of(result.tensors, "tensor"),
           static_cast<double>(result.bytes) / 1e6, result.exporter);
   return kDone;
 }

@@ -160,7 +160,7 @@ int generate_command(const Options& given) {
                                                                thousands(done.accepted), thousands(done.drafted))
                                                  : "";
   say(fmt::format("{} in {}, {:.0f} tokens/s; prompt of {} in {}{}",
-                  counted(static_cast<uint64_t>(done.tokens), "token"), duration(done.seconds),
+                  number_of(static_cast<uint64_t>(done.tokens), "token"), duration(done.seconds),
                   per_second(done.tokens, done.seconds), thousands(done.prompt_tokens), duration(done.prompt_seconds),
                   drafts));
   if (done.end == EndOfText::context)

@@ -53,8 +53,8 @@ int report_values(const Options& options, const ValueFiles& values) {
     print_json(boost::json::object{
         {"version", 1}, {"folder", options.trace}, {"samples", values.samples()}, {"tensors", values.tensors()}});
   else if (!options.quiet)
-    say(fmt::format("values of {} in '{}': {} in each file", counted(values.samples(), "sample"), options.trace,
-                    counted(values.tensors(), "tensor")));
+    say(fmt::format("values of {} in '{}': {} in each file", number_of(values.samples(), "sample"), options.trace,
+                    number_of(values.tensors(), "tensor")));
   return kDone;
 }
 
@@ -100,7 +100,7 @@ int infer_samples(const Model& model, const Options& options) {
     print_json(boost::json::object{
         {"version", 1}, {"model", model.name}, {"samples", done.samples}, {"seconds", done.seconds}});
   else if (!options.quiet)
-    say(fmt::format("{} in {}", counted(static_cast<uint64_t>(done.samples), "sample"), duration(done.seconds)));
+    say(fmt::format("{} in {}", number_of(static_cast<uint64_t>(done.samples), "sample"), duration(done.seconds)));
   return kDone;
 }
 

@@ -167,7 +167,8 @@ int inspect_weights(const std::string& path, const Options& options) {
         {"version", 1}, {"file", path}, {"metadata", json::value_from(file.metadata)}, {"tensors", tensors}});
     return kDone;
   }
-  print("{}: {}, {}\n", path, counted(file.tensors.size(), "tensor"), counted(static_cast<uint64_t>(total), "number"));
+  print("{}: {}, {}\n", path, number_of(file.tensors.size(), "tensor"),
+        number_of(static_cast<uint64_t>(total), "number"));
   for (const auto& [name, tensor] : file.tensors) print("  {:<40} {}\n", name, type_of(tensor).str());
   for (const auto& [key, value] : file.metadata)
     if (value.find('\n') == std::string::npos)

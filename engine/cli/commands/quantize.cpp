@@ -112,13 +112,13 @@ void print_summary(const Options& options, const QuantizeResult& result, double 
   const size_t tensors = result.tensors.size();
   if (options.dry_run)
     print("{} of {} would be converted to {}: {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight\n",
-          thousands(static_cast<int64_t>(result.converted)), counted(tensors, "tensor"), options.mix,
+          thousands(static_cast<int64_t>(result.converted)), number_of(tensors, "tensor"), options.mix,
           megabytes(result.bytes_after), megabytes(result.bytes_before), result.bits_per_weight());
   else
     print(
         "{}: {} of {} converted to {} in {}, {:.1f} MB instead of {:.1f} MB, {:.2f} bits per weight; the "
         "weights differ by {:.2f} %\n",
-        shown_outputs(result.files), thousands(static_cast<int64_t>(result.converted)), counted(tensors, "tensor"),
+        shown_outputs(result.files), thousands(static_cast<int64_t>(result.converted)), number_of(tensors, "tensor"),
         options.mix, duration(seconds), megabytes(result.bytes_after), megabytes(result.bytes_before),
         result.bits_per_weight(), result.relative_error * 100);
   const std::vector<std::string> unfit = unfit_of(result);

@@ -131,7 +131,7 @@ class Tally {
  private:
   std::string text() const {
     const double s = seconds();
-    return fmt::format("{} {} in {} ({})", done_, counted(static_cast<uint64_t>(samples_), "sample"), duration(s),
+    return fmt::format("{} {} in {} ({})", done_, number_of(static_cast<uint64_t>(samples_), "sample"), duration(s),
                        rate(s > 0 ? static_cast<double>(samples_) / s : 0));
   }
   const Options& options_;

@@ -69,8 +69,8 @@ ServedModel served_model(const LanguageModel& model, const Options& options) {
 
 int report_texts(const Options& options, const LanguageModel& model, const TextWorker::Report& r, double seconds) {
   if (!options.quiet)
-    say(fmt::format("wrote {} for {} in {}", counted(static_cast<uint64_t>(r.tokens), "token"),
-                    counted(r.requests, "request"), duration(seconds)));
+    say(fmt::format("wrote {} for {} in {}", number_of(static_cast<uint64_t>(r.tokens), "token"),
+                    number_of(r.requests, "request"), duration(seconds)));
   if (options.json)
     print_json(boost::json::object{{"version", 1},
                                    {"model", model.path},
@@ -199,8 +199,8 @@ int serve_command(const Options& options) {
     serving.control().end(true);
     const AnswerTimes::Report r = serving.predictor().report();
     if (!options.quiet)
-      say(fmt::format("answered {} of {} in {}", counted(static_cast<uint64_t>(r.requests), "request"),
-                      counted(static_cast<uint64_t>(r.samples), "sample"), duration(seconds)));
+      say(fmt::format("answered {} of {} in {}", number_of(static_cast<uint64_t>(r.requests), "request"),
+                      number_of(static_cast<uint64_t>(r.samples), "sample"), duration(seconds)));
     if (r.not_finite > 0)
       print_note(
           fmt::format("the answers to {} samples held infinity or NaN", thousands(static_cast<int64_t>(r.not_finite))));

@@ -77,7 +77,7 @@ void encode_text(const Options& options, const Tokenizer& tokenizer) {
     return print_json(o);
   }
   if (options.count_only) {
-    print("{}, {}\n", counted(ids.size(), "token"), counted(text.size(), "byte"));
+    print("{}, {}\n", number_of(ids.size(), "token"), number_of(text.size(), "byte"));
     return;
   }
   std::string line;
@@ -157,8 +157,8 @@ void train_tokenizer(const Options& options) {
                                    {"merges", trained.merges.size()},
                                    {"words", training.words()}});
   else if (!options.quiet)
-    say(fmt::format("{}: {} from {}", to.string(), counted(trained.tokens.size(), "token"),
-                    counted(training.words(), "different word")));
+    say(fmt::format("{}: {} from {}", to.string(), number_of(trained.tokens.size(), "token"),
+                    number_of(training.words(), "different word")));
 }
 #else
 void train_tokenizer(const Options&) {

@@ -70,20 +70,20 @@ void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
   const int64_t tokens = plan.rows_of_step * static_cast<int64_t>(settings.corpus.window);
   if (!plan.corpus) {
     say(fmt::format("{} of {} of {}, as they arrive: {} a step",
-                    plan.steps > 0 ? counted(static_cast<uint64_t>(plan.steps), "step") : "steps",
-                    counted(static_cast<uint64_t>(plan.rows_of_step), "row"), counted(settings.corpus.window, "token"),
-                    counted(static_cast<uint64_t>(tokens), "token")));
+                    plan.steps > 0 ? number_of(static_cast<uint64_t>(plan.steps), "step") : "steps",
+                    number_of(static_cast<uint64_t>(plan.rows_of_step), "row"),
+                    number_of(settings.corpus.window, "token"), number_of(static_cast<uint64_t>(tokens), "token")));
     return;
   }
   const double passes = static_cast<double>(plan.steps * plan.rows_of_step) / static_cast<double>(plan.corpus->rows());
   say(fmt::format("{} of {} of {}: {} a step, {:.3g} pass{} over {}",
-                  counted(static_cast<uint64_t>(plan.steps), "step"),
-                  counted(static_cast<uint64_t>(plan.rows_of_step), "row"), counted(settings.corpus.window, "token"),
-                  counted(static_cast<uint64_t>(tokens), "token"), passes, passes == 1 ? "" : "es",
-                  counted(plan.corpus->rows(), "row")));
+                  number_of(static_cast<uint64_t>(plan.steps), "step"),
+                  number_of(static_cast<uint64_t>(plan.rows_of_step), "row"),
+                  number_of(settings.corpus.window, "token"), number_of(static_cast<uint64_t>(tokens), "token"), passes,
+                  passes == 1 ? "" : "es", number_of(plan.corpus->rows(), "row")));
   if (plan.validation)
-    say(fmt::format("validation on {} every {}", counted(plan.validation->rows(), "row"),
-                    counted(static_cast<uint64_t>(plan.evaluate_every), "step")));
+    say(fmt::format("validation on {} every {}", number_of(plan.validation->rows(), "row"),
+                    number_of(static_cast<uint64_t>(plan.evaluate_every), "step")));
 }
 
 struct StepMemory {
@@ -166,8 +166,8 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
   }
   const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   print("weights    {} numbers\n", thousands(memory.weights));
-  print("data       {}, {}, {}\n", counted(static_cast<uint64_t>(data.examples), "example"),
-        counted(static_cast<uint64_t>(data.tokens), "token"), counted(plan.corpus->rows(), "row"));
+  print("data       {}, {}, {}\n", number_of(static_cast<uint64_t>(data.examples), "example"),
+        number_of(static_cast<uint64_t>(data.tokens), "token"), number_of(plan.corpus->rows(), "row"));
   print("steps      {}, of {} tokens\n", thousands(plan.steps),
         thousands(plan.rows_of_step * static_cast<int64_t>(settings.corpus.window)));
   print("memory     {:.1f} MiB of weights and moments, {:.1f} MiB for a batch\n", megabytes(memory.bytes.state_bytes),

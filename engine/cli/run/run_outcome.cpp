@@ -258,16 +258,16 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
   if (!outcome.trained) {
     if (options.weights.empty() && !options.untrained && count_weights(graph.store(), {}, {}).all() > 0)
       print_note("no --weights were given: the results come from untrained weights");
-    say(fmt::format("inferred {} in {} ({})", counted(static_cast<uint64_t>(r.samples), "sample"), duration(r.seconds),
-                    rate(r.samples_per_second)));
+    say(fmt::format("inferred {} in {} ({})", number_of(static_cast<uint64_t>(r.samples), "sample"),
+                    duration(r.seconds), rate(r.samples_per_second)));
     tell_missing(r);
     tell_dead_letters(graph);
     return;
   }
   say(fmt::format("trained {} on {} in {} ({}; {}): {}",
                   weights_text(count_weights(graph.store(), outcome.used, outcome.changed)),
-                  counted(static_cast<uint64_t>(r.samples), "sample"), duration(r.seconds), rate(r.samples_per_second),
-                  end_text(r.stopped_by), loss_text(r)));
+                  number_of(static_cast<uint64_t>(r.samples), "sample"), duration(r.seconds),
+                  rate(r.samples_per_second), end_text(r.stopped_by), loss_text(r)));
   say("by " + outcome.training);
   if (!r.precision_reason.empty()) say(fmt::format("precision auto: {}, as {}", r.precision, r.precision_reason));
   if (r.skipped > 0) say(fmt::format("left out {} batch{}", thousands(r.skipped), r.skipped == 1 ? "" : "es"));
@@ -277,12 +277,12 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
     say(fmt::format("waited for data {:.0f} % of the time", 100 * r.waited));
   if (const EpochReport* e = validated(r))
     say(fmt::format("validation{} on {}: {}", e->step == r.steps ? "" : " after step " + thousands(e->step),
-                    counted(static_cast<uint64_t>(e->validation->samples), "sample"), figures_text(*e->validation)));
+                    number_of(static_cast<uint64_t>(e->validation->samples), "sample"), figures_text(*e->validation)));
   else if (!options.validations.empty())
     print_note("the run ended before its first validation");
   if (!outcome.tested && !options.tests.empty()) print_note("the test was skipped: the run ended early");
   if (outcome.test)
-    say(fmt::format("test on {}: {}", counted(static_cast<uint64_t>(outcome.test->samples), "sample"),
+    say(fmt::format("test on {}: {}", number_of(static_cast<uint64_t>(outcome.test->samples), "sample"),
                     figures_text(*outcome.test)));
   if (const Evaluation* e = final_evaluation(outcome); e && asks_for_confusion(options))
     for (const LayerFigures& layer : e->layers)
