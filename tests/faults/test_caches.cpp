@@ -74,8 +74,8 @@ class Wide {
       y += std::to_string(row) + "\n";
     }
     const std::string from = f.write("wide_x.csv", x), to = f.write("wide_y.csv", y), weights = f / "wide.safetensors";
-    REQUIRE(harmonics("run " + (f / "wide.hmx") + " --epochs 1 --quiet --threads 1 --producer x=" + from +
-                      " --producer y=" + to + " --save " + weights)
+    REQUIRE(journeys::harmonics("run " + (f / "wide.hmx") + " --epochs 1 --quiet --threads 1 --producer x=" + from +
+                                " --producer y=" + to + " --save " + weights)
                 .code == 0);
     infer_ = "infer " + (f / "wide.hmx") + " --threads 1 --quiet --weights " + weights + " --producer x=" + from + " ";
   }

@@ -12,7 +12,7 @@ struct World {
   std::string run = small.from_files() + "--checkpoint " + kept + " --every 4steps --keep 2 --resume --save " + weights;
 
   World() {
-    REQUIRE(harmonics(small.from_files() + "--quiet --save " + weights).code == 0);
+    REQUIRE(journeys::harmonics(small.from_files() + "--quiet --save " + weights).code == 0);
     undisturbed = read(weights);
   }
   void begin_anew() {
@@ -21,7 +21,7 @@ struct World {
   }
   // Resumes after any fault, without repairs.
   void goes_on() {
-    const Result rest = harmonics(run);
+    const Result rest = journeys::harmonics(run);
     CHECK(rest.code == 0);
     CHECK(!has(rest.err, "passed over"));  // every file with a checkpoint's name is valid
     CHECK(read(weights) == undisturbed);

@@ -10,7 +10,7 @@ namespace {
 std::vector<std::string> numbers_kept(const Folder& f, const std::string& file) {
   fs::remove(f / "kept.csv");
   if (!fs::exists(file)) return {};
-  CHECK(harmonics("send file:" + (f / "kept.csv") + " --quiet --from 'file:" + file + "'").code == 0);
+  CHECK(journeys::harmonics("send file:" + (f / "kept.csv") + " --quiet --from 'file:" + file + "'").code == 0);
   std::vector<std::string> numbers;
   std::istringstream rows(read(f / "kept.csv"));
   for (std::string row; std::getline(rows, row);) numbers.push_back(row);
@@ -50,13 +50,13 @@ struct Pairs {
     run = "infer --untrained " + (f / "pairs.hmx") + " --producer 'x=file:" + sent + "' --producer 'y=file:" + some +
           "?join=number' --dead-letters " + (f / "dead") + " --consumer cx=file:" + (f / "x.csv") +
           " --consumer cy=file:" + (f / "y.csv") + " --quiet";
-    REQUIRE(harmonics(run).code == 0);
+    REQUIRE(journeys::harmonics(run).code == 0);
     whole = numbers_kept(f, dead + "/x.hxs");
     REQUIRE(!whole.empty());
   }
   // Checks an undisturbed run after an interrupted one: it keeps the earlier samples and saves all of its own.
   void runs_again() const {
-    const Result again = harmonics(run);  // from the beginning: it does not resume
+    const Result again = journeys::harmonics(run);  // from the beginning: it does not resume
     CHECK(again.code == 0);
     std::vector<std::string> kept = numbers_kept(f, dead + "/x.hxs");
     REQUIRE(kept.size() >= whole.size());

@@ -38,11 +38,11 @@ size_t shards_in(const Contents& contents) {
 TEST_CASE("export: a folder is the former model or the new one after every fault, or lacks config.json") {
   Folder f;
   const std::string out = f / "out";
-  REQUIRE(harmonics(exporting(out, 16, "--shard-size 4K")).code == 0);
+  REQUIRE(journeys::harmonics(exporting(out, 16, "--shard-size 4K")).code == 0);
   const Contents former = contents_of(out);
   REQUIRE(shards_in(former) > 2);
   const std::string command = exporting(out, 32, "--shard-size 16K");
-  REQUIRE(harmonics(command).code == 0);
+  REQUIRE(journeys::harmonics(command).code == 0);
   const Contents whole = contents_of(out);
   REQUIRE(shards_in(whole) > 1);
   REQUIRE(whole.at("config.json") != former.at("config.json"));
@@ -70,12 +70,12 @@ TEST_CASE("export: a folder is the former model or the new one after every fault
     seen.insert("incomplete");
     CHECK_FALSE(now.count("config.json"));
     if (!kills(at.what)) CHECK(has(r.err, "incomplete; write them again"));
-    const Result opened = harmonics("explain " + out);
+    const Result opened = journeys::harmonics("explain " + out);
     CHECK(opened.code == 66);
     CHECK(has(opened.err, "has no config.json, and so no model"));
-    CHECK(harmonics(command).code == 0);  // the next export mends it
+    CHECK(journeys::harmonics(command).code == 0);  // the next export mends it
     CHECK(contents_of(out).at("config.json") == whole.at("config.json"));
-    CHECK(harmonics("explain " + out).code == 0);
+    CHECK(journeys::harmonics("explain " + out).code == 0);
     return true;
   });
   CHECK(calls > 20);
@@ -100,36 +100,36 @@ TEST_CASE("export: a full disk leaves no part of a new folder that could be take
 TEST_CASE("export: files of weights that the former index names are removed, and no others") {
   Folder f;
   const std::string out = f / "out";
-  REQUIRE(harmonics(exporting(out, 16, "--shard-size 4K")).code == 0);
+  REQUIRE(journeys::harmonics(exporting(out, 16, "--shard-size 4K")).code == 0);
   CHECK(shards_in(contents_of(out)) > 2);
   f.write("out/notes.txt", "mine");
   f.write("out/model-00001-of-00099.safetensors", "mine too");
-  REQUIRE(harmonics(exporting(out, 16, "")).code == 0);
+  REQUIRE(journeys::harmonics(exporting(out, 16, "")).code == 0);
   const std::set<std::string> one = names_in(out);
   CHECK(one == std::set<std::string>{"config.json", "model-00001-of-00099.safetensors", "model.ndsl",
                                      "model.safetensors", "notes.txt"});
-  REQUIRE(harmonics(exporting(out, 16, "--shard-size 16K")).code == 0);
+  REQUIRE(journeys::harmonics(exporting(out, 16, "--shard-size 16K")).code == 0);
   const Contents two = contents_of(out);
   CHECK_FALSE(two.count("model.safetensors"));
   CHECK(two.count("model.safetensors.index.json"));
   CHECK(two.count("notes.txt"));
   const size_t shards = shards_in(two);
-  REQUIRE(harmonics(exporting(out, 16, "--shard-size 4K")).code == 0);
+  REQUIRE(journeys::harmonics(exporting(out, 16, "--shard-size 4K")).code == 0);
   CHECK(shards_in(contents_of(out)) > shards);
-  REQUIRE(harmonics(exporting(out, 16, "--shard-size 16K")).code == 0);
+  REQUIRE(journeys::harmonics(exporting(out, 16, "--shard-size 16K")).code == 0);
   CHECK(contents_of(out) == two);
   // An index that is none names nothing.
   f.write("out/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../notes.txt\", \"b\": 3}}");
-  REQUIRE(harmonics(exporting(out, 16, "")).code == 0);
+  REQUIRE(journeys::harmonics(exporting(out, 16, "")).code == 0);
   CHECK(names_in(out).count("notes.txt"));
 }
 
 TEST_CASE("quantize: a fault leaves the former file or the new one") {
   Folder f;
-  REQUIRE(harmonics(exporting(f / "model", 32, "")).code == 0);
+  REQUIRE(journeys::harmonics(exporting(f / "model", 32, "")).code == 0);
   fs::create_directory(f / "out");
   const std::string to = f / "out/q.gguf", command = "quantize " + (f / "model") + "/ " + to + " --quiet --type q8_0";
-  REQUIRE(harmonics(command).code == 0);
+  REQUIRE(journeys::harmonics(command).code == 0);
   const std::string whole = read(to), former = "what was there before";
   const std::string what = GENERATE("kill", "EIO", "ENOSPC");
   const size_t calls = at_every_call({what, 0, f / "out/*"}, [&](const Fault& fault) {

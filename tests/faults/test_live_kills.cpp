@@ -15,7 +15,7 @@ TEST_CASE(
     const Struck struck = struck_in(live.f);
     CAPTURE(struck.call, struck.path);
     CHECK(first.code == (kills(what) && struck.number > 0 ? kKilled : 0));
-    if (first.code != 0) CHECK(harmonics(live.learning).code == 0);
+    if (first.code != 0) CHECK(journeys::harmonics(live.learning).code == 0);
     CHECK(numbers_in(live.weights) == live.undisturbed);
     return struck.number > 0;
   });
@@ -29,7 +29,7 @@ TEST_CASE("live streams: a sender killed at any call to its socket continues whe
     live.begin_anew();
     const std::string first = variables(live.f, fault);
     const Sending sender(live.sending, first);
-    CHECK(harmonics(live.learning).code == 0);
+    CHECK(journeys::harmonics(live.learning).code == 0);
     CHECK(numbers_in(live.weights) == live.undisturbed);
     return struck_in(live.f).number > 0;
   });
@@ -44,7 +44,7 @@ int lives_of(const Folder& f, const std::string& run, int kills) {
   for (int life = 0; life <= kills; ++life) {
     INFO("life " << life);
     const Fault fault{"tear", 1, f / "kept/*", false, "rename"};  // the checkpoint was renamed, nothing more
-    const Result end = life < kills ? harmonics_in(variables(f, fault), run) : harmonics(run);
+    const Result end = life < kills ? harmonics_in(variables(f, fault), run) : journeys::harmonics(run);
     CHECK(end.code == (life < kills ? kKilled : 0));
     resumed += has(end.err, "resuming from");
   }
@@ -62,10 +62,10 @@ TEST_CASE("live streams: images and labels over two addresses, killed and resume
   const std::string run = "run " + live + "--producer image=" + a + " --producer label=" + b + " --checkpoint " +
                           (f / "kept") + " --every 10steps --resume --save " + (f / "w.safetensors");
   CHECK(lives_of(f, run, 3) == 3);
-  REQUIRE(
-      harmonics("run " + live + "--epochs 1 --quiet --save " + (f / "v.safetensors") +
-                " --producer 'image=synth:digits?size=3000&shuffle=0' --producer 'label=synth:digits?size=3000#label'")
-          .code == 0);
+  REQUIRE(journeys::harmonics(
+              "run " + live + "--epochs 1 --quiet --save " + (f / "v.safetensors") +
+              " --producer 'image=synth:digits?size=3000&shuffle=0' --producer 'label=synth:digits?size=3000#label'")
+              .code == 0);
   CHECK(numbers_in(f / "w.safetensors") == numbers_in(f / "v.safetensors"));
 }
 
@@ -81,8 +81,8 @@ TEST_CASE("live streams: two cycles over two addresses with edges, killed in eit
   {
     const Sending sender("send '" + c + sending +
                          "--from image=synth:digits?size=6000 --from 'label=synth:digits?size=6000#label'");
-    REQUIRE(harmonics("run " + two + " --seed 3 --producer image=" + c + "#image --producer label=" + c +
-                      "#label --checkpoint " + (f / "whole") + " --save " + (f / "v.safetensors"))
+    REQUIRE(journeys::harmonics("run " + two + " --seed 3 --producer image=" + c + "#image --producer label=" + c +
+                                "#label --checkpoint " + (f / "whole") + " --save " + (f / "v.safetensors"))
                 .code == 0);
   }
   const std::string run = "run " + two + " --seed 3 --producer 'image=" + a +

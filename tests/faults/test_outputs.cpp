@@ -32,9 +32,10 @@ TEST_CASE("saved weights: a run killed at any call leaves the old weights or the
   const Small small(f);
   const std::string weights = f / "out/w.safetensors", run = small.from_files() + "--quiet --save " + weights;
   fs::create_directory(f / "out");
-  REQUIRE(harmonics(run).code == 0);
+  REQUIRE(journeys::harmonics(run).code == 0);
   const std::string saved = read(weights);
-  REQUIRE(harmonics(small.from_files() + "--quiet --seed 4 --save " + weights).code == 2);  // the flag is repeated
+  REQUIRE(journeys::harmonics(small.from_files() + "--quiet --seed 4 --save " + weights).code ==
+          2);  // the flag is repeated
   const std::string former = "what was there before";
   const std::string what = GENERATE("kill", "tear");
   const size_t calls = at_every_call({what, 0, f / "out/*"}, [&](const Fault& fault) {
@@ -46,7 +47,7 @@ TEST_CASE("saved weights: a run killed at any call leaves the old weights or the
     CHECK((read(weights) == former || read(weights) == saved));
     for (const std::string& name : names_in(f / "out"))
       CHECK((name == "w.safetensors" || (name[0] == '.' && name.ends_with(".tmp"))));
-    CHECK(harmonics(run).code == 0);
+    CHECK(journeys::harmonics(run).code == 0);
     CHECK(read(weights) == saved);
     return true;
   });
@@ -58,7 +59,7 @@ TEST_CASE("saved weights: weights that cannot be saved to their path are saved e
   const Small small(f);
   const std::string weights = f / "out/w.safetensors", run = small.from_files() + "--quiet --save " + weights;
   fs::create_directory(f / "out");
-  REQUIRE(harmonics(run).code == 0);
+  REQUIRE(journeys::harmonics(run).code == 0);
   const std::string saved = read(weights), former = "what was there before";
   const std::string what = GENERATE("EIO", "ENOSPC");
   const size_t calls = at_every_call({what, 0, f / "out/*"}, [&](const Fault& fault) {
@@ -93,7 +94,7 @@ TEST_CASE("saved weights: without space in the working directory either, the tem
   Folder f;
   const Small small(f);
   const std::string weights = f / "w.safetensors", run = small.from_files() + "--quiet --save " + weights;
-  REQUIRE(harmonics(run).code == 0);
+  REQUIRE(journeys::harmonics(run).code == 0);
   const std::string saved = read(weights);
   fs::remove(weights);
   fs::create_directory(f / "temporary");
@@ -152,12 +153,12 @@ TEST_CASE("logs: a run killed at any call and resumed has every row once, and co
   const std::string run = small.from_files() + "--quiet --log-every 1 --log ";
   fs::create_directory(f / "out");
   const std::string log = f / "out/l.csv", kept = f / "kept";
-  REQUIRE(harmonics(run + log).code == 0);
+  REQUIRE(journeys::harmonics(run + log).code == 0);
   const std::vector<std::string> whole = rows_of(log);
   REQUIRE(whole.size() == 15);  // names, 12 steps, 2 epochs
   const std::string what = GENERATE("kill", "tear"),
                     resumable = run + log + " --checkpoint " + kept + " --every 1h --resume";
-  REQUIRE(harmonics(resumable + " --steps 5").code == 0);
+  REQUIRE(journeys::harmonics(resumable + " --steps 5").code == 0);
   const std::string begun = read(log);
   fs::copy(kept, f / "begun");
   const size_t calls = at_every_call({what, 0, f / "out/*"}, [&](const Fault& fault) {
@@ -168,7 +169,7 @@ TEST_CASE("logs: a run killed at any call and resumed has every row once, and co
     const Result killed = harmonics_in(variables(f, fault), resumable);
     if (struck_in(f).number == 0) return false;
     CHECK(killed.code == kKilled);
-    CHECK(harmonics(resumable).code == 0);
+    CHECK(journeys::harmonics(resumable).code == 0);
     CHECK(rows_of(log) == whole);
     return true;
   });
@@ -232,7 +233,7 @@ TEST_CASE("consumers: one that cannot be written stops a run after a checkpoint"
   const std::string weights = f / "w.safetensors", kept = f / "kept";
   const std::string run = small.from_files() + "--quiet --save " + weights + " --consumer c=file:" + (f / "out/c.csv") +
                           " --checkpoint " + kept + " --every 1h --resume";
-  REQUIRE(harmonics(run).code == 0);
+  REQUIRE(journeys::harmonics(run).code == 0);
   const std::string undisturbed = read(weights);
   const std::string what = GENERATE("EIO", "ENOSPC");
   const size_t calls = at_every_call({what, 0, f / "out/*", true, "write,sync"}, [&](const Fault& fault) {
@@ -243,8 +244,8 @@ TEST_CASE("consumers: one that cannot be written stops a run after a checkpoint"
     CHECK(end.code == 75);
     CHECK(has(end.err, reason_of(what)));
     CHECK(has(end.err, "to go on:  "));
-    CHECK(harmonics("ckpt verify " + kept).code == 0);
-    CHECK(harmonics(run).code == 0);
+    CHECK(journeys::harmonics("ckpt verify " + kept).code == 0);
+    CHECK(journeys::harmonics(run).code == 0);
     CHECK(read(weights) == undisturbed);
     return true;
   });
@@ -261,7 +262,7 @@ TEST_CASE("consumers: one that fails at the end of a run loses no weights") {
   f.write("g.hmx", flow);
   const std::string weights = f / "w.safetensors";
   const std::string run = small.from_files() + "--quiet --save " + weights + " --consumer c=file:" + (f / "out/c.csv");
-  REQUIRE(harmonics(run).code == 0);
+  REQUIRE(journeys::harmonics(run).code == 0);
   const std::string undisturbed = read(weights);
   const size_t calls = at_every_call({"ENOSPC", 0, f / "out/*", true, "sync,rename"}, [&](const Fault& fault) {
     fs::remove(weights);

@@ -26,7 +26,7 @@ std::string line_to_go_on(const std::string& err) {
 
 Result typed(const std::string& line) {
   REQUIRE(line.rfind(kProgram + " ", 0) == 0);
-  return harmonics(line.substr(kProgram.size() + 1));
+  return journeys::harmonics(line.substr(kProgram.size() + 1));
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ TEST_CASE(
     Folder f;
     const std::string weights = f / "w.safetensors",
                       common = kRun + "--epochs " + std::to_string(kEpochs) + " --save " + weights;
-    REQUIRE(harmonics(common + " --quiet").code == 0);
+    REQUIRE(journeys::harmonics(common + " --quiet").code == 0);
     const std::string undisturbed = read(weights);
     fs::remove(weights);
     // At the end of the second checkpoint.
@@ -65,8 +65,8 @@ TEST_CASE(
     CHECK(read(weights) == undisturbed);
     const Result more = typed(line + " --epochs 99");
     CHECK(more.code == 2);  // the flag is repeated
-    CHECK(number(harmonics(kRun + "--epochs " + std::to_string(kEpochs + 1) + " --quiet --json --resume '" +
-                           (f / "my runs") + "'")
+    CHECK(number(journeys::harmonics(kRun + "--epochs " + std::to_string(kEpochs + 1) + " --quiet --json --resume '" +
+                                     (f / "my runs") + "'")
                      .out,
                  "steps") == (kEpochs + 1) * 94);
   }

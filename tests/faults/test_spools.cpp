@@ -13,7 +13,7 @@ TEST_CASE("spools: spooled samples are trained to the end without a sender, with
     const Fault fault{"kill", 1, live.f / ".harmonics-*", false, "rename"};  // after the last step
     CHECK(harmonics_in(variables(live.f, fault), learning).code == kKilled);
   }
-  const Result alone = harmonics(learning);
+  const Result alone = journeys::harmonics(learning);
   INFO(alone.err);
   CHECK(alone.code == 0);
   CHECK(numbers_in(live.weights) == live.undisturbed);
@@ -39,7 +39,7 @@ TEST_CASE("spools: a learner killed at any call, or a failing disk, neither lose
       CHECK((first.code == 73 || first.code == 74 || first.code == 75));
       CHECK(has(first.err, what == "EIO" ? "Input/output error" : "No space left on device"));
     }
-    if (first.code != 0) CHECK(harmonics(learning).code == 0);
+    if (first.code != 0) CHECK(journeys::harmonics(learning).code == 0);
     CHECK(numbers_in(live.weights) == live.undisturbed);
     return struck.number > 0;
   });

@@ -36,14 +36,14 @@ const std::string kTinyModel =
 TEST_CASE("train: a disk that is full from any call on loses no weights") {
   Folder f;
   const std::string made = f / "base/";
-  REQUIRE(harmonics("export GPT2 " + made +
-                    " --quiet --set num_layers=1 --set hidden_size=16 --set num_query_heads=2 --set "
-                    "max_position_embeddings=16 --set vocab_size=256")
+  REQUIRE(journeys::harmonics("export GPT2 " + made +
+                              " --quiet --set num_layers=1 --set hidden_size=16 --set num_query_heads=2 --set "
+                              "max_position_embeddings=16 --set vocab_size=256")
               .code == 0);
   const bool adapter = GENERATE(false, true);
   const SmallTraining train = adapter ? SmallTraining(f, "out", "model: " + made + "\n", "lora: {r: 2}\n")
                                       : SmallTraining(f, "out", kTinyModel, "");
-  REQUIRE(harmonics(train.command("--quiet")).code == 0);
+  REQUIRE(journeys::harmonics(train.command("--quiet")).code == 0);
   const std::string learned = read(train.weights());
   fs::create_directory(f / "elsewhere");
   const std::string in = "cd '" + (f / "elsewhere") + "' && ";
@@ -59,7 +59,7 @@ TEST_CASE("train: a disk that is full from any call on loses no weights") {
     const bool unsaved = has(r.err, "the weights are in ");
     std::string found = fs::exists(train.weights()) ? read(train.weights()) : unsaved ? read(other) : "";
     if (found.empty()) {  // a checkpoint of the last step has them
-      CHECK(harmonics(train.command("--quiet --resume")).code == 0);
+      CHECK(journeys::harmonics(train.command("--quiet --resume")).code == 0);
       found = read(train.weights());
     }
     CHECK((found == learned));
@@ -74,7 +74,7 @@ TEST_CASE("train: a disk that is full from any call on loses no weights") {
 TEST_CASE("train: a run killed at any call resumes to the same weights") {
   Folder f;
   const SmallTraining train(f, "out", kTinyModel, "");
-  REQUIRE(harmonics(train.command("--quiet")).code == 0);
+  REQUIRE(journeys::harmonics(train.command("--quiet")).code == 0);
   const std::string learned = read(train.weights());
   const size_t calls = at_every_call({"kill", 0, train.output() + "/*"}, [&](const Fault& fault) {
     fs::remove_all(train.output());
@@ -82,7 +82,7 @@ TEST_CASE("train: a run killed at any call resumes to the same weights") {
     if (struck_in(f).number == 0) return false;
     CHECK(killed.code == kKilled);
     const bool begun = fs::exists(train.output() + "/checkpoints") && !fs::is_empty(train.output() + "/checkpoints");
-    const Result resumed = harmonics(train.command(begun ? "--quiet --resume" : "--quiet"));
+    const Result resumed = journeys::harmonics(train.command(begun ? "--quiet --resume" : "--quiet"));
     CHECK(resumed.code == 0);
     CHECK((read(train.weights()) == learned));
     return true;
@@ -93,7 +93,7 @@ TEST_CASE("train: a run killed at any call resumes to the same weights") {
 TEST_CASE("train: a loss that is not finite leaves the last good weights, the batch and a remedy") {
   Folder f;
   const SmallTraining train(f, "out", kTinyModel, "max_grad_norm: 0\nlearning_rate: 1e20\n");
-  const Result r = harmonics(train.command());
+  const Result r = journeys::harmonics(train.command());
   CHECK(r.code == 1);
   CHECK(has(r.err, "note: the weights are those after step 1, all finite\n"));
   CHECK(has(r.err, "--set learning_rate="));
