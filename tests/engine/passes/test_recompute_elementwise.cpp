@@ -83,7 +83,8 @@ TEST_CASE("recompute_elementwise: the step on the CPU needs less memory and keep
   const uint64_t kept = compile(step.program, &binding, *executor, whole)->memory().arena_bytes,
                  recomputed = compile(step.program, &binding, *executor, now)->memory().arena_bytes;
   INFO("arena " << kept << " bytes, with recomputation " << recomputed);
-  CHECK(recomputed + 2 * 256 * 1024 * sizeof(float) <= kept);
+  // Two values less are kept; results of the gradient take the place of a part of them at the peak.
+  CHECK(recomputed + 256 * 1024 * sizeof(float) <= kept);
   CHECK(same_bits(run_compiled(step.program, step.numbers, *executor, now),
                   run_compiled(step.program, step.numbers, *executor, whole)));
 }
