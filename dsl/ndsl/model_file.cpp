@@ -131,7 +131,7 @@ class Files {
              "name a file that ends with .ndsl, or a built-in model: harmonics list models");
     const fs::path full = (fs::path(folder) / path).lexically_normal();
     std::error_code failed;
-    const fs::path real = fs::weakly_canonical(full, failed), root = fs::weakly_canonical(folder, failed);
+    const fs::path real = fs::weakly_canonical(fs::absolute(full), failed), root = fs::weakly_canonical(folder, failed);
     const auto [end, rest] = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
     if (failed || end != root.end())
       refuse(name.place, ErrorKind::Name, fmt::format("{} leaves the folder of its file", shown_name(name.text)));
