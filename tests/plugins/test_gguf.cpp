@@ -250,8 +250,8 @@ TEST_CASE("gguf: every cut of a file is refused, and no length is believed") {
   CHECK(with(0, 'g') == "is no GGUF file: at byte 0, it does not begin with 'GGUF'");
   CHECK(with(4, uint32_t{4}) == "is a GGUF file of version 4; versions 1 to 3 can be read");
   CHECK(with(4, uint32_t{0x03000000}) == "is a GGUF file of a big-endian machine");
-  CHECK(with(8, uint64_t{100000}).find("is no GGUF file: at byte 8, 100000 tensors cannot be described") == 0);
-  CHECK(with(16, uint64_t{60000}).find("keys of metadata cannot be in the") != std::string::npos);
+  CHECK(with(8, uint64_t{10000}).find("is no GGUF file: at byte 8, 10000 tensors cannot be described") == 0);
+  CHECK(with(16, uint64_t{4000}).find("keys of metadata cannot be in the") != std::string::npos);
   CHECK(with(24, ~uint64_t{0}).find("at byte 24, a key is 18446744073709551615 bytes long; the limit is 65536") !=
         std::string::npos);
   const size_t w = bytes.find(std::string("\1\0\0\0\0\0\0\0w", 9)) + 9;
