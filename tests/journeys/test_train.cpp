@@ -10,9 +10,10 @@ using namespace journeys;
 
 TEST_CASE("train: all errors of a configuration are shown in one run, with place and nearest key") {
   const Folder folder;
-  const std::string config = folder.write("c.yaml",
-                                          "model: m\ndatasets:\n  - path: a.jsonl\n    typ: chat\nmicro_batch_siz: 4\n"
-                                          "learning_rate: fast\noptimizer: adamv\nnum_epochs: 0\nlora: {alpah: 8}\n");
+  const std::string config =
+      folder.write("c.yaml",
+                   "model: GPT2\ndatasets:\n  - path: a.jsonl\n    typ: chat\nmicro_batch_siz: 4\n"
+                   "learning_rate: fast\noptimizer: adamv\nnum_epochs: 0\nlora: {alpah: 8}\n");
   const Result result = harmonics("train " + config);
   CHECK(result.code == 78);
   for (const char* text :
@@ -24,26 +25,27 @@ TEST_CASE("train: all errors of a configuration are shown in one run, with place
 
 TEST_CASE("train: what a whole configuration lacks is named") {
   const Folder folder;
+  const std::string texts = folder.write("texts", "hello\n");
   const Result nothing = harmonics("train " + folder.write("a.yaml", "seed: 1\n"));
   CHECK(nothing.code == 78);
   CHECK(nothing.err.find("the configuration names no model") != std::string::npos);
   CHECK(nothing.err.find("the configuration has no 'datasets'") != std::string::npos);
-  const Result twice =
-      harmonics("sft " + folder.write("b.yaml",
-                                      "model: m\ndatasets: x\nlr: 0.1\nlearning_rate: 0.1\noptim: lion\n"
-                                      "adam_epsilon: 1e-8\n"));
+  const Result twice = harmonics("sft " + folder.write("b.yaml", "model: GPT2\ndatasets: " + texts +
+                                                                     "\nlr: 0.1\nlearning_rate: 0.1\noptim: lion\n"
+                                                                     "adam_epsilon: 1e-8\n"));
   CHECK(twice.code == 78);
   CHECK(twice.err.find("'lr' and 'learning_rate' are one setting") != std::string::npos);
   CHECK(harmonics("train").code == 2);
-  const Result set = harmonics("train " + folder.write("c.yaml", "model: m\n") + " --set learning_rat=1");
+  const Result set =
+      harmonics("train " + folder.write("c.yaml", "model: GPT2\ndatasets: " + texts + "\n") + " --set learning_rat=1");
   CHECK(set.code == 2);
   CHECK(set.err.find("did you mean 'learning_rate'") != std::string::npos);
 }
 
 TEST_CASE("train: an error of --set names the flag and the key, and not the file's first line") {
   const Folder folder;
-  const std::string config =
-      folder.write("c.yaml", "model: m\ndatasets: x\nseed: 1\nsave_best_limit: 1\nvalidation: 0.1\n");
+  const std::string config = folder.write("c.yaml", "model: GPT2\ndatasets: " + folder.write("texts", "hello\n") +
+                                                        "\nseed: 1\nsave_best_limit: 1\nvalidation: 0.1\n");
   const Result value = harmonics("train " + config + " --set learning_rate=fast");
   CHECK(value.code == 2);
   CHECK(value.err.find("--set learning_rate=fast: 'learning_rate' is the text 'fast'; it must be a number above 0") !=
@@ -59,7 +61,8 @@ TEST_CASE("train: an error of --set names the flag and the key, and not the file
 TEST_CASE("train: a setting that the optimizer does not have is refused") {
   const Folder folder;
   const Result result =
-      harmonics("train " + folder.write("c.yaml", "model: m\ndatasets: x\noptimizer: lion\nadam_epsilon: 1e-8\n"));
+      harmonics("train " + folder.write("c.yaml", "model: GPT2\ndatasets: " + folder.write("texts", "hello\n") +
+                                                      "\noptimizer: lion\nadam_epsilon: 1e-8\n"));
   CHECK(result.code == 78);
   CHECK(result.err.find("'adam_epsilon' has no effect: 'lion' has no such setting") != std::string::npos);
 }
