@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -21,20 +20,13 @@
 
 #include "engine/serving/event_feed.hpp"
 #include "engine/serving/web_sockets.hpp"
+#include "wire/freed_memory.hpp"
 
 namespace harmonics::engine {
 
 namespace {
 
 using Reply = http::response<http::string_body>;
-
-// glibc raises its limits with the blocks that are freed, up to 64 MiB that malloc_trim leaves at the end of each
-// thread's heap. Fixed limits leave 8 MiB. The user's settings win.
-void limit_freed_memory() {
-  if (std::getenv("MALLOC_TRIM_THRESHOLD_") || std::getenv("GLIBC_TUNABLES")) return;
-  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  ::mallopt(M_TRIM_THRESHOLD, 8 << 20);
-}
 
 template <typename Message>
 void set_head(Message& message, const ServiceReply& r, bool keep_alive) {
@@ -66,7 +58,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   Running(HttpHandler& handler, const HttpLimits& limits) : handler_(handler), limits_(limits), acceptor_(context_) {}
 
   void listen(const ListenAddress& address) {
-    limit_freed_memory();
+    wire::limit_freed_memory();
     const tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
     try {
       acceptor_.open(endpoint.protocol());

@@ -53,7 +53,7 @@ struct PartitionOptions {
 
 struct DeploymentDescriptor {
   Backend backend = Backend::Auto;
-  bool fallback = true;  // to the CPU, without such hardware or its driver
+  bool fallback = true;  // use the CPU if the hardware or its driver is missing
   std::vector<PartitionOptions> partitions = {};
 };
 
@@ -384,11 +384,11 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     return result;
   }
 
-  // Gives arguments of the functions on arrows into a layer other values, as a flow writes them: {{"rate", "0.3"}}, or
-  // {{"dropout.rate", "0.3"}} where several functions have a 'rate'; "": the default. They are checked as the flow's
-  // text is, with names, ranges, widths and weights; where a check fails, nothing has changed, and Error is thrown.
-  // While fit() runs, any thread and the progress callback may call it, and the change comes between two steps. Returns
-  // the values before: configuring them undoes the change.
+  // Sets arguments of the functions on arrows into a layer, in the syntax of flows: {{"rate", "0.3"}}, or
+  // {{"dropout.rate", "0.3"}} if several functions have a 'rate'; "" restores the default. Values are validated like
+  // the flow's text: names, ranges, widths and weights. Throws Error and changes nothing if one is invalid. During
+  // fit() any thread and the progress callback may call it; the change takes effect between two steps. Returns the
+  // former values; passing them to this function restores them.
   HARMONICS_FACE std::map<std::string, std::string> configure_layer(
       const std::string& layer, const std::map<std::string, std::string>& arguments) {
     calls::expect(api().struct_size >= offsetof(hx_graph_api, configure_layer) + sizeof(void*), "layers that change");

@@ -1,10 +1,7 @@
 #include "receiver.hpp"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -14,6 +11,7 @@
 
 #include "connections.hpp"
 #include "socket.hpp"
+#include "wire/freed_memory.hpp"
 
 namespace harmonics::zmq {
 
@@ -32,18 +30,6 @@ constexpr Time kAlone = std::chrono::seconds(3);         // like the sender's
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr auto kLast = std::chrono::milliseconds(100);
 
-// libzmq allocates every message and frees it on another thread. From 128 KiB on, glibc returns free memory at the
-// end of a heap to the system, which zeroes its pages for the next message: a tenth of the time that large frames
-// take. This function keeps more freed memory, for the whole process. It respects settings of the user
-// (MALLOC_TRIM_THRESHOLD_, GLIBC_TUNABLES).
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  if (std::getenv("MALLOC_TRIM_THRESHOLD_") || std::getenv("GLIBC_TUNABLES")) return;
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest frame, and the maximum of glibc's own dynamic limit
-  mallopt(M_TRIM_THRESHOLD, 8 << 20);   // the size of message bursts
-#endif
-}
-
 wire::InboxOptions with_address(const Address& address, wire::InboxOptions options) {
   if (options.where.empty()) options.where = address.str();
   options.one_way = address.is_one_way();
@@ -56,14 +42,14 @@ wire::InboxOptions with_address(const Address& address, wire::InboxOptions optio
 struct Receiver::Body {
   Body(const Address& a, wire::InboxOptions options)
       : address(a), limits(options.limits), inbox(with_names(with_address(a, std::move(options)))) {
-    keep_freed_memory();
+    wire::limit_freed_memory();  // libzmq frees messages on another thread
     open();
     inbox.wake_by([this] { wake(); });
     thread = std::thread([this] { run(); });
   }
   Body(const Address& a, plain::FeedOptions options)
       : address(a), inbox({}), feed(std::make_unique<plain::SampleFeed>(std::move(options))) {
-    keep_freed_memory();
+    wire::limit_freed_memory();
     open();
     feed->wake_by([this] { wake(); });
     thread = std::thread([this] { run(); });

@@ -1,4 +1,4 @@
-// Arguments of a layer's functions that change between fits and between two steps.
+// HarmonicGraph::configure_layer: arguments of functions change between runs and between two steps.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -14,10 +14,11 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// Without weights: what leaky_relu gives for -1 is its slope.
+// A graph without weights. `slope` is the argument of leaky_relu: the factor of negative inputs.
 HarmonicGraph leaky(const std::string& arguments = "") {
   return parse_hmx_text("harmonic h { producer x {2}; layer o; cycle { x -(leaky_relu" + arguments + ")-> o; } }");
 }
+// Reads the factor from the result for the input -1.
 float slope_of(HarmonicGraph& g) { return -g.infer(HTensor::from<float>({2}, {-1, 1})).data<float>()[0]; }
 
 HarmonicGraph deep() {
@@ -30,16 +31,16 @@ HarmonicGraph deep() {
 
 }  // namespace
 
-TEST_CASE("configure: an argument has its new value at once, and what it returns undoes it") {
+TEST_CASE("configure: a new value applies at once, and the returned values restore the former ones") {
   HarmonicGraph g = leaky();
   const float before = slope_of(g);
-  auto undo = g.configure_layer("o", {{"slope", "0.5"}});
+  auto former = g.configure_layer("o", {{"slope", "0.5"}});
   CHECK(slope_of(g) == 0.5f);
-  CHECK(undo == std::map<std::string, std::string>{{"slope", ""}});
-  undo = g.configure_layer("o", {{"leaky_relu.slope", "0.25"}});
+  CHECK(former == std::map<std::string, std::string>{{"slope", ""}});
+  former = g.configure_layer("o", {{"leaky_relu.slope", "0.25"}});
   CHECK(slope_of(g) == 0.25f);
-  CHECK(undo.at("leaky_relu.slope") == "0.5");
-  g.configure_layer("o", undo);
+  CHECK(former.at("leaky_relu.slope") == "0.5");
+  g.configure_layer("o", former);
   CHECK(slope_of(g) == 0.5f);
   g.configure_layer("o", {{"slope", ""}});
   CHECK(slope_of(g) == before);
@@ -50,7 +51,7 @@ TEST_CASE("configure: an argument has its new value at once, and what it returns
   CHECK(slope_of(positional) == before);
 }
 
-TEST_CASE("configure: a graph is saved with its changed arguments") {
+TEST_CASE("configure: changed arguments are saved with the graph") {
   HarmonicGraph g = deep();
   g.fit(line_options(2));
   g.configure_layer("h", {{"slope", "0.5"}});
@@ -59,7 +60,7 @@ TEST_CASE("configure: a graph is saved with its changed arguments") {
   CHECK(again.configure_layer("h", {{"slope", ""}}).at("slope") == "0.5");
 }
 
-TEST_CASE("configure: what a flow may not say is refused, and nothing changes") {
+TEST_CASE("configure: invalid changes are refused and leave the graph unchanged") {
   HarmonicGraph g = deep();
   g.fit(line_options(2));
   const float before = asked(g, 0.5f, 0.5f);
@@ -72,10 +73,10 @@ TEST_CASE("configure: what a flow may not say is refused, and nothing changes") 
   CHECK(refused_change("h", "slope", "steep").find("'slope' takes a number, not 'steep'") != std::string::npos);
   CHECK(refused_change("o", "rate", "1.5") != "no error");  // outside of its range
   const std::string wider = refused_change("h", "width", "16");
-  CHECK(wider != "no error");  // the weights are those of 8
+  CHECK(wider != "no error");  // the weights have a width of 8
   CHECK(asked(g, 0.5f, 0.5f) == before);
   g.configure_layer("o", {{"rate", "0.2"}});
-  CHECK(asked(g, 0.5f, 0.5f) == before);  // dropout only trains
+  CHECK(asked(g, 0.5f, 0.5f) == before);  // evaluation has no dropout
   CHECK(g.fit(line_options(2)).steps == 14);
 }
 
@@ -83,12 +84,12 @@ TEST_CASE("configure: between two steps of a run") {
   HarmonicGraph g = deep();
   bool done = false;
   FitOptions o = line_options(20);
-  std::string undone;
+  std::string former;
   float within = 0;
   o.progress = [&](const FitProgress& p) {
     if (done || p.step >= 140) return true;
     done = true;
-    undone = g.configure_layer("h", {{"slope", "0.5"}}).at("slope");
+    former = g.configure_layer("h", {{"slope", "0.5"}}).at("slope");
     within = asked(g, -3, 2);
     CHECK(message_of([&] { g.configure_layer("h", {{"width", "16"}}); }) != "no error");
     CHECK(asked(g, -3, 2) == within);
@@ -96,7 +97,7 @@ TEST_CASE("configure: between two steps of a run") {
   };
   const FitReport r = g.fit(o);
   REQUIRE(done);
-  CHECK(undone.empty());
+  CHECK(former.empty());
   CHECK(r.steps == 140);
   CHECK(std::any_of(r.notes.begin(), r.notes.end(), [](const std::string& note) {
     return note.find("'h' has slope = 0.5 after step ") != std::string::npos;
@@ -104,7 +105,7 @@ TEST_CASE("configure: between two steps of a run") {
   CHECK(g.configure_layer("h", {{"slope", ""}}).at("slope") == "0.5");
 }
 
-TEST_CASE("configure: from another thread while a run goes on") {
+TEST_CASE("configure: from another thread during a run") {
   HarmonicGraph g = deep();
   std::thread other;
   FitOptions o = line_options(1000000);
