@@ -24,7 +24,7 @@ class ByteAlphabet {
       values_[printable ? byte : next++] = static_cast<int>(byte);
     }
   }
-  // Appends the bytes that a text in the alphabet stands for; false if a character is not of the alphabet.
+  // Appends the bytes that a text in the byte alphabet encodes. Returns false if a character is not in the alphabet.
   bool append(std::string_view text, std::string& out) const {
     for (size_t at = 0; at < text.size();) {
       const auto c = static_cast<unsigned char>(text[at]);
@@ -107,8 +107,8 @@ class BytePairs final : public Model {
   }
 
  private:
-  // Appends the text of a symbol as the words have it: bytes, where the vocabulary has a byte alphabet. False: it is
-  // not in that alphabet.
+  // Appends the text of a symbol, decoded to bytes if the vocabulary has a byte alphabet. Returns false if a character
+  // is not in that alphabet.
   bool append(std::string_view text, const ByteAlphabet& alphabet, std::string& to) const {
     if (vocabulary_.byte_alphabet) return alphabet.append(text, to);
     to += text;
@@ -131,7 +131,7 @@ class BytePairs final : public Model {
         refuse(path, vocabulary_.merges_place,
                "has the item " + std::to_string(i) + ", " + shown_name(merges[i].left + " " + merges[i].right) +
                    ", which is not two parts with a space between them");
-      // Symbols that only merges know, and no token, get numbers behind the tokens'.
+      // Symbols that occur only in merges get numbers after those of the tokens.
       const int32_t a = symbols_.number_of(std::string_view(text).substr(0, left)),
                     b = symbols_.number_of(std::string_view(text).substr(left));
       merges_.add(a, b, {static_cast<int32_t>(i), symbols_.number_of(text)});
@@ -169,7 +169,7 @@ class BytePairs final : public Model {
 
   const Vocabulary& vocabulary_;
   ByteTokens byte_tokens_;
-  SymbolTable symbols_;  // tokens by their ids, their texts as the words have them; symbols of merges behind them
+  SymbolTable symbols_;  // decoded texts of tokens by id, then symbols that occur only in merges
   MergeTable merges_;
   std::array<int32_t, 256> bytes_{};
 };

@@ -1,5 +1,5 @@
-// Tables of a vocabulary's symbols and merges, without an allocation for each: vocabularies have 150,000 of both, and
-// are read whenever a program starts.
+// Hash tables for the symbols and merges of a vocabulary, without an allocation per entry: a vocabulary has about
+// 150,000 of each, and every start of the program reads it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace harmonics::tokens {
 
-// Texts by number, 0, 1, 2 …, and the numbers of those that are known by their text; of equal ones the first.
+// Texts by number (0, 1, 2 …), and numbers by text. Equal texts have the number of the first one.
 class SymbolTable {
  public:
   void reserve(size_t texts, size_t bytes) {
@@ -25,20 +25,20 @@ class SymbolTable {
     const size_t begin = begins_[static_cast<size_t>(number)];
     return std::string_view(bytes_).substr(begin, begins_[static_cast<size_t>(number) + 1] - begin);
   }
-  // The next number is the text's.
+  // Appends a text; its number is the next one.
   void append(std::string_view text) {
     bytes_ += text;
     begins_.push_back(bytes_.size());
   }
-  // Makes the number known by its text, unless another is.
+  // Makes the number findable by its text, unless an equal text is.
   void know(int32_t number) {
     const std::string_view text = (*this)[number];
     const uint32_t hash = hash_of(text);
     if (slot_of(text, hash).number < 0) insert({hash, number});
   }
-  // -1: there is none.
+  // The number of a text; -1: unknown.
   int32_t find(std::string_view text) const { return slot_of(text, hash_of(text)).number; }
-  // The number of a text; a text that is not known gets the next one.
+  // The number of a text; an unknown text is appended.
   int32_t number_of(std::string_view text) {
     const uint32_t hash = hash_of(text);
     if (const int32_t known = slot_of(text, hash).number; known >= 0) return known;
@@ -62,7 +62,7 @@ class SymbolTable {
     }
     return static_cast<uint32_t>(hash);
   }
-  // That of the text, or the empty one where it belongs.
+  // The slot of the text, or the empty slot for it.
   const Slot& slot_of(std::string_view text, uint32_t hash) const {
     const size_t mask = slots_.size() - 1;
     for (size_t at = hash & mask;; at = (at + 1) & mask) {
@@ -94,15 +94,15 @@ class SymbolTable {
   size_t known_ = 0;
 };
 
-// What pairs of numbers, not negative, are joined to, and their places in the order of merges.
+// Merges: the result of a pair of symbol numbers, and its rank.
 class MergeTable {
  public:
   struct Found {
-    int32_t place = -1;  // -1: the pair is not joined
+    int32_t place = -1;  // rank; -1: no merge
     int32_t joined = -1;
   };
   explicit MergeTable(size_t merges = 0) : slots_(std::bit_ceil(merges + merges / 4 + 1)) {}
-  // At most as many as announced; of equal pairs the first counts.
+  // At most the announced number of pairs. The first of equal pairs wins.
   void add(int32_t left, int32_t right, Found found) {
     Slot& slot = slots_[place_of(left, right)];
     if (slot.found.place < 0) slot = {left, right, found};

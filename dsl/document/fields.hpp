@@ -22,10 +22,10 @@ class Problems {
   bool any() const { return !errors_.empty(); }
   size_t count() const { return errors_.size(); }
   const SourceText& source() const { return *source_; }
-  void throw_any();                                         // returns if there are none
+  void throw_any();                                         // returns if there are no problems
   std::vector<Error> take() { return std::move(errors_); }  // in the order they were found
 
-  // Keys that a problem is about: an unknown one may stand for them, or their value cannot be used.
+  // Keys with a problem: they may be misspelt as an unknown key, or their value is invalid.
   void doubt(const std::string& key) { doubted_.insert(key); }
   const std::set<std::string>& doubted() const { return doubted_; }
 

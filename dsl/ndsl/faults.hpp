@@ -13,19 +13,19 @@ namespace harmonics::engine::ndsl {
 
 class Faults {
  public:
-  // An error that was added before at the same place is added once: it may come from each layer. Throws all errors if
-  // there are too many, and this one if the place is in no text.
+  // Adds an error; an equal error at the same place is added once, because every layer may raise it. Throws all errors
+  // if there are too many, and this one if its place is in no text.
   void add(const Place& place, const std::string& what, const std::string& remedy = "",
            ErrorKind kind = ErrorKind::Name);
   void add(const std::shared_ptr<const SourceText>& source, const Error& error);
   bool any() const { return !texts_.empty(); }
-  // How often add() was called.
+  // The number of calls of add().
   size_t count() const { return count_; }
   // Throws all errors as SourceErrors, text by text. Returns if there are none.
   void throw_any() const;
 
-  // Names of keys, settings and parts that an error is about: without them nothing is missing, and what their value
-  // leads to is no error of its own.
+  // Names of keys, settings and parts with an error. Errors that follow from them, such as a missing key, are not
+  // reported.
   void doubt(const std::string& name) { doubted_.insert(name); }
   bool doubts(std::initializer_list<const char*> names) const;
   bool doubts(const std::string& name) const { return doubted_.count(name) != 0; }

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostFiles = 64;
 
-// A name of a file that cannot stand for one.
+// Refuses texts that are not the name of a file.
 [[noreturn]] void refuse(const Place& place, ErrorKind kind, const std::string& what, const std::string& remedy = "") {
   Error error(kind, what, place.span);
   if (!remedy.empty()) error.note(remedy);
@@ -59,7 +59,7 @@ class Files {
   }
 
  private:
-  // The parts of one file. A text that is no YAML has none, and what it would give is in doubt.
+  // The parts of one file; none if the text is not YAML, and then nothing is reported as missing.
   FilePart part_of(const std::shared_ptr<const SourceText>& source) {
     document::Document document;
     try {
@@ -93,7 +93,7 @@ class Files {
     return part;
   }
 
-  // The file of this name, which `key` asks for; none, with an error, if it cannot be opened.
+  // Opens the file that `key` names. Adds an error and returns nothing if it cannot be opened.
   std::optional<ModelFile> opened(const Named& name, const std::string& folder, const char* key) {
     const size_t depth = open_.size();
     try {

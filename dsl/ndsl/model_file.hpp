@@ -99,7 +99,7 @@ class Faults;
 ModelFile read_model_file(const std::string& path, Library library);
 // The same for a text. `folder`: of files that it names; "": it may name those of the library only.
 ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library);
-// The same with errors left to the caller. What they are about is not in the model.
+// The same, but adds the errors to the caller's list. Parts with errors are not in the model.
 ModelFile read_model_file(const std::string& path, Library library, Faults& faults);
 ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library,
                            Faults& faults);

@@ -16,7 +16,7 @@ struct FilePart {
   std::optional<Named> extends;
   std::vector<Named> imports;
   bool has_block = false, has_layers = false, has_embedding = false, has_final_norm = false, has_head = false;
-  std::vector<Error> errors;      // of the file; what they are about is left out of the model
+  std::vector<Error> errors;      // parts with an error are not in the model
   std::set<std::string> doubted;  // document::Problems::doubted()
 };
 

@@ -32,10 +32,10 @@ constexpr size_t kDeepestJson = 32;
 constexpr size_t kMostEntries = 100'000;  // of one object or list
 constexpr size_t kMostErrors = 20;
 
-// What is thrown for a value that an unknown entry seems to stand for: it is no error of its own.
+// Thrown for a missing value whose name an unknown entry resembles; only the unknown entry is reported.
 struct Doubted {};
 
-// The errors of one spec. A part that has one is left out.
+// The errors of one spec. Parts with errors are not in the result.
 class Report {
  public:
   explicit Report(const std::string& path) : path_(path) {}
@@ -60,7 +60,7 @@ class Report {
   std::vector<Error> errors_;
 };
 
-// A value of the JSON and where it stands. `located`: the same value with its line; null: it is not known.
+// A JSON value and its location. `located`: the same value with its line; null: unknown.
 class Node {
  public:
   Node(Report& report, std::string place, const json::value& value, const document::Node* located)
@@ -192,7 +192,7 @@ class Fields {
     if (doubted_.count(name)) throw Doubted();
     node_.fail(fmt::format("has no '{}'", name));
   }
-  // Whether an unknown entry may stand for it.
+  // Whether an unknown entry may be a misspelling of it.
   bool doubts(const char* name) const { return doubted_.count(name) != 0; }
 
  private:
@@ -240,7 +240,7 @@ class SpecReader {
     spec_.path = path;
   }
 
-  // The spec without what has errors.
+  // The spec without the parts that have errors.
   Spec read() {
     report_.attempt([&] { whole(); });
     return std::move(spec_);
@@ -248,7 +248,7 @@ class SpecReader {
   const std::vector<Error>& errors() const { return report_.errors(); }
 
  private:
-  // Calls `take` with each entry of an object, or each item of a list; errors of one leave the others.
+  // Calls `take` with each entry of an object or item of a list. An error in one does not stop the others.
   template <typename Take>
   void each_field(const Node& node, Take take) {
     for (const auto& [name, value] : node.fields())

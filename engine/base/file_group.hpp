@@ -9,19 +9,19 @@
 
 namespace harmonics::engine {
 
-// Readers open one of the files, the leading one, before the others: config.json of a model's folder. All are written
-// beside their places first, so that an error until then leaves every file as it was. finish() takes the former leading
-// file away, removes what is no longer needed, replaces the others, and puts the leading file in its place. Whenever
-// that ends, readers find the former files, the new ones, or no leading file.
+// Readers open the leading file first, such as config.json of a model's folder. All files are first written under
+// temporary names; an error up to then leaves the former files unchanged. finish() removes the former leading file and
+// files that are no longer needed, renames the others, and renames the leading file last. If the process stops at any
+// point, readers find all former files, all new files, or no leading file.
 class FileGroup {
  public:
   explicit FileGroup(const std::string& leading, FileCalls& calls = FileCalls::system());
-  // The leading file; valid as long as the group, as those of add().
+  // The leading file. References to files are valid as long as the group.
   FileReplacement& leading() { return files_.front(); }
   FileReplacement& add(const std::string& path);
-  // A file that finish() removes, if it is there.
+  // A file that finish() removes if it exists.
   void remove(const std::string& path) { removed_.push_back(path); }
-  // Throws as write_file_atomically(), with a note if the files are incomplete then.
+  // Throws the errors of write_file_atomically(); a note says if the files are incomplete.
   void finish();
 
  private:

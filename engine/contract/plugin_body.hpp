@@ -51,13 +51,13 @@ inline std::vector<hx_value*> raw(std::span<const HTensor> values) {
   return list;
 }
 
-// A number that a loss shows beside its value; see hx_api::report_figure.
+// A number that a loss reports beside its value; see hx_api::report_figure.
 struct ReportedFigure {
   std::string name;
   HTensor value;
 };
-// Adds a figure of the body that this thread traces. Throws Error of the kind Plugin for a name that is used before or
-// cannot be written in a condition.
+// Adds a figure of the body that this thread traces. Throws ErrorKind::Plugin for a name that was reported before or
+// is not valid in a condition.
 void keep_reported_figure(const std::string& name, const HTensor& value);
 
 // Result of the first use of a signature.

@@ -1,5 +1,5 @@
-// CycleReload: changes what computes the steps of a running cycle, between two of them: plugins whose files have
-// changed, of which the new build is loaded beside the old one, and arguments of functions.
+// CycleReload: replaces plugins and arguments of functions of a running cycle between two steps. The new build of a
+// changed plugin file is loaded beside the old one.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ class CycleReload final : public CycleObserver {
   CycleReload(CycleContext& cycle, CycleReaders& readers, FiniteWeights& weights)
       : cycle_(cycle), readers_(readers), weights_(weights) {}
 
-  // The same flow with other arguments; `what` says which, for the note. If its programs cannot be compiled, throws,
-  // and nothing has changed. Boundary held, all weights of one step.
+  // Switches to the same flow with other arguments; `what` describes them in the note. Throws the errors of compilation
+  // and changes nothing then. The caller holds the boundary, and all weights belong to one step.
   void configure(Graph graph, const std::string& what);
   // Reloads if that was requested since the last step.
   void step_began() override;

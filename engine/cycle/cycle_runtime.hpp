@@ -55,9 +55,9 @@ class CycleRuntime {
   // functions that the graph uses are replaced. If this fails, the old library stays in use; on_note reports the
   // outcome. Callable from any thread or a signal handler.
   void reload_plugins() { hooks_.reload.store(true, std::memory_order_relaxed); }
-  // Changes arguments of functions between two steps: `graph` is the same flow with them, `what` says which. Waits for
-  // a running step; between two steps a callback may call it too. Returns false if no step follows. Throws the errors
-  // of compilation; then nothing has changed. Callable from any thread.
+  // Changes arguments of functions between two steps. `graph`: the same flow with the new arguments; `what` describes
+  // them. Waits for the running step. Returns false if no step follows. Throws the errors of compilation and changes
+  // nothing then. Callable from any thread, and from callbacks between two steps.
   bool configure(const Graph& graph, const std::string& what);
   void on_progress(std::function<void(const Progress&)> callback) { hooks_.progress = std::move(callback); }
   void on_epoch(std::function<void(const EpochReport&, const Progress&)> callback) {

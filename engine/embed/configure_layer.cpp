@@ -1,5 +1,5 @@
-// hx_graph::configure_layer: the flow's text is printed with the new arguments and read again, so that it is checked as
-// any text is, and saved with them.
+// hx_graph::configure_layer prints the flow with the new arguments and parses it again: the usual checks apply, and the
+// graph is saved with them.
 #include <fmt/core.h>
 
 #include "dsl/hmx/print.hpp"
@@ -50,7 +50,7 @@ const std::vector<const char*>& hx_graph::configure_layer(const std::string& lay
   return undo_pointers_;
 }
 
-// Beside weights, checks that its programs fit them.
+// If weights exist, checks that the programs fit them.
 void hx_graph::take_graph(Graph graph) {
   inference_.step.reset();
   Graph former = graph_->exchange(std::move(graph));

@@ -26,13 +26,13 @@ class EmbeddedModel {
   EmbeddedModel(const EmbeddedModel&) = delete;
   EmbeddedModel& operator=(const EmbeddedModel&) = delete;
 
-  // Results of the entry "forward" for tokens i32 [tokens] or [batch, tokens]; with `all`, also every value that can be
-  // observed. One token sequence without batch gives values without batch.
+  // Results of the entry "forward" for tokens i32 [tokens] or [batch, tokens]; with `all`, also every observable value.
+  // Results have a batch axis if the tokens have one.
   std::vector<std::pair<std::string, HTensor>> values(const HTensor& tokens, bool all);
   // Throws ErrorKind::Usage for a layer that the model lacks, and for a model that is not described as `.ndsl`.
   const BlockSpec& block(int64_t layer) const;
-  // The value after layer `layer` for the one before it, f32 [tokens, hidden] or [batch, tokens, hidden]. `precision`:
-  // of this call; "": the model's.
+  // The output of layer `layer` for its input, f32 [tokens, hidden] or [batch, tokens, hidden]. `precision`: of this
+  // call; "": the model's.
   HTensor run_layer(int64_t layer, const std::string& precision, const HTensor& hidden);
   // For sequences with caches. Throws ErrorKind::Usage for a model without them.
   Decoder& decoder();
@@ -57,7 +57,7 @@ class EmbeddedModel {
   std::shared_ptr<const CompiledNdsl> compiled_;  // null: not of a `.ndsl` text
   CompileOptions compile_;
   std::unique_ptr<Executor> executor_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::map<std::pair<Sizes, bool>, std::unique_ptr<CompiledStep>> steps_;
   std::map<std::tuple<int64_t, std::string, Sizes>, LayerPlan> layers_;
   std::unique_ptr<Decoder> decoder_;

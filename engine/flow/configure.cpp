@@ -131,7 +131,7 @@ class Configurer {
     return found;
   }
 
-  // Returns what was written before; of several places, in the last.
+  // Returns the former value; with several occurrences, that of the last one.
   std::optional<ArgumentValue> put(const std::string& argument, const std::optional<ArgumentValue>& value) {
     const Found at = found(argument);
     std::optional<ArgumentValue> before;
@@ -152,7 +152,7 @@ class Configurer {
     return before;
   }
 
-  // A positional argument has others behind it, so its default is written in its place.
+  // Others follow a positional argument, so its default is written instead of nothing.
   void drop(std::vector<CallArgument>& all, std::vector<CallArgument>::iterator place, const ArgumentSpec& spec) {
     if (place->name) {
       all.erase(place);

@@ -6,8 +6,8 @@
 
 namespace harmonics::engine {
 
-// Paths of the files of weights that a folder no longer has with these names in it: model.safetensors, the index, and
-// files that the index in it now names. Files that no index names are not the folder's.
+// Paths of weight files in a folder that a new export with these file names replaces: model.safetensors, the index, and
+// the files that the present index names. Other files are left alone.
 std::vector<std::string> former_weights(const std::string& folder, const std::vector<std::string>& written);
 
 }  // namespace harmonics::engine

@@ -1,4 +1,4 @@
-// Cuts a program out between two of its values.
+// Extracts the part of a program between two values.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace harmonics::engine {
 
-// What computes the output `to` from the output `from`, which becomes the input `input`; the only output keeps its
-// name. Other leaves stay if they are needed: parameters, states, inputs. Without updates. Throws ErrorKind::Name if
-// the program lacks an output, with those it has that begin alike.
+// Returns the program that computes output `to` from output `from`, which becomes the input `input`. `to` is its only
+// output. Needed parameters, states and inputs stay; updates are removed. Throws ErrorKind::Name for a missing output
+// and lists outputs with the same prefix.
 Program between(const Program& program, const std::string& from, const std::string& input, const std::string& to);
 
 }  // namespace harmonics::engine

@@ -61,11 +61,11 @@ Program accumulate_products(const Program& program, const AcceptsCall& accepts);
 // `dot_sum`, which reads the operand once. May round differently. Only calls that `accepts` takes. After fuse_updates
 // and accumulate_products, which save more.
 Program sum_with_products(const Program& program, const AcceptsCall& accepts);
-// Computes results of elementwise operations of the forward pass again, where the gradient reads them by elementwise
-// operations only and keeps what they are made of in any case: silu(gate) and its logistic function beside gate and up.
-// Only results of at least so many bytes, by few operations. Their copies are in the phase of the gradient, so that
-// they are fused with their readers. After the last cse, which would merge them, and fuse_pooling, fuse_updates and
-// accumulate_products, which match what is read.
+// Recomputes results of elementwise forward operations in the backward pass if only elementwise operations read them
+// there and their operands are kept anyway: silu(gate) and its logistic function, from gate. Applies to cheap results
+// of at least this many bytes. The copies are in the backward phase, so that they are fused with their readers. Runs
+// after the last cse, which would merge the copies, and after fuse_pooling, fuse_updates and accumulate_products, whose
+// patterns would not match the copies.
 Program recompute_elementwise(const Program& program, uint64_t least_bytes);
 // Fuses a product, or a linear map, and the elementwise operations on its result into `fused_dot`, which finishes
 // blocks of the product while caches hold them. The operations are in the phase of the product; besides its result and

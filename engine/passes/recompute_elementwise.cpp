@@ -9,7 +9,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Whether an operation takes longer than a few instructions for an element.
+// Whether an operation costs more than a few instructions per element.
 bool is_slow(Op op) {
   switch (op) {
     case Op::neg:
@@ -66,7 +66,7 @@ class ElementRecomputer {
 
  private:
   static constexpr uint32_t kMostOperations = 8;
-  // Of computing a value from values that the backward pass reads in any case.
+  // Cost of a value, computed from values that the backward pass reads anyway.
   struct Cost {
     bool known = false;
     uint32_t operations = 0, slow = 0;
@@ -105,7 +105,7 @@ class ElementRecomputer {
     return cost;
   }
 
-  // The value as the backward pass reads it; a clone is made before its first reader there, whose scope it gets.
+  // The value for the backward pass: a clone, inserted before its first reader there and in the scope of that reader.
   ValueId late(ValueId v, uint32_t scope) {
     const uint32_t maker = program_.values[v].node;
     return cloned_[maker] ? clone(v, scope) : rewriter_.mapped(v);
@@ -129,7 +129,7 @@ class ElementRecomputer {
   const Uses uses_;
   Rewriter rewriter_;
   std::vector<bool> cloned_;  // by node
-  std::vector<Cost> costs_;   // by node; unknown: cannot be computed again
+  std::vector<Cost> costs_;   // by node; unknown: cannot be recomputed
   std::unordered_map<ValueId, ValueId> clones_;
   bool any_ = false;
 };

@@ -27,7 +27,7 @@ struct ServedModel {
   int64_t since = 0;  // seconds since 1970
 };
 
-// The replies to GET /v1/models and /v1/models/NAME. Other names than the model's get 404.
+// Replies to GET /v1/models and /v1/models/NAME; 404 for names other than the model's.
 ServiceReply models_reply(const ServedModel& model);
 ServiceReply model_reply(const ServedModel& model, const std::string& name);
 

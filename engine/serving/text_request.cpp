@@ -68,13 +68,13 @@ ChatPrompt conversation_of(const JsonFields& fields) {
   return prompt;
 }
 
-// Clients name a function as an object with a name, or with a function that has one. "": none.
+// The name of a function in {"name": ...} or {"function": {"name": ...}}; "" if there is none.
 std::string named_function(const JsonFields& named) {
   const json::object* const function = named.object("function");
   return function ? JsonFields(*function).text("name") : named.text("name");
 }
 
-// A choice by a word: "required" asks for a call of any tool.
+// A choice as a word: "required" demands a call of any tool.
 void read_choice_word(const std::string& word, TextRequest& r) {
   if (word == "none")
     r.conversation->tools.clear();
@@ -84,7 +84,7 @@ void read_choice_word(const std::string& word, TextRequest& r) {
     refuse_field("tool_choice", "must be none, auto, required or a function");
 }
 
-// {"mode": "auto" or "required", "tools": [...]}: leaves those of the request's tools that it names.
+// {"mode": "auto" or "required", "tools": [...]}: keeps only the named tools of the request.
 void read_allowed_tools(const JsonFields& allowed, TextRequest& r) {
   const json::array* const listed = allowed.array("tools");
   if (!listed || listed->empty()) refuse_field("tool_choice", "allows no tools: 'tools' is a list of functions");
@@ -103,7 +103,7 @@ void read_allowed_tools(const JsonFields& allowed, TextRequest& r) {
   read_choice_word(allowed.text("mode", "auto"), r);
 }
 
-// What the answer has to do with the tools.
+// How the answer may use the tools.
 void read_tool_choice(const JsonFields& f, TextRequest& r) {
   json::array& tools = r.conversation->tools;
   const json::value* const choice = f.find("tool_choice");

@@ -57,8 +57,8 @@ struct NdslFolder {
 };
 // Writes a folder of Hugging Face: weights by the names of hf_mapping (without one, by the model's own) in one file or
 // in several with an index, the tokenizer's files, the description, and config.json last.
-// An error leaves the files of the folder as they were, except for the moment in which they are exchanged: then
-// config.json is missing. Weights that it held under other names are removed.
+// An error leaves the folder unchanged, except while files are renamed: then config.json is missing. Removes weights
+// that the folder held under other names.
 // `tensors`: by the model's names, experts one by one or stacked. Block types are written as f32. `written` is called
 // before the files are exchanged, and may throw. Returns the number of bytes.
 uint64_t write_ndsl_folder(const CompiledNdsl& compiled, const std::map<std::string, HTensor>& tensors,

@@ -42,7 +42,7 @@ class NdslBlock {
   const ndsl::ModelFile& file_;
   const NdslSettings& settings_;
   bool experts_, has_experts_ = false, qk_norm_ = false;
-  bool sound_ = true;  // no part is missing: what follows from one that is, is no error of its own
+  bool sound_ = true;  // false: a part is missing, and errors that follow from it are not reported
   NdslFaults& faults_;
   std::string variant_;
   std::vector<Part> parts_;

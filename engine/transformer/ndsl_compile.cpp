@@ -53,7 +53,7 @@ class Compiler {
     for (const char* key : {"vocab_size", "hidden_size", "max_position_embeddings"})
       result_.sizes[key] = settings_.size(key);
     result_.sizes["num_layers"] = settings_.whole("num_layers", {}, 1, kMostNdslLayers);
-    if (faults_.doubts("num_layers"))  // so many layers, of whatever block: each block counts
+    if (faults_.doubts("num_layers"))  // the number of layers is unknown, so every block is checked
       for (const auto& [name, block] : file_.blocks) (void)NdslBlock(file_, block, settings_, true, faults_);
     specs::Spec& spec = result_.spec;
     spec.path = file_.path;
@@ -255,7 +255,7 @@ class Compiler {
     for (int64_t i = 0; i < result_.sizes["num_layers"]; ++i) {
       const LayerPlan plan = plan_of(i);
       const bool window = plan.config.count("sliding_window") || has_window(i);
-      const bool distinct = distinct_ || faults_.any();  // of a layer that has errors, one is enough
+      const bool distinct = distinct_ || faults_.any();  // report errors of equal layers once
       const std::string like = distinct ? identity(plan, window, has_experts(i)) : std::string();
       if (const auto at = known.find(like); distinct && at != known.end()) {
         add_steps(at->second);

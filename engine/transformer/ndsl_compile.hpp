@@ -64,10 +64,9 @@ struct NdslCompileOptions {
   bool distinct_layers = false;
 };
 
-// Throws SourceErrors with what is wrong in its files; ErrorKind::Usage for an unknown setting of `set`.
+// Throws SourceErrors with all errors of its files; ErrorKind::Usage for an unknown setting of `set`.
 CompiledNdsl compile_ndsl(const ndsl::ModelFile& file, const NdslCompileOptions& options = {});
-// The same with errors left to the caller, beside those of reading the files. With errors the result is of no use but
-// for finding more of them.
+// The same, but adds errors to those of reading the files. With errors, the result only serves to find more of them.
 CompiledNdsl compile_ndsl(const ndsl::ModelFile& file, const NdslCompileOptions& options, NdslFaults& faults);
 
 }  // namespace harmonics::engine

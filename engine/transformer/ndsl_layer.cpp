@@ -24,7 +24,7 @@ bool is_default_group(const std::string& group) { return group == "attention" ||
 
 Error placed_error(Span place, const Error& e) { return {e.kind(), e.what(), place, e.notes()}; }
 
-// What the functional's signature says of the call, which tracing would only find in the first call that is wrong.
+// Checks the call against the functional's signature. Tracing would stop at the first wrong call.
 void expect_functional(const ndsl::Operation& step, const AttributeMap& attributes, NdslFaults& faults) {
   const FunctionalPtr functional = FunctionalTable::global().find(step.op.text);
   if (!functional) return;

@@ -101,7 +101,7 @@ class NdslLayer {
   // Lowers one operation of a step.
   void run(const BlockOp& op, const NdslLevel& config);
   void set_window(bool window) { window_ = window; }
-  // Whether no part of the block is missing for its errors.
+  // False if errors left a part of the block out.
   void set_sound(bool sound) { sound_ = sound; }
   bool sound() const { return sound_; }
   // Names a result for observers: "QKV.q"; the second of a name is "QKV.q.2".

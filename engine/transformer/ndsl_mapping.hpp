@@ -17,7 +17,7 @@ namespace harmonics::engine {
 // shape; ErrorKind::Weights with the names of tensors that the mapping leaves out.
 std::map<std::string, Shape> folder_tensors(const CompiledNdsl& model);
 
-// Adds what is wrong with hf_mapping, of a model that has other errors.
+// Adds the errors of hf_mapping of a model that has other errors.
 void check_mapping(const CompiledNdsl& model, NdslFaults& faults);
 
 // The modules of Hugging Face by the matrices of the model, for adapters.

@@ -214,7 +214,7 @@ ndsl::ModelFile read_ndsl(const std::string& path_or_name, NdslFaults& faults) {
               {meant.empty() ? "models: " + comma_separated(known) + ", or a file that ends with .ndsl" : meant});
 }
 
-// Whether hf_mapping speaks of a layer by its number, which must then be there.
+// Whether hf_mapping names a layer by its number; the layer must exist then.
 bool names_one_layer(const ndsl::ModelFile& file) {
   return std::any_of(file.hf_mapping.begin(), file.hf_mapping.end(), [](const ndsl::Mapping& mapping) {
     return mapping.tensor.text.starts_with("blocks[") && mapping.tensor.text.find("{i}") == std::string::npos;

@@ -43,7 +43,7 @@ HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolic
 
 enum class Backend { Auto, CPU, GPU, FPGA };
 
-// Hardware for one graph, by its flow's name, instead of the descriptor's. A host that splits work over several
+// Hardware for the graph whose flow has this name; overrides the descriptor. A host that splits work over several
 // graphs passes the samples between them.
 struct PartitionOptions {
   std::string name;
@@ -239,8 +239,9 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
 
   // ---- training and testing ----
-  // Later fits, tests and predictions run on the descriptor's hardware: by its last options for `partition`, if there
-  // are some. Throws as device_for(). FitOptions::device and deployment come first. Not while fit() runs.
+  // Selects the hardware of later fits, tests and predictions. The descriptor's last options for `partition` override
+  // its own. FitOptions::device and FitOptions::deployment take precedence. Throws the errors of device_for(). Must not
+  // be called during fit().
   HARMONICS_FACE void deploy(const DeploymentDescriptor& descriptor, const std::string& partition = "");
   HARMONICS_FACE FitReport fit(const FitOptions& options = {}, PrecisionPolicy policy = PrecisionPolicy()) {
     const std::vector<const char*> until = calls::pointers(options.until), metrics = calls::pointers(options.metrics);

@@ -203,13 +203,12 @@ typedef struct hx_graph_api {
   hx_status (*model_config)(const char* model, const char* const** names, const double** values, uint32_t* count);
   hx_status (*block_spec)(const char* model, int64_t layer, hx_block_spec* out);
 
-  /* Contract 1.5. Models with weights. Any thread may call these; one thread at a time uses a sequence. `name`: of
-   * models(), or a file or folder. model_values: what the model computes of tokens i32 [tokens] or [batch, tokens], by
-   * name: its results ("scores"), and with `all` the values of embedding, layers and operations ("blk.0",
-   * "blk.0.QKV.q") too; the library keeps them until this thread's next call. model_layer: the value after a layer for
-   * the value before it, f32 [tokens, hidden] or [batch, tokens, hidden]. append: the scores after each of the tokens
-   * i32 [tokens] that a sequence goes on with, f32 [tokens, vocabulary]. keep: shortens it to its first tokens. A
-   * sequence outlives its model's handle. */
+  /* Contract 1.5. Models with weights. Callable from any thread; a sequence is used by one thread at a time. `name`: a
+   * name in models(), a file or a folder. model_values: results by name for tokens i32 [tokens] or [batch, tokens]:
+   * "scores", and if `all` is not 0 also those of the embedding, layers and operations ("blk.0", "blk.0.QKV.q"); valid
+   * until this thread's next call. model_layer: the output of one layer for its input, f32 [tokens, hidden] or [batch,
+   * tokens, hidden]. append: appends tokens i32 [tokens] to a sequence and returns the scores after each of them, f32
+   * [tokens, vocabulary]. keep: truncates a sequence to its first tokens. A sequence may outlive its model's handle. */
   hx_status (*open_model)(const char* name, const hx_model_options* options, hx_model** out);
   void (*close_model)(hx_model* model);
   hx_status (*model_values)(hx_model* model, hx_value* tokens, uint32_t all, const char* const** names,
@@ -222,13 +221,13 @@ typedef struct hx_graph_api {
   hx_status (*keep)(hx_sequence* sequence, int64_t length);
   hx_status (*sequence_length)(hx_sequence* sequence, int64_t* out);
 
-  /* Contract 1.5. Gives arguments of the functions on arrows into a layer other values, as texts ("0.3"); "": the
-   * default. Checked as a text of the flow is; where a check fails, nothing has changed. While fit runs, any thread may
-   * call it, and the change comes between two steps. `before` (may be NULL) receives the texts that undo it, in their
-   * order, until the next call for this graph. */
+  /* Contract 1.5. Sets arguments of the functions on arrows into a layer, as texts ("0.3"); "" restores the default.
+   * Values are validated like the text of a flow; an invalid one is an error and changes nothing. While fit runs, any
+   * thread may call it; the change takes effect between two steps. `before` (may be NULL) receives the former values in
+   * the same order, valid until the next call for this graph. */
   hx_status (*configure_layer)(hx_graph* graph, const char* layer, const char* const* names, const char* const* values,
                                uint32_t count, const char* const** before);
-  /* Contract 1.5. The device of later calls of evaluate and infer, and of fits that name none. Not while fit runs. */
+  /* Contract 1.5. Sets the device of evaluate, infer, and fits that name none. Must not be called while fit runs. */
   hx_status (*set_device)(hx_graph* graph, const char* device);
 } hx_graph_api;
 

@@ -199,7 +199,7 @@ TEST_CASE("files have valid names and sizes") {
     }
 }
 
-TEST_CASE("fuzz: dictionaries have the escapes that libFuzzer reads, which refuses a file with others") {
+TEST_CASE("fuzz: dictionaries use only escapes that libFuzzer accepts") {
   size_t entries = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(kRoot / "tests/fuzz")) {
     if (entry.path().extension() != ".dict") continue;

@@ -79,7 +79,7 @@ TEST_CASE("export: a folder is the former model or the new one after every fault
     const Result opened = journeys::harmonics("explain " + out);
     CHECK(opened.code == 66);
     CHECK(has(opened.err, "has no config.json, and so no model"));
-    CHECK(journeys::harmonics(command).code == 0);  // the next export mends it
+    CHECK(journeys::harmonics(command).code == 0);  // the next export repairs it
     CHECK(contents_of(out).at("config.json") == whole.at("config.json"));
     CHECK(journeys::harmonics("explain " + out).code == 0);
     return true;
@@ -124,7 +124,7 @@ TEST_CASE("export: files of weights that the former index names are removed, and
   CHECK(shards_in(contents_of(out)) > shards);
   REQUIRE(journeys::harmonics(exporting(out, 16, "--shard-size 16K")).code == 0);
   CHECK(contents_of(out) == two);
-  // An index that is none names nothing.
+  // An invalid index names no files.
   f.write("out/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../notes.txt\", \"b\": 3}}");
   REQUIRE(journeys::harmonics(exporting(out, 16, "")).code == 0);
   CHECK(names_in(out).count("notes.txt"));

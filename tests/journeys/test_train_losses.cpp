@@ -64,7 +64,7 @@ TEST_CASE("train: a model learns to prefer chosen answers") {
   CHECK(run.err.find("perplexity") == std::string::npos);
   CHECK(run.err.find("accuracy") == std::string::npos);
   CHECK(run.err.find("  rewards/accuracies ") != std::string::npos);
-  CHECK(run.err.find(", rewards/margins ") != std::string::npos);  // of the validation
+  CHECK(run.err.find(", rewards/margins ") != std::string::npos);  // in the validation line
   CHECK(fs::exists(output + "/model/model.safetensors"));
   CHECK(read(output + "/weights.safetensors").find("reference.") == std::string::npos);
   CHECK(read(output + "/config.yaml").find("dpo:\n  beta: 0.5\n  loss: sigmoid\n") != std::string::npos);
@@ -117,7 +117,7 @@ TEST_CASE("train: the rewards of preferences are metrics") {
   const Result unknown =
       harmonics("train " + config + " --set output_dir=" + (folder / "other") + " --set 'stop_when=rewards/margin>1'");
   CHECK(unknown.code != 0);
-  CHECK(unknown.err.find("rewards/margins") != std::string::npos);  // among what is measured
+  CHECK(unknown.err.find("rewards/margins") != std::string::npos);  // in the list of metrics
 }
 
 TEST_CASE("train: a small model learns from a teacher") {

@@ -1,4 +1,4 @@
-// Checks of a configuration of `train` that single keys do not show, and of the files that it names.
+// Checks of combinations of keys of `train`, and of the files that a configuration names.
 #include <algorithm>
 #include <filesystem>
 
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The scalar of this text in a value; otherwise null.
+// The scalar with this text inside a value; null if there is none.
 const document::Node* scalar_of(const document::Node& node, const std::string& text) {
   if (node.kind == document::Kind::scalar && node.text == text) return &node;
   for (const document::Node& item : node.items)

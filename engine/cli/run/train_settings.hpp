@@ -81,7 +81,7 @@ std::vector<TrainKey> train_watch_keys();                 // about what is watch
 std::vector<TrainKey> train_loss_keys();                  // about what is learned
 const TrainKey* find_train_key(const std::string& name);  // by its own name or another one; null: there is none
 
-// What is wrong with a configuration, with the values of --set above it and with the files that it names.
+// Errors of a configuration, of --set, and of the files that they name.
 class TrainProblems {
  public:
   // Both must outlive it.
@@ -89,8 +89,8 @@ class TrainProblems {
 
   document::Problems& file() { return file_; }
   const document::Node& config() const { return config_.root; }
-  // A problem at the first of these keys that was given, or of the --set that gave it. Left out if one of them has an
-  // error of its own.
+  // Adds a problem at the first given key of this list, or at the --set that gave it. Ignored if a key of the list has
+  // an error already.
   void add(const std::vector<std::string>& keys, const std::string& what, const std::string& remedy,
            ErrorKind kind = ErrorKind::Syntax);
   void add(const std::vector<std::string>& keys, const Error& error);
@@ -101,7 +101,7 @@ class TrainProblems {
   void add_texts(const std::vector<TextErrors>& texts);
   void doubt(const std::string& key) { file_.doubt(key); }
   bool doubts(const std::string& key) const { return file_.doubted().count(key) != 0; }
-  void throw_any();  // returns if there are none
+  void throw_any();  // returns if there are no errors
 
  private:
   const document::Document& config_;
@@ -111,9 +111,9 @@ class TrainProblems {
   std::vector<TextErrors> others_;
 };
 
-// Adds what single keys do not show.
+// Adds errors of combinations of keys.
 void check_train_settings(const TrainSettings& settings, TrainProblems& problems);
-// Adds files that are not there, and errors of the `.ndsl` file. Names of models may be relative to `folder`.
+// Adds missing files and errors of the `.ndsl` file. Names of models may be relative to `folder`.
 void check_train_files(const TrainSettings& settings, const std::string& folder, TrainProblems& problems);
 // The keys of a data set.
 std::vector<std::string> train_dataset_keys();

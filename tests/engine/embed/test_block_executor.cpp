@@ -94,7 +94,7 @@ TEST_CASE("transformer: each block alone computes what the model computes at its
       CHECK(spec.forward_ops == RuntimeModelRegistry::create_block_spec(name, layer).forward_ops);
       const HTensor after = BlockExecutor::forward(spec, "", model.layer(layer), hidden);
       CHECK(difference_of(after, trace.at("blk." + std::to_string(layer))) < 1e-5);
-      CHECK(difference_of(after, hidden) > 1e-4);  // it does something
+      CHECK(difference_of(after, hidden) > 1e-4);  // the layer changes its input
       hidden = after;
     }
   }
@@ -137,7 +137,7 @@ TEST_CASE("transformer: token by token with a cache the scores are those of the 
   }
 }
 
-TEST_CASE("transformer: two sequences of one model do not see each other, and outlive its handle") {
+TEST_CASE("transformer: sequences of one model are independent and outlive its handle") {
   const SmallModels small;
   std::unique_ptr<AttentionCache> cache, other;
   HTensor expected;
@@ -156,7 +156,7 @@ TEST_CASE("transformer: two sequences of one model do not see each other, and ou
   CHECK(other->length() == 7);
 }
 
-TEST_CASE("transformer: settings of a configuration hold for its model") {
+TEST_CASE("transformer: settings of a configuration apply to its model") {
   const SmallModels small;
   harmonics::ModelConfig config = RuntimeModelRegistry::create_model_config("SmallLlama");
   config["num_layers"] = 1;

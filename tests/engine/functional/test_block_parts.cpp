@@ -1,4 +1,4 @@
-// What functionals are in blocks, which recomputation and reports of memory go by.
+// The trait BlockPart, which recomputation and memory reports use.
 #include <catch2/catch.hpp>
 
 #include "engine/program/functional.hpp"
@@ -16,7 +16,7 @@ BlockPart part_named(const char* callee) {
 
 }  // namespace
 
-TEST_CASE("block parts: norms, attention, activations, maps and products say what they are") {
+TEST_CASE("block parts: norms, attention, activations, maps and products have theirs") {
   for (const char* name : {"rms_norm", "layer_norm"}) CHECK(part_named(name) == BlockPart::norm);
   CHECK(part_named("attention") == BlockPart::attention);
   for (const char* name : {"silu", "gelu", "relu", "elu", "leaky_relu", "softplus"})
@@ -27,7 +27,7 @@ TEST_CASE("block parts: norms, attention, activations, maps and products say wha
   CHECK(part_named("conv") == BlockPart::convolution);
 }
 
-TEST_CASE("block parts: gradients, other functionals and primitives are none") {
+TEST_CASE("block parts: gradients, other functionals and primitives have none") {
   for (const char* name : {"gelu_grad", "rms_norm_grad", "attention_grad", "softmax", "no_such_functional"})
     CHECK(part_named(name) == BlockPart::none);
   Node node{};

@@ -1,4 +1,4 @@
-// recompute_elementwise: what the gradient computes again instead of keeping it.
+// recompute_elementwise: results that the backward pass recomputes instead of keeping them.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ TEST_CASE("recompute_elementwise: a gated activation keeps gate, up and what the
   CHECK(recompute_elementwise(after, 0).nodes.size() == after.nodes.size());
 }
 
-TEST_CASE("recompute_elementwise: small results stay, and those whose operands are not kept") {
+TEST_CASE("recompute_elementwise: keeps small results and results whose operands are not kept") {
   const TrainingStep step = gated_step(6, 5, 8, silu_times);
   const Program small = passed(step.program);
   CHECK(recompute_elementwise(small, 1 << 20).nodes.size() == small.nodes.size());
