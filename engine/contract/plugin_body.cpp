@@ -24,7 +24,7 @@ Error plugin_error(const Item& item, hx_status status) {
   const Error said = detail::error_of(static_cast<ErrorKind>(kind), text.empty() ? "failed without a reason" : text);
   // Readers and writers of files of the program's own plugins name the file themselves.
   const bool of_files = item.kind == HX_IMPORTER || item.kind == HX_TOKENIZER || item.kind == HX_EXPORTER;
-  if (of_files && item.plugin.rfind("harmonics.", 0) == 0 && !text.empty()) return said;
+  if (of_files && is_shipped(item) && !item.plugin.empty() && !text.empty()) return said;
   return {said.kind(), spoken_name(item) + ": " + said.what(), said.span(), said.notes()};
 }
 

@@ -21,17 +21,9 @@ constexpr size_t kKeptPlans = 32;  // of each kind; more begin anew
 
 std::string option_text(const char* text) { return text ? text : ""; }
 
-// "num_layers=2, hidden_size=64"
-std::map<std::string, std::string> settings_in(const std::string& text) {
-  std::map<std::string, std::string> all;
-  for (size_t from = 0; from < text.size();) {
-    const size_t to = std::min(text.find(',', from), text.size()), at = text.find('=', from);
-    if (at >= to) throw Error(ErrorKind::Usage, fmt::format("settings are NAME=VALUE, NAME=VALUE, not '{}'", text));
-    const size_t begin = text.find_first_not_of(' ', from);
-    all[text.substr(begin, at - begin)] = text.substr(at + 1, to - at - 1);
-    from = to + 1;
-  }
-  return all;
+std::map<std::string, std::string> given_settings(const std::string& text) {
+  if (auto settings = settings_in(text)) return *settings;
+  throw Error(ErrorKind::Usage, fmt::format("settings are NAME=VALUE, NAME=VALUE, not '{}'", text));
 }
 
 // A copy without the first axis if it was added for the caller, and independent of the plan.
@@ -57,7 +49,7 @@ EmbeddedModel::EmbeddedModel(const std::string& name, const hx_model_options& op
   const std::string& described = file.empty() ? name : file;
   if (!file.empty() || is_ndsl(name)) {
     NdslOptions ndsl;
-    ndsl.set = settings_in(option_text(options.set));
+    ndsl.set = given_settings(option_text(options.set));
     ndsl.weights = weights;
     ndsl.seed = options.seed;
     NdslModel opened = open_ndsl(described, ndsl);
@@ -66,7 +58,7 @@ EmbeddedModel::EmbeddedModel(const std::string& name, const hx_model_options& op
   } else {
     if (!weights.empty())
       throw Error(ErrorKind::Usage, fmt::format("'{}' contains its weights, so other weights cannot be used", name));
-    const SpecOverrides set = settings_in(option_text(options.set));
+    const SpecOverrides set = given_settings(option_text(options.set));
     const ImportedModel imported = import_language_model(name, Registry::global(), {set});
     ModelOptions of_spec;
     of_spec.set = set;

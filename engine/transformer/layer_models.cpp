@@ -151,20 +151,9 @@ void add_layer_adapters(const LayerModelRequest& request, ResolvedSpec& resolved
 }
 
 std::map<std::string, std::string> settings_of(const LayerModelRequest& request) {
-  std::map<std::string, std::string> all;
-  const auto trimmed = [](std::string text) {
-    text.erase(0, text.find_first_not_of(' '));
-    return text.erase(text.find_last_not_of(' ') + 1);
-  };
-  for (size_t from = 0; from < request.set.size();) {
-    const size_t to = std::min(request.set.find(',', from), request.set.size()), at = request.set.find('=', from);
-    if (at >= to)
-      throw Error(ErrorKind::Usage,
-                  fmt::format("model(\"{}\", set=\"{}\") is not NAME=VALUE, NAME=VALUE", request.written, request.set));
-    all[trimmed(request.set.substr(from, at - from))] = trimmed(request.set.substr(at + 1, to - at - 1));
-    from = to + 1;
-  }
-  return all;
+  if (auto settings = settings_in(request.set)) return *settings;
+  throw Error(ErrorKind::Usage,
+              fmt::format("model(\"{}\", set=\"{}\") is not NAME=VALUE, NAME=VALUE", request.written, request.set));
 }
 
 // A `.ndsl` file or a built-in model, with weights of a folder or initial ones.

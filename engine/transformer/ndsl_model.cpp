@@ -230,6 +230,21 @@ CompiledNdsl compile_whole(const ndsl::ModelFile& file, const NdslCompileOptions
 
 }  // namespace
 
+std::optional<std::map<std::string, std::string>> settings_in(const std::string& text) {
+  std::map<std::string, std::string> all;
+  const auto trimmed = [](std::string part) {
+    part.erase(0, part.find_first_not_of(' '));
+    return part.erase(part.find_last_not_of(' ') + 1);
+  };
+  for (size_t from = 0; from < text.size();) {
+    const size_t to = std::min(text.find(',', from), text.size()), at = text.find('=', from);
+    if (at >= to) return {};
+    all[trimmed(text.substr(from, at - from))] = trimmed(text.substr(at + 1, to - at - 1));
+    from = to + 1;
+  }
+  return all;
+}
+
 ndsl::ModelFile read_ndsl(const std::string& path_or_name) {
   NdslFaults faults;
   ndsl::ModelFile file = read_ndsl(path_or_name, faults);

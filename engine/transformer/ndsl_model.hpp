@@ -1,6 +1,7 @@
 // Models of `.ndsl` files: opened by path or built-in name, with weights of a folder or initial ones, and written back.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +42,9 @@ std::vector<std::string> builtin_ndsl_models();
 std::string description_of_ndsl(const std::string& name);
 // Their text, or null.
 const char* builtin_ndsl(const std::string& name);
+
+// Parses settings such as "num_layers=2, hidden_size=64". Nothing for a text of another form.
+std::optional<std::map<std::string, std::string>> settings_in(const std::string& text);
 
 ndsl::ModelFile read_ndsl(const std::string& path_or_name);
 // Reads and compiles, with the configuration of options.weights. Throws SourceErrors with all errors of all files.

@@ -23,6 +23,7 @@
 #include "engine/corpus/live_corpus.hpp"
 #include "engine/model/imported.hpp"
 #include "engine/transformer/described.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -196,11 +197,8 @@ int write_folder(const TrainSettings& settings, const std::string& tokenizer, bo
   of_export.files = {described ? settings.model_dsl : settings.model, settings.output + "/model/"};
   of_export.weights = settings.output + "/weights.safetensors";
   if (described) of_export.tokenizer = tokenizer;
-  for (size_t from = 0; from < settings.model_settings.size();) {
-    const size_t to = std::min(settings.model_settings.find(", ", from), settings.model_settings.size());
-    of_export.set.push_back(settings.model_settings.substr(from, to - from));
-    from = to + 2;
-  }
+  for (const auto& [name, value] : settings_in(settings.model_settings).value_or(std::map<std::string, std::string>()))
+    of_export.set.push_back(name + "=" + value);
   of_export.quiet = true;
   try {
     export_command(of_export);

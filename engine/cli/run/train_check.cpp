@@ -156,24 +156,12 @@ void expect_data(const char* key, const std::vector<DatasetOptions>& sets, const
   }
 }
 
-// The settings of a text such as "num_layers=2, hidden_size=64".
-std::map<std::string, std::string> settings_of_model(const std::string& text) {
-  std::map<std::string, std::string> all;
-  for (size_t from = 0; from < text.size();) {
-    const size_t to = std::min(text.find(", ", from), text.size());
-    const std::string one = text.substr(from, to - from);
-    if (const size_t at = one.find('='); at != std::string::npos) all[one.substr(0, at)] = one.substr(at + 1);
-    from = to + 2;
-  }
-  return all;
-}
-
 // A description in YAML is compiled before the data are read.
 void expect_description(const TrainSettings& settings, TrainProblems& problems) {
   const std::string& model = settings.model_dsl;
   if (!is_ndsl(model) || (!exists_there(model) && !builtin_ndsl(model)) || problems.doubts("model_settings")) return;
   NdslOptions options;
-  options.set = settings_of_model(settings.model_settings);
+  options.set = settings_in(settings.model_settings).value_or(std::map<std::string, std::string>());
   try {
     (void)compile_ndsl_model(model, options);
   } catch (const SourceErrors& e) {
