@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/importer_abi.h>
+
 #include "engine/program/tracer.hpp"
 
 namespace harmonics::engine {
