@@ -17,7 +17,7 @@ void expect_same(std::vector<std::string>& notes, const std::string& what, const
   if (was != is) notes.push_back(fmt::format("{} was {} when the checkpoint was written and is {} now", what, was, is));
 }
 
-// Members of "a, b" that "a, c" lacks.
+// Returns the members of the list "a, b" that are not in the list `than`.
 std::string further(const std::string& list, const std::string& than) {
   std::string more;
   for (size_t at = 0; at < list.size();) {
@@ -30,9 +30,9 @@ std::string further(const std::string& list, const std::string& than) {
   return more;
 }
 
-// One line on routes that were not taken before; "": results have the bits of an uninterrupted run, or other notes say
-// why they have not. Programs that are compiled later, as those of short batches, may add kernels, so that those of
-// before are a superset.
+// Returns one line that lists the kernels and device routes that differ from those of the checkpoint. Returns "" if
+// results are bitwise those of an uninterrupted run, or if another note explains the difference. Programs compiled
+// later, for example for short batches, may add kernels; therefore only kernels that the checkpoint lacks count.
 std::string other_routes(const RunState& was, const RunState& is) {
   constexpr size_t kShown = 3;
   const bool same_programs = was.identity == is.identity && was.batch == is.batch && was.training == is.training &&
@@ -61,7 +61,7 @@ void CycleCheckpoints::open() {
   if (!cycle_.keeps()) return;
   if (!cycle_.resumed()) cycle_.plan.graph.expect_savable();
   if (!cycle_.plan.from) state_.note_if_not_resumable();
-  told_ = cycle_.hooks.checkpoints->last();  // of another run, or of this one earlier
+  told_ = cycle_.hooks.checkpoints->last();  // written by another run, or by this one earlier
 }
 
 void CycleCheckpoints::restore() {
@@ -76,7 +76,7 @@ void CycleCheckpoints::restore() {
   cycle_.watch.restore(from);
 }
 
-// A checkpoint of another graph would leave every weight at its initial value.
+// Throws if the checkpoint belongs to another graph: all weights would keep their initial values.
 void CycleCheckpoints::expect_belonging() const {
   const Checkpoint& checkpoint = *cycle_.hooks.resume;
   const ParameterStore& store = cycle_.plan.graph.store();
@@ -121,7 +121,7 @@ void CycleCheckpoints::end_restore() {
   const RunState was = *cycle_.resumed(), is = state_.of_last_step();
   expect_belonging();
   std::vector<std::string> notes = differences(was, is);
-  const bool branches = !graph.graph().conditionals.empty();  // moments are declared when a branch is chosen
+  const bool branches = !graph.graph().conditionals.empty();  // moments of a branch are declared when it is chosen
   for (std::string& text : graph.end_restore(cycle_.hooks.resume->file, branches)) notes.push_back(std::move(text));
   for (std::string& text : cycle_.watch.notes(was)) notes.push_back(std::move(text));
   if (std::string text = rate_.keep(was.training == is.training); !text.empty()) notes.push_back(std::move(text));
@@ -148,7 +148,7 @@ void CycleCheckpoints::epoch_began() {
   write_if_due(true);
 }
 
-// A run that ends now writes its last checkpoint later.
+// If the run ends, steps_ended() and run_ended() write the last checkpoint instead.
 void CycleCheckpoints::write_best() {
   if (!loss_ || cycle_.stopping() || !cycle_.hooks.checkpoints->is_best(*loss_)) return;
   weights_.expect_finite();
@@ -180,7 +180,7 @@ void CycleCheckpoints::write_between_steps(bool wanted) {
   if (step == 0 || step == written_between_) return;
   if (!wanted && !c.due(cycle_.now(), step, false, cycle_.at.epoch)) return;
   if (!weights_.first_non_finite().empty())
-    return;  // the next check in the thread of the steps, or at the end, reports it
+    return;  // the next check by the step thread, or at the end, reports it
   written_between_ = step;
   c.start([this](TensorFile& file) { return state_.fill(file); });
 }
@@ -195,7 +195,7 @@ void CycleCheckpoints::write_last() {
   tell();
 }
 
-// A finished write is noticed only here.
+// Reports finished background writes. They are noticed only here.
 void CycleCheckpoints::tell() {
   Checkpointer& c = *cycle_.hooks.checkpoints;
   RunControl* const control = cycle_.hooks.control;
@@ -214,7 +214,7 @@ void CycleCheckpoints::steps_ended() {
   if (!cycle_.hooks.repeats_until || cycle_.record.step() > 0) write_last();
 }
 
-// An error of a stream, a batch or a consumer has changed no weights, so the steps before it are kept.
+// Errors of streams, batches and consumers leave the weights unchanged, so the steps before them are saved.
 void CycleCheckpoints::run_failed(const Error& e) {
   const bool kept = e.kind() == ErrorKind::Diverged || is_of_streams(e.kind()) || e.kind() == ErrorKind::Output;
   if (cycle_.record.step() > 0 && kept && weights_.first_non_finite().empty()) write_last();

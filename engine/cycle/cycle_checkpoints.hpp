@@ -17,19 +17,19 @@ class CycleCheckpoints final : public CycleObserver {
   // ---- before the first step ----
   // Checks whether checkpoints of this run can be written and resumed.
   void open();
-  // Puts position and counts back to where the checkpoint was taken. Called before programs are compiled.
+  // Restores position and counts from the checkpoint. Called before programs are compiled.
   void restore();
-  // Restores what programs declared since, and notes what has changed since the checkpoint. Throws ErrorKind::Weights
-  // if the checkpoint is of another graph.
+  // Restores the tensors declared since restore(), and notes differences to the run of the checkpoint. Throws
+  // ErrorKind::Weights if the checkpoint belongs to another graph.
   void end_restore();
 
   // Writes a checkpoint of the last step and returns when it is on disk. Returns false if none are written. Throws if
   // writing fails. Callable from any thread that does not hold the boundary.
   bool write_now();
-  // Writes one in the background that became due after the last step, or that is `wanted`. Callable from any thread
-  // that does not hold the boundary.
+  // Starts writing a checkpoint in the background if one became due after the last step, or if `wanted`. Callable from
+  // any thread that does not hold the boundary.
   void write_between_steps(bool wanted);
-  // Tells of checkpoints written since the last call, and of those that could not be. Boundary held.
+  // Reports checkpoints written since the last call, and failed writes. Requires the boundary.
   void tell();
 
   void step_ended() override { write_if_due(false); }
@@ -50,9 +50,9 @@ class CycleCheckpoints final : public CycleObserver {
   CycleRate& rate_;
   CycleState& state_;
   const FiniteWeights& weights_;
-  std::optional<double> loss_;    // of the validation that the weights have just had
-  std::string told_;              // the checkpoint of the last event
-  int64_t written_between_ = -1;  // the last step of a checkpoint that write_between_steps() has written
+  std::optional<double> loss_;    // validation loss of the current weights
+  std::string told_;              // path of the checkpoint in the last event
+  int64_t written_between_ = -1;  // step of the last checkpoint written by write_between_steps()
 };
 
 }  // namespace harmonics::engine

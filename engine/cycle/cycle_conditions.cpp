@@ -9,7 +9,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns "f1" for "val.output.f1", or an empty string if no metric on request reports the figure.
+// Returns the metric to request, for example "f1" for "val.output.f1". Returns "" if no metric reports the figure.
 std::string metric_to_ask_for(BoundGraph& graph, std::string figure) {
   for (const std::string_view prefix : {"val.", "window."})
     if (figure.starts_with(prefix)) figure.erase(0, prefix.size());
@@ -60,7 +60,7 @@ void CycleConditions::check_metrics() {
       cycle_.finish_because(fmt::format("until {} {} {:g}", c.metric, c.op, c.value));
 }
 
-// By the epochs of the report, which a resumed run has too.
+// Counts the epochs of the report, which include those before a resume.
 void CycleConditions::check_patience() {
   const std::optional<int64_t>& patience = cycle_.plan.settings.patience;
   if (!patience) return;

@@ -1,4 +1,4 @@
-// CycleConditions: what ends a cycle before its streams do: a number of steps, a time, `until`, a stop from outside.
+// CycleConditions: ends a cycle before its streams do: after a number of steps or a time, by `until`, or on request.
 #pragma once
 
 #include "engine/cycle/cycle_context.hpp"
@@ -9,13 +9,14 @@ class CycleConditions {
  public:
   explicit CycleConditions(CycleContext& cycle) : cycle_(cycle) {}
 
-  // Throws ErrorKind::Name if a condition reads a metric that no step of this cycle measures: it would never hold.
+  // Throws ErrorKind::Name if a condition reads a metric that no step of this cycle measures, as it would never hold.
   void expect_measured() const;
   // Ends the run if a condition holds after the last step.
   void check();
-  // The same for metrics only.
+  // Checks the conditions on metrics only.
   void check_metrics();
-  // Called after a validation: ends the run if none of the last `patience` ones had a smaller loss than those before.
+  // Called after a validation. Ends the run if none of the last `patience` validations had a smaller loss than all
+  // before them.
   void check_patience();
 
  private:

@@ -1,4 +1,4 @@
-// CycleContext: what the loop of a running cycle and its observers share.
+// CycleContext: state shared by the loop of a running cycle and its observers.
 #pragma once
 
 #include <atomic>
@@ -15,9 +15,9 @@
 
 namespace harmonics::engine {
 
-// Where complete steps have read up to.
+// The read position after the last complete step.
 struct CyclePosition {
-  uint64_t epoch = 0, index = 0;  // joint samples of this epoch
+  uint64_t epoch = 0, index = 0;  // joint samples read in this epoch
   std::vector<uint64_t> reads;    // by producer: samples that a resumed run does not need again
 };
 
@@ -33,21 +33,21 @@ class CycleContext {
   CycleWatch& watch;
   CyclePrograms& programs;
   StepBoundary& boundary;
-  CyclePosition at;                  // changed by the loop only, with the boundary held
+  CyclePosition at;                  // written by the loop only, with the boundary held
   std::atomic<bool> filling{false};  // a batch is being read between two steps
 
   // Returns whether checkpoints of this run are written.
   bool keeps() const { return hooks.checkpoints && plan.training; }
-  // Returns the state that the run resumes from, until it has been restored; null: it begins anew.
+  // Returns the state to resume from until it has been restored; null if the run starts from the beginning.
   const RunState* resumed() const { return hooks.resume ? &hooks.resume->state : nullptr; }
 
-  // ---- seconds of the run, including those before the checkpoint it resumes from ----
+  // ---- seconds of the run, including those before the checkpoint that it resumes from ----
   double now() const { return before_ + hooks.clock() - start_; }
   void set_before(double seconds) { before_ = seconds; }
   void start_clock() { start_ = hooks.clock(); }
 
   // ---- the end; callable from any thread ----
-  // Ends the run after the running batch or step. Returns false if it has ended already.
+  // Ends the run after the current batch or step. Returns false if it has ended already.
   bool finish_because(std::string reason);
   // Ends the run if a stop was requested. Returns whether it ended it.
   bool heed_stop() { return stop_requested() && finish_because("interrupt"); }

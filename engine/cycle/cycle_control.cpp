@@ -7,7 +7,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr double kBetweenLooks = 0.25;  // seconds between readings of the window metrics
+constexpr double kBetweenLooks = 0.25;  // seconds between two readings of the window metrics
 
 void look_at(const Source& source, const JoinCounts& join, StreamStatus& status) {
   const std::optional<StreamHealth> health = source.health();
@@ -56,7 +56,7 @@ RunRow row_of(const EpochReport& epoch, const Progress& progress) {
 
 std::vector<StreamProbe> CycleControl::probes() const {
   CyclePlan& plan = cycle_.plan;
-  // A probe may be called after the reader was passed to the next cycle.
+  // A probe may be called after the reader has moved to the next cycle.
   const JointReader* const reader = plan.reader.get();
   std::vector<StreamProbe> all;
   for (size_t i = 0; i < plan.producers.size(); ++i) {
@@ -102,7 +102,7 @@ void CycleControl::before_step(StepBoundary::Turn& turn) {
     cycle_.heed_stop();
     if (cycle_.stopping()) return;
     readers_.settle();
-    turn.leave_during([&] { control.wait_while_held(); });  // a checkpoint may be taken meanwhile
+    turn.leave_during([&] { control.wait_while_held(); });  // lets another thread take a checkpoint
   }
 }
 

@@ -1,4 +1,4 @@
-// CycleControl: lets other threads watch and control a running cycle through a RunControl.
+// CycleControl: connects a running cycle to a RunControl, through which other threads watch and control it.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class CycleControl final : public CycleObserver {
   void begin() override;
   // Waits while the run is paused.
   void before_step(StepBoundary::Turn& turn) override;
-  // Copies samples of the batch on request.
+  // Copies the first samples of the batch if they were requested.
   void batch_began(const Slot& slot) override;
   void step_ended() override;
   void epoch_closed(const EpochReport& epoch, const Progress& progress) override;
@@ -33,8 +33,8 @@ class CycleControl final : public CycleObserver {
   CycleRate& rate_;
   CycleReaders& readers_;
   CycleCheckpoints& checkpoints_;
-  double next_look_ = 0;        // when window metrics are read again
-  std::vector<double> values_;  // of the metrics
+  double next_look_ = 0;        // time of the next reading of the window metrics
+  std::vector<double> values_;  // values of the metrics
 };
 
 }  // namespace harmonics::engine

@@ -25,7 +25,7 @@ void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) 
       if (prefetch_) {
         p = prefetch_->host(s, i);
       } else {
-        // The data is 64-byte aligned inside the buffer, because kernels read it directly.
+        // Kernels read the data in place, so it is aligned to 64 bytes.
         auto& bytes = slot.streams.emplace_back(prefetch_bytes_[i] + 64);
         p = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
       }
@@ -52,7 +52,7 @@ Slot& CycleFeed::take() {
   return slot;
 }
 
-// Called three times per step; the precise clock would cost a tenth of the smallest step.
+// Uses the coarse clock: this is called three times per step, and the precise clock costs a tenth of the smallest step.
 double feed_clock() {
   timespec t{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);

@@ -1,4 +1,4 @@
-// CycleFeed: the first stage of a cycle. Reads batches, pass after pass, into the slots that carry them through the
+// CycleFeed: the input stage of a cycle. Reads batches, pass after pass, into slots, which carry them through the
 // stages.
 #pragma once
 
@@ -14,37 +14,37 @@
 
 namespace harmonics::engine {
 
-// One batch that passes through the stages.
+// One batch on its way through the stages.
 struct Slot {
-  std::vector<std::vector<std::byte>> streams;  // empty if a device copies from pinned memory
+  std::vector<std::vector<std::byte>> streams;  // empty if the device copies from pinned memory
   std::vector<const void*> pointers;
   std::vector<void*> targets;
   std::vector<std::vector<std::byte>> results;
-  std::vector<char> delivers;  // by result: whether this step computed it
+  std::vector<char> delivers;  // by result: true if this step computed it
   uint64_t count = 0, epoch = 0;
-  uint64_t end = 0;             // joint samples of this epoch up to and including this batch
-  std::vector<uint64_t> reads;  // by stream: samples that a run resumed after this batch does not need
+  uint64_t end = 0;             // joint samples of this epoch up to the end of this batch
+  std::vector<uint64_t> reads;  // by producer: samples that a run resumed after this batch does not need
   size_t sequence = 0;
-  double asked = 0, ready = 0;  // when reading began and ended; seconds of feed_clock()
+  double asked = 0, ready = 0;  // start and end of the read, in seconds of feed_clock()
 };
 
 // Returns monotonic seconds with the resolution of the system tick, 1 to 10 ms. A single difference has that error;
-// the sum of many is unbiased.
+// sums of many differences are unbiased.
 double feed_clock();
 
 class CycleFeed {
  public:
   static constexpr size_t kInFlight = 2;  // batches between the stages
 
-  // Starts at joint sample `index` of an epoch.
+  // Starts at joint sample `index` of epoch `epoch`.
   CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index);
-  // `results` is the type of one sample of each wanted value, if it has one. If steps run on a device with its own
-  // memory, batches are copied there as soon as they are read, provided the device can copy while it computes.
+  // Allocates the slots. `results`: the type of one sample of each wanted value, if it has one. If steps run on a
+  // device with its own memory that can copy while it computes, batches are copied there as soon as they are read.
   void allocate(const std::vector<std::optional<TensorType>>& results);
-  // Returns the next batch, or null when the streams or the passes have ended.
+  // Reads and returns the next batch. Returns null when the streams or the passes have ended.
   Slot* next();
-  // The same in two calls: a slot, then the batch itself, which has no samples at the end. This way nothing is read
-  // ahead.
+  // next() split in two, so that nothing is read ahead: next_slot() returns a slot, fill() reads the batch into it. At
+  // the end the batch has no samples.
   Slot* next_slot() { return stream_ended() || passes_ended() ? nullptr : &take(); }
   void fill(Slot& slot);
   bool stream_ended() const { return stream_ended_.load(std::memory_order_relaxed); }
@@ -57,8 +57,8 @@ class CycleFeed {
 
   CyclePlan& plan_;
   std::unique_ptr<InputPrefetch> prefetch_;
-  std::vector<uint64_t> prefetch_bytes_;   // bytes, by stream
-  std::array<Slot, kInFlight + 2> slots_;  // one more may be read before the limiter blocks; one is refilled
+  std::vector<uint64_t> prefetch_bytes_;   // by stream
+  std::array<Slot, kInFlight + 2> slots_;  // one may be read before the limiter blocks, one is refilled
   size_t next_slot_ = 0, read_ = 0;
   uint64_t epoch_ = 0;
   std::atomic<bool> passes_ended_{false}, stream_ended_{false};

@@ -36,12 +36,12 @@ float CycleGuard::most() const {
 
 bool CycleGuard::skips(const Slot& slot, float loss) {
   if (!settings_) return false;
-  const bool again = cycle_.hooks.repeats_until.has_value();  // these steps were reported before
+  const bool again = cycle_.hooks.repeats_until.has_value();  // repeated steps were reported before
   ++in_a_row_;
   const bool finite = std::isfinite(loss), enough = in_a_row_ >= settings_->patience;
   const std::string saved = again ? "" : save(slot, loss),
                     at = saved.empty() ? "" : fmt::format("; the batch is in {}", saved);
-  const std::string value = std::isnan(loss) ? "nan" : fmt::format("{:.4g}", loss);  // without the sign of a NaN
+  const std::string value = std::isnan(loss) ? "nan" : fmt::format("{:.4g}", loss);  // omits the sign of a NaN
   std::string what = fmt::format("the loss of a batch after step {} is {}", cycle_.record.step(), value);
   if (finite) {
     const Metrics::Spread before = cycle_.record.metrics().spread(loss_);
@@ -63,14 +63,14 @@ bool CycleGuard::skips(const Slot& slot, float loss) {
   if (!enough) return true;
   returns_to_ = cycle_.hooks.checkpoints->last();
   in_a_row_ = 0;
-  if (cycle_.record.gathered() > 0) return true;  // the group's other batches follow first
+  if (cycle_.record.gathered() > 0) return true;  // the rest of the group runs first
   cycle_.at.index = slot.end;
   cycle_.at.reads = slot.reads;
   return_to_checkpoint();
   return true;
 }
 
-// As the streams have it: each stream a tensor whose first axis is that of the samples.
+// Saves each stream as a tensor whose first axis counts the samples. Returns the path, or "" if nothing was saved.
 std::string CycleGuard::save(const Slot& slot, float loss) {
   if (settings_->folder.empty()) return "";
   const CyclePlan& plan = cycle_.plan;
@@ -97,7 +97,7 @@ std::string CycleGuard::save(const Slot& slot, float loss) {
   return path;
 }
 
-// Not to one that has led here before.
+// Returns whether there is a checkpoint to return to. The one of the last return does not count: it led here again.
 bool CycleGuard::can_return() {
   if (!settings_->returns) return false;
   cycle_.hooks.checkpoints->wait();
@@ -105,7 +105,8 @@ bool CycleGuard::can_return() {
   return !last.empty() && last != returned_to_;
 }
 
-// Steps and data go on from here. The copy is made anew, as the steps before it cannot be repeated to this.
+// Steps and data continue from here. The copy of the weights is renewed, because repeating the steps since the old copy
+// would not lead to these weights.
 void CycleGuard::return_to_checkpoint() {
   returned_to_ = std::exchange(returns_to_, "");
   const Checkpoint checkpoint = cycle_.hooks.checkpoints->read_last();

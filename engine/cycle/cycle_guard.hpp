@@ -1,4 +1,4 @@
-// CycleGuard: leaves out batches whose loss is not finite or far above those before it, and saves them.
+// CycleGuard: skips batches whose loss is not finite or far above recent losses, and saves them to files.
 #pragma once
 
 #include <string>
@@ -12,16 +12,18 @@ class CycleGuard {
   // Throws ErrorKind::Usage for a guard that returns to checkpoints in a run that writes none.
   CycleGuard(CycleContext& cycle, FiniteWeights& weights);
 
-  // The largest loss that a batch of the next step may have. The mean of the last steps' losses and their deviation
-  // decide, from kLeastSteps steps on; a deviation below kLeastDeviation of the mean counts as that. Batches of a group
-  // deviate more than its mean: by the root of their number.
+  // Returns the largest loss allowed for a batch of the next step: the mean of the last steps' losses plus the set
+  // number of deviations. Infinite before kLeastSteps steps. The deviation is at least kLeastDeviation of the mean.
+  // With accumulation it is multiplied by the square root of the batches per step, because a batch deviates more than
+  // the mean of its group.
   float most() const;
-  // A batch was within most().
+  // Called for a batch within most().
   void passed() { in_a_row_ = 0; }
-  // The loss of the batch is not, and the batch has changed nothing. Saves it. Returns whether the run goes on without
-  // it; false: the loss is not finite, and the caller reports it. Throws ErrorKind::Diverged after too many in a row.
+  // Called for a batch above most(), which has changed nothing. Saves it and returns true if the run continues without
+  // it. Returns false if the loss is not finite; the caller then reports it. Throws ErrorKind::Diverged after too many
+  // such batches in a row.
   bool skips(const Slot& slot, float loss);
-  // No batch of the next step has run: returns to a checkpoint if skips() decided so.
+  // Called before the first batch of a step. Returns to a checkpoint if skips() decided so.
   void before_step() {
     if (!returns_to_.empty()) return_to_checkpoint();
   }
@@ -36,10 +38,10 @@ class CycleGuard {
 
   CycleContext& cycle_;
   FiniteWeights& weights_;
-  const LossGuardSettings* settings_;  // null: there is no guard
-  const size_t loss_;                  // the metric
+  const LossGuardSettings* settings_;  // null if there is no guard
+  const size_t loss_;                  // the metric "loss"
   int64_t in_a_row_ = 0;
-  std::string returns_to_, returned_to_;  // checkpoints; empty: none
+  std::string returns_to_, returned_to_;  // checkpoints; empty for none
 };
 
 }  // namespace harmonics::engine

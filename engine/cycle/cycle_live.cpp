@@ -15,8 +15,8 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(20);
 constexpr double kTellLostAgain = 5;
 constexpr int kToldAtOnce = 5;  // single notes about refused samples; later ones come with those about lost samples
-// If another run continues the streams, the run waits this long for a last sample: a waiting read can be ended only
-// by closing the stream.
+// If another run continues the streams, the run waits this long for a last sample, because only closing a stream ends a
+// read that waits.
 constexpr double kGrace = 1;
 
 std::string refusal(const std::string& name, const LiveStreams::LossCounts& gone, uint64_t told) {
@@ -77,7 +77,7 @@ void CycleLive::look_until(const std::stop_token& over) {
   std::mutex mutex;
   std::condition_variable_any wake;
   std::unique_lock<std::mutex> lock(mutex);
-  bool ended_here = false;  // false if a step ended the run: no sample is awaited then
+  bool ended_here = false;  // false if a step ended the run: no read waits for a sample then
   while (!wake.wait_for(lock, over, kLook, [&] { return over.stop_requested(); })) {
     tell_gone();
     const bool asked = cycle_.stop_requested();
@@ -105,7 +105,7 @@ void CycleLive::tell_gone() {
   }
 }
 
-// Ends a run that waits for samples. Returns whether this ended it.
+// Ends a run that waits for samples. Returns whether this call ended it.
 bool CycleLive::end_if_due(bool asked) {
   const CyclePlan& plan = cycle_.plan;
   if (asked) return cycle_.finish_because("interrupt");
@@ -135,7 +135,7 @@ void CycleLive::report_lost() {
   told_lost_at_ = cycle_.now();
 }
 
-// Streams of one source report the same counts, so only the first is noted.
+// Reports the same counts only once: streams of one source share them.
 void CycleLive::report_refused(const std::map<std::string, LiveStreams::LossCounts>& all) {
   const LiveStreams::LossCounts* before = nullptr;
   for (const auto& [name, gone] : all) {

@@ -1,5 +1,5 @@
-// CycleLive: what a running cycle does for its live streams: positions in checkpoints, notes about lost and refused
-// samples, and an end that does not wait for samples.
+// CycleLive: handles the live streams of a running cycle: their positions in checkpoints, notes about lost and refused
+// samples, and ending the run while a read waits for samples.
 #pragma once
 
 #include <map>
@@ -17,17 +17,17 @@ class CycleLive final : public CycleObserver {
  public:
   CycleLive(CycleContext& cycle, LiveStreams& streams, CycleState& state, CycleCheckpoints& checkpoints)
       : cycle_(cycle), streams_(streams), state_(state), checkpoints_(checkpoints) {}
-  // Waits for a checkpoint that is being written: tells the streams when it is on disk.
+  // Waits for a checkpoint that is being written, because the streams are told when it is on disk.
   ~CycleLive() override;
   CycleLive(const CycleLive&) = delete;
   CycleLive& operator=(const CycleLive&) = delete;
 
-  // Streams with positions continue where the checkpoint says, and learn which samples later checkpoints contain.
+  // Streams with positions continue at those of the checkpoint, and are told which samples later checkpoints contain.
   void open();
-  // Returns a thread beside the stages, which may wait for samples when the run should stop or a checkpoint is due. No
-  // thread if no stream is live.
+  // Starts a thread beside the stages, which ends the run or writes a due checkpoint while a read waits for samples.
+  // Returns no thread if no stream is live.
   std::jthread watch();
-  // Leaves the streams to the cycle that continues them. The last step has used everything that was read.
+  // Passes the streams to the cycle that continues them. The last step must have used everything that was read.
   void hand_over();
 
   void run_ended() override { report_lost(); }

@@ -15,14 +15,14 @@ namespace {
 
 constexpr int64_t kDefaultEpochs = 10;
 
-// The default number of passes if the streams end and no condition is given: ten for training, one for inference.
-// Inference measures nothing that `until` could test.
+// Returns the number of passes if the settings have none: without a limit if a condition ends the run, else ten for
+// training and one for inference. Inference ignores `until`, because it measures nothing that `until` could test.
 int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
   const bool conditions = settings.steps || settings.seconds || (training && !settings.until.empty());
   return settings.epochs.value_or(conditions ? -1 : training ? kDefaultEpochs : 1);
 }
 
-// A deterministic run is bitwise repeatable, so nothing may depend on the clock or on when samples arrive.
+// Refuses settings that depend on the clock or on the arrival of samples: a deterministic run is bitwise repeatable.
 void refuse_what_varies(const CyclePlan& plan) {
   if (plan.settings.seconds)
     throw Error(ErrorKind::Usage,
@@ -100,7 +100,8 @@ CyclePlan::CyclePlan(BoundGraph& harmonic, int number, const RunSettings& settin
   if (from) reader->set_batch(batch);
 }
 
-// Streams that are read once have one reader: edge threads read live streams between cycles too.
+// Streams that can be read only once keep their reader from cycle to cycle, because edge threads read live streams
+// between cycles too.
 void CyclePlan::take_reader() {
   std::optional<LiveReading>& former = graph.live_reading();
   if (once && former && former->producers == producers) {

@@ -1,4 +1,4 @@
-// CyclePlan: everything decided before a cycle's first step: settings, streams, results, when it ends.
+// CyclePlan: everything decided before the first step of a cycle: settings, streams, results, when it ends.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace harmonics::engine {
 
-// Throws ErrorKind::Usage if a stop condition or an `if` of the cycle reads a validation metric and there is no
-// validation data.
+// Throws ErrorKind::Usage if a stop condition or an `if` of the cycle reads a validation metric without validation
+// data.
 void expect_validation(BoundGraph& graph, int cycle, const ResolvedSettings& settings);
 
 struct CyclePlan {
@@ -27,7 +27,7 @@ struct CyclePlan {
   bool is_consumer(int node) const {
     return graph.graph().nodes[static_cast<size_t>(node)].kind == DeclarationKind::Consumer;
   }
-  // The length of the learning rate schedule.
+  // Returns the length of the learning rate schedule.
   Horizon horizon() const;
 
   BoundGraph& graph;
@@ -39,14 +39,14 @@ struct CyclePlan {
   std::vector<int> producers;  // producers of this cycle, in the order of the reader's members
   std::vector<int> wanted;     // nodes whose values have a consumer
   std::unique_ptr<JointReader> reader;
-  uint64_t size = 0;  // joint samples in a pass; 0: unbounded or unknown
+  uint64_t size = 0;  // joint samples in a pass; 0 if unbounded or unknown
   uint64_t batch = 1;
   int64_t epochs = -1;  // negative: unlimited
   bool live = false;
   bool once = false;                // a stream is live or can be read only once
   bool goes_on = false;             // a later cycle or run continues these streams: read only what steps use
   std::optional<LiveReading> from;  // where the previous cycle stopped; its reader is now this plan's
-  int64_t window = 0;               // test-then-train: samples in the window of the means; 0: none
+  int64_t window = 0;               // test-then-train: samples in the window of the means; 0 for none
 };
 
 }  // namespace harmonics::engine

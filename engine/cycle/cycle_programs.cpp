@@ -10,7 +10,7 @@
 
 namespace harmonics::engine {
 
-// A device with its own memory would make every step wait for the number.
+// Returns whether the gradient norm is reported. On a device with its own memory every step would wait for it.
 bool CyclePrograms::shows_norm(const CyclePlan& plan) {
   if (!plan.training || !(plan.settings.clip > 0)) return false;
   const KernelSource kernels(plan.run.device, plan.graph.registry());

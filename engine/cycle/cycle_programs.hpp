@@ -1,4 +1,4 @@
-// CyclePrograms: the compiled steps of a cycle, one for each batch size and set of branches.
+// CyclePrograms: the compiled steps of a cycle, one per batch size and set of branches.
 #pragma once
 
 #include <map>
@@ -16,28 +16,28 @@
 
 namespace harmonics::engine {
 
-// Where the figure of a loss is shown.
+// Metrics that show a figure of a loss.
 struct FigureMetrics {
-  size_t loss, figure;        // number in Lowered::losses, and in its figures
-  std::vector<size_t> shown;  // metrics: "LAYER.margin", and "margin" of the first layer that has it
+  size_t loss, figure;        // index in Lowered::losses, and index among its figures
+  std::vector<size_t> shown;  // indices of the metrics "LAYER.margin", and "margin" for the first layer that has it
   std::vector<std::string> names;
 };
 
-// A compiled step with all its metrics resolved, so that a step looks up nothing by name.
+// A compiled step and its metrics, resolved so that a step looks up nothing by name.
 struct StepProgram {
   std::unique_ptr<CompiledStep> step;
-  std::vector<size_t> parts;                           // of the metric "loss", by Lowered::parts
-  std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses
-  std::vector<std::vector<size_t>> layer_parts;        // of the loss metrics
-  std::vector<FigureMetrics> figures;                  // that the losses report
-  std::vector<const HTensor*> results;                 // by wanted node; null: not computed in this branch
-  MetricAddresses metric_addresses;                    // only with metrics
-  const float* gradient_norm = nullptr;                // where the step clips by it; null: it does not
+  std::vector<size_t> parts;                           // by Lowered::parts: indices of the parts of metric "loss"
+  std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses: indices of metrics
+  std::vector<std::vector<size_t>> layer_parts;        // by loss metric: indices of its parts
+  std::vector<FigureMetrics> figures;                  // reported by the losses
+  std::vector<const HTensor*> results;                 // by wanted node; null if this branch does not compute it
+  MetricAddresses metric_addresses;                    // only with requested metrics
+  const float* gradient_norm = nullptr;                // the norm that the step clips by; null if it does not clip
 };
 
 class CyclePrograms {
  public:
-  // `layer_metrics` evaluates the requested metrics; null: none.
+  // `layer_metrics` evaluates the requested metrics; null for none.
   CyclePrograms(CyclePlan& plan, Metrics& metrics, LayerMetrics* layer_metrics)
       : plan_(plan),
         metrics_(metrics),
@@ -46,39 +46,39 @@ class CyclePrograms {
         shows_norm_(shows_norm(plan)),
         result_types_(plan.wanted.size()) {}
 
-  // Compiles, before the clock starts, the branches that hold at `counts`. If the cycle has conditions, every branch
-  // is traced, so that errors in any of them appear now.
+  // Compiles the branches that hold at `counts`, before the clock starts. If the cycle has conditions, also traces
+  // every branch, so that errors in any of them are reported now.
   void compile_first(const RunCounts& counts);
-  // Recompiles with the current functions. If it throws, the caller restores the old functions and calls it again.
+  // Recompiles with the current functions. If this throws, the caller must restore the old functions and call it again.
   void renew(const RunCounts& counts);
-  // Declares the parameters of every branch.
+  // Traces every branch and thereby declares its parameters.
   void trace();
-  // Selects the branches whose conditions hold now.
+  // Selects the branches whose conditions hold at `counts`.
   void choose_branches(const RunCounts& counts);
   StepProgram& of_batch(int64_t count);
-  // The step that applies the gradients accumulated over a group of batches; null: each batch is a step.
+  // Returns the step that applies the gradients accumulated over a group of batches; null if each batch is a step.
   CompiledStep* update() const { return chosen_->update.get(); }
-  const float* norm_of_update() const { return chosen_->norm; }  // as StepProgram::gradient_norm
-  // FLOP of matrix products per sample in the steps of whole batches, those that are computed again included; 0: none.
+  const float* norm_of_update() const { return chosen_->norm; }  // see StepProgram::gradient_norm
+  // Returns the FLOP of matrix products per sample in steps of full batches, recomputation included; 0 for none.
   double products_of_sample();
-  // The parts of the loss whose gradients are accumulated separately, indexed as StepProgram::parts.
+  // Returns the parts of the loss whose gradients are accumulated separately, indexed as StepProgram::parts.
   const std::vector<size_t>& gathered_parts() const { return chosen_->gathered_parts; }
   LoweringOptions options(int64_t batch) const;
 
   const std::vector<std::optional<TensorType>>& result_types() const {
     return result_types_;
-  }  // by wanted node, of one sample
+  }  // by wanted node, type of one sample
   const std::set<std::string>& measured() const { return measured_; }
-  // Parameters used by everything traced so far, and those of them that its steps change.
+  // The parameters used by everything traced so far, and those that its steps change.
   const std::set<std::string>& used() const { return used_; }
   const std::set<std::string>& trained() const { return trained_; }
-  // Whether a program traced so far changes the tensor: every program that has run is among them.
+  // Returns whether a program traced so far changes the tensor. Every program that has run was traced.
   bool changes(const std::string& tensor) const { return trained_.count(tensor) || changed_.count(tensor); }
-  // The implementation of each functional compiled so far, for example "cpu, portable".
+  // Returns the implementations of each functional compiled so far, for example "cpu, portable".
   std::map<std::string, std::string> implementations() const;
-  // The kernels of each operation compiled so far: "fp16 chunks, packed matmul".
+  // Returns the kernels of each operation compiled so far, for example "fp16 chunks, packed matmul".
   std::map<std::string, std::string> kernels() const;
-  // Returns one line that lists what the host computes for a device with its own memory; "": nothing.
+  // Returns a line that lists what the host computes for a device with its own memory; "" for nothing.
   std::string hosted() const;
 
  private:
@@ -105,7 +105,7 @@ class CyclePrograms {
   bool shows_norm_;
   std::map<std::set<int>, Branch> by_branches_;
   Branch* chosen_ = nullptr;
-  const CompiledStep* counted_ = nullptr;  // the step that products_ are of
+  const CompiledStep* counted_ = nullptr;  // the step that products_ belongs to
   double products_ = 0;
   std::set<int> branches_;  // active
   std::vector<char> held_;  // by conditional

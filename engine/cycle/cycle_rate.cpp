@@ -15,7 +15,7 @@ void CycleRate::prepare() {
   if (const auto note = schedule_->note()) cycle_.report.notes.push_back(*note);
 }
 
-// A different training configuration brings its own learning rate, so a rate set from outside is dropped.
+// A different training configuration has its own learning rate, so a rate set from outside is dropped.
 std::string CycleRate::keep(bool same_training) {
   if (!set_) return "";
   const double rate = *set_;

@@ -1,4 +1,4 @@
-// CycleRate: the learning rate of a running cycle: the schedule's, or one set from outside in its place.
+// CycleRate: the learning rate of a running cycle: that of the schedule, or one set from outside instead.
 #pragma once
 
 #include <optional>
@@ -12,26 +12,26 @@ class CycleRate {
  public:
   explicit CycleRate(CycleContext& cycle) : cycle_(cycle) {}
 
-  // Takes over the rate that was set before the checkpoint.
+  // Restores a rate that was set before the checkpoint.
   void restore(const RunState& from) { set_ = told_ = from.learning_rate_set; }
-  // Keeps the restored rate only for the same training. Returns a note about it, or an empty string if none was set.
+  // Keeps the restored rate only if the training is the same. Returns a note about it, or "" if no rate was set.
   std::string keep(bool same_training);
-  // Prepares the schedule of a training cycle. Throws ErrorKind::Usage if it needs the end of the run and there is
-  // none.
+  // Prepares the schedule of a training cycle. Throws ErrorKind::Usage if the schedule needs a known end of the run and
+  // there is none.
   void prepare();
-  // The control holds the set rate from now on.
+  // From this call on the control holds the set rate.
   void follow_control() { controlled_ = true; }
 
-  // Returns the rate that was set in place of the schedule.
+  // Returns the rate set from outside, if any.
   std::optional<double> set() const;
-  // Returns the rate of the next batch. A change of the set rate is an event. Requires the boundary.
+  // Returns the rate of the next batch. Reports a change of the set rate as an event. Requires the boundary.
   float next();
 
  private:
   CycleContext& cycle_;
-  std::optional<LearningRate> schedule_;  // training
+  std::optional<LearningRate> schedule_;  // for training only
   std::optional<double> set_;             // until the control holds it
-  std::optional<double> told_;            // as in the last event
+  std::optional<double> told_;            // the set rate of the last event
   bool controlled_ = false;
 };
 

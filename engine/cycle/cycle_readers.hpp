@@ -1,4 +1,4 @@
-// CycleReaders: the weights of a running cycle for readers beside it.
+// CycleReaders: provides the weights of a running cycle to concurrent readers.
 #pragma once
 
 #include <functional>
@@ -16,22 +16,22 @@ class CycleReaders {
   CycleReaders(const CycleReaders&) = delete;
   CycleReaders& operator=(const CycleReaders&) = delete;
 
-  // Hands snapshots to the hook, if there is one: before the first step, and after functions were replaced.
+  // Passes snapshots to the hook, if there is one: before the first step, and after functions were replaced.
   void offer();
-  // After arguments were changed: new snapshots, also without a hook. Boundary held.
+  // Creates new snapshots after arguments were changed, also without a hook. Requires the boundary.
   void renew();
-  // Returns the snapshots, or null if no step follows. `between` runs first, between two steps. Callable from any
+  // Returns the snapshots, or null if no step follows. Calls `between` first, between two steps. Callable from any
   // thread.
   std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between);
 
-  // ---- the thread of the steps, boundary held ----
+  // ---- thread of the steps, boundary held ----
   void begin_batch() {
     if (snapshots_) snapshots_->begin();
   }
   void end_step() {
     if (snapshots_) snapshots_->end(cycle_.record.step());
   }
-  // No step follows for a while: readers get the weights of the last one.
+  // Called if no step follows for a while. Readers get the weights of the last step.
   void settle() {
     if (snapshots_) snapshots_->settle();
   }

@@ -1,4 +1,4 @@
-// CycleRecord: what a running cycle counts and measures by batch, step and epoch, and its report.
+// CycleRecord: the counts and metrics of a running cycle by batch, step and epoch, and its report.
 #pragma once
 
 #include <map>
@@ -25,15 +25,15 @@ class CycleRecord {
   RunCounts counts() const { return {step_, static_cast<int64_t>(epoch_), samples_}; }
   double now() const { return now_; }  // seconds at the last step
 
-  // Batches of the current step, and their samples.
+  // Batches of the current step.
   int64_t gathered() const { return group_.batches; }
   double gathered_weight(size_t part) const {
     return group_.loss[part].weight;
-  }  // weight of the samples that a part of the loss counts
+  }  // total weight of the samples counted by this part of the loss
   int64_t next_batch() { return ++batches_; }
   void count_batch(const StepProgram& program, int64_t samples);
   void end_step(double now);
-  // The last batch was left out: the next one has its number.
+  // The last batch was skipped; the next one gets its number.
   void drop_batch() { --batches_; }
   // Undoes the current step.
   void drop_step();
@@ -48,15 +48,15 @@ class CycleRecord {
     if (!norm_metric_) norm_metric_ = metrics_.declare(kGradientNorm);
     metrics_.put(*norm_metric_, norm);
   }
-  // Adds seconds in which a step waited for its batch.
+  // Adds seconds that a step waited for its batch.
   void wait(double seconds) { waited_ += seconds, epoch_waited_ += seconds; }
-  // Excludes time not spent on training from the rates.
+  // Excludes seconds not spent on training from the rates.
   void set_aside(double seconds) { aside_ += seconds, epoch_start_ += seconds; }
-  // Drops the tables of earlier validations: they may be large, and only the last is shown.
+  // Drops the tables of earlier validations: they may be large, and only the last one is shown.
   void forget_tables();
 
-  // Stores the state after the last complete step, ignoring later batches, into the fields of `state` that belong to
-  // this object.
+  // Writes the fields of `state` that belong to this object: the state after the last complete step, without the
+  // batches since.
   void store(RunState& state) const;
   void restore(const RunState& state);
 
@@ -68,14 +68,14 @@ class CycleRecord {
   // Sums over the batches of one step, or over the steps of one epoch.
   struct Sums {
     int64_t batches = 0, steps = 0, samples = 0;
-    std::vector<StepSums> loss;  // by part, as in Metrics::part; without samples, which are in `measured`
+    std::vector<StepSums> loss;  // by part, as in Metrics::part; its samples are in `measured`
     double measured = 0, correct = 0, judged = 0;
-    std::map<std::string, StepSums> figures;  // that losses report
+    std::map<std::string, StepSums> figures;  // reported by losses
     bool counts() const;
     double mean_loss() const;
     double accuracy() const { return judged > 0 ? correct / judged : -1; }
-    void add(const Sums& group);  // adds its losses and accuracy
-    void clear();                 // does not allocate
+    void add(const Sums& group);  // adds losses and accuracy of a step
+    void clear();                 // keeps the allocated memory
   };
 
   void declare_parts(size_t metric, int layer);
@@ -98,7 +98,7 @@ class CycleRecord {
   int64_t whole_batches_ = 0;  // batches up to the last complete step
   uint64_t epoch_ = 0;
   double now_ = 0, epoch_start_ = 0, aside_ = 0;
-  double before_ = 0, waited_ = 0, epoch_waited_ = 0;  // seconds of earlier processes; of this process
+  double before_ = 0, waited_ = 0, epoch_waited_ = 0;  // of earlier processes; of this process, by run and by epoch
 };
 
 }  // namespace harmonics::engine

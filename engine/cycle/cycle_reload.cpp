@@ -55,7 +55,7 @@ void CycleReload::reload(const std::string& path) {
     why = e.what();
     for (const std::string& text : e.notes()) why += "; " + text;
   }
-  if (renewed) recompile();  // the graph has its previous functions again
+  if (renewed) recompile();  // restores the programs; the graph has its previous functions again
   cycle_.note(fmt::format("plugin '{}' is unchanged: {}", path, why));
 }
 

@@ -15,10 +15,10 @@ class CycleReload final : public CycleObserver {
   CycleReload(CycleContext& cycle, CycleReaders& readers, FiniteWeights& weights)
       : cycle_(cycle), readers_(readers), weights_(weights) {}
 
-  // Switches to the same flow with other arguments; `what` describes them in the note. Throws the errors of compilation
-  // and changes nothing then. The caller holds the boundary, and all weights belong to one step.
+  // Switches to `graph`, the same flow with other arguments; `what` describes them in the note. Throws errors of
+  // compilation and then changes nothing. The caller holds the boundary, and all weights belong to one step.
   void configure(Graph graph, const std::string& what);
-  // Reloads if that was requested since the last step.
+  // Reloads if requested since the last step.
   void step_began() override;
 
  private:

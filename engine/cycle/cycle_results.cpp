@@ -14,7 +14,7 @@ void CycleResults::keep(const StepProgram& p, Slot& slot) {
   }
 }
 
-// Repeated steps have delivered theirs before.
+// Repeated steps deliver nothing: their results were delivered the first time.
 void CycleResults::deliver(const Slot& slot) const {
   if (slot.count == 0 || cycle_.hooks.repeats_until) return;
   const CyclePlan& plan = cycle_.plan;

@@ -1,4 +1,5 @@
-// CycleResults: the values of a cycle for its consumers: out of a batch's program into its slot, and on to the sinks.
+// CycleResults: moves the values of a cycle to its consumers: from the program of a batch into its slot, then to the
+// sinks.
 #pragma once
 
 #include <string>
@@ -14,11 +15,11 @@ class CycleResults {
  public:
   explicit CycleResults(CycleContext& cycle) : cycle_(cycle), finite_(cycle.plan) {}
 
-  // Copies the values of the batch that the program has run. Called in the step stage.
+  // Copies the values of the batch that `program` has just run. Called in the step stage.
   void keep(const StepProgram& program, Slot& slot);
-  // Passes them on. Called in the output stage.
+  // Passes the values of the slot to the sinks. Called in the output stage.
   void deliver(const Slot& slot) const;
-  // Messages about values that are infinite or NaN.
+  // Returns messages about values that are infinite or NaN.
   std::vector<std::string> notes() const { return finite_.notes(); }
 
  private:

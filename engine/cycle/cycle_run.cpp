@@ -42,7 +42,7 @@ CycleRun::CycleRun(BoundGraph& graph, int cycle, const RunSettings& settings, Cy
   if (cycle_.resumed()) {
     checkpoints_.end_restore();
     cycle_.start_clock();
-    conditions_.check();  // the run may have been complete
+    conditions_.check();  // the restored run may be complete
   }
   weights_.open();
   attach_observers();
@@ -58,7 +58,7 @@ void CycleRun::open_streams() {
   checkpoints_.open();
 }
 
-// Step numbers restart with every cycle, so the moments whose bias correction uses them are cleared too.
+// Step numbers restart with every cycle, and the bias correction of moments uses them, so moments are cleared.
 void CycleRun::begin_anew() {
   clear_moments(plan_.graph.store());
   plan_.graph.store().forget_expected([](const std::string&) { return true; });
@@ -73,7 +73,7 @@ void CycleRun::compile() {
   feed_->allocate(programs_.result_types());
 }
 
-// An observer without work in this run is left out: in the smallest steps each empty call shows.
+// Attaches only observers with work in this run: empty calls are measurable in the smallest steps.
 void CycleRun::attach_observers() {
   observers_.push_back(&reload_);
   if (plan_.training) observers_.push_back(&weights_);
@@ -87,7 +87,7 @@ bool CycleRun::configure(const Graph& graph, const std::string& what) {
   const StepBoundary::Visit visit(boundary_);
   if (boundary_.over()) return false;
   reload_.configure(graph, what);
-  norm_ = nullptr;  // of the former programs
+  norm_ = nullptr;  // belonged to the replaced programs
   return true;
 }
 
@@ -96,7 +96,7 @@ void CycleRun::name_weights() {
   report_.trained = programs_.trained();
 }
 
-// Weights that are saved from now on name this step.
+// Weights saved from here on carry this step number.
 void CycleRun::name_step() {
   if (plan_.training) plan_.graph.set_version({plan_.cycle, record_.step()});
 }
@@ -105,7 +105,7 @@ void CycleRun::run() {
   if (hooks_.start)
     hooks_.start(watch_.names(programs_.measured()), {record_.step(), static_cast<int64_t>(record_.epoch())});
   name_weights();
-  if (record_.step() > 0) name_step();  // of the checkpoint
+  if (record_.step() > 0) name_step();  // that of the checkpoint
   readers_.offer();
   tell(&CycleObserver::begin);
   cycle_.start_clock();
@@ -136,7 +136,7 @@ Slot* CycleRun::next_slot() {
 void CycleRun::take_turn(Slot& slot) {
   if (plan_.goes_on) fill_between(slot);
   if (slot.count == 0) return;
-  // A batch that was read late because others were in flight did not delay any step.
+  // A batch read late because others were in flight delayed no step.
   record_.wait(std::max(0.0, slot.ready - std::max(slot.asked, step_over_)));
   step(slot);
   step_over_ = feed_clock();
@@ -154,7 +154,7 @@ void CycleRun::step(Slot& slot) {
   if (record_.gathered() == 0 && cycle_.heed_stop()) weights_.keep_last();
   if (!cycle_.stopping() && slot.epoch != record_.epoch()) {
     end_step();
-    // An epoch that is interrupted here is closed and validated by the resumed run.
+    // If an epoch is interrupted here, the resumed run closes and validates it.
     if (!cycle_.interrupted() && !close_epoch(slot.epoch, cycle_.now(), false)) cycle_.heed_stop();
   }
   if (record_.gathered() == 0 && !cycle_.stopping()) tell(&CycleObserver::before_step, turn);
@@ -172,7 +172,7 @@ void CycleRun::step(Slot& slot) {
   if (record_.gathered() >= (plan_.training ? plan_.settings.accumulate : 1)) end_step();
 }
 
-// Returns false if the batch was undone and the run is over, or if it was skipped.
+// Returns false if the batch was skipped, or if it was undone and the run is over.
 bool CycleRun::run_batch(Slot& slot) {
   const auto count = static_cast<int64_t>(slot.count);
   boundary_.begin_batch();
@@ -193,7 +193,7 @@ bool CycleRun::run_batch(Slot& slot) {
   return true;
 }
 
-// The step takes the next batch instead.
+// Drops the batch; the step takes the next one.
 void CycleRun::skip(const Slot& slot) {
   record_.drop_batch();
   end_ = slot.end;
@@ -213,7 +213,7 @@ CycleRun::Ran CycleRun::run_program(CompiledStep& program, const Slot& slot) {
   return Ran::undone;
 }
 
-// Called after the last batch of a step, that is, of its group or of the pass.
+// Completes a step after its last batch, that is, of its group or of the pass.
 void CycleRun::end_step() {
   if (record_.gathered() == 0) return;
   if (CompiledStep* program = programs_.update()) {
@@ -231,11 +231,11 @@ void CycleRun::end_step() {
   cycle_.at.reads = reads_;
   conditions_.check();
   report_step();
-  cycle_.heed_stop();  // by a callback
+  cycle_.heed_stop();  // a callback may have requested it
   tell(&CycleObserver::step_ended);
 }
 
-// Applies the gradients of a group of batches.
+// Applies the gradients accumulated over a group of batches.
 void CycleRun::update(CompiledStep& program) {
   program.set(nullptr, rate_.next(), record_.step() + 1, plan_.settings.seed);
   const std::vector<size_t>& parts = programs_.gathered_parts();
@@ -270,8 +270,8 @@ Progress CycleRun::progress(double now) {
   return p;
 }
 
-// `cut` means that the run ends early, so it does not validate. Returns false if a stop request ended the validation:
-// nothing has changed then, so a resumed run closes and validates the epoch.
+// `cut`: the run ends early, so it does not validate. Returns false if a stop request ended the validation. Then
+// nothing has changed, and a resumed run closes and validates the epoch.
 bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   std::optional<Evaluation> validation;
   if (watch_.validates() && !cut && record_.has_epoch()) {
@@ -294,7 +294,7 @@ bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   return true;
 }
 
-// Readers of the copy, and checkpoints of other threads, do not wait for the validation.
+// During the validation other threads can read the copy of the weights and write checkpoints from it.
 std::optional<Evaluation> CycleRun::validate() {
   struct Offered {
     explicit Offered(FiniteWeights& of) : weights(of) { weights.offer_copy(true); }
@@ -311,7 +311,7 @@ void CycleRun::finish() {
     const StepBoundary::Turn turn(boundary_);
     end_step();
   }
-  // The steps are final from here on. A stop request now ends only the validation.
+  // The steps are final. From here on a stop request ends only the validation.
   const bool interrupted = report_.stopped_by == "interrupt";
   const double end = unvalidated_at_ ? *unvalidated_at_ : cycle_.now();
   tell(&CycleObserver::steps_ended);
@@ -327,7 +327,7 @@ void CycleRun::finish() {
 }
 
 void CycleRun::report_end(double end, bool interrupted) {
-  const int64_t whole = record_.closed_epochs();  // passes that were followed by another
+  const int64_t whole = record_.closed_epochs();  // passes followed by another one
   if (!close_epoch(record_.epoch(), end, interrupted || hooks_.repeats_until)) {
     report_.stopped_by = "interrupt";
     close_epoch(record_.epoch(), end, true);
@@ -335,7 +335,7 @@ void CycleRun::report_end(double end, bool interrupted) {
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
   watch_.read_windows();
   record_.finish(end);
-  name_weights();  // branches may have been compiled since
+  name_weights();  // more branches may have been compiled
   report_.epochs = whole;
   if (record_.closed_epochs() == whole) return;
   const auto samples = static_cast<uint64_t>(report_.by_epoch.back().samples);

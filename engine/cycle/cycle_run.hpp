@@ -1,5 +1,5 @@
-// CycleRun: the loop of one run of a cycle: three stages (CycleStages), and between them steps and epochs. Everything
-// else that happens at the boundaries of steps and epochs is in observers (CycleObserver).
+// CycleRun: the loop of one run of a cycle: three stages (CycleStages) and, in them, steps and epochs. Everything else
+// that happens at the boundaries of steps and epochs is done by observers (CycleObserver).
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ class CycleRun {
   CycleRun(BoundGraph& graph, int cycle, const RunSettings& settings, CycleHooks& hooks, CycleReport& report);
   void run();
 
-  // ---- from any thread; see CycleRuntime ----
+  // ---- callable from any thread; see CycleRuntime ----
   bool checkpoint_now() { return checkpoints_.write_now(); }
   std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between) { return readers_.snapshots(between); }
   bool configure(const Graph& graph, const std::string& what);
-  // Marks that no step follows, for whatever reason, and wakes all threads that wait for the end of a step.
+  // Marks that no step follows, for whatever reason. Wakes all threads that wait for the end of a step.
   void end_steps() { boundary_.end(); }
 
   // ---- after a failure ----
@@ -72,7 +72,7 @@ class CycleRun {
   void report_streams();
   void abandon(const Error& error);
 
-  // Calls an event of all observers.
+  // Calls `event` on all observers.
   template <class... Parameters, class... Arguments>
   void tell(void (CycleObserver::*event)(Parameters...), Arguments&&... arguments) {
     for (CycleObserver* observer : observers_) (observer->*event)(arguments...);
@@ -104,10 +104,10 @@ class CycleRun {
   CycleResults results_;
   uint64_t end_ = 0;             // joint samples of this epoch used by batches
   std::vector<uint64_t> reads_;  // by producer: samples that batches do not need again
-  const float* norm_ = nullptr;  // of the gradients of the last step, if it clips
+  const float* norm_ = nullptr;  // gradient norm of the last step, if it clips
   double step_over_ = 0;         // end of the last step, by feed_clock()
   double next_progress_ = 0;
-  std::optional<double> unvalidated_at_;  // when the validation began that a stop request ended
+  std::optional<double> unvalidated_at_;  // start of the validation that a stop request ended
 };
 
 }  // namespace harmonics::engine

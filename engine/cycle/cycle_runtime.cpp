@@ -39,7 +39,7 @@ void CycleRuntime::resume(Checkpoint c) {
   hooks_.resume = std::move(c);
 }
 
-// A choice of `auto` is that of the checkpoint, so that the run goes on with the same bits.
+// Uses the precision that `auto` chose in the run of the checkpoint, so that the results stay bitwise the same.
 void CycleRuntime::take_routes(const RunState& state) {
   const auto was = state.routes.find("precision");
   if (settings_.precision_reason.empty() || was == state.routes.end()) return;
@@ -49,7 +49,7 @@ void CycleRuntime::take_routes(const RunState& state) {
   DeviceSettings recorded = settings_;
   try {
     recorded.precision = parse_precision(was->second);
-    KernelSource(recorded.device, graph_.registry(), recorded.precision);  // throws where the device lacks it
+    KernelSource(recorded.device, graph_.registry(), recorded.precision);  // throws if the device does not support it
   } catch (const Error&) {
     hooks_.resume_notes.push_back(fmt::format(
         "bits may differ from an uninterrupted run: the checkpoint was trained in {}, which device '{}' does "
@@ -108,7 +108,7 @@ void CycleRuntime::forget_copy() {
   hooks_.good.reset();
 }
 
-// Describes the weights, which are finite afterwards, in the error message.
+// Returns the error with notes that describe the weights. Afterwards all weights are finite.
 Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
   const std::string first_non_finite = hooks_.good->first_non_finite(graph_.store());
   std::string why_not = run->why_not_repeated();
@@ -145,8 +145,8 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
   return Error(e.kind(), by_numbers ? made : e.what(), e.span(), notes);
 }
 
-// Repeats the steps after the copy with a check after each. Returns the last step that left everything finite; the
-// weights are those after it.
+// Repeats the steps since the copy with a check after each. Returns the last step that left all numbers finite; the
+// weights are those after it. Returns nothing and sets `why_not` if the steps cannot be repeated.
 std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not) {
   hooks_.good->put_back(graph_);
   const int64_t resumed_at = report_.resumed_at;
@@ -168,7 +168,7 @@ std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not)
   }
 }
 
-// Restores the copy as the final result.
+// Restores the copy as the result of the run.
 void CycleRuntime::keep_copy() {
   hooks_.good->put_back(graph_);
   const Checkpoint& copy = hooks_.good->kept();
@@ -206,7 +206,7 @@ bool CycleRuntime::with_copy(const std::function<void(const TensorFile&)>& take)
   return true;
 }
 
-// Writes a checkpoint from the copy of the weights, if a validation holds the boundary.
+// Writes a checkpoint from the copy of the weights if a validation holds the boundary. Returns whether it did.
 bool CycleRuntime::checkpoint_copy() {
   const std::lock_guard<std::mutex> lock(hooks_.good_access);
   if (!hooks_.good_is_last || !hooks_.checkpoints) return false;

@@ -29,7 +29,8 @@ void run_graph(const CycleStages& stages) {
     return g.wait_for_all();
   }
   flow::function_node<Slot*, Slot*> step(g, flow::serial, [&](Slot* slot) { return stages.step(*slot), slot; });
-  // A serial node may start its next message before it has passed on the last, so the order is restored by number.
+  // A serial node may start its next message before it has passed on the previous one, so the order is restored by
+  // number.
   flow::sequencer_node<Slot*> in_order(g, [](Slot* slot) { return slot->sequence; });
   flow::function_node<Slot*, flow::continue_msg> output(
       g, flow::serial, [&](Slot* slot) { return stages.output(*slot), flow::continue_msg(); });
@@ -41,7 +42,7 @@ void run_graph(const CycleStages& stages) {
   g.wait_for_all();
 }
 
-// Without another thread an input that waits for an output would wait forever.
+// Runs the stages in one thread. In a graph with a single thread, an input that waits for an output would wait forever.
 void run_in_turn(const CycleStages& stages) {
   while (Slot* slot = stages.input()) {
     stages.step(*slot);

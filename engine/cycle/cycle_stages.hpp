@@ -1,5 +1,5 @@
-// CycleStages: the stages of a cycle as a oneTBB flow graph, input -> limiter -> step -> output. Each stage works on
-// one batch at a time; different stages work on different batches concurrently.
+// CycleStages: runs the stages of a cycle as a oneTBB flow graph, input -> limiter -> step -> output. Each stage works
+// on one batch at a time; different stages work on different batches concurrently.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,12 @@
 namespace harmonics::engine {
 
 struct CycleStages {
-  std::function<Slot*()> input;             // null: no batch follows
-  std::function<void(Slot&)> step;          // in the order of the input
-  std::function<void(const Slot&)> output;  // the same; empty: none
+  std::function<Slot*()> input;             // returns null at the end
+  std::function<void(Slot&)> step;          // called in the order of the input
+  std::function<void(const Slot&)> output;  // called in the same order; empty for none
 
-  // Returns when all batches are through. Throws what a stage throws. `threads` is the number of the executor's.
+  // Returns when all batches have passed. Throws errors of the stages. `threads` is the number of threads of the
+  // executor.
   void run(int threads) const;
 };
 

@@ -27,7 +27,7 @@ void CycleState::note_if_not_resumable() {
   const CyclePlan& plan = cycle_.plan;
   for (int n : plan.producers) {
     Source& source = plan.graph.streams().source(n);
-    if (plan.from && !source.info().live) continue;  // already being read; its note was given earlier
+    if (plan.from && !source.info().live) continue;  // already open; an earlier cycle noted the reason
     const bool by_number = plan.reader->joins_by_number() && !source.info().live;
     const std::string why = by_number ? fmt::format("'{}' is not a live stream, but is joined by number", source.name())
                                       : source.cannot_seek();

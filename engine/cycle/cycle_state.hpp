@@ -1,4 +1,4 @@
-// CycleState: the state of a running cycle as a checkpoint holds it: that after the last whole step.
+// CycleState: the state of a running cycle after its last complete step, as a checkpoint stores it.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,18 @@ class CycleState final : public CycleObserver {
 
   // ---- boundary held ----
   RunState of_last_step();
-  // The same with its tensors, for a checkpoint.
+  // Returns the state of_last_step() and puts its tensors into `file`, for a checkpoint.
   RunState fill(TensorFile& file);
 
-  // Returns whether a run can end within a step: a step has several batches. Otherwise a step that fails has changed
-  // nothing.
+  // Returns whether a run can end within a step, which requires several batches per step. With one batch per step, a
+  // failed step has changed nothing.
   bool has_unfinished_steps() const { return cycle_.plan.training && cycle_.plan.settings.accumulate > 1; }
 
-  // Why a checkpoint of this run cannot be resumed; empty: it can.
+  // Returns why a checkpoint of this run cannot be resumed, or "" if it can.
   const std::string& not_resumable() const { return not_resumable_; }
-  // Takes over the reason of the cycle that this one continues.
+  // Takes over the reason from the cycle that this one continues.
   void continue_from(const LiveReading& former) { not_resumable_ = former.not_resumable; }
-  // Looks at the streams for such a reason, and notes it.
+  // Checks the streams for such a reason and notes it.
   void note_if_not_resumable();
 
   void step_began() override;
@@ -42,7 +42,7 @@ class CycleState final : public CycleObserver {
   const CycleRate& rate_;
   const LiveStreams& streams_;
   std::string not_resumable_;
-  // Running statistics at the start of the step: each of its batches changes them.
+  // Running statistics at the start of the step; each of its batches changes them.
   std::map<std::string, std::vector<std::byte>> statistics_;
 };
 

@@ -11,8 +11,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Names each figure: "f1" for the first layer that has it, and "output.f1" for each. `judged` leaves out layers that
-// received no rows in the pass.
+// Names each figure: "output.f1" for each layer, and also "f1" for the first layer that has it. `judged`: leave out
+// layers that received no rows in the pass.
 std::map<std::string, double> named(const std::vector<LayerFigures>& layers, bool judged) {
   std::map<std::string, double> values;
   for (const LayerFigures& layer : layers)
@@ -27,7 +27,7 @@ std::map<std::string, double> named(const std::vector<LayerFigures>& layers, boo
 }  // namespace
 
 CycleWatch::CycleWatch(CyclePlan& plan, CycleRecord& record) : plan_(plan), record_(record) {
-  // The step counts accuracy itself, and confusion is a table that only evaluation makes.
+  // The step itself counts accuracy, and only evaluation builds the table "confusion".
   std::vector<std::string> asked;
   for (const std::string& text : plan.run.metrics)
     if (text != "accuracy" && text != "confusion") asked.push_back(text);
@@ -51,7 +51,7 @@ void CycleWatch::prepare() {
   read_windows(true);
 }
 
-// Declares "window.f1" for the first layer that has it, and "window.output.f1" for each.
+// Declares "window.output.f1" for each layer, and also "window.f1" for the first layer that has it.
 void CycleWatch::name_windows() {
   const auto name = [&](const std::string& text, std::vector<size_t>& of) {
     if (std::find(names_.begin(), names_.end(), text) != names_.end()) return;

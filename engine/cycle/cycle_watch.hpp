@@ -1,5 +1,5 @@
-// CycleWatch: what a training cycle measures besides its losses: the requested metrics over every epoch, and
-// validation at the end of each.
+// CycleWatch: what a training cycle measures besides its losses: the requested metrics in every epoch, and validation
+// at the end of each epoch.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ class CycleWatch {
  public:
   CycleWatch(CyclePlan& plan, CycleRecord& record);
 
-  // Evaluates training batches; null: no metrics were requested.
+  // Returns the evaluation of training batches; null if no metrics were requested.
   LayerMetrics* layer_metrics() { return layer_metrics_ ? &*layer_metrics_ : nullptr; }
   // Called after the first programs are compiled. Compiles validation and checks the requested metrics.
   void prepare();
@@ -30,13 +30,13 @@ class CycleWatch {
   void renew() {
     if (validation_) validation_->renew();
   }
-  // Returns the metrics `measured` by the programs and those measured here.
+  // Returns the names of the metrics `measured` by the programs and of those measured here.
   std::vector<std::string> names(const std::set<std::string>& measured) const;
 
   void count_batch(const StepProgram& program, int64_t samples) {
     if (!layer_metrics_) return;
     if (plan_.settings.accumulate > 1)
-      layer_metrics_->hold(program.metric_addresses, samples);  // a checkpoint shows the end of a step
+      layer_metrics_->hold(program.metric_addresses, samples);  // a checkpoint contains only complete steps
     else
       layer_metrics_->add(program.metric_addresses, samples);
   }
@@ -45,22 +45,21 @@ class CycleWatch {
     layer_metrics_->commit();
     if (decides_) read_windows();
   }
-  // Computes the metrics over the last samples and puts them among the others. Called only when they are read,
-  // because computing them costs too much for every step.
+  // Computes the metrics over the last samples and stores them among the others. Called only when they are read,
+  // because computing them at every step is too expensive.
   void read_windows(bool all = false);
-  // Stores what the metrics of the epoch have accumulated in the state; restore() loads it before the first
-  // compilation.
+  // Stores the accumulated metrics of the epoch in `state`; restore() loads them before the first compilation.
   void store(RunState& state);
   void restore(const RunState& state);
-  // Notes about metrics that count only the remainder of the epoch.
+  // Returns notes about metrics that count only the rest of the epoch after a resume.
   std::vector<std::string> notes(const RunState& state) const;
-  // Requested metrics that cannot be computed over the last samples.
+  // Returns the requested metrics that cannot be computed over the last samples.
   std::vector<std::string> without_window() const {
     return layer_metrics_ ? layer_metrics_->without_window() : std::vector<std::string>();
   }
-  // Validates on the current weights and changes no other state. Returns nothing if `stops` ended it.
+  // Validates with the current weights and changes no other state. Returns nothing if `stops` ended the validation.
   std::optional<Evaluation> validate(const std::function<bool()>& stops) { return validation_->run(stops); }
-  // Reads the metrics of the epoch and those of its validation, if it was validated.
+  // Adds the metrics of the epoch, and those of its validation if it was validated, to the report.
   void close_epoch(EpochReport& epoch, std::optional<Evaluation> validation);
 
  private:
@@ -72,8 +71,8 @@ class CycleWatch {
   std::optional<Evaluator> validation_;
   std::vector<std::string> names_;
   std::map<std::string, std::map<std::string, std::vector<size_t>, std::less<>>>
-      windows_;           // by layer and figure: indices of their metrics
-  bool decides_ = false;  // a condition reads them after every step
+      windows_;           // by layer and figure: indices of metrics
+  bool decides_ = false;  // a condition reads the window metrics after every step
 };
 
 }  // namespace harmonics::engine

@@ -1,4 +1,4 @@
-// FiniteResults: counts results that are infinite or NaN, so that the run reports them.
+// FiniteResults: counts infinite and NaN results, so that the run reports them.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace harmonics::engine {
 class FiniteResults {
  public:
   explicit FiniteResults(const CyclePlan& plan) : plan_(plan), of_(plan.wanted.size()) {}
-  // Checks one result of a step; `sample` is the type of one of its samples.
+  // Checks one result of a step; `sample` is the type of one sample of it.
   void look(size_t result, const TensorType& sample, const Slot& slot);
-  // Messages, one for each node that gave such results.
+  // Returns one message for each node that gave infinite or NaN results.
   std::vector<std::string> notes() const;
 
  private:

@@ -39,7 +39,7 @@ void FiniteWeights::offer_copy(bool offered) {
   hooks.good_is_last = offered && hooks.good && hooks.good->kept().state.step == cycle_.record.step();
 }
 
-// A repetition from the copy would use the rate of the copy.
+// Renews the copy when the rate set from outside has changed: repeated steps use the rate stored in the copy.
 void FiniteWeights::step_began() {
   if (rate_.set() != kept_rate_) keep();
 }
@@ -78,7 +78,7 @@ void FiniteWeights::refuse(const CompiledStep& program, const Slot& slot) {
   throw not_finite(step, o, plan.executor, plan.run);
 }
 
-// Producers that cannot be read again are not checked here: reading their first sample fails.
+// Returns the reason as a text. Producers that cannot be read again are not checked: reading their first sample fails.
 std::string FiniteWeights::why_not_repeated() const {
   const CyclePlan& plan = cycle_.plan;
   if (plan.live) return "live streams are read once";

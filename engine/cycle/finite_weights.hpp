@@ -1,5 +1,5 @@
-// FiniteWeights: keeps the weights of a training cycle finite: copies them from time to time, finds numbers that have
-// become infinite or NaN, and undoes a repeated step that made them so.
+// FiniteWeights: keeps the weights of a training cycle finite. Copies them periodically, finds infinite and NaN
+// numbers, and undoes a repeated step that caused them.
 #pragma once
 
 #include <optional>
@@ -14,28 +14,28 @@ class FiniteWeights final : public CycleObserver {
   FiniteWeights(CycleContext& cycle, const CycleRate& rate, CycleState& state)
       : cycle_(cycle), rate_(rate), state_(state) {}
 
-  // Called once the weights are those before the first step.
+  // Called when the weights are those before the first step.
   void open();
-  // Returns a tensor that has become infinite or NaN, or an empty string.
+  // Returns the name of a tensor that has become infinite or NaN, or "".
   std::string first_non_finite() const;
-  // Throws NonFiniteWeights if there is one.
+  // Throws NonFiniteWeights if there is such a tensor.
   void expect_finite() const;
-  // Copies the state after the last step. Boundary held, or no step runs.
+  // Copies the state after the last step. Called with the boundary held, or when no step runs.
   void keep();
-  // Copies it unless it is in the copy already, or not finite. Boundary held, or no step runs.
+  // Copies it unless the copy has it already or it is not finite. Called with the boundary held, or when no step runs.
   void keep_last();
-  // While set, checkpoints can be written from the copy of the last step, if there is one. Once it is reset, none is
-  // being written.
+  // While set, other threads can write checkpoints from the copy if it is of the last step. Resetting waits for a
+  // checkpoint that is being written.
   void offer_copy(bool offered);
 
   // ---- within a step ----
-  // While steps are repeated, undoes a step that made a number non-finite, which ends the run. Returns whether it did.
+  // While steps are repeated, undoes a step that made a number non-finite, and ends the run. Returns whether it did.
   bool undo_if_spoilt();
-  // The loss of the batch is not finite, and the batch has changed nothing. Undoes the step if steps are repeated;
-  // otherwise throws ErrorKind::Diverged with the first non-finite number.
+  // Called when the loss of a batch is not finite; the batch has changed nothing. Undoes the step if steps are
+  // repeated. Otherwise throws ErrorKind::Diverged with the first non-finite number.
   void refuse(const CompiledStep& program, const Slot& slot);
 
-  // Returns why the steps since the last copy cannot be repeated bit for bit, or an empty string if they can.
+  // Returns why the steps since the last copy cannot be repeated bit for bit, or "" if they can.
   std::string why_not_repeated() const;
 
   void begin() override { keep(); }
@@ -49,7 +49,7 @@ class FiniteWeights final : public CycleObserver {
   CycleContext& cycle_;
   const CycleRate& rate_;
   CycleState& state_;
-  std::optional<double> kept_rate_;  // rate set from outside when the last copy was made
+  std::optional<double> kept_rate_;  // rate set from outside at the time of the last copy
 };
 
 }  // namespace harmonics::engine

@@ -12,11 +12,11 @@ namespace harmonics::engine {
 
 namespace {
 
-// A copy is made at most once per kRunPerCopy times its cost and per kLeastSeconds; a failure repeats the steps since
-// it.
+// A copy is made at most every kLeastSeconds, and at most every kRunPerCopy times its cost. After a failure the steps
+// since the copy are repeated.
 constexpr double kRunPerCopy = 400, kLeastSeconds = 1;
 
-// CPU time of this thread, so that other running threads do not raise the measured cost.
+// Returns the CPU time of this thread. Other threads do not raise a cost measured with it.
 double processor_seconds() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -47,7 +47,7 @@ void LastGood::keep(const BoundGraph& graph, RunState state, double now) {
   const double begun = processor_seconds();
   graph.snapshot(kept_.file);
   kept_.state = std::move(state);
-  const double cost = 2 * (processor_seconds() - begun);  // checking it costs as much again
+  const double cost = 2 * (processor_seconds() - begun);  // the check costs as much as the copy
   next_ = now + std::max(kLeastSeconds, kRunPerCopy * cost);
 }
 

@@ -1,5 +1,5 @@
-// LastGood: a recent copy of a training cycle from when every number was finite. A step that produces non-finite
-// numbers is undone from it.
+// LastGood: a copy of the state of a training cycle from a time when all numbers were finite. A step that produces
+// non-finite numbers is undone with it.
 #pragma once
 
 #include <set>
@@ -22,23 +22,23 @@ void clear_moments(ParameterStore& store);
 
 class LastGood {
  public:
-  // Tensors of `store` that are not finite now are not checked later.
+  // Tensors of `store` that are not finite at this time are not checked later.
   explicit LastGood(const ParameterStore& store);
 
-  // Returns the first tensor that has become infinite or NaN, or an empty string.
+  // Returns the name of the first tensor that has become infinite or NaN, or "".
   std::string first_non_finite(const ParameterStore& store) const;
-  // Tensors that were not finite from the beginning.
+  // Returns the tensors that were not finite at construction.
   const std::set<std::string>& never_finite() const { return never_finite_; }
 
-  // Returns whether a newer copy is due. Copying takes a small share of the time for weights of any size.
+  // Returns whether a newer copy is due. For weights of any size, copying takes a small share of the time.
   bool due(double now) const { return now >= next_; }
-  // Makes a copy and reuses the memory of the previous one. Must be called only when all numbers are finite.
+  // Copies the state into the memory of the previous copy. All numbers must be finite.
   void keep(const BoundGraph& graph, RunState state, double now);
-  // The copy in the form of a checkpoint.
+  // Returns the copy as a checkpoint.
   const Checkpoint& kept() const { return kept_; }
-  // Copies the copy, into memory of its own, as the content of a checkpoint.
+  // Copies the tensors of the copy into `file` and returns its state, as the content of a checkpoint.
   RunState copy_to(TensorFile& file) const;
-  // Restores the copy into the graph and sets moments declared since to zero.
+  // Restores the copy into the graph and zeroes moments declared since.
   void put_back(BoundGraph& graph) const;
 
  private:

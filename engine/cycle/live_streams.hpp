@@ -1,5 +1,5 @@
-// LiveStreams: the live streams of a run: their positions in checkpoints, which samples are durable, and cancelling
-// reads that wait for them.
+// LiveStreams: the live streams of a run. Stores their positions in checkpoints, reports durable samples to them, and
+// cancels reads that wait for samples.
 #pragma once
 
 #include <map>
@@ -17,24 +17,24 @@ class LiveStreams {
   explicit LiveStreams(CyclePlan& plan);
 
   bool any() const { return !members_.empty(); }
-  // Called before the first sample of a run that keeps checkpoints. Starts at the beginning, or at the position in
-  // `from`, which goes into `reads`, by the plan's producers. A stream without positions is not changed. Throws
-  // ErrorKind::Weights if `from` lacks a stream's position.
+  // Starts the streams before the first sample of a run that writes checkpoints: at the beginning, or at the position
+  // in `from`, which is also written to `reads` (by producer of the plan). Streams without positions are left alone.
+  // Throws ErrorKind::Weights if `from` lacks the position of a stream.
   void begin(const RunState* from, std::vector<uint64_t>& reads);
-  // Called instead by a cycle that continues another, with what restored() returned there.
+  // Replaces begin() in a cycle that continues another one; `restored` is what restored() returned there.
   void go_on(const std::vector<char>& restored);
   std::vector<char> restored() const;
 
   // ---- callable from any thread ----
-  // `reads` are the positions up to which steps have used samples, by the plan's producers.
+  // `reads`: by producer of the plan, the position up to which steps have used samples.
   void store(RunState& state, const std::vector<uint64_t>& reads) const;
   void durable(const RunState& state) const;  // `state` is on disk
   bool wants_durable() const;
-  // For each stream that has any: samples lost since this was made, which no sender still has, and samples refused
-  // since its source was opened.
+  // Counts per stream that has any: samples lost since construction, which no sender can send again, and samples
+  // refused since the source was opened.
   struct LossCounts {
     uint64_t lost = 0, refused = 0;
-    bool at_most_once = false;  // no sender would have sent them again
+    bool at_most_once = false;  // senders could never have resent them
     std::string last_error;
   };
   std::map<std::string, LossCounts> gone() const;
@@ -42,10 +42,10 @@ class LiveStreams {
 
  private:
   struct Member {
-    size_t number;  // index in the plan's reader
+    size_t number;  // index of the stream in the reader
     std::string name;
     Source* source;
-    std::string type;  // as announced by its source
+    std::string type;  // as announced by the source
     uint64_t lost_before;
     bool restored = false;
   };

@@ -15,9 +15,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A request waits no longer than this for a step to end; the steps it requested may take longer.
+// Time limit of a request that waits for the end of a step. The steps it requested may take longer.
 constexpr auto kPatience = 5s;
-// A stop from a signal handler cannot notify a waiting thread, so the run checks at this interval.
+// A stop from a signal handler cannot notify a waiting thread, so the paused run checks for it at this interval.
 constexpr auto kPauseInterval = 50ms;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -70,7 +70,7 @@ std::optional<double> StreamStatus::lag_seconds() const {
 
 RunControl::RunControl(std::string graph, int cycles) : graph_(std::move(graph)), cycles_(cycles), rate_(kNone) {}
 
-// ---- any thread ----
+// ---- callable from any thread ----
 
 RunPhase RunControl::phase() const {
   if (phase_ != RunPhase::running) return phase_;
@@ -97,7 +97,7 @@ RunStatus RunControl::status() const {
   s.fraction = figures_.fraction;
   for (size_t i = 0; i < scene_.metrics.size() && i < values_.size(); ++i)
     if (!std::isnan(values_[i])) s.metrics[scene_.metrics[i]] = values_[i];
-  // A rate that was set is that of the next step, also while no step runs.
+  // A rate set from outside applies to the next step, so it is shown even while no step runs.
   const double set = learning_rate();
   s.learning_rate_set = !std::isnan(set);
   if (scene_.trains && (s.learning_rate_set || figures_.step > 0))
@@ -232,7 +232,7 @@ void RunControl::stop() {
   wake_.notify_all();
 }
 
-// ---- the running cycle ----
+// ---- called by the running cycle ----
 
 void RunControl::expect(const std::vector<std::string>& producers, bool checkpointing) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,5 +1,5 @@
 // RunControl: the interface between a running cycle and other threads. Any thread may read the status and make
-// requests; requests take effect between two steps. Its memory does not grow with the run.
+// requests, which take effect between two steps. Memory use does not grow with the length of the run.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ struct StreamProbe {
   std::string name;
   bool live = false;
   uint64_t per_joint = 1, joint_bytes = 0;  // samples and bytes in a joint sample
-  std::function<void(StreamStatus&)> look;  // fills in what only the source knows; callable from any thread
+  std::function<void(StreamStatus&)> look;  // fills in figures of the source; callable from any thread
 };
 
 // Figures at the end of a step.
@@ -37,22 +37,22 @@ struct RunScene {
   int cycle = 0;
   bool trains = false, checkpointing = false;
   int64_t epochs = 0;                   // 0: unlimited
-  int64_t window = 0;                   // samples of the test-then-train window; 0: none
-  RunFigures from;                      // where it starts or resumes
+  int64_t window = 0;                   // samples in the test-then-train window; 0 for none
+  RunFigures from;                      // where the cycle starts or resumes
   std::optional<double> learning_rate;  // set from outside earlier
   std::vector<std::string> metrics;     // names of the values passed to leave()
   std::vector<StreamProbe> streams;
   std::function<void()> stop;
-  std::function<bool()> checkpoint;  // returns when it is on disk; throws if that fails
+  std::function<bool()> checkpoint;  // returns when the checkpoint is on disk; throws if writing fails
 };
 
-// The first samples of the last batch of a step.
+// The first samples of the last batch of a step, at most kMost.
 struct BatchSample {
   static constexpr uint64_t kMost = 32;
   int cycle = 0;
   int64_t step = 0;
   uint64_t count = 0;
-  std::vector<std::vector<std::byte>> streams;  // by producer of the cycle, samples back to back
+  std::vector<std::vector<std::byte>> streams;  // by producer of the cycle; samples are contiguous
 };
 
 class RunControl {
@@ -62,48 +62,47 @@ class RunControl {
 
   explicit RunControl(std::string graph, int cycles = 1);
 
-  // ---- any thread ----
+  // ---- callable from any thread ----
   RunStatus status() const;
   RunHistory history() const;
-  // Returns those of the last lines and epoch rows whose number is above `after`; numbers begin with 1.
+  // Return the kept lines and epoch rows whose number is above `after`. Numbers start at 1.
   std::vector<LogLine> log(uint64_t after) const;
   std::vector<RunRow> epochs(uint64_t after) const;
 
-  // Returns samples that a recent step trained on, or null before the first step. Requests new ones and waits for
+  // Returns samples that a recent step trained on, or null before the first step. Requests new samples and waits for
   // them until `deadline`.
   std::shared_ptr<const BatchSample> sample(Clock::time_point deadline);
 
-  // These throw ErrorKind::Usage if the request is not possible now. They return when it is done, or after a time
-  // limit.
+  // Return when the request is done, or after a time limit. Throw ErrorKind::Usage if the request is not possible now.
   void pause();
   void resume();
   void step(int64_t count);
-  void set_learning_rate(std::optional<double> rate);  // none: use the schedule
+  void set_learning_rate(std::optional<double> rate);  // no value: use the schedule
   void checkpoint();
   void stop();
 
-  // ---- the running cycle ----
-  // Announces the producers of the coming cycle; no sample of them has been read yet.
+  // ---- called by the running cycle ----
+  // Announces the producers of the next cycle before any of their samples is read.
   void expect(const std::vector<std::string>& producers, bool checkpointing = false);
   void begin(RunScene scene);
-  // After this call nothing of the scene is called. `over`: no other cycle follows.
+  // Ends the use of the scene: its functions are not called afterwards. `over`: no other cycle follows.
   void end(bool over);
-  // Called before a step. Returns false if the run is paused and no step may run now.
+  // Called before a step. Returns false if the run is paused and must not run a step.
   bool enter();
-  // Waits while the run is paused, at most kPauseInterval, because a signal that stops the run cannot wake it.
+  // Waits while the run is paused, at most kPauseInterval, because a stop from a signal handler cannot wake it.
   void wait_while_held();
   // Called after a step. Does not allocate.
   void leave(const RunFigures& figures, const std::vector<double>& values);
   // Returns whether the run will be paused when the current step ends.
   bool holds() const;
-  // Samples of a batch, on request.
+  // Whether samples of a batch were requested.
   bool wants_sample() const { return sample_wanted_.load(std::memory_order_relaxed); }
   void give_sample(std::shared_ptr<const BatchSample> sample);
-  // NaN: none was set.
+  // Returns the rate set from outside; NaN if none.
   double learning_rate() const { return rate_.load(std::memory_order_relaxed); }
   void end_epoch(RunRow row);
   void note(const char* level, std::string text);
-  // Set the newest checkpoint, and the reason why the last one could not be written.
+  // Record the newest checkpoint, and the reason why a checkpoint could not be written.
   void checkpointed(const std::string& path);
   void not_checkpointed(const std::string& why);
   // Sets the phase directly, for example "serving" without a run, or "stopping".
@@ -120,9 +119,9 @@ class RunControl {
   std::atomic<double> rate_;
   std::atomic<bool> sample_wanted_{true};
 
-  std::mutex acting_;  // held while stop or checkpoint of the scene run; locked before mutex_
+  std::mutex acting_;  // held during calls of the scene's `stop` and `checkpoint`; locked before mutex_
   mutable std::mutex mutex_;
-  mutable std::condition_variable wake_, changed_;  // wakes the run; wakes threads that wait for it
+  mutable std::condition_variable wake_, changed_;  // wakes the run; wakes threads waiting for it
   RunPhase phase_ = RunPhase::starting;
   bool paused_ = false, busy_ = false;
   int64_t steps_left_ = 0;

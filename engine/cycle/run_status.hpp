@@ -15,7 +15,7 @@ enum class Health { ok, degraded, failed };
 const char* word(RunPhase phase);
 const char* word(Health health);
 
-// Figures that only live sources have.
+// Figures of live sources only.
 struct LiveStreamStatus {
   uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;  // as in StreamHealth
   uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
@@ -36,7 +36,7 @@ struct StreamStatus {
   std::optional<Live> of_live;
 
   std::optional<double> back_pressure() const;  // 0 to 1: fill level of the window
-  std::optional<double> lag_seconds() const;    // queued samples at the current rate
+  std::optional<double> lag_seconds() const;    // seconds of queued samples at the current rate
 };
 
 struct LogLine {
@@ -46,7 +46,7 @@ struct LogLine {
   std::string text;
 };
 
-// A row as --log writes it.
+// A row of the log file written by --log.
 struct RunRow {
   uint64_t number = 0;
   int64_t epoch = 0, step = 0, samples = 0;
@@ -54,7 +54,7 @@ struct RunRow {
   std::map<std::string, double> metrics;
 };
 
-// Test-then-train: metrics over the last evaluated samples.
+// Test-then-train: metrics over the samples evaluated last.
 struct RunWindow {
   int64_t samples = 0, of = 0;
   std::map<std::string, double> metrics;

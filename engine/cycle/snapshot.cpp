@@ -14,21 +14,21 @@ namespace harmonics::engine {
 
 namespace {
 
-// Copying takes at most one part in this many of the time, however large the weights are.
+// Copying takes at most 1/kLeastShare of the time for weights of any size.
 constexpr int kLeastShare = 20;
-// How long a reader waits for the trainer before it checks whether the run is idle.
+// A waiting reader checks at this interval whether it can copy while no step runs.
 constexpr std::chrono::milliseconds kRetryInterval{1};
-// The end of a run waits no longer than this for a buffer without readers.
+// At its end a run waits at most this long for a buffer without readers.
 constexpr std::chrono::seconds kLongestRead{5};
 
-// CPU time of this thread, so that other running threads do not raise the measured cost.
+// Returns the CPU time of this thread. Other threads do not raise a cost measured with it.
 std::chrono::nanoseconds processor_time() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
 }
 
-// Returns whether a number has become infinite or NaN since `before`. Such weights are not given to readers.
+// Returns whether a number has become infinite or NaN since `before`. Readers do not get such weights.
 bool spoilt_since(const Snapshot& before, const ParameterStore& now) {
   for (const auto& [name, t] : before.weights().all()) {
     const auto at = now.all().find(name);
@@ -65,7 +65,7 @@ void Snapshot::fill(const ParameterStore& store, WeightsVersion version,
     if (c.from->layout == c.to->layout)
       std::memcpy(c.to->change(), c.from->data(), c.from->type.bytes());
     else
-      store.copy(*c.name, c.to->change());  // transposed since, because a later program needs it
+      store.copy(*c.name, c.to->change());  // a later program has transposed the tensor since
   }
   filled_ = true;
   version_ = version;
@@ -115,7 +115,8 @@ bool Snapshots::due() const {
   return (Clock::now() - newest_->taken()).count() >= youth_.load(std::memory_order_relaxed);
 }
 
-// Requires the boundary, so one thread at a time: only this function changes buffers and newest_.
+// Copies the weights into a buffer without readers. Requires the boundary, so only one thread changes buffers and
+// newest_.
 void Snapshots::take(bool whatever_the_age) {
   if (!whatever_the_age && !due()) return;
   Snapshot* to = nullptr;
@@ -124,12 +125,12 @@ void Snapshots::take(bool whatever_the_age) {
     for (Snapshot& s : places_)
       if (&s != newest_ && s.readers_ == 0 && (!to || s.laid_out_)) to = &s;
   }
-  if (!to) return;  // all have readers: try again after the next step
+  if (!to) return;  // all buffers have readers: retry after the next step
   if (!to->laid_out_)
     to->lay_out(newest_ ? newest_->weights() : store_, store_, static_cast<size_t>(to - places_.data()));
   const auto begun = processor_time();
   if (newest_ && spoilt_since(*newest_, store_))
-    return wanted_.store(false, std::memory_order_relaxed);  // the trainer detects it itself
+    return wanted_.store(false, std::memory_order_relaxed);  // the trainer detects this itself
   to->fill(store_, {cycle_, ended_.load(std::memory_order_relaxed)}, changes_);
   cost_ = std::min(cost_, processor_time() - begun);
   youth_.store(std::max<Clock::duration>(kYoung, kLeastShare * cost_).count(), std::memory_order_relaxed);
@@ -149,7 +150,7 @@ void Snapshots::share_queue(const ItemPtr& device) {
   for (Snapshot& s : places_) s.store_.use_queue(queue_);
 }
 
-// Lets a waiting reader copy while no step runs.
+// Copies for a waiting reader if no step runs.
 void Snapshots::take_idle() {
   const std::lock_guard<std::mutex> lock(attached_);
   if (!boundary_) return;

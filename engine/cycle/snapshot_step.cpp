@@ -6,7 +6,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Null: the options name no device with a memory of its own.
+// Returns null if the options name no device with its own memory.
 ItemPtr device_with_own_memory(const CompileOptions& options) {
   Registry& registry = options.registry ? *options.registry : Registry::global();
   const ItemPtr device = registry.find(HX_DEVICE, options.device);
@@ -22,7 +22,7 @@ SnapshotStep::SnapshotStep(Lowered lowered, Snapshots& snapshots, Executor& exec
                                          options);
 }
 
-// All snapshots of a cycle have the same layouts.
+// Returns the memory of the plan's states in a buffer. All snapshots of a cycle have the same layouts.
 SnapshotStep::Place SnapshotStep::place_of(size_t place) {
   Place found;
   ParameterStore& store = snapshots_.place(place);
@@ -33,7 +33,7 @@ SnapshotStep::Place SnapshotStep::place_of(size_t place) {
       throw Error(ErrorKind::Internal, "a snapshot has no '" + state.name + "' of type " + state.type.str());
     if (!queue)
       found.addresses.push_back(stored->storage->data());
-    else  // all snapshots share what no program changes
+    else  // snapshots share tensors that no program changes
       found.tensors.push_back(stored->fixed ? nullptr : store.parameter_on(queue, state.name, state.type));
   }
   return found;

@@ -1,4 +1,4 @@
-// SnapshotStep: one compiled program that runs on any snapshot of a cycle.
+// SnapshotStep: a compiled program that runs on any snapshot of a cycle.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace harmonics::engine {
 
-// One plan, bound to a snapshot's weights before each run. On a device with a memory of its own, snapshots share its
-// copies of the tensors that no program changes. Not thread-safe.
+// One plan, bound to the weights of a snapshot before each run. On a device with its own memory, snapshots share the
+// copies of tensors that no program changes. Not thread-safe.
 class SnapshotStep {
  public:
   // Compiles for the newest snapshot. `snapshots` and `executor` must outlive the object.
   SnapshotStep(Lowered lowered, Snapshots& snapshots, Executor& executor, const CompileOptions& options);
 
-  // The program on this snapshot's weights. The caller holds the snapshot until it has read the results. Allocates only
-  // when it meets a buffer of the snapshots for the first time.
+  // Binds the program to this snapshot and returns it. The caller holds the snapshot until it has read the results.
+  // Allocates only on the first use of a buffer.
   CompiledStep& on(const Snapshot& snapshot);
-  // Of any snapshot: what does not depend on weights.
+  // Returns the program bound to any snapshot, for information that does not depend on weights.
   const CompiledStep& any() const { return *step_; }
 
  private:
-  // Where the states of the plan lie in a buffer of the snapshots; one of them is used.
+  // The states of the plan in one buffer; only one of the two lists is used.
   struct Place {
     std::vector<void*> addresses;
     std::vector<std::shared_ptr<DeviceTensor>> tensors;

@@ -6,7 +6,7 @@ namespace harmonics::engine {
 
 namespace {
 
-thread_local const StepBoundary* running = nullptr;  // of the run that has given this thread the turn
+thread_local const StepBoundary* running = nullptr;  // the boundary whose turn this thread has
 
 }  // namespace
 
@@ -23,15 +23,15 @@ StepBoundary::Turn::Turn(StepBoundary& boundary) : held_(boundary.stepping_, std
 StepBoundary::Turn::~Turn() { running = nullptr; }
 
 StepBoundary::Visit::Visit(StepBoundary& boundary) : boundary_(boundary), in_turn_(running == &boundary) {
-  if (in_turn_) {  // a callback after a step, or a function within one
+  if (in_turn_) {  // in a callback after a step, or in a function within one
     if (!boundary.whole_)
       throw Error(ErrorKind::Usage,
                   "a function that the running step calls asks for the weights, which are between two states", {},
                   {"call it at the end of a step, or from another thread"});
     return;
   }
-  // Counted before this thread waits for anything: a step that misses it ends without a notification, and the next one
-  // sees it.
+  // Counted before this thread waits: a step that misses the count ends without a notification, but the next one sees
+  // it.
   boundary.asking_.fetch_add(1);
   std::unique_lock<std::mutex> turn(boundary.turn_);
   held_ = boundary.hold();

@@ -1,5 +1,5 @@
-// StepBoundary: the boundary between two steps of a run. One thread runs the steps and holds the boundary for each of
-// their batches; other threads hold it to look at the weights, or to change what computes them.
+// StepBoundary: the boundary between two steps of a run. One thread runs the steps and holds the boundary during each
+// batch. Other threads hold it to read the weights or to change the programs that compute them.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@ namespace harmonics::engine {
 
 class StepBoundary {
  public:
-  // One batch of the thread that runs the steps. Threads that asked for the boundary before it go first.
+  // A turn of the thread that runs the steps, for one batch. Threads that requested the boundary before it go first.
   class Turn {
    public:
     explicit Turn(StepBoundary& boundary);
@@ -18,7 +18,7 @@ class StepBoundary {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    // Leaves the boundary to other threads while `wait` runs.
+    // Releases the boundary while `wait` runs.
     template <class Wait>
     void leave_during(const Wait& wait) {
       held_.unlock();
@@ -30,8 +30,8 @@ class StepBoundary {
     std::unique_lock<std::mutex> held_;
   };
 
-  // Holds the boundary where all weights belong to one step. Waits for the end of the running step, or of the run. In
-  // the thread that runs the steps it waits for nothing, and throws ErrorKind::Usage within a step.
+  // Holds the boundary at a point where all weights belong to one step. Waits for the end of the running step, or of
+  // the run. In the thread that runs the steps it does not wait, and throws ErrorKind::Usage within a step.
   class Visit {
    public:
     explicit Visit(StepBoundary& boundary);
@@ -39,7 +39,7 @@ class StepBoundary {
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
 
-    // Returns whether a turn of this thread holds the boundary already.
+    // Returns whether this thread holds the boundary already, through a turn.
     bool in_turn() const { return in_turn_; }
 
    private:
@@ -48,20 +48,20 @@ class StepBoundary {
     std::unique_lock<std::mutex> held_;
   };
 
-  // ---- from any thread ----
+  // ---- callable from any thread ----
   // Holds the boundary between two batches, which may be of one step.
   std::unique_lock<std::mutex> hold() { return std::unique_lock<std::mutex>(stepping_); }
-  // Marks that no step follows, for whatever reason, and wakes all threads that wait for the end of a step.
+  // Marks that no step follows, for whatever reason. Wakes all threads that wait for the end of a step.
   void end();
-  // Returns whether a run has given this thread the turn.
+  // Returns whether this thread has the turn of a run.
   static bool in_turn_of_this_thread();
-  // The mutex behind the boundary.
+  // Returns the mutex that implements the boundary.
   std::mutex& mutex() { return stepping_; }
 
-  // ---- boundary held ----
-  // Weights are between two states until end_step().
+  // ---- require the boundary ----
+  // Marks the weights as incomplete until end_step().
   void begin_batch() { whole_ = false; }
-  // Wakes threads that wait for the end of the step; they go on when the turn is over.
+  // Wakes threads that wait for the end of the step. They continue when the turn is over.
   void end_step();
   // Returns whether no step follows.
   bool over() const { return over_; }
@@ -70,9 +70,9 @@ class StepBoundary {
   std::mutex stepping_;              // the boundary
   std::mutex turn_;                  // held while waiting for stepping_, so that the next batch does not start first
   std::condition_variable stepped_;  // a step has ended, or the run has
-  std::atomic<int> asking_{0};       // threads that wait for the end of a step
+  std::atomic<int> asking_{0};       // threads waiting for the end of a step
   bool whole_ = true;                // no step is in progress
-  bool over_ = false;                // nothing is left to checkpoint
+  bool over_ = false;                // no step follows
 };
 
 }  // namespace harmonics::engine
