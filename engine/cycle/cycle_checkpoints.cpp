@@ -180,7 +180,7 @@ void CycleCheckpoints::write_between_steps(bool wanted) {
   if (step == 0 || step == written_between_) return;
   if (!wanted && !c.due(cycle_.now(), step, false, cycle_.at.epoch)) return;
   if (!weights_.first_non_finite().empty())
-    return;  // the next check by the step thread, or at the end, reports it
+    return;  // the next check by the thread of the steps, or at the end, reports it
   written_between_ = step;
   c.start([this](TensorFile& file) { return state_.fill(file); });
 }

@@ -6,7 +6,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Longest wait for a step; after it, inference uses the newest available weights.
+// Longest wait for a step; after that inference uses the newest snapshot.
 constexpr std::chrono::seconds kLongestWait{2};
 
 }  // namespace
@@ -51,7 +51,7 @@ void ConcurrentInference::forget() {
   snapshots_.reset();
 }
 
-// Returns the snapshots once the programs of this batch are lowered; null if the run is over.
+// Lowers the program of this batch size unless it is known, and returns the snapshots; null if the run is over.
 std::shared_ptr<Snapshots> ConcurrentInference::lowered_for(int64_t batch) {
   {
     const std::lock_guard<std::mutex> lock(asking_);
@@ -75,14 +75,14 @@ std::optional<std::vector<HTensor>> ConcurrentInference::run(const std::map<int,
   if (!snapshots) return std::nullopt;
   std::shared_ptr<const Snapshot> weights;
   if (CycleRuntime::in_step_of_this_thread() || std::this_thread::get_id() == thread_) {  // a callback of the run
-    if (!runtime_.snapshots([] {})) return std::nullopt;  // snapshots the weights after the step
+    if (!runtime_.snapshots([] {})) return std::nullopt;  // snapshots the weights if a step has ended since
     weights = snapshots->newest();
   } else {
     weights = snapshots->fresh(Snapshots::Clock::now() + kLongestWait);
   }
   std::unique_lock<std::mutex> lock(asking_);
   const auto known = programs_.find(batch);
-  if (known == programs_.end() || snapshots_ != snapshots) {  // forgotten since
+  if (known == programs_.end() || snapshots_ != snapshots) {  // forget() was called meanwhile
     lock.unlock();
     return run(inputs, batch, stacked);
   }

@@ -1,5 +1,5 @@
-// ConcurrentInference: inference during a cycle of the same graph, from snapshots of its weights, on the calling
-// thread.
+// ConcurrentInference: inference on the calling thread while a cycle of the same graph runs, from snapshots of its
+// weights.
 #pragma once
 
 #include <map>
@@ -14,17 +14,18 @@
 
 namespace harmonics::engine {
 
-// Belongs to one run of a cycle. Callable from any thread.
+// Belongs to one run of a cycle. Thread-safe.
 class ConcurrentInference {
  public:
   ConcurrentInference(BoundGraph& graph, CycleRuntime& runtime, const RunSettings& settings)
       : graph_(graph), runtime_(runtime), settings_(settings), executor_(make_sequential_executor()) {}
 
-  // `stacked`: whether the inputs have a batch axis; the results then have one too. Empty if the run is over.
+  // Runs the graph for inputs by producer. `stacked`: the inputs have a batch axis, and so do the results. Returns
+  // nothing if the run is over.
   std::optional<std::vector<HTensor>> run(const std::map<int, HTensor>& inputs, int64_t batch, bool stacked);
-  // Makes the types of the graph's streams known. Returns false if the run is over.
+  // Determines the types of the graph's streams. Returns false if the run is over.
   bool prepare();
-  // The graph has changed: programs are made anew.
+  // Drops the programs after the graph has changed.
   void forget();
 
  private:
@@ -37,16 +38,16 @@ class ConcurrentInference {
   BoundGraph& graph_;
   CycleRuntime& runtime_;
   const RunSettings settings_;
-  const std::thread::id thread_ = std::this_thread::get_id();  // the thread that began the run
-  std::mutex asking_;  // not held while waiting for the end of a step: a callback there may call run() too
+  const std::thread::id thread_ = std::this_thread::get_id();  // the thread that created this object and calls run()
+  std::mutex asking_;  // not held while waiting for the end of a step, as a callback may call run() there
   std::shared_ptr<Snapshots> snapshots_;
   std::map<int64_t, Programs> programs_;  // by batch
   std::unique_ptr<Executor> executor_;
 };
 
-// Options for the values of the first cycle's results, for a batch.
+// Returns the options to compute the results of the first cycle for a batch.
 LoweringOptions inference_options(const BoundGraph& graph, int64_t batch);
-// Sets a step's inputs, runs it, and returns copies of its results.
+// Sets the inputs of `step`, runs it, and returns copies of its results.
 std::vector<HTensor> run_inference(const BoundGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs,
                                    bool stacked);
 

@@ -1,5 +1,5 @@
-// hx_graph::configure_layer prints the flow with the new arguments and parses it again: the usual checks apply, and the
-// graph is saved with them.
+// Implements hx_graph::configure_layer: prints the flow with the new arguments and parses it again, so that the usual
+// checks apply and save() writes the new arguments.
 #include <fmt/core.h>
 
 #include "dsl/hmx/print.hpp"
@@ -10,7 +10,7 @@ using namespace harmonics::engine;
 
 namespace {
 
-// "'hidden': rate = 0.3, dim = 2"
+// Returns the text for notes: "'hidden': rate = 0.3, dim = 2".
 std::string spoken_changes(const std::string& layer, const std::vector<ArgumentText>& changes) {
   std::string text;
   for (const ArgumentText& change : changes)
@@ -50,7 +50,7 @@ const std::vector<const char*>& hx_graph::configure_layer(const std::string& lay
   return undo_pointers_;
 }
 
-// If weights exist, checks that the programs fit them.
+// Exchanges the graph. If weights exist, checks that its programs fit them, and restores the former graph if not.
 void hx_graph::take_graph(Graph graph) {
   inference_.step.reset();
   Graph former = graph_->exchange(std::move(graph));

@@ -20,7 +20,7 @@ using namespace harmonics::engine;
 
 namespace {
 
-// The type of one sample of a producer, as fed to a program.
+// Returns the type of one sample of a producer, as passed to a program.
 TensorType sample_type(const StreamType& type) { return {type.dtype, type.sample}; }
 
 template <typename T>
@@ -51,14 +51,14 @@ RunSettings run_settings(const hx_fit_settings& s) {
   return r;
 }
 
-// Errors of the shapes that the declarations of a graph determine.
+// Returns the errors of shapes that follow from the declarations of a graph alone.
 std::vector<Error> shape_errors(const GraphErrors::Rest& rest, Registry& names) {
   return BoundGraph(rest.graph, &names).shape_errors(rest, true);
 }
 
-// The errors of names and shapes in a text with syntax errors, of the harmonic that would be opened.
+// Returns the errors of names and shapes of the harmonic to open in a text with syntax errors.
 std::vector<Error> later_errors(Flow flow, const std::string& name, Registry& names) {
-  flow.unread.names = true;  // the program may register them once it has the graph
+  flow.unread.names = true;  // the program may register unknown names once it has the graph
   for (const Harmonic& harmonic : flow.harmonics) {
     if (!name.empty() && harmonic.name.text != name) continue;
     Examined examined = examine(flow, harmonic, names);
@@ -101,7 +101,7 @@ std::unique_ptr<hx_graph> hx_graph::restored(const void* data, uint64_t bytes) {
   return graph;
 }
 
-// Reports the errors of names, functions, settings and shapes together.
+// Throws errors of names, functions, settings and shapes together.
 Graph hx_graph::resolved(Registry& names) const {
   try {
     return make_graph(flow_, names, name_);
@@ -180,7 +180,7 @@ void hx_graph::bind_consumer(const char* name, const std::string& address) {
   graph().bind_consumer(name ? name : "", parse_address(address));
 }
 
-// Marks the time in which a cycle of a fit runs; other threads may then request inference.
+// The time in which a cycle of fit() runs. Meanwhile other threads can request inference.
 class hx_graph::Run {
  public:
   explicit Run(hx_graph& graph) : graph_(graph), owner_(graph.owner_) {}
@@ -212,7 +212,7 @@ std::shared_ptr<hx_graph::Running> hx_graph::running() {
   return running_;
 }
 
-// `notes`: notes on the weights at the start of training; inference during the run would overwrite them.
+// `notes` receives the notes on the weights at the start of training, because inference during the run replaces them.
 CycleReport hx_graph::run_cycle(Run& run, int cycle, const hx_fit_settings& settings, FitCheckpoints& checkpoints,
                                 bool& stopped, std::vector<std::string>& notes) {
   inference_.step.reset();
@@ -369,7 +369,7 @@ CompiledStep& hx_graph::step_of(int64_t batch) {
   return *inference_.step;
 }
 
-// Reads only the graph, whose streams must be known.
+// Checks the inputs of a request and returns them by producer. Reads only the graph; stream types must be known.
 hx_graph::Asked hx_graph::asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
   BoundGraph& g = *graph_;
   const std::vector<int> producers = g.graph().producers_used(0, false);
@@ -416,17 +416,17 @@ std::vector<HTensor> hx_graph::infer(const char* const* names, hx_value* const* 
         if (auto results = beside->inference.run(a.inputs, a.batch, a.stacked)) return std::move(*results);
       }
       if (beside->thread == std::this_thread::get_id())
-        return infer_alone(names, inputs, n_inputs);  // its last callback
+        return infer_alone(names, inputs, n_inputs);  // called by the last callback of the cycle
       std::unique_lock<std::mutex> lock(state_);
-      changed_.wait(lock, [&] { return running_ != beside; });  // the cycle is over; wait until running_ says so
+      changed_.wait(lock, [&] { return running_ != beside; });  // the cycle is over: wait until running_ is reset
       continue;
     }
     const std::lock_guard<std::recursive_mutex> lock(owner_);
-    if (!running()) return infer_alone(names, inputs, n_inputs);  // else a cycle has begun in between
+    if (!running()) return infer_alone(names, inputs, n_inputs);  // otherwise a cycle has started meanwhile
   }
 }
 
-// Runs on the weights themselves.
+// Infers with the weights of the graph; no cycle runs.
 std::vector<HTensor> hx_graph::infer_alone(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
   graph().assume_declared_streams();
   const Asked a = asked(names, inputs, n_inputs);
@@ -440,7 +440,7 @@ std::vector<const char*>& hx_graph::handed(const std::vector<std::string>& texts
   return pointers_;
 }
 
-// Callable from any thread, like infer().
+// Thread-safe, like infer().
 const std::vector<const char*>& hx_graph::results() {
   thread_local std::vector<std::string> names;
   thread_local std::vector<const char*> pointers;

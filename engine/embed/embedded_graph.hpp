@@ -1,4 +1,4 @@
-// Implementation of hx_graph: a graph with its streams, and the results of the last call.
+// Implements hx_graph: a graph, its streams, and the results of the last call.
 #pragma once
 
 #include <condition_variable>
@@ -23,23 +23,24 @@
 
 struct hx_graph {
  public:
-  // `name`: which harmonic of the flow; "": the first. `outer` holds this graph's own registrations.
+  // `name` selects a harmonic of the flow; "" selects the first.
   hx_graph(const harmonics::engine::Flow& flow, const std::string& name);
-  // Calls `parse`. If the text has syntax errors, the certain errors of its names and shapes are reported beside them.
+  // Calls `parse` and creates the graph. If the text has syntax errors, throws them together with errors of names and
+  // shapes that are certain despite them.
   static std::unique_ptr<hx_graph> parsed(const std::function<harmonics::engine::Flow()>& parse,
                                           const std::string& name);
   // Restores a graph from the result of save().
   static std::unique_ptr<hx_graph> restored(const void* data, uint64_t bytes);
 
   hx_registry* registry() { return &pending_; }
-  // `options`: the options of an address, after its '?'.
+  // `options`: the part of an address after its '?'.
   void bind_producer(const char* name, uint32_t purpose, harmonics::engine::Source source, const std::string& options);
   void bind_producer(const char* name, uint32_t purpose, const std::string& address);
   void bind_consumer(const char* name, harmonics::engine::Sink sink);
   void bind_consumer(const char* name, const std::string& address);
   void fit(const hx_fit_settings& settings, hx_fit_report& report);
   void evaluate(hx_evaluation& out);
-  // Returns the values that undo it.
+  // Changes arguments of a layer. Returns the values that undo the change.
   const std::vector<const char*>& configure_layer(const std::string& layer,
                                                   const std::vector<harmonics::engine::ArgumentText>& changes);
   void set_device(const std::string& device);
@@ -47,7 +48,7 @@ struct hx_graph {
   void save(const std::string& path);
   void open_scope(std::shared_ptr<harmonics::engine::NameScope> scope);
   void close_scope(const std::shared_ptr<harmonics::engine::NameScope>& scope);
-  // Callable from any thread, also while fit() runs.
+  // Callable from any thread, also during fit().
   std::vector<harmonics::HTensor> infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   const std::vector<const char*>& results();
   const std::string& save();
@@ -55,7 +56,7 @@ struct hx_graph {
   const std::vector<const char*>& weights();
   harmonics::HTensor weight(const std::string& name);
   std::string set_override(const std::string& functional, const std::string& implementation);
-  // Returns the name of the producer that a bind call addresses, for its errors.
+  // Returns the name of the producer addressed by a bind call, for error messages.
   std::string stream_name(const char* name) const;
 
  private:
@@ -68,15 +69,15 @@ struct hx_graph {
   struct Asked {
     std::map<int, harmonics::HTensor> inputs;  // by producer
     int64_t batch = 1;
-    bool stacked = false;  // along a first axis
+    bool stacked = false;  // with a leading batch axis
   };
-  // A running cycle, and inference beside it.
+  // A running cycle and its concurrent inference.
   struct Running {
     Running(harmonics::engine::BoundGraph& graph, int cycle, const harmonics::engine::RunSettings& settings)
         : runtime(graph, cycle, settings), inference(graph, runtime, settings) {}
     harmonics::engine::CycleRuntime runtime;
     harmonics::engine::ConcurrentInference inference;
-    const std::thread::id thread = std::this_thread::get_id();  // of fit()
+    const std::thread::id thread = std::this_thread::get_id();  // the thread of fit()
   };
   class Run;
 
@@ -100,17 +101,17 @@ struct hx_graph {
   harmonics::engine::Registry registered_;  // layered over the global registry
   hx_registry pending_;
   harmonics::engine::NameChain chain_{registered_};
-  bool stale_ = false;  // names have changed since the graph looked them up
+  bool stale_ = false;  // names have changed since the graph resolved them
   harmonics::engine::Flow flow_;
   std::unique_ptr<harmonics::engine::BoundGraph>
       graph_;                            // created by the first call that needs it, after registrations
-  std::string weights_;                  // initial weights of a restored graph; kept, since tensors are views into it
-  std::string device_;                   // of later calls; "": each names its own
-  harmonics::engine::RunSettings last_;  // of the last fit: threads, device and precision for later calls
+  std::string weights_;                  // initial weights of a restored graph; kept because tensors are views into it
+  std::string device_;                   // device of later calls; "" if each uses its own
+  harmonics::engine::RunSettings last_;  // settings of the last fit; later calls use its threads, device and precision
   Inference inference_;
 
-  // Held by every call that uses the graph, and by fit() except while a cycle runs. Calls that read the graph then go
-  // through that cycle.
+  // Held by every call that uses the graph, and by fit() except while a cycle runs. During a cycle, calls that read the
+  // graph go through running_.
   std::recursive_mutex owner_;
   std::mutex state_;  // guards running_
   std::condition_variable changed_;

@@ -17,7 +17,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr size_t kKeptPlans = 32;  // of each kind; more begin anew
+constexpr size_t kKeptPlans = 32;  // per cache of plans; a full cache is cleared
 
 std::string option_text(const char* text) { return text ? text : ""; }
 
@@ -26,14 +26,14 @@ std::map<std::string, std::string> given_settings(const std::string& text) {
   throw Error(ErrorKind::Usage, fmt::format("settings are NAME=VALUE, NAME=VALUE, not '{}'", text));
 }
 
-// A copy without the first axis if it was added for the caller, and independent of the plan.
+// Returns a copy that does not depend on the plan. Drops the first axis if it was `added` for the caller.
 HTensor handed_out(const HTensor& value, bool added) {
   Shape shape = value.shape();
   if (added && shape.rank() > 0 && shape[0] == 1) shape = shape.from(1);
   return HTensor(value.dtype(), shape, value.bytes());
 }
 
-// The sizes of a run over [tokens ...] or [batch, tokens ...]; `rank` is that of the former.
+// Returns the sizes of a run over [tokens ...] or [batch, tokens ...]; `rank` is the rank without a batch axis.
 template <typename Sizes>
 Sizes sizes_of(const HTensor& given, uint32_t rank, const char* what) {
   const Shape& shape = given.shape();

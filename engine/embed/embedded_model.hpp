@@ -1,4 +1,4 @@
-// Implementation of hx_model and hx_sequence: a model with its weights, computed whole, layer by layer, or along a
+// Implements hx_model and hx_sequence: a model and its weights, run as a whole, one layer at a time, or along a
 // sequence with caches.
 #pragma once
 
@@ -18,23 +18,24 @@
 
 namespace harmonics::engine {
 
-// Any thread may call it.
+// Thread-safe.
 class EmbeddedModel {
  public:
-  // `name`: a registered model, a built-in one, a `.ndsl` file, or a file or folder that an importer reads.
+  // `name`: a registered or built-in model, a `.ndsl` file, or a file or folder that an importer reads.
   EmbeddedModel(const std::string& name, const hx_model_options& options);
   EmbeddedModel(const EmbeddedModel&) = delete;
   EmbeddedModel& operator=(const EmbeddedModel&) = delete;
 
-  // Results of the entry "forward" for tokens i32 [tokens] or [batch, tokens]; with `all`, also every observable value.
-  // Results have a batch axis if the tokens have one.
+  // Returns the results of the entry "forward" for tokens, i32 [tokens] or [batch, tokens]. `all`: also returns every
+  // observable value. Results have a batch axis if the tokens have one.
   std::vector<std::pair<std::string, HTensor>> values(const HTensor& tokens, bool all);
-  // Throws ErrorKind::Usage for a layer that the model lacks, and for a model that is not described as `.ndsl`.
+  // Returns the description of a layer. Throws ErrorKind::Usage if the model lacks the layer or is not described as
+  // `.ndsl`.
   const BlockSpec& block(int64_t layer) const;
-  // The output of layer `layer` for its input, f32 [tokens, hidden] or [batch, tokens, hidden]. `precision`: of this
-  // call; "": the model's.
+  // Returns the output of a layer for `hidden`, f32 [tokens, hidden] or [batch, tokens, hidden]. `precision` applies to
+  // this call; "" uses that of the model.
   HTensor run_layer(int64_t layer, const std::string& precision, const HTensor& hidden);
-  // For sequences with caches. Throws ErrorKind::Usage for a model without them.
+  // Returns the decoder for sequences with caches. Throws ErrorKind::Usage if the model has no caches.
   Decoder& decoder();
 
  private:
@@ -50,11 +51,11 @@ class EmbeddedModel {
   Lowered lowered(const Sizes& sizes, bool all) const;
   CompiledStep& step(const Sizes& sizes, bool all);
   LayerPlan& plan(int64_t layer, const std::string& precision, const Sizes& sizes);
-  std::string value_after(int64_t layer) const;  // -1: before the first
+  std::string value_after(int64_t layer) const;  // -1: the embedding
 
   std::string name_;
   Model model_;
-  std::shared_ptr<const CompiledNdsl> compiled_;  // null: not of a `.ndsl` text
+  std::shared_ptr<const CompiledNdsl> compiled_;  // null if the model has no `.ndsl` description
   CompileOptions compile_;
   std::unique_ptr<Executor> executor_;
   std::mutex mutex_;  // guards the members below
@@ -70,6 +71,6 @@ struct hx_model {
 };
 
 struct hx_sequence {
-  std::shared_ptr<harmonics::engine::EmbeddedModel> model;  // outlives the session
+  std::shared_ptr<harmonics::engine::EmbeddedModel> model;  // must outlive the session
   std::unique_ptr<harmonics::engine::Session> session;
 };

@@ -1,4 +1,4 @@
-// Figures by name as C arrays, valid until they are cleared.
+// FigureLists: named figures as C arrays, valid until clear().
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ class FigureLists {
   }
 
  private:
-  std::deque<std::string> names_;  // neither moves its elements
+  std::deque<std::string> names_;  // deques, because their elements must not move
   std::deque<std::vector<hx_figure>> lists_;
 };
 

@@ -1,4 +1,4 @@
-// The checkpoints of one fit(): where they are written, and which one it resumes.
+// FitCheckpoints: the checkpoints of one fit(): where it writes them, and the one it resumes.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@ namespace harmonics::engine {
 
 class FitCheckpoints {
  public:
-  // Locks the folder and reads the checkpoint to resume from.
+  // Locks the checkpoint folder and reads the checkpoint to resume.
   FitCheckpoints(const hx_fit_settings& settings, const BoundGraph& graph);
 
-  // Whether this cycle was over when the checkpoint was written.
+  // Returns whether this cycle was complete when the checkpoint was written.
   bool over(int cycle) const { return from_ && cycle < from_->state.cycle; }
-  // Attaches to a cycle that trains and is not over.
+  // Makes a training cycle that is not complete resume and write checkpoints.
   void attach(CycleRuntime& runtime);
-  // The newest file; "" if there is none.
+  // Returns the path of the newest checkpoint, or "" if there is none.
   std::string newest() const { return writer_ ? writer_->last() : ""; }
   const std::vector<std::string>& notes() const { return notes_; }
 

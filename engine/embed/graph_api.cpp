@@ -21,7 +21,7 @@ hx_graph& valid(hx_graph* graph) {
 }
 std::string given_text(const char* text) { return text ? text : ""; }
 
-// A settings struct of an older program is shorter: missing members count as not given.
+// Returns the settings in full size. Older programs pass a shorter struct; its missing members count as not given.
 hx_fit_settings whole(const hx_fit_settings* given) {
   hx_fit_settings s{};
   s.epochs = s.steps = s.batch = s.seed = s.accumulate = -1;
@@ -30,7 +30,7 @@ hx_fit_settings whole(const hx_fit_settings* given) {
   return s;
 }
 
-// Copies a result into a program's struct: up to its struct_size, and at least the size of contract 1.0.
+// Copies a result into a struct of the caller: up to its struct_size, but at least `least`, the size in contract 1.0.
 template <typename T>
 void give(const T& result, T* out, size_t least) {
   const uint32_t known = out->struct_size;
@@ -60,7 +60,7 @@ hx_registry* registry(hx_graph* graph) { return graph ? graph->registry() : null
 hx_status bind_producer_options(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
                                 void* object, const char* options) {
   return guard([&] {
-    Source source(name ? name : "producer", vt, object);  // owns the object even if the call fails
+    Source source(name ? name : "producer", vt, object);  // owns `object` even if the call fails
     valid(graph).bind_producer(name, purpose, std::move(source), given_text(options));
   });
 }

@@ -15,7 +15,7 @@ namespace {
 
 std::string text_given(const char* text) { return text ? text : ""; }
 
-// What the last call of this thread returned.
+// Results of the last call of this thread, which the caller reads through pointers.
 struct ModelResults {
   std::vector<std::string> texts;
   std::vector<const char*> pointers;

@@ -1,4 +1,4 @@
-// The C functions behind <harmonics/models.hpp>; hx_graph_api describes them.
+// The C functions behind <harmonics/models.hpp>. hx_graph_api documents them.
 #pragma once
 
 #include <harmonics/graph_abi.h>

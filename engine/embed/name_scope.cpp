@@ -7,8 +7,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Registers the functionals of scopes in the process's registry. Each returns its name to the former owner, whichever
-// scope ends first.
+// Functionals of open scopes, which are registered in the global registry. Closing a scope restores the previous owner
+// of each name; scopes may close in any order.
 class LentNames {
  public:
   static LentNames& global() {
@@ -30,10 +30,11 @@ class LentNames {
 
  private:
   std::mutex mutex_;
-  std::map<ItemPtr, ItemPtr> before_;  // null: the name was free
+  std::map<ItemPtr, ItemPtr> before_;  // null if the name was unused
 };
 
-// Null if no scope is open. A raw pointer: a thread-local object would be destroyed before a static scope ends.
+// Null if no scope is open. A raw pointer, because a thread-local object would be destroyed before a static scope
+// closes.
 thread_local NameScopes* of_thread = nullptr;
 
 }  // namespace

@@ -63,7 +63,7 @@ class Assembler : AssemblerOf<PlanParts> {
   }
 
  private:
-  // The parameter that an input is, if no program changes it.
+  // Returns the parameter node that produces the value if no program changes the parameter; otherwise null.
   const Node* constant_parameter(ValueId v) const {
     const Node& maker = program().producer(v);
     const bool fixed = maker.op == Op::parameter && binding_ && !is_updated(program(), maker.callee) &&
@@ -108,7 +108,7 @@ class Assembler : AssemblerOf<PlanParts> {
     p_.homes = states_;
   }
 
-  // Address of a location; null for an input, whose pointer is set by each run.
+  // Returns the address of a location. Null for an input: each run sets its pointer.
   void* address(const Location& l) const {
     switch (l.place) {
       case Place::arena:
@@ -130,7 +130,7 @@ class Assembler : AssemblerOf<PlanParts> {
     if (l.place == Place::state)
       p_.state_slots.push_back({static_cast<uint32_t>(p_.pointers.size()), l.index, l.offset});
     p_.pointers.push_back(address(l));
-    // read-only or empty: no conflicts
+    // read-only or empty memory causes no conflicts
     if (l.place == Place::input || l.place == Place::constant || bytes == 0) return;
     const auto* begin = static_cast<const std::byte*>(p_.pointers.back());
     p_.access.back().spans.push_back({begin, begin + bytes, written});
@@ -146,7 +146,7 @@ class Assembler : AssemblerOf<PlanParts> {
     return {kernel.run, kernel.context.get(), nullptr, 1, {1, 0, 0, 0}};
   }
 
-  // Rough nanoseconds: 20 operations or 10 bytes of memory traffic per nanosecond.
+  // Estimates nanoseconds at 20 operations or 10 bytes of memory traffic per nanosecond.
   double estimate(const Node& node) const {
     const Work work = work_of(program(), node);
     return std::max(work.flops() / 20, work.bytes / 10);
@@ -159,7 +159,7 @@ class Assembler : AssemblerOf<PlanParts> {
       begin_step({raw.run, raw.context, nullptr, raw.phases, {raw.parts[0], raw.parts[1], raw.parts[2], raw.parts[3]}},
                  estimate(node), false);
     } else {
-      begin_step(host_step(p_.host_kernels[s]), 0, true);  // plugin code or the reference
+      begin_step(host_step(p_.host_kernels[s]), 0, true);  // code of a plugin, or the reference
     }
     for (ValueId v : node.inputs) add_pointer(v, false);
     for (ValueId v : node.outputs) add_pointer(v, true);

@@ -39,8 +39,8 @@ class DeviceAssembler : AssemblerOf<DevicePlanParts> {
   }
 
  private:
-  // Returns the device's kernel, else the host device's. Null: a plugin's function or the reference runs the node on
-  // the host.
+  // Returns the kernel of the device, or else of the host device. Null: the function of a plugin or the reference runs
+  // the node on the host.
   KernelPtr kernel_for(const Node& node) {
     KernelPtr kernel = source_.find(program(), node);
     if (!kernel && host_source_) kernel = host_source_->find(program(), node);
@@ -94,8 +94,8 @@ class DeviceAssembler : AssemblerOf<DevicePlanParts> {
     }
   }
 
-  // Packs adjacent small inputs (learning rate, step number) for one upload. The first call, without memory, computes
-  // the bytes needed.
+  // Packs adjacent small inputs, such as learning rate and step number, for one upload each. Returns the bytes needed.
+  // The first call, before host memory exists, only computes them.
   uint64_t pack_inputs(bool has_memory) {
     uint64_t packed = 0;
     const auto is_small = [&](size_t i) { return i < p_.inputs.size() && p_.inputs[i].bytes <= kSmallInput; };
@@ -157,7 +157,8 @@ class DeviceAssembler : AssemblerOf<DevicePlanParts> {
     return p_.kernels[s] ? p_.kernels[s]->raw().workspace : p_.host_kernels[s].workspace;
   }
 
-  // Host memory: a region for packed inputs, one for each result, and one scratch region that hosted steps share.
+  // Lays out host memory: a region for packed inputs, one for each result, and one scratch region shared by all hosted
+  // steps.
   void lay_out_host() {
     results_ = pack_inputs(false);
     uint64_t results = results_, most = 0;
@@ -234,7 +235,8 @@ class DeviceAssembler : AssemblerOf<DevicePlanParts> {
     describe(std::move(text), copy.to, false);
   }
 
-  // Returns whether the value is computed after the forward pass. Earlier ones are read between the halves of a run.
+  // Returns whether the value is computed after the forward pass. Other values are available between the halves of a
+  // run.
   bool is_later(ValueId v) const {
     const Node* maker = &program().producer(v);
     while (is_view(program(), *maker)) maker = &program().producer(maker->inputs[0]);
@@ -256,8 +258,8 @@ class DeviceAssembler : AssemblerOf<DevicePlanParts> {
     }
   }
 
-  // Each state has a buffer of its own, and nothing else lies in it. Addresses of places stay as they are when the
-  // parts are moved.
+  // Records all operands that are part of a state. Each state has its own buffer, which contains nothing else. The
+  // recorded pointers stay valid when the parts are moved.
   void find_state_places() {
     std::map<uint64_t, uint32_t> state_in;
     for (uint32_t i = 0; i < states_.size(); ++i)

@@ -28,7 +28,7 @@ struct Context {
   TensorBinding* binding;
   Selection& selection;
   PrecisionRecipe recipe;
-  std::vector<Selected> settled = {};  // calls computed by a device kernel or by their body
+  std::vector<Selected> settled = {};  // calls run by a device kernel or replaced by their body
 
   bool has_kernel(const Program& program, const Node& node) const { return kernels.find(program, node) != nullptr; }
 };
@@ -36,7 +36,7 @@ struct Context {
 struct PassRow {
   std::string_view name;
   Program (*run)(const Program&, Context&);
-  std::string_view after = "";  // passes that must run before, separated by spaces; pass.hpp says why
+  std::string_view after = "";  // names of passes that must run before, separated by spaces; see pass.hpp
 };
 
 Program run_simplify(const Program& p, Context&) { return simplify(p); }
@@ -44,7 +44,7 @@ Program run_cse(const Program& p, Context&) { return cse(p); }
 Program run_dce(const Program& p, Context&) { return dce(p); }
 Program run_advance_updates(const Program& p, Context&) { return advance_updates(p); }
 
-// Checks whether the device has a kernel for this call.
+// Returns a function that tells whether the device has a kernel for a call.
 AcceptsCall accepts_call(Context& c) {
   return [&c](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
               Rounding rounding) {
@@ -64,13 +64,13 @@ AcceptsCall accepts_call(Context& c) {
 
 Program run_fuse_calls(const Program& p, Context& c) { return c.options.fuse ? fuse_calls(p, accepts_call(c)) : p; }
 Program run_chunk_scores(const Program& p, Context& c) {
-  constexpr uint64_t kLeastBytes = 32 << 20;  // smaller scores stay in the processor's caches
+  constexpr uint64_t kLeastBytes = 32 << 20;  // smaller scores stay in cache
   return c.options.fuse && !c.kernels.is_reference() ? chunk_scores(p, kLeastBytes) : p;
 }
-// Whether a weight is multiplied as it lies in its file. Transposing a large one, which is read once from a mapping,
-// takes longer than the products of a few rows; for many rows the kernel packs it.
+// Returns whether a weight keeps the layout of its file. Transposing a large weight, which is read once from a mapping,
+// takes longer than multiplying a few rows with it. For many rows the kernel packs it.
 bool keeps_layout(const Context& c, const std::string& name, const TensorType& type) {
-  constexpr uint64_t kLeastBytes = uint64_t{4} << 20;  // rows of smaller ones are skipped for zeros of the input
+  constexpr uint64_t kLeastBytes = uint64_t{4} << 20;  // transposed rows of smaller weights are skipped for zero inputs
   const bool on_host = !c.kernels.device() || !has_own_memory(*c.kernels.device());
   return on_host && type.bytes() > kLeastBytes && c.binding->is_constant(name);
 }
@@ -99,7 +99,7 @@ Program run_sum_with_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? sum_with_products(p, accepts_call(c)) : p;
 }
 Program run_recompute_elementwise(const Program& p, Context& c) {
-  constexpr uint64_t kLeastBytes = 1 << 20;  // smaller results stay in the processor's caches
+  constexpr uint64_t kLeastBytes = 1 << 20;  // smaller results stay in cache
   return c.options.fuse && !c.kernels.is_reference() ? recompute_elementwise(p, kLeastBytes) : p;
 }
 Program run_finish_products(const Program& p, Context& c) {
@@ -107,7 +107,7 @@ Program run_finish_products(const Program& p, Context& c) {
 }
 Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ? fuse_pooling(p, accepts_call(c)) : p; }
 
-// On devices with their own memory a kernel launch costs more than keeping gradients alive longer.
+// Only for devices with their own memory, where a kernel launch costs more than keeping gradients alive longer.
 Program run_join_updates(const Program& p, Context& c) {
   return c.options.fuse && c.kernels.device() && has_own_memory(*c.kernels.device()) ? join_updates(p, accepts_call(c))
                                                                                      : p;
@@ -121,7 +121,7 @@ Program run_recompute(const Program& p, Context& c) {
   return recompute_parts(p, what);
 }
 
-// Replaces calls and primitives by the chosen implementations, and by their bodies where an override asks for that.
+// Replaces calls and primitives by the chosen implementations, or by their bodies if an override requests that.
 void settle(Program& program, Context& c) {
   if (c.selection.idle()) return;
   expand_calls(program, [&](Node& node) {
@@ -149,7 +149,7 @@ Program run_inline_calls(const Program& p, Context& c) {
   return inline_calls(p, has_kernel, [&](Program& program) { settle(program, c); });
 }
 
-// Sorted by scope, duplicates removed.
+// Returns the choices of the program and `all`, sorted by scope, without duplicates.
 std::vector<Selected> all_selected(const Program& program, std::vector<Selected> all) {
   for (const Node& node : program.nodes)
     if (const Selected* s = node.op == Op::host_call ? node.host->selected() : nullptr) {
@@ -163,7 +163,7 @@ std::vector<Selected> all_selected(const Program& program, std::vector<Selected>
   return all;
 }
 
-// Asks the device; the reference needs no such check, since it runs every chain.
+// Queries the device. The reference needs no such check, because it runs every chain.
 HasKernel accepts_chain(Context& c) {
   return [&c](const Program& program, const Node& node) { return c.has_kernel(program, node); };
 }
@@ -222,7 +222,7 @@ constexpr bool in_order() {
 }
 static_assert(in_order(), "a pass stands before one that it follows");
 
-// Runs bodies of scans on the host within plans of devices with their own memory.
+// Returns the executor for bodies of scans that run on the host in plans of devices with their own memory.
 Executor& host_executor() {
   static const std::unique_ptr<Executor> executor = make_sequential_executor();
   return *executor;
@@ -242,9 +242,9 @@ void check_disabled(const CompileOptions& options) {
       if (auto near = nearest(d, known)) error.note("did you mean '" + *near + "'?");
       throw error;
     }
-    // Calls without a device kernel could not run.
+    // Calls without a device kernel cannot run.
     if (d == "inline_calls") throw Error(ErrorKind::Usage, "the pass 'inline_calls' cannot be switched off");
-    // Required: chooses implementations and the layout of weights.
+    // These passes are required: they choose implementations and the layout of weights.
     if (d == "select") throw Error(ErrorKind::Usage, "the pass 'select' cannot be switched off");
     if (d == "transpose_weights") throw Error(ErrorKind::Usage, "the pass 'transpose_weights' cannot be switched off");
   }

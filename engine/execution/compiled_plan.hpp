@@ -1,4 +1,5 @@
-// CompiledPlan: an Executable in host memory, one array of steps and one of buffer pointers, run in order.
+// CompiledPlan: an Executable in host memory. Runs an array of steps in order; their operands are in an array of
+// pointers.
 #pragma once
 
 #include "engine/execution/plan.hpp"
@@ -14,7 +15,7 @@ struct KernelStep {
   uint32_t parts[HX_MAX_PHASES];
 };
 
-// Where to store an input's pointer before each run.
+// Where each run stores the pointer of an input.
 struct InputSlot {
   uint32_t slot, input;
   uint64_t offset;
@@ -26,7 +27,7 @@ struct StateSlot {
   uint64_t offset;
 };
 
-// A result that lies in a state's memory.
+// A result in the memory of a state.
 struct StateOutput {
   std::string name;
   TensorType type;
@@ -38,19 +39,19 @@ struct StateOutput {
 struct PlanParts : PlanCommon {
   std::vector<KernelStep> steps;
   std::vector<StepAccess> access;  // by step
-  std::vector<void*> pointers;     // buffers of all steps, back to back; not resized once steps point into it
+  std::vector<void*> pointers;     // operands of all steps, contiguous; not resized once steps point into it
   std::vector<InputSlot> inputs;
   std::vector<StateSlot> state_slots;
   std::vector<StateOutput> state_outputs;
-  std::vector<void*> homes;  // of the states, as bound by the compiler
+  std::vector<void*> homes;  // addresses of states at compile time
   std::shared_ptr<Storage> arena;
-  std::vector<std::shared_ptr<const void>> users;      // TensorBinding::user_of
-  std::vector<std::shared_ptr<const Storage>> packed;  // forms of parameters, TensorBinding::packed
+  std::vector<std::shared_ptr<const void>> users;      // from TensorBinding::user_of
+  std::vector<std::shared_ptr<const Storage>> packed;  // packed parameters, from TensorBinding::packed
   std::vector<size_t> packed_states;                   // indices of those parameters
 };
 
-// Selects a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel. `plan_only`:
-// as CompileOptions say.
+// Selects a kernel for every node, plans the memory and lays out the steps. Throws if a call has no kernel. For
+// `plan_only` see CompileOptions.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,
                    bool plan_only = false);
 
@@ -75,16 +76,16 @@ class CompiledPlan final : public PlanOf<PlanParts> {
  private:
   void point_at(const void* const* inputs);
   void run_steps(const KernelStep* step, const KernelStep* end);
-  // Run the forward pass, then the rest: the steps in order, or on several threads the waves.
+  // Run the forward pass, and the remaining steps: in order on one thread, in waves on several.
   void run_first(const KernelStep* steps);
   void run_second(const KernelStep* steps);
   void run_waves(const KernelStep* steps, size_t phase, size_t end);
 
-  std::vector<void*> bound_;  // addresses of the states
+  std::vector<void*> bound_;  // current addresses of states
   Executor& executor_;
   Waves waves_;                    // empty on one thread
   std::vector<PhaseJobs> jobs_;    // by phase of the waves
-  std::vector<KernelStep> empty_;  // made by the first run_empty()
+  std::vector<KernelStep> empty_;  // created by the first run_empty()
 };
 
 }  // namespace harmonics::engine

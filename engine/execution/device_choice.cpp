@@ -12,7 +12,7 @@ const char* name_of(uint32_t kind) {
   return kind == HX_DEVICE_GPU ? "GPU" : kind == HX_DEVICE_FPGA ? "FPGA" : "accelerator";
 }
 
-// Returns why the device cannot be chosen; "" if it can.
+// Returns why the device cannot be chosen, or "" if it can.
 std::string reason_against(Registry& registry, const std::string& name, uint32_t kind) {
   try {
     const ItemPtr device = registry.need(HX_DEVICE, name);
@@ -23,7 +23,7 @@ std::string reason_against(Registry& registry, const std::string& name, uint32_t
     const bool fits = kind == HX_DEVICE_OTHER ? accelerates : info.sort == kind;
     if (!fits) return fmt::format("{} is no {}", info.name, name_of(kind));
     return "";
-  } catch (const Error& e) {  // a plugin library that cannot be opened
+  } catch (const Error& e) {  // the plugin library cannot be opened
     return e.what();
   }
 }

@@ -1,4 +1,4 @@
-// `--device auto`: picks an accelerator if one is usable, else the CPU.
+// Chooses the device for `--device auto`: a usable accelerator, else the CPU.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace harmonics::engine {
 
 struct DeviceChoice {
   std::string device;
-  std::string note;  // why the CPU was chosen, one line; "" for an accelerator
+  std::string note;  // one line on why the CPU was chosen; "" for an accelerator
 };
-// Returns the first usable device with its own memory that reports to be a GPU or another accelerator. `kind`:
-// restricts the search to that kind, HX_DEVICE_...
+// Returns the first usable device that has its own memory and reports to be a GPU or another accelerator. `kind`
+// (HX_DEVICE_...) restricts the search to one kind.
 DeviceChoice choose_device(Registry& registry, uint32_t kind = HX_DEVICE_OTHER);
 
 }  // namespace harmonics::engine

@@ -1,5 +1,5 @@
-// Devices with their own memory: queues, buffers, and tensors mirrored on host and device. Failures reported by a
-// device are ErrorKind::Device.
+// Devices with their own memory: queues, buffers, and tensors mirrored on host and device. Errors reported by a device
+// are thrown as ErrorKind::Device.
 #pragma once
 
 #include <atomic>
@@ -11,15 +11,15 @@
 
 namespace harmonics::engine {
 
-// Returns whether the device has its own memory. Throws ErrorKind::Plugin if its table has only some of the functions
-// for it.
+// Returns whether the device has its own memory. Throws ErrorKind::Plugin if its table has only some of the required
+// functions.
 bool has_own_memory(const Item& device);
-// The device's description; texts are empty and numbers 0 where it gives none.
+// Returns the description of the device. Texts are empty and numbers 0 if it gives none.
 hx_device_info info_of(const Item& device);
-// Throws ErrorKind::Device with the reason and a remedy if the device cannot be used.
+// Throws ErrorKind::Device with the reason and a remedy if the device is unavailable.
 void expect_available(const Item& device);
 
-// The handles of the device's driver; `driver` is HX_NATIVE_NONE if it gives none.
+// Returns the native handles of the device's driver; `driver` is HX_NATIVE_NONE if it gives none.
 hx_native native_of(const Item& device, hx_queue* queue = nullptr);
 
 class DeviceQueue {
@@ -31,23 +31,23 @@ class DeviceQueue {
 
   const Item& device() const { return *device_; }
   hx_queue* raw() const { return queue_; }
-  // The caller must not change `from` until synchronize(), or until an event recorded later has been awaited.
+  // `from` must not change until synchronize(), or until an event recorded later has completed.
   void upload(const hx_place& to, const void* from, uint64_t bytes);
   void download(void* to, const hx_place& from, uint64_t bytes);
   void copy(const hx_place& to, const hx_place& from, uint64_t bytes);
-  // For devices with looks_at_numbers(): copies only if the f32 at `number` is finite when the copy executes.
+  // Copies only if the f32 at `number` is finite when the copy executes. Requires looks_at_numbers().
   void copy_if_finite(const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number);
   void submit();
   void synchronize();
-  // Records work once to launch it as a whole. end_capture() returns null if the work cannot be recorded.
+  // Record work once, to be launched as a whole. end_capture() returns null if the work cannot be recorded.
   bool can_capture() const;
   void begin_capture();
   hx_capture* end_capture();
   void launch(hx_capture* capture);
   void release(hx_capture* capture);
-  // Throws the device's error unless `status` is HX_OK. `what`: the operation, as in "cannot ...".
+  // Throws the error of the device unless `status` is HX_OK. `what` completes "cannot ...".
   void check(hx_status status, const char* what) const;
-  // Hold this lock while using the queue: programs of one store share it.
+  // Must be held while the queue is used, because programs of one store share it.
   std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(mutex_); }
 
  private:
@@ -59,7 +59,7 @@ class DeviceQueue {
 };
 using DeviceQueuePtr = std::shared_ptr<DeviceQueue>;
 
-// Device memory; none for 0 bytes. Synchronize queued work that uses it before destruction.
+// Device memory; 0 bytes allocate nothing. Queued work that uses it must be synchronized before destruction.
 class DeviceBuffer {
  public:
   DeviceBuffer(DeviceQueuePtr queue, uint64_t bytes);
@@ -73,7 +73,8 @@ class DeviceBuffer {
   uint64_t buffer_ = 0;
 };
 
-// A host tensor mirrored on a device. Each side reports its changes; the other side is updated on its next read.
+// A tensor mirrored on host and device. Each side reports its changes, and the other side is updated when it reads
+// next.
 class DeviceTensor {
  public:
   // `host` must outlive this object.
@@ -81,17 +82,17 @@ class DeviceTensor {
       : queue_(queue), host_(host), bytes_(bytes), buffer_(queue, bytes) {}
 
   hx_place place() const { return buffer_.at(0); }
-  // Switches to unreported host access: uploads before every use on the device, downloads after every change.
+  // For host access that is not reported: uploads before every use on the device, downloads after every change.
   void share();
 
-  // Device side; the caller holds the queue's lock. The copy queued by prepare() reads host memory until the queue is
-  // synchronized.
+  // Called by the device side with the queue locked. prepare() queues a copy from host memory, which must not change
+  // until the queue is synchronized.
   void prepare();
   void changed();  // by queued work
-  // Host side.
+  // Called by the host side.
   void fetch();                                    // before reading
   void going_to_change();                          // before writing
-  void replace_host(void* host) { host_ = host; }  // a new address with the same contents
+  void replace_host(void* host) { host_ = host; }  // sets a new address with the same contents
 
  private:
   enum class Newer : uint8_t { neither, host, device };
@@ -99,7 +100,7 @@ class DeviceTensor {
   void* host_;
   uint64_t bytes_;
   DeviceBuffer buffer_;
-  std::atomic<Newer> newer_ = Newer::host;  // atomic: without a need to copy, no side waits for the queue
+  std::atomic<Newer> newer_ = Newer::host;  // atomic, so that no side locks the queue unless a copy is needed
   bool shared_ = false;
 };
 

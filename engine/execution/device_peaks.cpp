@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSide = 1024;
 constexpr int kTimes = 3, kProducts = 4, kWaits = 50;
-constexpr uint64_t kCopied = uint64_t{64} << 20;  // minimum between two clock reads
+constexpr uint64_t kCopied = uint64_t{64} << 20;  // minimum copied between two clock reads
 
 class DeviceYardsticks final : public MachinePeaks {
  public:
@@ -60,7 +60,7 @@ class DeviceYardsticks final : public MachinePeaks {
     return 2.0 * kSide * kSide * kSide * kProducts / seconds;
   }
 
-  // A copy counts twice: it reads and writes.
+  // Copies count twice, as read and as write.
   double measured_bandwidth(size_t bytes) override {
     if (on_processor_) return MachinePeaks::measured_bandwidth(bytes);
     const uint64_t half = std::max<uint64_t>(bytes / 2, 64), times = std::max<uint64_t>(1, kCopied / half);

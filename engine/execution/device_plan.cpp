@@ -31,7 +31,7 @@ uint64_t now() {
 uint64_t nanoseconds(double seconds) { return static_cast<uint64_t>(std::llround(seconds * 1e9)); }
 
 constexpr int kNothings = 20;
-constexpr size_t kMostBindings = 8;  // whose recordings are kept
+constexpr size_t kMostBindings = 8;  // number of bindings that keep their recordings
 
 }  // namespace
 
@@ -57,7 +57,7 @@ DevicePlan::~DevicePlan() {
   for (const auto& binding : bindings_) release(*binding);
 }
 
-// Inputs and parameters may be overwritten here: the queue runs these copies after the previous run's work.
+// Inputs and parameters may be overwritten, because the queue runs these copies after the work of the previous run.
 void DevicePlan::begin(const void* const* inputs) {
   if (p_.poison) {
     const std::vector<std::byte> ones(p_.memory.arena_bytes, std::byte{0xff});
@@ -68,7 +68,7 @@ void DevicePlan::begin(const void* const* inputs) {
   send_inputs(inputs);
 }
 
-// The packed host memory is free: the previous run has synchronized, or awaited an event, after uploading it.
+// The packed host memory is free: the previous run synchronized or awaited an event after uploading it.
 void DevicePlan::send_inputs(const void* const* inputs) {
   InputPrefetch* prefetch = InputPrefetch::on(*p_.queue);
   for (size_t i = 0; i < p_.inputs.size();) {
@@ -93,7 +93,8 @@ void DevicePlan::send_inputs(const void* const* inputs) {
 
 uint64_t DevicePlan::input_end(size_t i) const { return p_.inputs[i].place.offset + p_.inputs[i].bytes; }
 
-// Whether input `i` follows the one before in a batch as it does on the device, so that one copy can take both.
+// Returns whether input `i` follows its predecessor at the same distance in the batch as on the device, so that one
+// copy can transfer both.
 bool DevicePlan::lies_alike(const void* const* inputs, size_t first, size_t i) const {
   const auto at = [&](size_t k) { return reinterpret_cast<uintptr_t>(inputs[k]); };
   const DeviceInput& input = p_.inputs[i];
@@ -141,7 +142,7 @@ void DevicePlan::run_steps(size_t step, size_t end, const hx_place* number) {
   for (; step != end; ++step) run_step(p_.steps[step], number);
 }
 
-// Recordable: more than one step, none of them on the host.
+// Returns whether the steps can be recorded: there are several, and none runs on the host.
 bool DevicePlan::can_record(size_t step, size_t end) const {
   return end - step > 1 && p_.queue->can_capture() &&
          std::none_of(p_.steps.begin() + static_cast<ptrdiff_t>(step), p_.steps.begin() + static_cast<ptrdiff_t>(end),
@@ -209,8 +210,8 @@ void DevicePlan::run_forward(const void* const* inputs) {
   p_.queue->synchronize();
 }
 
-// Inputs were uploaded by run_forward(). Does not wait if only parameters change, so that the host can prepare the next
-// batch.
+// Inputs were uploaded by run_forward(). If only parameters change, does not wait, so that the host can prepare the
+// next batch.
 void DevicePlan::run_rest(const void* const*) {
   const auto lock = p_.queue->lock();
   second();
@@ -220,8 +221,8 @@ void DevicePlan::run_rest(const void* const*) {
     p_.queue->synchronize();
 }
 
-// Returns whether `number` is a result of the first half, and every step that changes a parameter can check it on the
-// device.
+// Returns whether `number` is a result of the first half, and the device can check it in every step that changes a
+// parameter or state.
 bool DevicePlan::can_look_at(const float* number) {
   if (asked_ == number) return looked_.has_value();
   asked_ = number;
@@ -245,7 +246,7 @@ void DevicePlan::run_whole(const hx_place& number) {
   fetch(p_.later);
 }
 
-// Queues both halves, or launches them as one recording, without a round trip to the host between them.
+// Queues both halves, or launches them as one recording, without a round trip to the host in between.
 bool DevicePlan::run_if_finite(const void* const* inputs, const float* number, float most) {
   const auto lock = p_.queue->lock();
   if (std::isfinite(most) || !can_look_at(number)) return Executable::run_if_finite(inputs, number, most);
@@ -261,8 +262,8 @@ bool DevicePlan::run_if_finite(const void* const* inputs, const float* number, f
   return std::isfinite(*number);
 }
 
-// Tested once: a driver may accept timed events and still have no times. Also measures the interval between two events
-// with no work in between.
+// Returns whether timed events work; tested once, because a driver may accept them and still keep no times. Also
+// measures the interval between two events without work in between.
 bool DevicePlan::keeps_times() {
   if (keeps_times_) return *keeps_times_;
   std::vector<DeviceEvent> events;
@@ -281,7 +282,7 @@ bool DevicePlan::keeps_times() {
   return keeps;
 }
 
-// Times the steps by device events, queued back to back as in an untimed run.
+// Times the steps by device events. Steps are queued back to back, as in an untimed run.
 void DevicePlan::run_on_its_clock(std::vector<uint64_t>& stamps) {
   std::vector<DeviceEvent> events;
   events.reserve(stamps.size());
@@ -359,7 +360,7 @@ void DevicePlan::bind(std::span<const std::shared_ptr<DeviceTensor>> tensors) {
   const auto lock = p_.queue->lock();
   auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& b) { return has_these(*b); });
   if (known == bindings_.end()) {
-    p_.queue->synchronize();  // its work uses the tensors of a binding that may go
+    p_.queue->synchronize();  // queued work uses the tensors of a binding that may be dropped
     if (bindings_.size() == kMostBindings) {
       release(*bindings_.front());
       bindings_.erase(bindings_.begin());

@@ -1,4 +1,4 @@
-// DevicePlan: an Executable on a device with its own memory. Kernels are queued, inputs uploaded, results downloaded.
+// DevicePlan: an Executable on a device with its own memory. Queues kernels, uploads inputs and downloads results.
 // Nodes without a device kernel run on the host, with copies.
 #pragma once
 
@@ -15,7 +15,7 @@ struct Transfer {
   uint64_t bytes;
 };
 
-// A step computed on the host.
+// A step that runs on the host.
 struct HostedStep {
   void (*run)(const void* context, void* const* buffers, uint32_t phase, uint32_t part) = nullptr;
   const void* context = nullptr;
@@ -26,19 +26,19 @@ struct HostedStep {
 };
 
 struct DeviceStep {
-  const hx_kernel* kernel = nullptr;  // null: a hosted step or a copy
+  const hx_kernel* kernel = nullptr;  // null for a hosted step or a copy
   const HostedStep* hosted = nullptr;
-  std::vector<hx_place> places;  // kernel operands, or source and destination of a copy
-  uint64_t bytes = 0;            // of a copy
+  std::vector<hx_place> places;  // operands of the kernel, or source and destination of a copy
+  uint64_t bytes = 0;            // size of a copy
   bool changes = false;          // writes a parameter or state
 };
 
-// An input's address on the device. Adjacent small inputs are uploaded together from `packed`.
+// The device address of an input. Adjacent small inputs are uploaded together from `packed`.
 struct DeviceInput {
   hx_place place;
   uint64_t bytes;
   std::byte* packed = nullptr;
-  uint64_t packed_bytes = 0;  // set on the first of a group: bytes of the whole group
+  uint64_t packed_bytes = 0;  // for the first input of a group: bytes of the whole group
 };
 
 // An operand of a step that is part of a parameter or state.
@@ -57,12 +57,13 @@ struct DevicePlanParts : PlanCommon {
   std::vector<std::shared_ptr<DeviceTensor>> used, changed;  // used: by state
   std::vector<bool> updated;                                 // by state
   std::vector<StatePlace> state_places;
-  std::shared_ptr<HostMemory> host;  // packed inputs, results, scratch of hosted steps
+  std::shared_ptr<HostMemory> host;  // packed inputs, results, and scratch memory of hosted steps
   std::vector<std::unique_ptr<HostedStep>> hosted;
   std::unique_ptr<DeviceBuffer> arena, input_buffer, constant_buffer;
 };
 
-// Like assemble(). `host`: the device that runs nodes `kernels` has no kernel for; null: the reference.
+// Selects kernels, plans the memory and lays out the steps, like assemble(). `host` is the device for nodes without a
+// kernel in `kernels`; null for the reference.
 DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host,
                                    const CompileBody& compile_body);
 
@@ -82,17 +83,17 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
   DeviceQueuePtr queue() const override { return p_.queue; }
 
  private:
-  // Recorded on the second run, when everything created on first use exists.
+  // A recording, made on the second run: by then everything created on first use exists.
   struct Recorded {
     int runs = 0;
     bool possible = true;
     hx_capture* capture = nullptr;
   };
-  // The recording for one binding of parameters and states; it contains their addresses.
+  // The recordings for one binding of parameters and states, whose addresses they contain.
   struct Binding {
     std::vector<std::shared_ptr<DeviceTensor>> tensors;
     Recorded forward, rest, whole;
-    DeviceEvent there;  // results of the first half are available, while the second half runs; part of `whole`
+    DeviceEvent there;  // completes when results of the first half are available; recorded in `whole`
   };
 
   void release(Binding& binding);
@@ -100,11 +101,11 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
   void send_inputs(const void* const* inputs);
   uint64_t input_end(size_t i) const;
   bool lies_alike(const void* const* inputs, size_t first, size_t i) const;
-  // `number`: checked by every step that changes a parameter or state; null: no check.
+  // `number` is checked by every step that changes a parameter or state; null for no check.
   void run_steps(size_t step, size_t end, const hx_place* number = nullptr);
   hx_status enqueue_native(const DeviceStep& step);
   void run_step(const DeviceStep& step, const hx_place* number = nullptr);
-  // `run` queues these steps
+  // Runs steps [step, end) from their recording, or by `run`, which queues them.
   template <typename Run>
   void run_recorded(Recorded& recorded, size_t step, size_t end, Run run);
   bool can_record(size_t step, size_t end) const;
@@ -121,13 +122,13 @@ class DevicePlan final : public PlanOf<DevicePlanParts> {
   void second();
 
   Executor& executor_;
-  std::vector<std::shared_ptr<DeviceTensor>> homes_;  // by state, as compiled
-  std::vector<std::unique_ptr<Binding>> bindings_;    // the last ones
+  std::vector<std::shared_ptr<DeviceTensor>> homes_;  // by state, as bound at compile time
+  std::vector<std::unique_ptr<Binding>> bindings_;    // the most recent ones
   Binding* bound_ = nullptr;
   const float* asked_ = nullptr;     // argument of the last can_look_at()
-  std::optional<hx_place> looked_;   // its address on the device; empty: it cannot be checked there
-  std::optional<bool> keeps_times_;  // empty: not tested yet
-  uint64_t nothing_ = 0;             // as of PlanTimes
+  std::optional<hx_place> looked_;   // device address of `asked_`; empty if the device cannot check it
+  std::optional<bool> keeps_times_;  // empty until tested
+  uint64_t nothing_ = 0;             // see PlanTimes::nothing
 };
 
 }  // namespace harmonics::engine

@@ -1,5 +1,5 @@
-// Executable: a program compiled for one device and one set of shapes: one linear plan and one arena; a step allocates
-// nothing.
+// Executable: a program compiled for one device and one set of shapes, as a linear plan with one arena. Running it
+// allocates nothing.
 #pragma once
 
 #include <cmath>
@@ -23,68 +23,70 @@ namespace harmonics::engine {
 class DeviceQueue;  // device_memory.hpp
 class DeviceTensor;
 
-// Runs the parts of kernels on threads. Results do not depend on the number of threads.
+// Runs the parts of kernels on threads. Results are independent of the number of threads.
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual int threads() const = 0;
-  // Calls body(context, part) for every part in [0, parts), in any order and possibly at once; returns when all are
-  // done. The body must not throw.
+  // Calls body(context, part) for every part in [0, parts), in any order and possibly concurrently. Returns when all
+  // calls have returned. The body must not throw.
   virtual void run(uint32_t parts, void (*body)(const void* context, uint32_t part), const void* context) = 0;
 };
 std::unique_ptr<Executor> make_sequential_executor();
-// Work-stealing pool: the caller and threads - 1 workers, one job at a time. Each thread has a fixed range of parts and
-// steals when it is done; idle workers spin some tens of microseconds, then sleep. threads <= 1 returns the sequential
-// executor.
+// Returns a work-stealing pool of the caller and threads - 1 workers, which runs one job at a time. Each thread starts
+// with a fixed range of parts and steals when it is done. Idle workers spin for some tens of microseconds, then sleep.
+// For threads <= 1 returns the sequential executor.
 std::unique_ptr<Executor> make_team_executor(int threads);
 
-// Memory layout of a two-dimensional tensor: row-major as declared, or transposed.
+// Memory layout of a two-dimensional tensor: row-major, or transposed (column-major).
 enum class Layout : uint8_t { natural, transposed };
 
-// A kernel's own form of a constant operand.
+// A packed form of a constant operand, defined by a kernel.
 struct Packing {
-  std::string name;  // of layout, instruction set and version; equal names give equal bytes
+  std::string name;  // identifies layout, instruction set and version; equal names give equal bytes
   uint64_t bytes;
-  uint64_t piece;  // bytes of a piece; the last one may be shorter
-  // Writes one piece to `to`. Pieces may be written in any order and by several threads.
+  uint64_t piece;  // bytes per piece; the last piece may be shorter
+  // Writes one piece to `to`. Pieces may be written in any order and concurrently.
   std::function<void(const void* elements, uint64_t piece, void* to)> pack;
-  // Writes them all, one after the other.
+  // Writes all pieces in order.
   void pack_all(const void* elements, void* to) const {
     for (uint64_t i = 0; i * piece < bytes; ++i) pack(elements, i, static_cast<char*>(to) + i * piece);
   }
 };
 
-// Memory of parameters and states; the plan reads and replaces them in place. Addresses stay valid for the plan's life.
+// The memory of parameters and states. Plans read and update it in place, so addresses must stay valid while a plan
+// exists.
 class TensorBinding {
  public:
   virtual ~TensorBinding() = default;
-  virtual void* parameter(const std::string& name, const TensorType& type) = 0;  // parameter or state by name
-  // Returns how a two-dimensional tensor is stored. All programs that share the tensor get the same answer: the
-  // preference of the first that asked. `type` is as declared; parameter() is then called with the stored type.
+  virtual void* parameter(const std::string& name, const TensorType& type) = 0;  // of a parameter or state
+  // Returns how a two-dimensional tensor is stored: as preferred by the first program that asked, for all programs that
+  // share the tensor. `type` is the declared type; parameter() is then called with the stored type.
   virtual Layout layout(const std::string& name, const TensorType& type, Layout preferred) {
     (void)name, (void)type, (void)preferred;
     return Layout::natural;
   }
-  // The packed form of a parameter that no program changes: the known one of this packing, else created by `pack`.
-  // Null if the parameter may change.
+  // Returns the packed form of a parameter that no program changes; creates it with `packing` unless it exists. Returns
+  // null if the parameter may change.
   virtual std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) {
     (void)name, (void)packing;
     return nullptr;
   }
-  // Whether no program of the binding's owner changes the parameter.
+  // Returns whether no program of the binding's owner changes the parameter.
   virtual bool is_constant(const std::string& name) {
     (void)name;
     return false;
   }
-  // Called before parameter() or parameter_on() of a program that changes the tensor.
+  // Called before parameter() or parameter_on() if the program changes the tensor.
   virtual void will_change(const std::string& name) { (void)name; }
-  // The plan keeps this as long as it uses the address from parameter().
+  // Returns an object that the plan keeps as long as it uses the address from parameter().
   virtual std::shared_ptr<const void> user_of(const std::string& name) {
     (void)name;
     return nullptr;
   }
-  // Queue and mirrored tensor on a device with its own memory. Programs of one binding share one queue, so that each
-  // sees the others' changes. Default: a new queue per program, and tensors copied before and after every run.
+  // Return the queue and the mirrored tensor on a device with its own memory. Programs of one binding share one queue,
+  // so that each sees changes by the others. By default every program has a new queue, and tensors are copied before
+  // and after every run.
   virtual std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device);
   virtual std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
                                                      const TensorType& type);
@@ -93,13 +95,13 @@ class TensorBinding {
 // Precision of f32 matrix products. Values, weights and totals stay f32.
 enum class Precision : uint8_t {
   fp32,
-  fp16,       // fp16 operands, short sums in fp16, totals in fp32; ErrorKind::Device where unsupported
-  automatic,  // decided by resolve_precision()
+  fp16,       // fp16 operands, short sums in fp16, totals in fp32; ErrorKind::Device if unsupported
+  automatic,  // resolved by resolve_precision()
   bf16,       // bf16 operands, fp32 sums
   fp8,        // operands scaled to fp8 (E4M3), fp32 sums; unsuitable products use bf16
-  int8,       // operands of weights of stored types (q8_0 ...) are quantised in blocks of 32 eight-bit integers
+  int8,       // for weights of stored types (q8_0 ...): operands are quantised in blocks of 32 eight-bit integers
 };
-// "fp32", "fp16", "bf16", "fp8", "int8" or "auto"; throws ErrorKind::Usage.
+// Parses "fp32", "fp16", "bf16", "fp8", "int8" or "auto". Throws ErrorKind::Usage for other texts.
 Precision parse_precision(const std::string& text);
 const char* precision_name(Precision precision);
 
@@ -107,29 +109,29 @@ const char* precision_name(Precision precision);
 struct DeviceSettings {
   std::string device = "cpu";  // a device name, or "reference"
   Precision precision = Precision::fp32;
-  std::string precision_reason = {};  // why `auto` chose it; empty: requested explicitly
-  std::string policy = {};            // a plugin's, "NAME(setting=value)"; takes precedence over `precision`
-  // Results to recompute in the backward pass of a training step, in the syntax of parse_recomputation().
+  std::string precision_reason = {};  // why `auto` chose this precision; empty if requested explicitly
+  std::string policy = {};            // policy of a plugin, "NAME(setting=value)"; overrides `precision`
+  // Results to recompute in the backward pass of a training step; see parse_recomputation() for the syntax.
   std::string recomputation = {};
 };
 
 struct CompileOptions : DeviceSettings {
   ModelLimits limits;
-  Registry* registry = nullptr;           // device lookup; null: the global registry
-  std::vector<std::string> recompute;     // scope patterns, in addition to `recomputation`
-  uint32_t recompute_cheapest = 0;        // Recomputation::cheapest, where `recomputation` is "auto"
+  Registry* registry = nullptr;           // for device lookup; null for the global registry
+  std::vector<std::string> recompute;     // scope patterns to recompute, in addition to `recomputation`
+  uint32_t recompute_cheapest = 0;        // Recomputation::cheapest, if `recomputation` is "auto"
   bool fuse = true;                       // elementwise fusion and call fusion
   std::vector<std::string> disabled;      // passes switched off by name
-  std::optional<PrecisionRecipe> recipe;  // null: the trivial one of `precision`
+  std::optional<PrecisionRecipe> recipe;  // null: recipe_of() these settings
   // Called after each pass with its name and result, for `explain --after`.
   std::function<void(const std::string& pass, const Program&)> observe;
   bool training = false;   // a training step: implementations are chosen for training
-  bool plan_only = false;  // the plan is inspected and never run: its arena has addresses, but no memory
-  // Fills the arena with one-bits before each run, so that reading unwritten memory shows (as NaN in floats).
+  bool plan_only = false;  // the plan is only inspected: its arena has addresses, but no memory
+  // Fills the arena with one-bits before each run, to expose reads of unwritten memory (NaN in floats).
   bool poison = false;
 };
 
-// A parameter or state of a plan, with its type as stored.
+// A parameter or state of a plan; `type` is the stored type.
 struct BoundState {
   std::string name;
   TensorType type;
@@ -142,8 +144,8 @@ struct PlanStep {                            // one kernel call of the plan, for
   std::string origin;                        // NodeScope::origin
   std::vector<std::string> inputs, outputs;  // types
   uint32_t phases = 0, parts = 0;
-  uint64_t offset = 0, bytes = 0;  // of the first output in the arena
-  std::string target;              // parameter or state the output is written into; "": the arena
+  uint64_t offset = 0, bytes = 0;  // first output, in the arena
+  std::string target;              // parameter or state that the step writes into; "" for the arena
   bool in_place = false;
   bool on_host = false;        // runs on the host in a plan for a device with its own memory
   uint32_t node = UINT32_MAX;  // node of program(); UINT32_MAX: a copy added by the plan
@@ -152,38 +154,38 @@ struct MemoryReport {
   uint64_t arena_bytes = 0;      // allocated by the plan
   uint64_t unshared_bytes = 0;   // size if buffers shared no memory
   uint64_t state_bytes = 0;      // parameters and states
-  uint64_t packed_bytes = 0;     // what kernels have packed of constant parameters, beside them
-  uint64_t workspace_bytes = 0;  // largest workspace, part of the arena
+  uint64_t packed_bytes = 0;     // packed forms of constant parameters
+  uint64_t workspace_bytes = 0;  // the largest workspace, which is part of the arena
 };
 
-// One timed run in nanoseconds: of the steady clock, or of the device's clock, offset to the steady clock at the start.
+// One timed run. Nanoseconds of the steady clock, or of the device clock, shifted to the steady clock at the start.
 struct PlanTimes {
   struct Part {
     uint32_t step, phase, part;
-    uint32_t thread;  // 0: the caller; others in order of appearance
+    uint32_t thread;  // 0 is the caller; others in order of appearance
     uint64_t begin, end;
   };
-  std::vector<uint64_t> stamps;  // before each step and after the last
+  std::vector<uint64_t> stamps;  // before each step and after the last one
   bool by_device = false;        // device clock: steps ran back to back
-  uint64_t nothing = 0;          // interval between two device events with no work in between
-  bool wants_parts = false;      // costs two more clock reads per part
+  uint64_t nothing = 0;          // interval between two device events without work in between
+  bool wants_parts = false;      // record `parts`, at the cost of two more clock reads per part
   std::vector<Part> parts;       // in order of completion
 };
 
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Runs a step. Inputs are in the order of `input_names` and must stay valid during the call. Outputs and updates are
-  // complete on return.
+  // Runs a step. `inputs` are in the order of input_names() and must stay valid during the call. Outputs and updates
+  // are complete on return.
   virtual void run(const void* const* inputs) = 0;
-  // run() in two halves: run_forward() stops before the first step of a phase behind the forward pass, run_rest() runs
-  // the remaining steps. Between them the loss can be checked before a parameter or state changes. If every step is
-  // forward, the first half is everything, changes included.
+  // run() in two halves, so that the loss can be checked before a parameter or state changes. run_forward() stops
+  // before the first step after the forward pass; run_rest() runs the remaining steps. If all steps belong to the
+  // forward pass, run_forward() runs them all, including changes.
   virtual void run_forward(const void* const* inputs) = 0;
   virtual void run_rest(const void* const* inputs) = 0;
-  // Runs a step, but changes parameters and states only if `*number`, an f32 output of the first half, is finite and
-  // not above `most`. Returns whether it did. A device may still run the second half on return; results of the first
-  // half are available.
+  // Runs a step, but changes parameters and states only if `*number`, an f32 output of the first half, is finite and at
+  // most `most`. Returns whether it changed them. On return, results of the first half are available; a device may
+  // still be running the second half.
   virtual bool run_if_finite(const void* const* inputs, const float* number,
                              float most = std::numeric_limits<float>::infinity()) {
     run_forward(inputs);
@@ -191,40 +193,41 @@ class Executable {
     run_rest(inputs);
     return true;
   }
-  // run() with timestamps, for profiles. Untimed runs contain no timing code.
+  // Runs a step with timestamps, for profiles. run() contains no timing code.
   virtual void run_timed(const void* const* inputs, PlanTimes& times) = 0;
-  // run() with empty kernels: the overhead of the plan itself.
+  // Runs a step with empty kernels, to measure the overhead of the plan.
   virtual void run_empty(const void* const* inputs) = 0;
   virtual const std::vector<std::string>& input_names() const = 0;
-  // Parameters and states in the order that bind() takes their memory.
+  // Returns parameters and states in the order in which bind() takes their memory.
   virtual const std::vector<BoundState>& states() const = 0;
-  // From the next run on, states()[i] is at addresses[i]; null: at its address of compile time. One plan
-  // serves many sessions that share weights and have their own states. The memory must have the stored type and
-  // layout; what the program changes must not overlap anything else. A plan is bound and run by one thread at a time.
-  // Throws ErrorKind::Device for plans in a device's own memory.
+  // Sets the memory for the following runs: states()[i] is at addresses[i]; null stands for its address at compile
+  // time. This way one plan serves many sessions that share weights and have separate states. The memory must have the
+  // stored type and layout, and memory that the program changes must not overlap other memory. Only one thread at a
+  // time may bind and run a plan. Throws ErrorKind::Device for plans on a device with its own memory.
   virtual void bind(std::span<void* const> addresses) = 0;
-  // The same for a plan in a device's own memory, with tensors of its queue; it keeps those of the last eight bindings.
-  // Throws ErrorKind::Internal for plans in host memory.
+  // bind() for plans on a device with its own memory, with tensors of its queue. The plan keeps the tensors of the last
+  // eight bindings. Throws ErrorKind::Internal for plans in host memory.
   virtual void bind(std::span<const std::shared_ptr<DeviceTensor>> tensors);
-  // Of a plan in a device's own memory; null: in host memory.
+  // Returns the queue of a plan on a device with its own memory; null for plans in host memory.
   virtual std::shared_ptr<DeviceQueue> queue() const { return nullptr; }
   virtual const TensorType& input_type(size_t i) const = 0;
-  // Result of the last run: a view into the arena, valid until the next run.
+  // Returns a result of the last run. It is a view into the memory of the plan, valid until the next run.
   virtual const HTensor& output(const std::string& name) const = 0;
   virtual const std::vector<PlanStep>& steps() const = 0;
-  // Chosen implementations, with the reasons why others were not: one entry per kind of call and scope.
+  // Returns the chosen implementations and why others were not chosen: one entry per kind of call and scope.
   virtual const std::vector<Selected>& selected() const = 0;
   virtual MemoryReport memory() const = 0;
   virtual const Program& program() const = 0;  // after the last pass
 };
 
-// Prints the plan as a table: one line per step, then the memory.
+// Returns the plan as a table: one line per step, then the memory.
 std::string print_plan(const Executable& executable);
-// Pass names in the order of compile(), for `explain --after`; some passes run more than once.
+// Returns the names of passes in the order of compile(), for `explain --after`. Some passes run more than once.
 std::vector<std::string> pass_names();
 
-// Runs the list of passes, selects kernels and plans the memory. `binding` may be null for programs without parameters.
-// Device "reference" evaluates every node by the slow reference; so do nodes without a kernel elsewhere.
+// Runs the passes, selects kernels and plans the memory. `binding` may be null for programs without parameters. Device
+// "reference" evaluates every node by the slow reference. On other devices the reference evaluates nodes without a
+// kernel.
 std::unique_ptr<Executable> compile(const Program& program, TensorBinding* binding, Executor& executor,
                                     const CompileOptions& options = {});
 

@@ -14,13 +14,13 @@ namespace harmonics::engine {
 
 namespace {
 
-// Views are kept in the context so that a run allocates nothing; an Executable runs once at a time.
+// Views are part of the context, so that a run allocates nothing. An Executable is run by one thread at a time.
 struct ReferenceStep {
   decltype(OpRow::evaluate) evaluate;
   AttributeMap attributes;
   std::vector<ConstView> inputs;
   std::vector<View> outputs;
-  int64_t index_limit = -1;  // input 1 holds indices below it; -1: no indices
+  int64_t index_limit = -1;  // limit of the indices in input 1; -1: no indices
 };
 
 template <typename T>
@@ -104,8 +104,8 @@ void run_host_call(const void* context, void* const* buffers, uint32_t, uint32_t
   }
 }
 
-// The body reads the carries from the results' memory, into which every step copies its own. Pointers are kept in the
-// context so that a run allocates nothing.
+// Runs a body per step. The body reads its carries from the memory of the results, into which every step copies its
+// carries. Pointers are part of the context, so that a run allocates nothing.
 struct ScanStep {
   std::shared_ptr<Executable> body;
   ScanLayout at;

@@ -12,9 +12,10 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr uint64_t kLine = 64;  // cache line; stream offsets are multiples of it, as host kernels prefer
+constexpr uint64_t kLine = 64;  // cache line; host kernels prefer stream offsets that are multiples of it
 
-// Registered by the queue of the steps, so that a plan finds its prefetch without the layers between passing it on.
+// Prefetches by the queue of the steps, so that a plan finds its prefetch without passing it through the layers
+// between.
 std::mutex known_mutex;
 std::map<const DeviceQueue*, InputPrefetch*> known;
 
@@ -58,7 +59,7 @@ InputPrefetch::InputPrefetch(const ItemPtr& device, DeviceQueuePtr steps, const 
   known[steps_.get()] = this;
 }
 
-// Waits for both queues: no queued work may use the rings after this.
+// Waits for both queues: no queued work uses the rings after this.
 InputPrefetch::~InputPrefetch() {
   const auto lock = steps_->lock();
   {
@@ -71,7 +72,8 @@ InputPrefetch::~InputPrefetch() {
     }
 }
 
-// An untaken batch may still be in transit. A taken one has arrived: its run has synchronized with the device since.
+// A batch that was not taken may still be in transit. One that was taken has arrived, because its run has synchronized
+// with the device since.
 void InputPrefetch::renew(size_t batch) {
   if (!batches_[batch].taken) own_->synchronize();
   batches_[batch] = {};

@@ -1,6 +1,6 @@
-// Input prefetch: copies batches to a device while it works on earlier ones. Batches go from a ring of pinned host
-// memory to a ring in device memory over a separate queue. When a step takes a batch, the queue of the steps waits for
-// the copy; the host does not.
+// InputPrefetch: copies batches to a device while it works on earlier ones. A separate queue copies batches from a ring
+// of pinned host memory to a ring in device memory. When a step takes a batch, the queue of the steps waits for the
+// copy; the host does not.
 #pragma once
 
 #include <memory>
@@ -14,33 +14,33 @@ constexpr uint64_t kSmallInput = 64;  // bytes; smaller inputs are packed and up
 
 class InputPrefetch {
  public:
-  // Opens the prefetch for programs on the queue `steps`: `batches` slots, each with one stream per entry of `bytes`.
+  // Creates the prefetch for programs on the queue `steps`: `batches` slots, each with one stream per entry of `bytes`.
   // Returns null if the device lacks host memory or events, if the queue has a prefetch already, or if every stream is
   // small.
   static std::unique_ptr<InputPrefetch> open(const ItemPtr& device, const DeviceQueuePtr& steps,
                                              const std::vector<uint64_t>& bytes, size_t batches);
-  // Returns the prefetch registered for this queue, or null. The caller holds the queue's lock.
+  // Returns the prefetch of this queue, or null. The queue must be locked.
   static InputPrefetch* on(const DeviceQueue& steps);
   InputPrefetch(const InputPrefetch&) = delete;
   InputPrefetch& operator=(const InputPrefetch&) = delete;
   ~InputPrefetch();
 
-  // Producer side, one thread at a time: write to host() between renew() and start(), and not again before the run that
-  // takes the batch has returned. `bytes`: bytes used of each stream.
+  // Producer side; one thread at a time. Write to host() between renew() and start(), and not again until the run that
+  // takes the batch has returned. `bytes`: used bytes of each stream.
   void* host(size_t batch, size_t stream) const { return host_.at(at(batch, stream)); }
   void renew(size_t batch);
   void start(size_t batch, const std::vector<uint64_t>& bytes);
 
-  // Consumer side, under the queue's lock. Whether this address is in the ring.
+  // Consumer side; the queue must be locked. Returns whether the address is in the ring.
   bool has(const void* host) const;
-  // Copies the prefetched data of `host` to `to`. Returns false if `host` is not
-  // in the ring or was not started. The bytes may be those of several streams that follow each other.
+  // Copies the prefetched data of `host` to `to`. Returns false if `host` is not in the ring or its batch was not
+  // started. `bytes` may span several adjacent streams.
   bool take(const void* host, const hx_place& to, uint64_t bytes);
 
  private:
   struct Batch {
     DeviceEvent there;
-    bool taken = true;  // the queue of the steps waits for it, or no copy is in progress
+    bool taken = true;  // the queue of the steps waits for the copy, or there is none
   };
 
   InputPrefetch(const ItemPtr& device, DeviceQueuePtr steps, const std::vector<uint64_t>& bytes, size_t batches);

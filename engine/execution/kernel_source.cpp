@@ -23,7 +23,7 @@ std::vector<hx_type> c_types(const std::vector<TensorType>& types) {
   return result;
 }
 
-// Text of a call site: "linear{activation = relu}(f32[64, 784], f32[10, 784]) -> f32[64, 10]".
+// Returns the text of a call site: "linear{activation = relu}(f32[64, 784], f32[10, 784]) -> f32[64, 10]".
 std::string describe(std::string_view op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                      const std::vector<TensorType>& outputs) {
   std::string text = fmt::format("{}{}(", op, attributes.str());
@@ -35,7 +35,7 @@ std::string describe(std::string_view op, const AttributeMap& attributes, const 
 
 std::string name_of(const Node& node) { return node.op == Op::call ? node.callee : std::string(op_row(node.op).name); }
 
-// A plugin's own kernel for one call.
+// Returns the kernel that the plugin of a function provides for this call, or null.
 KernelPtr own_kernel(const HostFunction& function) {
   hx_kernel raw{};
   ItemPtr owner;
@@ -110,7 +110,7 @@ std::string KernelSource::description() const {
 
 KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t constants) {
   if (node.op == Op::host_call) return own_kernel(*node.host);
-  if (node.op == Op::scan) return nullptr;  // call sites do not show its body
+  if (node.op == Op::scan) return nullptr;  // a call site cannot describe its body
   return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node), constants,
               program.scope_of(node).rounding);
 }

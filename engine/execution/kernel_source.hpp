@@ -1,4 +1,4 @@
-// Queries a device for kernels and caches the answers: equal call sites share one kernel.
+// KernelSource: queries a device for kernels and caches the answers. Equal call sites share one kernel.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace harmonics::engine {
 
-// A kernel made by a device. Destroyed with its last user; keeps the device and its library loaded.
+// A kernel created by a device. Keeps the device and its library loaded; destroyed with its last user.
 class Kernel {
  public:
   Kernel(const hx_kernel& raw, ItemPtr device) : raw_(raw), device_(std::move(device)) {}
@@ -24,7 +24,7 @@ class Kernel {
   const hx_kernel& raw() const { return raw_; }
   bool is_queued() const {
     return raw_.enqueue || raw_.enqueue_native;
-  }  // runs in device memory; otherwise in host memory
+  }  // true: runs in device memory; false: in host memory
 
  private:
   hx_kernel raw_;
@@ -34,20 +34,20 @@ using KernelPtr = std::shared_ptr<const Kernel>;
 
 class KernelSource {
  public:
-  // "reference" has no kernels; other names are looked up in the registry (ErrorKind::Name when unknown).
+  // "reference" has no kernels. Other names are looked up in the registry; throws ErrorKind::Name if unknown.
   KernelSource(const std::string& device, Registry& registry, Precision precision = Precision::fp32);
   bool is_reference() const { return device_ == nullptr; }
   const ItemPtr& device() const { return device_; }  // null for the reference
   uint32_t flags() const { return flags_; }          // call-site flags, HX_SITE_...
-  bool has(Rounding rounding) const;                 // whether the device has kernels with that rounding
-  std::string description() const;                   // the device's own line about itself
-  // Returns null if the device has no kernel. Throws ErrorKind::Device with the call site if the device fails.
-  // `constants`: bit i: input i never changes. Nodes may round as their scope says, calls without one as `rounding`
-  // says, or the precision of this source. A device is shown those roundings that it has.
+  bool has(Rounding rounding) const;                 // whether the device has kernels with this rounding
+  std::string description() const;                   // one line by the device about itself
+  // Returns a kernel, or null if the device has none. Throws ErrorKind::Device with the call site if the device fails.
+  // Bit i of `constants`: input i never changes. The rounding is that of the node's scope; for calls without a scope
+  // `rounding`, or else the precision of this source. The device is queried for a rounding only if it has it.
   KernelPtr find(const Program& program, const Node& node, uint64_t constants = 0);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                  const std::vector<TensorType>& outputs, uint64_t constants = 0, std::optional<Rounding> rounding = {});
-  // The device's reason for having no kernel; "" if it gave none or has one.
+  // Returns the reason that the device gave for having no kernel; "" if it has one or gave no reason.
   std::string why_not(const Program& program, const Node& node);
   std::string why_not(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                       const std::vector<TensorType>& outputs, std::optional<Rounding> rounding = {});
@@ -65,7 +65,7 @@ class KernelSource {
   std::string name_;
   ItemPtr device_;
   uint32_t flags_ = 0;                   // call-site flags, HX_SITE_...
-  uint32_t had_ = 0;                     // those that the device has
+  uint32_t had_ = 0;                     // the flags that the device supports
   std::map<std::string, Answer> known_;  // by call site
 };
 

@@ -16,13 +16,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kSlices = 40;
-constexpr size_t kLargeShare = size_t{16} << 20;  // one pass over it takes long, so fewer rounds suffice
+constexpr size_t kLargeShare = size_t{16} << 20;  // one pass over a larger share takes long, so fewer slices suffice
 constexpr int kLargeSlices = 8;
-constexpr size_t kMostMemory = size_t{512} << 20;  // more than any cache that a few threads have for themselves
+constexpr size_t kMostMemory = size_t{512} << 20;  // larger than the caches of a few threads
 
 #if defined(__x86_64__)
 
-// Twelve independent sums hide four cycles of latency on two FMA units; the factors are normal numbers.
+// Twelve independent sums hide a latency of four cycles on two FMA units. The factors are normal numbers.
 #define HM_SET(v, n) "vmovaps %%" v "12, %%" v n "\n\t"
 #define HM_FMA(v, n) "vfmadd231ps %%" v "12, %%" v "13, %%" v n "\n\t"
 #define HM_TWELVE(each, v)                                                                                             \
@@ -36,7 +36,7 @@ constexpr size_t kMostMemory = size_t{512} << 20;  // more than any cache that a
                : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
                  "xmm11", "xmm12", "xmm13")
 
-// Eight loads a round, each into its own register.
+// Eight loads per iteration, each into its own register.
 #define HM_LOAD(instruction, v, width, n) instruction " " n "*" width "(%0), %%" v n "\n\t"
 #define HM_READ_LOOP(i, v, w)                                                                              \
   asm volatile(".p2align 5\n1:\n\t" HM_LOAD(i, v, w, "0") HM_LOAD(i, v, w, "1") HM_LOAD(i, v, w, "2")      \
@@ -92,7 +92,7 @@ void read_memory(const std::byte* at, size_t bytes) {
 
 #endif
 
-// Runs best(body) on every thread at once and adds up the results.
+// Runs best(body) on all threads at once and adds up the results.
 template <typename Body>
 double on_all(int threads, const Body& body) {
   std::vector<double> best(static_cast<size_t>(threads), 0.0);

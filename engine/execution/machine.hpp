@@ -1,4 +1,4 @@
-// Measured peaks of this machine, for rooflines in profiles and benchmarks.
+// Measured peak rates of this machine, for rooflines in profiles and benchmarks.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,18 @@
 
 namespace harmonics::engine {
 
-// As the system names it; "unknown processor" if it does not.
+// Returns the name of the processor as reported by the system, or "unknown processor".
 std::string processor_name();
 
-// "avx512", "avx2" or "none": the loops used for peaks. They are assembly, since a compiler may drop or merge C++
-// loops, and a peak measured that way can exceed the hardware's.
+// Returns the instruction set of the loops that measure peaks: "avx512", "avx2" or "none". The loops are assembly,
+// because a compiler may drop or merge C++ loops and a peak measured that way can exceed the hardware.
 std::string peak_instructions();
 
-// Peak of single-precision multiply-adds on `threads` threads at once, 2 FLOP each: the sum of every thread's fastest
-// short slice, so that other load on the machine matters little. 0: unknown ("none").
+// Returns the peak FLOP per second of single-precision multiply-adds (2 FLOP each) on `threads` concurrent threads. The
+// sum of the fastest short slice of each thread, so that other load matters little. 0 if unknown ("none").
 double peak_flops(int threads);
 
-// Bytes per second that `threads` read from `bytes` of memory, each its own share repeatedly.
+// Returns the bytes per second that `threads` read from `bytes` of memory; each thread reads its own share repeatedly.
 double read_bandwidth(size_t bytes, int threads);
 
 // Peaks for a number of threads, measured on first use. For devices see device_peaks.hpp.
@@ -26,16 +26,16 @@ class MachinePeaks {
  public:
   explicit MachinePeaks(int threads) : threads_(threads) {}
   virtual ~MachinePeaks() = default;
-  // Describes how the peaks were measured.
+  // Returns how the peaks were measured.
   virtual std::string instructions() const { return peak_instructions(); }
-  // Seconds of an empty synchronization, for devices timed by waiting for each step; 0 otherwise.
+  // Returns the seconds of an empty synchronization, for devices that are timed by waiting for each step; otherwise 0.
   virtual double waiting() { return 0; }
   double peak();
-  // Bandwidth for memory of this size, rounded up to a power of two from 16 KiB to 512 MiB.
+  // Returns the bandwidth for memory of this size, rounded up to a power of two from 16 KiB to 512 MiB.
   double bandwidth(double bytes);
-  // Measures everything once more and keeps the better result: other load only slows down.
+  // Measures everything again and keeps the better results: other load only slows down.
   void again();
-  // Roofline: minimum seconds for this arithmetic and traffic.
+  // Returns the roofline: the minimum seconds for this arithmetic and traffic.
   double floor(double flops, double bytes);
 
  protected:

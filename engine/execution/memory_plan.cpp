@@ -14,12 +14,12 @@ namespace {
 
 constexpr uint32_t kNone = ~0u;
 
-// Byte offset of a slice that takes one contiguous run of its input.
+// Returns the byte offset of a slice that is contiguous in its input.
 std::optional<uint64_t> contiguous_offset(const Program& program, const Node& node) {
   const TensorType &from = program.type(node.inputs[0]), &to = program.type(node.outputs[0]);
   const auto &starts = node.attributes.integers("starts"), &strides = node.attributes.integers("strides");
   int64_t offset = 0, stride = 1;
-  bool whole = true;  // axes after this one are taken whole
+  bool whole = true;  // axes after this one are complete
   for (uint32_t axis = from.shape.rank(); axis-- > 0;) {
     if (to.shape[axis] > 1 && (strides[axis] != 1 || !whole)) return std::nullopt;
     whole = whole && to.shape[axis] == from.shape[axis];
@@ -36,12 +36,12 @@ std::optional<uint64_t> view_offset(const Program& program, const Node& node) {
   return offset && *offset % kArenaAlignment == 0 ? offset : std::nullopt;
 }
 
-// Values that share memory form one block, named by the value that created it.
+// Memory shared by one or more values, identified by the value that created it.
 struct Block {
   uint64_t bytes = 0;
-  uint32_t maker = kNone;  // step that writes it; kNone: none
-  uint32_t last = 0;       // step that reads it last
-  Location home;           // fixed location; Place::nowhere: in the arena
+  uint32_t maker = kNone;  // step that writes it, or kNone
+  uint32_t last = 0;       // last step that reads it
+  Location home;           // fixed location; Place::nowhere for the arena
   ValueId joined = kNone;  // the block whose memory it shares
 };
 
@@ -124,12 +124,12 @@ class Planner {
 
   bool is_updated(uint32_t state) const { return updated_.count(plan_.states[state].name) != 0; }
 
-  // Adds a copy of an old value before the first step.
+  // Adds a copy before the first step that saves an old value.
   Location save(ValueId v) {
     const Block& b = block(v);
     Location from = b.home;
     from.offset = offset_[v];
-    // index: the buffer, until lay_out()
+    // `index` is the buffer until lay_out()
     const Location to{Place::arena, static_cast<uint32_t>(plan_.buffers.size()), 0};
     plan_.buffers.push_back({type(v).bytes(), 0, end_});
     plan_.saves.push_back({from, to, type(v).bytes()});
@@ -157,13 +157,13 @@ class Planner {
     b.last = end_;
     if (b.home.place == Place::state) {
       if (b.home.index == state && offset_[update.value] == 0) return;  // unchanged
-      // The memory of another state: copied before the first step, unless a step has just written the new value there.
+      // In the memory of another state: copy it before the first step, unless a step has written the new value there.
       if (b.maker == kNone) from = save(update.value);
     }
     commits_.push_back({update.value, from, target});
   }
 
-  // Returns whether the step that computes v may write directly into the state's memory.
+  // Returns whether the step that computes `v` may write directly into the memory of the state.
   bool may_replace(ValueId v, uint32_t state) {
     const Block& b = block(v);
     if (!covers(v) || b.maker == kNone) return false;
@@ -183,8 +183,8 @@ class Planner {
     return true;
   }
 
-  // Operand replaced by an optimizer's result. The operands per parameter are w, its gradient or the gradient's factors
-  // (never replaced) and the moments.
+  // Returns the index of the operand that an optimizer's result replaces. Operands per parameter are w, its gradient or
+  // the factors of the gradient (never replaced), and the moments.
   static size_t replaced_by(uint32_t output, const PlannedStep& step) {
     const size_t parameter = output / step.update_results, own = output % step.update_results;
     return parameter * (step.update_results + step.gradient_operands) + (own == 0 ? 0 : own + step.gradient_operands);
@@ -196,7 +196,7 @@ class Planner {
     const ValueId out = node.outputs.empty() ? kNone : node.outputs[0];
     if (out == kNone) return false;
     if (blocks_[out].home.place != Place::nowhere) return replaces_state(node, blocks_[out]);
-    // Among several candidates take the latest: it is most likely still in the cache.
+    // Prefer the latest candidate: it is most likely still in cache.
     std::optional<ValueId> latest;
     for (size_t i = 0; i < node.inputs.size() && i < 32; ++i) {
       if (!(step.in_place >> i & 1)) continue;
@@ -219,7 +219,7 @@ class Planner {
     });
   }
 
-  // Returns whether the block is also an input that must not be overwritten.
+  // Returns whether the step also reads the block through an input that must not be overwritten.
   bool read_otherwise(const PlannedStep& step, const Node& node, const Block& in) {
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (&block(node.inputs[i]) == &in && (i >= 32 || !(step.in_place >> i & 1) || !covers(node.inputs[i])))
@@ -229,7 +229,7 @@ class Planner {
 
   void lay_out() {
     const size_t saved = plan_.buffers.size();
-    std::vector<std::pair<ValueId, uint32_t>> homes;  // block -> buffer
+    std::vector<std::pair<ValueId, uint32_t>> homes;  // block, buffer
     for (ValueId v = 0; v < blocks_.size(); ++v) {
       const Block& b = blocks_[v];
       if (block_of_[v] != v || b.home.place != Place::nowhere || b.maker == kNone) continue;
@@ -283,7 +283,7 @@ class Planner {
   std::vector<ValueId> block_of_;    // by value
   std::vector<uint64_t> offset_;     // by value, within its block
   std::vector<Block> blocks_;        // by value
-  std::vector<int64_t> state_read_;  // by state: the step that reads the old value last; -1: none
+  std::vector<int64_t> state_read_;  // by state: last step that reads the old value; -1 if none
   std::vector<Commit> commits_;
   std::unordered_map<std::string_view, uint32_t> state_numbers_;  // keys refer to the program's names
   std::unordered_set<std::string_view> updated_;

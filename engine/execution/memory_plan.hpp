@@ -1,8 +1,8 @@
-// Memory plan: the location of every value while a program runs: inputs, parameters and states, constants, one shared
-// arena.
+// Memory plan: the location of every value while a program runs. Locations are inputs, parameters and states,
+// constants, and one shared arena.
 //
-// Reshapes and contiguous slices are views. A step may write over an input whose last use it is. The new value of a
-// parameter is written into the parameter's memory if no later step reads the old value; otherwise it is copied there
+// Reshapes and contiguous slices are views. A step may overwrite an input that it is the last to use. The new value of
+// a parameter is written into the parameter's memory if no later step reads the old value; otherwise it is copied there
 // at the end.
 #pragma once
 
@@ -14,15 +14,15 @@
 
 namespace harmonics::engine {
 
-// A step in execution order, with what its kernel allows.
+// A step in execution order, and what its kernel allows.
 struct PlannedStep {
   uint32_t node = 0;
   uint64_t workspace = 0;
   uint32_t in_place = 0;  // bit i: output 0 may share the memory of input i
-  // Optimizer steps (w, g, moments...) -> w', moments'..., for one or several parameters: results per parameter, which
-  // may overwrite the old values. 0: not an optimizer step.
+  // For optimizer steps (w, g, moments...) -> w', moments'..., of one or several parameters: results per parameter,
+  // which may overwrite the old values. 0 for other steps.
   uint32_t update_results = 0;
-  uint32_t gradient_operands = 1;  // of an optimizer step: g, or the two factors of which g is the product
+  uint32_t gradient_operands = 1;  // for optimizer steps: 1 for g, 2 for the factors of g
 };
 
 enum class Place : uint8_t { nowhere, input, state, constant, arena };
@@ -48,7 +48,7 @@ struct MemoryPlan {
   std::vector<Location> values;      // by value
   std::vector<Location> outputs;     // by Program::outputs
   std::vector<Location> workspaces;  // by step
-  std::vector<bool> in_place;        // by step: output 0 shares an input's memory
+  std::vector<bool> in_place;        // by step: output 0 shares the memory of an input
   std::vector<PlannedCopy> saves;    // before the first step: old values needed at the end
   std::vector<PlannedCopy> commits;  // after the last step
   std::vector<BufferSpan> buffers;   // of the arena
@@ -58,7 +58,8 @@ struct MemoryPlan {
 
 // Returns whether the node is only a view of its input.
 bool is_view(const Program& program, const Node& node);
-// Steps before `rest` must not change a parameter or state. rest == steps.size(): no step is after the forward pass.
+// Plans the memory. Steps before `rest` must not change a parameter or state. rest == steps.size() if all steps belong
+// to the forward pass.
 MemoryPlan plan_memory(const Program& program, const std::vector<PlannedStep>& steps, uint32_t rest);
 
 }  // namespace harmonics::engine

@@ -10,12 +10,12 @@ namespace harmonics::engine {
 
 namespace {
 
-// Largest count for the quadratic algorithm: about a quarter of a second.
+// The largest count for the quadratic algorithm, which then takes about a quarter of a second.
 constexpr size_t kMostCompared = 8192;
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
-// `taken`: [begin, end) of buffers alive at the same time, sorted by begin.
+// Returns the offset of the tightest gap. `taken`: [begin, end) of buffers alive at the same time, sorted by begin.
 uint64_t tightest_gap(const std::vector<std::pair<uint64_t, uint64_t>>& taken, uint64_t bytes) {
   uint64_t best = 0, best_gap = ~uint64_t{0}, end = 0;
   for (const auto& [from, to] : taken) {
@@ -28,10 +28,10 @@ uint64_t tightest_gap(const std::vector<std::pair<uint64_t, uint64_t>>& taken, u
   return best_gap == ~uint64_t{0} ? end : best;
 }
 
-// Free ranges of the arena, by offset and by size.
+// Free ranges of the arena, indexed by offset and by size.
 class Gaps {
  public:
-  // Returns the tightest range that fits, or grows the arena.
+  // Takes the smallest free range that fits, or else grows the arena.
   uint64_t take(uint64_t bytes) {
     const auto tightest = by_size_.lower_bound({bytes, 0});
     if (tightest == by_size_.end()) return grow(bytes);
@@ -85,7 +85,7 @@ class Gaps {
   uint64_t end_ = 0;
 };
 
-// Best-fit allocation in step order.
+// Places buffers in step order, best fit.
 Placement place_by_step(const std::vector<BufferSpan>& buffers) {
   std::vector<uint32_t> order(buffers.size());
   std::iota(order.begin(), order.end(), 0u);

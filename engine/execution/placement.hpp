@@ -1,4 +1,4 @@
-// Offsets of buffers in one arena: buffers alive at the same time do not overlap.
+// Offsets of buffers in one arena. Buffers that are alive at the same time do not overlap.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Placement {
   uint64_t bytes = 0;             // of the arena
 };
 
-// Largest first, each into the tightest gap between those placed before. More than 8,192 buffers are placed in step
-// order, in O(n log n). Empty buffers take no space.
+// Places the largest buffers first, each into the tightest gap between those placed before. More than 8,192 buffers are
+// placed in step order, in O(n log n). Empty buffers take no space.
 Placement place_buffers(const std::vector<BufferSpan>& buffers);
 
 }  // namespace harmonics::engine

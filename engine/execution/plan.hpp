@@ -1,4 +1,4 @@
-// Parts that plans in host memory and in a device's own memory have in common, during assembly and afterwards.
+// Parts shared by plans in host memory and on devices with their own memory, during and after assembly.
 #pragma once
 
 #include <map>
@@ -29,25 +29,25 @@ struct PlanCommon {
   std::vector<Selected> selected;
   MemoryReport memory;
   std::vector<HTensor> constants;
-  std::vector<KernelPtr> kernels;        // by planned step; null: a host kernel
-  std::vector<HostKernel> host_kernels;  // then those of copies
+  std::vector<KernelPtr> kernels;        // by planned step; null for a host kernel
+  std::vector<HostKernel> host_kernels;  // by planned step; kernels of copies follow
   bool poison = false;
 };
 
 // Returns false for leaves, constants and views, which need no kernel.
 bool needs_step(const Program& program, const Node& node);
-// Number of results per parameter of an optimizer step, see PlannedStep.
+// Returns the number of results per parameter of an optimizer step; see PlannedStep.
 uint32_t update_results(const Node& node);
 uint32_t gradient_operands(const Node& node);  // see PlannedStep
-// Whether the program changes this parameter or state.
+// Returns whether the program changes this parameter or state.
 bool is_updated(const Program& program, const std::string& name);
-// Index of the first step after the forward pass; steps.size() if there is none.
+// Returns the index of the first step after the forward pass, or steps.size() if there is none.
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps);
-// Returns the named result; throws ErrorKind::Name with the nearest name.
+// Returns the named result. Throws ErrorKind::Name with the nearest name if it does not exist.
 const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs,
                             const std::string& name);
 
-// An executable made of Parts, which derive from PlanCommon.
+// An Executable that owns Parts, which derive from PlanCommon.
 template <typename Parts>
 class PlanOf : public Executable {
  public:
@@ -62,7 +62,7 @@ class PlanOf : public Executable {
 
  protected:
   explicit PlanOf(Parts parts) : p_(std::move(parts)) {}
-  // Throws ErrorKind::Internal unless bind() got as many places as there are states.
+  // Throws ErrorKind::Internal unless bind() got one address or tensor per state.
   void expect_states(size_t given, const char* what) const {
     if (given != p_.states.size())
       throw Error(ErrorKind::Internal, fmt::format("program '{}' has {} parameters and states, {} {} were given",
@@ -72,7 +72,7 @@ class PlanOf : public Executable {
   Parts p_;
 };
 
-// Fills Parts from a program: the steps of its kernels are planned, then memory, then the operands are placed.
+// Builds Parts from a program: chooses the steps, plans the memory, then lays out the operands.
 template <typename Parts>
 class AssemblerOf {
  protected:
@@ -84,15 +84,16 @@ class AssemblerOf {
   const Program& program() const { return p_.program; }
   const Node& node_of(uint32_t step) const { return program().nodes[planned_[step].node]; }
 
-  // After the kernels are chosen.
+  // Called after the kernels are chosen.
   void plan_steps() {
     rest_ = first_of_rest(program(), planned_);
     plan_ = plan_memory(program(), planned_, rest_);
   }
-  // Copies of old values come before the first step, those of new ones after the last.
+  // Sets the first step after the forward pass. Copies of old values precede all steps; copies of new values follow
+  // them.
   void mark_rest() { p_.rest = rest_ == planned_.size() ? p_.steps.size() : plan_.saves.size() + rest_; }
 
-  // The binding; says whether the program changes the parameter or state.
+  // Returns the binding and tells it if the program changes the parameter or state.
   TensorBinding& binding_of(const MemoryPlan::State& s) {
     if (!binding_)
       throw Error(ErrorKind::Internal,

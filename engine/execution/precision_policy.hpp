@@ -1,4 +1,4 @@
-// Policies of plugins, which decide about the precision of each product.
+// Policies of plugins, which decide the precision of each product.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,10 @@
 
 namespace harmonics::engine {
 
-// PrecisionRecipe::policy for the policy `text`, "NAME(setting=value)". `kernels` say what the device rounds to, and
-// are used during this call only. Throws ErrorKind::Name for a policy that no plugin has. What it returns throws
-// ErrorKind::Plugin, with the product, for a rounding that the device lacks or rows that cannot be quantised.
+// Returns PrecisionRecipe::policy for the policy `text`, "NAME(setting=value)". `kernels` supplies the roundings of the
+// device and is used during this call only. Throws ErrorKind::Name if no plugin has the policy. The returned function
+// throws ErrorKind::Plugin, with the product, for roundings that the device lacks and for rows that cannot be
+// quantised.
 std::function<std::optional<ProductDecision>(const Program&, const Node&)> decisions_of(const std::string& text,
                                                                                         Registry& registry,
                                                                                         const KernelSource& kernels);

@@ -39,7 +39,7 @@ KernelPtr product_kernel(KernelSource& kernels, Rounding rounding) {
                       {{DType::F32, {kProductRows, kProductColumns}}}, 0, rounding);
 }
 
-// Seconds of a run of all parts, one after another.
+// Returns the seconds of running all parts in sequence.
 double seconds_of_product(const Kernel& kernel, void* const* buffers) {
   const auto start = std::chrono::steady_clock::now();
   for (uint32_t phase = 0; phase < kernel.raw().phases; ++phase)
@@ -54,7 +54,7 @@ HTensor timed_operand(int64_t rows, int64_t columns) {
   return x;
 }
 
-// Runs alternate, so that other load on the machine meets all alike; the fastest of each counts.
+// Alternates the kernels, so that other load affects all of them alike. The fastest run of each counts.
 ProductRates measured_rates(KernelSource& kernels) {
   struct Timed {
     Rounding rounding;
@@ -72,7 +72,7 @@ ProductRates measured_rates(KernelSource& kernels) {
   }
   HTensor a = timed_operand(kProductRows, kProductDepth), b = timed_operand(kProductDepth, kProductColumns),
           c(DType::F32, {kProductRows, kProductColumns});
-  for (int i = 0; i <= kTimedRuns; ++i)  // the first run touches memory
+  for (int i = 0; i <= kTimedRuns; ++i)  // the first run only touches the memory
     for (Timed& t : all) {
       void* const buffers[] = {a.mutable_bytes(), b.mutable_bytes(), c.mutable_bytes(), t.workspace.mutable_bytes()};
       const double seconds = seconds_of_product(*t.kernel, buffers);
@@ -85,7 +85,7 @@ ProductRates measured_rates(KernelSource& kernels) {
   return rates;
 }
 
-// What the rates belong to: another processor, instruction set or kernel has others.
+// Returns the key of the rates. It changes with the processor, the instruction set and the kernels.
 std::string key_of_rates(KernelSource& kernels, const std::string& device) {
   std::string key = device + ", " + processor_name();
   for (const Rounding rounding : {Rounding::none, kCandidates[0], kCandidates[1]}) {
@@ -100,7 +100,7 @@ std::string key_of_rates(KernelSource& kernels, const std::string& device) {
   return key;
 }
 
-// "" for a file that another user may have written.
+// Returns the contents of the file, or "" if another user may have written it.
 std::string text_of_rates(const std::string& path) {
   struct stat s {};
   if (path.empty() || ::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != ::geteuid() ||
@@ -113,7 +113,7 @@ std::string text_of_rates(const std::string& path) {
   }
 }
 
-// Appends the line; a file that has grown large begins anew. Without a writable folder the next run measures again.
+// Appends the line, or replaces the file if `anew`. If the folder is not writable, the next run measures again.
 void keep_rates(const std::string& path, const std::string& line, bool anew) {
   if (path.empty()) return;
   std::error_code ignored;
@@ -121,7 +121,7 @@ void keep_rates(const std::string& path, const std::string& line, bool anew) {
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (anew ? O_TRUNC : 0);
   const int file = ::open(path.c_str(), flags, 0600);
   if (file < 0) return;
-  [[maybe_unused]] const ssize_t n = ::write(file, line.data(), line.size());  // a partial line counts as missing
+  [[maybe_unused]] const ssize_t n = ::write(file, line.data(), line.size());  // a partial line is ignored
   ::close(file);
 }
 

@@ -1,4 +1,4 @@
-// "recompute auto": how much of a training step is computed again so that its memory keeps a budget.
+// Resolves "recompute auto": how much of a training step is recomputed to keep its memory within a budget.
 #pragma once
 
 #include "engine/execution/executable.hpp"
@@ -6,9 +6,9 @@
 
 namespace harmonics::engine {
 
-// Whether the options ask for it and the program has a backward pass.
+// Returns whether the options request this and the program has a backward pass.
 bool keeps_budget(const Program& program, const CompileOptions& options);
-// The options with the least recomputation whose plan's arena keeps the budget. Throws ErrorKind::Usage if none does.
+// Returns the options with the least recomputation whose arena fits the budget. Throws ErrorKind::Usage if none does.
 CompileOptions within_budget(const Program& program, TensorBinding* binding, Executor& executor,
                              const CompileOptions& options);
 

@@ -41,7 +41,7 @@ Selection::Selection(Registry& registry, const DeviceSettings& device, bool trai
   if (kernels_.device()) native_ = native_of(*kernels_.device());
   for (const std::string& name : registry.names(HX_IMPLEMENTATION)) named_.insert(name.substr(0, name.find('.')));
   for (const auto& [functional, implementation] : overrides_) check_override(functional, implementation);
-  // the reference uses only implementations an override names
+  // the reference uses only implementations named by an override
   if (kernels_.is_reference()) std::erase_if(named_, [&](const std::string& op) { return !wanted(op); });
 }
 

@@ -86,7 +86,7 @@ void DeviceEvent::await() const {
   queue_->check(table_of(*queue_).await_event(queue_->device().self, event_), "finish what is queued");
 }
 std::optional<double> DeviceEvent::since(const DeviceEvent& earlier) const {
-  constexpr double kMost = 1e8;  // seconds, about three years
+  constexpr double kMost = 1e8;  // seconds, about three years; larger values are errors
   double seconds = 0;
   const hx_status status = table_of(*queue_).elapsed(queue_->device().self, earlier.event_, event_, &seconds);
   if (status == HX_DECLINED) return std::nullopt;

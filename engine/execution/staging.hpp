@@ -1,5 +1,5 @@
-// Optional device features besides queues: host memory with direct device access, events, clocks. Failures reported by
-// a device are ErrorKind::Device.
+// Optional features of devices: host memory with direct device access, events, clocks. Errors reported by a device are
+// thrown as ErrorKind::Device.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace harmonics::engine {
 
 bool has_host_memory(const Item& device);
 bool has_events(const Item& device);
-// Returns whether the device times events. Throws ErrorKind::Plugin if its table has one of the functions without the
-// other, or lacks events. The device may still have no times, see DeviceEvent::timed.
+// Returns whether the device times events. Throws ErrorKind::Plugin if its table has only one of the two functions, or
+// lacks events. The device may still keep no times; see DeviceEvent::since.
 bool has_clock(const Item& device);
 
-// Returns whether the device supports copies conditional on a finite number, and events the host can wait for. Throws
-// ErrorKind::Plugin if its table has one without the other, or lacks events or host memory.
+// Returns whether the device supports copies conditional on a finite number, and events that the host can wait for.
+// Throws ErrorKind::Plugin if its table has only one of the two, or lacks events or host memory.
 bool looks_at_numbers(const Item& device);
 
-// Zeroed host memory with direct device access where supported, else ordinary memory.
+// Zeroed host memory, with direct device access if supported.
 class HostMemory {
  public:
   HostMemory(DeviceQueuePtr queue, uint64_t bytes);
@@ -36,24 +36,24 @@ class HostMemory {
   std::byte* data_ = nullptr;
 };
 
-// A point of a queue: complete when everything queued before it is.
+// A point in a queue, complete when all work queued before it is complete.
 class DeviceEvent {
  public:
   DeviceEvent() = default;  // empty
   explicit DeviceEvent(DeviceQueuePtr queue);
-  // An event with a timestamp; empty if the device has no clock.
+  // Returns an event with a timestamp, or an empty event if the device has no clock.
   static DeviceEvent timed(DeviceQueuePtr queue);
   DeviceEvent(DeviceEvent&& other) noexcept
       : queue_(std::move(other.queue_)), event_(std::exchange(other.event_, nullptr)) {}
   DeviceEvent& operator=(DeviceEvent&& other) noexcept;
   ~DeviceEvent() { reset(); }
   explicit operator bool() const { return event_ != nullptr; }
-  // Makes work queued later on `queue`, of the same device, wait for this event; does not block the host.
+  // Makes work queued later on `queue`, which is of the same device, wait for this event. Does not block the host.
   void hold_back(DeviceQueue& queue) const;
   // Blocks the host until the event is complete.
   void await() const;
-  // Seconds since an earlier event. Both are timed and of one queue that was synchronized since. Empty: no times were
-  // kept.
+  // Returns the seconds since an earlier event, or nothing if no times were kept. Both events must be timed and belong
+  // to one queue that was synchronized after them.
   std::optional<double> since(const DeviceEvent& earlier) const;
 
  private:

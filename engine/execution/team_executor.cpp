@@ -1,4 +1,4 @@
-// Thread pool with per-thread ranges and work stealing: atomics, one mutex, one condition variable.
+// The thread pool: a range of parts per thread, and work stealing.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -12,7 +12,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr int kSpins = 2000, kYields = 50;  // some tens of microseconds: the pause between two kernels of a plan
+constexpr int kSpins = 2000, kYields = 50;  // some tens of microseconds, the pause between two kernels of a plan
 
 void relax() {
 #if defined(__x86_64__)
@@ -22,23 +22,23 @@ void relax() {
 #endif
 }
 
-constexpr size_t kLinePair = 128;  // adjacent-line prefetch: two cache lines, so that threads do not share a pair
+constexpr size_t kLinePair = 128;  // two cache lines, because the adjacent-line prefetcher loads them in pairs
 
 struct Job {
   void (*body)(const void*, uint32_t);
   const void* context;
 };
 
-// The parts [begin, end) of a job that one thread has left. The owner takes from the front, where its caches still hold
-// the previous job's data; other threads steal from the back. Everything fits one cache line, the only one a waiting
-// thread fetches.
+// The parts [begin, end) of a job that one thread has left. The owner takes from the front, where its caches still
+// contain data of the previous job. Other threads steal from the back. All members fit one cache line, the only one
+// that a waiting thread fetches.
 class alignas(kLinePair) Share {
  public:
   void give(const Job& job, uint32_t begin, uint32_t end) {
     job_ = job;
     range_.store(uint64_t{begin} << 32 | end, std::memory_order_seq_cst);
   }
-  // Call only after taking `part`.
+  // Requires that the caller has taken `part`.
   void run(uint32_t part) const { job_.body(job_.context, part); }
   bool empty() const { return is_empty(range_.load(std::memory_order_seq_cst)); }
   bool take_first(uint32_t& part) {
@@ -63,7 +63,7 @@ class alignas(kLinePair) Share {
   Job job_{};
 };
 
-// A thread that took a part may read the job: run() replaces it only after all parts are done.
+// A thread that has taken a part may read the job: run() replaces the job only after all parts are done.
 class TeamExecutor final : public Executor {
  public:
   explicit TeamExecutor(int threads) : shares_(static_cast<size_t>(threads)) {
@@ -90,7 +90,7 @@ class TeamExecutor final : public Executor {
     };
     for (size_t i = shares_.size(); i-- > 0;) shares_[i].give(job, begin(i), begin(i + 1));
     if (parked_.load(std::memory_order_seq_cst) > 0) {
-      { std::lock_guard lock(mutex_); }  // a worker about to wait has seen the job or gets the notification
+      { std::lock_guard lock(mutex_); }  // a worker about to wait sees the job or gets the notification
       wake_.notify_all();
     }
     take_part(0);
@@ -99,7 +99,7 @@ class TeamExecutor final : public Executor {
   }
 
  private:
-  // Runs the thread's own parts, then steals.
+  // Runs the parts of this thread, then steals.
   void take_part(size_t own) {
     uint32_t part = 0, done = 0;
     for (; shares_[own].take_first(part); ++done) shares_[own].run(part);
@@ -114,7 +114,8 @@ class TeamExecutor final : public Executor {
     return false;
   }
 
-  // Polls the own share often and the others rarely: each poll takes the cache line from a working thread.
+  // Polls the share of this thread often and the others rarely, because each poll takes the cache line from a working
+  // thread.
   bool comes_soon(size_t own) const {
     for (int i = 0; i < kSpins; ++i, relax())
       if (!shares_[own].empty() || (i % 64 == 63 && has_work())) return true;
@@ -141,7 +142,7 @@ class TeamExecutor final : public Executor {
   std::condition_variable wake_;
   std::atomic<bool> stop_{false};
   std::atomic<int> parked_{0};
-  alignas(kLinePair) std::mutex callers_;             // written for every job, on a cache line no worker reads
+  alignas(kLinePair) std::mutex callers_;             // written for every job, on a cache line that no worker reads
   alignas(kLinePair) std::atomic<uint32_t> left_{0};  // parts not yet done
 };
 

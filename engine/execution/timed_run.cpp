@@ -1,4 +1,4 @@
-// Timed and empty runs of a CompiledPlan, kept apart from untimed ones.
+// Timed and empty runs of a CompiledPlan, separate from untimed ones.
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -18,7 +18,7 @@ uint64_t now() {
 
 void do_nothing(const void*, void* const*, uint32_t, uint32_t) {}
 
-// Numbers threads in order of appearance, from 0.
+// Numbers threads in order of appearance, starting at 0.
 class ThreadNumbers {
  public:
   uint32_t mine() {

@@ -6,7 +6,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// nanoseconds of work another thread takes over; many times the cost of handing it over
+// Nanoseconds of work worth passing to another thread; many times the cost of passing it.
 constexpr double kWorthSharing = 4000;
 
 bool overlap(const MemorySpan& a, const MemorySpan& b) { return a.begin < b.end && b.begin < a.end; }
@@ -70,7 +70,7 @@ class Maker {
     waves_.phases.push_back(p);
   }
 
-  // Interleaves the steps, so that any contiguous range of jobs has a similar share of each step.
+  // Interleaves the steps, so that every contiguous range of jobs has a similar share of each step.
   void spread(const WavePhase& p) {
     const auto place = [&](const WaveJob& j) { return (j.part + 0.5) / steps_[j.step].parts[j.phase]; };
     const auto first = waves_.jobs.begin() + p.first;

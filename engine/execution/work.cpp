@@ -39,7 +39,7 @@ double other_of(const Program& program, const Node& node) {
   }
 }
 
-// Kernels that write in place move the block and the starts alone.
+// Returns whether the node only writes a block: kernels that work in place move only the block and its start indices.
 bool is_block_write(const Node& node) {
   if (node.op == Op::update_slice) return true;
   const FunctionalPtr functional = called_by(node);
@@ -69,7 +69,8 @@ void add_flops(const Program& program, const Node& node, Work& work) {
   work.other += inside.other;
 }
 
-// Index operations count only the selected rows of a table; layout operations only what they copy.
+// Returns the bytes moved. Index operations count only the selected rows of a table; layout operations count only what
+// they copy.
 double bytes_of(const Program& program, const Node& node) {
   if (is_block_write(node)) return 2 * bytes(program.type(node.inputs[1])) + bytes(program.type(node.inputs[2]));
   double results = 0, operands = 0;

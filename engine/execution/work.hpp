@@ -6,13 +6,13 @@
 namespace harmonics::engine {
 
 struct Work {
-  double products = 0;  // additions and multiplications of contractions; causal attention counts half
-  double other = 0;     // all else: one per element and operation
-  double bytes = 0;     // operands read once, results written once
+  double products = 0;  // additions and multiplications of contractions; causal attention counts half of them
+  double other = 0;     // all other operations, one per element
+  double bytes = 0;     // operands read once and results written once
   double flops() const { return products + other; }
 };
 
-// A call counts as its functional's body.
+// Returns the work of a node. A call counts as the body of its functional.
 Work work_of(const Program& program, const Node& node);
 
 }  // namespace harmonics::engine
