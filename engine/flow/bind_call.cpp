@@ -72,7 +72,8 @@ int CallBinder::layer_named(const Graph& graph, const std::string& name, Span sp
   throw e;
 }
 
-// Takes the engine's own arguments out of a call before the function's schema checks the rest. Returns true if taken.
+// Takes arguments that the engine handles out of a call, before the schema of the function checks the rest. Returns
+// whether it took `a`.
 bool CallBinder::engine_argument(const CallArgument& a, const Item& item, const Graph& graph, BoundCall& bound) const {
   if (!a.name || in_schema(item, a.name->text)) return false;
   const std::string& name = a.name->text;
@@ -179,7 +180,7 @@ ItemPtr CallBinder::find_loss(const Name& name) const {
 
 namespace {
 
-// Whether `name` is loss or a metric's figure, of the graph or of a layer.
+// Returns whether `name` is loss or a figure of a metric, of the graph or of a layer.
 bool is_metric(const std::string& name, const Graph& graph, Registry& registry) {
   const auto known = [&](const std::string& what) { return what == "loss" || !metric_giving(registry, what).empty(); };
   if (known(name)) return true;
@@ -195,7 +196,7 @@ void check_metric(const Comparison& c, const Graph& graph, Registry& registry) {
   const std::string prefix = c.metric.starts_with("val.") ? "val." : c.metric.starts_with("window.") ? "window." : "";
   const std::string name = c.metric.substr(prefix.size());
   if (is_metric(name, graph, registry) || c.metric == kGradientNorm) return;
-  if (name.find('/') != std::string::npos) return;  // a loss may report it: checked once the losses are traced
+  if (name.find('/') != std::string::npos) return;  // a loss may report it; checked when the losses are traced
   Error e(ErrorKind::Name, fmt::format("unknown metric '{}'", c.metric), c.span);
   std::vector<std::string> known{prefix + "loss", kGradientNorm};
   for (const std::string& figure : registry.names(HX_METRIC)) known.push_back(prefix + figure);

@@ -6,8 +6,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns the index of the first number outside [0, limit), or n. Negative numbers become large when cast to
-// unsigned.
+// Returns the index of the first number outside [0, limit), or n if there is none. The cast to unsigned makes negative
+// numbers large.
 template <typename T>
 int64_t first_outside(const void* data, int64_t n, int64_t limit) {
   const T* p = static_cast<const T*>(data);
@@ -43,9 +43,9 @@ int64_t first_outside(DType dtype, const void* data, int64_t n, int64_t limit) {
 
 CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& executor, const CompileOptions& options)
     : lowered_(std::move(lowered)), executable_(compile(lowered_.program, &store, executor, options)) {
-  files_ = store.files();  // now that the program has copied what it changes
+  files_ = store.files();  // read here, because compile() has copied the tensors that the program changes
   std::vector<const Node*> leaves = lowered_.program.leaves(Op::input);
-  std::vector<std::string> streams;  // stream inputs are traced first, in the order of Lowered::inputs
+  std::vector<std::string> streams;  // the stream inputs are traced first, in the order of Lowered::inputs
   for (const Node* leaf : leaves)
     if (!step_input_of(leaf->callee)) streams.push_back(leaf->callee);
   for (size_t i = 0; i < lowered_.inputs.size(); ++i)

@@ -58,14 +58,14 @@ class Configurer {
       result_.before.push_back({change.argument, put(change.argument, change.value)});
     return std::move(result_);
   }
-  // The schema of an argument.
+  // Returns the schema of an argument.
   ArgumentSpec spec_of(const std::string& argument) const { return found(argument).spec; }
 
  private:
   struct Found {
-    std::vector<const ConfiguredCall*> calls;  // the same function, on several arrows or in several branches
+    std::vector<const ConfiguredCall*> calls;  // the same function on several arrows or in several branches
     ArgumentSpec spec;
-    size_t place = 0;  // of the argument in the schema
+    size_t place = 0;  // position of the argument in the schema
   };
 
   void expect_layer(const Harmonic& harmonic) const {
@@ -94,7 +94,7 @@ class Configurer {
         continue;
       }
       auto& conditional = std::get<std::shared_ptr<Conditional>>(step);
-      conditional = std::make_shared<Conditional>(*conditional);  // the given flow keeps its own
+      conditional = std::make_shared<Conditional>(*conditional);  // copied, because the given flow must not change
       collect(conditional->then_steps);
       collect(conditional->else_steps);
     }
@@ -131,7 +131,8 @@ class Configurer {
     return found;
   }
 
-  // Returns the former value; with several occurrences, that of the last one.
+  // Sets or removes an argument. Returns its previous value; if the function occurs several times, that of the last
+  // one.
   std::optional<ArgumentValue> put(const std::string& argument, const std::optional<ArgumentValue>& value) {
     const Found at = found(argument);
     std::optional<ArgumentValue> before;
@@ -152,7 +153,7 @@ class Configurer {
     return before;
   }
 
-  // Others follow a positional argument, so its default is written instead of nothing.
+  // Removes an argument. A positional argument gets its default value instead, because others may follow it.
   void drop(std::vector<CallArgument>& all, std::vector<CallArgument>::iterator place, const ArgumentSpec& spec) {
     if (place->name) {
       all.erase(place);

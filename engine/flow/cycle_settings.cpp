@@ -51,7 +51,7 @@ std::string unpaired_of(const CycleCondition& c) {
   return text;
 }
 
-// Requires a text that `parse` accepts.
+// Returns the text of a setting; throws if `parse` does not accept it.
 template <typename T>
 std::string checked_text(const CycleCondition& c, T (*parse)(std::string_view, Registry&), Registry& registry) {
   const std::string text = text_of(c);

@@ -5,7 +5,7 @@
 
 namespace harmonics::engine {
 
-// Adds one condition or setting. Unknown names, wrong types and repeated settings are errors with their location.
+// Applies one condition or setting. Throws errors with a location for unknown names, wrong types and repeated settings.
 void apply_condition(const CycleCondition& condition, CycleSettings& settings, Registry& registry);
 
 }  // namespace harmonics::engine

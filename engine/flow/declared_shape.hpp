@@ -1,4 +1,4 @@
-// Shapes as a flow declares them: -1 is the sequence axis '*'.
+// Shapes as declared in a flow; -1 is the sequence axis '*'.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace harmonics::engine {
 
-// The values of one position. make_graph has refused shapes whose product does not fit.
+// Returns the number of values per position. make_graph() has refused shapes whose product overflows.
 inline int64_t declared_values(const std::vector<int64_t>& dims) {
   int64_t n = 1;
   for (int64_t d : dims) n *= d < 0 ? 1 : d;

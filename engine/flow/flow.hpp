@@ -20,7 +20,7 @@ struct Name {
   Span span;
 };
 
-// An argument's value: number, string, bool, list, or a bare word (a layer's name, an enumerator).
+// The value of an argument: a number, string, bool, list, or word (the name of a layer or enumerator).
 struct ArgumentValue;
 using ArgumentList = std::vector<ArgumentValue>;
 struct Word {
@@ -28,26 +28,26 @@ struct Word {
 };
 struct Number {
   double value;
-  bool integral;  // written without point and exponent
+  bool integral;  // written without a decimal point or exponent
 };
 struct ArgumentValue {
   std::variant<Number, std::string, bool, ArgumentList, Word> value;
   Span span;
 };
 struct CallArgument {
-  std::optional<Name> name;  // absent: positional
+  std::optional<Name> name;  // absent if positional
   ArgumentValue value;
 };
-// relu · conv(32, kernel=[3, 3]) · a dotted name is joined with '.'
+// For example `relu`, or `conv(32, kernel=[3, 3])`. Dotted names are joined with '.'.
 struct Call {
   Name name;
   std::vector<CallArgument> arguments;
   bool has_parentheses = false;
-  bool broken = false;  // FlowErrors: an argument is not as written
+  bool broken = false;  // see FlowErrors: an argument could not be read
 };
 
 struct Dim {
-  int64_t size;  // -1: '*'
+  int64_t size;  // -1 for '*'
   Span span;
 };
 struct Ratio {
@@ -60,30 +60,30 @@ enum class DeclarationKind { Producer, Consumer, Layer };
 struct Declaration {
   DeclarationKind kind;
   Name name;
-  std::vector<Dim> shape;  // empty: none
+  std::vector<Dim> shape;  // empty if none is declared
   bool has_shape = false;
   std::optional<Ratio> ratio;
-  bool broken = false;  // FlowErrors: shape and ratio are unknown
+  bool broken = false;  // see FlowErrors: shape and ratio are unknown
 };
 
-// One arrow as written: source [tag] target. Forward: `a -(tag)-> b`. Backward (a training tap): `b <-(tag)- s` where
-// `source` is the tapped layer b and `target` the stream or layer s.
+// One arrow as written: source [tag] target. Forward: `a -(tag)-> b`. Backward (a training tap): `b <-(tag)- s`, where
+// `source` is the tapped layer b and `target` is the stream or layer s.
 struct Arrow {
   bool backward = false;
   std::vector<Call> tag;
   Name target;
-  bool piped = false;  // preceded by '|': it starts at the line's own source again
-  Span span;           // of the arrow itself
+  bool piped = false;  // preceded by '|': starts at the source of the line
+  Span span;           // the arrow itself
 };
 struct FlowLine {
-  std::optional<Name> source;  // absent: the source of the preceding flow in the same braces
+  std::optional<Name> source;  // absent: the source of the previous flow in the same braces
   std::vector<Arrow> arrows;
   Span span;
-  bool broken = false;  // FlowErrors: only the arrows before the error were read
+  bool broken = false;  // see FlowErrors: only arrows before the error were read
 };
 
 struct Comparison {
-  std::string metric, op;  // op: < <= > >=
+  std::string metric, op;  // one of < <= > >=
   double value;
   Span span;
 };
@@ -94,10 +94,10 @@ struct Conditional {
   std::vector<FlowStep> then_steps, else_steps;
   bool has_else = false;
   Span span;
-  bool broken = false;  // FlowErrors: the predicate is not as written
+  bool broken = false;  // see FlowErrors: the predicate could not be read
 };
 
-// for 1h · until loss < 0.05 · epochs 10 · steps 1000 · name = value
+// For example `for 1h`, `until loss < 0.05`, `epochs 10`, `steps 1000`, or `name = value`.
 struct CycleCondition {
   enum class Kind { For, Until, Epochs, Steps, Setting } kind;
   double seconds = 0;
@@ -116,19 +116,19 @@ struct Cycle {
 struct Harmonic {
   Name name;
   std::vector<Declaration> declarations;
-  std::vector<FlowLine> flows;  // outside any cycle: they belong to every cycle
+  std::vector<FlowLine> flows;  // outside any cycle; they belong to all cycles
   std::vector<Cycle> cycles;
   Span span;
 };
 
-// Text that errors made unreadable. It may hold any declaration and any arrow between its words.
+// Text that could not be read because of errors. It may contain any declaration and any arrow between its words.
 struct Unread {
   bool any = false;  // there are errors
   std::set<std::string, std::less<>> words;
-  bool blocks = false;     // a brace is missing or superfluous: statements may be in the wrong block
-  bool producers = false;  // a producer may be declared there
-  bool ratios = false;     // a producer's ratio may be there
-  bool names = false;      // functions, metrics, optimizers and the like may be registered later
+  bool blocks = false;     // a brace is missing or superfluous, so statements may be in the wrong block
+  bool producers = false;  // the text may declare a producer
+  bool ratios = false;     // the text may contain the ratio of a producer
+  bool names = false;      // functions, metrics, optimizers and the like may still be registered
 };
 
 struct Flow {
@@ -137,7 +137,7 @@ struct Flow {
   Unread unread = {};
 };
 
-// Errors of a text, with the part that could be read.
+// The errors of a text and the part that could be read.
 class FlowErrors : public SourceErrors {
  public:
   FlowErrors(std::vector<Error> errors, Flow read)

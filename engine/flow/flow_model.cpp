@@ -11,7 +11,7 @@ Model flow_model(const Graph& graph, const std::map<int, StreamType>& streams, c
   model.name = graph.name;
   model.parameters = std::move(store);
   model.limits = part.limits;
-  // Taps in branches that are not taken count: the step still reads their targets.
+  // Taps in branches that are not taken count too, because the step reads their targets.
   const bool tapped = std::any_of(graph.taps.begin(), graph.taps.end(),
                                   [&](const GraphTap& tap) { return tap.cycle < 0 || tap.cycle == part.cycle; });
   const auto entry = [&](const char* name, bool with_loss) {

@@ -1,4 +1,4 @@
-// A flow as a model: what an imported file gives, a flow gives too.
+// Presents a flow as a Model, like an imported file.
 #pragma once
 
 #include <map>
@@ -9,9 +9,9 @@
 
 namespace harmonics::engine {
 
-// Returns a model over `store` with the entry "forward", and "loss" if the cycle has taps. EntrySizes::batch counts
-// samples; its tokens and capacity are not used. Everything but `store` must outlive the model; tracing an entry
-// declares parameters.
+// Returns a model over `store` with the entry "forward", and "loss" if the cycle has taps. EntrySizes::batch is the
+// number of samples; its tokens and capacity are ignored. All arguments except `store` must outlive the model. Tracing
+// an entry declares parameters.
 Model flow_model(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
                  std::shared_ptr<ParameterStore> store, FlowPart part);
 

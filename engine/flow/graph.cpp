@@ -20,9 +20,9 @@ namespace harmonics::engine {
 namespace {
 
 constexpr size_t kMaxErrors = 20;
-constexpr int kNone = -1, kRefused = -2;           // in place of a node
+constexpr int kNone = -1, kRefused = -2;           // instead of a node index
 constexpr size_t kMostComparisons = 10'000;        // of unread words with names
-constexpr int64_t kMostValues = int64_t{1} << 40;  // of a declared shape
+constexpr int64_t kMostValues = int64_t{1} << 40;  // in a declared shape
 
 const char* kind_word(DeclarationKind kind) {
   return kind == DeclarationKind::Producer ? "producer" : kind == DeclarationKind::Consumer ? "consumer" : "layer";
@@ -71,7 +71,7 @@ class Resolver {
     return {std::move(graph_), std::move(refused_), std::move(doubted_), !unread_.producers};
   }
 
-  // Returns whether the body ran without an error.
+  // Runs `body` and collects its error. Returns whether there was none.
   template <typename Body>
   bool guard(Body&& body) {
     if (errors_.size() >= kMaxErrors) return false;
@@ -85,7 +85,7 @@ class Resolver {
     return false;
   }
 
-  // ---- nodes whose shapes a refused part may affect ----
+  // ---- nodes whose shapes may depend on a refused part ----
   void refuse(int n) {
     if (n >= 0) (node(n).kind == DeclarationKind::Producer ? doubted_ : refused_).insert(n);
   }
@@ -94,7 +94,7 @@ class Resolver {
     const int read = arrow.backward ? to : from;
     if (read >= 0 && node(read).kind == DeclarationKind::Producer) doubted_.insert(read);
   }
-  // A producer's ratio changes how the samples of all producers are grouped.
+  // Drops the ratio of a node. That of a producer changes how samples of all producers are grouped.
   void forget_ratio(int n) {
     if (n < 0) return;
     node(n).ratio.reset();
@@ -102,7 +102,7 @@ class Resolver {
     refused_.insert(n);
     all_refused_ = all_refused_ || node(n).kind == DeclarationKind::Producer;
   }
-  // Arrows and taps of unread text may end at each of its words, also at misspelt ones.
+  // Arrows and taps in unread text may end at any of its words, even misspelt ones.
   void refuse_unread() {
     const std::vector<std::string> names = known_names();
     all_refused_ = all_refused_ || unread_.ratios || unread_.words.size() * names.size() > kMostComparisons;
@@ -112,7 +112,7 @@ class Resolver {
     for (const GraphEdge& e : graph_.edges)
       if (e.is_stream && refused_.count(e.target)) refuse(e.source);
   }
-  // Refuses layers without an incoming arrow, and layers in a loop or downstream of it.
+  // Refuses layers without an incoming arrow, and layers in a loop or after one.
   void refuse_undriven() {
     const auto into = graph_.arrows_into();
     const std::vector<int> order = graph_.order();
@@ -132,7 +132,7 @@ class Resolver {
     if (d.broken) return declare_broken(d);
     const int other = find(d.name.text);
     if (other >= 0 && broken_.count(other)) throw Doubt{};
-    all_refused_ = all_refused_ || other >= 0;  // either of the two may be meant, with other shapes downstream
+    all_refused_ = all_refused_ || other >= 0;  // either of the two may be meant, with different shapes after it
     if (other >= 0)
       throw Error(ErrorKind::Name,
                   std::string(kind_word(d.kind)) + " '" + d.name.text + "' has the name of another " +
@@ -159,7 +159,7 @@ class Resolver {
                   d.shape.front().span, {"write smaller sizes"});
   }
 
-  // A declaration whose name alone is known, perhaps as a part of another name.
+  // Declares a node of which only the name is known. The name may be a part of another one.
   void declare_broken(const Declaration& d) {
     all_refused_ = all_refused_ || (d.kind == DeclarationKind::Producer && d.ratio);
     if (find(d.name.text) < 0) {
@@ -225,7 +225,7 @@ class Resolver {
     } else if (origin == kNone || unread_.blocks) {
       origin = kRefused;
       guard([&] {
-        if (unread_.any) throw Doubt{};  // the parser reports it
+        if (unread_.any) throw Doubt{};  // the parser reports this
         throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span,
                     {"name the layer or producer it starts from: images -> hidden;"});
       });
@@ -247,10 +247,10 @@ class Resolver {
     }
   }
 
-  // Ends of the arrows may be misread; they are among the unread words.
+  // Ends of the arrows may be misread; unread_ contains their names.
   void broken_line(const FlowLine& line, int& before) {
     for (const Arrow& arrow : line.arrows) check_functions(arrow);
-    if (!line.source && !line.arrows.empty()) return;  // it goes on from `before`
+    if (!line.source && !line.arrows.empty()) return;  // continues from `before`
     before = line.source ? find(line.source->text) : kNone;
     if (before == kNone) before = kRefused;
   }
@@ -261,14 +261,14 @@ class Resolver {
     return n;
   }
 
-  // Used when an end of the arrow is unknown.
+  // Reports errors of functions if an end of the arrow is unknown.
   void check_functions(const Arrow& arrow) {
     for (const Call& call : arrow.tag) guard([&] { bind(arrow, call); });
   }
   BoundCall bind(const Arrow& arrow, const Call& call) {
     return arrow.backward ? binder_.loss(call, graph_) : binder_.function(call, graph_);
   }
-  // Binds every call, so that all errors are reported.
+  // Binds all calls, so that all their errors are reported.
   std::vector<BoundCall> bind_all(const Arrow& arrow) {
     std::vector<BoundCall> calls;
     for (const Call& call : arrow.tag) guard([&] { calls.push_back(bind(arrow, call)); });
@@ -341,7 +341,7 @@ class Resolver {
     registered([&] { check_metric(c, graph_, registry_); });
   }
 
-  // Runs a check whose errors of names later registrations may resolve.
+  // Runs a check whose name errors may be resolved by later registrations.
   template <typename Body>
   void registered(Body&& body) {
     try {
@@ -396,7 +396,7 @@ class Resolver {
   }
 
   // ---- checks over the whole graph ----
-  // A layer without its own width, fed by one producer alone, is the stream itself.
+  // A layer without a declared width whose only source is one producer is the stream itself.
   void streams() {
     const auto into = graph_.arrows_into();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -413,15 +413,14 @@ class Resolver {
     }
   }
 
-  // Puts the registered layer function "affine" first on an arrow whose functions are all activations: its learned
-  // map.
+  // Prepends the learned map, the registered layer function "affine", on arrows whose functions are all activations.
   void implied_maps() {
     for (GraphEdge& e : graph_.edges) {
       if (!e.implied_affine) continue;
       BoundCall map = binder_.function(Call{{"affine", e.span}, {}, false}, graph_);
       for (BoundCall& c : e.calls) {
         if (c.bias) map.arguments.set("bias", *c.bias);
-        if (c.item->kind != HX_ACTIVATION) continue;  // the other arguments concern its own parameters
+        if (c.item->kind != HX_ACTIVATION) continue;  // other functions keep these arguments for their own parameters
         if (!c.parameter_name.empty()) map.parameter_name = c.parameter_name;
         if (!c.weights.empty()) map.weights = c.weights;
         if (c.tied >= 0) map.tied = c.tied;
@@ -473,7 +472,7 @@ class Resolver {
     }
   }
 
-  // Returns which nodes an arrow, a function or a tap reads.
+  // Returns, for each node, whether an arrow, a function or a tap reads it.
   std::vector<bool> read_nodes() const {
     std::vector<bool> read(graph_.nodes.size(), false);
     const auto mark = [&](int n) { read[static_cast<size_t>(n)] = true; };
@@ -528,7 +527,7 @@ class Resolver {
            std::none_of(e.calls.begin(), e.calls.end(), named);
   }
 
-  // The same arrow in another branch or cycle shares its parameters; a repetition within one body requires name=.
+  // The same arrow in another branch or cycle shares its parameters. A repetition within one body requires name=.
   void shared_parameters() {
     std::map<std::tuple<int, int, int, std::vector<int>>, std::vector<const GraphEdge*>> bodies;
     for (const GraphEdge& b : graph_.edges) {
@@ -553,10 +552,10 @@ class Resolver {
   Registry& registry_;
   CallBinder binder_;
   Graph graph_;
-  std::unordered_map<std::string, int> numbers_;  // of nodes, by name
+  std::unordered_map<std::string, int> numbers_;  // node indices by name
   std::vector<Error> errors_;
-  std::set<int> refused_, doubted_;  // GraphErrors::Rest
-  std::set<int> broken_;             // nodes of broken declarations
+  std::set<int> refused_, doubted_;  // see GraphErrors::Rest
+  std::set<int> broken_;             // nodes with broken declarations
   bool all_refused_ = false;
 };
 

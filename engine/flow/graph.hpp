@@ -1,4 +1,4 @@
-// Graph: one harmonic of a flow with its names resolved and every call bound to a registered function.
+// Graph: one harmonic of a flow with resolved names and every call bound to a registered function.
 #pragma once
 
 #include <memory>
@@ -16,28 +16,28 @@ namespace harmonics::engine {
 
 class CalledModel;  // model_call.hpp
 
-// One call of a tag: the function, its checked arguments, and the arguments that the engine itself handles.
+// One call in a tag: the function, its checked arguments, and the arguments that the engine handles.
 struct BoundCall {
   ItemPtr item;
   Span span;
-  AttributeMap arguments;                           // the function's own, defaults filled in
-  std::vector<std::pair<std::string, int>> layers;  // arguments that name further sources: argument, node index
-  // engine's arguments
-  std::string parameter_name;  // name="x": shared under that name
+  AttributeMap arguments;                           // arguments of the function, including defaults
+  std::vector<std::pair<std::string, int>> layers;  // arguments that name further sources, with node indices
+  // arguments handled by the engine
+  std::string parameter_name;  // name="x": parameters are shared under this name
   bool freeze = false;
-  int tied = -1;                            // node whose incoming weight is used instead of a separate one
-  std::string weights;                      // file of the initial parameters, as written
+  int tied = -1;                            // node whose incoming weight this call uses; -1 for none
+  std::string weights;                      // file of initial parameters, as written
   double loss_weight = 1;                   // losses: weight=
   std::string only;                         // losses: only="disc*"
   std::optional<bool> bias;                 // activations of an implied affine map: bias=false
-  std::shared_ptr<CalledModel> model = {};  // of the function model, else null
+  std::shared_ptr<CalledModel> model = {};  // for the function "model"; otherwise null
 };
 
 struct GraphEdge {
   int source = -1, target = -1;
   std::vector<BoundCall> calls;
-  bool implied_affine = false;  // the learned map comes first
-  bool is_stream = false;       // the target is the producer's stream itself: no weights
+  bool implied_affine = false;  // begins with the learned map
+  bool is_stream = false;       // the target is the stream of a producer, without weights
   std::string path;             // "source.target"
   Span span;
   int cycle = -1;             // -1: every cycle
@@ -45,7 +45,7 @@ struct GraphEdge {
 };
 
 struct GraphTap {
-  int layer = -1, target = -1;  // loss of `layer` against `target`
+  int layer = -1, target = -1;  // the loss of `layer` against `target`
   std::vector<BoundCall> losses;
   Span span;
   int cycle = -1;
@@ -56,7 +56,7 @@ struct GraphNode {
   DeclarationKind kind;
   std::string name;
   Span span;
-  std::vector<int64_t> shape;  // declared, -1 for '*'; empty with has_shape=false
+  std::vector<int64_t> shape;  // as declared, -1 for '*'; empty with has_shape=false
   bool has_shape = false;
   std::optional<Ratio> ratio;
   int ratio_of = -1;
@@ -64,7 +64,7 @@ struct GraphNode {
 
 struct GraphConditional {
   Comparison metric;
-  std::optional<BoundCall> predicate = std::nullopt;  // instead of the comparison
+  std::optional<BoundCall> predicate = std::nullopt;  // replaces the comparison
   int cycle = -1;
 };
 
@@ -87,45 +87,45 @@ struct Graph {
   std::vector<GraphTap> taps;
   std::vector<GraphConditional> conditionals;
   std::vector<CycleSettings> cycles;         // at least one
-  std::vector<std::string> weights_folders;  // folders of files that calls name, besides the flow's own
+  std::vector<std::string> weights_folders;  // folders of files named by calls, besides the folder of the flow
 
-  // Returns the path of the file in weights="...", or of a model's file or folder. Throws ErrorKind::Denied when the
+  // Return the path of the file in weights="...", or of the file or folder of a model. Throw ErrorKind::Denied if the
   // flow may not name it.
   std::string weights_file(const BoundCall& call) const;
   std::string model_file(const BoundCall& call) const;
-  // Likewise of another file that a call names; `spoken` for messages.
+  // Returns the path of another file named by a call; `spoken` is its description for messages.
   std::string named_file(const BoundCall& call, const std::string& written, const std::string& spoken) const;
 
-  // Place of a span in the flow, "net.hmx:9:3"; empty if it has none.
+  // Returns the location of a span in the flow, "net.hmx:9:3", or "" if there is none.
   std::string origin(Span span) const {
     if (!source || !span.line) return "";
     const std::string place = source->place(span);
-    return place.substr(place.find_last_of('/') + 1);  // the file without its folders
+    return place.substr(place.find_last_of('/') + 1);  // without folders
   }
 
-  int find(std::string_view name) const;  // -1: none
+  int find(std::string_view name) const;  // -1 if there is none
   bool trains(int cycle) const;
   std::vector<int> nodes_of(DeclarationKind kind) const;
-  // For each node, the numbers of its incoming arrows, in order.
+  // Returns for each node the indices of its incoming arrows, in order.
   std::vector<std::vector<size_t>> arrows_into() const;
-  // Nodes in topological order.
+  // Returns the nodes in topological order. Nodes in loops, and after them, are missing.
   std::vector<int> order() const;
-  // Layers of this cycle without an outgoing arrow in it.
+  // Returns the layers that have no outgoing arrow in this cycle.
   std::vector<int> terminal_layers(int cycle) const;
-  // Producers that an arrow (with_taps: or a tap) of this cycle reads.
+  // Returns the producers read by an arrow of this cycle or, if `with_taps`, by a tap.
   std::vector<int> producers_used(int cycle, bool with_taps) const;
-  // The branch literals of this cycle when all or none of its conditions hold.
+  // Returns the branch literals of this cycle if all, or none, of its conditions hold.
   std::set<int> branches(int cycle, bool hold = true) const;
 };
 
-// Errors of the names of a harmonic, and the graph of what could be resolved.
+// The errors of a harmonic, and the graph of the parts that could be resolved.
 class GraphErrors : public SourceErrors {
  public:
   struct Rest {
-    Graph graph;                // without the refused arrows and taps
-    std::set<int> refused;      // nodes whose shape a refused part may decide
-    std::set<int> doubted;      // producers that a refused arrow or tap reads
-    bool all_producers = true;  // false: text that could not be read may declare more
+    Graph graph;                // without refused arrows and taps
+    std::set<int> refused;      // nodes whose shape may depend on a refused part
+    std::set<int> doubted;      // producers read by a refused arrow or tap
+    bool all_producers = true;  // false: unread text may declare more
   };
   GraphErrors(std::vector<Error> errors, Rest rest)
       : SourceErrors(*rest.graph.source, std::move(errors)), rest_(std::make_shared<const Rest>(std::move(rest))) {}
@@ -135,10 +135,9 @@ class GraphErrors : public SourceErrors {
   std::shared_ptr<const Rest> rest_;
 };
 
-// Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once
-// (GraphErrors).
+// Resolves one harmonic by name; "" selects the first. Throws up to twenty errors at once (GraphErrors).
 Graph make_graph(const Flow& flow, Registry& registry, const std::string& name = "");
-// The certain errors of a harmonic of FlowErrors::read(), as make_graph would report them, and the rest.
+// The certain errors of a harmonic of FlowErrors::read(), as reported by make_graph(), and the rest of the graph.
 struct Examined {
   std::vector<Error> errors;
   GraphErrors::Rest rest;

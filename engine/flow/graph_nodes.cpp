@@ -1,4 +1,4 @@
-// Questions about the nodes, arrows and cycles of a graph.
+// Queries of the nodes, arrows and cycles of a graph.
 #include <algorithm>
 
 #include "engine/flow/graph.hpp"

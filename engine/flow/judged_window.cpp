@@ -18,7 +18,7 @@ uint64_t MetricWindow::bytes(uint64_t samples, uint64_t rows_per_sample, uint64_
   return samples * rows_per_sample * (outputs * sizeof(float) + (classes ? sizeof(int32_t) : outputs * sizeof(float)));
 }
 
-// Removes expired rows once they are as many as the others, so that every row is moved at most once.
+// Removes expired rows once they are at least half of the rows, so that every row is moved at most once.
 void MetricWindow::make_room(uint64_t rows) {
   const uint64_t used = end_ + running_.rows;
   if ((used + rows) * outputs_ <= predictions_.capacity() || first_ == 0 || first_ < used - first_) return;

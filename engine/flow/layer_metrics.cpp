@@ -19,8 +19,8 @@ std::string trimmed(const std::string& s) {
   return a == std::string::npos ? std::string() : s.substr(a, b - a + 1);
 }
 
-// Splits "5, average=micro" into names and texts. Positional arguments come before named ones and bind in schema
-// order.
+// Splits "5, average=micro" into names and texts. Positional arguments precede named ones and bind in the order of the
+// schema.
 std::vector<std::pair<std::string, std::string>> named_texts(const Item& item, const std::string& text,
                                                              const std::string& inside) {
   std::vector<std::pair<std::string, std::string>> result;
@@ -51,7 +51,7 @@ bool fits(const MetricCall& call, const MetricInputs& what) {
 constexpr size_t kSaves = offsetof(hx_metric_vt, restore) + sizeof(hx_metric_vt::restore);  // size of a table with
                                                                                             // these members
 
-// Default metrics of a task.
+// Returns the default metrics of a task.
 std::vector<std::string> suggestions(const MetricInputs& what) {
   if (what.shifts) return {"perplexity"};
   if (what.classes) return {"accuracy"};
@@ -205,13 +205,13 @@ void LayerMetrics::open(const LossInfo& info) {
   for (const MetricCall& call : calls) {
     if (!opened.emplace(call.item->name, call.arguments.str()).second) continue;
     layer.metrics.emplace_back(call);
-    layer.metrics.back().add(nothing);  // gives the figures their names from the start
+    layer.metrics.back().add(nothing);  // an empty batch names the figures from the start
   }
   if (saved_) go_on(layer);
   if (last_.samples > 0) open_window(layer, calls);
 }
 
-// Opens separate metrics over the window's rows, so that they measure the last samples only.
+// Opens separate metrics over the rows of the window, which measure only the last samples.
 void LayerMetrics::open_window(Layer& layer, const std::vector<MetricCall>& calls) {
   const auto outputs = static_cast<uint64_t>(layer.what.outputs),
              samples = static_cast<uint64_t>(std::max(last_.samples, last_.batch));
@@ -230,7 +230,7 @@ void LayerMetrics::open_window(Layer& layer, const std::vector<MetricCall>& call
     const auto& labels = saved->second.labels;
     const bool known = std::all_of(labels.begin(), labels.end(),
                                    [&](int32_t label) { return label >= 0 && label < layer.what.n_classes; });
-    if (known) layer.last->restore(saved->second);  // otherwise it belongs to another layer of that name
+    if (known) layer.last->restore(saved->second);  // otherwise the state belongs to another layer of this name
   }
   std::set<std::pair<std::string, std::string>> opened;
   for (const MetricCall& call : calls)

@@ -19,8 +19,8 @@
 
 namespace harmonics::engine {
 
-// "topk(5)", "f1(average=micro)": a metric with its arguments bound. Throws ErrorKind::Name for unknown metrics,
-// Usage for arguments.
+// A metric and its bound arguments, parsed from "topk(5)" or "f1(average=micro)". Parsing throws ErrorKind::Name for
+// unknown metrics and ErrorKind::Usage for wrong arguments.
 struct MetricCall {
   std::string text;
   ItemPtr item;
@@ -28,25 +28,25 @@ struct MetricCall {
 };
 MetricCall parse_metric(Registry& registry, const std::string& text);
 
-// Returns the metric to request for a figure of this name ("topk(5)" for "top5", "recall(average=micro)" for
-// "recall_micro"); empty if no metric of the registry gives it.
+// Returns the metric to request for a figure: "topk(5)" for "top5", "recall(average=micro)" for "recall_micro". Returns
+// "" if no metric of the registry reports the figure.
 std::string metric_giving(Registry& registry, const std::string& figure);
 
-// Figures of one layer after a pass.
+// The figures of one layer after a pass.
 struct LayerFigures {
   std::string layer;
   bool classes = false;
   std::vector<Figure> figures;
-  MetricTable table;  // truth by prediction, if counted
-  uint64_t rows = 0;  // rows judged
+  MetricTable table;  // true class by predicted class, if counted
+  uint64_t rows = 0;  // rows measured
 
   const double* find(const std::string& name) const;
 };
 
-// Accumulated state of a layer's metric, for a checkpoint.
+// The accumulated state of a metric of a layer, for a checkpoint.
 struct MetricState {
-  std::string metric;  // with its arguments
-  bool kept = false;   // false: it cannot be saved
+  std::string metric;  // including its arguments
+  bool kept = false;   // false if the metric cannot be saved
   std::vector<std::byte> bytes;
 };
 struct LayerState {
@@ -55,7 +55,7 @@ struct LayerState {
   std::vector<MetricState> metrics;
 };
 
-// A metric object behind its C table.
+// A metric object that is used through its C table.
 class MeasuredMetric {
  public:
   explicit MeasuredMetric(const MetricCall& call);
@@ -66,13 +66,13 @@ class MeasuredMetric {
   void add(const hx_metric_batch& batch);
   void reset();
   std::vector<Figure> figures();
-  // As figures(), valid until the next call of another function. The host allocates nothing.
+  // Same as figures(), without allocation by the host. Valid until the next call of another function.
   std::span<const hx_figure> read();
-  MetricTable table();  // side 0: it has none
+  MetricTable table();  // side 0 if the metric has no table
   MetricState state();
-  // Throws ErrorKind::Plugin and others when the metric rejects the state.
+  // Throws ErrorKind::Plugin, among others, if the metric rejects the state.
   void restore(const MetricState& state);
-  const std::string& identity() const { return identity_; }  // its name and arguments
+  const std::string& identity() const { return identity_; }  // name and arguments
 
  private:
   [[noreturn]] void fail() const;
@@ -82,40 +82,40 @@ class MeasuredMetric {
   void* object_ = nullptr;
 };
 
-// Addresses of the predictions and targets of a compiled step, resolved once.
+// Addresses of the predictions and targets of a compiled step, looked up once.
 struct MetricAddresses {
-  std::vector<const float*> predictions;  // by judged layer; null: the step does not drive it
+  std::vector<const float*> predictions;  // by layer; null if the step does not drive it
   std::vector<const void*> targets;       // int32_t or float
   std::vector<int64_t> rows;
 };
 
-// Window of last samples over which metrics are also read; 0: none. `batch`: batch size of the first step opened.
+// The window of last samples for window metrics; 0 for none. `batch` is the batch size of the first step.
 struct MetricSpan {
   int64_t samples = 0, batch = 1;
 };
 
 class LayerMetrics {
  public:
-  // `suggested`: also measures the default metrics of the task. `table`: counts truth by prediction.
+  // `suggested`: also measure the default metrics of the task. `table`: count true classes by predicted classes.
   LayerMetrics(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table,
                MetricSpan last = {});
 
-  // Opens the metrics of new layers of a step that was lowered with `metric_inputs`.
+  // Opens metrics for the new layers of a step that was lowered with `metric_inputs`.
   void open_layers(const Lowered& lowered);
   MetricAddresses outputs_of(const CompiledStep& step);
-  // Throws ErrorKind::Usage when a requested metric fits no layer so far.
+  // Throws ErrorKind::Usage if a requested metric fits none of the layers opened so far.
   void check_asked() const;
-  // Adds `samples` samples of the step's last run. Rows with an ignored class do not count.
+  // Adds `samples` samples of the last run of the step. Rows of an ignored class do not count.
   void add(const MetricAddresses& outputs, int64_t samples);
-  // As add(), but copies the numbers and counts them at commit().
+  // Same as add(), but copies the rows and counts them at commit().
   void hold(const MetricAddresses& outputs, int64_t samples);
-  // Ends a step.
+  // Counts the held rows and ends a step.
   void commit();
   void reset();
   std::vector<LayerFigures> figures();
 
-  // Passes the figures over the last samples to `take(layer, figure)`, layer by layer. Skips layers whose window has
-  // not changed since the last call, unless `all`.
+  // Passes the figures over the last samples to `take(layer, figure)`, layer by layer. Unless `all`, skips layers whose
+  // window has not changed since the last call.
   template <typename Take>
   void read_windows(Take&& take, bool all = false) {
     for (Layer& layer : layers_) {
@@ -125,17 +125,17 @@ class LayerMetrics {
         for (const hx_figure& figure : metric.read()) take(layer.name, figure);
     }
   }
-  // Layers without a window, and the reason, for people.
+  // Returns a message for each layer without a window, including the reason.
   const std::vector<std::string>& without_window() const { return without_window_; }
   std::map<std::string, MetricWindowState> windows() const;
-  // Call before any layer is opened.
+  // Must be called before any layer is opened.
   void restore_windows(std::map<std::string, MetricWindowState> saved) { saved_windows_ = std::move(saved); }
 
-  // State accumulated in this pass, without held rows.
+  // Returns the state accumulated in this pass, without held rows.
   std::vector<LayerState> state();
-  // Continues the pass from a saved state. Call before any layer is opened.
+  // Continues the pass from a saved state. Must be called before any layer is opened.
   void restore(std::vector<LayerState> saved);
-  // Metrics that could not continue from their saved state.
+  // A metric that could not continue from its saved state.
   struct BegunAnew {
     std::string metric, layer, why;
   };
@@ -147,7 +147,7 @@ class LayerMetrics {
     MetricInputs what;
     std::vector<MeasuredMetric> metrics;
     uint64_t rows = 0;
-    std::vector<float> predictions = {};  // of the rows that count, if some do not
+    std::vector<float> predictions = {};  // rows that count, if some do not
     std::vector<int32_t> labels = {};
     std::optional<MetricWindow> last = std::nullopt;
     std::vector<MeasuredMetric> of_last = {};
@@ -163,7 +163,7 @@ class LayerMetrics {
   void go_on(Layer& layer);
   void open_window(Layer& layer, const std::vector<MetricCall>& calls);
   void judge_window(Layer& layer);
-  // Returns the results of the step's last run for a layer that it drives.
+  // Returns the results of the last run for a layer that the step drives.
   hx_metric_batch batch_of(Layer& layer, const MetricAddresses& outputs, size_t i);
   static void give(Layer& layer, const hx_metric_batch& batch, uint64_t samples);
   void take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows);
@@ -174,9 +174,9 @@ class LayerMetrics {
   bool suggested_, table_;
   MetricSpan last_;
   std::vector<Layer> layers_;
-  std::vector<HeldRows> held_;  // the first held_count_
+  std::vector<HeldRows> held_;  // of which the first held_count_ are in use
   size_t held_count_ = 0;
-  std::optional<std::vector<LayerState>> saved_;  // of a continued pass
+  std::optional<std::vector<LayerState>> saved_;  // state of a continued pass
   std::vector<BegunAnew> begun_anew_;
   std::map<std::string, MetricWindowState> saved_windows_;
   std::vector<std::string> without_window_;

@@ -18,14 +18,14 @@ namespace {
 
 struct LayerValue {
   FlowValue value, before_activation;
-  std::string activation;  // "mixed" when several arrows meet and one of them ends in an activation
+  std::string activation;  // "mixed" if several arrows meet and one of them ends in an activation
 };
 
 struct LossTerm {
   HTensor total;
-  HTensor each;  // with EntrySizes::sample_losses: [batch]; null if the loss has no value for each sample
+  HTensor each;  // with EntrySizes::sample_losses: [batch]; null if the loss has no value per sample
   std::string only;
-  int counted = -1;  // EntryResults::counted
+  int counted = -1;  // index in EntryResults::counted
 };
 
 class Lowerer : public ParameterSource {
@@ -42,8 +42,8 @@ class Lowerer : public ParameterSource {
         tracer_(tracer),
         result_(result) {}
 
-  // Traces the entry: layers, then losses unless the mode is infer. To train, the sums that are differentiated are
-  // outputs too.
+  // Traces the entry: layers, then losses unless the mode is infer. In training the sums to differentiate are outputs
+  // too.
   void run() {
     inputs();
     for (int n : graph_.order()) visit(n);
@@ -194,7 +194,7 @@ class Lowerer : public ParameterSource {
     return mul(reduce_sum(loss, all), 1.0 / samples);
   }
 
-  // Returns the mean over each sample's positions of a loss whose first axis is the batch; null for other losses.
+  // Returns, per sample, the mean over its positions, for a loss whose first axis is the batch; null for other losses.
   HTensor loss_of_each(const HTensor& loss, uint32_t leading) const {
     const Shape s = loss.shape();
     if (s.rank() == 0 || s[0] != sizes_.batch) return {};
@@ -234,7 +234,7 @@ class Lowerer : public ParameterSource {
     }
   }
 
-  // Whether a gradient of `value` reaches a parameter.
+  // Returns whether a gradient of `value` reaches a parameter.
   bool reaches_parameter(const HTensor& value) {
     const Program& p = tracer_.program();
     std::vector<bool> needed(p.values.size(), false);
@@ -250,7 +250,7 @@ class Lowerer : public ParameterSource {
     return false;
   }
 
-  // Returns the arrow into the nearest layer before `n`, or `n` itself, that is a producer's stream; null if there is
+  // Returns the arrow into `n`, or into the nearest layer before it, that is the stream of a producer; null if there is
   // none.
   const GraphEdge* stream_behind(int n) const {
     const GraphEdge* last = nullptr;
@@ -262,7 +262,7 @@ class Lowerer : public ParameterSource {
     return last;
   }
 
-  // Refuses a training tap that reaches no weights: a mistake in the flow.
+  // Refuses a training tap that reaches no weights, which is a mistake in the flow.
   void expect_weights(const GraphTap& t, const HTensor& prediction) {
     if (reaches_parameter(prediction)) return;
     Error e(ErrorKind::Name,
@@ -292,7 +292,7 @@ class Lowerer : public ParameterSource {
     return parts;
   }
 
-  // Combines terms that are means over the same positions into one part.
+  // Outputs the loss of these terms. Terms that are means over the same positions form one part.
   std::vector<LossPart> hand_out_loss(const std::string& name, const std::vector<LossTerm>& terms) {
     const auto by = by_count(terms);
     std::vector<LossPart> parts;
@@ -304,7 +304,8 @@ class Lowerer : public ParameterSource {
     return parts;
   }
 
-  // Losses that leave positions out are means over the batch's counted positions, not means of samples.
+  // Outputs the loss per sample. Omitted if a loss ignores positions: it is a mean over the counted positions of the
+  // batch.
   void hand_out_sample_losses(LossInfo& info, const std::vector<LossTerm>& terms) {
     HTensor total;
     for (const LossTerm& term : terms) {
@@ -332,7 +333,7 @@ class Lowerer : public ParameterSource {
         if ((c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET))
           expect_meant_as_numbers(t, p.tensor, target.value.tensor);
         y = stop_gradient(as_numbers(target.value.tensor));
-        if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers that are not classes
+        if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // integers that are not classes
         if (y.shape() != p.tensor.shape()) {
           if (y.size() != p.tensor.size())
             throw Error(ErrorKind::Shape,
@@ -355,7 +356,7 @@ class Lowerer : public ParameterSource {
       std::vector<HTensor> from{p.tensor, prediction.before_activation.tensor, y};
       for (const auto& [argument, other] : others) from.push_back(other);
       gave(c, from, value);
-      // A loss with further sources has metrics only if it has a value for each position.
+      // A loss with further sources has metrics only if it has one value per position.
       if (classes && !c.layers.empty() && value.size() == y.size() && !(c.item->flags & HX_SHIFTS_TARGET)) {
         count_correct(c, prediction, y, counted, info);
         hand_to_metrics();
@@ -368,7 +369,7 @@ class Lowerer : public ParameterSource {
     }
   }
 
-  // A loss that takes classes may get whole numbers whose rank rules out classes. Refuses them unless they are
+  // Checks integers passed to a loss that takes classes, if their rank rules out classes. Refuses them unless they are
   // clearly meant as numbers.
   void expect_meant_as_numbers(const GraphTap& t, const HTensor& prediction, const HTensor& target) const {
     if (!is_integer(target.dtype())) return;
@@ -394,7 +395,7 @@ class Lowerer : public ParameterSource {
                      stream)});
   }
 
-  // Returns the producer whose unchanged samples a layer carries; else the node itself.
+  // Returns the producer whose samples a layer passes on unchanged, or else the node itself.
   int behind(int n) const {
     for (const GraphEdge& e : graph_.edges)
       if (e.target == n && e.is_stream && e.calls.empty()) return behind(e.source);
@@ -411,7 +412,7 @@ class Lowerer : public ParameterSource {
     return cast(logical_not(equal(labels, static_cast<double>(c.arguments.integer("ignore_index")))), DType::F32);
   }
 
-  // Returns the index of the batch positions that the loss is a mean over; -1: all of them.
+  // Returns the index of the positions over which the loss is a mean; -1 for all positions of the batch.
   int counted_places(const GraphTap& t, const BoundCall& c, const HTensor& labels) {
     const std::string key = counted_by(graph_, t, c);
     if (key.empty()) return -1;
@@ -429,10 +430,10 @@ class Lowerer : public ParameterSource {
 
   void count_correct(const BoundCall& c, const LayerValue& prediction, const HTensor& labels, int counted,
                      LossInfo& info) {
-    if (info.accuracy) return;  // of the layer's first tap of classes
+    if (info.accuracy) return;  // set by the first tap of the layer with classes
     const TraceScope scope({info.name, Phase::observe, tracer_.scope().origin});
     const HTensor &p = prediction.value.tensor, &logits = prediction.before_activation.tensor;
-    const bool second = (c.item->flags & HX_TWO_CLASSES_IN_ONE) && p.shape().back() == 1;  // its probability
+    const bool second = (c.item->flags & HX_TWO_CLASSES_IN_ONE) && p.shape().back() == 1;  // p is its probability
     const HTensor best = second ? cast(reshape(less(0.5, p), labels.shape()), DType::I64)
                                 : argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
     HTensor hit = cast(equal(best, cast(labels, DType::I64)), DType::F32);
@@ -443,7 +444,7 @@ class Lowerer : public ParameterSource {
     tracer_.output(info.name + ".correct", reduce_sum(hit, axes_from(hit, 0)));
   }
 
-  // Of two losses of a layer that report the same figure, the first one's is shown.
+  // Outputs the figures. If two losses of a layer report the same figure, only that of the first is used.
   void add_figures(const std::vector<ReportedFigure>& reported, LossInfo& info) {
     const TraceScope scope({info.name, Phase::observe, tracer_.scope().origin});
     for (const ReportedFigure& figure : reported) {
@@ -477,9 +478,10 @@ class Lowerer : public ParameterSource {
   }
 
   // ---- objectives ----
-  // The sum of these terms, times `weight` unless it is empty, by the patterns of parameters that learn from it.
+  // Groups the terms by the pattern of parameters that learn from them. Outputs each sum, times `weight` if there is
+  // one.
   std::vector<Objective> objectives_of(const std::vector<LossTerm>& terms, const HTensor& weight) {
-    std::map<std::string, HTensor> groups;  // only= pattern -> sum of its losses
+    std::map<std::string, HTensor> groups;  // only= pattern, sum of its losses
     for (const LossTerm& term : terms)
       groups[term.only] = groups.count(term.only) ? add(groups[term.only], term.total) : term.total;
     std::vector<Objective> objectives;
@@ -497,7 +499,8 @@ class Lowerer : public ParameterSource {
     return objectives;
   }
 
-  // One for each part of the loss if the counts are known only at the step's end, else one for the whole loss.
+  // One list per part of the loss if the counts are known only at the end of the step; otherwise one for the whole
+  // loss.
   std::vector<std::vector<Objective>> objectives() {
     if (terms_.empty()) return {};
     const TraceScope scope({"", Phase::loss});
@@ -551,13 +554,13 @@ class Lowerer : public ParameterSource {
   std::set<std::string> known_parameters_;
   std::set<std::string> frozen_;
   std::map<std::string, TensorFile> files_;  // initial parameters
-  std::map<std::string, HTensor> updated_;   // states after this program
+  std::map<std::string, HTensor> updated_;   // states after this step
   std::set<std::string> outer_;              // parameters of arrows into tapped layers
   bool into_tapped_ = false;
   std::vector<LossTerm> terms_;
-  HTensor auxiliary_;  // of models on the way; empty: none
+  HTensor auxiliary_;  // sum of the auxiliary losses of models; null if there is none
   std::map<std::string, std::vector<LossTerm>> layer_terms_;
-  std::vector<HTensor> counted_;  // by EntryResults::counted
+  std::vector<HTensor> counted_;  // index as EntryResults::counted
   int objectives_ = 0;
   EntryResults& result_;
 };

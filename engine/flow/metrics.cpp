@@ -12,7 +12,7 @@ void WindowMean::add(const StepSums& step) {
   sum_up();
 }
 
-// Recomputes the sum: adding and subtracting would drift over millions of steps.
+// Recomputes the sum, because adding and subtracting drifts over millions of steps.
 void WindowMean::sum_up() {
   all_ = {};
   for (size_t i = 0; i < used_; ++i) all_.add(steps_[i]);
@@ -110,7 +110,7 @@ size_t Metrics::part(size_t metric, const std::string& key) {
   return s.parts.size() - 1;
 }
 
-// A step without counted samples keeps the measured value, but its samples belong to the last ones.
+// A step without counted samples keeps the value over the last steps, but is part of the window of last samples.
 void Metrics::end_step() {
   for (Series& s : windows_) {
     const bool counts = std::any_of(s.parts.begin(), s.parts.end(), [](const Part& p) { return p.pending.weight > 0; });
@@ -196,7 +196,7 @@ void Metrics::restore(const std::string& kept, const WindowState& state) {
     if (kept_name(name, p) == kept) p.restore(state);
 }
 
-// Aligns the parts of a series to the same steps: a new part has no values in earlier steps.
+// Aligns the parts of a series to the same steps: a new part gets empty values for earlier steps.
 void Metrics::align() {
   for (Series& s : windows_) {
     const auto longest = std::max_element(s.parts.begin(), s.parts.end(), [](const Part& a, const Part& b) {

@@ -1,4 +1,4 @@
-// Metrics of a running cycle: means over the last hundred steps, and conditions on them.
+// Metrics of a running cycle: means over the last hundred steps or over the last samples, and conditions on them.
 #pragma once
 
 #include <array>
@@ -12,17 +12,17 @@
 
 namespace harmonics::engine {
 
-// A value over some steps: its sum, with each value weighted by the counted samples of its batch; the samples of the
-// batches that had a value; the samples of all batches.
+// Sums of a value over some steps. `sum` and `weight`: values weighted by the counted samples of their batch, and the
+// weights. `active`: samples of batches that have a value. `samples`: samples of all batches.
 struct StepSums {
   double sum = 0, weight = 0, active = 0, samples = 0;
 
   void add(const StepSums& o) { sum += o.sum, weight += o.weight, active += o.active, samples += o.samples; }
-  // Batches without the value count as 0; ignored positions do not count at all.
+  // Batches without a value count as 0. Ignored positions do not count.
   double mean() const { return weight > 0 ? sum / weight * (active / samples) : 0; }
 };
 
-// A saved window: its slots in order, and the slot written next.
+// A saved window: its slots in order, and the index of the slot written next.
 struct WindowState {
   std::vector<StepSums> steps;
   size_t next = 0;
@@ -37,7 +37,7 @@ class WindowMean {
   double mean() const { return all_.mean(); }
   static constexpr size_t kSize = 100;
   size_t size() const { return used_; }
-  const StepSums& step(size_t i) const { return steps_[i]; }  // unordered
+  const StepSums& step(size_t i) const { return steps_[i]; }  // in no particular order
   WindowState state() const;
   void restore(const WindowState& state);
 
@@ -49,12 +49,12 @@ class WindowMean {
   StepSums all_;
 };
 
-// Mean over the last samples: over as many steps as have at most `samples` samples together, and always the last one.
+// Mean over the last samples: as many steps as have at most `samples` samples in total, but always the last step.
 class SampleWindow {
  public:
   explicit SampleWindow(int64_t samples);
   void add(const StepSums& step);  // allocates nothing
-  // True if nothing counts; the tolerance covers the rounding of subtraction.
+  // Returns whether nothing counts. The tolerance covers rounding errors of subtraction.
   bool empty() const { return all_.weight <= 1e-9 * all_.samples; }
   double mean() const { return empty() ? 0 : all_.mean(); }
   double samples() const { return all_.samples; }
@@ -72,19 +72,19 @@ class SampleWindow {
 
 class Metrics {
  public:
-  // Declares a metric; all names are declared before the first step: "loss", "LAYER.loss", "LAYER.accuracy".
+  // Declares a metric: "loss", "LAYER.loss", "LAYER.accuracy". All metrics must be declared before the first step.
   size_t declare(const std::string& name);
-  // Adds a part with a separate mean over the samples counted by `key`; "": the part for which all samples count. The
-  // value is the sum of its parts' means.
+  // Adds a part with a separate mean over the samples counted by `key`; "" is the part for which all samples count. The
+  // value of a metric is the sum of the means of its parts.
   size_t part(size_t metric, const std::string& key);
   size_t parts(size_t metric) const { return windows_[metric].parts.size(); }
   const std::string& part_key(size_t metric, size_t part) const { return windows_[metric].parts[part].key; }
-  // Also keeps, as "window.NAME", the mean over the last samples of each metric declared so far.
+  // For each metric declared so far, also measures the mean over the last samples as "window.NAME".
   void keep_windows(int64_t samples);
   double window_value(size_t metric) const { return windows_[*windows_[metric].windowed].mean(); }
-  // Number of samples that these means cover now.
+  // Returns the number of samples that these means cover.
   int64_t windowed() const;
-  // Adds one batch of `samples` samples, followed by the values of its parts; they count once their step has ended.
+  // Adds a batch of `samples` samples; add() then adds the values of its parts. They count when the step has ended.
   void begin_batch(size_t metric, double samples) { windows_[metric].samples += samples; }
   void add(size_t metric, size_t part, double value, double weight, double samples) {
     windows_[metric].parts[part].pending.add({weight > 0 ? value * weight : 0, weight, samples, 0});
@@ -93,19 +93,19 @@ class Metrics {
     begin_batch(metric, samples), add(metric, 0, value, samples, samples);
   }
   void end_step();
-  // Sets a value that holds until the next one: the result of a validation pass or an epoch.
+  // Sets a value that is valid until the next set(): the result of a validation or an epoch.
   void set(size_t metric, double value);
-  // Sets a value that the caller computes, and updates, from the windows; NaN: none now.
+  // Sets a value that the caller computes from the windows; NaN if there is none.
   void put(size_t metric, double value) { windows_[metric].put = value; }
-  // Every comparison is false before the first value.
+  // Comparisons are false before the first value.
   bool holds(const Comparison& comparison) const;
-  // Writes values in the order of declaration; NaN before the first value. Allocates nothing if `to` has capacity.
+  // Writes values in the order of declaration; NaN before the first value. Does not allocate if `to` has capacity.
   void values(std::vector<double>& to) const;
   std::vector<std::string> names() const;
   bool has(std::string_view name) const { return names_.count(name) != 0; }  // whether it is declared
-  std::optional<double> find(std::string_view name) const;                   // none before its first value
+  std::optional<double> find(std::string_view name) const;                   // none before the first value
   double value(size_t metric) const { return windows_[metric].mean(); }      // 0 before the first value
-  // Of the metric's values in the last hundred steps. Allocates nothing.
+  // Mean and standard deviation of a metric over the last hundred steps. Does not allocate.
   struct Spread {
     size_t steps = 0;
     double mean = 0, deviation = 0;
@@ -114,19 +114,19 @@ class Metrics {
   std::map<std::string, double> all() const;
   std::map<std::string, double> moving() const;  // without values set by set()
   const std::string& name(size_t metric) const;
-  // Checkpointed form.
+  // State for checkpoints.
   std::map<std::string, WindowState> windows() const;
   std::map<std::string, double> held() const;
   void restore(const std::map<std::string, WindowState>& windows, const std::map<std::string, double>& held);
-  // Forgets held values except those of these names.
+  // Drops held values except those of these names.
   void keep_held(const std::vector<std::string>& names);
 
  private:
   struct Part {
     std::string key;
     WindowMean window;
-    std::optional<SampleWindow> over = std::nullopt;  // replaces `window`
-    StepSums pending;                                 // of the running step
+    std::optional<SampleWindow> over = std::nullopt;  // used instead of `window`
+    StepSums pending;                                 // sums of the current step
 
     bool empty() const { return over ? over->empty() : window.empty(); }
     double mean() const { return over ? over->mean() : window.mean(); }
@@ -134,13 +134,13 @@ class Metrics {
     void restore(const WindowState& state);
   };
   struct Series {
-    std::vector<Part> parts{1};                     // for the first, all samples count
-    int64_t over = 0;                               // if above 0, covers the last `over` samples instead of the last
-                                                    // steps
-    std::optional<size_t> windowed = std::nullopt;  // the series of this metric over its last samples
+    std::vector<Part> parts{1};                     // all samples count for the first
+    int64_t over = 0;                               // if above 0, covers this many last samples instead of
+                                                    // the last steps
+    std::optional<size_t> windowed = std::nullopt;  // index of the series of this metric over the last samples
     bool held = false;
     std::optional<double> put = std::nullopt;
-    double samples = 0;  // of the running step
+    double samples = 0;  // of the current step
 
     bool empty() const;
     double mean() const;

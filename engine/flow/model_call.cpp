@@ -33,7 +33,7 @@ std::shared_ptr<const Item> make_model_function() {
   return item;
 }
 
-// Token numbers [batch, tokens] of a value.
+// Returns the value as token numbers [batch, tokens]. Throws if it has another type or shape.
 HTensor whole_numbers(const FlowValue& x, const std::string& what) {
   const HTensor& given = x.tensor;
   if (!is_integer(given.dtype()))
@@ -67,7 +67,7 @@ void expect_fitting(const LayerModel& opened, const FlowValue& x, int64_t tokens
         {"take shorter samples"});
 }
 
-// The entry that gives the result, and the name of its output.
+// Returns the entry that computes the result, and the name of its output.
 std::pair<const Entry*, std::string> entry_with(const Model& model, const std::string& result) {
   const Entry* scores = model.find("forward");
   const Entry* vectors = model.find("embed");
@@ -84,7 +84,7 @@ Program traced(const LayerModel& opened, const Entry& entry, const EntrySizes& s
   return inner.take();
 }
 
-// The weight of the last linear map before a value; "" if there is none.
+// Returns the name of the weight of the last linear map before a value; "" if there is none.
 std::string last_map(const Program& body, ValueId value) {
   for (;;) {
     const Node& node = body.producer(value);
@@ -97,7 +97,7 @@ std::string last_map(const Program& body, ValueId value) {
   }
 }
 
-// Appends the model's nodes to the trace of the flow.
+// Copies the nodes of a model into the trace of the flow.
 class Spliced {
  public:
   Spliced(const LayerModel& opened, const Program& body, const BoundCall& call, std::string prefix,
@@ -157,7 +157,7 @@ class Spliced {
     for (const ValueId v : node.inputs) inputs.push_back(values_[v]);
     for (const ValueId v : node.outputs) types.push_back(body_.type(v));
     Node copy = node;
-    if (node.op == Op::random_uniform) {  // other numbers than another use of the model
+    if (node.op == Op::random_uniform) {  // differ from those of other uses of the model
       const std::string path = fmt::format("{}.random.{}", prefix_, node.attributes.integer("stream"));
       copy.attributes.set("stream", static_cast<int64_t>(stream_of(path.data(), path.size())));
     }
@@ -202,7 +202,7 @@ std::shared_ptr<const LayerModel> CalledModel::open(const Graph& graph, const Bo
   if (model_ && path_ == request.path) return model_;
   try {
     model_ = layer_model_opener()(request, Registry::global());
-  } catch (const SourceErrors& e) {  // of the model's own text
+  } catch (const SourceErrors& e) {  // errors in the text of the model
     throw Error(e.kind(), fmt::format("model(\"{}\") has errors", request.written), call.span, {e.what()});
   }
   path_ = request.path;

@@ -1,4 +1,4 @@
-// Predicates of plugins: conditions that an `if` evaluates before every step.
+// Predicates: conditions defined by plugins, which an `if` evaluates before every step.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@ struct RunCounts {
   int64_t step = 0, epoch = 0, samples = 0;
 };
 
-// The predicates of a graph's conditionals with their arguments. The host allocates nothing to evaluate one.
+// The predicates of a graph's conditionals and their arguments. Evaluation does not allocate in the host.
 class Predicates {
  public:
   explicit Predicates(const std::vector<GraphConditional>& conditionals);
-  // Rethrows an error of the predicate with its name.
+  // Throws an error of the predicate together with its name.
   bool holds(size_t conditional, const RunCounts& counts, const Metrics& metrics) const;
 
  private:
@@ -28,7 +28,7 @@ class Predicates {
     std::unique_ptr<AttributeView> view;
     Span span;
   };
-  std::vector<std::unique_ptr<Bound>> bound_;  // by conditional; null: a comparison
+  std::vector<std::unique_ptr<Bound>> bound_;  // by conditional; null for a comparison
 };
 
 }  // namespace harmonics::engine

@@ -1,4 +1,4 @@
-// How a graph uses the samples of its producers, and their types as it declares them.
+// How a graph uses the samples of its producers, and their declared types.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -44,11 +44,11 @@ bool read_as_numbers(const Graph& graph, int producer, const StreamType& type) {
 
 namespace {
 
-// Interprets {10} and {*, 10} on class numbers as the number of classes. Empty: the declaration is a shape.
+// Interprets {10} and {*, 10} on class numbers as a number of classes. Returns nothing if the declaration is a shape.
 std::optional<StreamType> declared_classes(const GraphNode& node, const StreamType& source, const StreamUse& use) {
   const bool sequence = node.shape.front() < 0;
   const int64_t classes = node.shape.back();
-  const bool one_number = use.compared && classes == 1;  // the class itself
+  const bool one_number = use.compared && classes == 1;  // one class number per sample
   if (!is_integer(source.dtype) || node.shape.size() != (sequence ? 2u : 1u)) return std::nullopt;
   if (!one_number && !(classes > 1 && (use.compared || use.looked_up))) return std::nullopt;
   StreamType s = source;

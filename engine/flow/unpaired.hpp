@@ -1,4 +1,4 @@
-// Unpaired: the handling of samples without a partner in another stream.
+// Unpaired: how to handle samples without a partner in another stream.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace harmonics::engine {
 
-// Handling of an incomplete group of samples.
+// How to handle an incomplete group of samples.
 enum class Unpaired : uint8_t {
-  drop,    // leave it out
-  last,    // repeat the last sample of the stream that lacks one; without a last sample, leave the group out
+  drop,    // leave the group out
+  last,    // repeat the last sample of the stream that lacks one, or drop the group if there is none
   stop,    // end the run
-  refuse,  // as stop, and refuse streams of known and different length beforehand
+  refuse,  // like stop, and also refuse streams of known and different lengths at the start
 };
-// Parses "drop", "last", "stop" or "refuse"; empty for any other text.
+// Parses "drop", "last", "stop" or "refuse". Returns nothing for other texts.
 std::optional<Unpaired> parse_unpaired(const std::string& text);
 
 }  // namespace harmonics::engine

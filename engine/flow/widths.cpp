@@ -1,5 +1,5 @@
-// Width resolution. Priority: loaded weights, declared shape, layer function's rule, tap's target, ratio, source's
-// width.
+// Resolves widths. Priority: loaded weights, declared shape, rule of the layer function, target of a tap, ratio, width
+// of the source.
 #include <algorithm>
 #include <functional>
 #include <set>
@@ -18,25 +18,25 @@ namespace {
 
 constexpr size_t kMostErrors = 20;
 
-// Limits of counted classes. Up to kFewClasses is always accepted. Above kManyClasses, there must be at least one
-// number per kClassesPerNumber classes. kMostCountedClasses always applies, for example to frames.
+// Limits of counted classes. Up to kFewClasses are always accepted. Above kManyClasses there must be at least one
+// number per kClassesPerNumber classes. More than kMostCountedClasses, as for frames, are always refused.
 constexpr int64_t kFewClasses = 1000;
 constexpr uint64_t kManyClasses = uint64_t{1} << 20, kClassesPerNumber = 64, kMostCountedClasses = uint64_t{1} << 24;
 
 int64_t features(const Width& w) { return w.shape.from(w.positions).count(); }
 
-// Thrown when a width depends on something that was refused; the error was reported there.
+// Thrown if a width depends on a refused one, whose error has been reported.
 struct Refused {};
 
-// Thrown when a function requests a parameter of another shape than the loaded one.
+// Thrown if a function requests a parameter whose shape differs from the loaded one.
 struct Mismatch {};
 
-// Parameters of which only types matter: leaves of the scratch tracer.
+// Parameters as leaves of the scratch tracer; only their types matter.
 class ScratchParameters : public ParameterSource {
  public:
   using Seen = std::function<void(const std::string& path, const TensorType& type, const BoundCall& call)>;
-  // `loaded`: null, or shapes that parameters must have. `seen`: null, or called for every parameter. `weights`:
-  // budget for the parameters of one arrow; they are allocated later.
+  // `loaded`: shapes that parameters must have; null for none. `seen`: called for every parameter; null for none.
+  // `weights`: budget for the parameters of one arrow, which are allocated later.
   ScratchParameters(Tracer& tracer, Budget& weights, const LoadedShapes* loaded, const Seen* seen)
       : tracer_(tracer), weights_(weights), loaded_(loaded), seen_(seen) {}
   HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall& call) override {
@@ -79,7 +79,7 @@ class Solver {
         if (!e.calls[i].weights.empty()) add_shapes_of(graph_.weights_file(e.calls[i]), parameter_prefix(e, i) + ".");
   }
 
-  // The result is complete if there are no errors().
+  // Resolves all widths. The result is complete if there are no errors().
   Widths run() {
     for (int n : graph_.order()) {
       const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
@@ -107,7 +107,7 @@ class Solver {
     if (!full() && std::none_of(errors_.begin(), errors_.end(), same)) errors_.push_back(e);
   }
 
-  // Arrows are traced more than once until all widths are known.
+  // Allows more steps, because arrows are traced repeatedly until all widths are known.
   static ModelLimits several_programs(ModelLimits limits) {
     limits.steps = limits.steps > UINT64_MAX / 8 ? UINT64_MAX : limits.steps * 8;
     return limits;
@@ -115,7 +115,7 @@ class Solver {
 
   const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
 
-  // Adds the shapes of an arrow's initial parameters. A missing or unsuitable file is reported when it is read.
+  // Adds the shapes of initial parameters of an arrow. A missing or unsuitable file is reported when it is read.
   void add_shapes_of(const std::string& file, const std::string& prefix) {
     if (const auto known = loaded_.lower_bound(prefix); known != loaded_.end() && known->first.starts_with(prefix))
       return;
@@ -132,7 +132,7 @@ class Solver {
     return fmt::format("{}:{}:{}", graph_.source ? graph_.source->name() : graph_.name, span.line, span.column);
   }
 
-  // Checks that functions sharing a parameter agree on its shape.
+  // Checks that functions that share a parameter agree on its shape.
   void check_shared() {
     std::set<std::string> prefixes;
     bool shared = false;
@@ -174,7 +174,7 @@ class Solver {
       }
   }
 
-  // Adds what the models' files have to say.
+  // Adds the notes of the models' files.
   void note_models() {
     for (const GraphEdge& e : graph_.edges)
       for (const BoundCall& c : e.calls)
@@ -237,7 +237,7 @@ class Solver {
     return v;
   }
 
-  // Returns the stream whose unchanged samples this node carries: for a producer, or a stream layer without
+  // Returns the stream whose samples this node passes on unchanged: for a producer, or a stream layer without
   // functions.
   std::map<int, StreamType>::const_iterator raw_stream(int n) const {
     if (node(n).kind == DeclarationKind::Producer) return streams_.find(n);
@@ -250,7 +250,7 @@ class Solver {
     return only && only->is_stream && only->calls.empty() ? raw_stream(only->source) : streams_.end();
   }
 
-  // Returns the shape of the value an arrow delivers, or nothing when a function waits for the target's width.
+  // Returns the shape of the value of an arrow, or nothing if a function needs the unknown width of the target.
   std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target,
                                 const LoadedShapes* must_meet = nullptr,
                                 const ScratchParameters::Seen* seen = nullptr) {
@@ -277,7 +277,7 @@ class Solver {
     }
   }
 
-  // Runs a check of a limit of the whole flow. Once it fails, nothing more is computed.
+  // Runs a check of a limit of the whole flow. If it fails, no more widths are computed.
   template <typename Check>
   void within(Check&& check) {
     try {
@@ -289,12 +289,12 @@ class Solver {
     }
   }
 
-  // For an arrow that waits for a width: finds the one for which its functions request exactly the loaded weights.
+  // For an arrow that needs a width: returns the one with which its functions request exactly the loaded weights.
   std::optional<Width> by_loaded_weights(const GraphEdge& e) {
     std::set<int64_t> candidates;
     const auto add = [&](const std::string& prefix) {
       for (auto it = loaded_.lower_bound(prefix); it != loaded_.end() && it->first.starts_with(prefix); ++it)
-        for (const int64_t d : it->second) candidates.insert({d, 2 * d});  // twice: bidirectional layers
+        for (const int64_t d : it->second) candidates.insert({d, 2 * d});  // doubled for bidirectional layers
     };
     for (size_t i = 0; i < e.calls.size(); ++i) {
       add(parameter_prefix(e, i) + ".");
@@ -304,7 +304,7 @@ class Solver {
         if (auto w = try_edge(e, candidate, &loaded_)) return w;
       } catch (const Mismatch&) {
       } catch (const Error&) {
-        // This width does not suit the functions; try the next.
+        // this width does not suit the functions: try the next one
       }
     return std::nullopt;
   }
@@ -402,7 +402,7 @@ class Solver {
     return w;
   }
 
-  // Returns the declared dimensions, behind the value's position axes.
+  // Returns the declared dimensions after the position axes of the value.
   Shape declared_shape(const GraphNode& me, const Width& w) const {
     Shape s = w.shape.slice(0, w.positions);
     for (int64_t d : me.shape)
@@ -435,7 +435,7 @@ class Solver {
     return found;
   }
 
-  // Whether the scores of a model are compared with token numbers, which may be any of its vocabulary.
+  // Returns whether a model's scores are compared with token numbers, which may be any of its vocabulary.
   bool compares_tokens(const GraphTap& t, const BoundCall& loss) const {
     if (!(loss.item->flags & HX_TAKES_CLASSES) || !ends_in_model(graph_, t.layer)) return false;
     const auto raw = raw_stream(t.target);
@@ -454,7 +454,8 @@ class Solver {
       }
   }
 
-  // Undeclared classes number one more than the largest number: a single wrong number could make a model of any size.
+  // Checks undeclared classes. Their number is the largest number plus one, so a single wrong number could create a
+  // model of any size.
   void expect_believable_classes(int producer, const StreamType& stream) {
     const GraphNode& p = node(producer);
     if (p.has_shape || !stream.symbols.empty() || stream.classes <= kFewClasses) return;
@@ -491,7 +492,7 @@ class Solver {
   const Graph& graph_;
   const std::map<int, StreamType>& streams_;
   LoadedShapes loaded_;
-  std::set<int> refused_;  // nodes without a width, reported or silent
+  std::set<int> refused_;  // nodes without a width, whether reported or not
   std::vector<Error> errors_;
   bool exhausted_ = false;  // a limit of the whole flow was reached
   const std::vector<std::vector<size_t>> into_ = graph_.arrows_into();
@@ -500,7 +501,7 @@ class Solver {
   CompileTime time_;
   Widths result_;
   std::vector<int> open_;
-  std::set<int> warned_;  // producers already noted
+  std::set<int> warned_;  // producers with a note
 };
 
 }  // namespace
