@@ -11,7 +11,7 @@ constexpr double kGeluCubic = 0.044715;
 bool tanh_gelu(const AttributeMap& a) { return a.text("approximate", "none") == "tanh"; }
 
 Values relu(const AttributeMap&, Inputs in) { return {maximum(in[0], 0.0)}; }
-// 0 at the kink.
+// The derivative at 0 is 0.
 Values relu_gradient(const AttributeMap&, Inputs, Inputs out, Inputs dy) {
   return {select(less_equal(out[0], 0.0), zeros_like(dy[0]), dy[0])};
 }
@@ -48,7 +48,7 @@ Values silu_gradient(const AttributeMap&, Inputs in, Inputs, Inputs dy) {
   return {dy[0] * (s * (1.0 + in[0] * (1.0 - s)))};
 }
 
-// exp gets only the negative half, so that neither it nor its gradient overflows.
+// exp sees only the negative half, so that neither it nor its gradient overflows.
 Values elu(const AttributeMap& a, Inputs in) {
   return {select(less(0.0, in[0]), in[0], a.number("alpha", 1.0) * expm1(minimum(in[0], 0.0)))};
 }

@@ -15,10 +15,10 @@ OptionalInputs optional_inputs(const char* name, const AttributeMap& a, Inputs i
   return {name, a, in, fixed, {"lengths", "mask", "bias", "sinks", "pages", "documents"}};
 }
 
-// A call whose keys and values lie in pages of pools: the same call on the keys and values of each batch item.
+// Rewrites a call whose keys and values are in pages of pools as a call on the keys and values of each batch item.
 class Paged {
  public:
-  // `more` has pages.
+  // Requires that `more` has pages.
   Paged(const AttributeMap& a, Inputs in, const OptionalInputs& more)
       : first_(a.flag("positions_first")), like_(in[0]) {
     const Shape ks = in[1].shape(), vs = in[2].shape();
@@ -48,9 +48,9 @@ class Paged {
 
   AttributeMap attributes;
   Values inputs;
-  size_t at() const { return at_; }  // the place of pages among the inputs
+  size_t at() const { return at_; }  // index of pages among the inputs
 
-  // The gradient of a pool, from that of what was gathered; a stored pool has none.
+  // Returns the gradient of a pool from the gradient of the gathered keys or values. A pool of a stored type has none.
   HTensor scattered(const HTensor& pool, const HTensor& gradient) const {
     if (is_stored(pool.dtype())) return {};
     const Shape s = pool.shape();
@@ -61,7 +61,7 @@ class Paged {
   }
 
  private:
-  // [P, R, Hkv, D] -> [B, N R, Hkv, D], or [P, Hkv, R, D] -> [B, Hkv, N R, D].
+  // Gathers [P, R, Hkv, D] -> [B, N R, Hkv, D], or [P, Hkv, R, D] -> [B, Hkv, N R, D].
   HTensor gathered(const HTensor& pool) const {
     const Shape s = pool.shape();
     const int64_t n = table_.shape()[1];
@@ -76,13 +76,13 @@ class Paged {
   size_t at_ = 0;
 };
 
-// Sizes of an attention; groups of query heads share a key and value head.
+// Sizes of an attention. A group of query heads shares one head of keys and values.
 struct Heads {
   int64_t batch, shared, group, queries, width, keys, value_width, window;
   double scale, softcap;
   bool causal;
-  HTensor lengths, mask, bias, sinks;  // broadcast with scores [B, Hkv, group, T, S]; empty: not given
-  HTensor together;                    // likewise: whether query and key lie in one document
+  HTensor lengths, mask, bias, sinks;  // broadcast with scores [B, Hkv, group, T, S]; empty if not given
+  HTensor together;                    // likewise: whether query and key are in the same document
 
   Heads(const char* name, const AttributeMap& a, const HTensor& q, const HTensor& k, const HTensor& v,
         const OptionalInputs& more) {
@@ -106,7 +106,7 @@ struct Heads {
     take_optional(name, q, more);
   }
 
-  // [B, H, T, ...] -> [B, Hkv, group, T, ...] and back.
+  // [B, H, T, ...] -> [B, Hkv, group, T, ...]; join() does the reverse.
   HTensor split(const HTensor& x) const {
     std::vector<int64_t> dims{batch, shared, group};
     for (int64_t d : x.shape().from(2)) dims.push_back(d);
@@ -117,28 +117,28 @@ struct Heads {
     for (int64_t d : x.shape().from(3)) dims.push_back(d);
     return reshape(x, Shape(dims));
   }
-  // Returns whether some queries may see no key. The mask is aligned at the lower right corner: the last query sees all
+  // Returns whether a query may see no key. The mask is aligned at the lower right corner: the last query sees all
   // keys.
   bool has_blind() const { return (causal && queries > keys) || !lengths.empty() || !mask.empty() || !bias.empty(); }
-  // Keys or values [B, Hkv, S, ...]; 0 beyond the lengths, where memory may hold anything.
+  // Returns keys or values [B, Hkv, S, ...] with zeros beyond the lengths, where memory is undefined.
   HTensor valid(const HTensor& x) const {
     if (lengths.empty()) return x;
     const HTensor inside = less(iota(DType::I64, {keys, 1}, 0), reshape(lengths, {batch, 1, 1, 1}));
     return select(inside, x, zeros_like(x));
   }
-  // Products of queries and keys: tanh(q k' scale / softcap), or q k' scale.
+  // Returns the products of queries and keys: tanh(q k' scale / softcap), or q k' scale.
   HTensor products(const HTensor& q, const HTensor& k) const {
     const HTensor s = dot(split(q), k, {4}, {3}, {0, 1}, {0, 1}) * scale;
     return softcap > 0 ? tanh(s / softcap) : s;
   }
-  // Masked scores [B, Hkv, group, T, S] of the products.
+  // Returns masked scores [B, Hkv, group, T, S] from the products.
   HTensor scores(const HTensor& products) const {
     HTensor s = softcap > 0 ? products * softcap : products;
     if (!bias.empty()) s = s + cast(bias, s.dtype());
     HTensor seen;
     const auto restrict = [&](const HTensor& more) { seen = seen ? logical_and(seen, more) : more; };
     const Shape table{queries, keys};
-    const auto position = [&] {  // of a query
+    const auto position = [&] {  // position of a query
       const HTensor t = iota(DType::I64, table, 0);
       return lengths.empty() ? t + static_cast<double>(keys - queries) : t + (lengths - static_cast<double>(queries));
     };
@@ -149,10 +149,10 @@ struct Heads {
     if (!together.empty()) restrict(together);
     return seen ? select(seen, s, full(s.dtype(), s.shape(), kUnseen)) : s;
   }
-  // Replaces the -inf of queries that see no key, so that exp(-inf - x) is 0 and not NaN.
+  // Replaces the -inf of queries that see no key by 0, so that exp(-inf - x) is 0 and not NaN.
   HTensor finite(const HTensor& x) const { return has_blind() ? select(equal(x, kUnseen), zeros_like(x), x) : x; }
-  // Normalised by their own sum, since lse is rounded to the precision of the largest score. lse marks queries that see
-  // no key. With sinks their probability is the last column.
+  // Normalises by the sum of the exponentials, because lse is rounded to the precision of the largest score. lse marks
+  // queries that see no key. With sinks, the last column is the probability of the sink.
   HTensor probabilities(const HTensor& scores, const HTensor& lse) const {
     HTensor all = scores;
     if (!sinks.empty()) all = concat({scores, broadcast(column(cast(sinks, scores.dtype())), ends())}, 4);
@@ -194,7 +194,7 @@ struct Heads {
       sinks = reshape(given, {1, shared, group, 1});
     }
   }
-  // How many times the number has changed before each position.
+  // Numbers the documents: counts for each position how often `numbers` has changed before it.
   HTensor run_of(const HTensor& numbers) const {
     if (queries == 1) return numbers;
     const HTensor same = equal(slice_axis(numbers, 1, 1, queries), slice_axis(numbers, 1, 0, queries - 1));
@@ -210,11 +210,11 @@ struct Heads {
   }
 };
 
-// [B, T, H, D] -> [B, H, T, D] and back.
+// Swaps [B, T, H, D] and [B, H, T, D].
 HTensor swapped(const HTensor& x) { return transpose(x, {0, 2, 1, 3}); }
 AttributeMap heads_first(const AttributeMap& a) { return AttributeMap(a).set("positions_first", false); }
 
-// A query that sees no key gives 0, with lse -inf.
+// A query that sees no key gives 0 and lse -inf.
 Values attention(const AttributeMap& a, Inputs in) {
   const OptionalInputs more = optional_inputs("attention", a, in, 3);
   if (more.has("pages")) {
@@ -248,8 +248,8 @@ Values attention(const AttributeMap& a, Inputs in) {
   return {as_type_of(h.join(out), in[0]), h.join(lse)};
 }
 
-// The part of the scores' gradient that belongs to products of queries and keys; appends those of bias and sinks, in
-// the order of the optional inputs, to `rest`.
+// Returns the part of the gradient of the scores that belongs to products of queries and keys. Appends the gradients of
+// bias and sinks to `rest`, in the order of the optional inputs.
 HTensor through_optional(const Heads& h, const OptionalInputs& more, const HTensor& products, const HTensor& dscores,
                          Values& rest) {
   HTensor ds = dscores;
@@ -269,7 +269,8 @@ HTensor through_optional(const Heads& h, const OptionalInputs& more, const HTens
   return h.softcap > 0 ? ds * (1.0 - square(products)) : ds;
 }
 
-// The gradient of lse adds probabilities times dlse to that of the scores: of q, k, then bias and sinks.
+// Returns the gradients of q, k, then bias and sinks caused by dlse: probabilities times dlse are added to the gradient
+// of the scores.
 Values through_lse(const Heads& h, const OptionalInputs& more, Inputs in, const HTensor& lse, const HTensor& dlse) {
   const HTensor q = wide(in[0]), k = h.valid(wide(in[1], in[0])), products = h.products(q, k);
   Values rest;
@@ -289,7 +290,7 @@ Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs g
     result.insert(result.begin() + static_cast<std::ptrdiff_t>(paged.at()), HTensor());
     return result;
   }
-  if (is_stored(in[1].dtype()) || is_stored(in[2].dtype())) {  // a cache, which has no gradient
+  if (is_stored(in[1].dtype()) || is_stored(in[2].dtype())) {  // a cache; it has no gradient
     std::vector<HTensor> wider(in.begin(), in.end());
     for (size_t i : {1, 2}) wider[i] = wide(in[i], in[0]);
     Values result = attention_gradient(a, wider, out, gradients);
@@ -299,7 +300,7 @@ Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs g
   }
   std::vector<HTensor> operands{in[0], in[1], in[2], out[0], out[1], or_zero(gradients[0], out[0])};
   operands.insert(operands.end(), in.begin() + 3, in.end());
-  Values found = apply("attention_grad", a, operands);  // dq, dk, dv, those of bias and sinks
+  Values found = apply("attention_grad", a, operands);  // dq, dk, dv, gradients of bias and sinks
   if (gradients[1]) {
     const bool first = a.flag("positions_first");
     std::vector<HTensor> rows(in.begin(), in.end());
@@ -315,8 +316,8 @@ Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs g
     result.push_back(name == "bias" || name == "sinks" ? found[next++] : HTensor());
   return result;
 }
-// softmax_grad uses sum(p dp), which equals dp if a query sees a single key, so that its gradients are exactly 0;
-// sum(dout out) would leave a rounding error.
+// softmax_grad uses sum(p dp). It equals dp if a query sees a single key, so that its gradients are exactly 0; sum(dout
+// out) would leave a rounding error.
 Values attention_grad(const AttributeMap& a, Inputs in) {
   const OptionalInputs more = optional_inputs("attention_grad", a, in, 6);
   if (a.flag("positions_first")) {

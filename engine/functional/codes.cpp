@@ -1,10 +1,10 @@
-// Rows as codes of eight bits with a scale each, and the largest magnitudes that such scales are made of.
+// Quantises rows to codes of eight bits with one scale per row, and finds the largest magnitudes for such scales.
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::engine::reference {
 namespace {
 
-constexpr double kLeastMagnitude = 1e-30;  // of a row: rows of zeros have codes of zero
+constexpr double kLeastMagnitude = 1e-30;  // smallest magnitude of a row, so that rows of zeros have codes of 0
 
 HTensor largest(const HTensor& x, bool of_rows) {
   std::vector<int64_t> axes;

@@ -1,10 +1,10 @@
-// Convolution as a matrix product: patches of windows are columns, the weight is one matrix per group.
+// Convolution as a matrix product: columns are patches of windows, and the weight is one matrix per group.
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::engine::reference {
 
 namespace {
-constexpr int64_t kMostOfWindow = int64_t{1} << 30;  // products of two such numbers fit
+constexpr int64_t kMostOfWindow = int64_t{1} << 30;  // so that the product of two such numbers fits
 }  // namespace
 
 AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill) {
@@ -35,7 +35,7 @@ AttributeMap window(const char* name, const AttributeMap& attributes, const std:
 
 namespace {
 
-// Sizes of a convolution, from the shapes of x (or dx) and the weight.
+// Sizes of a convolution, derived from the shapes of x (or dx) and the weight.
 struct Geometry {
   int64_t samples, groups, outputs, outputs_per_group, rows;  // rows: channels per group times kernel elements
   AttributeMap patches;
@@ -55,14 +55,14 @@ struct Geometry {
     patches = window(name, a, weight.from(2).vector(), 0);
   }
   HTensor matrices(const HTensor& weight) const { return reshape(weight, {groups, outputs_per_group, rows}); }
-  // [N, groups, rows, positions] of x's patches, or of their gradients.
+  // [N, groups, rows, positions], from patches or their gradients.
   HTensor columns(const HTensor& p) const { return reshape(p, {samples, groups, rows, p.shape().from(2).count()}); }
   HTensor grouped(const HTensor& y) const {
     return reshape(y, {samples, groups, outputs_per_group, y.shape().from(2).count()});
   }
 };
 
-// {1, 0, 2, ...}: swaps the first two axes of `rank`.
+// Returns {1, 0, 2, ...}, which swaps the first two of `rank` axes.
 std::vector<int64_t> swapped(int64_t rank) {
   std::vector<int64_t> p{1, 0};
   for (int64_t i = 2; i < rank; ++i) p.push_back(i);
@@ -133,7 +133,7 @@ Values conv_grad_weight(const AttributeMap& a, Inputs in) {
   return {reshape(dot(g.grouped(dy), columns, {0, 3}, {0, 3}, {1}, {1}), weight_shape)};
 }
 
-// Max pooling after a convolution, which devices can fuse while the result is in cache.
+// Attributes of max pooling after a convolution, which devices can fuse while the result is in cache.
 AttributeMap pool_attributes(const AttributeMap& a) {
   AttributeMap result;
   for (const char* key : {"kernel", "strides", "padding_low", "padding_high", "dilation"})
@@ -147,7 +147,7 @@ Values conv_max_pool(const AttributeMap& a, Inputs in) {
   return apply("max_pool", pool_attributes(a), {one("conv", window, {in.begin(), in.end()})});
 }
 
-// Gradient before pooling: dy at the indices, 0 elsewhere.
+// Returns the gradient before pooling: dy at the indices, 0 elsewhere.
 HTensor unpooled(const AttributeMap& a, const HTensor& x, const HTensor& weight, const HTensor& indices,
                  const HTensor& dy) {
   Shape places = one("conv", geometry_attributes(a), {x, weight}).shape();

@@ -3,7 +3,7 @@
 namespace harmonics::engine::reference {
 namespace {
 
-// Kept elements are scaled to preserve the expectation; `random` is uniform in [0, 1).
+// Scales kept elements to preserve the expectation; `random` is uniform in [0, 1).
 Values masked(const char* name, const AttributeMap& a, const HTensor& random, const HTensor& x) {
   const double rate = a.number("rate");
   expect(random.shape() == x.shape(), name, "the random numbers " + text_of(random) + " do not fit " + text_of(x));

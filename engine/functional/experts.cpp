@@ -1,4 +1,4 @@
-// Mixtures of experts: which experts see a row, the rows in the order of their experts, products by group.
+// Mixture of experts: selects the experts of each row, sorts rows by expert, and computes products by group.
 #include <algorithm>
 #include <limits>
 #include <tuple>
@@ -20,8 +20,8 @@ HTensor shares_of(const AttributeMap& a, const HTensor& scores) {
   return a.text("scoring", "softmax") == "sigmoid" ? logistic(scores) : one("softmax", {}, {scores});
 }
 
-// Whether each choice [rows, k] is among the first `capacity` of its expert: first choices of all rows come before
-// second ones.
+// Returns whether each choice [rows, k] is among the first `capacity` choices of its expert. First choices of all rows
+// precede second ones.
 HTensor within_capacity(const HTensor& numbers, int64_t experts, int64_t capacity) {
   const int64_t rows = numbers.shape()[0], k = numbers.shape()[1];
   const HTensor in_turn = reshape(transpose(numbers, {1, 0}), {rows * k, 1});
@@ -35,7 +35,8 @@ bool limits_groups(const AttributeMap& a) {
   return used != 0 && used != a.integer("groups", 1);
 }
 
-// -infinity for experts outside of the best groups, by the sum of the two best experts of each, as in DeepSeek-V3.
+// Sets experts outside of the best groups to -infinity. Groups are ranked by the sum of their two best experts, as in
+// DeepSeek-V3.
 HTensor within_best_groups(const AttributeMap& a, const HTensor& preferred) {
   const int64_t groups = a.integer("groups", 1), used = a.integer("used_groups");
   const int64_t experts = preferred.shape().back(), size = experts / groups, rows = preferred.size() / experts;
@@ -52,7 +53,7 @@ HTensor within_best_groups(const AttributeMap& a, const HTensor& preferred) {
                  preferred.shape());
 }
 
-// A choice beyond the capacity has weight 0 and the number of no expert.
+// A choice beyond the capacity gets weight 0 and a number that belongs to no expert.
 Values router(const AttributeMap& a, Inputs in) {
   const HTensor scores = wide(in[0]);
   expect(scores.rank() >= 1, "router", "scores are [..., experts], not " + text_of(in[0]));
@@ -64,7 +65,7 @@ Values router(const AttributeMap& a, Inputs in) {
   HTensor best, numbers;
   if (in.size() == 1 && !limits_groups(a)) {
     std::tie(best, numbers) = top_k(shares, used);
-  } else {  // the bias and the groups decide which experts are chosen, and nothing else
+  } else {  // bias and groups affect only the choice of experts, not their weights
     HTensor preferred = shares;
     if (in.size() == 2) {
       expect(in[1].shape() == Shape{experts} && is_float(in[1].dtype()), "router",
@@ -129,7 +130,7 @@ void expect_combine(const HTensor& rows, const HTensor& order, const HTensor& we
          "rows " + text_of(rows) + ", order " + text_of(order) + " and weights " + text_of(weights) +
              " do not fit: rows are [n, width], order is i32[n], weights are [..., k] with n numbers");
 }
-// The rows in the order of their choices, [..., k, width].
+// Returns the rows in the order of their choices, [..., k, width].
 HTensor by_choice(const HTensor& rows, const HTensor& order, const HTensor& weights) {
   Shape shape = weights.shape();
   shape.push_back(rows.shape()[1]);

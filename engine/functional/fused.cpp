@@ -8,7 +8,7 @@
 namespace harmonics::engine::reference {
 namespace {
 
-// Evaluates the chain on whole tensors. Only casts change the type.
+// Evaluates the chain on whole tensors. Types change only at casts.
 Values fused_reduce(const AttributeMap& attributes, Inputs in) {
   const Chain chain = chain_of(attributes, in.size());
   const std::string& reduction = attributes.text("reduction");
@@ -27,7 +27,7 @@ Values fused_reduce(const AttributeMap& attributes, Inputs in) {
   return results;
 }
 
-// Reads "add(0,2)" and applies it to registers.
+// Parses "add(0,2)" and applies it to registers.
 HTensor one_step(std::string_view step, const Values& registers) {
   const size_t open = step.find('(');
   const auto broken = [&](std::string_view why) {
@@ -51,7 +51,7 @@ HTensor one_step(std::string_view step, const Values& registers) {
   return one(name, {}, operands);
 }
 
-// Registers: the product, further tensors in its shape, then the result of each step.
+// The registers are the product, the further tensors broadcast to its shape, then the result of each step.
 Values fused_dot(const AttributeMap& attributes, Inputs in) {
   AttributeMap axes;
   for (const char* name : {"lhs_contract", "rhs_contract"}) axes.set(name, attributes.integers(name));

@@ -1,5 +1,5 @@
-// The last linear map of a model of texts and the cross entropy of its scores, in chunks of rows: the scores of all
-// rows never exist at once.
+// The last linear map of a language model and the cross entropy of its scores. Works in chunks of rows, so that the
+// scores of all rows never exist at once.
 #include <algorithm>
 
 #include <harmonics/element_type.hpp>
@@ -9,8 +9,8 @@
 namespace harmonics::engine::reference {
 namespace {
 
-// Rows whose scores exist at a time: an eighth of all, whose gradient takes the place of the scores, or a sixteenth if
-// both the scores and their cap are needed; but so many that a chunk is worth reading the weight for its products.
+// Returns the number of rows per chunk: an eighth of all, or a sixteenth if both the scores and their cap are needed.
+// The gradient overwrites the scores. A chunk has enough rows to be worth reading the weight.
 int64_t chunk_of(const AttributeMap& a, int64_t rows, int64_t classes) {
   constexpr int64_t kLeastScores = 1 << 18, kLeastRows = 128;
   int64_t chunk = a.integer("chunk", 0);
@@ -22,7 +22,7 @@ int64_t chunk_of(const AttributeMap& a, int64_t rows, int64_t classes) {
   return std::clamp<int64_t>(chunk, 1, std::max<int64_t>(rows, 1));
 }
 
-// A call's operands with x as [rows, in].
+// The operands of a call, with x as [rows, in].
 struct Head {
   const AttributeMap& attributes;
   HTensor x, weight, labels, bias;
@@ -52,7 +52,8 @@ struct Head {
     const int64_t chunk = chunk_of(attributes, rows, classes);
     for (int64_t at = 0; at < rows; at += chunk) f(at, std::min(rows, at + chunk));
   }
-  // Scores of the rows before the cap, and with it.
+  // bent() returns tanh(scores / softcap) of the rows, or the scores without a cap; capped() returns the scores from
+  // it.
   HTensor bent(const HTensor& rows_of_x) const {
     std::vector<HTensor> operands{rows_of_x, weight};
     if (!bias.empty()) operands.push_back(bias);
@@ -60,7 +61,7 @@ struct Head {
     return softcap > 0 ? tanh(scores / softcap) : scores;
   }
   HTensor capped(const HTensor& bent) const { return softcap > 0 ? bent * softcap : bent; }
-  // The values where the label counts, else 0.
+  // Returns the values, or 0 where the label is ignored.
   HTensor counted(const HTensor& of_labels, const HTensor& values) const {
     if (!attributes.has("ignored")) return values;
     const auto ignored = static_cast<double>(attributes.integer("ignored"));
@@ -71,19 +72,19 @@ struct Head {
 HTensor rows_of(const HTensor& x, int64_t from, int64_t to) { return slice_axis(x, 0, from, to); }
 HTensor joined(const std::vector<HTensor>& parts) { return parts.size() == 1 ? parts[0] : concat(parts, 0); }
 
-// Gradients of x, weight and bias, summed over chunks of rows.
+// Accumulates the gradients of x, weight and bias over chunks of rows.
 class HeadGradient {
  public:
   explicit HeadGradient(const Head& head) : head_(head), frozen_(is_stored(head.weight.dtype())) {}
 
-  // `bent` of these rows, and the gradient of their scores.
+  // Adds a chunk: its rows of x, their bent(), and the gradient of their scores.
   void add(const HTensor& x, const HTensor& bent, const HTensor& dscores) {
     const HTensor d = head_.softcap > 0 ? dscores * (1.0 - square(bent)) : dscores;
     dx_.push_back(as_type_of(dot(d, cast(head_.weight, d.dtype()), {1}, {0}), x));
     if (!frozen_) sum(dweight_, dot(d, cast(x, d.dtype()), {0}, {0}));
     if (!head_.bias.empty()) sum(dbias_, reduce_sum(d, {0}));
   }
-  // dx like `x`, dweight unless the weight is of a stored type, dbias if there is one.
+  // Appends dx in the shape of `x`, dweight unless the weight is of a stored type, and dbias if there is a bias.
   void append(const HTensor& x, Values& results) const {
     results.push_back(reshape(joined(dx_), x.shape()));
     if (!frozen_) results.push_back(as_type_of(dweight_, head_.weight));
@@ -142,7 +143,7 @@ Values linear_cross_entropy_grad(const AttributeMap& a, Inputs in) {
   return results;
 }
 
-// The loss and its gradients for a dloss that is known before the loss, so that no score is computed twice.
+// Computes the loss and its gradients for a dloss known in advance, so that scores are computed only once.
 Values linear_cross_entropy_step(const AttributeMap& a, Inputs in) {
   const Head h("linear_cross_entropy_step", a, in, in.size() > 4 ? in[4] : HTensor());
   const HTensor dloss = reshape(in[3], {h.rows});

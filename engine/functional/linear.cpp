@@ -3,10 +3,10 @@
 namespace harmonics::engine::reference {
 namespace {
 
-// The type that a weight is multiplied in where x is not of its type.
+// Returns the type in which a weight is multiplied if x has another type.
 DType type_of_products(const HTensor& weight) { return is_stored(weight.dtype()) ? DType::F32 : weight.dtype(); }
 
-// The product's operand: x, or x * scale for integer x.
+// Returns the operand of the product: x, or x * scale for integer x.
 HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const HTensor& like) {
   if (!a.has("scale")) return x;
   expect(is_integer(x.dtype()), name, "scale is for whole numbers, not for " + text_of(x), ErrorKind::Type);
@@ -15,12 +15,12 @@ HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const 
 
 bool is_narrow(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
 
-// How a call multiplies: operands are converted to `wide`, summed in it, and the result is of type `out`. Not
-// converted: both operands are of one type, which is that of the result.
+// How a call multiplies: operands are converted to `wide` and summed in it, and the result has type `out`. Nothing is
+// converted if both operands and the result have the same type.
 struct Conversion {
   bool converts = false;
   DType wide = DType::F32, out = DType::F32;
-  std::string activation_type;  // what rows of x are quantised to before; "": nothing
+  std::string activation_type;  // type to which rows of x are quantised first; "" for none
 
   Conversion(const AttributeMap& a, const HTensor& operand, const HTensor& matrix) {
     const DType x = operand.dtype(), weight = matrix.dtype();
@@ -82,7 +82,7 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
   });
   const std::vector<int64_t> leading = leading_axes(x);
   const Conversion c(a, x, weight);
-  if (c.converts) {  // quantising x has the gradient of the identity
+  if (c.converts) {  // the gradient of quantising x is the identity
     const HTensor dz = cast(dy, c.wide);
     Values result{HTensor(), HTensor()};
     if (!a.has("scale")) {
@@ -106,10 +106,11 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
   return result;
 }
 
-// Rows of a times rows of b, summed over all leading axes: the gradient of an affine map's weight.
+// Returns the sum over all leading axes of outer products of rows of a and b: the gradient of the weight of an affine
+// map.
 HTensor summed_outer(const HTensor& a, const HTensor& b) { return dot(a, b, leading_axes(a), leading_axes(b)); }
 
-// select, so that a dropped sum drops its infinities and NaN too.
+// Uses select, so that a dropped sum also drops its infinities and NaN.
 Values dot_add(const AttributeMap& attributes, Inputs in) {
   AttributeMap axes;
   for (const char* name : {"lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch"})
@@ -120,7 +121,8 @@ Values dot_add(const AttributeMap& attributes, Inputs in) {
   return {(in.size() == 4 ? select(in[3], in[0], zeros_like(in[0])) : in[0]) + product};
 }
 
-// A product and the sum of one of its operands, which the kernel reads once: gradients of a weight and its bias.
+// A product and the sum of one of its operands, which the kernel reads once. Used for the gradients of a weight and its
+// bias.
 Values dot_sum(const AttributeMap& attributes, Inputs in) {
   const int64_t which = attributes.integer("sum", 0);
   AttributeMap axes;

@@ -11,7 +11,7 @@ void expect_equal_shapes(const char* name, const HTensor& a, const HTensor& b) {
   expect(a.shape() == b.shape(), name, "prediction " + text_of(a) + " and target " + text_of(b) + " differ in shape");
 }
 
-// One-hot mask: labels [...] -> [..., classes]. Compared in i64, so that narrow label types do not wrap.
+// Returns the one-hot mask of labels: [...] -> [..., classes]. Compares in i64, so that narrow label types do not wrap.
 HTensor hits(const HTensor& labels, int64_t classes) {
   Shape shape = labels.shape();
   shape.push_back(classes);
@@ -26,13 +26,13 @@ void expect_labels(const char* name, const HTensor& logits, const HTensor& label
          "logits " + text_of(logits) + " and labels " + text_of(labels) + " do not fit: labels lack the last axis");
 }
 
-// The value at the label; -infinity for a label outside [0, classes).
+// Returns the value at the label, or -infinity for a label outside [0, classes).
 HTensor at_label(const HTensor& x, const HTensor& labels) {
   const HTensor nothing = full(x.dtype(), x.shape(), -std::numeric_limits<double>::infinity());
   return reduce_max(select(hits(labels, x.shape().back()), x, nothing), last_axis(x));
 }
 
-// A label outside [0, classes) selects nothing: its loss is infinite. The loss is not lse - x[label], because lse is
+// A label outside [0, classes) gives an infinite loss. The loss is not computed as lse - x[label], because lse is
 // rounded to the precision of the largest logit.
 Values softmax_cross_entropy(const AttributeMap&, Inputs in) {
   expect_labels("softmax_cross_entropy", in[0], in[1]);
@@ -51,7 +51,7 @@ Values softmax_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs out
   }
   return {dx, {}};
 }
-// lse is only the shift of the exponentials; probabilities are normalised by their own sum.
+// lse only shifts the exponentials; probabilities are normalised by their sum.
 Values softmax_cross_entropy_grad(const AttributeMap&, Inputs in) {
   expect_labels("softmax_cross_entropy_grad", in[0], in[1]);
   const HTensor x = wide(in[0]);
@@ -72,14 +72,14 @@ Values sigmoid_cross_entropy_grad(const AttributeMap&, Inputs in) {
   return {as_type_of((logistic(x) - target) * dloss, in[0])};
 }
 
-// Logarithms are clamped at -100, so that a probability of exactly 0 or 1 has a finite loss.
+// Clamps logarithms at -100, so that a probability of exactly 0 or 1 gives a finite loss.
 Values binary_cross_entropy(const AttributeMap&, Inputs in) {
   expect_equal_shapes("binary_cross_entropy", in[0], in[1]);
   const HTensor p = wide(in[0]), target = wide(in[1]);
   const HTensor on = maximum(log(p), -100.0), off = maximum(log1p(-p), -100.0);
   return {as_type_of(-(target * on + (1.0 - target) * off), in[0])};
 }
-// The body's derivative is infinite at 0 and 1; this one is bounded, as in PyTorch.
+// Bounded as in PyTorch; the derivative of the body is infinite at 0 and 1.
 Values binary_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients) {
   const HTensor p = wide(in[0]), target = wide(in[1]), dloss = wide(gradients[0]);
   const HTensor dp = dloss * (p - target) / maximum(p * (1.0 - p), 1e-12);
@@ -111,7 +111,7 @@ Values nll_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients) {
   return {select(hit, -column(gradients[0]), zeros_like(in[0])), {}};
 }
 
-// 0 log(0) is 0.
+// Treats 0 log(0) as 0.
 Values kl_div(const AttributeMap&, Inputs in) {
   expect_equal_shapes("kl_div", in[0], in[1]);
   const HTensor& target = in[1];
@@ -124,7 +124,7 @@ struct Margin {
   bool squared;
 
   explicit Margin(const AttributeMap& a) : margin(a.number("margin", 1.0)), squared(a.integer("power", 1) == 2) {}
-  // The shortfall from the margin, only where `counts` is set.
+  // Returns the shortfall from the margin where `counts` is set, else 0.
   HTensor of(const HTensor& lacking, const HTensor& counts) const {
     return select(counts, squared ? square(lacking) : lacking, zeros_like(lacking));
   }

@@ -23,7 +23,7 @@ struct Norm {
       if (!is_own(i)) axes.push_back(i);
     return axes;
   }
-  // A statistic, with size 1 in reduced axes.
+  // Reshapes a statistic to size 1 in reduced axes.
   HTensor statistic(const HTensor& s) const {
     Shape full = shape;
     for (int64_t axis : over) full[static_cast<uint32_t>(axis)] = 1;
@@ -68,7 +68,7 @@ Norm over_batch(const char* name, const HTensor& x) {
   return norm;
 }
 
-// x as [batch, groups, channels of a group, positions].
+// Views x as [batch, groups, channels of a group, positions].
 Norm by_group(const char* name, const HTensor& x, int64_t groups) {
   expect(x.rank() >= 2, name, "x is [batch, channels, ...], not " + text_of(x));
   const Shape s = x.shape();
@@ -77,8 +77,8 @@ Norm by_group(const char* name, const HTensor& x, int64_t groups) {
   return {{s[0], groups, s[1] / groups, s.from(2).count()}, {2, 3}, {1, 2}};
 }
 
-// y = (x - mean) rstd gain + bias; both statistics are results. The mean of large numbers is rounded; the mean of the
-// centred values, its rounding error, is subtracted too.
+// Returns y = (x - mean) rstd gain + bias and both statistics. The mean of large numbers is rounded, so its rounding
+// error, the mean of the centred values, is subtracted too.
 Values normalise(const char* name, const Norm& norm, const AttributeMap& a, Inputs in) {
   expect_parameter(name, norm, in[1], "gain");
   expect_parameter(name, norm, in[2], "bias");
@@ -104,8 +104,8 @@ Values normalise_grad(const char* name, const Norm& norm, Inputs in) {
           as_type_of(norm.parameter_sum(dy), in[1])};
 }
 
-// Contribution of the statistics' gradients to dx: d mean/dx = 1/n, d rstd/dx = -rstd^3 (x - mean)/n. `mean` may be
-// empty (0).
+// Adds the contribution of the gradients of the statistics to dx: d mean/dx = 1/n, d rstd/dx = -rstd^3 (x - mean)/n. An
+// empty `mean` stands for 0.
 HTensor through_statistics(const Norm& norm, const HTensor& input, const HTensor& mean, const HTensor& rstd,
                            const HTensor& dmean, const HTensor& drstd, HTensor dx) {
   const HTensor x = wide(input);

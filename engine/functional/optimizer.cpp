@@ -1,4 +1,4 @@
-// Optimizer updates of one parameter; formulas and their order follow PyTorch. `lr` is a scalar, step numbers start at
+// Optimizer updates of one parameter. Formulas and their order follow PyTorch. `lr` is a scalar; step numbers start at
 // 1.
 #include <cmath>
 #include <optional>
@@ -22,11 +22,11 @@ HTensor scalar_of(const char* name, const HTensor& value, const HTensor& like) {
   return cast(value, like.dtype());
 }
 
-// Moments among the operands of a step: w, g, moments..., scales..., lr, step. They have the parameter's type, or fewer
-// bits; then the step number seeds their rounding.
+// The moments among the operands of an update: w, g, moments..., scales..., lr, step. They have the type of the
+// parameter, or 16 or 8 bits; then the step number seeds their rounding.
 class Moments {
  public:
-  // `counts_steps`: the step takes its number with any moments.
+  // `counts_steps`: the update takes the step number for moments of all types.
   Moments(const char* name, Inputs in, std::vector<MomentKind> kinds, bool counts_steps)
       : name_(name), in_(in), kinds_(std::move(kinds)) {
     const size_t own = kinds_.size(), plain = own + (counts_steps ? 4 : 3);
@@ -49,7 +49,7 @@ class Moments {
   }
 
   const HTensor& operator[](size_t k) const { return values_[k]; }
-  // The results of a step: w, moments, scales.
+  // Returns the results of an update: w, moments, scales.
   Values results(const HTensor& w, const std::vector<HTensor>& moments) const {
     Values all{w}, scales;
     for (size_t k = 0; k < moments.size(); ++k) {
@@ -87,10 +87,10 @@ class Moments {
   std::vector<MomentKind> kinds_;
   std::vector<HTensor> values_;
   bool is_coded_ = false;
-  std::optional<DType> stored_;  // if not the parameter's type
+  std::optional<DType> stored_;  // empty: type of the parameter
 };
 
-// The learning rate, before the step number if there is one.
+// Returns the learning rate, which precedes the step number if there is one.
 const HTensor& rate_of(Inputs in) { return is_integer(in.back().dtype()) ? in[in.size() - 2] : in.back(); }
 
 Values sgd(const AttributeMap& a, Inputs in) {
@@ -123,7 +123,7 @@ Values adam_step(const char* name, const AttributeMap& a, Inputs in, Decay kind)
   if (decay != 0 && kind == Decay::decoupled) w = w * (1.0 - lr * decay);
   const HTensor m = old[0] + (g - old[0]) * (1 - beta1);
   const HTensor v = old[1] * beta2 + (1 - beta2) * square(g);
-  // Bias corrections start near 0 (1 - 0.999^1), so they are computed in f64.
+  // Bias corrections are close to 0 (1 - 0.999^1), so they are computed in f64.
   const HTensor step = cast(steps, DType::F64);
   const HTensor size = cast(cast(rate, DType::F64) / (1.0 - pow(beta1, step)), w.dtype());
   const HTensor spread = cast(sqrt(1.0 - pow(beta2, step)), w.dtype());
@@ -188,8 +188,8 @@ Values lamb(const AttributeMap& a, Inputs in) {
   return {w - (lr * trust) * direction, m, v};
 }
 
-// Five Newton-Schulz steps towards the nearest matrix with an orthonormal shorter side: singular values end between 0.7
-// and 1.2. Uses the Gram matrix of the shorter side.
+// Returns an approximation of the nearest matrix with an orthonormal shorter side, by five Newton-Schulz steps on the
+// Gram matrix of the shorter side. Singular values end between 0.7 and 1.2.
 HTensor orthogonalised(const HTensor& matrix) {
   const bool tall = matrix.shape()[0] > matrix.shape()[1];
   const int64_t over = tall ? 0 : 1;
@@ -215,13 +215,13 @@ Values normuon(const AttributeMap& a, Inputs in) {
   const HTensor o = orthogonalised(m);
   const HTensor v = in[3] + (reduce_mean(square(o), {1}) - in[3]) * (1 - beta2);
   const HTensor even = o / column(sqrt(v) + epsilon);
-  // Scales to the size of a typical Adam step: root mean square 0.2.
+  // Scales to the root mean square of a typical Adam step, 0.2.
   const HTensor reach = lr * (0.2 * std::sqrt(elements)) / (as_type_of(call1("global_norm", {even}), even) + 1e-10);
   const HTensor kept = decay != 0 ? w * (1.0 - lr * decay) : w;
   return {kept - reach * even, m, v};
 }
 
-// Independent updates of several parameters: the tensors of each one, side by side, then the learning rate and, if
+// Independent updates of several parameters. Operands: the tensors of each parameter, then the learning rate and, if
 // needed, the step number.
 Values update_all(const AttributeMap& a, Inputs in) {
   const std::string& update = a.text("update");
@@ -245,7 +245,7 @@ Values update_all(const AttributeMap& a, Inputs in) {
   return results;
 }
 
-// An optimizer's step of an affine map's weight from the factors of its gradient.
+// An optimizer update of the weight of an affine map, from the factors of its gradient.
 Values update_outer(const AttributeMap& a, Inputs in) {
   const std::string& update = a.text("update");
   const FunctionalPtr functional = FunctionalTable::global().find(update);
@@ -269,7 +269,7 @@ Values update_outer(const AttributeMap& a, Inputs in) {
   return results;
 }
 
-// Norm of all tensors, taken as one vector.
+// The norm of all tensors, concatenated as one vector.
 Values global_norm(const AttributeMap&, Inputs in) {
   expect(!in.empty(), "global_norm", "takes at least one tensor");
   HTensor total;

@@ -11,7 +11,7 @@ constexpr double kLowest = -std::numeric_limits<double>::infinity();
 struct Pooling {
   Shape input;  // [N, C, ...]
   std::vector<int64_t> kernel;
-  AttributeMap attributes;  // of patches
+  AttributeMap attributes;  // of `patches`
 
   Pooling(const char* name, const AttributeMap& a, const Shape& x, double fill)
       : input(x), kernel(a.integers("kernel")) {
@@ -40,13 +40,13 @@ struct Pooling {
     for (int64_t d : p.shape().from(2)) dims.push_back(d);
     return reshape(p, Shape(dims));
   }
-  // A plane of ones, to distinguish elements from padding: [1, 1, ...].
+  // Returns a plane of ones, [1, 1, ...], to distinguish elements from padding.
   HTensor ones(DType dtype) const {
     Shape s = input;
     s[0] = s[1] = 1;
     return full(dtype, s, 1);
   }
-  // Offset in the flat plane of a window's k-th element from its first.
+  // Returns the offset of each element of a window from its first element, in the flat plane.
   HTensor kernel_offsets() const {
     std::vector<int64_t> offsets;
     for (int64_t k = 0; k < kernel_elements(); ++k) {
@@ -57,7 +57,7 @@ struct Pooling {
     }
     return HTensor::from<int64_t>({kernel_elements()}, offsets);
   }
-  // Flat index of each window's first element (outside the plane in padding): [N, C, out...].
+  // Returns the flat index of the first element of each window, [N, C, out...]. It is outside the plane in padding.
   HTensor window_starts(const Shape& out) const {
     HTensor sum = full(DType::I64, out, 0);
     int64_t inner = 1;
@@ -70,7 +70,7 @@ struct Pooling {
   }
 };
 
-// The first of equal maxima wins. Padding never wins, not even over -inf.
+// Returns the first of equal maxima. Padding is never a maximum, not even over -inf.
 Values max_pool(const AttributeMap& a, Inputs in) {
   const HTensor& x = in[0];
   expect(is_float(x.dtype()), "max_pool", "x is " + text_of(x) + "; it must be of a float type", ErrorKind::Type);
@@ -108,7 +108,8 @@ Values max_pool_grad(const AttributeMap& a, Inputs in) {
   return {reshape(sum, shape)};
 }
 
-// Number of elements each window divides by: a scalar, or [1, 1, 1, out...] if padding does not count.
+// Returns the number of elements by which each window is divided: a scalar, or [1, 1, 1, out...] if padding does not
+// count.
 HTensor divisor(const Pooling& p, const AttributeMap& a, DType dtype) {
   if (a.flag("count_include_pad") || !p.padded()) return full(dtype, {}, static_cast<double>(p.kernel_elements()));
   return reduce_sum(p.windows(p.ones(dtype)), {2}, true);

@@ -1,4 +1,4 @@
-// Piecewise activations, and mish. Derivatives at the kinks are PyTorch's.
+// Piecewise activations, and mish. Derivatives at the kinks follow PyTorch.
 #include <fmt/core.h>
 
 #include "engine/functional/reference.hpp"
@@ -14,7 +14,7 @@ HTensor positive(const HTensor& x) { return less(0.0, x); }
 HTensor inside(const HTensor& x, double low, double high) { return logical_and(less(low, x), less(x, high)); }
 HTensor clamp(const HTensor& x, double low, double high) { return minimum(maximum(x, low), high); }
 
-// prelu's slope with size 1 in all other axes; a single slope applies to all.
+// Returns the slope of prelu with size 1 in all other axes. A single slope applies to all elements.
 HTensor slope_along(const AttributeMap& a, const HTensor& x, const HTensor& slope) {
   const int64_t axis = a.integer("axis", 1), rank = x.rank();
   const bool single = slope.rank() == 1 && slope.size() == 1;

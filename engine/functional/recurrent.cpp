@@ -1,15 +1,15 @@
-// LSTM and GRU: the input's part of the gates is one product over all positions; a scan computes the rest from state to
-// state.
+// LSTM and GRU. One product over all positions computes the contribution of the input to the gates; a scan over the
+// positions computes the rest.
 //
-// Gates are in PyTorch's order, i f g o and r z n. A scan returns their values (and, for the GRU, the state's part q of
-// n) for its gradient. The bodies are loops over the positions, which lie on the first axis there.
+// Gates are in the order of PyTorch: i f g o, and r z n. A scan returns their values for its gradient (for the GRU also
+// q, the contribution of the state to n). The bodies are loops over the positions, on the first axis.
 #include "engine/functional/reference.hpp"
 #include "engine/program/scan.hpp"
 
 namespace harmonics::engine::reference {
 namespace {
 
-// Sizes of a scan, and its direction.
+// The sizes and the direction of a scan.
 struct Scan {
   int64_t batch, positions, width;
   bool reverse;
@@ -17,7 +17,7 @@ struct Scan {
   Scan(const AttributeMap& a, const HTensor& per_position, int64_t width)
       : batch(per_position.shape()[0]), positions(per_position.shape()[1]), width(width), reverse(a.flag("reverse")) {}
   HTensor part(const HTensor& gates, int64_t i) const { return slice_axis(gates, 1, i * width, (i + 1) * width); }
-  // Runs a body over [batch, positions, n] tensors; the results are the carries, then such tensors.
+  // Runs a body over [batch, positions, n] tensors. Returns the carries, then tensors of that shape.
   Values over(const ScanBody& body, const Values& carries, const Values& constants, const Values& sequences,
               bool from_end) const {
     Values xs;
@@ -26,7 +26,7 @@ struct Scan {
     for (size_t i = carries.size(); i < results.size(); ++i) results[i] = transpose(results[i], {1, 0, 2});
     return results;
   }
-  // The states that positions start from.
+  // Returns the state before each position.
   HTensor before(const HTensor& states, const HTensor& initial) const {
     const HTensor first = reshape(initial, {batch, 1, width});
     if (positions == 1) return first;
@@ -39,7 +39,7 @@ void expect_sequence(const char* name, const HTensor& x) {
   expect(x.rank() == 3 && x.shape()[1] > 0, name, "x is [batch, positions, features], not " + text_of(x));
 }
 
-// x's last axis and the weight's first hold `gates` parts of the state's width; so does a bias.
+// The last axis of x and the first axes of weight and bias contain `gates` parts of the state's width.
 Scan scan_of(const char* name, const AttributeMap& a, const HTensor& x, const HTensor& weight, int64_t gates) {
   expect_sequence(name, x);
   const int64_t width = weight.rank() == 2 ? weight.shape()[1] : 0;
@@ -73,7 +73,7 @@ Values lstm_scan(const AttributeMap& a, Inputs in) {
 // weight, c, gates, c0, dy, [dc, [dgates]] -> dx, dh0, dc0
 Values lstm_scan_grad(const AttributeMap& a, Inputs in) {
   const Scan s = scan_of("lstm_scan_grad", a, in[2], in[0], 4);
-  const auto step = [&](const Values& v) {  // dh, dc, weight, gates, c, the c before, dy, [dc, [dgates]]
+  const auto step = [&](const Values& v) {  // dh, dc, weight, gates, c, previous c, dy, [dc, [dgates]]
     const HTensor i = s.part(v[3], 0), f = s.part(v[3], 1), g = s.part(v[3], 2), o = s.part(v[3], 3);
     const auto add_given = [&](const HTensor& d, int64_t part) { return v.size() > 8 ? d + s.part(v[8], part) : d; };
     const HTensor dhere = v[6] + v[0], squashed = tanh(v[4]);
@@ -92,7 +92,7 @@ Values lstm_scan_grad(const AttributeMap& a, Inputs in) {
   return {as_type_of(r[2], in[4]), as_type_of(r[0], in[4]), as_type_of(r[1], in[3])};
 }
 
-// The weight's gradient as one product over all positions.
+// Returns the gradient of the weight as one product over all positions.
 HTensor weight_gradient(const HTensor& dgates, const HTensor& before, const HTensor& weight) {
   return as_type_of(dot(dgates, as_type_of(before, dgates), {0, 1}, {0, 1}), weight);
 }
@@ -131,7 +131,7 @@ Values gru_scan_grad(const AttributeMap& a, Inputs in) {
   expect(in[0].shape() == Shape{3 * s.width, s.width} && in[2].shape() == Shape{s.batch, s.positions, 4 * s.width},
          "gru_scan_grad",
          "weight " + text_of(in[0]) + ", y " + text_of(in[1]) + " and gates " + text_of(in[2]) + " do not fit");
-  const auto step = [&](const Values& v) {  // dh, weight, gates, the h before, dy, [dgates]
+  const auto step = [&](const Values& v) {  // dh, weight, gates, previous h, dy, [dgates]
     const HTensor r = s.part(v[2], 0), z = s.part(v[2], 1), n = s.part(v[2], 2), q = s.part(v[2], 3);
     const auto add_given = [&](const HTensor& d, int64_t part) { return v.size() > 5 ? d + s.part(v[5], part) : d; };
     const HTensor dhere = v[4] + v[0];

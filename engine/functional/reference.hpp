@@ -1,8 +1,8 @@
-// Shared by the library's functionals: family tables, input checks, common compositions.
+// Shared by the functionals of the library: tables of families, checks of inputs, common compositions.
 //
-// Bodies and gradients are functions on HTensor: they compute on tensors, and are recorded on traced values. 16-bit
-// inputs are widened to f32 inside; statistics (mean, rstd, lse and losses made of lse) stay wide; other results have
-// the input's dtype.
+// Bodies and gradients are functions on HTensor: they compute on tensors and are recorded on traced values. 16-bit
+// inputs are widened to f32. Statistics (mean, rstd, lse, and losses computed from lse) stay wide; other results have
+// the type of the input.
 #pragma once
 
 #include <functional>
@@ -40,18 +40,18 @@ std::vector<Functional> heads();
 std::vector<Functional> optimizers();
 void add_reference_functionals(FunctionalTable& table);  // all of them
 
-// Throws ErrorKind::Shape or Type "NAME: text" unless `holds`.
+// Throws ErrorKind::Shape, or `kind`, with the message "NAME: text" unless `holds`.
 inline void expect(bool holds, const char* name, const std::string& text, ErrorKind kind = ErrorKind::Shape) {
   if (!holds) throw Error(kind, std::string(name) + ": " + text);
 }
 inline std::string text_of(const HTensor& x) { return type_of(x).str(); }
 
-// Optional inputs after the first `fixed` ones, named by the attribute `operands` ("lengths" or "lengths,bias").
+// Optional inputs after the first `fixed` ones. The attribute `operands` names them ("lengths" or "lengths,bias").
 class OptionalInputs {
  public:
   OptionalInputs(const char* name, const AttributeMap& attributes, Inputs in, size_t fixed,
                  std::initializer_list<std::string_view> known);
-  const HTensor& find(std::string_view operand) const;  // empty if it is not given
+  const HTensor& find(std::string_view operand) const;  // empty if not given
   bool has(std::string_view operand) const { return !find(operand).empty(); }
   const std::vector<std::string>& names() const { return names_; }
 
@@ -81,29 +81,30 @@ inline std::vector<int64_t> leading_axes(const HTensor& x, int64_t but_last = 1)
   for (int64_t i = 0; i + but_last < static_cast<int64_t>(x.rank()); ++i) axes.push_back(i);
   return axes;
 }
-// `x` with a last axis of size 1 added.
+// Adds a last axis of size 1 to `x`.
 inline HTensor column(const HTensor& x) {
   Shape s = x.shape();
   s.push_back(1);
   return reshape(x, s);
 }
-// A vector along one axis of a tensor of `rank` axes.
+// Reshapes a vector to lie along one of `rank` axes.
 inline HTensor along(const HTensor& vector, uint32_t rank, uint32_t axis) {
   std::vector<int64_t> dims(rank, 1);
   dims[axis] = vector.size();
   return reshape(vector, Shape(dims));
 }
-// The activation fused into linear and conv: "", "relu", "tanh", "logistic" or "gelu".
+// Applies the activation fused into linear and conv: "", "relu", "tanh", "logistic" or "gelu".
 HTensor activate(const AttributeMap& attributes, const HTensor& x);
-// Gradient before the activation, from its result y, or from its input if the derivative is no function of y.
+// Returns the gradient before the activation, from its result y, or from its input if the derivative cannot be computed
+// from y.
 HTensor before_activation(const AttributeMap& attributes, const HTensor& y, const HTensor& dy,
                           const std::function<HTensor()>& before);
-// Appends the gradient of a, where w [m, n] has the gradient sum(a b^T): b w^T, with "active" only where a > 0. The
-// attribute is "", "all" or "active"; "" appends nothing.
+// Appends the gradient of a, where sum(a b^T) is the gradient of w [m, n]. Value "all" of the attribute: b w^T;
+// "active": the same only where a > 0; "": nothing is appended.
 void append_input_gradient(const char* attribute, const AttributeMap& attributes, const HTensor& w, const HTensor& a,
                            const HTensor& b, Values& results);
 
-// Window attributes of conv and pooling for `patches`: strides and dilation default to 1, padding to 0.
+// Returns the window attributes of conv and pooling for `patches`. Strides and dilation default to 1, padding to 0.
 AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill);
 
 }  // namespace harmonics::engine::reference

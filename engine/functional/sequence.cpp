@@ -1,4 +1,4 @@
-// Sequences that grow: rotary positions, and rows appended to a cache.
+// Growing sequences: rotary positions, and appending rows to a cache.
 #include <cmath>
 
 #include <harmonics/element_type.hpp>
@@ -9,7 +9,7 @@ namespace harmonics::engine::reference {
 
 namespace {
 
-// Rotary positions of x: sizes and layout, checked.
+// Checked sizes and layout of x for rotary positions.
 struct Turn {
   int64_t axis, width, turned, half;
   uint32_t positions_axis;
@@ -35,8 +35,8 @@ struct Turn {
     interleaved = a.text("pairing", "half") == "interleaved";
   }
 
-  // Angles by position and pair, in f64 for accuracy at late positions. Aligned with the last axes of x, or, where
-  // positions differ by batch item, with all of them.
+  // Returns angles by position and pair, in f64 for accuracy at late positions. Aligned with the last axes of x, or
+  // with all axes if positions differ by batch item.
   HTensor angles(const AttributeMap& a, const HTensor& x, const HTensor& positions, const HTensor& frequencies) const {
     const bool first = a.flag("positions_first");
     const int64_t t = x.shape()[positions_axis];
@@ -124,7 +124,7 @@ Values rope_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs gradients)
   return result;
 }
 
-// Rows written to pages of a pool; those that lie in no page go to one more row, which is dropped.
+// Writes rows to pages of a pool. Rows that belong to no page go to an additional row, which is dropped.
 HTensor append_to_pages(const HTensor& pool, const HTensor& rows, const HTensor& start, const HTensor& pages) {
   const Shape whole = pool.shape(), block = rows.shape();
   const int64_t items = block[0], appended = block[1], page = whole[1], all = whole[0] * page;
@@ -143,7 +143,7 @@ HTensor append_to_pages(const HTensor& pool, const HTensor& rows, const HTensor&
   return reshape(slice_axis(written, 0, 0, all), whole);
 }
 
-// One update_slice for each batch item, whose starts are clamped so that the rows fit.
+// Uses one update_slice per batch item, whose starts are clamped so that the rows fit.
 Values cache_append(const AttributeMap& a, Inputs in) {
   const OptionalInputs more("cache_append", a, in, 3, {"pages"});
   const HTensor &cache = in[0], &rows = in[1], &start = in[2], &pages = more.find("pages");
@@ -159,7 +159,7 @@ Values cache_append(const AttributeMap& a, Inputs in) {
     expect(pages.dtype() == DType::I32 && pages.rank() == 2 && pages.shape()[0] == block[0] && pages.shape()[1] > 0,
            "cache_append",
            "pages are i32[" + std::to_string(block[0]) + ", N], the pages of each batch item, not " + text_of(pages));
-  // Only whole tensors of a stored type can be converted; what is not replaced keeps its numbers.
+  // Only whole tensors of a stored type can be converted. Rows that are not replaced keep their values.
   const bool stored = is_stored(cache.dtype());
   HTensor result = stored ? cast(cache, DType::F32) : cache;
   const HTensor converted = as_type_of(rows, result);

@@ -5,13 +5,14 @@ namespace {
 
 constexpr int kFractionBits = 23, kCodeFraction = 3, kShift = kFractionBits - kCodeFraction;
 
-// Exponents of a code's format; also the lowest scale, from which on all of them are exponents of f32.
+// Returns the number of exponents of a format. It is also the lowest scale: from there on all exponents are valid in
+// f32.
 int64_t exponents_of(MomentKind kind) { return kind == MomentKind::mean ? 16 : 32; }
-constexpr double kMostMean = 127;  // without its sign
+constexpr double kMostMean = 127;  // without the sign
 
-// As a matrix: the first axis by all others.
+// A tensor as a matrix: the first axis by all others.
 struct Grid {
-  int64_t rows, columns, down, across;  // down, across: blocks
+  int64_t rows, columns, down, across;  // down, across: numbers of blocks
   explicit Grid(const Shape& shape)
       : rows(shape[0]),
         columns(rows > 0 ? shape.count() / rows : 0),
@@ -21,15 +22,15 @@ struct Grid {
   Shape blocks() const { return {down, kMomentBlock, across, kMomentBlock}; }
 };
 
-// A bijection of 32 bits in which every bit of the result depends on every bit of x.
+// Returns a hash of 32 bits, a bijection in which every bit of the result depends on every bit of x.
 HTensor mixed(HTensor x) {
   x = bit_xor(x, shift_right_logical(x, 16)) * 0x7feb352d;
   x = bit_xor(x, shift_right_logical(x, 15)) * 0x846ca68b;
   return bit_xor(x, shift_right_logical(x, 16));
 }
 
-// `count` random bits for each element: of one element independent from step to step, of the elements in one step
-// evenly spread. A mean and a square of one element have different bits.
+// Returns `count` random bits per element. Bits of one element are independent from step to step; bits of all elements
+// in one step are evenly distributed. A mean and a square of one element get different bits.
 HTensor random_bits(MomentKind kind, const Shape& shape, const HTensor& step, int count) {
   const HTensor places = reshape(iota(DType::U32, {shape.count()}, 0), shape);
   const HTensor bits = places * 0x9e3779b1 + mixed(cast(step, DType::U32));
@@ -42,7 +43,7 @@ HTensor to_bf16(const HTensor& x, const HTensor& random) {
   return cast(bitcast(bits, DType::F32), DType::BF16);
 }
 
-// The bits of f32 that a code's bits are added to, for each element.
+// Returns for each element the bits of f32 to which the bits of its code are added.
 HTensor bases(const HTensor& scale, const Grid& grid, int64_t exponents) {
   const HTensor scales = maximum(cast(scale, DType::I32), static_cast<double>(exponents));  // 0 before the first step
   const HTensor lowest = shift_left(scales - static_cast<double>(exponents - 1), kFractionBits);
@@ -54,7 +55,7 @@ HTensor magnitudes(const HTensor& codes, const HTensor& bases) {
   return bitcast(shift_left(codes, kShift) + bases, DType::F32);
 }
 
-// Exponents that leave room for rounding the largest magnitude up.
+// Returns the scales of the blocks: exponents that leave room for rounding the largest magnitude up.
 HTensor scales_of(const HTensor& magnitude, const Grid& grid, int64_t exponents) {
   const HTensor whole = pad(magnitude, {0, 0}, {grid.whole()[0] - grid.rows, grid.whole()[1] - grid.columns});
   const HTensor most = reduce_max(reshape(whole, grid.blocks()), {1, 3});
@@ -62,7 +63,7 @@ HTensor scales_of(const HTensor& magnitude, const Grid& grid, int64_t exponents)
   return cast(maximum(shift_right_logical(reach, kFractionBits), static_cast<double>(exponents)), DType::U8);
 }
 
-// Codes of magnitudes, I32.
+// Returns the codes of magnitudes as I32.
 HTensor codes_of(const HTensor& magnitude, const HTensor& bases, const HTensor& random) {
   const HTensor above = maximum(bitcast(magnitude, DType::I32) - bases, 0);
   return shift_right_logical(above + cast(random, DType::I32), kShift);

@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-// References count from the schema that they are in, which becomes a part of another one.
+// Rewrites references, which are relative to their schema, for a schema that becomes a part of another one at `place`.
 void move_references(json::value& schema, const std::string& place) {
   if (schema.is_array()) {
     for (json::value& one : schema.get_array()) move_references(one, place);

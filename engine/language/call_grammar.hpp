@@ -8,10 +8,10 @@
 
 namespace harmonics::engine {
 
-// An answer that is one call of one of the tools, which are those of OpenAI's API; `name`: of this one, "": of any. The
-// arguments follow the tool's schema. The marks around the call, and whether a block of reasoning may precede it, are
-// those of the model's chat template; `thinking`: the answer begins inside such a block. Throws ErrorKind::Usage, with
-// the place, for tools and schemas that are wrong, and for a name that no tool has.
+// Returns the grammar of an answer that is one call of a tool. `tools` has the format of OpenAI's API; `name` selects
+// one of them, "" allows any. Arguments follow the schema of the tool. The chat template of the model determines the
+// marks around the call, and whether a block of reasoning may precede it. `thinking`: the answer starts inside such a
+// block. Throws ErrorKind::Usage for malformed tools and schemas, with the location, and for a name that no tool has.
 std::string grammar_of_call(const boost::json::array& tools, const std::string& name, std::string_view chat_template,
                             bool thinking);
 

@@ -11,12 +11,12 @@ namespace {
 constexpr std::string_view kThink = "<think>", kThought = "</think>", kBlanks = " \t\r\n";
 
 struct CallFormat {
-  std::string_view open, close;  // close "": the end of the answer
+  std::string_view open, close;  // empty `close`: ends with the answer
 };
 constexpr CallFormat kCallFormats[] = {
     {"<tool_call>", "</tool_call>"}, {"<|tool_call|>", "<|/tool_call|>"}, {"[TOOL_CALLS]", ""}, {"<|python_tag|>", ""}};
 
-// Bytes at the end of the text that may begin `mark`.
+// Returns the number of bytes at the end of the text that may be the start of `mark`.
 size_t begun_bytes(const std::string& text, std::string_view mark) {
   for (size_t length = std::min(text.size(), mark.size() - 1); length > 0; --length)
     if (std::string_view(text).substr(text.size() - length) == mark.substr(0, length)) return length;
@@ -89,7 +89,7 @@ void AnswerReader::emit(std::vector<AnswerPart>& parts, AnswerPart::Kind kind, s
     parts.push_back({kind, std::move(text)});
 }
 
-// Returns whether there may be more to read.
+// Processes held text. Returns whether there may be more to process.
 bool AnswerReader::advance(std::vector<AnswerPart>& parts, bool last) {
   if (held_.empty()) return false;
   return mode_ == Mode::content ? advance_content(parts, last) : advance_block(parts, last);
@@ -99,7 +99,7 @@ bool AnswerReader::advance_content(std::vector<AnswerPart>& parts, bool last) {
   if (tools_ && !begun_) {
     const size_t first = held_.find_first_not_of(kBlanks);
     if (first == std::string::npos && !last) return false;
-    if (first != std::string::npos && held_[first] == '{') {  // perhaps a call without a mark
+    if (first != std::string::npos && held_[first] == '{') {  // possibly a call without a mark
       mode_ = Mode::call;
       open_ = close_ = "";
       return true;
@@ -149,7 +149,7 @@ bool AnswerReader::advance_block(std::vector<AnswerPart>& parts, bool last) {
   held_ = end == std::string::npos ? "" : held_.substr(end + close.size());
   if (mode_ == Mode::reasoning) {
     emit(parts, AnswerPart::reasoning, block);
-    begun_ = false;  // blanks between reasoning and answer go
+    begun_ = false;  // drops white space between reasoning and answer
   } else {
     const std::vector<AnswerPart> calls = tool_calls_of(block);
     parts.insert(parts.end(), calls.begin(), calls.end());

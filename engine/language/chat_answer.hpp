@@ -1,4 +1,4 @@
-// The answer of a chat model while it is written: what it says, its reasoning, and its calls of tools.
+// Splits the answer of a chat model, while it is generated, into content, reasoning and tool calls.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@ namespace harmonics::engine {
 
 struct AnswerPart {
   enum Kind { content, reasoning, call } kind;
-  std::string text;            // of a call: its name
-  std::string arguments = {};  // of a call: a JSON object
+  std::string text;            // for calls: the name
+  std::string arguments = {};  // for calls: a JSON object
 };
 
-// Divides the text of an answer as it comes. Knows <think> blocks, and calls as <tool_call>, [TOOL_CALLS],
-// <|tool_call|>, <|python_tag|> or a single JSON object mark them.
+// Splits the text of an answer incrementally. Recognises <think> blocks, and calls marked by <tool_call>, [TOOL_CALLS],
+// <|tool_call|>, <|python_tag|> or as a single JSON object.
 class AnswerReader {
  public:
-  // `tools`: calls are read, else they are content. `prompt`: if it ends inside a block of reasoning, so the answer
-  // begins.
+  // `tools`: recognise calls, which are content otherwise. `prompt`: if it ends inside a block of reasoning, the answer
+  // starts inside that block.
   AnswerReader(bool tools, std::string_view prompt);
   static bool begins_in_reasoning(std::string_view prompt);
-  // Returns the parts that are certain.
+  // Adds text. Returns the parts that are complete or cannot change any more.
   std::vector<AnswerPart> push(const std::string& more);
-  // The answer is over: returns the rest. A call that is not complete is content.
+  // Ends the answer and returns the remaining parts. An incomplete call is content.
   std::vector<AnswerPart> finish();
 
  private:
@@ -36,11 +36,12 @@ class AnswerReader {
   const bool tools_;
   Mode mode_ = Mode::content;
   std::string held_;
-  std::string open_, close_;  // of the call
+  std::string open_, close_;  // marks of the current call
   bool begun_ = false;        // content was emitted
 };
 
-// The calls in a JSON text: {"name": ..., "arguments" or "parameters": {...}} or a list of them. Empty: it is none.
+// Returns the calls in a JSON text, {"name": ..., "arguments" or "parameters": {...}} or a list of them; empty for
+// other texts.
 std::vector<AnswerPart> tool_calls_of(std::string_view text);
 
 }  // namespace harmonics::engine

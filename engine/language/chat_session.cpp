@@ -59,7 +59,7 @@ std::string ChatSession::rendered() const {
   return format_.render(prompt);
 }
 
-// A message of the user and the answers to it, but never the last message.
+// Removes the first message of the user and the answers to it, but never the last message. Returns whether it did.
 bool ChatSession::forget_oldest() {
   const size_t first = !messages_.empty() && has_role(messages_[0], "system");
   size_t end = first + 1;

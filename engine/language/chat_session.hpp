@@ -1,4 +1,4 @@
-// A conversation with a model. Of each prompt only what is new is computed.
+// ChatSession: a conversation with a model. Computes only the new part of each prompt.
 #pragma once
 
 #include <functional>
@@ -19,36 +19,36 @@ struct ChatAnswer {
   std::vector<AnswerPart> calls;
   Continuation done;
   bool interrupted = false;
-  size_t forgotten = 0;  // messages that Overflow::shift removed
+  size_t forgotten = 0;  // number of messages removed by Overflow::shift
 };
 
-// The ids of a prompt that the template rendered.
+// Returns the ids of a prompt that was rendered by the template.
 std::vector<int32_t> prompt_tokens(const std::string& prompt, const ChatTemplate& format, const Tokenizer& tokenizer);
 
 class ChatSession {
  public:
-  // All must outlive it.
+  // All arguments must outlive the object.
   ChatSession(Session& session, const Tokenizer& tokenizer, const ChatTemplate& format, Overflow overflow);
 
-  // "": none. Keeps the other messages.
+  // Sets the system message; "" removes it. Keeps the other messages.
   void set_system(const std::string& text);
-  void clear();  // but for the system message
-  // Removes the last answer, so that answer({}) writes another one. Returns false if there is none.
+  void clear();  // keeps the system message
+  // Removes the last answer, so that answer({}) generates another one. Returns false if there is none.
   bool drop_answer();
-  // Adds the message and the model's answer. Calls `emit` with each part of the answer as it is generated, and
-  // `interrupted` after each token; true ends the answer. Throws ErrorKind::Usage if the conversation does not fit;
-  // then it is unchanged.
+  // Adds the message, if any, and the answer of the model. Calls `emit` with each part of the answer as it is
+  // generated, and `interrupted` after each token; true ends the answer. Throws ErrorKind::Usage if the conversation
+  // does not fit into the context; then it is unchanged.
   ChatAnswer answer(const std::optional<std::string>& message, const ContinuationSettings& settings,
                     const std::function<void(const AnswerPart&)>& emit, const std::function<bool()>& interrupted);
 
-  // Replaces the conversation. Throws ErrorKind::Usage for JSON that is no list of messages.
+  // Replaces the conversation. Throws ErrorKind::Usage if the JSON value is not a list of messages.
   void set_messages(const boost::json::value& messages);
   const boost::json::array& messages() const { return messages_; }
-  std::time_t now = 0;  // for templates that write the date
+  std::time_t now = 0;  // for templates that print the date
 
  private:
   std::string rendered() const;
-  // The tokens of the conversation, shortened where it may be.
+  // Returns the tokens of the conversation, without the oldest messages if they do not fit and Overflow::shift is set.
   std::vector<int32_t> fitted(int64_t wanted, size_t& forgotten, std::string& prompt);
   bool forget_oldest();
 

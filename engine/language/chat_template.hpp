@@ -1,4 +1,4 @@
-// The template of a model: messages in, prompt out.
+// ChatTemplate: renders messages as the prompt of a model.
 #pragma once
 
 #include <ctime>
@@ -18,30 +18,29 @@ struct Node;
 }
 
 struct ChatPrompt {
-  boost::json::array messages;  // {"role": "user", "content": "..."}, and what else the template knows
-  boost::json::array tools;     // as of OpenAI's API; empty: none
-  boost::json::object more;     // further variables: "enable_thinking"
-  bool answer = true;           // ends with the beginning of the assistant's message
+  boost::json::array messages;  // {"role": "user", "content": "..."}, and other members known to the template
+  boost::json::array tools;     // as in OpenAI's API; empty for none
+  boost::json::object more;     // further variables, for example "enable_thinking"
+  bool answer = true;           // append the start of the assistant's message
   std::time_t now = 0;          // for strftime_now
 };
 
-// A chat template in the Jinja that models bring along. It cannot read files, and its steps, values, nesting and output
-// are bounded. Immutable: used by any threads at once.
+// A chat template in Jinja, as distributed with models. It cannot read files, and its steps, values, nesting and output
+// are limited. Immutable and thread-safe.
 class ChatTemplate {
  public:
-  // Throws ErrorKind::Syntax with line and column. `begin` and `end` are the variables bos_token and eos_token.
+  // Throws ErrorKind::Syntax with line and column. `begin` and `end` are the values of bos_token and eos_token.
   explicit ChatTemplate(std::string_view text, std::string begin = "", std::string end = "");
-  // Of a model's metadata, "tokenizer.chat_template"; usual() if it has none.
+  // Returns the template in the metadata of a model, "tokenizer.chat_template"; usual() if it has none.
   static ChatTemplate of(const ModelMetadata& metadata, const Tokenizer& tokenizer);
-  static ChatTemplate usual();  // ChatML
+  static ChatTemplate usual();  // Returns the ChatML template.
   ChatTemplate(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  // Throws ErrorKind::Usage with line and column: for messages that the template refuses, and for templates that take
-  // more than the bounds.
+  // Throws ErrorKind::Usage with line and column if the template refuses the messages or exceeds a limit.
   std::string render(const ChatPrompt& prompt) const;
   const std::string& text() const { return text_; }
-  // Whether it is the model's own, which also writes the text of the begin token.
+  // Whether this is the model's own template, which also prints the begin token.
   bool own() const { return own_; }
 
  private:

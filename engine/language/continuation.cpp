@@ -21,7 +21,7 @@ void expect_finite(std::span<const float> scores, int64_t token) {
                   {"the weights, or what they compute, are not finite"});
 }
 
-// Adds the settings that follow from the vocabulary.
+// Returns the settings with those that follow from the vocabulary.
 ContinuationSettings completed(const Tokenizer& tokenizer, ContinuationSettings settings) {
   for (const std::optional<int32_t> end : {tokenizer.eos(), tokenizer.bos()})
     if (end) settings.ends.push_back(*end);
@@ -93,7 +93,7 @@ std::string Generation::step(int64_t chunk) {
   return take(tokens.size(), scores, since(begin));
 }
 
-// Drafted tokens that the context and the limit of tokens leave room for, behind the next one.
+// Returns how many drafted tokens fit into the context and the limit of tokens after the next token.
 int64_t Generation::most_drafts() const {
   return std::min(session_.context() - session_.length() - 1, settings_.tokens - done_.tokens - 1);
 }
@@ -125,7 +125,7 @@ std::string Generation::take(size_t appended, std::span<const float> scores, dou
   return text;
 }
 
-// Chooses tokens as long as they are the drafted ones, which the session holds.
+// Chooses tokens while they match the drafted ones, which are in the session already.
 std::string Generation::verify(std::span<const float> rows) {
   drafted_ = std::move(offered_);
   offered_.clear();
@@ -147,7 +147,7 @@ std::span<const float> Generation::row(size_t number) const {
   return rows_.subspan(number * width, width);
 }
 
-// Tokens of the text in the session.
+// Returns the number of tokens of the text in the session.
 int64_t Generation::length() const {
   return drafted_.empty() ? session_.length() : base_ + static_cast<int64_t>(verified_);
 }
@@ -158,8 +158,8 @@ void Generation::drop_drafts() {
   verified_ = 0;
 }
 
-// Half of the tokens behind the first ones go. Those that stay are read again at their new places, so that the text is
-// one that the model could have read.
+// Drops half of the tokens after the first `keep` ones. The remaining ones are computed again at their new positions,
+// so that the caches are those of a text that the model could have read.
 void Generation::shift() {
   drop_drafts();
   const int64_t behind = session_.length() - settings_.keep, dropped = std::max<int64_t>(1, behind / 2);

@@ -1,4 +1,4 @@
-// A session continues a text: prompt in, characters out as they are complete.
+// Continues the text of a session: takes a prompt and returns complete characters.
 #pragma once
 
 #include <chrono>
@@ -20,35 +20,35 @@
 
 namespace harmonics::engine {
 
-// What happens to a text or a conversation that no longer fits into the context.
+// What to do with a text or a conversation that no longer fits into the context.
 enum class Overflow {
-  stop,   // it ends
-  shift,  // of a text, half of the tokens behind the first ones go; of a conversation, the oldest messages
+  stop,   // end it
+  shift,  // drop half of the tokens after the first ones; for conversations, drop the oldest messages
 };
 
 struct ContinuationSettings : SamplerSettings {
-  int64_t tokens = 256;  // at most
+  int64_t tokens = 256;  // maximum
   FilterSettings filters;
-  std::vector<std::string> stop;                           // texts that end the text, and are not part of it
-  std::vector<int32_t> ends;                               // tokens that end it, beside the tokenizer's begin and end
-  std::shared_ptr<const Grammar> grammar;                  // that the text follows; null: none
-  std::shared_ptr<const std::vector<std::string>> pieces;  // token_texts(), for the grammar
-  std::optional<size_t> log_probabilities;                 // of each token, beside so many of the most likely ones
+  std::vector<std::string> stop;                           // strings that end the text; they are not part of it
+  std::vector<int32_t> ends;                               // tokens that end the text, besides begin and end tokens
+  std::shared_ptr<const Grammar> grammar;                  // grammar of the text; null for none
+  std::shared_ptr<const std::vector<std::string>> pieces;  // token_texts(); required by the grammar
+  std::optional<size_t> log_probabilities;                 // report each token and this number of the most likely ones
   Overflow overflow = Overflow::stop;
-  int64_t keep = 0;                  // first tokens that Overflow::shift leaves
-  std::shared_ptr<Drafter> drafter;  // null: the model chooses each token in a run of its own
-  int64_t draft_tokens = 8;          // that one run verifies at most
-  std::optional<SamplerState> from;  // of a text that goes on
+  int64_t keep = 0;                  // number of first tokens that Overflow::shift keeps
+  std::shared_ptr<Drafter> drafter;  // null: the model computes one token per run
+  int64_t draft_tokens = 8;          // maximum verified by one run
+  std::optional<SamplerState> from;  // to continue a text
 };
 
 enum class EndOfText {
-  tokens,   // ContinuationSettings::tokens is reached
-  stop,     // one of ContinuationSettings::stop, or the grammar allows nothing more
-  model,    // the model chose its end of text, or began another one
+  tokens,   // ContinuationSettings::tokens was reached
+  stop,     // one of ContinuationSettings::stop occurred, or the grammar is complete
+  model,    // the model chose a token that ends the text or begins another one
   context,  // the context is full
 };
 
-// A token of the text.
+// A generated token.
 struct GeneratedToken {
   int32_t id;
   double log_probability;
@@ -57,40 +57,41 @@ struct GeneratedToken {
 
 struct Continuation {
   int64_t prompt_tokens = 0, tokens = 0;
-  int64_t reused_tokens = 0;          // of the prompt, already in the session
-  int64_t drafted = 0, accepted = 0;  // tokens of the drafter, and those of them that the text has
-  int64_t shifts = 0;                 // times that the context was full
+  int64_t reused_tokens = 0;          // tokens of the prompt that the session had already
+  int64_t drafted = 0, accepted = 0;  // drafted tokens, and those accepted
+  int64_t shifts = 0;                 // number of calls of shift()
   double prompt_seconds = 0, seconds = 0;
   EndOfText end = EndOfText::tokens;
-  std::vector<GeneratedToken> chosen;  // with log_probabilities
+  std::vector<GeneratedToken> chosen;  // only with log_probabilities
 };
 
-// Tokens that end a model's answer: its end of text, and the ends of a turn that chat formats have, where the
-// vocabulary has them as special tokens.
+// Returns the tokens that end the answer of a model: its end of text, and those of known ends of turns that the
+// vocabulary has as special tokens.
 std::vector<int32_t> answer_ends(const Tokenizer& tokenizer);
 
 // A text that is generated step by step. Session and tokenizer must outlive it.
 class Generation {
  public:
-  // Makes the session's sequence `ids`, of which only what differs is computed. Throws ErrorKind::Usage if they are
-  // empty, or do not fit into the context.
+  // Sets the sequence of the session to `ids`; only the part that differs is computed. Throws ErrorKind::Usage if `ids`
+  // are empty or do not fit into the context.
   Generation(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
              const ContinuationSettings& settings);
-  // Computes up to `chunk` tokens of the prompt, or one token of the text and the drafted tokens behind it that prove
-  // right. Returns the characters that are certain. Throws ErrorKind::Diverged if scores are not finite.
+  // Computes up to `chunk` tokens of the prompt, or one token of the text and the drafted tokens after it. Returns the
+  // characters that are complete. Throws ErrorKind::Diverged if scores are not finite.
   std::string step(int64_t chunk = 256);
-  // The same for steps over several sessions: the tokens to append next, up to `chunk` of the prompt, or one of the
-  // text and up to `drafts` drafted ones behind it; whether the scores after them are needed; and what to do when the
-  // session has them. Behind drafts the scores are those after each token, else those after the last one. Fewer tokens
-  // may be appended than were wanted. The scores must stay valid during take().
+  // step() in parts, for steps over several sessions. wanted() returns the tokens to append next: up to `chunk` tokens
+  // of the prompt, or one token of the text and up to `drafts` drafted tokens. needs_scores() returns whether the
+  // scores after them are needed. take() is called when the session has appended them, possibly fewer than wanted.
+  // `scores` are those after each token if tokens were drafted, otherwise those after the last one. They must stay
+  // valid during take().
   std::span<const int32_t> wanted(int64_t chunk, int64_t drafts = 0);
   bool needs_scores(size_t appended) const { return read_ + appended >= prompt_; }
   std::string take(size_t appended, std::span<const float> scores, double seconds);
-  // Tokens are to be read: of the prompt, or what Overflow::shift has left.
+  // Whether tokens are still to be computed, of the prompt or after Overflow::shift.
   bool in_prompt() const { return read_ < prompt_; }
   bool is_over() const { return over_; }
   const Continuation& done() const { return done_; }
-  // Prompt and text, without what Overflow::shift dropped.
+  // Returns prompt and text, without the tokens dropped by Overflow::shift.
   std::span<const int32_t> tokens() const { return text_; }
   SamplerState sampler_state() const { return sampler_.state(); }
 
@@ -108,15 +109,15 @@ class Generation {
   const Tokenizer& tokenizer_;
   const ContinuationSettings settings_;
   std::vector<int32_t> text_;     // prompt and chosen tokens
-  size_t prompt_ = 0, read_ = 0;  // tokens to read before one is chosen, and those in the session
-  // The session holds drafted tokens behind its first base_, of which the first verified_ are the text's; rows_ has the
-  // scores before and after each of them.
+  size_t prompt_ = 0, read_ = 0;  // number of tokens to compute before one is chosen; those in the session
+  // The session contains drafted tokens after its first base_ tokens; the first verified_ of them belong to the text.
+  // rows_ contains the scores before and after each of them.
   std::vector<DraftedToken> drafted_;
   std::span<const float> rows_;
   int64_t base_ = 0;
   size_t verified_ = 0;
-  std::vector<DraftedToken> offered_;  // by wanted()
-  std::vector<int32_t> ids_;           // what it returned with them
+  std::vector<DraftedToken> offered_;  // drafted by wanted()
+  std::vector<int32_t> ids_;           // the result of wanted()
   Sampler sampler_;
   std::optional<TokenConstraint> constraint_;
   WholeCharacters characters_;
@@ -126,12 +127,12 @@ class Generation {
   bool over_ = false;
 };
 
-// Appends the prompt to the session and then tokens one by one; `emit` receives the text of the tokens, not the
-// prompt's, in whole UTF-8 characters. Throws ErrorKind::Usage if the prompt does not fit into the context and
+// Appends the prompt to the session and generates tokens. Calls `emit` with the text of the tokens, without the prompt,
+// in complete UTF-8 characters. Throws ErrorKind::Usage if the prompt does not fit into the context, and
 // ErrorKind::Diverged if scores are not finite.
 Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::string_view prompt,
                            const ContinuationSettings& settings, const std::function<void(const std::string&)>& emit);
-// The same for a text that `ids` begin; `ended` sees it before it goes. May be empty.
+// The same for a text that starts with `ids`. Calls `ended`, if not empty, with the finished generation.
 Continuation continue_tokens(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
                              const ContinuationSettings& settings, const std::function<void(const std::string&)>& emit,
                              const std::function<void(const Generation&)>& ended = {});

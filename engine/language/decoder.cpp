@@ -15,14 +15,14 @@ namespace harmonics::engine {
 namespace {
 
 constexpr std::array<int64_t, 4> kChunks{64, 32, 8, 1};
-constexpr size_t kLeastChunk = 32;  // with pages, fewer tokens are rows of one run
-// Rows of a run, one token each.
+constexpr size_t kLeastChunk = 32;  // with pages, fewer tokens are computed as rows of one run
+// Numbers of rows for which plans are compiled. A row is one token.
 constexpr std::array<int64_t, 11> kRowCounts{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128};
 constexpr size_t kMostRows = 128;
-// The same where the scores of some rows are not wanted, and how many are: fewer, as each pair is a plan.
+// If only some rows need scores: numbers of rows, and of rows with scores. Fewer, because each pair is a plan.
 constexpr std::array<int64_t, 6> kMixedCounts{4, 8, 16, 32, 64, 128};
 constexpr std::array<int64_t, 6> kScoredCounts{0, 1, 8, 32, 64, 128};
-constexpr size_t kMostPlans = 256;  // over pages; unused ones beyond go
+constexpr size_t kMostPlans = 256;  // over pages; more are dropped if unused
 
 int64_t least_of(std::span<const int64_t> counts, size_t count) {
   return *std::ranges::find_if(counts, [&](int64_t c) { return static_cast<size_t>(c) >= count; });
@@ -32,7 +32,7 @@ int64_t whole_pages(int64_t positions) { return (positions + PagePool::kRows - 1
 
 using Mirrors = std::map<std::string, std::shared_ptr<DeviceTensor>>;
 
-// Parameters of the model, states of one session; `mirrors` has the states on a device with a memory of its own.
+// Binds parameters to the model and states to one session. `mirrors` are the states on a device with its own memory.
 class SessionBinding final : public TensorBinding {
  public:
   SessionBinding(const Model& model, std::map<std::string, void*> states, Mirrors mirrors,
@@ -74,7 +74,7 @@ class SessionBinding final : public TensorBinding {
 
 }  // namespace
 
-// A plan taken for one run.
+// Takes a plan for one run and returns it afterwards.
 class Decoder::Lease {
  public:
   Lease(Decoder& decoder, const Key& key, const Session& session) : decoder_(decoder), key_(key) {
@@ -83,7 +83,7 @@ class Decoder::Lease {
   }
   ~Lease() {
     const std::lock_guard lock(decoder_.mutex_);
-    decoder_.plans_.at(key_).free.push_back(plan_);  // sessions keep the plans of their capacity alive
+    decoder_.plans_.at(key_).free.push_back(plan_);  // the entry exists: sessions keep plans of their capacity
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
@@ -101,7 +101,7 @@ struct Decoder::Row {
   Session* session;
   int32_t token;
   int64_t position;
-  float* scores;  // where they go; null: not wanted
+  float* scores;  // destination; null if not needed
 };
 
 Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
@@ -148,7 +148,7 @@ void Decoder::limit_caches(int64_t tokens, int64_t kept) {
   make_room();
 }
 
-// Room for a page more than the context takes: that of a shared page which is written.
+// Reserves one page more than the context needs, for the copy of a shared page that is written.
 void Decoder::session_opened(int64_t context) {
   if (!caches_) return;
   {
@@ -164,7 +164,8 @@ void Decoder::session_closed(int64_t context) {
   reserved_ -= whole_pages(context) + 1;
 }
 
-// Plans are compiled for the addresses and the number of pages.
+// Reserves addresses up to the limit of the pool. Drops all plans if they move, because plans depend on the addresses
+// and the number of pages.
 void Decoder::make_room() {
   const int64_t wanted = caches_->pool().limit();
   {
@@ -227,7 +228,7 @@ Decoder::Plan* Decoder::take_free(const Key& key) {
 Decoder::Plan& Decoder::take(const Key& key, const Session& session) {
   if (Plan* free = take_free(key)) return *free;
   const std::lock_guard compiling(compiling_);
-  if (Plan* free = take_free(key)) return *free;  // another thread has just compiled it
+  if (Plan* free = take_free(key)) return *free;  // another thread compiled it meanwhile
   auto made = compiled(key, &session);
   const std::lock_guard lock(mutex_);
   Plans& plans = plans_[key];
@@ -301,7 +302,7 @@ void Decoder::drop_unused() {
   }
 }
 
-// The next tokens of one sequence.
+// Computes the next tokens of one sequence.
 void Decoder::run(Session& session, bool decode, std::span<const int32_t> tokens) {
   const int64_t capacity = caches_ ? whole_pages(session.capacity_) * PagePool::kRows : session.capacity_;
   Lease lease(*this, {decode, 1, static_cast<int64_t>(tokens.size()), capacity}, session);
@@ -331,8 +332,8 @@ void Decoder::run(Session& session, bool decode, std::span<const int32_t> tokens
   if (decode) std::copy_n(p.scores, session.scores_.size(), session.scores_.begin());
 }
 
-// Tokens of several sequences, a row each. Keys and values of all rows are in the pages before any row attends, so a
-// row sees those of its sequence before it. Rows whose scores are wanted come first. Rows that fill up have no page.
+// Computes tokens of several sequences, one per row. Keys and values of all rows are written before any row attends, so
+// a row sees earlier rows of its sequence. Rows that need scores come first. Padding rows have no page.
 void Decoder::run_rows(std::span<const Row> rows) {
   const auto scored =
       static_cast<size_t>(std::ranges::count_if(rows, [](const Row& row) { return row.scores != nullptr; }));
@@ -361,7 +362,7 @@ void Decoder::run_rows(std::span<const Row> rows) {
   for (size_t i = 0; i < scored; ++i) std::copy_n(p.scores + i * width, width, order[i]->scores);
 }
 
-// A few tokens of one sequence, so that the weights are read once.
+// Computes a few tokens of one sequence as rows of one run, so that the weights are read once.
 void Decoder::run_few(Session& session, bool decode, std::span<const int32_t> tokens) {
   std::array<Row, kLeastChunk> rows;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -467,7 +468,7 @@ void Decoder::step(std::span<StepPart> parts) {
   }
 }
 
-// Plans of capacities that no session has any more go.
+// Counts the sessions per capacity. Drops the plans of a capacity that no session has any more.
 void Decoder::capacity_changed(int64_t from, int64_t to) {
   const std::lock_guard lock(mutex_);
   if (to > 0) ++capacities_[to];

@@ -51,7 +51,7 @@ Embedder::Embedder(const Model& model, Executor& executor, CompileOptions option
                 {"a spec gives them as the output 'hidden' of its forward steps"});
 }
 
-// What follows a text does not change it where tokens see only those before them.
+// In causal models padding after a text does not change its vectors, so lengths are rounded up.
 int64_t Embedder::planned_length(int64_t tokens) const {
   if (!causal_) return tokens;
   int64_t length = kLeastPlannedLength;

@@ -1,4 +1,4 @@
-// Embedder: a text as one vector, of the model's last layer.
+// Embedder: computes one vector for a text from the last layer of a model.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@
 
 namespace harmonics::engine {
 
-// How the vectors of a text's tokens become one.
+// How the vectors of the tokens are combined.
 enum class Pooling { mean, first, last };
-// "mean", "first" or "cls", "last"; throws ErrorKind::Usage for another one.
+// Parses "mean", "first" or "cls", "last". Throws ErrorKind::Usage for other names.
 Pooling pooling_named(const std::string& name);
-// Of the metadata "ARCHITECTURE.pooling_type"; without it the last token's for models with caches, and the mean for
-// others. Throws ErrorKind::Usage, with its name, for one that gives no vector of a text: none, rank.
+// Returns the pooling in the metadata "ARCHITECTURE.pooling_type". Without it: last for models with caches, mean for
+// others. Throws ErrorKind::Usage with the name for types that give no vector of a text: none, rank.
 Pooling pooling_of(const Model& model);
 
-// Plans are compiled for the lengths of texts; the last few stay. Models without caches see the whole text at each
-// token, so their plans have its exact length; others have the next of a few lengths, and what follows the text does
-// not change it. Used by any threads, in turn.
+// Compiles plans for lengths of texts and keeps the last few. In models without caches each token sees the whole text,
+// so their plans have the exact length. Other texts are padded to one of a few lengths, which does not change their
+// vectors. Thread-safe; calls run one at a time.
 class Embedder {
  public:
-  // `model` needs the entry "embed" with the output "hidden" f32 [1, T, width]; throws ErrorKind::Usage otherwise.
-  // Model and executor must outlive the embedder. `pooling`: none: pooling_of(model).
+  // `model` needs the entry "embed" with the output "hidden" f32 [1, T, width]; otherwise throws ErrorKind::Usage.
+  // Model and executor must outlive the embedder. `pooling` defaults to pooling_of(model).
   Embedder(const Model& model, Executor& executor, CompileOptions options = {}, std::optional<Pooling> pooling = {});
 
-  // The vector of a text, of length 1 unless it is zero. Throws ErrorKind::Usage for no tokens, for more than
-  // context(), and for tokens outside the vocabulary.
+  // Returns the vector of a text, normalised to length 1 unless it is zero. Throws ErrorKind::Usage for no tokens, for
+  // more than context(), and for tokens outside the vocabulary.
   std::vector<float> embed(std::span<const int32_t> tokens);
   int64_t context() const { return model_.context; }
   Pooling pooling() const { return pooling_; }
@@ -51,7 +51,7 @@ class Embedder {
   const Pooling pooling_;
   const bool causal_;
   std::mutex mutex_;
-  std::vector<Plan> plans_;  // the last used one at the end
+  std::vector<Plan> plans_;  // most recently used last
 };
 
 }  // namespace harmonics::engine

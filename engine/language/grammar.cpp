@@ -17,12 +17,12 @@ namespace {
 constexpr size_t kGrammarBytes = size_t{1} << 20, kGrammarSymbols = size_t{1} << 20;
 constexpr int kGrammarDepth = 100;
 constexpr int64_t kMostTimes = 2000;
-constexpr size_t kClosure = 8000;  // stacks that one byte may lead through
+constexpr size_t kClosure = 8000;  // maximum number of stacks visited per byte
 
 using CharacterRange = std::pair<uint32_t, uint32_t>;
 using ByteRanges = std::vector<std::pair<uint8_t, uint8_t>>;
 
-// The sequences of bytes of the characters least .. most.
+// Appends the UTF-8 byte sequences of the characters from `least` to `most`.
 void add_utf8(uint32_t least, uint32_t most, std::vector<ByteRanges>& to) {
   if (least > most) return;
   constexpr uint32_t kEnds[] = {0x7F, 0x7FF, 0xD7FF, 0xFFFF, 0x10FFFF};
@@ -100,7 +100,7 @@ class GrammarParser {
   }
   [[noreturn]] void fail(const std::string& what) const { throw error(at_, what); }
 
-  // White space and comments; line ends only where a rule goes on.
+  // Skips white space and comments, and line ends if `lines`.
   void skip(bool lines) {
     while (at_ < text_.size()) {
       const char c = text_[at_];
@@ -227,7 +227,7 @@ class GrammarParser {
     return all;
   }
 
-  // "[a-z]", "[^\"]" or ".".
+  // Parses "[a-z]", "[^\"]" or ".".
   Sequence characters() {
     std::vector<CharacterRange> ranges;
     if (sees('.')) {
@@ -306,7 +306,7 @@ class GrammarParser {
     return value;
   }
 
-  // * + ? {n} {n,} {n,m} behind `one`.
+  // Parses * + ? {n} {n,} {n,m} after `one`.
   void repeat(Sequence& one) {
     int64_t least = 1, most = 1;  // most < 0: any number
     if (sees('*') || sees('+') || sees('?')) {
@@ -369,7 +369,7 @@ class GrammarParser {
     }
   }
 
-  // Rules that can be empty.
+  // Returns, for each rule, whether it can be empty.
   std::vector<bool> empty_rules() const {
     std::vector<bool> empty(rules_.size());
     for (bool changed = true; changed;) {
@@ -385,13 +385,13 @@ class GrammarParser {
     return empty;
   }
 
-  // A depth-first walk over the rules that others begin with; the repetition of an empty rule is no recursion, because
-  // its stack stays the same.
+  // Searches depth-first through the rules with which rules can begin. Repeating an empty rule is no recursion, because
+  // its stack does not grow.
   void expect_no_left_recursion() const {
     const std::vector<bool> empty = empty_rules();
     enum State : uint8_t { fresh, open, done };
     std::vector<State> state(rules_.size(), fresh);
-    std::vector<std::pair<uint32_t, size_t>> path;  // a rule, and the next of its beginnings
+    std::vector<std::pair<uint32_t, size_t>> path;  // a rule, and the index of its next beginning
     std::vector<std::vector<uint32_t>> beginnings(rules_.size());
     for (size_t i = 0; i < rules_.size(); ++i)
       for (const Sequence& one : rules_[i])
@@ -429,7 +429,7 @@ class GrammarParser {
   std::map<std::string, uint32_t, std::less<>> names_;
   std::vector<std::vector<Sequence>> rules_;
   std::vector<bool> defined_;
-  std::vector<size_t> used_;  // where each rule is first named
+  std::vector<size_t> used_;  // position of the first use of each rule
 };
 
 Grammar::Grammar(std::string_view text) {
@@ -471,7 +471,7 @@ bool GrammarText::expand(Stack first, std::vector<Stack>& ways, bool& ends) cons
       open.push_back(std::move(stack));
       continue;
     }
-    // The rest of a rule that is over needs no place, so that repetitions do not nest.
+    // Nothing is pushed at the end of a rule, so that repetitions do not nest.
     if (grammar_->symbols_[at + 1].kind != Grammar::Symbol::end) stack.push_back(at + 1);
     if (stack.size() >= kDepth) continue;
     for (const uint32_t begin : grammar_->rules_[symbol.index]) {

@@ -35,7 +35,7 @@ time ::= ( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] ":" [0-5] [0-9] ( "." [0-9]{
 hex ::= [0-9a-fA-F]
 )";
 
-// A GBNF literal.
+// Returns the text as a GBNF literal.
 std::string quoted_gbnf(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -76,7 +76,7 @@ class SchemaGrammar {
     return name;
   }
 
-  // What a schema allows, as one term of a sequence.
+  // Returns the texts allowed by a schema, as one term of a sequence.
   std::string expression(const json::value& schema, const std::string& place) {
     if (++depth_ > kSchemaDepth) fail(place, fmt::format("it is nested more than {} deep", kSchemaDepth));
     std::string term;
@@ -150,7 +150,7 @@ class SchemaGrammar {
     json::error_code failed;
     const json::value* const found = path == "#" ? &whole_ : whole_.find_pointer(path.substr(1), failed);
     if (!found) fail(place + "/$ref", fmt::format("there is no '{}'", path));
-    const std::string name = rule("");  // recursive references find the name
+    const std::string name = rule("");  // named first, so that recursive references find it
     const size_t index = rules_.size() - 1;
     references_[path] = name;
     rules_[index].second = expression(*found, path);
@@ -181,7 +181,7 @@ class SchemaGrammar {
       fail(place + "/" + key, "it is a whole number from 0 to 1000");
     return value->get_int64();
   }
-  // "{2,5}" or "{2,}".
+  // Returns "{2,5}" or "{2,}".
   static std::string times(int64_t least, int64_t most, const std::string& place) {
     if (most >= 0 && most < least) fail(place, "the least number is larger than the most");
     return most < 0 ? fmt::format("{{{},}}", least) : fmt::format("{{{},{}}}", least, most);
@@ -253,18 +253,18 @@ class SchemaGrammar {
         add(name, expression(value, place + "/properties/" + name), needed);
       }
     }
-    for (const std::string& name : required) add(name, "value", true);  // required, but not described
+    for (const std::string& name : required) add(name, "value", true);  // required but not described
     return all;
   }
 
   std::string object(const json::object& schema, const std::string& place) {
     const std::vector<Property> all = properties(schema, place);
     const json::value* const other = schema.if_contains("additionalProperties");
-    std::string more;  // one further member
+    std::string more;  // one additional member
     if (other ? !(other->is_bool() && !other->get_bool()) : all.empty())
       more =
           rule("string ws \":\" ws " + (other ? expression(*other, place + "/additionalProperties") : "value") + " ws");
-    // What may follow the first i properties: as the first member, and behind another one.
+    // What may follow the first i properties: before any member was written, and after another member.
     std::string first = more.empty() ? "\"\"" : rule(fmt::format(R"(( {} ( "," ws {} )* )?)", more, more));
     std::string behind = more.empty() ? "\"\"" : rule(fmt::format(R"(( "," ws {} )*)", more));
     for (size_t i = all.size(); i-- > 0;) {

@@ -49,7 +49,7 @@ int32_t PagePool::look_up(uint64_t before, std::span<const int32_t> tokens) {
   return kNone;
 }
 
-// From now on the page is not found.
+// Unpublishes the page, so that find() no longer returns it.
 void PagePool::forget(int32_t page) {
   Page& p = at(page);
   if (p.name == 0) return;
@@ -59,7 +59,7 @@ void PagePool::forget(int32_t page) {
   p.name = 0;
 }
 
-// Takes a kept page out of the list of those without a holder.
+// Removes a kept page from the list of pages without a holder.
 void PagePool::unlink(int32_t page) {
   Page& p = at(page);
   (p.older == kNone ? oldest_ : at(p.older).newer) = p.newer;

@@ -45,7 +45,7 @@ bool PagedCaches::reserve(int64_t pages) {
       throw Error(ErrorKind::Unavailable,
                   fmt::format("the system gives no addresses for {} bytes of keys and values", bytes), {},
                   {"give a smaller --context"});
-    // With huge pages, the first tokens would take megabytes of each state.
+    // Huge pages would allocate megabytes per state for the first tokens.
     ::madvise(data, bytes, MADV_NOHUGEPAGE);
     m.data = data;
     m.bytes = bytes;

@@ -1,4 +1,4 @@
-// PagedCaches: the memory behind a PagePool: of each state of a model one array of pages.
+// PagedCaches: the memory of the pages of a PagePool, one array of pages per state of a model.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace harmonics::engine {
 
-// Addresses are reserved for pages() pages; the system gives memory when a page is first written. Plans are made for
-// that number of pages, and must be made again when it grows.
+// Addresses are reserved for pages() pages; the system allocates memory when a page is first written. Plans depend on
+// pages() and must be compiled again when it grows.
 class PagedCaches {
  public:
   explicit PagedCaches(const Model& model);
@@ -23,23 +23,23 @@ class PagedCaches {
   PagePool& pool() { return pool_; }
   const PagePool& pool() const { return pool_; }
   int64_t pages() const { return pages_; }
-  // Bytes of all states for one page.
+  // Returns the bytes of all states for one page.
   uint64_t page_bytes() const;
   size_t page_bytes(size_t state) const { return memory_[state].page; }
-  // By Model::states.
+  // Returns the address of the pages of a state, by Model::states.
   void* address(size_t state) const { return memory_[state].data; }
-  // Reserves addresses for at least so many pages, at least doubling. Throws ErrorKind::Unavailable. Nothing may use
-  // the old addresses: hold `moving` alone. Returns whether they changed.
+  // Reserves addresses for at least `pages` pages, at least doubling their number. Returns whether pages() has grown;
+  // then old addresses are invalid. Requires an exclusive lock of `moving`. Throws ErrorKind::Unavailable.
   bool reserve(int64_t pages);
   void copy_page(int32_t from, int32_t to);
 
-  // Held by everything that uses addresses.
+  // Locked shared by all users of addresses.
   std::shared_mutex moving;
 
  private:
   struct Memory {
     void* data = nullptr;
-    size_t page = 0, bytes = 0;  // of a page; of all
+    size_t page = 0, bytes = 0;  // bytes per page; bytes of all pages
   };
   PagePool pool_;
   std::vector<Memory> memory_;

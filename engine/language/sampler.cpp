@@ -60,8 +60,8 @@ void Sampler::observe(int32_t id) {
 int32_t Sampler::choose(std::span<const float> scores, const TokenConstraint* constraint) {
   load(scores);
   if (!constraint) return pick();
-  // Mostly the choice is allowed, and no other token has to be tried. If it is not, a second choice among the allowed
-  // ones has their probabilities.
+  // The first choice is usually allowed, so that no other token has to be checked. Otherwise choosing again among the
+  // allowed tokens gives them their probabilities.
   const uint64_t draws = draws_;
   const double surprise = surprise_;
   if (const int32_t id = pick(); constraint->allows(id)) return id;
@@ -168,12 +168,13 @@ void Sampler::penalise() {
   }
 }
 
-// matches_[i] is how many tokens before place i are those at the end of the history; the token at place i would repeat
-// what followed them. The Z function of the reversed history, which takes linear time.
+// matches_[i] is the number of tokens before position i (counted from the end) that equal those at the end of the
+// history; the token at i would continue the repetition. Computed by the Z function of the reversed history in linear
+// time.
 void Sampler::penalise_repetitions() {
   const size_t size = history_.size();
   const auto back = [&](size_t i) { return history_[size - 1 - i]; };
-  size_t most = 0;  // tokens behind the last breaker
+  size_t most = 0;  // tokens after the last breaker
   const auto& breakers = filters_.dry_breakers;
   while (most < size && std::find(breakers.begin(), breakers.end(), back(most)) == breakers.end()) ++most;
   matches_.assign(size, 0);
@@ -187,7 +188,7 @@ void Sampler::penalise_repetitions() {
     }
   }
   const auto least = static_cast<size_t>(std::max<int64_t>(filters_.dry_length, 1));
-  std::vector<std::pair<int32_t, size_t>> longest;  // by token
+  std::vector<std::pair<int32_t, size_t>> longest;  // by token: length of the repetition
   for (size_t i = 1; i < size; ++i) {
     const size_t length = std::min(matches_[i], most);
     if (length >= least) longest.emplace_back(back(i - 1), length);
@@ -201,7 +202,7 @@ void Sampler::penalise_repetitions() {
   }
 }
 
-// The best first; of equal scores the lower id.
+// Keeps the `count` best candidates, sorted by score, then by id.
 void Sampler::keep_best(size_t count) {
   count = std::min(count, candidates_.size());
   const auto better = [](const Candidate& a, const Candidate& b) {
@@ -222,7 +223,7 @@ double Sampler::weigh() {
   return sum;
 }
 
-// Sorted by how far a token's surprise is from the mean; the first ones that hold the share `typical` stay.
+// Keeps the candidates whose surprise is closest to the mean, up to the probability `typical`.
 void Sampler::keep_typical() {
   const double sum = weigh();
   double mean = 0;
@@ -242,7 +243,7 @@ void Sampler::keep_typical() {
   keep_best(candidates_.size());
 }
 
-// The candidates are sorted by score.
+// Requires candidates sorted by score.
 void Sampler::keep_probable() {
   const double sum = weigh();
   double held = 0;
@@ -260,7 +261,8 @@ void Sampler::keep_unsurprising() {
   const double sum = weigh();
   size_t count = 1;
   if (filters_.mirostat == 1) {
-    // The exponent of Zipf's law for the best hundred tokens, and how many tokens have the wanted surprise under it.
+    // Estimates the exponent of Zipf's law from the hundred best tokens, and how many tokens it takes to reach the
+    // wanted surprise.
     double products = 0, squares = 0;
     for (size_t i = 0; i + 1 < std::min<size_t>(candidates_.size(), 100); ++i) {
       if (candidates_[i + 1].weight <= 0) break;

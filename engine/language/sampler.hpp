@@ -1,4 +1,4 @@
-// Chooses tokens from their scores.
+// Sampler: chooses tokens by their scores.
 #pragma once
 
 #include <cstdint>
@@ -15,86 +15,87 @@ struct SamplerSettings {
   uint64_t seed = 0;
 };
 
-// Returns the index drawn from softmax(scores / temperature); equal settings and `draw`, the number of the draw, give
-// the same index. Scores must be finite. Of equal best scores, temperature 0 takes the first.
+// Returns an index drawn from softmax(scores / temperature). Equal settings and equal `draw`, the number of the draw,
+// give equal results. Scores must be finite. Temperature 0 returns the first of the best scores.
 int32_t sample(std::span<const float> scores, const SamplerSettings& settings, uint64_t draw);
 
-// Which tokens are drawn from, in the order in which the settings apply. The defaults leave all.
+// Filters of the tokens to draw from, in the order of application. The defaults keep all tokens.
 struct FilterSettings {
-  double repeat_penalty = 1;     // divides positive scores of recent tokens, multiplies others (Keskar et al. 2019)
-  double presence_penalty = 0;   // is subtracted from the scores of recent tokens
-  double frequency_penalty = 0;  // likewise, for each time that a token is among them
-  int64_t recent = 64;           // tokens that the penalties look back at
-  int64_t top_k = 0;             // the most likely ones; 0: all
-  double typical = 1;            // probability of the tokens nearest to the mean surprise (Meister et al. 2022)
-  double top_p = 1;              // probability of the most likely ones (Holtzman et al. 2020)
-  double min_p = 0;              // least share of the best token's probability
+  double repeat_penalty = 1;     // divides positive scores of recent tokens and multiplies others (Keskar et al. 2019)
+  double presence_penalty = 0;   // subtracted from the scores of recent tokens
+  double frequency_penalty = 0;  // likewise, once per occurrence
+  int64_t recent = 64;           // number of recent tokens to which penalties apply
+  int64_t top_k = 0;             // keep this number of most likely tokens; 0: all
+  double typical = 1;            // keep tokens nearest the mean surprise, up to this probability (Meister et al. 2022)
+  double top_p = 1;              // keep the most likely tokens, up to this probability (Holtzman et al. 2020)
+  double min_p = 0;              // drop tokens below this share of the best token's probability
 
-  // Tokens that would continue a repetition of at least `dry_length` tokens lose dry_multiplier · dry_base^(length of
-  // the repetition - dry_length); 0: none (the DRY sampler). A repetition does not reach over `dry_breakers`.
+  // Scores of tokens that would continue a repetition of at least `dry_length` tokens are reduced by dry_multiplier ·
+  // dry_base^(length of the repetition - dry_length); 0 disables this (the DRY sampler). A repetition ends at any of
+  // `dry_breakers`.
   double dry_multiplier = 0, dry_base = 1.75;
   int64_t dry_length = 2;
   std::vector<int32_t> dry_breakers = {};
 
-  // 1 or 2: instead of the filters from top_k on, keeps the mean surprise of the text, in bits, at mirostat_surprise
+  // 1 or 2: replaces the filters from top_k on; keeps the mean surprise of the text, in bits, at mirostat_surprise
   // (Basu et al. 2021).
   int mirostat = 0;
   double mirostat_surprise = 5, mirostat_rate = 0.1;
 
-  std::vector<std::pair<int32_t, float>> bias = {};  // is added to the scores of these tokens
+  std::vector<std::pair<int32_t, float>> bias = {};  // added to the scores of these tokens
 };
 
-// Logarithms of softmax(scores).
+// A token and the logarithm of its softmax(scores).
 struct TokenProbability {
   int32_t id;
   double log_probability;
 };
 double log_probability(std::span<const float> scores, int32_t id);
-// The `count` most likely ones, the best first.
+// Returns the `count` most likely tokens, the best first.
 std::vector<TokenProbability> most_likely(std::span<const float> scores, size_t count);
 
-// A token that may be drawn.
+// A token and its probability of being drawn.
 struct TokenChance {
   int32_t id;
   double probability;
 };
 
-// What the choices so far leave behind, beside the tokens.
+// State of a sampler besides the observed tokens.
 struct SamplerState {
   uint64_t draws = 0;
   double surprise = 0;  // for mirostat
 };
 
-// The choices for one sequence. Allocates when it is made, not for each token.
+// Chooses the tokens of one sequence. Does not allocate per token.
 class Sampler {
  public:
   Sampler(const SamplerSettings& settings, const FilterSettings& filters, int64_t vocabulary);
-  // The next token of the sequence, of its prompt too.
+  // Must be called for each token of the sequence, including the prompt.
   void observe(int32_t id);
-  // Draws; the number of the draw counts from 0. Scores must be finite. With a constraint, among the tokens that it
-  // allows; throws ErrorKind::Usage if there is none.
+  // Draws a token; draws are numbered from 0. Scores must be finite. With a constraint, draws among the tokens that it
+  // allows; throws ErrorKind::Usage if it allows none.
   int32_t choose(std::span<const float> scores, const TokenConstraint* constraint = nullptr);
 
-  // The distribution that choose() draws from without a constraint; its sum is 1. Not for mirostat.
+  // Returns the distribution from which choose() draws without a constraint; its sum is 1. Not for mirostat.
   std::vector<TokenChance> chances(std::span<const float> scores);
   int32_t draw(std::span<const TokenChance> chances);
-  // Takes `drafted`, which was drawn from `from`, or draws another token, so that the result has the distribution
-  // chances(scores) (the rule of acceptance of Leviathan et al. 2023).
+  // Accepts `drafted`, which was drawn from `from`, or draws another token, so that the result has the distribution
+  // chances(scores) (acceptance rule of Leviathan et al. 2023).
   int32_t accept(std::span<const float> scores, int32_t drafted, std::span<const TokenChance> from);
-  // The same choices from other random numbers, the first of which has the number `draw`.
+  // Returns a sampler with the same settings and other random numbers, whose next draw has the number `draw`.
   Sampler for_drafts(uint64_t draw) const;
 
   const SamplerSettings& settings() const { return settings_; }
   const FilterSettings& filters() const { return filters_; }
   SamplerState state() const { return {draws_, surprise_}; }
-  // Goes on as the sampler that had this state; the tokens must be observed too.
+  // Continues from this state. The tokens must be observed too.
   void resume(const SamplerState& state) { draws_ = state.draws, surprise_ = state.surprise; }
 
  private:
   struct Candidate {
     int32_t id;
     float score;
-    double weight;  // softmax of the scores, not divided by its sum
+    double weight;  // exp(score - best score)
   };
   void load(std::span<const float> scores);
   int32_t pick();
@@ -103,7 +104,7 @@ class Sampler {
   void penalise_repetitions();
   void keep_allowed(const TokenConstraint& constraint);
   void keep_best(size_t count);
-  double weigh();  // returns the sum
+  double weigh();  // returns the sum of weights
   void keep_typical();
   void keep_probable();
   void keep_unsurprising();
@@ -112,13 +113,13 @@ class Sampler {
   SamplerSettings settings_;
   FilterSettings filters_;
   uint64_t draws_ = 0;
-  std::vector<int32_t> recent_;  // a ring
+  std::vector<int32_t> recent_;  // a ring buffer
   size_t next_ = 0;
-  std::vector<int32_t> times_;  // by token: how often it is in recent_
+  std::vector<int32_t> times_;  // by token: number of occurrences in recent_
   std::vector<Candidate> candidates_;
-  double surprise_ = 0;           // most bits of a candidate, for mirostat
+  double surprise_ = 0;           // upper limit of a candidate's bits, for mirostat
   std::vector<int32_t> history_;  // all tokens, for dry_multiplier
-  std::vector<size_t> matches_;   // work space of penalise_repetitions()
+  std::vector<size_t> matches_;   // scratch memory of penalise_repetitions()
 };
 
 }  // namespace harmonics::engine

@@ -12,7 +12,7 @@ namespace {
 
 size_t pages_for(int64_t positions) { return static_cast<size_t>((positions + PagePool::kRows - 1) / PagePool::kRows); }
 
-// A cache on a device, which keeps the host's side alive.
+// A cache on a device, which owns the host memory that it mirrors.
 struct MirroredCache {
   std::shared_ptr<Storage> host;
   DeviceTensor tensor;
@@ -24,7 +24,7 @@ std::shared_ptr<DeviceTensor> mirror_of(const std::shared_ptr<DeviceQueue>& queu
   return {both, &both->tensor};
 }
 
-// Copies the first `rows` of every run along `axis` to a larger tensor.
+// Copies the first `rows` of every run along `axis` into a larger tensor.
 void copy_rows(const Storage& from, const TensorType& type, Storage& to, const TensorType& larger, uint32_t axis,
                int64_t rows) {
   int64_t outer = 1;
@@ -104,7 +104,7 @@ void Session::grow(int64_t least) {
   capacity_ = capacity;
 }
 
-// The last pages first: a prefix is of no use without what comes before it, and those that went first are reused first.
+// Releases the last pages first. Pages released first are reused first, and a page is useless without those before it.
 void Session::drop_pages(size_t first) {
   while (pages_.size() > first) {
     decoder_.caches_->pool().release(pages_.back());
@@ -129,8 +129,8 @@ void Session::release() {
   drop_pages(0);
 }
 
-// Replaces what is computed of `ids` by pages that have more of them, up to `most`. The sequence must begin with what
-// is computed.
+// Replaces the computed part of `ids` by pages that contain more of them, up to `most` tokens. The computed part of the
+// sequence must be a prefix of `ids`.
 void Session::adopt_pages(std::span<const int32_t> ids, int64_t most) {
   if (!decoder_.caches_) return;
   PagePool& pool = decoder_.caches_->pool();
@@ -168,8 +168,8 @@ std::span<const int32_t> Session::missing() {
   return std::span<const int32_t>(tokens_).subspan(static_cast<size_t>(computed_));
 }
 
-// The partly filled page, which is written next, must not be another session's, too. Returns false if there is no page
-// for a copy.
+// Copies the last, partly filled page, which is written next, if another session shares it. Returns false if there is
+// no page for the copy.
 bool Session::own_last_page() {
   if (computed_ % PagePool::kRows == 0) return true;
   PagePool& pool = decoder_.caches_->pool();
@@ -218,7 +218,7 @@ void Session::expect(std::span<const int32_t> tokens) const {
                 fmt::format("the sequence would have {} tokens, and its context holds {}", length() + count, context_));
 }
 
-// The step has computed so many tokens, and appends these.
+// Called after a step: appends `tokens` and marks `computed` more tokens as computed. Publishes full pages.
 void Session::advance(std::span<const int32_t> tokens, int64_t computed) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   computed_ += computed;

@@ -21,13 +21,13 @@ namespace json = boost::json;
 constexpr const char* kSession = "harmonics.session";
 constexpr const char* kMessages = "harmonics.messages";
 constexpr const char* kTokens = "tokens";
-constexpr int64_t kMostSaved = int64_t{1} << 30;  // tokens
+constexpr int64_t kMostSaved = int64_t{1} << 30;  // maximum number of tokens
 
 std::string state_key(size_t number) { return fmt::format("state/{:06}", number); }
 
 std::string contract_text() { return fmt::format("{}.{}", HX_ABI_MAJOR, HX_ABI_MINOR); }
 
-// Names and types of the states of one token.
+// Returns names and types of the states of one token.
 std::string caches_text(const Model& model) {
   std::string all;
   for (const ModelState& state : model.states)

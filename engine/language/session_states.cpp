@@ -1,4 +1,4 @@
-// What a session has computed, out of its caches and back into them.
+// Copies the states of a session out of its caches and back.
 #include <algorithm>
 #include <cstring>
 #include <shared_mutex>
@@ -13,7 +13,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// A state as runs of rows: `outer` runs, whose rows of `row` bytes lie behind each other.
+// The layout of a state: `outer` runs of contiguous rows of `row` bytes.
 struct Runs {
   size_t outer = 1, row = 0;
   Runs(const TensorType& type, uint32_t axis) {
@@ -22,7 +22,7 @@ struct Runs {
   }
 };
 
-// Calls copy(page's place, place among all rows, bytes) for each page that has some of `bytes` bytes.
+// Calls copy(address in the page, offset among all rows, bytes) for each page that contains some of `bytes` bytes.
 template <typename Copy>
 void for_each_page(const std::vector<int32_t>& pages, void* pool, size_t page_bytes, size_t bytes, const Copy& copy) {
   for (size_t i = 0; i * page_bytes < bytes; ++i)

@@ -13,7 +13,7 @@ namespace harmonics::engine {
 
 LookupDrafter::LookupDrafter(int64_t longest) : longest_(static_cast<size_t>(std::max<int64_t>(longest, 1))) {}
 
-// The longest match wins, of equal ones the latest. A single token is a match only if the number wanted is one.
+// The longest match wins; among equal ones the latest. Matches have at least two tokens, or one if `longest` is 1.
 std::vector<DraftedToken> LookupDrafter::draft(std::span<const int32_t> text, int64_t count, const Sampler&) {
   const size_t size = text.size(), least = std::min<size_t>(longest_, 2);
   size_t best = 0, behind = 0;

@@ -1,4 +1,4 @@
-// Speculative decoding: tokens are drafted cheaply, and the model verifies all of them in one run.
+// Speculative decoding: a drafter proposes tokens cheaply, and the model verifies all of them in one run.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,22 @@ namespace harmonics::engine {
 
 struct DraftedToken {
   int32_t id;
-  std::vector<TokenChance> chances;  // that it was drawn from; empty: it was not drawn
+  std::vector<TokenChance> chances;  // distribution that it was drawn from; empty if it was not drawn
 };
 
-// For one text. Not thread-safe.
+// Drafts tokens of one text. Not thread-safe.
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // At most `count` tokens that may follow `text`; `sampler` chooses the text's tokens and has observed all of it.
+  // Returns at most `count` tokens that may follow `text`. `sampler` chooses the tokens of the text and has observed
+  // all of them.
   virtual std::vector<DraftedToken> draft(std::span<const int32_t> text, int64_t count, const Sampler& sampler) = 0;
-  // Whether its tokens are drawn, if the temperature is above 0.
+  // Returns whether tokens are drawn if the temperature is above 0.
   virtual bool draws() const = 0;
 };
 
-// What followed the last tokens where they, at most `longest` of them, occurred before: prompt lookup (Saxena 2023).
+// Prompt lookup (Saxena 2023): proposes the tokens that followed an earlier occurrence of the last tokens, at most
+// `longest` of them.
 class LookupDrafter final : public Drafter {
  public:
   explicit LookupDrafter(int64_t longest);  // at least 1
@@ -38,10 +40,11 @@ class LookupDrafter final : public Drafter {
   size_t longest_;
 };
 
-// A smaller model of the same vocabulary (Leviathan et al. 2023).
+// Drafts with a smaller model of the same vocabulary (Leviathan et al. 2023).
 class ModelDrafter final : public Drafter {
  public:
-  // The decoder must outlive it. `context`: of its session; 0: as many tokens as its model was trained for.
+  // The decoder must outlive the object. `context` is that of its session; 0 for the number of tokens that its model
+  // was trained for.
   ModelDrafter(Decoder& decoder, int64_t context);
   std::vector<DraftedToken> draft(std::span<const int32_t> text, int64_t count, const Sampler& sampler) override;
   bool draws() const override { return true; }
@@ -51,7 +54,7 @@ class ModelDrafter final : public Drafter {
   uint64_t drawn_ = 0;
 };
 
-// Throws ErrorKind::Usage, with the first tokens that differ, if a draft model has another vocabulary.
+// Throws ErrorKind::Usage, with the first different tokens, if the draft model has another vocabulary.
 void expect_same_vocabulary(const Tokenizer& tokenizer, const Tokenizer& draft, const std::string& path,
                             const std::string& draft_path);
 

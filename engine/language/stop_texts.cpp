@@ -18,7 +18,7 @@ std::string StopTexts::push(const std::string& more) {
     found_ = true;
     return std::exchange(held_, "").substr(0, first);
   }
-  size_t kept = 0;  // bytes at the end that begin a stop text
+  size_t kept = 0;  // bytes at the end that may start a stop string
   for (const std::string& text : texts_)
     for (size_t length = std::min(text.size() - 1, held_.size()); length > kept; --length)
       if (held_.compare(held_.size() - length, length, text, 0, length) == 0) {

@@ -1,4 +1,4 @@
-// Texts that end a generated text. What may become one of them is held back.
+// StopTexts: stop strings of a generated text. Holds back text that may be the start of a stop string.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@ namespace harmonics::engine {
 
 class StopTexts {
  public:
-  // Empty texts are ignored.
+  // Ignores empty strings.
   explicit StopTexts(std::vector<std::string> texts);
-  // Takes more text and returns what is certain to be before any stop text; nothing once one was found.
+  // Adds text. Returns the text that precedes any stop string for certain, and nothing after one was found.
   std::string push(const std::string& more);
-  // The text ends: returns what was held back.
+  // Ends the text and returns the text held back.
   std::string finish();
   bool found() const { return found_; }
 

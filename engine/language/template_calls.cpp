@@ -20,7 +20,7 @@ constexpr std::string_view kTextMethods[] = {
     "isspace", "index",  "format", "removeprefix", "removesuffix", "isalpha",    "isalnum"};
 constexpr std::string_view kMapMethods[] = {"get", "items", "keys", "values", "copy"};
 constexpr std::string_view kListMethods[] = {"index", "count"};
-// Methods that would change a value.
+// Methods that would change a value, which templates cannot.
 constexpr std::string_view kChanges[] = {"append", "extend", "insert",     "remove",  "pop",    "clear",
                                          "sort",   "update", "setdefault", "popitem", "reverse"};
 
@@ -102,7 +102,7 @@ Value replace_method(Run& run, const std::string& text, Given given) {
   return Value(std::move(out));
 }
 
-// startswith and endswith take one text or a list of them.
+// startswith and endswith take a string or a list of strings.
 Value affix_method(Run& run, const std::string& name, const std::string& text, Given given) {
   given.expect(name, {"prefix"});
   const Value& affix = needed(given, 0, "prefix", name);
@@ -126,7 +126,7 @@ Value find_method(const std::string& name, const std::string& text, Given given)
   return Value(int64_t{-1});
 }
 
-// "{}" and "{0}" and "{name}", without formats.
+// Supports "{}", "{0}" and "{name}", without format specifications.
 Value format_method(Run& run, const std::string& text, Given given) {
   std::string out;
   size_t next = 0;
@@ -231,7 +231,7 @@ Value range_function(Run& run, Given given) {
   const auto number = [&](size_t i) { return integer_or(&given.values[i], 0, "range"); };
   const bool one = given.values.size() == 1;
   const int64_t begin = one ? 0 : number(0), end = number(one ? 0 : 1), step = given.values.size() > 2 ? number(2) : 1;
-  constexpr int64_t kMost = 100'000;  // as Jinja's sandbox
+  constexpr int64_t kMost = 100'000;  // as in the sandbox of Jinja
   if (step == 0) fail_call("the step of 'range' is 0");
   List items;
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {

@@ -1,4 +1,4 @@
-// The filters and tests of chat templates.
+// Filters and tests of chat templates.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -28,14 +28,14 @@ int64_t integer_in(const Value* value, int64_t otherwise, const char* what) {
   return value->integer();
 }
 bool truth_in(const Value* value) { return value && value->truth(); }
-// A width that texts are filled to.
+// Returns a width to pad to.
 int64_t width_in(const Value* value, int64_t otherwise) {
   const int64_t width = integer_in(value, otherwise, "the width");
   if (width < 0 || width > 64) fail_filter(fmt::format("the width {} is not within 0 and 64", width));
   return width;
 }
 
-// "function.name" or 0: what lies there.
+// Returns the value at a path such as "function.name", or at the index 0.
 Value at_path(Run& run, const Value& from, const Value& path) {
   if (!path.is_text()) return run.item(from, path);
   Value value = from;
@@ -158,7 +158,7 @@ Value filter_dictsort(Run& run, const Value& value, Given given) {
   return Value::list(std::move(pairs));
 }
 
-// A key by which items are compared.
+// Returns the key by which an item is compared.
 Value sort_key(Run& run, const Value& item, const Value* attribute, const Value* exact) {
   const Value key = attribute && !attribute->is_none() ? at_path(run, item, *attribute) : item;
   return truth_in(exact) ? key : folded(key);
@@ -325,7 +325,7 @@ Value filter_escape(Run& run, const Value& value, Given given) {
   return Value(std::move(out));
 }
 
-// map('filter', values...) or map(attribute='name', default=value).
+// map('filter', values...) or map(attribute='name', default=value)
 Value filter_map(Run& run, const Value& value, Given given) {
   CallArguments rest;
   const Value* const attribute = given.find(given.values.size(), "attribute");
@@ -346,7 +346,7 @@ Value filter_map(Run& run, const Value& value, Given given) {
   return Value::list(std::move(out));
 }
 
-// select, reject, selectattr, rejectattr: without a test, by truth.
+// select, reject, selectattr, rejectattr. Without a test, selects by truth.
 Value filter_select(Run& run, const Value& value, Given given, bool by_attribute, bool wanted) {
   const size_t first = by_attribute;
   if (given.values.size() < first) fail_filter("'selectattr' needs the attribute");
@@ -437,7 +437,7 @@ constexpr KindTest kKindTests[] = {
      [](const Value& v) { return upper_case(text_of(v)) == text_of(v) && lower_case(text_of(v)) != text_of(v); }},
 };
 
-// -1: there is no such comparison.
+// Returns -1 if there is no such comparison.
 int comparison_test(Run& run, const std::string& name, const Value& value, const Value& other) {
   if (name == "eq" || name == "equalto" || name == "sameas") return equal(value, other);
   if (name == "ne") return !equal(value, other);

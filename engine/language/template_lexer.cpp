@@ -19,7 +19,8 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' |
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Line ends become '\n', and a last one goes.
+// Converts line ends to '
+// ' and removes the last one.
 std::string prepared(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -54,7 +55,7 @@ class TemplateLexer {
       }
   }
 
-  // Text up to the next opening, and the opening.
+  // Reads text up to the next opening of a tag, and the opening.
   void outside() {
     size_t open = at_;
     for (;; ++open) {
@@ -85,7 +86,7 @@ class TemplateLexer {
     inside("%}", TokenKind::end_block);
   }
 
-  // What '-' removes before a tag; without it, blanks between the beginning of the line and a block.
+  // Removes white space before a tag with '-', or else between the start of the line and a block.
   void strip_before(std::string& data, char mark, bool block) {
     if (mark == '-') {
       while (!data.empty() && is_blank(data.back())) data.pop_back();
@@ -98,7 +99,7 @@ class TemplateLexer {
     }
   }
 
-  // The end of a tag, and what it removes behind it.
+  // Reads the end of a tag and removes white space after it.
   void close(std::string_view end, bool block) {
     const bool strip = text_[at_] == '-', keep = text_[at_] == '+';
     advance(end.size() + (strip || keep ? 1 : 0));
@@ -157,7 +158,7 @@ class TemplateLexer {
     close("%}", true);
   }
 
-  // The tokens of an expression or statement. Inside brackets, '}}' may close two maps.
+  // Reads the tokens of an expression or statement. Inside brackets, '}}' may close two maps.
   void inside(std::string_view end, TokenKind kind) {
     std::string brackets;
     for (;;) {
@@ -257,7 +258,7 @@ class TemplateLexer {
     } else if (c == 'x' || c == 'u' || c == 'U') {
       code_point(out, c == 'x' ? 2 : c == 'u' ? 4 : 8);
     } else if (c != '\n') {
-      out += '\\';  // as Python: an unknown escape is itself
+      out += '\\';  // as in Python, unknown escapes stay unchanged
       out += c;
     }
   }

@@ -1,4 +1,4 @@
-// Tokens of chat templates.
+// Lexer of chat templates.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@ enum class TokenKind { data, begin_output, end_output, begin_block, end_block, n
 
 struct Token {
   TokenKind kind = TokenKind::end;
-  std::string text;  // of a text: without quotes and escapes
+  std::string text;  // for strings: without quotes and escapes
   Span at;
 };
 
-// Divides a template into tokens. White space around blocks is removed as trim_blocks and lstrip_blocks of Jinja do,
-// which templates of models are written for. Throws ErrorKind::Syntax.
+// Splits a template into tokens. Removes white space around blocks like trim_blocks and lstrip_blocks of Jinja, for
+// which chat templates are written. Throws ErrorKind::Syntax.
 std::vector<Token> tokens_of_template(std::string_view text, const std::string& name);
 
-// The error at a place of a template.
+// Returns an error with its location in a template.
 Error template_error(ErrorKind kind, const std::string& name, Span at, const std::string& what);
 
 }  // namespace harmonics::engine::jinja

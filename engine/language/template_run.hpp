@@ -1,4 +1,4 @@
-// A chat template while it runs. It reaches nothing but the values that it is given.
+// Interpreter of chat templates. Templates have access only to the values that are passed in.
 #pragma once
 
 #include <ctime>
@@ -15,12 +15,12 @@
 
 namespace harmonics::engine::jinja {
 
-// What one run may take. A run that needs more ends with ErrorKind::Usage.
+// Limits of one run. Exceeding them throws ErrorKind::Usage.
 struct RunLimits {
-  uint64_t steps = 2'000'000;           // evaluated nodes, and bytes of values in units of 64
-  uint64_t bytes = uint64_t{32} << 20;  // of all values that are made
+  uint64_t steps = 2'000'000;           // nodes evaluated, plus one per 64 bytes of values
+  uint64_t bytes = uint64_t{32} << 20;  // of all values created
   uint64_t output = uint64_t{8} << 20;  // bytes
-  int depth = 400;                      // of nodes that are evaluated inside one another
+  int depth = 400;                      // of nested evaluations
 };
 
 struct Scope {
@@ -30,17 +30,17 @@ struct Scope {
 
 struct Macro {
   const Node* node;
-  std::weak_ptr<Scope> scope;  // that it was defined in
+  std::weak_ptr<Scope> scope;  // where it was defined
 };
 
-// The values of a call, without the one before '|' or '.'.
+// The arguments of a call, without the value before '|' or '.'.
 struct CallArguments {
   std::vector<Value> values;
   std::vector<std::pair<std::string, Value>> named;
 
-  // By place or name; null: not given.
+  // Finds an argument by position or name; null if not given.
   const Value* find(size_t place, std::string_view name) const;
-  // Throws ErrorKind::Usage for more values or other names than `names`.
+  // Throws ErrorKind::Usage for more values than `names`, or other names.
   void expect(std::string_view what, std::initializer_list<std::string_view> names) const;
 };
 
@@ -49,12 +49,12 @@ class Run {
   Run(const std::string& name, const RunLimits& limits, std::time_t now);
 
   void define(const std::string& name, Value value) { scope_->names[name] = std::move(value); }
-  // Throws ErrorKind::Usage with the place.
+  // Throws ErrorKind::Usage with the location.
   std::string render(const Node& root);
 
-  // For the functions of the language; they throw ErrorKind::Usage.
+  // Called by filters, tests and functions; these throw ErrorKind::Usage.
   void spend(uint64_t steps);
-  void charge(uint64_t bytes);  // before they are allocated
+  void charge(uint64_t bytes);  // called before allocation
   Value attribute(const Value& of, const std::string& name);
   Value item(const Value& of, const Value& key);
   std::time_t now() const { return now_; }
@@ -90,21 +90,21 @@ class Run {
   const std::time_t now_;
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
   std::string* out_ = nullptr;
-  const Value* filtered_ = nullptr;  // what the text of a set block stands for
+  const Value* filtered_ = nullptr;  // the text of a set block, which its empty literal stands for
   uint64_t steps_ = 0, bytes_ = 0, written_ = 0;
   int depth_ = 0;
   std::optional<Span> place_;  // of the error
 };
 
-// `value | name(arguments)`, `value is name(arguments)`, self.name(arguments) or name(arguments). They throw
-// ErrorKind::Usage for names that do not exist.
+// Evaluate `value | name(arguments)`, `value is name(arguments)`, and self.name(arguments) or name(arguments). Throw
+// ErrorKind::Usage for unknown names.
 Value apply_filter(Run& run, const std::string& name, const Value& value, const CallArguments& arguments);
 bool apply_test(Run& run, const std::string& name, const Value& value, const CallArguments& arguments);
 Value call_function(Run& run, const Callable& function, const CallArguments& arguments);
-// Whether values of the kind of `self` have this method; without `self`: whether there is this function.
+// Returns whether values of the kind of `self` have this method.
 bool has_method(const Value& self, std::string_view name);
 bool has_function(std::string_view name);
-// The items of a list, the keys of a map, the characters of a text; none of an undefined value.
+// Returns the items of a list, the keys of a map or the characters of a string; nothing for an undefined value.
 List items_of(Run& run, const Value& value);
 
 }  // namespace harmonics::engine::jinja

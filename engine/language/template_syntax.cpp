@@ -26,7 +26,7 @@ class TemplateParser {
  private:
   using Words = std::initializer_list<std::string_view>;
 
-  // Counts the nesting of the parser's own calls.
+  // Counts nested calls of the parser.
   class Level {
    public:
     explicit Level(TemplateParser& parser) : level_(parser.level_) {
@@ -93,7 +93,7 @@ class TemplateParser {
     return made;
   }
 
-  // Statements up to a block that begins with one of the words, which is not read.
+  // Parses statements up to a block that starts with one of the words in `ends`, which is not read.
   NodePtr parse_body(Words ends) {
     const Level level(*this);
     NodePtr body = node(NodeKind::block, now().at);
@@ -121,7 +121,7 @@ class TemplateParser {
     }
   }
 
-  // A body and the word of the block behind it, whose rest is still to read.
+  // Parses a body and the word of the block that ends it. The rest of that block is left to the caller.
   NodePtr parse_body_to(Words ends, Span begin, const char* what, std::string& end) {
     NodePtr body = parse_body(ends);
     if (is(TokenKind::end)) {
@@ -180,7 +180,7 @@ class TemplateParser {
     return branch;
   }
 
-  // "a" or "a, b" or "(a, b)".
+  // Parses "a", "a, b" or "(a, b)".
   std::vector<std::string> parse_targets() {
     const bool brackets = accept_sign("(");
     std::vector<std::string> names = {expect_name("a name")};
@@ -235,9 +235,9 @@ class TemplateParser {
   }
 
   NodePtr parse_filter_block(Span at) {
-    NodePtr block = node(NodeKind::set_block, at);  // without targets: its text is output
+    NodePtr block = node(NodeKind::set_block, at);  // without targets: the text is output
     --at_;
-    tokens_[at_] = {TokenKind::sign, "|", at};  // {% filter upper %} is the filter "| upper"
+    tokens_[at_] = {TokenKind::sign, "|", at};  // {% filter upper %} is parsed as the filter "| upper"
     NodePtr filters = node(NodeKind::literal, at);
     while (is_sign("|")) filters = parse_filter(std::move(filters));
     expect_end_of_block();
@@ -278,7 +278,7 @@ class TemplateParser {
     return scope;
   }
 
-  // One expression, or a list of several separated by commas.
+  // Parses one expression, or a list of several separated by commas.
   NodePtr parse_tuple(bool choices = true) {
     const Span at = now().at;
     NodePtr first = choices ? parse_expression() : parse_either();
@@ -355,7 +355,7 @@ class TemplateParser {
     return made;
   }
 
-  // Left-associative operators of one precedence.
+  // Parses left-associative operators of one precedence.
   NodePtr parse_operators(Words signs, NodePtr (TemplateParser::*operand)()) {
     NodePtr left = (this->*operand)();
     while (is(TokenKind::sign) && std::find(signs.begin(), signs.end(), now().text) != signs.end()) {
@@ -425,7 +425,7 @@ class TemplateParser {
     return no;
   }
 
-  // The '(' is read.
+  // Called after '('.
   void parse_arguments(Node& call) {
     const Level level(*this);
     while (!accept_sign(")")) {
@@ -473,7 +473,7 @@ class TemplateParser {
     }
   }
 
-  // The '[' is read.
+  // Called after '['.
   NodePtr parse_subscript(NodePtr value, Span at) {
     NodePtr made = node(NodeKind::item, at), first;
     adopt(*made, std::move(value));
@@ -546,7 +546,7 @@ class TemplateParser {
     return made;
   }
 
-  // The opening bracket is read.
+  // Called after the opening bracket.
   NodePtr parse_list(Span at) {
     NodePtr list = node(NodeKind::list, at);
     while (!accept_sign("]")) {

@@ -14,7 +14,7 @@ bool is_space(char32_t c) {
 }
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// The place of the last character.
+// Returns the position of the last character.
 size_t last_character(std::string_view text) {
   size_t at = text.size() - 1;
   while (at > 0 && continues_character(text[at])) --at;
@@ -143,7 +143,7 @@ std::string capitalised(std::string_view text) {
   return out;
 }
 
-// The method of Python begins a word behind anything but a letter; the filter of Jinja behind white space and -({[<.
+// A word begins, for Python's method, after anything but a letter; for Jinja's filter, after white space and -({[<.
 std::string title_case(std::string_view text, bool words_of_letters) {
   std::string out = lower_case(text);
   bool begins = true;

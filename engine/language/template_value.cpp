@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kNode = 16;
 
-// Depth and weight of a container.
+// The depth and weight of a container.
 struct Extent {
   int depth = 1;
   uint64_t weight = kNode;
@@ -31,7 +31,7 @@ struct Extent {
   }
 };
 
-// Numbers are equal to numbers of other kinds, as in Python.
+// As in Python, numbers of different kinds may be equal.
 bool numbers_equal(const Value& a, const Value& b) {
   if (a.is_real() || b.is_real()) return a.real() == b.real();
   return a.integer() == b.integer();
@@ -359,7 +359,7 @@ int order(const Value& a, const Value& b) {
   throw Error(ErrorKind::Usage, fmt::format("{} and {} have no order", a.kind(), b.kind()));
 }
 
-// The shortest text that is read back as the same number; plain from 1e-4 up to 1e16, as Python writes it.
+// Returns the shortest text that parses as the same number; without an exponent from 1e-4 up to 1e16, as in Python.
 std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -1,4 +1,4 @@
-// Values of chat templates. They behave as those of Python where templates can see a difference.
+// Values of chat templates. They behave like Python's where templates can observe it.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ class Value;
 struct Macro;  // of a running template
 struct NamespaceObject;
 
-// A method of a text, list or map, or a function of the language.
+// A method of a string, list or map, or a function of the language.
 struct Callable {
   std::string name;
-  std::shared_ptr<const Value> self;  // null: a function
+  std::shared_ptr<const Value> self;  // null for a function
 };
 
 struct Undefined {
-  std::string name;  // what was looked up, for messages
+  std::string name;  // the name looked up, for messages
 };
 
-// Immutable once it is in a Value. Nested at most kDepth deep, so that no walk over a value overflows the stack, and of
-// at most kWeight bytes when it is written out, although parts may be shared.
+// Immutable as part of a Value. Nested at most kDepth deep, so that no recursion over a value overflows the stack, and
+// of at most kWeight bytes when printed, although parts may be shared.
 using List = std::vector<Value>;
-using Map = std::vector<std::pair<Value, Value>>;  // in the order of insertion
+using Map = std::vector<std::pair<Value, Value>>;  // in insertion order
 constexpr int kDepth = 64;
 constexpr uint64_t kWeight = uint64_t{32} << 20;
 
@@ -43,7 +43,8 @@ class Value {
   explicit Value(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {}
   explicit Value(std::string_view value) : Value(std::string(value)) {}
   explicit Value(const char* value) : Value(std::string(value)) {}
-  // Throw ErrorKind::Usage if the value would be nested too deep, be too large, or hold something that is no data.
+  // These throw ErrorKind::Usage if the value would be nested too deeply, too large, or contain something other than
+  // data.
   static Value list(List items);
   static Value map(Map items);
   static Value none();
@@ -64,25 +65,25 @@ class Value {
   bool is_map() const { return std::holds_alternative<Entries>(data_); }
   bool is_callable() const { return as_callable() || as_macro(); }
 
-  // The value must be of the kind.
+  // These require a value of that kind.
   bool truth_value() const { return std::get<bool>(data_); }
-  int64_t integer() const;  // of a bool too
-  double real() const;      // of any number
+  int64_t integer() const;  // also for a bool
+  double real() const;      // for any number
   const std::string& text() const { return *std::get<Text>(data_); }
   const List& items() const { return *std::get<Items>(data_).value; }
   const Map& entries() const { return *std::get<Entries>(data_).value; }
   const Undefined& undefined() const { return std::get<Undefined>(data_); }
-  // Null if it is another kind.
+  // These return null for other kinds.
   const Callable* as_callable() const;
   const Macro* as_macro() const;
   NamespaceObject* as_namespace() const;
 
-  int depth() const;        // 0: neither a list nor a map
-  uint64_t weight() const;  // about the bytes of a walk over it
+  int depth() const;        // 0 for values other than lists and maps
+  uint64_t weight() const;  // approximate bytes visited by a traversal
   bool truth() const;
-  const Value* find(std::string_view key) const;  // of a map; null: it has no such key
+  const Value* find(std::string_view key) const;  // of a map; null if there is no such key
   const Value* find(const Value& key) const;
-  const char* kind() const;  // for messages: "a list"
+  const char* kind() const;  // for messages, for example "a list"
 
  private:
   template <typename T>
@@ -99,7 +100,7 @@ class Value {
       data_;
 };
 
-// Attributes that a template may set. They hold data only, so that no namespace contains itself.
+// Attributes that a template may set. Their values are data only, so that no namespace contains itself.
 struct NamespaceObject {
   std::vector<std::pair<std::string, Value>> attributes;
   void set(const std::string& name, Value value);
@@ -107,14 +108,14 @@ struct NamespaceObject {
 };
 
 bool equal(const Value& a, const Value& b);
-// -1, 0 or 1. Throws ErrorKind::Usage for kinds without an order.
+// Returns -1, 0 or 1. Throws ErrorKind::Usage for kinds without an order.
 int order(const Value& a, const Value& b);
-// As Python's str() and repr().
+// Like Python's str() and repr().
 std::string text_of(const Value& value);
 std::string repr_of(const Value& value);
 std::string number_text(double value);
-// As Python's json.dumps(value, ensure_ascii=False). `indent` < 0: on one line. Throws ErrorKind::Usage for values that
-// are no data.
+// Like Python's json.dumps(value, ensure_ascii=False). `indent` < 0: on one line. Throws ErrorKind::Usage for values
+// other than data.
 struct JsonStyle {
   int indent = -1;
   bool sorted = false;

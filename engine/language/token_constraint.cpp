@@ -25,7 +25,7 @@ void TokenConstraint::accept(int32_t id) {
 
 std::shared_ptr<const std::vector<std::string>> token_texts(const Tokenizer& tokenizer) {
   auto all = std::make_shared<std::vector<std::string>>();
-  // After a token inside a text: a vocabulary may drop the space of the first token.
+  // Decoded after another token, because a tokenizer may drop the space before the first token.
   const int32_t before = tokenizer.bos() == 0 ? 1 : 0;
   for (int32_t id = 0; id < tokenizer.size(); ++id)
     all->push_back(id == tokenizer.unknown() ? "" : tokenizer.decode(id, before));

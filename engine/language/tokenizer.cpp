@@ -21,7 +21,7 @@ constexpr size_t kMostNeighbours = 64;
 
 const hx_tokenizer_vt& table_of(const Item& item) { return item.table<hx_tokenizer_vt>(); }
 
-// Further files of the folder that a tokenizer is in, mapped until it is made.
+// Other files in the folder of a tokenizer, mapped until the tokenizer is created.
 struct Neighbours {
   std::filesystem::path folder;
   std::vector<std::shared_ptr<const MappedFile>> files;
@@ -118,7 +118,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
     throw Error(ErrorKind::Usage, fmt::format("the text is not UTF-8 at byte {}", *bad)).note("convert it to UTF-8");
   const uint32_t flags = options.begin * HX_ENCODE_BOS | options.end * HX_ENCODE_EOS |
                          options.special * HX_ENCODE_SPECIAL | options.whole * HX_ENCODE_WHOLE;
-  std::vector<int32_t> ids(text.size() + 8);  // one for each byte at most, and special ones
+  std::vector<int32_t> ids(text.size() + 8);  // at most one id per byte, and special ids
   uint64_t count = 0;
   const auto encode_once = [&] {
     const hx_status status =

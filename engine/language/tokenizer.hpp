@@ -1,4 +1,4 @@
-// Tokenizers of plugins: text to ids and back.
+// Tokenizer: converts text to ids and back, by a tokenizer of a plugin.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,27 @@
 namespace harmonics::engine {
 
 struct TokenizerOptions {
-  std::string tokenizer;                                     // "": the one whose probe fits best
-  std::vector<std::pair<std::string, std::string>> options;  // of the tokenizer: name, text
+  std::string tokenizer;                                     // "" selects the tokenizer whose probe fits best
+  std::vector<std::pair<std::string, std::string>> options;  // of the tokenizer: name, value
 };
 
-// Which special ids encode() adds or reads.
+// Which special ids encode() adds or recognises.
 struct EncodeOptions {
-  bool begin = true;     // the begin id first, if there is one
-  bool end = false;      // the end id last, if there is one
-  bool special = false;  // the text of a special token becomes its id
-  bool whole = false;    // begin and end ids where the tokenizer says that whole texts have them
+  bool begin = true;     // prepend the begin id, if there is one
+  bool end = false;      // append the end id, if there is one
+  bool special = false;  // recognise the texts of special tokens
+  bool whole = false;    // add begin and end ids where the tokenizer adds them to whole texts
 };
 
-// A vocabulary with its rules. Immutable: used by any threads at once.
+// A vocabulary and its rules. Immutable and thread-safe.
 class Tokenizer {
  public:
-  // `path`: of a file or a folder. Throws ErrorKind::NoInput if the file cannot be read, ErrorKind::Weights if no
-  // tokenizer reads it or it is malformed. `metadata`: of the model, for tokenizers that need it.
+  // `path` is a file or a folder. Throws ErrorKind::NoInput if it cannot be read, ErrorKind::Weights if no tokenizer
+  // reads it or it is malformed. `metadata` is that of the model, for tokenizers that need it.
   static std::shared_ptr<const Tokenizer> open(const std::string& path, Registry& registry,
                                                const TokenizerOptions& options = {},
                                                const ModelMetadata& metadata = {});
-  // From bytes in memory; `name` is for messages.
+  // Reads a tokenizer from memory; `name` is for messages.
   static std::shared_ptr<const Tokenizer> read(std::string_view bytes, const std::string& name, Registry& registry,
                                                const TokenizerOptions& options = {},
                                                const ModelMetadata& metadata = {});
@@ -46,16 +46,16 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
   ~Tokenizer();
 
-  // The text must be UTF-8 (ErrorKind::Usage).
+  // Returns the ids of a text. Throws ErrorKind::Usage if it is not UTF-8.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
-  // The bytes of one token after the token `previous`, perhaps a part of a character: see WholeCharacters. Throws
-  // ErrorKind::Usage for an id outside the vocabulary.
+  // Returns the bytes of a token after the token `previous`. They may be a part of a character; see WholeCharacters.
+  // Throws ErrorKind::Usage for an id outside the vocabulary.
   std::string decode(int32_t id, std::optional<int32_t> previous = std::nullopt) const;
-  // The text of a token, also of a special one, where the tokenizer knows it.
+  // Returns the text of a token, also of special tokens if the tokenizer knows it.
   std::string written(int32_t id) const { return decode(id, HX_DECODE_WRITTEN); }
-  // The token that this text is, where it is a special one: "<|im_end|>".
+  // Returns the special token with this text, for example "<|im_end|>".
   std::optional<int32_t> special_token(std::string_view text) const;
-  // The text of all tokens; bytes that are not UTF-8 become U+FFFD.
+  // Returns the text of the tokens. Bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const int32_t> ids) const;
 
   int32_t size() const { return size_; }  // ids are 0 .. size()-1
@@ -67,7 +67,7 @@ class Tokenizer {
 
  private:
   Tokenizer(ItemPtr item, std::string name, void* object);
-  // `neighbours`: the host of open_beside; null: there is no folder.
+  // `neighbours` is the host of open_beside; null if there is no folder.
   static std::shared_ptr<const Tokenizer> made(std::string_view bytes, const std::string& name, Registry& registry,
                                                const TokenizerOptions& options, const ModelMetadata& metadata,
                                                void* neighbours);
@@ -83,7 +83,7 @@ class Tokenizer {
   std::optional<int32_t> bos_, eos_, unknown_, padding_;
 };
 
-// Whether a tokenizer reads the file.
+// Returns whether a tokenizer reads the file.
 bool is_tokenizer(const std::string& path, std::string_view bytes, Registry& registry);
 
 }  // namespace harmonics::engine

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Returns whether the text is the beginning of a character that needs more bytes.
+// Returns whether the text is the start of a character that needs more bytes.
 bool is_unfinished(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);

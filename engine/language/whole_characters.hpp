@@ -1,4 +1,4 @@
-// Text that arrives in pieces which may end inside a character.
+// WholeCharacters: assembles text from pieces that may end inside a character.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace harmonics::engine {
 
-// Gives out whole UTF-8 characters only and keeps the beginning of an unfinished one, at most 3 bytes. Bytes that
-// cannot be part of a character become U+FFFD.
+// Returns complete UTF-8 characters only and holds back an incomplete one, at most 3 bytes. Bytes that cannot be part
+// of a character become U+FFFD.
 class WholeCharacters {
  public:
-  // Returns the characters that are complete with these bytes.
+  // Adds bytes and returns the characters that are complete.
   std::string push(std::string_view bytes);
-  // Returns U+FFFD for an unfinished character, "" if there is none. The next text starts anew.
+  // Returns U+FFFD for an incomplete character, otherwise "". The object can then be used for another text.
   std::string finish();
   bool unfinished() const { return !rest_.empty(); }
 
