@@ -45,7 +45,7 @@ struct CycleHooks {
   std::optional<Checkpoint> resume;       // until the run takes it
   std::vector<std::string> resume_notes;  // differences between the streams of the checkpoint and the current ones
   std::string origin = "the graph";       // origin of the weights, for messages; set by a run that resumes
-  std::unique_ptr<LastGood> good;         // set by a run that trains; kept after it, to restore the weights
+  std::unique_ptr<LastGood> good;         // set by a run that trains; outlives it, to restore the weights
   std::mutex good_access;                 // held to set, reset or renew `good`, and by other threads that read it
   bool good_is_last = false;              // a validation runs and `good` is of the last step; guarded by good_access
   // Repeats the steps of a failed run up to this one and checks all numbers after each.

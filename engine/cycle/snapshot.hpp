@@ -38,7 +38,7 @@ class Snapshot {
     const StoredTensor* from;
     StoredTensor* to;
     const std::string* name;
-    bool once;  // a frozen tensor
+    bool once;  // copied once per buffer: a frozen tensor
   };
   // Declares the tensors of `like`, which is the store of the trainer or a snapshot in another buffer.
   void lay_out(const ParameterStore& like, const ParameterStore& store, size_t place);

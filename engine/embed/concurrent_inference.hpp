@@ -38,7 +38,7 @@ class ConcurrentInference {
   BoundGraph& graph_;
   CycleRuntime& runtime_;
   const RunSettings settings_;
-  const std::thread::id thread_ = std::this_thread::get_id();  // the thread that created this object and calls run()
+  const std::thread::id thread_ = std::this_thread::get_id();  // the thread that created this object and runs the cycle
   std::mutex asking_;  // not held while waiting for the end of a step, as a callback may call run() there
   std::shared_ptr<Snapshots> snapshots_;
   std::map<int64_t, Programs> programs_;  // by batch

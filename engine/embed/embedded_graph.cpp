@@ -416,7 +416,7 @@ std::vector<HTensor> hx_graph::infer(const char* const* names, hx_value* const* 
         if (auto results = beside->inference.run(a.inputs, a.batch, a.stacked)) return std::move(*results);
       }
       if (beside->thread == std::this_thread::get_id())
-        return infer_alone(names, inputs, n_inputs);  // called by the last callback of the cycle
+        return infer_alone(names, inputs, n_inputs);  // this call is in the last callback of the cycle
       std::unique_lock<std::mutex> lock(state_);
       changed_.wait(lock, [&] { return running_ != beside; });  // the cycle is over: wait until running_ is reset
       continue;

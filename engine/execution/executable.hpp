@@ -144,7 +144,7 @@ struct PlanStep {                            // one kernel call of the plan, for
   std::string origin;                        // NodeScope::origin
   std::vector<std::string> inputs, outputs;  // types
   uint32_t phases = 0, parts = 0;
-  uint64_t offset = 0, bytes = 0;  // first output, in the arena
+  uint64_t offset = 0, bytes = 0;  // location of the first output in the arena
   std::string target;              // parameter or state that the step writes into; "" for the arena
   bool in_place = false;
   bool on_host = false;        // runs on the host in a plan for a device with its own memory

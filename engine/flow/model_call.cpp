@@ -157,7 +157,7 @@ class Spliced {
     for (const ValueId v : node.inputs) inputs.push_back(values_[v]);
     for (const ValueId v : node.outputs) types.push_back(body_.type(v));
     Node copy = node;
-    if (node.op == Op::random_uniform) {  // differ from those of other uses of the model
+    if (node.op == Op::random_uniform) {  // gives numbers that differ from those of other uses of the model
       const std::string path = fmt::format("{}.random.{}", prefix_, node.attributes.integer("stream"));
       copy.attributes.set("stream", static_cast<int64_t>(stream_of(path.data(), path.size())));
     }

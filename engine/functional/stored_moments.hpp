@@ -25,7 +25,7 @@ enum class MomentKind { mean, square };
 HTensor read_moment(MomentKind kind, const HTensor& stored, const HTensor& scale);
 
 struct StoredMoment {
-  HTensor elements, scale;  // empty for 16 bits
+  HTensor elements, scale;  // scale: empty for 16 bits
 };
 // Stores a moment as bf16, or as U8 with scales.
 StoredMoment store_moment(MomentKind kind, const HTensor& moment, const HTensor& step, DType type);

@@ -33,7 +33,7 @@ class ChatTemplate {
   explicit ChatTemplate(std::string_view text, std::string begin = "", std::string end = "");
   // Returns the template in the metadata of a model, "tokenizer.chat_template"; usual() if it has none.
   static ChatTemplate of(const ModelMetadata& metadata, const Tokenizer& tokenizer);
-  static ChatTemplate usual();  // Returns the ChatML template.
+  static ChatTemplate usual();  // the ChatML template
   ChatTemplate(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 

@@ -76,8 +76,8 @@ class Generation {
   // are empty or do not fit into the context.
   Generation(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,
              const ContinuationSettings& settings);
-  // Computes up to `chunk` tokens of the prompt, or one token of the text and the drafted tokens after it. Returns the
-  // characters that are complete. Throws ErrorKind::Diverged if scores are not finite.
+  // Computes up to `chunk` tokens of the prompt, or one token of the text and the drafted tokens after it. Returns
+  // complete characters that cannot belong to a stop string. Throws ErrorKind::Diverged if scores are not finite.
   std::string step(int64_t chunk = 256);
   // step() in parts, for steps over several sessions. wanted() returns the tokens to append next: up to `chunk` tokens
   // of the prompt, or one token of the text and up to `drafts` drafted tokens. needs_scores() returns whether the

@@ -44,7 +44,7 @@ class Decoder {
   // outlive the decoder. Throws ErrorKind::Device if the device is unavailable.
   Decoder(const Model& model, Executor& executor, CompileOptions options = {});
   const Model& model() const { return model_; }
-  size_t plans() const;  // number of compiled plans in use
+  size_t plans() const;  // number of compiled plans
 
   // Limits the tokens whose keys and values are in memory: those of living sessions and, while there is room and up to
   // `kept`, those of prefixes that another session may start with. The limit is never lowered. Without a limit there is

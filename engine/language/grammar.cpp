@@ -471,7 +471,7 @@ bool GrammarText::expand(Stack first, std::vector<Stack>& ways, bool& ends) cons
       open.push_back(std::move(stack));
       continue;
     }
-    // Nothing is pushed at the end of a rule, so that repetitions do not nest.
+    // An empty rest of a rule is not pushed, so that repetitions do not nest.
     if (grammar_->symbols_[at + 1].kind != Grammar::Symbol::end) stack.push_back(at + 1);
     if (stack.size() >= kDepth) continue;
     for (const uint32_t begin : grammar_->rules_[symbol.index]) {

@@ -168,9 +168,9 @@ void Sampler::penalise() {
   }
 }
 
-// matches_[i] is the number of tokens before position i (counted from the end) that equal those at the end of the
-// history; the token at i would continue the repetition. Computed by the Z function of the reversed history in linear
-// time.
+// With positions counted from the end, matches_[i] is the length of the longest run of tokens that ends at position i
+// and also ends the history; the token at i - 1 would continue the repetition. Computed by the Z function of the
+// reversed history in linear time.
 void Sampler::penalise_repetitions() {
   const size_t size = history_.size();
   const auto back = [&](size_t i) { return history_[size - 1 - i]; };

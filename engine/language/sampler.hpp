@@ -31,8 +31,8 @@ struct FilterSettings {
   double min_p = 0;              // drop tokens below this share of the best token's probability
 
   // Scores of tokens that would continue a repetition of at least `dry_length` tokens are reduced by dry_multiplier ·
-  // dry_base^(length of the repetition - dry_length); 0 disables this (the DRY sampler). A repetition ends at any of
-  // `dry_breakers`.
+  // dry_base^(length of the repetition - dry_length); 0 disables this (the DRY sampler). Repetitions do not extend
+  // across `dry_breakers`.
   double dry_multiplier = 0, dry_base = 1.75;
   int64_t dry_length = 2;
   std::vector<int32_t> dry_breakers = {};

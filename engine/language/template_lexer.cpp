@@ -19,8 +19,7 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' |
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Converts line ends to '
-// ' and removes the last one.
+// Converts line ends to line feeds and removes the last one.
 std::string prepared(std::string_view text) {
   std::string out;
   out.reserve(text.size());

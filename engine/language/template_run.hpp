@@ -101,7 +101,7 @@ class Run {
 Value apply_filter(Run& run, const std::string& name, const Value& value, const CallArguments& arguments);
 bool apply_test(Run& run, const std::string& name, const Value& value, const CallArguments& arguments);
 Value call_function(Run& run, const Callable& function, const CallArguments& arguments);
-// Returns whether values of the kind of `self` have this method.
+// Return whether values of the kind of `self` have this method, and whether there is this function.
 bool has_method(const Value& self, std::string_view name);
 bool has_function(std::string_view name);
 // Returns the items of a list, the keys of a map or the characters of a string; nothing for an undefined value.
