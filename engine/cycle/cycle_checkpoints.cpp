@@ -148,7 +148,8 @@ void CycleCheckpoints::epoch_began() {
   write_if_due(true);
 }
 
-// If the run ends, steps_ended() and run_ended() write the last checkpoint instead.
+// Writes a checkpoint after the validation with the smallest loss so far. If the run ends, steps_ended() writes the
+// last checkpoint instead, and run_ended() records its loss.
 void CycleCheckpoints::write_best() {
   if (!loss_ || cycle_.stopping() || !cycle_.hooks.checkpoints->is_best(*loss_)) return;
   weights_.expect_finite();

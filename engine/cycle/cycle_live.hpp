@@ -24,8 +24,8 @@ class CycleLive final : public CycleObserver {
 
   // Streams with positions continue at those of the checkpoint, and are told which samples later checkpoints contain.
   void open();
-  // Starts a thread beside the stages, which ends the run or writes a due checkpoint while a read waits for samples.
-  // Returns no thread if no stream is live.
+  // Starts a thread in addition to the stages. It ends the run or writes a due checkpoint while a read waits for
+  // samples. Returns no thread if no stream is live.
   std::jthread watch();
   // Passes the streams to the cycle that continues them. The last step must have used everything that was read.
   void hand_over();

@@ -94,7 +94,7 @@ class Resolver {
     const int read = arrow.backward ? to : from;
     if (read >= 0 && node(read).kind == DeclarationKind::Producer) doubted_.insert(read);
   }
-  // Drops the ratio of a node. That of a producer changes how samples of all producers are grouped.
+  // Drops the ratio of a node. The ratio of a producer changes how the samples of all producers are grouped.
   void forget_ratio(int n) {
     if (n < 0) return;
     node(n).ratio.reset();

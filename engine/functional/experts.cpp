@@ -154,7 +154,7 @@ Values combine_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients
   return {as_type_of(drows, rows), {}, as_type_of(reduce_sum(picked * reshape(dy, each), last_axis(picked)), weights)};
 }
 
-// Whether row r lies in group e: [rows, 1].
+// Returns whether each row is in group e, [rows, 1].
 HTensor in_group(const HTensor& offsets, int64_t rows, int64_t e) {
   const HTensor r = iota(DType::I32, {rows, 1}, 0);
   const auto offset = [&](int64_t i) { return reshape(slice_axis(offsets, 0, i, i + 1), {1, 1}); };
