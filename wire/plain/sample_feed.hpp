@@ -17,12 +17,12 @@ struct FeedOptions {
   std::string where, remedy;  // as for an inbox
   Format format = Format::Jsonl;
   DecoderOptions decoder;
-  bool strict = false;                        // unreadable input ends the stream
-  bool endless = false;                       // the stream outlives its senders
-  bool single = false;                        // a single byte stream: the feed fails if it becomes unreadable
-  bool messages = false;                      // bytes arrive by message(), each message on its own
-  std::map<std::string, std::string> schema;  // the types of fields
-  std::string dead_letters;                   // path of refused samples, without extension; "": not kept
+  bool strict = false;                                // unreadable input ends the stream
+  bool endless = false;                               // the stream outlives its senders
+  bool single = false;                                // a single byte stream: the feed fails if it becomes unreadable
+  bool messages = false;                              // bytes arrive by message(), each message on its own
+  std::map<std::string, std::string> schema;          // the types of fields
+  std::string dead_letters;                           // path of refused samples, without extension; "": not kept
   uint64_t dead_letters_limit = uint64_t{256} << 20;  // limit of all dead letters in that folder
 };
 
