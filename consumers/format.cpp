@@ -73,11 +73,11 @@ int64_t integer_at(DType dtype, const char* at) {
 template <typename T>
 void add_shortest(std::string& out, T v) {
   char text[64];
-  if (std::isnan(v)) v = std::numeric_limits<T>::quiet_NaN();  // its sign has no meaning
+  if (std::isnan(v)) v = std::numeric_limits<T>::quiet_NaN();  // the sign of a NaN is meaningless
   out.append(text, std::to_chars(text, text + sizeof text, v, std::chars_format::general).ptr);
 }
 
-// The same for the two 16-bit types: closer to this number than to its neighbours.
+// Likewise for the 16-bit types: the text is nearer to this value than to its neighbours.
 void add_shortest_of_16(std::string& out, DType dtype, const char* at) {
   const auto value = [&](uint16_t bits) { return real_at(dtype, reinterpret_cast<const char*>(&bits)); };
   const uint16_t bits = load<uint16_t>(at), magnitude = bits & 0x7fff;
@@ -118,7 +118,7 @@ void add_number(std::string& out, DType dtype, const char* at) {
   out += text;
 }
 
-// JSON cannot represent infinity and NaN.
+// Writes null for infinity and NaN, which JSON cannot represent.
 void add_json_value(std::string& out, DType dtype, const char* at) {
   if (dtype == DType::Bool)
     out += *at ? "true" : "false";
@@ -128,7 +128,7 @@ void add_json_value(std::string& out, DType dtype, const char* at) {
     add_number(out, dtype, at);
 }
 
-// Index of the largest element, the first of equals; none if NaN or infinity makes it ambiguous.
+// Returns the index of the largest element, of equal ones the first; none if NaN or infinity makes it ambiguous.
 std::optional<int64_t> largest_of(DType dtype, const char* data, int64_t n) {
   const size_t step = element_bytes(dtype);
   double most = -INFINITY;

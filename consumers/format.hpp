@@ -1,4 +1,4 @@
-// Samples as lines of text.
+// Formats samples as lines of text.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@ namespace harmonics {
 
 enum class LineFormat {
   Text,     // 0.5 1 2: the elements, row-major
-  Json,     // [[0.5, 1], [2, 3]]: nested like the shape
+  Json,     // [[0.5, 1], [2, 3]]: nested by axis
   Csv,      // 0.5,1,2
-  Argmax,   // 3: the index of the largest element along the last axis, empty if NaN or infinity makes it ambiguous;
+  Argmax,   // 3: index of the largest element along the last axis, empty if NaN or infinity makes it ambiguous;
             // integers unchanged
   Symbols,  // the symbols of those indices
 };
@@ -22,8 +22,8 @@ class LineWriter {
  public:
   // `symbols` for LineFormat::Symbols: words are separated by spaces, single characters are not.
   explicit LineWriter(LineFormat format, std::vector<std::string> symbols = {});
-  // Returns the sample's line, without its end; valid until the next call. Numbers have as many digits as an exact
-  // round trip needs, at most nine for f32.
+  // Returns the sample's line without line end; valid until the next call. Numbers have the fewest digits that parse
+  // back exactly, at most nine for f32.
   const std::string& line(const HTensor& sample);
 
  private:

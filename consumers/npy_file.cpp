@@ -7,7 +7,7 @@
 namespace harmonics {
 namespace {
 
-// The header is written before the number of samples is known, so it reserves room for any.
+// The header is written before the number of samples is known, so it reserves room for any number.
 constexpr size_t header_size = 256;
 
 }  // namespace

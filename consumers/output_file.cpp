@@ -17,7 +17,7 @@ OutputFile::OutputFile(const std::string& path) : path_(path), temporary_(path +
     temporary_.clear();
     fail(errno);
   }
-  // mkstemp makes the file private; results get the permissions of any new file.
+  // mkstemp creates a private file; set the permissions of any new file.
   const mode_t mask = umask(0);
   umask(mask);
   fchmod(fd, 0666 & ~mask);

@@ -1,4 +1,4 @@
-// A file that appears under its name only when it is complete.
+// A file that appears under its name only once it is complete.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,8 @@
 
 namespace harmonics {
 
-// Writes under a temporary name in the same folder; finish() renames it. If abandoned, it is removed.
+// Writes under a temporary name in the same folder. finish() renames the file; the destructor removes an unfinished
+// one.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);

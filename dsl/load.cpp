@@ -28,7 +28,7 @@ struct Ending {
   const char *ending, *what, *remedy;
 };
 
-// Files that are no flows, by their ending; null: unknown.
+// Recognizes other file types by their extension; null: unknown.
 const Ending* ending_of(const std::string& path) {
   constexpr const char* kModel =
       "a flow takes it as model(\"FILE\"); harmonics generate, chat and serve take it as it is";

@@ -24,7 +24,7 @@ constexpr int kDeepestList = 4;
 
 struct KindRow {
   std::string_view name;
-  uint32_t bytes;  // 0: as long as it says
+  uint32_t bytes;  // 0: variable length
 };
 constexpr KindRow kKinds[] = {{"u8", 1},   {"i8", 1},   {"u16", 2},  {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
                               {"bool", 1}, {"text", 0}, {"list", 0}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
@@ -99,7 +99,7 @@ std::optional<double> number_at(GgufKind kind, const char* at) {
 
 const KindRow& row_of(GgufKind kind) { return kKinds[static_cast<uint32_t>(kind)]; }
 
-// The text at `at`, whose bounds have been checked, and the offset behind it.
+// Reads the text at `at`, whose bounds have been checked, and advances `at` past it.
 std::string_view text_at(std::string_view bytes, size_t& at, bool short_lengths) {
   const uint64_t length = short_lengths ? load<uint32_t>(bytes.data() + at) : load<uint64_t>(bytes.data() + at);
   const std::string_view text = bytes.substr(at + (short_lengths ? 4 : 8), length);
@@ -157,7 +157,7 @@ const GgufType* find_gguf_type(uint32_t number) {
   return at == std::end(kTypes) ? nullptr : at;
 }
 
-// The two tables name types alike, but for upper case.
+// The names of both tables differ only in case.
 const GgufType* find_gguf_type(DType dtype) {
   const std::string_view name = element_type(dtype).name;
   const auto at =
@@ -204,7 +204,7 @@ class GgufReader {
   std::string entry() const {
     return entry_kind_.empty() ? "" : std::string(entry_kind_) + " " + shown_name(std::string(entry_)) + ": ";
   }
-  // What refusals name; nothing while the kind is empty.
+  // Sets the entry that errors name. An empty kind: none.
   void reading(std::string_view kind, std::string_view name) {
     entry_kind_ = kind;
     entry_ = name;
@@ -243,7 +243,8 @@ class GgufReader {
     return found;
   }
 
-  // Of tensors and of metadata. Every entry takes some bytes, so a count beyond the file is found before it is used.
+  // Reads the numbers of tensors and of metadata keys. Every entry takes some bytes, so a count that the file cannot
+  // hold is rejected before memory is allocated for it.
   std::pair<uint64_t, uint64_t> counts() {
     if (!is_gguf(bytes_)) refuse(0, "it does not begin with 'GGUF'");
     at_ = kMagic.size();
@@ -322,7 +323,7 @@ class GgufReader {
   }
 
   std::string_view scalars(GgufKind kind, uint64_t count) {
-    const uint64_t bytes = row_of(kind).bytes * count;  // checked against the file, or of one
+    const uint64_t bytes = row_of(kind).bytes * count;  // bounded by the file's size, or a single value
     if (bytes > left()) refuse(at_, "the file ends in a value");
     const std::string_view found = bytes_.substr(at_, bytes);
     if (kind == GgufKind::Bool)
@@ -334,12 +335,12 @@ class GgufReader {
 
   struct HashedName {
     size_t hash;
-    uint64_t start;  // where its entry begins
+    uint64_t start;  // offset of its entry
     std::string_view name;
   };
   static size_t hash(std::string_view name) { return std::hash<std::string_view>()(name); }
 
-  // By sorting: names whose hashes are made to be equal would need quadratic time in a hash table.
+  // Sorts instead of hashing: crafted names with equal hashes would make a hash table quadratic.
   void check_unique(std::vector<HashedName>& names, std::string_view kind, const char* what) {
     std::sort(names.begin(), names.end(), [](const HashedName& a, const HashedName& b) {
       if (a.hash != b.hash) return a.hash < b.hash;
@@ -429,11 +430,11 @@ class GgufReader {
     tensor.bytes = *bytes;
   }
 
-  // From offsets in the data to offsets in the file.
+  // Converts offsets in the data to offsets in the file, and rejects tensors that overlap or leave the file.
   void place() {
     const uint64_t unaligned = at_ % file_.alignment;
     file_.data_offset = at_ + (unaligned ? file_.alignment - unaligned : 0);
-    std::vector<std::pair<uint64_t, const GgufTensor*>> ordered;  // by offset, then as in the file
+    std::vector<std::pair<uint64_t, const GgufTensor*>> ordered;  // by offset, ties by the order in the table
     ordered.reserve(file_.tensors.size());
     for (GgufTensor& tensor : file_.tensors) {
       const auto begin = checked_sum<uint64_t>(file_.data_offset, tensor.offset);

@@ -126,7 +126,7 @@ class Dictionary {
         fail("a size below 2^64");
       }
     if (at_ == start) fail("a size");
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // written by Python 2
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 writes 2L
     return value;
   }
 

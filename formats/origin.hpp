@@ -1,4 +1,4 @@
-// Where the bytes of an archive come from, for errors.
+// The origin of an archive's bytes, for errors.
 #pragma once
 
 #include <string>

@@ -16,13 +16,13 @@ namespace harmonics {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr std::string_view kStoredType = "harmonics.element_type:";  // a key of metadata; the tensor's name follows
+constexpr std::string_view kStoredType = "harmonics.element_type:";  // metadata key; a tensor's name follows
 
 struct DTypeSpelling {
   DType dtype;
   std::string_view name;
 };
-// In the reference writer's sort order: widest alignment last.
+// In the sort order of the reference writer: largest element size last.
 constexpr DTypeSpelling kDTypes[] = {{DType::Bool, "BOOL"},       {DType::U8, "U8"},           {DType::I8, "I8"},
                                      {DType::F8_E5M2, "F8_E5M2"}, {DType::F8_E4M3, "F8_E4M3"}, {DType::I16, "I16"},
                                      {DType::U16, "U16"},         {DType::F16, "F16"},         {DType::BF16, "BF16"},
@@ -65,7 +65,7 @@ std::vector<uint64_t> written_shape(const TensorEntry& entry) {
   return shape;
 }
 
-// The metadata of types that are written as bytes becomes the type and shape of their entries.
+// Replaces the type and shape of entries that are stored as bytes by those in their metadata.
 void apply_stored_types(const Origin& file, SafetensorsHeader& header) {
   std::map<std::string_view, TensorEntry*> entries;
   for (TensorEntry& entry : header.tensors) entries.emplace(entry.name, &entry);

@@ -1,9 +1,9 @@
 // The header of a safetensors file (huggingface.co/docs/safetensors): u64 length, JSON, contiguous little-endian
 // tensors. Reads it into a checked table of tensors and writes it.
 //
-// The format has no four-bit types and no blocks. A tensor of such a type is written as the U8 of its bytes, with the
-// bytes of a row as last dimension, and metadata gives its type and shape: "harmonics.element_type:NAME" is
-// "q8_0[64, 96]". The table has the type and shape of the metadata, which it must agree with, and not the entry.
+// The format has neither four-bit nor block types. A tensor of such a type is written as its U8 bytes, with the bytes
+// of a row as last dimension; the metadata "harmonics.element_type:NAME", such as "q8_0[64, 96]", holds its type and
+// shape. A reader's table has the type and shape of the metadata, which must agree with the entry.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ constexpr uint64_t kLongestSafetensorsHeader = 100'000'000;
 struct TensorEntry {
   std::string name;
   DType dtype = DType::F32;
-  std::vector<uint64_t> shape;  // of any rank; end - begin is its bytes
+  std::vector<uint64_t> shape;  // of any rank; takes end - begin bytes
   uint64_t begin = 0, end = 0;  // offsets in the data
 };
 
@@ -40,26 +40,25 @@ struct SafetensorsHeader {
 // and the tensor. Reads only the header.
 SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const Origin& file);
 
-// Sorts like the reference writer: by descending element size, so that all are aligned, then by name.
+// Sorts like the reference writer: by descending element size, which keeps every tensor aligned, then by name.
 void order_as_written(std::vector<TensorEntry>& tensors);
-// Length and JSON text, padded to 8 bytes; offsets follow the order of `tensors`. Throws ErrorKind::Weights if it
-// exceeds the limit for reading.
+// Returns length and JSON text, padded to 8 bytes; offsets follow the order of `tensors`. Throws ErrorKind::Weights if
+// the header exceeds the limit for reading.
 std::string write_safetensors_header(const SafetensorsHeader& header);
 
-// The weights of a folder of Hugging Face: one file, or an index of several.
+// The weights of a Hugging Face model folder: a single file, or the index of several.
 inline constexpr const char *kFolderWeights = "model.safetensors", *kFolderIndex = "model.safetensors.index.json";
 
 struct SafetensorsShard {
-  std::string file;                  // "model.safetensors"; of several "model-00001-of-00003.safetensors"
+  std::string file;                  // "model.safetensors", or "model-00001-of-00003.safetensors"
   std::vector<std::string> tensors;  // names
 };
-// The files of a folder of Hugging Face for tensors of these bytes, in order: each takes at most `most` bytes, unless
-// one tensor is larger.
+// Distributes tensors of these sizes in bytes over the files of a Hugging Face model folder, in order. A file takes at
+// most `most` bytes, or a single larger tensor.
 std::vector<SafetensorsShard> safetensors_shards(const std::vector<std::pair<std::string, uint64_t>>& tensors,
                                                  uint64_t most);
 
-// Throws "'PATH' is no safetensors file: at byte 24, tensor 'w': WHAT". `tensor`: null if the error
-// concerns none.
+// Throws "'PATH' is no safetensors file: at byte 24, tensor 'w': WHAT". `tensor`: null if the error concerns no tensor.
 [[noreturn]] void refuse_safetensors(const Origin& file, uint64_t offset, const std::string* tensor,
                                      const std::string& what);
 

@@ -14,16 +14,16 @@ namespace {
 
 namespace json = simdjson::ondemand;
 
-constexpr int kMostNested = 64;  // of the values of unknown keys
+constexpr int kMostNested = 64;  // depth of the values of unknown keys
 
-// A DOM takes up to eight times the text, and its errors name no place.
+// Parses on demand: a DOM would take up to eight times the text, and its errors have no offsets.
 class HeaderReader {
  public:
   HeaderReader(std::string_view text, const Origin& file, uint64_t offset)
       : text_(text), file_(file), offset_(offset) {}
 
   RawHeader read() {
-    if (const auto error = parser_.iterate(text_).get(document_))  // strings and characters of the whole text
+    if (const auto error = parser_.iterate(text_).get(document_))  // validates strings and characters of the whole text
       refuse_safetensors(file_, offset_, nullptr,
                          std::string("the header is no JSON: ") + simdjson::error_message(error));
     json::object root;
@@ -38,7 +38,7 @@ class HeaderReader {
   }
 
  private:
-  // The offset of the current token, or of the end.
+  // Returns the offset of the current token, or of the end.
   uint64_t place() {
     const char* at = nullptr;
     if (document_.current_location().get(at)) return offset_ + text_.size() - 1;
@@ -141,7 +141,7 @@ class HeaderReader {
     header_.tensors.push_back(std::move(tensor));
   }
 
-  // Parses the value of an unknown key, which simdjson would skip unseen.
+  // Parses the value of an unknown key. simdjson would skip it without validation.
   void parse(json::value& value, int left) {
     if (left == 0) fault("the value of an unknown key is nested deeper than " + std::to_string(kMostNested));
     switch (kind_of(value)) {

@@ -24,8 +24,8 @@ struct RawHeader {
 };
 
 // Rejects duplicate names, values of wrong kinds and non-integers by refuse_safetensors(), with offsets from `offset`.
-// Ignores unknown keys of a tensor, like the reference reader, but parses their values. Allocates at most five bytes
-// for each byte of the text, and what it returns.
+// Ignores unknown keys of a tensor, like the reference reader, but validates their values. Allocates at most five bytes
+// per byte of text, besides the result.
 RawHeader parse_safetensors_json(std::string_view text, const Origin& file, uint64_t offset);
 
 }  // namespace harmonics

@@ -14,7 +14,7 @@ struct Range {
   char32_t first, last;
 };
 
-// Coarse Unicode blocks, precise enough to put a caret under the right character.
+// Coarse Unicode blocks, precise enough to align a caret with its character.
 constexpr Range kZeroWidth[] = {{0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5BD},   {0x610, 0x61A},
                                 {0x64B, 0x65F},   {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF}, {0x200B, 0x200F},
                                 {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xE0100, 0xE01EF}};
@@ -107,7 +107,7 @@ std::string visible(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    if (stays(text[at])) {  // the common case
+    if (stays(text[at])) {  // fast path
       shown += text[at++];
       continue;
     }
@@ -149,7 +149,7 @@ std::string valid_json(std::string serialized) {
 
 namespace {
 
-// Appends a number without an exponent where that is short enough to read.
+// Appends a number without an exponent if that form is short enough to read.
 void append_plain(std::string& to, std::string_view number) {
   constexpr double kSmallest = 1e-6, kLargest = 1e15;
   double v = 0;
@@ -164,7 +164,7 @@ void append_plain(std::string& to, std::string_view number) {
   const auto written = std::to_chars(text, text + sizeof(text), v, std::chars_format::fixed);
   const std::string_view plain(text, written.ptr);
   to += plain;
-  if (plain.find('.') == std::string_view::npos) to += ".0";  // stays a real number for its readers
+  if (plain.find('.') == std::string_view::npos) to += ".0";  // readers must still parse it as a real number
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t end_size = 22, end64_size = 56, locator_size = 20, entry_size = 46, local_size = 30;
 constexpr size_t most_comment = 0xFFFF;
-constexpr size_t most_deflated = 1032;  // deflate cannot compress further
+constexpr size_t most_deflated = 1032;  // the maximum compression ratio of deflate
 
 uint64_t little(const uint8_t* p, size_t width) {
   uint64_t v = 0;
@@ -45,7 +45,7 @@ class Directory {
     refuse(file_, "is a damaged zip archive: " + what, "get the file again");
   }
 
-  // The end record is last, except for a comment of at most 65535 bytes.
+  // The end record is at the end, followed only by a comment of at most 65535 bytes.
   void find_end() {
     if (archive_.size() >= end_size)
       for (size_t at = archive_.size() - end_size, i = 0; i <= most_comment; --at, ++i) {
@@ -93,8 +93,7 @@ class Directory {
     return m;
   }
 
-  // Numbers beyond 32 bits are stored in extra field 1, in this order, but only those that are all ones in the
-  // record.
+  // Extra field 1 holds the numbers beyond 32 bits, in this order, and only those that are all ones in the record.
   static void read_extra(const uint8_t* p, size_t left, ZipMember& m) {
     while (left >= 4) {
       const size_t id = little(p, 2), size = little(p + 2, 2);

@@ -22,10 +22,10 @@ struct ZipMember {
 };
 
 bool looks_like_zip(const uint8_t* data, size_t size);
-// Reads the archive's directory, in order. Its sizes are checked when a member is read.
+// Reads the archive's directory, in its order. The sizes are checked when a member is read.
 std::vector<ZipMember> read_zip_directory(std::span<const uint8_t> archive, const Origin& file);
-// Returns the member's bytes inside the archive, packed or stored as `method` says. Rejects encrypted members, other
-// methods, bytes outside the archive, and sizes that deflate cannot reach: then `size` bytes may be allocated.
+// Returns the member's bytes in the archive, stored or deflated as `method` says. Rejects encrypted members, other
+// methods, bytes outside the archive, and sizes that deflate cannot reach, so that allocating `size` bytes is safe.
 std::span<const uint8_t> zip_member_bytes(std::span<const uint8_t> archive, const ZipMember& member,
                                           const Origin& file);
 // Unpacks a deflated member into `to` of member.size bytes.

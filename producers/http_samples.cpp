@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMostWaitingBytes = 32u << 20;
 constexpr size_t kMostWaitingPosts = 64;
 constexpr auto kMostPatience = std::chrono::seconds(5);  // time to wait for room, before the sender must retry
-constexpr auto kBeginning = std::chrono::seconds(2);     // for the other streams of a run that has not begun
+constexpr auto kBeginning = std::chrono::seconds(2);     // wait for the other streams of a run that has not begun
 constexpr auto kLookFor = std::chrono::milliseconds(50);
 
 SentAnswer refusal(int status, std::string error, std::string note) {
@@ -39,7 +39,7 @@ std::optional<Format> format_of_type(const std::string& content_type, const std:
                                      {"application/vnd.msgpack", Format::Msgpack},
                                      {"application/x-npy", Format::Npy}})
     if (type == name) return format;
-  // curl's default content type, and none: the type is not declared.
+  // No type, and the default of curl, declare nothing.
   if (type.empty() || type == "application/x-www-form-urlencoded" || type == "application/octet-stream" ||
       type == "text/plain")
     return plain::format_of_first(std::as_bytes(std::span(body)), true);
@@ -177,7 +177,7 @@ std::shared_ptr<Producer> open_http(const std::string& path, const Arguments& op
       plain::FeedOptions feed = plain::feed_options(where, Format::Jsonl, options);
       feed.remedy = "send one: curl -d '{\"x\": [1, 2]}' -H 'Authorization: Bearer TOKEN' http://ADDRESS/v1/samples" +
                     (path.empty() ? "" : "/" + path) + ", where --serve listens at ADDRESS";
-      feed.endless = true;  // requests have no end
+      feed.endless = true;  // requests do not end the stream
       feed.messages = true;
       feed.decoder.batches = feed.decoder.rows = true;
       known = door = std::make_shared<HttpEndpoint>(std::move(feed));

@@ -1,5 +1,5 @@
-// Samples sent by HTTP requests to the address of --serve: connects the server, which knows nothing of streams, with
-// the producer.
+// Samples sent by HTTP requests to the address of --serve. Connects the producer with the server, which is independent
+// of streams.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ struct SentAnswer {
   std::string first_refusal;  // "": none
   std::string error, note;    // for status codes other than 200 and 202
 };
-// Passes a body to the producer http:NAME. Answers once, from any thread: when its samples are in memory, or when it
-// is rejected.
+// Passes a body to the producer http:NAME. Answers exactly once, from any thread: when its samples are in memory, or
+// when it is rejected.
 void send_by_http(const std::string& name, SentSamples samples, std::function<void(SentAnswer)> answer);
 
 }  // namespace harmonics

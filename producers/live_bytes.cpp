@@ -20,8 +20,7 @@ using plain::Format;
 
 const std::string kLiveFormats = "auto|hxs|jsonl|json|ndjson|csv|msgpack|npy|raw";
 
-// Standard input, a pipe or a growing file, some of whose bytes may have been read already; shared by all its
-// streams.
+// Standard input, a pipe or a growing file, shared by all its streams. Some of its bytes may have been read already.
 struct LiveBytes {
   std::string where;
   int fd = -1;
@@ -81,7 +80,7 @@ std::optional<Format> format_of(LiveBytes& bytes, const std::string& path, const
 
 std::shared_ptr<Producer> producer_of(const std::shared_ptr<LiveBytes>& bytes, const std::string& path,
                                       const Arguments& options) {
-  // The first stream decides; further streams read the same bytes.
+  // The first stream decides the format; further streams read the same bytes.
   if (!bytes->frames && !bytes->samples) {
     const auto format = format_of(*bytes, path, options);
     const bool endless = options.text("end", "auto") == "never";
@@ -139,7 +138,8 @@ std::shared_ptr<Producer> open_live_file(const std::string& path, bool follow, c
     made->where = "file:" + path;
     made->follows = follow;
     made->owns = true;
-    // An endless pipe is also opened for writing, so that it never ends. Otherwise opening does not wait for a writer.
+    // An endless pipe is also opened for writing, which prevents end-of-file. Otherwise opening does not wait for a
+    // writer.
     const bool endless = !follow && options.text("end", "auto") == "never";
     made->fd = open(path.c_str(), (endless ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
     if (made->fd < 0) throw Error(ErrorKind::NoInput, "cannot read '" + path + "': " + std::strerror(errno));
@@ -152,7 +152,7 @@ std::vector<Argument> live_file_options() {
   std::vector<Argument> options = plain::plain_options(
       "", "",
       {Argument::flag("follow", false, "follow a growing file without end, across truncation and replacement")});
-  // Removes options that only regular files have.
+  // Removes options that apply to regular files only.
   std::erase_if(options, [](const Argument& o) {
     return o.name == "format" || o.name == "symbols" || o.name == "header" || o.name == "delimiter" ||
            o.name == "forget" || o.name == "missing" || o.name == "learned";

@@ -1,4 +1,4 @@
-// Samples from a pipe, standard input, or a growing file, in the format that its first bytes show.
+// Samples from a pipe, standard input, or a growing file; their format is detected by the first bytes.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ std::vector<Argument> stdin_options();
 
 // Opens a named pipe or, with `follow`, a file that is read as it grows.
 std::shared_ptr<Producer> open_live_file(const std::string& path, bool follow, const Arguments& options);
-// The options of such a stream beside those of files.
+// Returns the options of such a stream besides those of files.
 std::vector<Argument> live_file_options();
 // Rejects these options for a regular file. Errors: Usage.
 void refuse_live_options(const std::string& path, const Arguments& options);

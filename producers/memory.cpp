@@ -13,7 +13,7 @@ struct Store {
   std::map<std::string, std::vector<HTensor>> samples;
 };
 Store& store() {
-  static auto* const it = new Store;  // never destroyed: tensors would outlive the engine
+  static auto* const it = new Store;  // never destroyed: tensors may outlive the engine
   return *it;
 }
 

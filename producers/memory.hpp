@@ -1,4 +1,4 @@
-// memory:NAME: a producer returns what a consumer of the same name in the same process received.
+// memory:NAME: a producer returns the samples that a consumer of the same name in this process received.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace harmonics {
 
-// Throws ErrorKind::NoInput when the store is empty.
+// Throws ErrorKind::NoInput if the store is empty.
 std::shared_ptr<Producer> open_memory_producer(const std::string& name);
-// Empties the store of that name and fills it.
+// Clears the store of that name, and fills it.
 std::shared_ptr<Consumer> open_memory_consumer(const std::string& name);
 
 }  // namespace harmonics

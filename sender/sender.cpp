@@ -20,7 +20,7 @@ using namespace harmonics;
 struct harmonics_sender {
   std::shared_ptr<void> end;  // keeps the outbox alive
   wire::Outbox* outbox = nullptr;
-  std::vector<size_t> bytes;  // of each tensor of a sample
+  std::vector<size_t> bytes;  // per tensor of a sample
 };
 
 namespace {
@@ -121,7 +121,7 @@ extern "C" {
 int harmonics_sender_open(const char* address, const harmonics_sender_options* given,
                           const harmonics_sent_tensor* tensors, uint32_t count, harmonics_sender** out) {
   return guarded([&] {
-    harmonics_sender_options options{};  // the structure of an older caller is shorter
+    harmonics_sender_options options{};  // a caller built with an older header has a shorter structure
     if (given) std::memcpy(&options, given, std::min<size_t>(given->struct_size, sizeof options));
     wire::OutboxOptions outbox = outbox_options(text(address), options, tensors, count);
     auto sender = std::make_unique<harmonics_sender>();

@@ -1,4 +1,4 @@
-// A folder of its own for what is kept between runs, while a test lives.
+// A separate cache folder for the lifetime of a test.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,4 @@
-// A disk in memory, for several threads: what was written and not synced can be lost, any call can fail, and the power
-// can go at any call.
+// A disk in memory, thread-safe: unsynced writes can be lost, any call can fail, and the power can fail at any call.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +22,7 @@ class FilesInMemory final : public FileCalls {
  public:
   enum class Fault { None, Error, ShortThenError, PowerCut };
 
-  // The call of this number, from 0, fails; with PowerCut every later one does too, and none has an effect.
+  // Makes the call with this index, from 0, fail. With PowerCut, all later calls fail, too, and none has an effect.
   void fail_at(size_t call, Fault fault, int reason = EIO) {
     const std::lock_guard<std::mutex> lock(mutex_);
     call_ = 0;
@@ -34,13 +33,13 @@ class FilesInMemory final : public FileCalls {
   }
   void work() { fail_at(0, Fault::None); }
   size_t calls() const { return call_; }
-  bool failed() const {  // has the fault struck?
+  bool failed() const {  // whether the fault has occurred
     const std::lock_guard<std::mutex> lock(mutex_);
     return failed_;
   }
 
-  // What the disk holds when the power comes back: synced content under synced names, and of the rest what `luck` says.
-  // Null: none.
+  // Returns the disk's contents after the power returns: synced content under synced names, and a random part of the
+  // rest, chosen by `luck`. Null: none of the rest.
   std::unique_ptr<FilesInMemory> after_power_cut(std::mt19937* luck) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto image = std::make_unique<FilesInMemory>();
@@ -68,7 +67,7 @@ class FilesInMemory final : public FileCalls {
     const std::lock_guard<std::mutex> lock(mutex_);
     return names_.at(name)->bytes;
   }
-  size_t size_of(const std::string& name) const {  // 0: there is none
+  size_t size_of(const std::string& name) const {  // 0: no such file
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto at = names_.find(name);
     return at == names_.end() ? 0 : at->second->bytes.size();
@@ -114,7 +113,7 @@ class FilesInMemory final : public FileCalls {
     const bool strike = strikes();
     if (strike && fault_ != Fault::ShortThenError) return -1;
     if (strike && bytes > 1)
-      bytes /= 2, at_ = call_;  // the rest is what fails
+      bytes /= 2, at_ = call_;  // the rest of the write fails
     else if (strike)
       return -1;
     open_.at(file).node->bytes.append(static_cast<const char*>(data), bytes);
@@ -191,7 +190,7 @@ class FilesInMemory final : public FileCalls {
   }
   bool strikes() {
     if (fault_ == Fault::None || call_++ != at_) return false;
-    if (fault_ == Fault::PowerCut) at_ = call_;  // the next
+    if (fault_ == Fault::PowerCut) at_ = call_;  // the next call
     failed_ = true;
     errno = reason_;
     return true;

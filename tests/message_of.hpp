@@ -1,4 +1,4 @@
-// What an error says, with its notes, one a line.
+// Returns an error's message with its notes, one per line.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// An override of a registry for the length of a scope.
+// An override of a registry item for the duration of a scope.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What most tests begin with, compiled once (HARMONICS_PCH). Every source includes what it uses: presets without it
-// compile them too.
+// Headers that most tests include, precompiled (HARMONICS_PCH). Every source still includes what it uses, because some
+// presets compile without this.
 #pragma once
 
 #include <algorithm>

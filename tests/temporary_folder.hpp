@@ -1,4 +1,4 @@
-// An empty folder while a test lives.
+// An empty folder for the lifetime of a test.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Files of real data that tests read where they exist.
+// Files of real data that tests read if they are available.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -38,7 +38,7 @@ struct TrainedWord {
   int64_t count;
 };
 
-// The words while pairs are joined in them.
+// The words, with the pairs joined so far.
 class PairMerging {
  public:
   PairMerging(std::vector<TrainedWord> words, TrainedPairs& to) : words_(std::move(words)), to_(to) {
@@ -53,13 +53,13 @@ class PairMerging {
     for (auto& [pair, at] : places) queue_.push({counts_[pair], pair, std::move(at)});
   }
 
-  // Joins the most frequent pair; false: there is none.
+  // Joins the most frequent pair. Returns false if no pair occurs at least `least` times.
   bool step(int64_t least) {
     while (!queue_.empty()) {
       Candidate best = queue_.top();
       queue_.pop();
       const int64_t count = counts_[best.pair];
-      if (best.count != count) {  // it has changed since it was queued
+      if (best.count != count) {  // the count is stale: it changed after queueing
         best.count = count;
         queue_.push(std::move(best));
         continue;
@@ -76,7 +76,7 @@ class PairMerging {
     int64_t count;
     IdPair pair;
     std::vector<size_t> words;
-    bool operator<(const Candidate& other) const {  // the top of the queue is the largest
+    bool operator<(const Candidate& other) const {  // for a max-heap: the most frequent pair first
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };

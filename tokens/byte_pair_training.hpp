@@ -1,4 +1,4 @@
-// Training of byte pairs: the merges that shorten a text most.
+// Training of byte-pair encoding.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@
 
 namespace harmonics::tokens {
 
-// A byte as vocabularies of byte pairs write it: one printable character, in UTF-8.
+// Returns the printable character, in UTF-8, that represents a byte in byte-pair vocabularies.
 std::string byte_character(uint8_t byte);
 
 struct TrainedPairs {
-  std::vector<std::string> tokens;                  // texts in the byte alphabet, by id
-  std::vector<std::pair<int32_t, int32_t>> merges;  // ids of their parts, the first to be joined first
+  std::vector<std::string> tokens;                  // in the byte alphabet, by id
+  std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids, in order of priority
 };
 
-// Counts the words of texts, then trains on them. Gives the merges that the library `tokenizers` gives: always the most
-// frequent pair, of equal ones the one of the smallest ids.
+// Counts words, then trains on them. Results equal those of the library `tokenizers`: each step merges the most
+// frequent pair, and of equally frequent ones the pair with the smallest ids.
 class PairTraining {
  public:
-  // Words as GPT-2 divides them.
+  // Divides texts into words by GPT-2's expression.
   PairTraining();
-  // A text in UTF-8; lines that are added one by one are divided one by one. Texts of more than 2^31 equal words in all
-  // are refused: ErrorKind::Weights.
+  // Adds the words of a text in UTF-8. Each call divides its text independently. Throws ErrorKind::Weights if a word
+  // occurs more than 2^31 times in total.
   void add(std::string_view text);
-  uint64_t words() const { return counts_.size(); }  // different ones
-  // `special`: texts of tokens that come first. Ends with fewer than `size` tokens if no pair is left that occurs at
-  // least `least` times.
+  uint64_t words() const { return counts_.size(); }  // distinct words
+  // `special`: texts of the first tokens. Returns fewer than `size` tokens if no remaining pair occurs at least `least`
+  // times.
   TrainedPairs train(size_t size, const std::vector<std::string>& special, int64_t least = 1) const;
 
  private:

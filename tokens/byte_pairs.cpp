@@ -1,5 +1,5 @@
-// Byte-pair encoding (Sennrich et al. 2016, Radford et al. 2019): parts of a word are joined in the order of a list
-// of merges.
+// Byte-pair encoding (Sennrich et al. 2016, Radford et al. 2019): merges adjacent parts of a word, in the order of a
+// list of merges.
 #include <array>
 #include <limits>
 #include <optional>
@@ -13,7 +13,7 @@ namespace harmonics::tokens {
 
 namespace {
 
-// Vocabularies write a byte as a printable character: itself, or one from U+0100 on.
+// Maps printable characters to bytes: a byte is written as itself, or as a character from U+0100 on.
 class ByteAlphabet {
  public:
   ByteAlphabet() {
@@ -47,7 +47,7 @@ class ByteAlphabet {
   std::array<int, 324> values_;
 };
 
-// Of a text whose parts are symbols: bytes, or characters.
+// The symbols of a word are its bytes, if the vocabulary has a byte alphabet, else its characters.
 class BytePairs final : public Model {
  public:
   BytePairs(const Vocabulary& vocabulary, const std::string& path)
@@ -80,7 +80,7 @@ class BytePairs final : public Model {
       if (found.place < 0) return std::nullopt;
       return Joined{static_cast<double>(found.place), found.joined};
     };
-    bool unknown = false;  // whether the last id is the unknown one
+    bool unknown = false;  // whether the last id is the unknown token
     for (const Symbol& symbol : merge_pairs(symbols_of(word), join)) {
       if (vocabulary_.has(symbol.id)) {
         ids.push_back(symbol.id);

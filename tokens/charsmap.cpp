@@ -10,8 +10,8 @@ namespace harmonics::tokens {
 
 namespace {
 
-// A unit of the double array: the value of a leaf, or the label, whether a leaf is below, and the offset of the
-// children.
+// Fields of a unit of the double array: label, whether a leaf follows, and offset of the children. A leaf's unit is its
+// value.
 uint32_t label_of(uint32_t unit) { return unit & (0x80000000u | 0xFFu); }
 bool has_leaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
 uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & (1u << 9)) >> 6); }

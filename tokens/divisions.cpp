@@ -8,7 +8,7 @@ namespace harmonics::tokens {
 
 namespace {
 
-// Characters of a class, each alone, as matches.
+// Returns each character of a class as a separate match.
 template <typename Belongs>
 std::vector<Piece> characters_apart(std::string_view text, Belongs belongs) {
   std::vector<Piece> pieces;
@@ -39,7 +39,7 @@ std::vector<Piece> literal_pieces(std::string_view text, const std::string& what
 }
 
 void keep(const std::vector<Piece>& pieces, Behaviour behaviour, std::vector<std::string>& words) {
-  bool before = false;  // whether the last word ends, or begins, with a match that takes its neighbour
+  bool before = false;  // whether the previous piece is a match
   bool any = false;
   for (const Piece& piece : pieces) {
     const bool match = piece.match;

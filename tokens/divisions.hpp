@@ -1,4 +1,4 @@
-// Division of a text into the words that a vocabulary's model works on.
+// Divides a text into the words that a vocabulary's model encodes.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace harmonics::tokens {
 
-// Used by any threads at once.
+// Thread-safe.
 class WordDivision {
  public:
   explicit WordDivision(const std::vector<Division>& steps);
-  // The words of a text in UTF-8; `first`: the text stands at the beginning.
+  // Returns the words of a text in UTF-8. `first`: whether the text begins the input.
   std::vector<std::string> divide(std::string_view text, bool first) const;
 
  private:

@@ -7,7 +7,7 @@ namespace harmonics::tokens {
 
 namespace {
 
-// Radford et al. 2019.
+// From Radford et al. 2019.
 constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kThreeDigits =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
@@ -21,7 +21,7 @@ constexpr const char* kDigitTriples = R"([0-9][0-9][0-9])";
 
 struct Family {
   std::vector<std::string_view> names;
-  std::vector<const char*> patterns;  // each divides what the ones before have left: matches, and what is between them
+  std::vector<const char*> patterns;  // applied in order; each divides all words of the previous one
   bool whole_words = false;
   bool adds_bos = false;
 };

@@ -1,4 +1,4 @@
-// The families of byte-pair vocabularies by the name that GGUF gives them in tokenizer.ggml.pre.
+// The families of byte-pair vocabularies, by their name in GGUF's tokenizer.ggml.pre.
 #pragma once
 
 #include <string>
@@ -8,13 +8,14 @@
 
 namespace harmonics::tokens {
 
-// GPT-2's words: contractions, letters, numbers and other characters with a space in front, white space.
+// GPT-2's word expression: contractions; letters, numbers or other characters with an optional space before them; white
+// space.
 extern const char* const kGpt2Words;
 
-// Sets the divisions of a family, its byte alphabet, whether words are taken whole and whether texts begin with the
-// begin id. False: the name is not known.
+// Sets the family's divisions, and whether the vocabulary has a byte alphabet, encodes whole words first and adds the
+// begin id. Returns false for an unknown name.
 bool set_family(Vocabulary& vocabulary, std::string_view name);
-// The first name of each family, for messages.
+// Returns the first name of each family, for messages.
 std::string family_names();
 
 }  // namespace harmonics::tokens

@@ -1,4 +1,4 @@
-// What the kinds of models have in common: the ids of a word, and the tokens by their texts.
+// Interface and shared parts of the tokenization models.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace harmonics::tokens {
 
-// Used by any threads at once.
+// Thread-safe.
 class Model {
  public:
   virtual void encode(std::string_view word, std::vector<int32_t>& ids) const = 0;
-  // Of a token that is neither control nor unknown.
+  // Returns the bytes of a token that is neither control nor unknown.
   virtual std::string bytes_of(int32_t id) const = 0;
   virtual ~Model() = default;
 };
 
-// Each keeps a reference to the vocabulary. Throws ErrorKind::Weights; `path` is for messages.
+// The model keeps a reference to the vocabulary. Throws ErrorKind::Weights; `path` is for messages.
 std::unique_ptr<Model> make_byte_pairs(const Vocabulary& vocabulary, const std::string& path);
 std::unique_ptr<Model> make_sentence_pieces(const Vocabulary& vocabulary, const std::string& path);
 std::unique_ptr<Model> make_unigram(const Vocabulary& vocabulary, const std::string& path);
@@ -30,11 +30,11 @@ std::unique_ptr<Model> make_word_pieces(const Vocabulary& vocabulary, const std:
 
 [[noreturn]] void refuse(const std::string& path, const std::string& place, const std::string& what);
 
-// Tokens that stand for single bytes: "<0x0A>".
+// Tokens of single bytes: "<0x0A>".
 class ByteTokens {
  public:
   ByteTokens(const Vocabulary& vocabulary, const std::string& path);
-  // Adds the tokens of the bytes; false, and adds nothing, if one has none.
+  // Appends the tokens of all bytes. Returns false and appends nothing if a byte has no token.
   bool add(std::string_view bytes, std::vector<int32_t>& ids) const;
   char byte_of(int32_t id) const { return values_.at(id); }
 
@@ -43,10 +43,10 @@ class ByteTokens {
   std::unordered_map<int32_t, char> values_;
 };
 
-// The text with a space for each mark.
+// Returns the text with a space in place of each mark.
 std::string spaced(std::string_view text, std::string_view mark);
 
-// The bytes of the character at the beginning of valid UTF-8.
+// Returns the length in bytes of a UTF-8 character, given its first byte.
 inline size_t character_length(char first) {
   const auto c = static_cast<unsigned char>(first);
   return c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;

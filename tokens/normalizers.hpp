@@ -1,4 +1,4 @@
-// What changes a text before it is divided into words.
+// Normalizes a text before it is divided into words.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,18 @@
 
 namespace harmonics::tokens {
 
-// Used by any threads at once.
+// Thread-safe.
 class Normalization {
  public:
   explicit Normalization(const std::vector<Normalizer>& steps);
-  // Of valid UTF-8.
+  // `text` is valid UTF-8.
   std::string operator()(std::string_view text) const;
   bool empty() const { return steps_.empty(); }
 
  private:
   struct Step {
     Normalizer rule;
-    std::unique_ptr<Pattern> pattern;  // of replace with an expression
+    std::unique_ptr<Pattern> pattern;  // for `replace` with an expression
     std::unique_ptr<Charsmap> charsmap;
   };
   static std::string apply(const Step& step, std::string text);

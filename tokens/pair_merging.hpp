@@ -1,4 +1,4 @@
-// Joining of neighbours, as byte-pair encoding does it.
+// Merges adjacent symbols, as in byte-pair encoding.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,26 @@
 
 namespace harmonics::tokens {
 
-// A part of the text, and the symbol that it is.
+// A range of the text, and its symbol.
 struct Symbol {
   size_t begin = 0, end = 0;
-  int32_t id = -1;  // -1: none has this text
+  int32_t id = -1;  // -1: no symbol has this text
 };
 
 struct Joined {
-  double rank;  // the lowest is joined first
+  double rank;  // the lowest is merged first
   int32_t id;
 };
 
-// Joins two neighbours until no pair joins: always the pair of the lowest rank, of equal ones the first. `join` gives
-// the rank and the symbol of two neighbours, or none. Takes time proportional to n log n.
+// Merges adjacent symbols until no pair can be merged, always the pair of lowest rank, of equal ranks the leftmost.
+// `join` returns the rank and id of the merged symbol, or none. Takes O(n log n) time.
 template <typename Join>
 std::vector<Symbol> merge_pairs(std::vector<Symbol> symbols, Join join) {
   struct Pair {
     double rank;
-    size_t left, right, begin, end;  // end: tells whether a side has changed meanwhile
+    size_t left, right, begin, end;  // detect stale pairs: a side has changed since
     int32_t id;
-    bool operator<(const Pair& other) const {  // the top of the queue is the largest
+    bool operator<(const Pair& other) const {  // for a max-heap: the lowest rank first
       return rank != other.rank ? rank > other.rank : left > other.left;
     }
   };

@@ -9,7 +9,7 @@ namespace harmonics::tokens {
 
 namespace {
 
-// The most steps of one match; those of the known families take few.
+// Limit of PCRE2's match steps. The known families need few.
 constexpr uint32_t kMostSteps = 10'000'000;
 
 }  // namespace
@@ -23,7 +23,7 @@ struct Pattern::Code {
     if (!code)
       throw Error(ErrorKind::Weights,
                   "the regular expression " + text + " cannot be read at its character " + std::to_string(offset));
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where it cannot, the pattern is interpreted
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // if unsupported, the pattern is interpreted
     limits = pcre2_match_context_create(nullptr);
     if (limits) pcre2_set_match_limit(limits, kMostSteps);
   }
@@ -47,7 +47,7 @@ std::vector<Piece> Pattern::divide(std::string_view text) const {
   if (!match) throw Error(ErrorKind::Memory, "no memory to divide a text into words");
   std::vector<Piece> pieces;
   const auto* bytes = reinterpret_cast<PCRE2_SPTR>(text.data());
-  size_t at = 0, from = 0;  // what is not yet in a piece; where the next match may begin
+  size_t at = 0, from = 0;  // start of the text not yet in a piece; start of the next match
   while (from < text.size()) {
     const int found =
         pcre2_match(code_->code, bytes, text.size(), from, PCRE2_NO_UTF_CHECK, match.get(), code_->limits);
@@ -56,7 +56,7 @@ std::vector<Piece> Pattern::divide(std::string_view text) const {
       throw Error(ErrorKind::Usage,
                   "the text cannot be divided into words: PCRE2 gives error " + std::to_string(found));
     const size_t* bounds = pcre2_get_ovector_pointer(match.get());
-    if (bounds[1] <= bounds[0]) {  // an empty match divides nothing
+    if (bounds[1] <= bounds[0]) {  // skip empty matches
       from = bounds[0] + 1;
       while (from < text.size() && (text[from] & 0xC0) == 0x80) ++from;
       continue;

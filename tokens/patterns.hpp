@@ -1,4 +1,4 @@
-// Regular expressions that divide a text.
+// Regular expressions that divide texts.
 #pragma once
 
 #include <memory>
@@ -8,22 +8,22 @@
 
 namespace harmonics::tokens {
 
-// A part of a text: a match, or what is between two matches.
+// A part of a text: a match, or the text between two matches.
 struct Piece {
   std::string_view text;
   bool match = false;
 };
 
-// A compiled expression over characters. Used by any threads at once.
+// A compiled expression over Unicode characters. Thread-safe.
 class Pattern {
  public:
-  // Throws ErrorKind::Weights for an expression that cannot be compiled.
+  // Throws ErrorKind::Weights if the expression does not compile.
   explicit Pattern(const std::string& text);
   ~Pattern();
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;
 
-  // The pieces of a text in UTF-8, none of them empty; together they are the text.
+  // Returns the non-empty pieces of a text in UTF-8; joined, they are the text.
   std::vector<Piece> divide(std::string_view text) const;
 
  private:

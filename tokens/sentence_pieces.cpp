@@ -1,5 +1,5 @@
-// SentencePiece vocabularies of merged pairs (Kudo and Richardson 2018): neighbours are joined by the score of the
-// token that they make; what is no token becomes bytes.
+// SentencePiece vocabularies of merged pairs (Kudo and Richardson 2018): merges the adjacent symbols whose merged token
+// has the highest score. Text without a token becomes bytes.
 #include <algorithm>
 #include <optional>
 
@@ -38,7 +38,7 @@ class SentencePieces final : public Model {
         ids.push_back(symbol.id);
       else if (const std::string_view text = word.substr(symbol.begin, symbol.end - symbol.begin);
                !(vocabulary_.byte_fallback && bytes_.add(text, ids)) && vocabulary_.unknown >= 0)
-        ids.push_back(vocabulary_.unknown);  // one for the whole character
+        ids.push_back(vocabulary_.unknown);  // one id for the whole character
     }
   }
 
@@ -55,7 +55,7 @@ class SentencePieces final : public Model {
 
   const Vocabulary& vocabulary_;
   ByteTokens bytes_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // views of the vocabulary's texts; of equal ones the first
+  std::unordered_map<std::string_view, int32_t> ids_;  // views of the vocabulary's texts; duplicates keep the first
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Hash tables for the symbols and merges of a vocabulary, without an allocation per entry: a vocabulary has about
-// 150,000 of each, and every start of the program reads it.
+// 150,000 of each, and every start of the program builds the tables.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace harmonics::tokens {
 
-// Texts by number (0, 1, 2 …), and numbers by text. Equal texts have the number of the first one.
+// Maps numbers (0, 1, 2 …) to texts and back. Duplicates of a text have the number of the first one.
 class SymbolTable {
  public:
   void reserve(size_t texts, size_t bytes) {
@@ -25,20 +25,20 @@ class SymbolTable {
     const size_t begin = begins_[static_cast<size_t>(number)];
     return std::string_view(bytes_).substr(begin, begins_[static_cast<size_t>(number) + 1] - begin);
   }
-  // Appends a text; its number is the next one.
+  // Appends a text with the next number. find() does not return it until know().
   void append(std::string_view text) {
     bytes_ += text;
     begins_.push_back(bytes_.size());
   }
-  // Makes the number findable by its text, unless an equal text is.
+  // Makes a number findable by its text, unless an equal text already is.
   void know(int32_t number) {
     const std::string_view text = (*this)[number];
     const uint32_t hash = hash_of(text);
     if (slot_of(text, hash).number < 0) insert({hash, number});
   }
-  // The number of a text; -1: unknown.
+  // Returns the number of a text; -1: unknown.
   int32_t find(std::string_view text) const { return slot_of(text, hash_of(text)).number; }
-  // The number of a text; an unknown text is appended.
+  // Returns the number of a text, and appends an unknown text.
   int32_t number_of(std::string_view text) {
     const uint32_t hash = hash_of(text);
     if (const int32_t known = slot_of(text, hash).number; known >= 0) return known;
@@ -62,7 +62,7 @@ class SymbolTable {
     }
     return static_cast<uint32_t>(hash);
   }
-  // The slot of the text, or the empty slot for it.
+  // Returns the slot of the text, or the empty slot for it.
   const Slot& slot_of(std::string_view text, uint32_t hash) const {
     const size_t mask = slots_.size() - 1;
     for (size_t at = hash & mask;; at = (at + 1) & mask) {
@@ -90,11 +90,11 @@ class SymbolTable {
 
   std::string bytes_;
   std::vector<size_t> begins_{0};
-  std::vector<Slot> slots_ = std::vector<Slot>(2);  // a power of two, at most half of them used
+  std::vector<Slot> slots_ = std::vector<Slot>(2);  // size is a power of two, at most half are used
   size_t known_ = 0;
 };
 
-// Merges: the result of a pair of symbol numbers, and its rank.
+// Maps a pair of symbol numbers to the merged symbol and its rank.
 class MergeTable {
  public:
   struct Found {
@@ -102,7 +102,7 @@ class MergeTable {
     int32_t joined = -1;
   };
   explicit MergeTable(size_t merges = 0) : slots_(std::bit_ceil(merges + merges / 4 + 1)) {}
-  // At most the announced number of pairs. The first of equal pairs wins.
+  // Call at most as often as announced to the constructor. Of duplicate pairs, the first is kept.
   void add(int32_t left, int32_t right, Found found) {
     Slot& slot = slots_[place_of(left, right)];
     if (slot.found.place < 0) slot = {left, right, found};
@@ -122,7 +122,7 @@ class MergeTable {
     return at;
   }
 
-  std::vector<Slot> slots_;  // a power of two, one of them empty
+  std::vector<Slot> slots_;  // size is a power of two; at least one is empty
 };
 
 }  // namespace harmonics::tokens

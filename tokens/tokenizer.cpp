@@ -46,7 +46,7 @@ void expect_vocabulary(const Vocabulary& vocabulary, const std::string& path) {
   }
 }
 
-// Added tokens in a text: at each place the longest.
+// Finds added tokens in a text, the longest at each position.
 class AddedTokens {
  public:
   struct Known {
@@ -142,7 +142,7 @@ class VocabularyTokenizer final : public TextTokenizer {
   }
 
  private:
-  // Calls `part` for what is between the added tokens: its text, and whether the text begins with it.
+  // Appends the ids of added tokens, and calls `part` with the text between them and whether it begins the input.
   template <typename Part>
   static void divide(const AddedTokens& added, std::string_view text, bool control, std::vector<int32_t>& ids,
                      Part part) {
@@ -177,7 +177,7 @@ class VocabularyTokenizer final : public TextTokenizer {
     return before >= start && is_white_space(decode_utf8(text, before).value);
   }
 
-  // Pieces that begin a word have a space in front, unless the text begins with them.
+  // Decodes a WordPiece token. A token that begins a word gets a space before it, except at the start of the text.
   std::string decoded_piece(int32_t id, bool starts) const {
     const std::string& text = vocabulary_[id].text;
     const auto begins = [&](const std::string& with) { return !with.empty() && text.rfind(with, 0) == 0; };
@@ -245,7 +245,7 @@ std::unique_ptr<TextTokenizer> make_tokenizer(Vocabulary vocabulary, const std::
   expect_vocabulary(vocabulary, path);
   try {
     return std::make_unique<VocabularyTokenizer>(std::move(vocabulary), path);
-  } catch (const Error& error) {  // of an expression or a table of characters: name the file
+  } catch (const Error& error) {  // from an expression or a character table: add the file's name
     if (error.kind() != ErrorKind::Weights || std::string(error.what()).rfind("'" + path + "'", 0) == 0) throw;
     throw Error(ErrorKind::Weights, "'" + path + "': " + error.what());
   }

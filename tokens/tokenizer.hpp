@@ -1,4 +1,4 @@
-// Makes tokenizers of vocabularies.
+// Creates tokenizers from vocabularies.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace harmonics::tokens {
 
-// `path` is for messages. Throws ErrorKind::Weights, with the path and the place, for a vocabulary that contradicts
-// itself: ids outside it, a byte's token that names no byte, merges of no parts, expressions that cannot be read.
-// The tokenizer is used by any threads at once. Texts it is given are valid UTF-8.
+// Throws ErrorKind::Weights, with the path and the location, for an inconsistent vocabulary: ids out of range, byte
+// tokens that name no byte, merges with an empty part, expressions that do not compile. `path` is for messages. The
+// tokenizer is thread-safe and takes valid UTF-8.
 std::unique_ptr<TextTokenizer> make_tokenizer(Vocabulary vocabulary, const std::string& path);
 
 }  // namespace harmonics::tokens

@@ -30,7 +30,7 @@ void read_records(const char* table, Take take) {
     at = std::from_chars(at, end, value, 16).ptr;
     return static_cast<char32_t>(value);
   };
-  for (const char* at = table; at < end; ++at) {  // over the space
+  for (const char* at = table; at < end; ++at) {  // skip the space
     Record record;
     record.first = number(at);
     if (*at == '+') record.more = number(++at);
@@ -53,7 +53,7 @@ Mapping mapping_of(const char* table) {
   return mapping;
 }
 
-// Codes in rows, and a number for each row.
+// Ranges of code points, each with a number.
 class Rows {
  public:
   explicit Rows(const char* table) {
@@ -62,7 +62,7 @@ class Rows {
     });
     std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.first < b.first; });
   }
-  uint32_t operator[](char32_t c) const {  // 0: in none
+  uint32_t operator[](char32_t c) const {  // 0: in no range
     const auto after =
         std::upper_bound(rows_.begin(), rows_.end(), c, [](char32_t code, const Row& row) { return code < row.first; });
     return after == rows_.begin() || std::prev(after)->last < c ? 0 : std::prev(after)->number;
@@ -83,7 +83,7 @@ struct Forms {
 
   Forms() {
     const Rows excluded(unicode::kExcluded);
-    std::vector<std::pair<std::u32string, char32_t>> composed;  // the shortest first: of two parts, then of three
+    std::vector<std::pair<std::u32string, char32_t>> composed;  // sorted by length: pairs before triples
     for (const auto& [code, parts] : canonical)
       if (parts.size() > 1 && !excluded[code]) composed.emplace_back(parts, code);
     std::sort(composed.begin(), composed.end(), [](const auto& a, const auto& b) {
@@ -121,7 +121,7 @@ void decompose(char32_t c, bool compatible, std::u32string& out) {
     out += c;
 }
 
-char32_t composed(char32_t a, char32_t b) {  // 0: they do not
+char32_t composed(char32_t a, char32_t b) {  // 0: no composition
   if (a >= kLead && a < kLead + kLeads && b >= kVowel && b < kVowel + kVowels)
     return kHangul + ((a - kLead) * kVowels + (b - kVowel)) * kTails;
   if (a >= kHangul && a < kHangul + kSyllables && (a - kHangul) % kTails == 0 && b > kTail && b < kTail + kTails)
@@ -130,7 +130,7 @@ char32_t composed(char32_t a, char32_t b) {  // 0: they do not
   return at == forms().pairs.end() ? 0 : at->second;
 }
 
-// The marks behind a character, in the order of their classes.
+// Sorts runs of combining marks by their combining class.
 void order_marks(std::u32string& text) {
   const Rows& classes = forms().classes;
   for (size_t at = 0; at < text.size();) {
@@ -145,8 +145,8 @@ void order_marks(std::u32string& text) {
 void compose(std::u32string& text) {
   const Rows& classes = forms().classes;
   std::u32string out;
-  size_t starter = std::u32string::npos;  // the last character of class 0, in `out`
-  uint32_t last = 0;                      // the class of the last one of `out`, if that is no starter
+  size_t starter = std::u32string::npos;  // index in `out` of the last character of class 0
+  uint32_t last = 0;                      // class of the last character of `out`
   for (const char32_t c : text) {
     const uint32_t own = classes[c];
     const bool blocked = starter == std::u32string::npos || (starter + 1 < out.size() && last >= own);

@@ -1,4 +1,4 @@
-// Unigram vocabularies (Kudo 2018): of all divisions of a word into tokens that of the largest sum of scores.
+// Unigram vocabularies (Kudo 2018): divides a word into the tokens with the highest sum of scores.
 #include <algorithm>
 #include <limits>
 
@@ -8,14 +8,14 @@ namespace harmonics::tokens {
 
 namespace {
 
-// What a character that is no token costs beyond the lowest score, as in sentencepiece.
+// An unknown character scores this much below the lowest score, as in sentencepiece.
 constexpr double kUnknownPenalty = 10;
 
-// Where a token ends: the best way there.
+// The best path to the end of a token.
 template <typename Score>
 struct PathEnd {
   Score score = 0;
-  size_t begin = std::numeric_limits<size_t>::max();  // of its last token; none: nothing leads here yet
+  size_t begin = std::numeric_limits<size_t>::max();  // start of its last token; none: not reached
   int32_t id = -1;
 };
 
@@ -50,7 +50,7 @@ class Unigram final : public Model {
   }
 
  private:
-  // Calls `found` for each token that the text begins with, the shortest first.
+  // Calls `found` with each token that is a prefix of the text, the shortest first.
   template <typename Found>
   void for_prefixes(std::string_view text, Found found) const {
     auto begin = sorted_.begin(), end = sorted_.end();
@@ -90,9 +90,9 @@ class Unigram final : public Model {
                  vocabulary_.unknown);
       at += character;
     }
-    std::vector<std::pair<size_t, size_t>> path;  // of each token: begin and end
+    std::vector<std::pair<size_t, size_t>> path;  // begin and end of each token
     for (size_t end = word.size(); end > 0; end = ends[end].begin) path.emplace_back(ends[end].begin, end);
-    bool unknown = false;  // whether the last id is the unknown one
+    bool unknown = false;  // whether the last id is the unknown token
     for (auto step = path.rbegin(); step != path.rend(); ++step) {
       const int32_t id = ends[step->second].id;
       const std::string_view text = word.substr(step->first, step->second - step->first);
@@ -107,7 +107,7 @@ class Unigram final : public Model {
 
   const Vocabulary& vocabulary_;
   ByteTokens bytes_;
-  std::vector<int32_t> sorted_;  // ids by their texts; of equal ones the first
+  std::vector<int32_t> sorted_;  // ids sorted by text; duplicates keep the order of their ids
   double unknown_score_ = 0, highest_ = -std::numeric_limits<double>::infinity();
 };
 

@@ -1,5 +1,5 @@
-// WordPiece vocabularies (Schuster and Nakajima 2012): a word's longest token first, then that of the rest; a word that
-// does not come out is unknown.
+// WordPiece vocabularies (Schuster and Nakajima 2012): repeatedly takes the longest token that the rest of the word
+// begins with. A word that is not fully covered is unknown.
 #include <algorithm>
 
 #include "tokens/model.hpp"
@@ -25,7 +25,7 @@ class WordPieces final : public Model {
     const size_t before = ids.size();
     if (vocabulary_.longest_word == 0 || count(word) <= vocabulary_.longest_word) {
       std::string rest = vocabulary_.word_start + std::string(word);
-      size_t least = vocabulary_.word_start.size();  // a token takes more than what stands in front of it
+      size_t least = vocabulary_.word_start.size();  // a token must be longer than the prefix
       while (rest.size() > least) {
         const size_t length = longest_prefix(rest, least);
         if (length == 0) break;

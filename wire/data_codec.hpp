@@ -1,4 +1,5 @@
-// DATA frames of one sender differ only in their numbers; the shared part is encoded and decoded once.
+// Codec for the DATA frames of one sender, which differ only in their numbers: encodes and decodes the shared part
+// once.
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ class DataEncoder {
   std::string before_, behind_;  // header bytes around seq and count
 };
 
-// Reads frames as decode does, but faster when a frame resembles the last DATA frame.
+// Equivalent to decode(), but faster for a frame that resembles the last DATA frame.
 class FrameDecoder {
  public:
   Frame decode(std::span<const std::byte> bytes, const Limits& limits = {});

@@ -1,4 +1,4 @@
-// The most bytes of a folder that several writers append to, some of them in other libraries.
+// Limits the bytes of a folder that several writers append to, some of them in other libraries.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ inline bool is_dead_letter(std::string_view name) {
   return name.ends_with(".hxs") || name.ends_with(".reasons.jsonl") || name.find(".refused") != std::string_view::npos;
 }
 
-// The limit of all files in a folder. A writer measures the folder again once it has written a sixteenth of the
-// remaining bytes, so that up to 16 independent writers stay within the limit together. Not thread-safe.
+// The limit of all files in a folder. A writer measures the folder again after writing a sixteenth of the remaining
+// bytes, so up to 16 independent writers stay within the limit together. Not thread-safe.
 class FolderBudget {
  public:
-  // `held`: bytes in the folder at present. `measure` returns them anew.
+  // `held`: current bytes of the folder. `measure` returns their current number.
   FolderBudget(uint64_t most, uint64_t held, std::function<uint64_t()> measure)
       : most_(most), measure_(std::move(measure)), held_(held) {}
   // Returns whether `bytes` more fit within the limit.
@@ -33,7 +33,7 @@ class FolderBudget {
  private:
   uint64_t most_;
   std::function<uint64_t()> measure_;
-  uint64_t held_, written_ = 0;  // since it was measured
+  uint64_t held_, written_ = 0;  // bytes at the last measurement; written since
 };
 
 }  // namespace harmonics::wire

@@ -28,7 +28,7 @@ enum class Kind : uint16_t {
 };
 const char* kind_name(Kind kind);  // "DATA"
 
-// The numbers of hxs.proto.
+// Numbered as in hxs.proto.
 enum class Acknowledgement : uint32_t { None = 0, Received = 1, Durable = 2 };
 enum class Code : uint32_t {
   None = 0,
@@ -46,7 +46,7 @@ struct TensorPart {
   std::string name;
   DType dtype = DType::F32;
   Shape sample;
-  std::span<const std::byte> bytes;  // empty in HELLO, which only describes
+  std::span<const std::byte> bytes;  // empty in HELLO, which has no samples
   uint32_t classes = 0;              // for integers: each value is below this; 0: unknown
 };
 
@@ -65,25 +65,25 @@ struct Frame {
   bool fresh = false, blocked = false;
   uint64_t number = 0, sender = 0;
 
-  // Returns the number that joins a sample of a DATA frame with others; `sample` counts from the frame's first.
+  // Returns the key for joining a sample of a DATA frame with other streams. `sample`: index in the frame.
   SampleNumber number_of(uint64_t sample) const;
 };
 
-// Identifies a sender, alike in every process. `epoch` is 0 where all incarnations of a sender continue its
+// Returns a sender's identity, equal in every process. `epoch` is 0 if all incarnations of a sender continue its
 // numbering.
 uint64_t sender_identity(const std::string& stream, const std::string& producer, uint64_t epoch);
 
-// Integer types, whose values may be classes.
+// Returns whether a type is an integer, whose values may be classes.
 inline bool is_integer(DType dtype) { return dtype > DType::Bool && dtype < DType::F16; }
 
-// "image u8 [28, 28], label i64 []"
+// Returns a description: "image u8 [28, 28], label i64 []".
 std::string described(const std::vector<TensorPart>& tensors);
 // Returns whether both have the same names, types and shapes in the same order.
 bool alike(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b);
 // Returns the bytes of one sample over all its tensors, without padding between them. Credit counts these bytes.
 uint64_t sample_bytes(const Frame& frame);
 
-// Limits of what a reader accepts. Sizes are checked against them before memory is allocated.
+// Limits that a reader enforces before it allocates memory.
 struct Limits {
   uint64_t frame_bytes = 16u << 20;
   uint32_t header_bytes = 32u << 10;
@@ -110,11 +110,9 @@ struct Prefix {
   uint64_t frame_bytes() const { return payload_at() + payload_bytes; }
 };
 
-// Errors of the three functions below: ErrorKind::Stream with the position in the frame, what was found, and a note
-// with a remedy.
+// The three functions below throw ErrorKind::Stream with the position in the frame, the value found, and a remedy.
 
-// Reads the first 24 bytes of `bytes`, which must hold at least as many. Tells the reader of a byte stream how many
-// bytes to wait for.
+// Reads the first 24 bytes of `bytes`, which must hold at least as many. The prefix contains the frame's length.
 Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits = {});
 
 // Reads exactly one frame. Its tensors point into `bytes`, at multiples of 8 from the start.

@@ -92,7 +92,7 @@ Batch FrameBuilder::take(uint64_t seq) {
   const std::span<const std::byte> frame(memory_.get() + head_ - head, head + end - head_);
   Batch batch{seq, count_, count_ * sample_bytes_, {}};
   count_ = 0;
-  if (2 * frame.size() < size_) {  // the frame may be kept for long: do not hold mostly empty memory
+  if (2 * frame.size() < size_) {  // the frame may be kept for long: do not retain mostly empty memory
     batch.frame = owned({frame.begin(), frame.end()});
     return batch;
   }

@@ -1,4 +1,4 @@
-// Builds a DATA frame sample by sample in the memory it is sent from.
+// Builds a DATA frame sample by sample, in the memory from which it is sent.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ struct FrameOrigin {
   std::vector<TensorPart> tensors;  // of every sample, without bytes
 };
 
-// Recycles the memory of sent frames: it is warm in the cache and needs no allocation. Any thread may release the
-// memory it took.
+// Recycles the memory of sent frames, which is already allocated and warm in the cache. Memory may be released by any
+// thread.
 class FrameMemory {
  public:
   FrameMemory(size_t size, size_t most_free_bytes);

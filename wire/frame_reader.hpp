@@ -1,5 +1,5 @@
-// Splits a byte stream into frames, wherever the stream is cut. Frames stay where they were read; only the start of a
-// frame that did not fit is copied.
+// Splits a byte stream, received in arbitrary pieces, into frames. Frames are not copied, except for the start of a
+// frame that does not fit into its chunk.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ class FrameReader {
  public:
   explicit FrameReader(const Limits& limits = {}) : limits_(limits) {}
 
-  // Returns the space for the next bytes; the caller then reports how many arrived. The announced size of a frame is
-  // allocated only as its bytes arrive.
+  // Returns space for the next bytes; the caller then reports how many arrived. Memory for a frame grows with the bytes
+  // received, not with its announced size.
   std::span<std::byte> room();
   void arrived(size_t bytes) { end_ += bytes; }
   // Returns the next whole frame, not yet decoded; empty if more bytes are needed. Throws if the bytes do not begin a

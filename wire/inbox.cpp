@@ -17,12 +17,12 @@ namespace {
 // The samples of one frame, waiting for readers.
 struct Chunk {
   Taken taken;
-  uint64_t begin = 0;   // the number of the first
-  bool counted = true;  // in the window: no reader has taken all of it
+  uint64_t begin = 0;   // number of the first sample
+  bool counted = true;  // counts towards the window: no reader has taken all of it
   uint64_t sample_bytes = 0;
 
   uint64_t end() const { return begin + taken.count; }
-  uint64_t number(uint64_t at) const { return taken.frame->seq + taken.first + (at - begin); }  // given by its sender
+  uint64_t number(uint64_t at) const { return taken.frame->seq + taken.first + (at - begin); }  // the sender's number
   std::span<const std::byte> sample(size_t tensor, uint64_t number) const {
     const TensorPart& part = taken.frame->tensors[tensor];
     const size_t one = part.bytes.size() / taken.frame->count;
@@ -33,9 +33,9 @@ struct Chunk {
 struct Reader {
   std::string tensor;
   std::optional<Inbox::Announced> expected;
-  Time deadline{};  // for the first sender
+  Time deadline{};  // for the first sender to arrive
   std::chrono::milliseconds wait{};
-  std::optional<size_t> index;  // of its tensor
+  std::optional<size_t> index;  // of its tensor in a frame
   uint64_t at = 0, durable = 0;
   bool cancelled = false;
 };
@@ -152,12 +152,12 @@ struct Inbox::Body {
   std::condition_variable changed;
   std::function<void()> waker;
   FrameDecoder decoder;  // of the transport's thread
-  bool news = false;     // frames have arrived since readers were woken
+  bool news = false;     // frames have arrived since readers were last woken
   Senders senders;
   std::deque<Chunk> chunks;
   uint64_t first = 0;  // the number of the first sample in `chunks`, or of the next to come
   uint64_t queued_samples = 0, queued_bytes = 0, bytes = 0;
-  uint64_t behind_bytes = 0;  // of samples that some readers have taken and others have not
+  uint64_t behind_bytes = 0;  // samples that only some readers have taken
   Time arrived_at = now();
   std::map<int, Reader> readers;
   int next_reader = 0;
@@ -395,7 +395,7 @@ InboxHealth Inbox::health() const {
   health.queued_samples = b.queued_samples;
   health.queued_bytes = b.queued_bytes;
   health.window_bytes = b.options.window_bytes;
-  // Where samples are small, the sample count limits senders: the window is the number of bytes of that many samples.
+  // For small samples, the sample count is the limit: the window is then the number of bytes of that many samples.
   if (b.queued_samples > 0)
     health.window_bytes =
         std::clamp<uint64_t>(b.queued_bytes * b.options.window_samples / b.queued_samples, 1, b.options.window_bytes);

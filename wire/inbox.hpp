@@ -1,6 +1,6 @@
-// The state a receiver keeps of all senders to one address, without sockets: their sessions, and their samples in
-// order of arrival until every reader has taken them. Transports deliver frames and fetch answers; each reader takes
-// one tensor of the same samples.
+// The receiver's state of all senders to one address, without sockets: their sessions, and their samples in order of
+// arrival until every reader has taken them. Transports deliver frames and fetch answers. Each reader takes one tensor
+// of the same samples.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace harmonics::wire {
 
-Time now();  // monotonic clock
+Time now();  // steady clock
 
 struct InboxOptions {
   std::string where;                                         // the address, for messages
@@ -19,8 +19,8 @@ struct InboxOptions {
   uint64_t window_samples = 4096, window_bytes = 16u << 20;  // of all senders together
   Limits limits;
   size_t most_senders = 256;
-  // Whether this peer may send under this name. Called for each of its frames, by the thread that delivers them;
-  // unset: every peer may.
+  // Returns whether this peer may send under this name. Called for each of its frames, by the thread that delivers
+  // them. Unset: every peer may.
   std::function<bool(uint64_t peer, const std::string& producer)> may_use = nullptr;
   bool endless = false;  // the stream does not end when all senders have ended
   bool one_way = false;  // no answers: DATA and END are accepted as they come, missing samples count as lost
@@ -43,7 +43,7 @@ struct InboxHealth {
   std::string last_error;
 };
 
-// Every function may be called from any thread.
+// Thread-safe.
 class Inbox {
  public:
   explicit Inbox(InboxOptions options);
@@ -64,7 +64,7 @@ class Inbox {
   // Like arrived, for bytes that do not begin a frame.
   void damaged(uint64_t peer, const std::string& reason);
   void left(uint64_t peer);
-  // Whether a sender said HELLO on this connection and was accepted or may wait.
+  // Returns whether a HELLO of this connection was accepted or is waiting.
   bool is_greeted(uint64_t peer) const;
   // Counts a connection that was rejected before it became a peer.
   void turned_away(const std::string& reason);
@@ -95,7 +95,7 @@ class Inbox {
   struct Announced {
     DType dtype = DType::F32;
     Shape sample;
-    uint32_t classes = 0;  // 0: unknown
+    uint32_t classes = 0;  // number of classes; 0: unknown
   };
   // Call before restore: forgets this sender's incarnation, so that one with an earlier clock is accepted; its
   // samples are not.

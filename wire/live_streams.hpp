@@ -1,5 +1,5 @@
-// Library streams over an inbox or an outbox, which the plugins of all transports register. Header only, since the
-// plugin that includes it owns the contract's interface.
+// Library streams over an inbox or an outbox, registered by the plugins of all transports. Header only, because the
+// including plugin owns the contract's interface.
 #pragma once
 
 #include <unistd.h>
@@ -52,7 +52,7 @@ class LiveProducer : public Producer {
     if (const std::string name = options.text("forget", ""); !name.empty()) inbox().forget_incarnation(name);
     if (info) inbox().expect(reader_, {info->dtype, info->sample, classes_told(info->dtype, info->classes)});
   }
-  // Reads this tensor, regardless of the address.
+  // Reads the given tensor, whatever the address selects.
   LiveProducer(std::shared_ptr<End> end, const std::string& tensor, std::chrono::milliseconds wait)
       : end_(std::move(end)), reader_(inbox().open(tensor, wait)) {}
   ~LiveProducer() override { inbox().close(reader_); }
@@ -86,7 +86,7 @@ class LiveProducer : public Producer {
   void durable(uint64_t index) override { inbox().durable(reader_, index); }
   bool cancel() override { return inbox().cancel(reader_), true; }
   bool numbers(uint64_t n, SampleNumber* to) override {
-    numbered_ = true;  // n = 0: numbers will be requested
+    numbered_ = true;  // n = 0 announces later requests
     std::copy(numbers_.end() - static_cast<std::ptrdiff_t>(n), numbers_.end(), to);
     return true;
   }

@@ -77,7 +77,7 @@ struct Outbox::Body {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     if (waker && asked_in_vain && (now() - sent_at >= kGather || unsent * builder.sample_bytes() >= kWake)) waker();
   }
-  // Waiting threads are woken only for room for more than a sample or two.
+  // Wakes waiting threads only when there is room for many samples, not for each one.
   bool has_much_room() const {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     return !held &&
@@ -144,12 +144,12 @@ struct Outbox::Body {
   std::function<void()> waker;
   SendSession session;
   FrameBuilder builder;
-  std::optional<Batch> held;                // the session has no room for it
-  std::deque<Batch> ready;                  // one way
+  std::optional<Batch> held;                // a batch that the session has no room for
+  std::deque<Batch> ready;                  // one way: frames to send
   std::optional<uint64_t> seq;              // one way: number of the next sample to be added
-  int waiting = 0;                          // threads of the user
+  int waiting = 0;                          // number of waiting user threads
   uint64_t ready_samples = 0, in_hand = 0;  // one way: samples in `ready`; frames given to the transport, not yet sent
-  std::optional<uint64_t> source;           // of a whole source: the samples that the receiver has
+  std::optional<uint64_t> source;           // whole source: number of samples that the receiver already has
   Counts counts;
   Time reached = now(), sent_at{};  // last time anything was received; last time samples were sent
   bool is_accepted = false;         // connected, but nothing received yet

@@ -1,4 +1,4 @@
-// Immutable bytes and their owner: a vector, a message of a library, or a piece of what was read from a socket.
+// Immutable bytes and their owner: a vector, a library's message, or a piece of a socket's read buffer.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Frames through a pipe or a file, one way and in order, as long as both ends live.
+// Frames through a pipe or a file: one way, in order, without reconnection.
 #pragma once
 
 #include <atomic>

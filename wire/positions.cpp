@@ -1,4 +1,4 @@
-// Format: hxs1 tensor NAME TYPE DIMS... ; sender STREAM PRODUCER EPOCH SEQ [ended] ; ...   Names are percent-encoded.
+// Format: hxs1 tensor NAME TYPE DIMS... ; sender STREAM PRODUCER EPOCH SEQ [ended] ; ... Names are percent-encoded.
 #include "wire/positions.hpp"
 
 #include <fmt/format.h>

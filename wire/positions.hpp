@@ -1,5 +1,4 @@
-// The positions of a stream's senders as text. A checkpoint keeps it, and a receiver in another process resumes from
-// it.
+// The positions of a stream's senders as text, stored in checkpoints. A receiver in another process resumes from it.
 #pragma once
 
 #include <map>
@@ -21,7 +20,7 @@ struct Positions {
 
 // Returns one line of printable characters, which read_positions parses; "" without senders and tensors.
 std::string positions_text(const Positions& positions);
-// Errors: Stream with the offset and the expected text.
+// Throws ErrorKind::Stream with the offset and the expected text.
 Positions read_positions(const std::string& text);
 
 }  // namespace harmonics::wire

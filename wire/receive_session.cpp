@@ -88,7 +88,7 @@ void ReceiveSession::take_back_hello() {
   greeted_ = false;
 }
 
-// Whether the frame belongs to the session. Without a session, asks the sender to begin one.
+// Returns whether the frame belongs to the session. Without a session, asks the sender to begin one.
 bool ReceiveSession::knows(const Frame& frame, Time now) {
   if (is_of_session(frame)) return true;
   ++counts_.stale;
@@ -149,8 +149,8 @@ void ReceiveSession::end(const Frame& frame, Time now) {
   say_bye_ = say_grant_ = true;
 }
 
-// Asks the sender to repeat samples from next_ on, with or without a reason. Repeats the request for one sample only
-// after a while.
+// Asks the sender to repeat samples from next_ on, optionally with a reason. Repeats the request for the same sample
+// only after a delay.
 void ReceiveSession::ask(Code code, const std::string& text, Time now) {
   if (asked_seq_ == next_ && now - asked_at_ < options_.resume_after) return;
   asked_seq_ = next_;
@@ -223,8 +223,8 @@ Frame ReceiveSession::welcome() {
 uint64_t ReceiveSession::free_seq() const { return limit(next_, options_.window_samples, held_samples_); }
 uint64_t ReceiveSession::free_bytes() const { return limit(bytes_, options_.window_bytes, held_bytes_); }
 
-// True as soon as an eighth of a window may be granted or has arrived: the sender then need not wait, and reuses its
-// memory while that is still in a cache.
+// Returns true once an eighth of a window may be granted or has arrived. The sender then never waits, and reuses memory
+// that is still in a cache.
 bool ReceiveSession::is_granting_due(Time now) const {
   const uint64_t samples = (options_.window_samples + 7) / 8, bytes = (options_.window_bytes + 7) / 8;
   if (free_seq() >= granted_seq_ + samples || free_bytes() >= granted_bytes_ + bytes ||

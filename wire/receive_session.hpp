@@ -1,5 +1,5 @@
 // The receiver's half of the protocol of docs/wire.md with one sender of one stream, without sockets, threads or a
-// clock. It outlives connections and restarts of the sender; a position taken from it outlives the session itself.
+// clock. It survives reconnection and restarts of the sender; a position taken from it survives the session itself.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@ struct Position {
 
 struct ReceiveCounts {
   uint64_t samples = 0, duplicates = 0, gaps = 0, stale = 0, over_credit = 0, refused = 0;
-  uint64_t lost = 0;  // samples no sender has any more and that were never acknowledged at the requested level
+  uint64_t lost = 0;  // samples that no sender has any more and that were never acknowledged as requested
 };
 
 class ReceiveSession {
@@ -55,7 +55,7 @@ class ReceiveSession {
   void set_window(uint64_t samples, uint64_t bytes) {
     options_.window_samples = samples, options_.window_bytes = bytes;
   }
-  // Whether the sender may be waiting for the answer of poll.
+  // Returns whether the sender may be waiting for the next answer of poll().
   bool is_granting_due(Time now) const;
   // Declares that a restart would begin at this position, which may be before position().
   void durable(const Position& position);
@@ -64,19 +64,19 @@ class ReceiveSession {
   // Time of the next poll if nothing arrives.
   Time deadline() const { return granted_at_ + options_.grant_after; }
 
-  // The position after the samples that were taken, consumed or not. A HELLO alone does not move it.
+  // Returns the position after the taken samples, consumed or not. A HELLO alone does not move it.
   Position position() const { return before_hello_ ? before_hello_->position : Position{epoch_, next_, ended_}; }
-  // A HELLO was accepted, but neither a sample nor an end has followed. Any peer can send a HELLO.
+  // Returns whether a HELLO was accepted without a sample or an end after it. Any peer can send a HELLO.
   bool is_only_greeted() const { return before_hello_.has_value(); }
   // The incarnation of the last HELLO, and whether it has declared its end.
   uint64_t epoch() const { return epoch_; }
   bool is_ended() const { return ended_; }
   // Restores the state before such a HELLO, because its connection is gone.
   void take_back_hello();
-  // The sender's memory is full until samples become durable; returns the request once and resets it.
+  // Returns, once per request, whether the sender's memory is full until samples become durable.
   bool take_durable_wanted() { return std::exchange(durable_wanted_, false); }
   bool is_greeted() const { return greeted_; }
-  // DATA carries no session number: its sample numbers suffice.
+  // DATA has no session number; its sample numbers identify the session.
   bool is_of_session(const Frame& frame) const {
     return greeted_ && frame.epoch == epoch_ && (frame.kind == Kind::Data || frame.session == session_);
   }

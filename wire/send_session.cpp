@@ -7,7 +7,7 @@
 namespace harmonics::wire {
 namespace {
 
-// This many rejections in a row mean that the frames are wrong, not damaged in transit.
+// After this many consecutive rejections the frames are assumed to be invalid, not damaged in transit.
 constexpr uint32_t kMostStrikes = 16;
 
 }  // namespace

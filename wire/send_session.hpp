@@ -1,6 +1,6 @@
-// The sender's half of the protocol of docs/wire.md, without sockets, threads or a clock: the caller passes frames
-// and the time, and polls for what to send. The session outlives connections; its unacknowledged samples are lost
-// only with it.
+// The sender's half of the protocol of docs/wire.md, without sockets, threads or a clock: the caller passes frames and
+// the time, and polls for frames to send. The session survives reconnection; unacknowledged samples are lost only if
+// the session is destroyed.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@
 
 namespace harmonics::wire {
 
-using Time = std::chrono::nanoseconds;  // since an arbitrary fixed moment
+using Time = std::chrono::nanoseconds;  // since an arbitrary epoch
 
 struct SendOptions {
   std::string stream, producer;
   uint64_t epoch = 1;                 // larger than that of every earlier incarnation of this producer
-  std::optional<uint64_t> first_seq;  // of the first sample that will be offered; none: the receiver decides
-  // If the receiver decides: start after its durable samples, for a source that can repeat all of them. Samples it
-  // received beyond those die with it, and an earlier incarnation that kept them is gone.
+  std::optional<uint64_t> first_seq;  // number of the first sample; none: the receiver decides
+  // If the receiver decides: start after its durable samples, for a source that can repeat all samples. Samples that it
+  // received beyond those are lost if it ends, and an earlier incarnation that kept them may be gone.
   bool behind_durable = false;
   Acknowledgement acknowledgement = Acknowledgement::Durable;
   std::vector<TensorPart> tensors;  // announced in HELLO
@@ -49,9 +49,9 @@ class SendSession {
 
   uint64_t epoch() const { return options_.epoch; }
   uint64_t session() const { return session_; }
-  // The number of the next sample; none until a receiver has told a sender without history where to begin.
+  // Returns the number of the next sample; none until a receiver has assigned the first number.
   std::optional<uint64_t> next_seq() const { return numbered_ ? std::optional(next_) : std::nullopt; }
-  // Takes the samples from next_seq() on and keeps them until they are acknowledged. False: no room now.
+  // Takes the samples from next_seq() on and keeps them until they are acknowledged. Returns false if there is no room.
   bool offer(Batch batch);
   // Declares that no sample follows.
   void finish() { finished_ = true; }
@@ -63,14 +63,14 @@ class SendSession {
   // Returns what to send next; empty: nothing now. Poll until it is empty, after every call above and at deadline().
   std::optional<std::variant<Frame, Batch>> poll(Time now);
   Time deadline() const;
-  // Connected, but nothing has arrived for so long that a new connection is needed.
+  // Returns whether the connection has been silent for so long that a new one is needed.
   bool is_out_of_touch(Time now) const { return connected_ && (left_ || now - heard_ >= options_.give_up_after); }
 
   // All samples before this number are acknowledged at the requested level, and dropped.
   uint64_t acknowledged() const { return released_; }
   // Samples that were offered and not yet sent on this connection.
   uint64_t unsent() const { return welcomed_ ? next_ - std::min(send_, next_) : next_ - released_; }
-  // All samples are acknowledged and the receiver has seen the end.
+  // Returns whether all samples are acknowledged and the receiver has seen the end.
   bool is_done() const { return finished_ && ended_ && kept_.empty(); }
   const SendCounts& counts() const { return counts_; }
 

@@ -11,7 +11,7 @@ constexpr size_t kMostAnswers = 1024;
 constexpr auto kWarnAgain = std::chrono::milliseconds(100);
 constexpr size_t kMostEmptyNames = 16, kRemembered = 4;
 constexpr Time kGoneForGood = std::chrono::seconds(5);  // senders reconnect within two
-constexpr Time kEmptyPlace = std::chrono::seconds(10);  // limit for a sender that gives nothing while others wait
+constexpr Time kEmptyPlace = std::chrono::seconds(10);  // limit for a sender without samples while others wait
 
 // Epochs are clock values in nanoseconds, or smaller numbers.
 uint64_t latest_epoch() {
@@ -44,7 +44,7 @@ void Senders::refuse(uint64_t peer, const Frame& frame, Code code, const std::st
   answer(peer, frame, Kind::Error, code, text);
 }
 
-// Rejects frames that no sender may send, known or not.
+// Rejects frames that are invalid from any sender.
 bool Senders::refuses(uint64_t peer, const Frame& frame) {
   const bool hello = frame.kind == Kind::Hello;
   if (options_.may_use && !options_.may_use(peer, frame.producer)) {
@@ -159,8 +159,8 @@ void Senders::forget(std::map<SenderName, std::unique_ptr<Sender>>::iterator sen
   all_.erase(sender);
 }
 
-// Forgets a sender without queued samples: one that has ended, else one that gave nothing and is disconnected or has
-// held its slot for long.
+// Forgets a sender without queued samples: an ended one, else one that sent nothing and is disconnected or has held its
+// slot for long.
 bool Senders::make_room() {
   const Time t = now();
   const auto find = [this](auto may_go) {
@@ -213,7 +213,7 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
     return std::nullopt;
   }
   if (!foreign) sender.peer = peer;
-  if (hello && !session.is_greeted()) session.set_window(1, 1);  // until it is known how many senders share the window
+  if (hello && !session.is_greeted()) session.set_window(1, 1);  // until the window is shared among the senders
   const ReceiveSession::Taken taken = session.receive(*frame, now());
   if (session.counts().refused != refused)
     last_error_ = fmt::format("'{}' is refused: {}", sender.name.producer, session.refusal());

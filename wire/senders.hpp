@@ -1,4 +1,4 @@
-// All senders to one address: their sessions, pending answers and positions. For Inbox, which locks.
+// All senders to one address: their sessions, pending answers and positions. Not thread-safe: Inbox locks.
 #pragma once
 
 #include <deque>
@@ -11,9 +11,9 @@ namespace harmonics::wire {
 
 struct Sender {
   SenderName name;
-  std::unique_ptr<ReceiveSession> session;  // none one way
+  std::unique_ptr<ReceiveSession> session;  // null: one way
   uint64_t peer = 0;                        // the last connection it used; 0: none
-  uint64_t queued = 0;                      // its samples that some reader has not taken
+  uint64_t queued = 0;                      // its samples that at least one reader has not taken
   Position counted;                         // one way: the next expected sample
   bool came = false, told = false;          // its HELLO was accepted; its END was acknowledged
   bool gave = false;                        // it has sent a sample or its end, in this process or before
@@ -42,13 +42,13 @@ class Senders {
   bool is_greeted(uint64_t peer) const;
   void turned_away(const std::string& reason);
   void forget_incarnation(const std::string& producer) { forgotten_.insert(producer); }
-  // Whether a sender without samples was forgotten: the stream may be over.
+  // Returns whether a sender without samples was forgotten, after which the stream may be over.
   bool take_forgotten() { return std::exchange(fewer_, false); }
   std::optional<Inbox::Answer> poll(Time now);
-  // True: a sender may be waiting for an answer that poll now has.
+  // Returns whether a sender may be waiting for an answer that poll can give.
   bool consumed(Sender& sender, uint64_t samples, uint64_t bytes);
 
-  // Accepts senders from now on; until then it asks them to wait.
+  // Accepts senders from now on. Until then, senders are asked to wait.
   void begin(bool durable);
   bool has_begun() const { return begun_; }
   bool is_durable() const { return durable_; }
@@ -58,15 +58,15 @@ class Senders {
   void durable(uint64_t index);
   const SampleLog& log() const { return log_; }
 
-  // Sets a tensor ("": the only one) that was sent before: senders of another one are rejected.
+  // Sets a tensor ("": the only one) that was received earlier. Senders of another one are rejected.
   void expect(TensorPart tensor) { expected_.push_back(std::move(tensor)); }
-  // Whether a sender has come or is known from a position.
+  // Returns whether a sender has arrived or is known from a position.
   bool has_come() const { return !tensors_.empty(); }
   // Whether all senders have ended.
   bool are_over() const;
   // The first announcement, which is binding for all senders.
   const std::vector<TensorPart>& tensors() const { return tensors_; }
-  // Tells all connected senders that no reader is left. True: they have been told, and those that ended have gone.
+  // Tells all connected senders that no reader is left. Returns true once they have been told and ended ones have gone.
   bool say_goodbye();
   void report(InboxHealth& health);
 

@@ -16,7 +16,7 @@ namespace harmonics::engine::document {
 
 namespace {
 
-constexpr std::string_view kMark = "\xEF\xBB\xBF";  // of the byte order
+constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order mark
 constexpr size_t kMostErrors = 20;
 
 // Builds the tree from the parser's events.
@@ -96,7 +96,7 @@ class TreeBuilder : public YAML::EventHandler {
   [[noreturn]] void too_deep(Span place) {
     fail(place, fmt::format("lists and maps are nested more than {} deep", limits_.depth));
   }
-  // The parser takes the rest of the text as the value of a quotation that does not end.
+  // Rejects an unclosed quotation, whose value the parser extends to the end of the text.
   void expect_closed(const YAML::Mark& mark) {
     const std::string_view text = source_.text();
     const size_t from = skipped_ + static_cast<size_t>(std::max(mark.pos, 0));
@@ -117,7 +117,7 @@ class TreeBuilder : public YAML::EventHandler {
     nodes_ += nodes;
     bytes_ += bytes;
   }
-  // A plain scalar stands as it is, others behind a quotation mark or the sign of a block.
+  // Returns the span of a scalar as written: with its quotes, or only the sign of a block.
   Span scalar_span(const YAML::Mark& mark, const std::string& value) const {
     const std::string_view text = source_.text();
     const size_t from = std::min(skipped_ + static_cast<size_t>(std::max(mark.pos, 0)), text.size());

@@ -1,4 +1,4 @@
-// YAML as a located tree: scalars stay the texts that are written, and every value and key knows its line and column.
+// YAML as a tree with positions: scalars keep the text as written, and each value and key has its line and column.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct Entry;
 
 struct Node {
   Kind kind = Kind::null;
-  Span span;                   // of a scalar: its text; of a list or a map: where it begins
-  std::string text;            // of a scalar, as written, without quotes
-  bool quoted = false;         // in quotes or a block: a text whatever it looks like
+  Span span;                   // scalar: its text; list or map: its start
+  std::string text;            // scalar: as written, without quotes
+  bool quoted = false;         // in quotes or a block: always a text
   std::vector<Node> items;     // of a list
   std::vector<Entry> entries;  // of a map, in the order of the text; keys are unique
 
@@ -33,12 +33,12 @@ struct Entry {
   Node value;
 };
 
-// Conversions of unquoted scalars. A whole number has digits and a sign, no leading zeros; a real number also a
-// fraction and an exponent; a truth is `true` or `false`.
+// Convert unquoted scalars. An integer has digits and a sign, without leading zeros; a real number also has a fraction
+// and an exponent; a boolean is `true` or `false`.
 std::optional<int64_t> whole_of(const Node& node);
-std::optional<double> real_of(const Node& node);  // of whole numbers too; finite
+std::optional<double> real_of(const Node& node);  // accepts integers; the result is finite
 std::optional<bool> truth_of(const Node& node);
-// Returns what a message calls the value: "the text 'no'", "the number 3", "a list", "nothing".
+// Describes the value for messages: "the text 'no'", "the number 3", "a list", "nothing".
 std::string what_is(const Node& node);
 
 struct Document {
@@ -46,7 +46,7 @@ struct Document {
   Node root;
 };
 
-// What a text may ask for. Aliases count as what they stand for.
+// Limits of a text. An alias counts as the value that it refers to.
 struct Limits {
   size_t bytes = size_t{1} << 20;
   size_t depth = 64;
@@ -54,10 +54,10 @@ struct Limits {
   size_t expanded_bytes = size_t{8} << 20;  // of all scalars
 };
 
-// Parses one document. Throws ErrorKind::Syntax with the place (several errors: SourceErrors) for what is no YAML or
-// beyond the limits, and for duplicate keys, tags, merge keys, and keys that are no scalars.
+// Parses one document. Throws ErrorKind::Syntax with the position (several errors: SourceErrors) for malformed YAML,
+// for exceeded limits, and for duplicate keys, tags, merge keys and keys that are not scalars.
 Document parse_document(std::shared_ptr<const SourceText> source, const Limits& limits = {});
-// Reads and parses a file; ErrorKind::NoInput if it cannot be read.
+// Reads and parses a file. Throws ErrorKind::NoInput if it cannot be read.
 Document read_document(const std::string& path, const Limits& limits = {});
 
 }  // namespace harmonics::engine::document

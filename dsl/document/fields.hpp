@@ -1,4 +1,4 @@
-// Reads maps with known keys, and collects what is wrong with them.
+// Reads maps with known keys and collects their errors.
 #pragma once
 
 #include <optional>
@@ -10,22 +10,22 @@
 
 namespace harmonics::engine::document {
 
-// Errors of one text, thrown together.
+// The errors of one text, thrown together.
 class Problems {
  public:
   explicit Problems(std::shared_ptr<const SourceText> source) : source_(std::move(source)) {}
 
   void add(Span place, const std::string& what, const std::string& remedy = "", ErrorKind kind = ErrorKind::Syntax);
   void add(const Error& error);
-  // "is the text 'no'; it must be true or false", with `name` in front.
+  // Adds an error such as "NAME is the text 'no'; it must be true or false".
   void expected(const Node& node, const std::string& name, const std::string& wanted);
   bool any() const { return !errors_.empty(); }
   size_t count() const { return errors_.size(); }
   const SourceText& source() const { return *source_; }
   void throw_any();                                         // returns if there are no problems
-  std::vector<Error> take() { return std::move(errors_); }  // in the order they were found
+  std::vector<Error> take() { return std::move(errors_); }  // in the order of add()
 
-  // Keys with a problem: they may be misspelt as an unknown key, or their value is invalid.
+  // Marks a key with a problem: its value is invalid, or an unknown key may be its misspelling.
   void doubt(const std::string& key) { doubted_.insert(key); }
   const std::set<std::string>& doubted() const { return doubted_; }
 
@@ -35,16 +35,16 @@ class Problems {
   std::set<std::string> doubted_;
 };
 
-// The entries of one map. A reader asks for each key it knows; finish() refuses all others, with the nearest known one.
-// A value of the wrong kind is a problem, and the reader gets what it would get without the key. A null value counts as
-// a missing one. A key that an unknown one seems to stand for is not missing.
+// The entries of one map. The reader requests every key that it knows; finish() rejects the others and suggests the
+// nearest known key. A value of the wrong kind is recorded as a problem and read as if the key were absent. Null counts
+// as absent. A missing key is not reported if an unknown one resembles it.
 class Fields {
  public:
-  // `what` begins messages: "an operation", "config". Anything but a map is a problem; null is an empty map.
+  // `what` starts messages: "an operation", "config". A node other than a map is a problem; null is an empty map.
   Fields(const Node& node, Problems& problems, std::string what);
 
   const Node* find(const std::string& key);
-  const Node* need(const std::string& key);  // a problem of finish() if it is missing
+  const Node* need(const std::string& key);  // finish() reports it if it is missing
   std::optional<std::string> text(const std::string& key);
   std::optional<int64_t> whole(const std::string& key, int64_t least, int64_t most);
   std::optional<double> real(const std::string& key, double least, double most);

@@ -1,4 +1,4 @@
-// Conversions of scalars, and what messages call a value.
+// Conversions and descriptions of scalars.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
-// The number without a plus sign; "" if the text does not look like a number or has leading zeros.
+// Returns the number without its plus sign; "" if the text is not a number or has leading zeros.
 std::string_view number_text(const Node& node) {
   if (node.kind != Kind::scalar || node.quoted) return {};
   std::string_view text = node.text;

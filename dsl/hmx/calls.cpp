@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
 
-// Rejects a number that goes on: 5. 0x10 1_000 3px.
+// Rejects characters directly after a number: 5. 0x10 1_000 3px.
 void refuse_rest_of_number(Reader& reader, const Token& token) {
   const Lexer& lexer = reader.lexer;
   if (!lexer.touches_previous() || !(lexer.at(".") || !lexer.peek_word().empty())) return;

@@ -29,7 +29,7 @@ double read_seconds(Reader& reader, const Token& token) {
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + end, value);
   for (const Unit& unit : kUnits) {
-    // Division, so that 250ms is the double nearest to 0.25.
+    // Divides, so that 250ms is the double nearest to 0.25.
     if (suffix == unit.suffix) value = suffix == "ms" ? value / 1000 : value * unit.seconds;
   }
   if (result.ec != std::errc() || value > 1e300) {
@@ -150,7 +150,7 @@ int64_t read_count(Reader& reader, const std::string& word) {
   return reader.whole_number(*digits);
 }
 
-// IDENT '=' value, and not one of the conditions that may have a '=' too.
+// Returns whether IDENT '=' value follows, and is none of the conditions that may contain '='.
 bool is_setting(Lexer ahead) {
   const std::string word(ahead.peek_word());
   if (!ahead.name() || !ahead.accept("=")) return false;

@@ -6,7 +6,7 @@ namespace harmonics::engine::hmx {
 
 namespace {
 
-// "expected X, found Y" for a token in place of the arrow's end, with the correct arrow.
+// Throws "expected X, found Y" for a token in place of the arrow's end, and suggests the correct arrow.
 [[noreturn]] void refuse_forward_end(Reader& reader, size_t begin) {
   const Lexer& lexer = reader.lexer;
   const std::string whole = std::string(reader.text(begin, lexer.previous_end())) + ")->";

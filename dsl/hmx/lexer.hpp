@@ -37,11 +37,11 @@ class Lexer {
   std::optional<Token> string();    // STRING, with its quotes
   std::optional<Token> duration();  // DURATION
 
-  // The token here as a reader sees it, for messages and skipping; empty at the end.
+  // Returns the current token for messages and skipping; empty at the end.
   Token peek() const;
-  // The letters, digits and underscores here; may be empty.
+  // Returns the letters, digits and underscores at the position; may be empty.
   std::string_view peek_word() const;
-  // The run of arrow characters here, or a Unicode arrow.
+  // Returns the run of arrow characters at the position, or a Unicode arrow.
   Token peek_arrow() const;
   void skip() { take(peek().text.size()); }
 

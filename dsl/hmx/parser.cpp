@@ -20,7 +20,7 @@ struct Block {
   bool has_flow = false;
 };
 
-// Placeholder of a flow that has not been read: the lines below it may continue it.
+// Returns a placeholder for an unparsed flow, so that the next lines can still continue it.
 FlowLine unread_flow() {
   FlowLine flow;
   flow.broken = true;
@@ -47,7 +47,7 @@ class Parser {
   std::shared_ptr<Conditional> conditional();
   void misplaced(Block& block, const std::string& word);
 
-  // Expects '{' after `after`; `notes` are added to the error otherwise.
+  // Expects '{' after `after`. Adds `notes` to the error otherwise.
   void open(Block& block, const std::string& after, Notes notes = {});
   template <typename Read>
   void body(Block& block, const Read& read_statement);
@@ -56,7 +56,7 @@ class Parser {
   void note_indentation(const Block& block, Span brace);
   void skip_to_brace();
 
-  // Reports a misspelt keyword near to one of `words`, and returns the intended one.
+  // Reports a keyword that resembles one of `words`, and returns that word.
   std::string misspelt(const std::vector<std::string>& words);
 
   Reader reader_;
@@ -65,8 +65,8 @@ class Parser {
   std::deque<Block> blocks_;  // a deque: statements hold references to their block
   std::string indentation_hint_;
   bool brace_in_doubt_ = false;
-  Harmonic* harmonic_ = nullptr;  // that is read
-  bool kept_ = false;             // the broken statement is a declaration that harmonic_ has
+  Harmonic* harmonic_ = nullptr;  // being parsed
+  bool kept_ = false;             // harmonic_ already has the declaration that the broken statement belongs to
 };
 
 std::string Parser::misspelt(const std::vector<std::string>& words) {
@@ -137,7 +137,7 @@ bool Parser::ends(const Block& block) {
   return true;
 }
 
-// A '}' at the beginning of a line that is not aligned with its block's first line: a brace is probably missing above.
+// Notes a '}' at the beginning of a line that is not aligned with its block: a brace is probably missing above.
 void Parser::note_indentation(const Block& block, Span brace) {
   const std::string_view closing = source_.line(brace.line), opening = source_.line(block.keyword.line);
   const size_t closing_indent = closing.find_first_not_of(" \t"), opening_indent = opening.find_first_not_of(" \t");
@@ -289,7 +289,7 @@ bool Parser::skip_condition() {
   for (size_t lists = 0; !lexer_.at_end(); lexer_.skip()) {
     if (lists == 0 && (lexer_.at(",") || (lexer_.at(")") && !lexer_.at(")-")))) return true;
     if (lexer_.at("{") || lexer_.at("}") || lexer_.at(";") || lexer_.at_reserved()) return false;
-    if (lexer_.at("->") || lexer_.at("-(") || lexer_.at("<-")) return false;  // a flow: the ')' was lost
+    if (lexer_.at("->") || lexer_.at("-(") || lexer_.at("<-")) return false;  // a flow: the ')' is missing
     lists += lexer_.at("[");
     lists -= lists > 0 && lexer_.at("]");
   }
@@ -320,7 +320,7 @@ void Parser::conditions(Cycle& cycle) {
   } catch (const Recover&) {
     do {
       skip_to_brace();
-    } while (lexer_.accept(";"));  // a ';' between conditions belongs to the mistake
+    } while (lexer_.accept(";"));  // a ';' between conditions is part of the mistake
     reader_.leave_out(start, true);
     if (!lexer_.at("{")) throw;
   }
@@ -421,8 +421,8 @@ Flow parse(std::shared_ptr<const SourceText> source) {
   std::vector<Error> errors = parser.take_errors();
   if (errors.empty()) return flow;
   flow.unread = parser.take_unread();
-  if (flow.unread.words.size() >= kMostUnreadWords) flow.harmonics.clear();  // any name may be among the rest
-  // A missing source may be in another block.
+  if (flow.unread.words.size() >= kMostUnreadWords) flow.harmonics.clear();  // an incomplete list: drop all
+  // The source may be in a block that was not recognized.
   if (flow.unread.blocks) std::erase_if(errors, [](const Error& e) { return e.kind() == ErrorKind::Name; });
   throw FlowErrors(in_order_of_text(std::move(errors)), std::move(flow));
 }

@@ -36,7 +36,7 @@ std::string text_of(const std::string& string) {
 std::string text_of(bool value) { return value ? "true" : "false"; }
 std::string text_of(const Word& word) { return word.text; }
 
-// Items joined by ", ".
+// Returns the items joined by ", ".
 template <typename Items, typename Print>
 std::string joined(const Items& items, const Print& print) {
   std::string out;
@@ -59,7 +59,7 @@ std::string text_of(const Comparison& comparison) {
   return comparison.metric + " " + comparison.op + " " + shortest(comparison.value);
 }
 
-// The largest unit that gives the same number of seconds when parsed.
+// Uses the largest unit that gives the same number of seconds when parsed.
 std::string text_of_duration(double seconds) {
   for (const auto& [unit, size] : {std::pair("d", 86400.0), std::pair("h", 3600.0), std::pair("m", 60.0)}) {
     const double count = seconds / size;

@@ -7,7 +7,7 @@
 
 namespace harmonics::engine {
 
-// Canonical form: declarations, flows, cycles, indented by two spaces. Parsing it gives an equal flow.
+// Prints the canonical form: declarations, flows, cycles, indented by two spaces. Parsing it gives an equal flow.
 std::string to_text(const Flow& flow);
 std::string to_text(const Harmonic& harmonic);
 std::string to_text(const FlowLine& flow);  // one line, including ';'

@@ -20,7 +20,7 @@ std::string code_point_name(char32_t value) {
   return name;
 }
 
-// Adds the words of a text; words with '-' between them also as the remedy writes them.
+// Adds the words of a text. Words joined by '-' are also added with '_', as the error message suggests.
 void add_words(std::string_view text, std::set<std::string, std::less<>>& words) {
   std::string joined;
   for (size_t at = 0; at < text.size();) {
@@ -91,7 +91,7 @@ std::string Reader::found() const { return lexer.at_end() ? "the end of the file
 
 void Reader::unexpected(const std::string& what, Notes notes) {
   if (const auto typo = find_typo(lexer)) fail(here(), typo->message, {typo->remedy});
-  // At the end of a line the error is at the gap, not at the next token.
+  // At the end of a line, the error is at the gap and not at the next token.
   const bool gap = lexer.at_end() || (lexer.on_new_line() && (lexer.at("}") || lexer.at_reserved()));
   fail(gap ? behind_previous() : here(), "expected " + what + ", found " + found(), std::move(notes));
 }
@@ -101,7 +101,7 @@ Name Reader::expect_name(const std::string& what, Notes notes) {
   if (const auto token = lexer.name()) return {std::string(token->text), span(*token)};
   if (lexer.at_reserved() && !lexer.on_new_line()) {
     const Token word = lexer.peek();
-    lexer.skip();  // otherwise the rest would be parsed as a statement
+    lexer.skip();  // otherwise the rest is parsed as a statement
     fail(span(word), quoted(word.text) + " is a reserved word and cannot be a name",
          {"choose another name, for example '" + std::string(word.text) + "_1'"});
   }

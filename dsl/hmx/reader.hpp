@@ -10,14 +10,14 @@
 
 namespace harmonics::engine::hmx {
 
-// Thrown after an error was recorded: the statement is abandoned.
+// Thrown after an error was recorded, to abandon the statement.
 struct Recover {};
 // Thrown when the maximum number of errors is reached.
 struct Stop {};
 
 constexpr size_t kMostErrors = 20;
 constexpr size_t kMostUnreadWords = 100'000;
-constexpr size_t kMostNodes = 1'000'000;  // keeps memory in proportion to realistic input
+constexpr size_t kMostNodes = 1'000'000;  // limits memory; far above realistic input
 constexpr size_t kDeepestNesting = 64;    // of lists, and of blocks
 
 using Notes = std::vector<std::string>;
@@ -28,7 +28,7 @@ class Reader {
 
   Lexer lexer;
 
-  // Positions.
+  // ---- positions
   Span span(const Token& token) const { return source_.span(token.offset, token.text.size()); }
   Span span(size_t begin, size_t end) const { return source_.span(begin, end - begin); }
   Span since(size_t begin) const { return span(begin, lexer.previous_end()); }
@@ -37,31 +37,31 @@ class Reader {
   std::string place(Span span) const { return source_.place(span); }
   std::string_view text(size_t begin, size_t end) const;
 
-  // Errors. At one position only one is kept, a syntax error first: they have the same cause.
+  // ---- errors. Only one is kept per position, preferably a syntax error, since they have the same cause.
   void complain(ErrorKind kind, Span span, const std::string& message, Notes notes = {});
   [[noreturn]] void fail(Span span, const std::string& message, Notes notes = {});
-  // "expected <what>, found <the token here>", or a specific message for common typos (curly quotes, /* ...).
+  // Throws "expected <what>, found <token>", or a specific message for common typos (curly quotes, /* ...).
   [[noreturn]] void unexpected(const std::string& what, Notes notes = {});
   std::string found() const;
   std::vector<Error> take_errors() { return std::move(errors_); }
-  size_t complaints() const { return complaints_; }  // errors so far, with those at one position
+  size_t complaints() const { return complaints_; }  // errors so far, including several at one position
 
-  // Unread text.
-  // Adds the text from `start` to the last token. `kept`: what it declares, if anything, was kept.
+  // ---- unread text
+  // Adds the text from `start` to the last token. `kept`: whether its declaration, if any, was kept.
   void leave_out(const Lexer& start, bool kept = false);
   void doubt_blocks() { unread_.blocks = true; }
   Unread take_unread() { return std::move(unread_); }
 
-  // IDENT; `what` describes it: "a name for the layer".
+  // Reads an IDENT. `what` describes it: "a name for the layer".
   Name expect_name(const std::string& what, Notes notes = {});
-  // A '-' directly after a name: my-layer.
+  // Returns whether '-' directly follows a name: my-layer.
   bool at_hyphenated_name() const;
   [[noreturn]] void refuse_hyphenated_name();
-  // ';' after `what`. If it is only missing, the statement is kept.
+  // Reads the ';' after `what`. If only the ';' is missing, the statement is kept.
   void end_statement(const std::string& what);
   int64_t whole_number(const Token& digits);
 
-  // Skips to the next possible start of a statement; `start`: begin of the broken one.
+  // Skips to the next possible start of a statement. `start`: offset of the broken one.
   void recover(size_t start);
   void count_node();
   bool in_shape = false;        // inside the braces of a shape
@@ -78,7 +78,7 @@ class Reader {
 };
 
 std::string lowered(std::string_view word);
-// Text in single quotes, shortened and printable.
+// Returns the text in single quotes, shortened and printable.
 std::string quoted(std::string_view text);
 
 }  // namespace harmonics::engine::hmx

@@ -6,9 +6,9 @@
 
 namespace harmonics::engine::hmx {
 
-// Reads a declaration of this kind. Call after the keyword.
+// Reads a declaration of this kind, after its keyword.
 void read_declaration(Reader& reader, Declaration& declaration);
-// Reads a flow that is broken before. `is_first`: the first flow within its braces must name its source.
+// Reads a flow. `flow` is marked as broken on entry. `is_first`: the first flow of a block must name its source.
 void read_flow(Reader& reader, bool is_first, FlowLine& flow);
 CycleCondition read_condition(Reader& reader);
 std::variant<Comparison, Call> read_predicate(Reader& reader);

@@ -1,4 +1,4 @@
-// Typos: characters and words of other languages, and their correct form.
+// Recognizes typos, and characters and words of other languages, and suggests the correct form.
 #pragma once
 
 #include <optional>
@@ -14,11 +14,11 @@ struct Typo {
   size_t length = 0;  // bytes, if more than one token
 };
 
-// A typo at the token here, whatever was expected.
+// Returns a typo at the current token, whatever was expected.
 std::optional<Typo> find_typo(const Lexer& lexer);
-// Describes a run of arrow characters that is no arrow. Empty: there is none here.
+// Describes a run of arrow characters that is not an arrow. Empty: there is none.
 Typo describe_bad_arrow(const Lexer& lexer);
-// "-(relu)->" for "-relu->"; nothing if the text has another form.
+// Suggests "-(relu)->" for "-relu->"; nothing if the text has another form.
 std::optional<Typo> find_bare_tag(const Lexer& lexer);
 
 }  // namespace harmonics::engine::hmx

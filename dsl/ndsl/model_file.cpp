@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostFiles = 64;
 
-// Refuses texts that are not the name of a file.
+// Throws an error for a text that is not a valid file name.
 [[noreturn]] void refuse(const Place& place, ErrorKind kind, const std::string& what, const std::string& remedy = "") {
   Error error(kind, what, place.span);
   if (!remedy.empty()) error.note(remedy);
@@ -59,7 +59,7 @@ class Files {
   }
 
  private:
-  // The parts of one file; none if the text is not YAML, and then nothing is reported as missing.
+  // Reads one file. The part is empty if the text is not YAML; then no key is reported as missing.
   FilePart part_of(const std::shared_ptr<const SourceText>& source) {
     document::Document document;
     try {
@@ -75,7 +75,7 @@ class Files {
     try {
       part = FileReader(document).read();
     } catch (const SourceErrors&) {
-      throw;  // too many
+      throw;  // too many errors
     } catch (const Error& e) {
       part.errors = {e};
     }
@@ -99,7 +99,7 @@ class Files {
     try {
       return named(name, folder);
     } catch (const SourceErrors& e) {
-      if (e.errors().size() != 1 || e.files().front() != name.place.source->name()) throw;  // too many of a text
+      if (e.errors().size() != 1 || e.files().front() != name.place.source->name()) throw;  // too many errors
       faults_.add(name.place.source, e.errors().front());
       faults_.doubt(key);
       open_.resize(depth);
@@ -107,7 +107,7 @@ class Files {
     }
   }
 
-  // A file below the folder, or one of the library.
+  // Reads a file of the folder or its subfolders, or one of the library.
   ModelFile named(const Named& name, const std::string& folder) {
     const auto expect_new = [&](const std::string& key) {
       if (std::find(open_.begin(), open_.end(), key) == open_.end()) return;

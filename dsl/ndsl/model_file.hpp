@@ -1,4 +1,4 @@
-// A transformer as its `.ndsl` file says it: plain data with the place of each part. docs/ndsl.md describes the files.
+// A transformer as described by its `.ndsl` file: plain data with positions. docs/ndsl.md describes the files.
 #pragma once
 
 #include <cstdint>
@@ -34,37 +34,37 @@ struct Named {
 // One step of a block.
 struct Operation {
   Named op;
-  std::string name;  // "" if it has none
+  std::string name;  // "": unnamed
   Place place;
   Settings config;
   std::vector<Named> expands_to;
   std::optional<Named> fused_with_next, reads_from, branch, output;
   bool fused_with_residual = false;
   std::vector<Named> inputs;
-  std::vector<std::pair<std::string, std::vector<std::string>>> weights;  // of a functional: names and dimensions
+  std::vector<std::pair<std::string, std::vector<std::string>>> weights;  // functional: names and dimensions
 };
 using Block = std::vector<Operation>;
 
-// What some layers have different: the layers, a block by name, and settings above those of the model.
+// Differences of some layers: a block by name, and settings that override those of the model.
 struct Variation {
-  std::string block;  // "": the block of the model
+  std::string block;  // "": the model's block
   Settings config;
 };
 struct LayerRule {
   Place place;
   std::vector<std::pair<int64_t, int64_t>> at;  // ranges, first and last
-  int64_t every = 0, from = 0;                  // above 0: layers from, from + every, …
-  std::vector<Variation> pattern;               // several: repeated over all layers
+  int64_t every = 0, from = 0;                  // every > 0: layers from, from + every, …
+  std::vector<Variation> pattern;               // several: repeated over all layers in turn
 };
 
-// Where the elements of a tensor come from in a file of weights.
+// The origin of a tensor's elements in a weights file.
 struct Source {
   enum class Verb { direct, concat, split, transpose, tie, stack_experts };
   Verb verb = Verb::direct;
   std::string name;           // direct, tie, stack_experts
   std::vector<Source> parts;  // concat: several; split, transpose: one
-  int64_t part = 0, of = 1;   // split: which of so many equal parts of the rows
-  bool by_head = false;       // split: the rows of each head stand together, as in GPT-NeoX
+  int64_t part = 0, of = 1;   // split: index and number of equal parts of the rows
+  bool by_head = false;       // split: rows are grouped by head, as in GPT-NeoX
   Place place;
 };
 struct Mapping {
@@ -84,22 +84,22 @@ struct ModelFile {
   bool has_final_norm = true;
   Settings config;
   std::string hf_architecture, hf_model_type;
-  std::string hf_prefix;  // what names of tensors in a folder may lack
+  std::string hf_prefix;  // optional prefix of tensor names in a folder
   std::vector<Mapping> hf_mapping;
-  std::vector<std::string> hf_ignored;  // tensors of the folder that change no result; {i} is a block
+  std::vector<std::string> hf_ignored;  // tensors of the folder that do not affect results; {i}: block
 };
 
-// Gives the text of a built-in file, or null.
+// Returns the text of a built-in file, or null.
 using Library = const char* (*)(const std::string& name);
 
 class Faults;
 
-// Reads a file with what it extends and imports. Such names are of files below its folder, or of the library. Throws
-// SourceErrors with all errors of all files, ErrorKind::NoInput if the first one cannot be read.
+// Reads a file with all files that it extends or imports, from its folder, subfolders or the library. Throws
+// SourceErrors with all errors of all files, or ErrorKind::NoInput if the first file cannot be read.
 ModelFile read_model_file(const std::string& path, Library library);
-// The same for a text. `folder`: of files that it names; "": it may name those of the library only.
+// Parses a text likewise. `folder`: where the files that it names are; "": it may name files of the library only.
 ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library);
-// The same, but adds the errors to the caller's list. Parts with errors are not in the model.
+// Like read_model_file above, but adds the errors to `faults`. Parts with errors are omitted from the model.
 ModelFile read_model_file(const std::string& path, Library library, Faults& faults);
 ModelFile parse_model_file(const std::string& name, std::string_view text, const std::string& folder, Library library,
                            Faults& faults);

@@ -25,7 +25,7 @@ std::string in_quotes(const std::string& text) {
   return out + "\"";
 }
 
-// Whether a text is read as it stands: a word, or a number.
+// Returns whether a text needs no quotes: it is a word or a number.
 bool stands_alone(const std::string& text) {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
@@ -56,7 +56,7 @@ std::string value_text(const Node& node) {
   return "{" + out + "}";
 }
 
-// "{a: 1, b: 2}", from pairs that are texts already.
+// Builds "{a: 1, b: 2}" from pairs that are already text.
 class Map {
  public:
   void add(const std::string& key, const std::string& value) {

@@ -1,4 +1,4 @@
-// A model as the text of one `.ndsl` file that needs no other.
+// Prints a model as a single self-contained `.ndsl` file.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace harmonics::engine::ndsl {
 
-// Reading the text gives the same model, with other places.
+// Parsing the text gives an equal model, except for positions.
 std::string printed_model(const ModelFile& model);
 
 }  // namespace harmonics::engine::ndsl

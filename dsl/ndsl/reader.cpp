@@ -26,7 +26,7 @@ bool is_plain_name(const std::string& name) {
   });
 }
 
-// Whether a key of the map is a misspelt `name`.
+// Returns whether a key of the map looks like a misspelt `name`.
 bool stands_for(const Node& map, const std::string& name) {
   return std::any_of(map.entries.begin(), map.entries.end(),
                      [&](const Entry& entry) { return entry.key != name && !meant_by(entry.key, {name}).empty(); });
@@ -276,7 +276,7 @@ Variation FileReader::variation(const Node& node) {
   return one;
 }
 
-// "3" or "3..7".
+// Parses "3" or "3..7".
 std::optional<std::pair<int64_t, int64_t>> FileReader::range(const Node& node) {
   if (node.kind == Kind::scalar) {
     const size_t dots = node.text.find("..");

@@ -1,4 +1,4 @@
-// Reads the parts of one `.ndsl` file. model_file.cpp puts files together.
+// Reads the parts of one `.ndsl` file. model_file.cpp combines files.
 #pragma once
 
 #include <set>
@@ -10,20 +10,20 @@
 
 namespace harmonics::engine::ndsl {
 
-// One file, before what it extends is put below it.
+// One file, before it is merged with the file that it extends.
 struct FilePart {
   ModelFile model;
   std::optional<Named> extends;
   std::vector<Named> imports;
   bool has_block = false, has_layers = false, has_embedding = false, has_final_norm = false, has_head = false;
-  std::vector<Error> errors;      // parts with an error are not in the model
+  std::vector<Error> errors;      // parts with an error are omitted from the model
   std::set<std::string> doubted;  // document::Problems::doubted()
 };
 
 class FileReader {
  public:
   explicit FileReader(const document::Document& document) : document_(document), problems_(document.source) {}
-  FilePart read();  // throws errors if there are too many
+  FilePart read();  // throws if there are too many errors
 
  private:
   Place place(Span span) const { return {document_.source, span}; }

@@ -17,7 +17,7 @@ namespace harmonics::engine::specs {
 namespace {
 
 constexpr size_t kLongestText = 4096;
-constexpr int kDeepest = 64;  // parentheses and signs
+constexpr int kDeepest = 64;  // nesting of parentheses and signs
 
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

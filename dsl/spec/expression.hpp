@@ -1,4 +1,4 @@
-// Arithmetic of model specs: "d_model / n_heads", "ceil_div({m}, 4) * 2".
+// Arithmetic expressions of model specs: "d_model / n_heads", "ceil_div({m}, 4) * 2".
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@ namespace harmonics::engine::specs {
 using Number = std::variant<int64_t, double>;
 std::string text_of(const Number& number);
 
-// Gives the value of a variable, or throws.
+// Returns the value of a variable, or throws.
 using Lookup = std::function<Number(const std::string& variable)>;
 
-// Numbers, variables (`x` or `{x}`), + - * / %, parentheses, min, max, ceil_div; for real numbers also decimal
-// fractions and sqrt. Division of whole numbers drops the remainder, towards zero.
+// Supports numbers, variables (`x` or `{x}`), + - * / %, parentheses, min, max and ceil_div; real expressions also have
+// decimal fractions and sqrt. Integer division truncates towards zero.
 class Expression {
  public:
   Expression() = default;  // 0
-  // `place` is where the text stands in its spec, for errors. Throws ErrorKind::Syntax with the column.
+  // `place`: position of the text in its spec, for errors. Throws ErrorKind::Syntax with the column.
   Expression(std::string_view text, std::string place);
   explicit Expression(int64_t number, std::string place = {});
 
-  // Throw ErrorKind::Weights, with the column, for a division by zero, an overflow, and a real number where a whole one
-  // is needed.
+  // Throw ErrorKind::Weights, with the column, for a division by zero, an overflow, or a real number where an integer
+  // is required.
   int64_t whole(const Lookup& lookup) const;
   double real(const Lookup& lookup) const;
 
   const std::string& text() const { return text_; }
   const std::string& place() const { return place_; }
-  std::vector<std::string> variables() const;  // in the order of the text, each once
-  bool has_reals() const;                      // a decimal fraction or a root
+  std::vector<std::string> variables() const;  // in text order, without duplicates
+  bool has_reals() const;                      // whether it has a decimal fraction or sqrt
 
  private:
   friend class ExpressionReader;
@@ -64,7 +64,7 @@ class Expression {
   double combined(const Node& node, double a, double b) const;
 
   std::string text_ = "0", place_;
-  std::vector<Node> nodes_;  // operands before their operator; empty: 0
+  std::vector<Node> nodes_;  // in postfix order; empty: 0
 };
 
 }  // namespace harmonics::engine::specs

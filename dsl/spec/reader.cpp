@@ -35,7 +35,7 @@ constexpr size_t kMostErrors = 20;
 // Thrown for a missing value whose name an unknown entry resembles; only the unknown entry is reported.
 struct Doubted {};
 
-// The errors of one spec. Parts with errors are not in the result.
+// The errors of one spec. Parts with errors are omitted from the result.
 class Report {
  public:
   explicit Report(const std::string& path) : path_(path) {}
@@ -167,7 +167,7 @@ class Node {
   const document::Node* located_;
 };
 
-// The entries of an object. Those without a known name are errors.
+// The entries of an object. Unknown names are errors.
 class Fields {
  public:
   Fields(const Node& node, const std::vector<std::string>& known) : node_(node) {
@@ -192,7 +192,7 @@ class Fields {
     if (doubted_.count(name)) throw Doubted();
     node_.fail(fmt::format("has no '{}'", name));
   }
-  // Whether an unknown entry may be a misspelling of it.
+  // Returns whether an unknown entry may be a misspelt `name`.
   bool doubts(const char* name) const { return doubted_.count(name) != 0; }
 
  private:
@@ -240,7 +240,7 @@ class SpecReader {
     spec_.path = path;
   }
 
-  // The spec without the parts that have errors.
+  // Returns the spec without the parts that have errors.
   Spec read() {
     report_.attempt([&] { whole(); });
     return std::move(spec_);
@@ -248,7 +248,7 @@ class SpecReader {
   const std::vector<Error>& errors() const { return report_.errors(); }
 
  private:
-  // Calls `take` with each entry of an object or item of a list. An error in one does not stop the others.
+  // Calls `take` with each entry of an object or item of a list. Continues after an entry with an error.
   template <typename Take>
   void each_field(const Node& node, Take take) {
     for (const auto& [name, value] : node.fields())
@@ -260,7 +260,7 @@ class SpecReader {
   }
 
   void whole() {
-    // "hf_mapping": of plugins/huggingface
+    // "hf_mapping" is read by plugins/huggingface.
     const Fields top(root_, {"name", "architectures", "comment", "hf_mapping", "architecture"});
     report_.attempt([&] { spec_.name = top.need("name").text(); });
     if (const Node* node = top.find("architectures")) report_.attempt([&] { spec_.architectures = node->texts(); });
@@ -428,7 +428,7 @@ class SpecReader {
   Spec spec_;
 };
 
-// Throws several errors, at the lines of their values: JSON is YAML, whose nodes have places.
+// Throws several errors with the lines of their values. JSON is YAML, whose parser provides positions.
 [[noreturn]] void throw_located(const std::string& path, std::string_view text, const json::value& root,
                                 std::vector<Error> errors) {
   const auto source = std::make_shared<const SourceText>(path, std::string(text));
@@ -438,7 +438,7 @@ class SpecReader {
     SpecReader located(path, root, &document.root);
     (void)located.read();
     errors = located.errors();
-  } catch (const Error&) {  // no YAML: the errors have no lines
+  } catch (const Error&) {  // not YAML: errors have no lines
   }
   std::vector<Error> shown;
   for (const Error& e : errors) {

@@ -1,4 +1,4 @@
-// A model spec as plain data: what its JSON says, before a file of weights is seen. docs/specs.md describes it.
+// A model spec as plain data, equivalent to its JSON and independent of a weights file. docs/specs.md describes it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace harmonics::engine::specs {
 
-// A literal of the JSON. Texts may be expressions or names, which the reader of the value decides.
+// A literal of the JSON. Its user decides whether a text is an expression or a name.
 using Value = std::variant<int64_t, double, bool, std::string>;
 std::string text_of(const Value& value);
 
@@ -26,7 +26,7 @@ struct Check {
   std::string message;  // with {variables}
 };
 
-// Of a role: "cache" lasts from run to run, "intermediate" is the shape that a step's result must have.
+// A tensor with a role: "cache" persists across runs, "intermediate" declares the shape of a step's result.
 struct Tensor {
   std::string name, place, role;
   std::optional<Repeat> repeat;
@@ -34,15 +34,15 @@ struct Tensor {
   std::optional<uint32_t> grow_with_kv;  // the axis that grows with the sequence
 };
 
-// How the rows of a matrix lie in the file.
+// The layout of a matrix in the file.
 enum class Layout {
-  row_major,  // [n, k]: a row for each result
+  row_major,  // [n, k]: one row per output
   canonical,  // [k, n]
-  experts,    // [experts, n, k]: bound as one row-major matrix for each expert
+  experts,    // [experts, n, k]: bound as one row-major matrix per expert
 };
 
 struct WeightBinding {
-  std::string tensor, place;  // a name of tensor_names
+  std::string tensor, place;  // `tensor`: a key of tensor_names
   std::optional<Repeat> repeat;
   std::vector<Expression> dims;
   Layout layout = Layout::row_major;
@@ -51,12 +51,12 @@ struct WeightBinding {
   bool optional = false;                             // may be missing
 };
 
-// Rotary positions; texts are expressions, or name a variable that holds a text.
+// Rotary position embedding. Texts are expressions, or name a variable that holds a text.
 struct Rope {
   std::string place;
   std::map<std::string, Value> fields;
   std::map<std::string, std::vector<double>> lists =
-      {};  // short_factors, long_factors: of each pair, instead of tensors
+      {};  // short_factors, long_factors: one number per pair, instead of tensors
 };
 
 struct Step {
@@ -64,32 +64,32 @@ struct Step {
   std::map<std::string, Value> fields;
   std::map<std::string, std::vector<Expression>> lists;  // dims
   std::vector<Step> steps;                               // of Repeat
-  // Of a .ndsl file: the operation of the block that the step belongs to, "QKV", and what observers of operations see
-  // after it: name and value.
+  // From a .ndsl file: the block's operation that the step belongs to, such as "QKV", and the values that observers
+  // receive after it, as pairs of name and value.
   std::string operation = {};
   std::vector<std::pair<std::string, std::string>> observed = {};
 };
 
 struct Spec {
-  std::string path;  // of the JSON, for errors and origins
+  std::string path;  // of the JSON file, for errors
   std::string name;
   std::vector<std::string> architectures;  // values of general.architecture
-  // metadata_keys: for each variable the keys to look for, in order; "@len:KEY" is the length of a list, or the number
-  // of rows of a tensor.
+  // metadata_keys: for each variable the keys to try, in order. "@len:KEY" is the length of a list, or the number of
+  // rows of a tensor.
   std::map<std::string, std::vector<std::string>> keys;
-  std::map<std::string, Value> defaults;              // below the metadata
-  std::map<std::string, Value> expected;              // keys of the metadata that may have this value only
-  std::vector<std::string> ignored;                   // keys that change no result
-  std::map<std::string, Value> globals;               // above the metadata
+  std::map<std::string, Value> defaults;              // overridden by the metadata
+  std::map<std::string, Value> expected;              // required values of metadata keys
+  std::vector<std::string> ignored;                   // metadata keys that do not affect results
+  std::map<std::string, Value> globals;               // override the metadata
   std::map<std::string, Expression> derived_globals;  // evaluated for each run
-  std::vector<std::string> dynamics;                  // variables of a run that the spec uses
+  std::vector<std::string> dynamics;                  // per-run variables that the spec uses
   std::vector<Check> checks;
   std::vector<Tensor> tensors;
   std::map<std::string, Rope> ropes;
   std::map<std::string, std::vector<std::string>> tensor_names;  // candidates in the file, with {i}
   std::vector<WeightBinding> weight_bindings;
   std::vector<Step> forward;
-  std::map<std::string, std::string> outputs;  // result: value of the forward pass
+  std::map<std::string, std::string> outputs;  // from result to value of the forward pass
 };
 
 }  // namespace harmonics::engine::specs

@@ -1,5 +1,5 @@
-// The activations of the catalogue: names, arguments and help. The operations and functionals they call define their
-// meaning.
+// The activations of the catalogue: names, arguments and help. Their meaning is defined by the operations and
+// functionals that they call.
 #include <harmonics/plugin.hpp>
 
 HARMONICS_PLUGIN("harmonics.activations", "0.1.0", "Apache-2.0", "Harmonics");

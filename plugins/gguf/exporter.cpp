@@ -27,7 +27,7 @@ bool all_fit(const std::vector<int64_t>& values) {
   });
 }
 
-// Kinds as programs that read GGUF files expect them: unsigned integers and floats of 32 bits where the value fits.
+// Writes the kinds that readers of GGUF files expect: 32-bit unsigned integers and floats if the value fits.
 struct ToMetadata {
   GgufWriter& writer;
   const std::string& key;
@@ -56,7 +56,7 @@ struct ToMetadata {
   }
 };
 
-// Of the layout of a file, which the writer chooses itself.
+// Returns whether a key describes the layout of a file, which the writer sets itself.
 bool is_layout(std::string_view key) { return key == "general.alignment" || key.starts_with("split."); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Models written as GGUF files, version 3, in one part.
+// Writes models as GGUF files, version 3, in one part.
 #pragma once
 
 #include <harmonics/exporter.hpp>

@@ -42,7 +42,7 @@ uint64_t count_of(const GgufFile& file, const char* key) {
   return count && *count > 0 ? static_cast<uint64_t>(*count) : 0;
 }
 
-// The other parts of a model that lies in several files, of which the first is open.
+// Adds the other parts of a model that is stored in several files. `first` is the open one.
 void add_parts(const GgufFile& first, const ImportSource& source, uint64_t parts, ModelDescription& model) {
   const std::string path = source.path();
   const std::string name = path.substr(path.find_last_of('/') + 1);  // npos + 1 is 0

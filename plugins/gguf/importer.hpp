@@ -1,4 +1,4 @@
-// Models in GGUF files, also in several parts.
+// Reads models in GGUF files of one or more parts.
 #pragma once
 
 #include <harmonics/importer.hpp>
@@ -16,9 +16,9 @@ class Importer final : public harmonics::Importer {
                                    const harmonics::Arguments& options) const override;
 };
 
-// Metadata as the engine takes it: numbers, texts, and lists of numbers. Lists of texts, which are vocabularies, and
-// longer lists than the engine takes are left out but for their length, under "@len:" and the key; the tokenizer reads
-// them itself. With `whole` nothing is left out.
+// Converts metadata to the engine's types: numbers, texts, and lists of numbers. Lists of texts (vocabularies) and
+// lists beyond the engine's limit are omitted; only their length is stored, under "@len:KEY", since the tokenizer reads
+// them itself. `whole`: omits nothing.
 harmonics::MetadataMap metadata_of(const harmonics::GgufFile& file, const std::string& path, bool whole = false);
 
 }  // namespace gguf

@@ -22,13 +22,13 @@ constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
   throw Error(ErrorKind::Weights, "'" + path + "': the metadata '" + key + "' " + what);
 }
 
-// An id of the vocabulary, or -1 if the file has no such key.
+// Returns the token id stored under the key, or -1 if there is none.
 int32_t id_of(const GgufFile& file, const std::string& path, const char* key, size_t tokens) {
   const GgufValue* value = file.find(key);
   if (!value) return -1;
   const auto id = value->integer();
   if (!id) refuse(path, key, "is no integer");
-  if (*id == -1 || *id == std::numeric_limits<uint32_t>::max()) return -1;  // how converters write "none"
+  if (*id == -1 || *id == std::numeric_limits<uint32_t>::max()) return -1;  // converters write "none" like this
   if (*id < 0 || static_cast<uint64_t>(*id) >= tokens)
     refuse(path, key, "is " + std::to_string(*id) + "; there are " + std::to_string(tokens) + " tokens");
   return static_cast<int32_t>(*id);
@@ -55,7 +55,7 @@ bool bool_of(const GgufFile& file, const std::string& path, const char* key, boo
   return *truth;
 }
 
-// What all kinds have.
+// Reads the tokens, as in every kind of vocabulary.
 Vocabulary read_tokens(const GgufFile& file, const std::string& path) {
   const GgufValue* list = file.find(kTokens);
   const auto texts = list ? list->texts() : std::nullopt;
@@ -102,7 +102,7 @@ Vocabulary read_tokens(const GgufFile& file, const std::string& path) {
   return vocabulary;
 }
 
-// Whether texts begin and end with the ids, where the file does not say by `otherwise`.
+// Reads whether texts begin and end with the ids. `begins` and `ends`: defaults.
 void read_ends(const GgufFile& file, const std::string& path, bool begins, bool ends, Vocabulary& vocabulary) {
   vocabulary.adds_bos = bool_of(file, path, "tokenizer.ggml.add_bos_token", begins);
   vocabulary.adds_eos = bool_of(file, path, "tokenizer.ggml.add_eos_token", ends);
@@ -131,7 +131,7 @@ void set_byte_pairs(const GgufFile& file, const std::string& path, Vocabulary& v
   }
 }
 
-// The steps that write spaces as marks, one in front of a text too.
+// Adds the normalizers that replace spaces by marks and, by default, put one before the text.
 void set_space_marks(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
   const bool prefix = bool_of(file, path, "tokenizer.ggml.add_space_prefix", true);
   if (prefix) vocabulary.normalizers.push_back({NormalizerKind::prepend, kSpaceMark});
@@ -173,14 +173,14 @@ void set_unigram(const GgufFile& file, const std::string& path, Vocabulary& voca
   set_space_marks(file, path, vocabulary);
 }
 
-// BERT's: converters write "##ing" as "ing" and "the" as "\u2581the".
+// Sets BERT's rules. Converters write "##ing" as "ing" and "the" as "\u2581the".
 void set_word_pieces(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
   const auto id = [&](const char* key, const char* other) {
     const size_t count = vocabulary.tokens.size();
     const int32_t found = id_of(file, path, key, count);
     return found >= 0 || !other ? found : id_of(file, path, other, count);
   };
-  const auto named = [&](int32_t found, const char* text) {  // as converters leave out what BERT always has
+  const auto named = [&](int32_t found, const char* text) {  // converters omit the tokens that every BERT has
     for (size_t i = 0; found < 0 && i < vocabulary.tokens.size(); ++i)
       if (vocabulary.tokens[i].text == text) found = static_cast<int32_t>(i);
     return found;

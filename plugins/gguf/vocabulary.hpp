@@ -1,4 +1,4 @@
-// The vocabulary in the metadata of a GGUF file.
+// Reads the vocabulary from the metadata of a GGUF file.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace gguf {
 
-// Throws ErrorKind::Weights with path and key for lists of unlike lengths, ids outside the vocabulary, and kinds and
-// families that are not known.
+// Throws ErrorKind::Weights with path and key for lists of different lengths, ids outside the vocabulary, and unknown
+// kinds or families.
 harmonics::tokens::Vocabulary read_vocabulary(const harmonics::GgufFile& file, const std::string& path);
 
 std::unique_ptr<harmonics::TextTokenizer> open_tokenizer(std::string_view bytes, const std::string& path);

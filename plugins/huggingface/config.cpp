@@ -10,7 +10,7 @@ using namespace harmonics;
 
 namespace {
 
-// Where newer versions of transformers put a setting.
+// Returns a setting from its location in newer versions of transformers.
 Node newer_place(const Node& config, const std::string& name) {
   const Node rope = config["rope_parameters"];
   if (name == "rope_theta") {
@@ -32,7 +32,7 @@ Node setting(const Node& config, const std::string& name) {
 
 double number_named(const Node& config, const Architecture& a, const std::string& name);
 
-// A number, "NAME" or "NAME / NAME".
+// Evaluates a number, "NAME" or "NAME / NAME".
 double evaluated(const Node& config, const Architecture& a, const Node& value) {
   if (value.is_number()) return value.number();
   const std::string text(value.text());
@@ -48,11 +48,11 @@ double number_named(const Node& config, const Architecture& a, const std::string
   if (given.has()) return given.number();
   const MetadataRow* row = a.find_row(name);
   if (row && row->otherwise.has()) return evaluated(config, a, row->otherwise);
-  return given.number();  // is missing
+  return given.number();  // throws: the setting is missing
 }
 
 bool equals(const Node& config, const Architecture& a, const Node& given, const Node& wanted) {
-  if (!wanted.has()) return false;  // null: what is given is refused
+  if (!wanted.has()) return false;  // null: no value is supported
   if (wanted.is_text() && !given.is_text()) return given.is_number() && given.number() == evaluated(config, a, wanted);
   if (wanted.is_number()) return given.is_number() && given.number() == wanted.number();
   return given.value() == wanted.value();
@@ -72,7 +72,7 @@ void expect_settings(const Node& config, const Architecture& a) {
   }
 }
 
-// Of every so many blocks the last sees all tokens, the others a window.
+// Returns the period of full attention: the last of every so many blocks sees all tokens, the others a window.
 std::optional<int64_t> pattern_of(const Node& layers) {
   int64_t pattern = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -95,7 +95,7 @@ void read_patterns(const Node& config, Config& to) {
   const MetadataRow* row = a.find_row("sliding_window_pattern");
   if (layers.is_list() && (row || a.window_pattern)) {
     const auto pattern = pattern_of(layers);
-    const auto all = static_cast<int64_t>(layers.size()) + 1;  // none sees all
+    const auto all = static_cast<int64_t>(layers.size()) + 1;  // a period beyond the last block: only windows
     if (row)
       to.metadata[a.key(row->key)] = pattern.value_or(all);
     else if (pattern.value_or(all) != *a.window_pattern && all > *a.window_pattern)

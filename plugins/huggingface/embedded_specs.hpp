@@ -1,4 +1,4 @@
-// The model specs, of which the plugin reads the entry hf_mapping.
+// The embedded model specs. The plugin reads their entry hf_mapping.
 #pragma once
 
 namespace huggingface {

@@ -33,7 +33,7 @@ void append(const json::value& value, size_t depth, std::string& to) {
   }
 }
 
-// A row's setting. Numbers of GGUF have 32 bits: the shortest decimal that gives the same ones.
+// Returns a number as the shortest decimal that rounds to the same 32-bit float: numbers of GGUF have 32 bits.
 json::value number_text(const MetadataValue& value) {
   if (const auto* whole = std::get_if<int64_t>(&value)) return *whole;
   if (const auto* real = std::get_if<double>(&value)) {
@@ -114,7 +114,7 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, bool
                                      std::pair("tokenizer.ggml.padding_token_id", "pad_token_id")})
     if (const auto at = metadata.find(key); at != metadata.end() && std::holds_alternative<int64_t>(at->second))
       config[setting] = std::get<int64_t>(at->second);
-    else  // a class has an id of its own otherwise
+    else  // explicitly null: the class would use its default id
       config[setting] = nullptr;
   return indented(config);
 }

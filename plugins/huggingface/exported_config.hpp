@@ -1,4 +1,4 @@
-// config.json of a model that is written.
+// Writes config.json.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace huggingface {
 
-// The text of config.json. `dtype`: torch's name of the weights' type. Throws ErrorKind::Weights for metadata that
-// config.json cannot be written with.
+// Returns the text of config.json. `dtype`: the weights' type in torch's notation. Throws ErrorKind::Weights for
+// metadata that config.json cannot express.
 std::string config_text(const harmonics::MetadataMap& metadata, const Architecture& architecture, bool tied,
                         const std::map<std::string, std::vector<float>>& rope_factors, const std::string& dtype);
 
-// A JSON value in indented lines.
+// Serializes a JSON value with indentation.
 std::string indented(const json::value& value);
 
 }  // namespace huggingface

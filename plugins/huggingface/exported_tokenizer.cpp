@@ -30,7 +30,7 @@ bool truth_of(const MetadataMap& metadata, const char* key, bool otherwise) {
   throw Error(ErrorKind::Weights, "the metadata 'tokenizer." + key + "' " + what);
 }
 
-// What the metadata say of all kinds.
+// The metadata common to all kinds of vocabularies.
 struct Pieces {
   explicit Pieces(const MetadataMap& all) : metadata(all) {
     const auto* texts = value_of<std::vector<std::string_view>>(all, "ggml.tokens");
@@ -80,7 +80,7 @@ json::array added_tokens(const Pieces& pieces) {
   return all;
 }
 
-// The ids around a text, or null.
+// Returns the post-processor that adds ids around a text, or null.
 json::value ends_around(const Pieces& pieces, int64_t bos, int64_t eos, bool begins, bool ends) {
   json::array single;
   json::object special;
@@ -145,7 +145,7 @@ void put_byte_pairs(const Pieces& pieces, json::object& file) {
                                        truth_of(pieces.metadata, "ggml.add_eos_token", false));
 }
 
-// All pairs that make a token, the best score first.
+// Returns all pairs whose concatenation is a token, the highest score first.
 json::array merges_of(const Pieces& pieces) {
   struct Pair {
     std::string_view left, right;

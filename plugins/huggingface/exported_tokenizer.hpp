@@ -1,4 +1,4 @@
-// The files of a tokenizer, from the metadata of GGUF.
+// Writes a tokenizer's files from GGUF metadata.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace huggingface {
 
-// Names and texts: tokenizer.json, tokenizer_config.json, generation_config.json; none if the metadata have no
-// tokenizer. Throws ErrorKind::Weights for a tokenizer of a kind that is not known.
+// Returns names and texts of tokenizer.json, tokenizer_config.json and generation_config.json; none if the metadata has
+// no tokenizer. Throws ErrorKind::Weights for an unknown kind of tokenizer.
 std::vector<std::pair<std::string, std::string>> tokenizer_files(const harmonics::MetadataMap& metadata);
 
 }  // namespace huggingface

@@ -20,7 +20,7 @@ using namespace harmonics;
 
 namespace {
 
-// A tensor of the folder: the rows from..to of one of GGUF, perhaps changed.
+// A tensor of the folder: some rows of a GGUF tensor, possibly transformed.
 struct Written {
   const TensorToWrite* from = nullptr;
   const TensorRow* row = nullptr;
@@ -67,7 +67,7 @@ class Folder {
                                               : "float32");
   }
 
-  // In one file, or in several of at most so many bytes (unless one tensor is larger) with an index.
+  // Writes one file, or several with an index, each of at most `most` bytes unless one tensor is larger.
   void write(const ExportSink& sink, uint64_t most) const {
     std::vector<std::pair<std::string, uint64_t>> all;
     uint64_t total = 0;
@@ -188,7 +188,7 @@ class Folder {
 
 void Exporter::write(const ModelToWrite& model, const Arguments& options, const ExportSink& sink) const {
   const Folder folder(model);
-  const auto files = tokenizer_files(model.metadata);  // what cannot be written is refused first
+  const auto files = tokenizer_files(model.metadata);  // rejects an unsupported tokenizer before anything is written
   sink.write(folder.config());
   folder.write(sink, static_cast<uint64_t>(options.integer("shard-bytes", kShardBytes)));
   for (const auto& [name, text] : files) {

@@ -74,7 +74,7 @@ class FourBits {
     return static_cast<uint64_t>(value);
   }
 
-  // The bytes of the tensor "NAME.ending".
+  // Returns the bytes of the tensor "NAME.ending".
   std::string_view part(const std::string& ending, DType dtype, uint64_t bytes) {
     const std::string name = ending.empty() ? name_ : name_ + "." + ending;
     const auto found = weights_.find(name);
@@ -86,7 +86,7 @@ class FourBits {
     return found->second.bytes;
   }
 
-  // The largest magnitude of each block; scales that are quantised once more are decoded.
+  // Returns the scale of each block. Decodes scales that are quantised themselves.
   std::vector<float> scales_of(uint64_t blocks) {
     std::vector<float> scales(blocks);
     if (!state_["nested_blocksize"].has()) {

@@ -14,7 +14,7 @@ using namespace harmonics;
 
 namespace {
 
-// How sentence-transformers makes a vector of a text, as numbered in GGUF; none: the folder does not say.
+// Returns the pooling mode of sentence-transformers, numbered as in GGUF; none: the folder has no such file.
 std::optional<int64_t> pooling_of(const std::string& path) {
   constexpr size_t kMost = 1 << 16;
   const size_t slash = path.find_last_of('/');
@@ -44,13 +44,13 @@ void add_settings_of_texts(const Beside& files, const std::string& path, int64_t
   if (!whole) return;
   if (const auto tokenizer = read_folder_tokenizer(files, path, vocabulary)) {
     const auto kept = std::make_shared<std::vector<std::vector<std::string>>>();
-    kept->reserve(4);  // views into them stay valid
+    kept->reserve(4);  // no reallocation: views refer to the elements
     add_tokenizer_metadata(*tokenizer, path, model.metadata, *kept);
     model.keep = kept;
   }
 }
 
-// The configuration and the tensors as they lie, for a program that has a description of the model.
+// Returns configuration and tensors unchanged, for a caller with a description of the model.
 ModelDescription described(const OtherModel& other, const ImportSource& source, const Arguments& options) {
   ModelDescription model;
   model.metadata["general.architecture"] = std::string("ndsl");
@@ -65,7 +65,7 @@ ModelDescription described(const OtherModel& other, const ImportSource& source, 
   if (!options.flag("weights")) return model;
   try {
     add_settings_of_texts(beside(source), source.path(), other.vocabulary, options.flag("whole"), model);
-  } catch (const Error& e) {  // it may be given apart from the model
+  } catch (const Error& e) {  // the tokenizer may be given separately
     if (e.kind() != ErrorKind::Weights || !options.flag("whole")) throw;
     model.metadata[kNoTokenizer] = std::string(e.what());
   }

@@ -1,4 +1,4 @@
-// JSON files of a folder: values that know their place, for messages.
+// JSON files of a folder: values with their location, for messages.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace json = boost::json;
 class Node {
  public:
   Node() = default;
-  // The whole text. Throws ErrorKind::Weights for more than `most` bytes, and for what is no JSON, with the line.
+  // Parses a whole text. Throws ErrorKind::Weights if it exceeds `most` bytes, or, with the line, if it is not JSON.
   static Node parse(std::string_view text, const std::string& path, size_t most);
 
-  // Of an object; an item that is missing if there is no such key, or if this item is missing or null.
+  // Returns an entry of an object. The result is missing if there is no such key, or if this node is missing or null.
   Node operator[](std::string_view key) const;
   Node operator[](size_t index) const;                       // of a list
   bool has() const { return value_ && !value_->is_null(); }  // false: missing or null
@@ -34,7 +34,7 @@ class Node {
   size_t size() const;                                             // of a list or an object
   std::vector<std::pair<std::string_view, Node>> entries() const;  // of an object
 
-  // Throw ErrorKind::Weights with file and place if the item is missing or of another kind.
+  // Throw ErrorKind::Weights with file and location if the node is missing or of another kind.
   std::string_view text() const;
   int64_t integer() const;
   double number() const;

@@ -1,5 +1,5 @@
-// What a spec says under hf_mapping: how the tensors and settings of an architecture are called in folders of Hugging
-// Face and in GGUF, in rows that are used for reading and for writing.
+// A spec's hf_mapping: the names of an architecture's tensors and settings in Hugging Face folders and in GGUF. The
+// same rows are used for reading and for writing.
 #pragma once
 
 #include <cstdint>
@@ -14,47 +14,47 @@
 namespace huggingface {
 
 struct TensorRow {
-  std::string name;     // of GGUF, with {i} for the block
-  std::string hf;       // with {i}, and {e} for the expert: the matrices that `name` holds one behind the other
-  std::string permute;  // the key of the number of heads whose rows GGUF stores with neighbours as rotary pairs
-  double add = 0;       // what GGUF's elements have more
-  std::string tied;     // what it equals where the embeddings are tied; it is not stored then
+  std::string name;     // in GGUF; {i}: block
+  std::string hf;       // in the folder; {i}: block, {e}: expert, whose matrices are contiguous in `name`
+  std::string permute;  // key of the number of heads, if GGUF stores rotary pairs in adjacent rows
+  double add = 0;       // constant that GGUF adds to the elements
+  std::string tied;     // the tensor that it equals, and then not stored, if embeddings are tied
 };
 
 struct MetadataRow {
-  std::string key;     // of GGUF; without the architecture in front
-  std::string config;  // of config.json
-  Node otherwise;      // a number, "NAME" or "NAME / NAME" of config.json
+  std::string key;     // in GGUF, without the architecture's prefix
+  std::string config;  // in config.json
+  Node otherwise;      // default: a number, "NAME" or "NAME / NAME" of config.json
   bool real = false;
 };
 
 struct Architecture {
   std::string name;                                          // general.architecture
-  std::vector<std::pair<std::string, std::string>> classes;  // of transformers, with their model_type
-  bool tied = false;                                         // where config.json does not say
-  std::string prefix;                                        // that names of tensors may have in front
-  std::map<std::string, Node> constants;                     // of the metadata
-  std::optional<int64_t> window_pattern;                     // of every so many blocks one sees all
+  std::vector<std::pair<std::string, std::string>> classes;  // in transformers: class and model_type
+  bool tied = false;                                         // default, if config.json has no value
+  std::string prefix;                                        // optional prefix of tensor names
+  std::map<std::string, Node> constants;                     // metadata with fixed values
+  std::optional<int64_t> window_pattern;                     // one of every so many blocks has full attention
   std::vector<MetadataRow> metadata;
-  std::vector<std::pair<std::string, Node>> expected;  // what settings may be, where they are given
+  std::vector<std::pair<std::string, Node>> expected;  // supported values of optional settings
   std::vector<TensorRow> tensors;
-  std::vector<std::string> ignored;  // tensors that change no result
+  std::vector<std::string> ignored;  // tensors that do not affect results
 
   const MetadataRow* find_row(std::string_view config) const;
   std::string key(const std::string& row_key) const { return row_key[0] == '@' ? row_key : name + "." + row_key; }
 };
 
-// Null: unknown.
+// Return null if the name is unknown.
 const Architecture* find_class(std::string_view name);
 const Architecture* find_architecture(std::string_view name);
 std::string known_classes();
 std::string known_architectures();
 
-// Numbers in a name.
+// The numbers in a tensor's name.
 struct Place {
   int64_t block = 0, expert = 0;
 };
-// The place if the name fits the pattern.
+// Returns the numbers if the name matches the pattern.
 std::optional<Place> match(std::string_view pattern, std::string_view name);
 std::string filled(std::string_view pattern, const Place& place);
 inline bool has_block(std::string_view pattern) { return pattern.find("{i}") != std::string_view::npos; }

@@ -1,4 +1,4 @@
-// Models in folders of Hugging Face, by their config.json.
+// Models in Hugging Face folders, identified by their config.json.
 #pragma once
 
 #include <harmonics/exporter.hpp>
@@ -13,11 +13,10 @@ class Importer final : public harmonics::Importer {
                                    const harmonics::Arguments& options) const override;
 };
 
-constexpr int64_t kShardBytes = 5'000'000'000;  // of one file of weights
+constexpr int64_t kShardBytes = 5'000'000'000;  // default limit of a weights file
 
-// Writes config.json, the weights (model.safetensors, or several files with an index) and, if the metadata have a
-// tokenizer, the files of the tokenizer. Elements of block types, which safetensors files of others do not have, are
-// written as f32.
+// Writes config.json, the weights (model.safetensors, or several files with an index) and, if the metadata has one, the
+// tokenizer's files. Elements of block types are written as f32, because other programs' safetensors files lack them.
 class Exporter final : public harmonics::Exporter {
  public:
   uint32_t probe(const std::string& name) const override {

@@ -1,4 +1,4 @@
-// Models in folders of Hugging Face (huggingface.co/docs/transformers/main_classes/configuration).
+// Models in Hugging Face folders (huggingface.co/docs/transformers/main_classes/configuration).
 #include <memory>
 
 #include <harmonics/plugin.hpp>

@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* kPrefix = "rope.scaling.";
 
-// What slow pairs are divided by: all of those that turn less than `low` times within the context by `factor`, those
-// that turn more than `high` times not at all (Llama 3.1).
+// The rule of Llama 3.1: divides the frequency of pairs with fewer than `low` turns in the context by `factor`, keeps
+// pairs with more than `high` turns, and interpolates between.
 struct Llama3 {
   double factor = 0, low = 1, high = 4, context = 8192;
 
@@ -64,7 +64,7 @@ void read_yarn(const Node& scaling, double factor, const Node& config, Config& t
   for (const auto& [name, key] :
        {std::pair("beta_fast", "rope.scaling.yarn_beta_fast"), std::pair("beta_slow", "rope.scaling.yarn_beta_slow")})
     if (scaling[name].has()) to.metadata[a.key(key)] = in_32_bits(positive(scaling[name]));
-  if (scaling["attention_factor"].has())  // GGUF's comes on top of the usual one
+  if (scaling["attention_factor"].has())  // GGUF multiplies its factor with the default one
     to.metadata[a.key("rope.scaling.attn_factor")] =
         in_32_bits(positive(scaling["attention_factor"]) / (1 + 0.1 * std::log(factor)));
 }
@@ -77,7 +77,7 @@ std::vector<float> factors_of(const Node& list, int64_t dims) {
   return all;
 }
 
-// Factors of each pair for sequences within the first context, others for longer ones (Ding et al. 2024).
+// Reads one set of factors for sequences within the original context and one for longer sequences (Ding et al. 2024).
 void read_longrope(const Node& scaling, const Node& config, int64_t dims, Config& to) {
   const Architecture& a = *to.architecture;
   const Node own = scaling["original_max_position_embeddings"];
@@ -146,7 +146,7 @@ json::value rope_scaling(const MetadataMap& metadata, const Architecture& a,
                         scaling["high_freq_factor"].number(), scaling["original_max_position_embeddings"].number()};
       if (rule.factors(width, base) == factors) return scaling.value();
     }
-    // Of a file of another program: the usual rule for some context.
+    // From another program's file: try the default rule with usual context lengths.
     Llama3 rule;
     rule.factor = std::round(static_cast<double>(*std::max_element(factors.begin(), factors.end())));
     const auto fits = [&] {

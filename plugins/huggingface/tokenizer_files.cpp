@@ -24,7 +24,7 @@ Node settings_of(const Beside& files, const char* name) {
   return text ? Node::parse(*text, name, kLongestSettings) : Node();
 }
 
-// A token's text, which may be given with how it is found.
+// Returns a token's text, which may be an object with matching options.
 std::string_view content(const Node& token) { return token.is_object() ? token["content"].text() : token.text(""); }
 
 int32_t find_token(const Vocabulary& vocabulary, std::string_view text) {
@@ -34,7 +34,7 @@ int32_t find_token(const Vocabulary& vocabulary, std::string_view text) {
   return -1;
 }
 
-// The special tokens that tokenizer_config.json names, where the rules have not set them.
+// Sets the special tokens of tokenizer_config.json that the rules have not set.
 void read_special(const Node& config, Vocabulary& to) {
   const auto take = [&](const char* name, int32_t& id, bool replaces) {
     const int32_t found = find_token(to, content(config[name]));
@@ -57,7 +57,7 @@ std::vector<int64_t> ends_of(const Node& generation) {
   return ends;
 }
 
-// How words are divided, by the class of the tokenizer.
+// Returns the family of word divisions for a tokenizer class.
 const char* family_of(const Node& config) {
   const std::string_view name = config["tokenizer_class"].text("GPT2Tokenizer");
   if (name.starts_with("Qwen2Tokenizer")) return "qwen2";
@@ -82,7 +82,7 @@ void read_merges_text(std::string_view text, Vocabulary& to) {
   }
 }
 
-// Added tokens of tokenizer_config.json, as a tokenizer.json lists them.
+// Returns the added tokens of tokenizer_config.json in the form of tokenizer.json.
 json::array added_of(const Node& config) {
   json::array added;
   const Node all = config["added_tokens_decoder"];
@@ -102,7 +102,7 @@ json::array added_of(const Node& config) {
   return added;
 }
 
-// vocab.json with merges.txt, read as the tokenizer.json that says the same.
+// Reads vocab.json and merges.txt by converting them to an equivalent tokenizer.json.
 FolderTokenizer read_pair(std::string_view vocab, std::string_view merges, const Node& config) {
   const char* family = family_of(config);
   const Node root = Node::parse(vocab, kVocabulary, kLongestMerges);
@@ -130,7 +130,7 @@ std::vector<std::string> expressions_of(const Vocabulary& vocabulary) {
   return all;
 }
 
-// The family with the same divisions, for GGUF.
+// Returns GGUF's name of the family with the same divisions; "": none.
 std::string known_family(const Vocabulary& vocabulary) {
   if (vocabulary.model != ModelKind::byte_pairs || !vocabulary.byte_alphabet) return "";
   const std::vector<std::string> wanted = expressions_of(vocabulary);
@@ -188,7 +188,7 @@ FolderSettings read_folder_settings(const Beside& files) {
     settings.chat_template = given.text("");
     return settings;
   }
-  for (size_t i = 0; i < given.size(); ++i)  // of several the usual one
+  for (size_t i = 0; i < given.size(); ++i)  // of several templates, the default one
     if (i == 0 || given[i]["name"].text() == "default") settings.chat_template = given[i]["template"].text();
   return settings;
 }

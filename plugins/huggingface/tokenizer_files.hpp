@@ -1,5 +1,5 @@
-// The tokenizer of a folder: tokenizer.json, or vocab.json with merges.txt; tokenizer_config.json and
-// generation_config.json beside them.
+// Reads a folder's tokenizer: tokenizer.json, or vocab.json with merges.txt; and tokenizer_config.json and
+// generation_config.json.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@
 
 namespace huggingface {
 
-// The bytes of a file of the folder by its name; none: there is no such file.
+// Returns the bytes of a file in the folder; none: there is no such file.
 using Beside = std::function<std::optional<std::string_view>(const std::string&)>;
 
-// A further file, or none where it does not exist; other errors pass.
+// Returns none for a file that does not exist; other errors propagate.
 template <typename Source>
 Beside beside(const Source& source) {
   return [&source](const std::string& name) -> std::optional<std::string_view> {
@@ -36,29 +36,29 @@ Beside beside(const Source& source) {
 
 struct FolderTokenizer {
   harmonics::tokens::Vocabulary vocabulary;
-  std::string family;  // of the words of byte pairs, as tokenizer.ggml.pre; "": none that is known
+  std::string family;  // family of a byte-pair vocabulary in tokenizer.ggml.pre; "": unknown
 };
 
-// Of a tokenizer.json alone. Throws ErrorKind::Weights with the file and the place for what is malformed or not
-// implemented.
+// Reads a tokenizer.json alone. Throws ErrorKind::Weights with the file and the location for malformed or unsupported
+// content.
 harmonics::tokens::Vocabulary read_tokenizer(std::string_view text, const std::string& path);
 
-// Normalizers, divisions, ends and decoding of a tokenizer.json. The model of the vocabulary is set.
+// Reads normalizers, divisions, added ids and decoding of a tokenizer.json. `to.model` must be set.
 void read_rules(const Node& root, harmonics::tokens::Vocabulary& to);
 
-// Of a folder; none if it has no tokenizer. `least`: the number of tokens that the model has scores of; what the
-// tokenizer lacks becomes unused tokens.
+// Reads a folder's tokenizer; none if it has none. `least`: the number of tokens of the model; missing ones become
+// unused tokens.
 std::optional<FolderTokenizer> read_folder_tokenizer(const Beside& files, const std::string& path, int64_t least);
 
-// The chat template, "" if there is none, and the ids that end a text.
+// The chat template, "" if there is none, and the end ids.
 struct FolderSettings {
   std::string chat_template;
   std::vector<int64_t> ends;
 };
 FolderSettings read_folder_settings(const Beside& files);
 
-// The metadata that GGUF files have of a tokenizer. Lists of texts are views into `kept`. Throws ErrorKind::Weights for
-// rules that GGUF has no name for.
+// Adds GGUF's metadata of a tokenizer. Lists of texts are views into `kept`. Throws ErrorKind::Weights for rules that
+// GGUF cannot express.
 void add_tokenizer_metadata(const FolderTokenizer& tokenizer, const std::string& path, harmonics::MetadataMap& to,
                             std::vector<std::vector<std::string>>& kept);
 

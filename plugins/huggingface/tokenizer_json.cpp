@@ -1,4 +1,4 @@
-// tokenizer.json: the vocabulary and its model.
+// Reads tokenizer.json: the vocabulary and its model.
 #include <algorithm>
 #include <limits>
 
@@ -21,7 +21,7 @@ Token& token_at(const Node& id, Vocabulary& to) {
   const int64_t number = id.integer();
   if (number < 0 || number >= kMostTokens)
     id.fail("is " + std::to_string(number) + "; an id is 0 to " + std::to_string(kMostTokens - 1));
-  // Ids that nothing names are unused tokens.
+  // Ids without an entry are unused tokens.
   if (static_cast<size_t>(number) >= to.tokens.size())
     to.tokens.resize(static_cast<size_t>(number) + 1, Token{"", TokenKind::unused, 0});
   return to.tokens[static_cast<size_t>(number)];
@@ -29,7 +29,7 @@ Token& token_at(const Node& id, Vocabulary& to) {
 
 void read_map(const Node& vocab, Vocabulary& to) {
   const auto entries = vocab.entries();
-  // A file of n entries cannot name ids far above n: memory follows the file.
+  // Rejects ids far above the number of entries, so that memory is bounded by the file's size.
   const auto most = static_cast<int64_t>(entries.size()) * 4 + 1024;
   for (const auto& [text, id] : entries) {
     if (id.integer() >= most) id.fail("is " + id.shown() + " in a vocabulary of " + std::to_string(entries.size()));

@@ -1,4 +1,4 @@
-// tokenizer.json: what changes and divides a text before the model, what is put around its ids, and decoding.
+// Reads tokenizer.json: normalizers, divisions, post-processing and decoding.
 #include <algorithm>
 #include <set>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
 constexpr size_t kMostRules = 64;
 
-// Calls `each` for the rule, or for those of a sequence.
+// Calls `each` for the rule, or for each rule of a sequence.
 template <typename Body>
 void for_each_rule(const Node& node, const char* list, const Body& each) {
   if (!node.has()) return;
@@ -45,7 +45,7 @@ std::string decoded(const Node& node) {
   return bytes;
 }
 
-// {"String": TEXT} or {"Regex": EXPRESSION}
+// Reads {"String": TEXT} or {"Regex": EXPRESSION}.
 std::string pattern_of(const Node& pattern, bool& literal) {
   literal = pattern["String"].has();
   return std::string(literal ? pattern["String"].text() : pattern["Regex"].text());
@@ -195,7 +195,7 @@ void add_template(const Node& node, Vocabulary& to) {
 
 void add_ends(const Node& node, Vocabulary& to) {
   const std::string_view type = node["type"].text();
-  if (type == "ByteLevel") return;  // only offsets
+  if (type == "ByteLevel") return;  // affects offsets only
   if (type == "TemplateProcessing") return add_template(node, to);
   if (type != "BertProcessing" && type != "RobertaProcessing") unknown_rule(node);
   set_begin(node, token_id(node["cls"][size_t{1}], to), to);

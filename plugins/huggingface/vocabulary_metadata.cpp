@@ -1,4 +1,4 @@
-// The tokenizer of a folder as metadata of GGUF.
+// Converts a folder's tokenizer to GGUF metadata.
 #include <algorithm>
 #include <map>
 
@@ -18,7 +18,8 @@ std::vector<std::string_view> kept_views(std::vector<std::string> texts, std::ve
   return {all.begin(), all.end()};
 }
 
-// SentencePiece joins the pair with the largest score: that of a token is the place of its first merge, negated.
+// Sets scores for SentencePiece, which merges the pair with the highest score: the negated index of a token's first
+// merge.
 void set_scores(Vocabulary& vocabulary) {
   std::map<std::string, float> ranks;
   for (size_t i = 0; i < vocabulary.merges.size(); ++i)
@@ -27,7 +28,7 @@ void set_scores(Vocabulary& vocabulary) {
     if (const auto at = ranks.find(token.text); at != ranks.end()) token.score = at->second;
 }
 
-// Marks in front of the texts of words, and none where "##" continues one.
+// Puts a mark before the text of tokens that begin a word, and removes "##" from the others.
 void mark_words(Vocabulary& vocabulary) {
   for (Token& token : vocabulary.tokens) {
     if (token.kind != TokenKind::normal) continue;
@@ -50,7 +51,8 @@ bool puts_space_first(const Vocabulary& vocabulary) {
          });
 }
 
-// Steps that GGUF has no names for. Readers of GGUF leave out NFC too, which changes few texts.
+// Returns whether GGUF cannot express a step. NFC of byte-pair vocabularies is ignored, as by readers of GGUF: few
+// texts differ.
 bool is_beyond_gguf(const Vocabulary& vocabulary, const Normalizer& n) {
   const bool spaces = n.kind == NormalizerKind::replace && n.text == " " && n.with == kMarkOfSpace;
   switch (vocabulary.model) {
@@ -71,7 +73,7 @@ void expect_known_steps(const Vocabulary& vocabulary, const std::string& path) {
              "the folder itself runs as it is");
 }
 
-// GGUF's name of the kind, with what is stored of it alone.
+// Adds the metadata of this kind of vocabulary and returns GGUF's name of the kind.
 std::string add_kind(const FolderTokenizer& tokenizer, Vocabulary& vocabulary, const std::string& path,
                      MetadataMap& to) {
   switch (vocabulary.model) {

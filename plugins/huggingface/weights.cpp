@@ -17,7 +17,7 @@ using namespace harmonics;
 namespace {
 
 constexpr size_t kLongestIndex = 64 << 20;
-constexpr size_t kListed = 8;  // names in a message
+constexpr size_t kListed = 8;  // maximum number of names in a message
 constexpr int64_t kMostBlocks = 100'000;
 
 void add_file(const ImportSource& source, const std::string& name, StoredWeights& to) {
@@ -218,7 +218,7 @@ std::map<std::string, MappedWeight> map_weights(const std::vector<std::string>& 
       if (!at) continue;
       if (at->block >= config.count("block_count", 0) && has_block(row.hf)) return false;
       if (has_expert(row.hf) && at->expert >= config.count("expert_count", 0)) return false;
-      if (config.tied && !row.tied.empty()) return true;  // a copy of what it equals
+      if (config.tied && !row.tied.empty()) return true;  // a copy of the tied tensor
       MappedWeight& weight = mapped[filled(row.name, *at)];
       weight.row = &row;
       weight.parts.emplace(at->expert, stored);

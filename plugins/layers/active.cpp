@@ -15,7 +15,7 @@ HTensor prelu(Scope& scope, const HTensor& x, const Arguments& a) {
   return harmonics::call1("prelu", {x, slope}, Attributes().set("axis", int64_t{axis}));
 }
 
-// Along the first axis of features: channels of images, else the features.
+// Splits along the first feature axis: the channels of images, else the features.
 HTensor glu(Scope& scope, const HTensor& x, const Arguments&) {
   const uint32_t axis = scope.leading();
   const int64_t n = x.rank() > axis ? x.shape()[axis] : 1;

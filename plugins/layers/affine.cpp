@@ -23,7 +23,7 @@ HTensor project(Scope& scope, const HTensor& x, const std::string& name, int64_t
                            scope.parameter((prefix + "bias").c_str(), {width}, harmonics::kaiming_init(features)));
 }
 
-// With a sequence axis every position is mapped separately; otherwise the whole sample is one vector.
+// With a sequence axis, each position is mapped separately; otherwise the whole sample is one vector.
 HTensor affine(Scope& scope, const HTensor& x, const Arguments& a) {
   const bool sequence = scope.leading() > 1 && x.rank() > scope.leading();
   const int64_t width = a.has("width") ? a.integer("width") : scope.width();

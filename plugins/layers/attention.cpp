@@ -6,7 +6,7 @@ namespace layers {
 
 namespace {
 
-// [batch, positions, heads * width] -> [batch, positions, heads, width] and back.
+// Converts [batch, positions, heads * width] to [batch, positions, heads, width] and back.
 HTensor split(const HTensor& x, int64_t heads) {
   const Shape s = x.shape();
   return harmonics::reshape(x, {s[0], s[1], heads, s[2] / heads});

@@ -12,7 +12,7 @@ std::string sample_of(const HTensor& x) { return x.shape().from(1).str(); }
 
 HTensor skip(Scope&, const HTensor& x, const Arguments&) { return x; }
 
-// Along the first axis of features: channels of images, else the features.
+// Joins along the first feature axis: the channels of images, else the features.
 HTensor concat(Scope& scope, const HTensor& x, const Arguments& a) {
   const HTensor other = a.tensor("with");
   const uint32_t axis = scope.leading();

@@ -27,7 +27,7 @@ std::vector<int64_t> pair_of(const Arguments& a, const char* name, std::vector<i
   if (v[0] < least || v[1] < least)
     throw Error(ErrorKind::Type, std::string(name) + " is [" + std::to_string(v[0]) + ", " + std::to_string(v[1]) +
                                      "]; the least is " + std::to_string(least));
-  constexpr int64_t most = int64_t{1} << 30;  // the product of two of them fits
+  constexpr int64_t most = int64_t{1} << 30;  // the product of two does not overflow
   if (v[0] > most || v[1] > most)
     throw Error(ErrorKind::Type, std::string(name) + " is [" + std::to_string(v[0]) + ", " + std::to_string(v[1]) +
                                      "]; the most is " + std::to_string(most));

@@ -1,5 +1,5 @@
-// The layers of the catalogue: shape rules, parameters, arguments and help. The functionals they call define their
-// meaning.
+// The layers of the catalogue: shape rules, parameters, arguments and help. Their meaning is defined by the functionals
+// that they call.
 #pragma once
 
 #include <harmonics/function.hpp>
@@ -38,19 +38,19 @@ HTensor norm(Scope&, const HTensor&, const Arguments&);
 HTensor prelu(Scope&, const HTensor&, const Arguments&);
 HTensor skip(Scope&, const HTensor&, const Arguments&);
 
-// Weight "NAME.weight" [width, features] and bias "NAME.bias" applied to the last axis; without a name "weight",
-// "bias".
+// Applies the weight "NAME.weight" [width, features] and the bias "NAME.bias" to the last axis. Without a name:
+// "weight", "bias".
 HTensor project(Scope& scope, const HTensor& x, const std::string& name, int64_t width, bool bias);
 // Flattens all axes after the leading ones.
 HTensor flat(const Scope& scope, const HTensor& x);
-// One position of a sequence [batch, positions, ...], without its axis.
+// Returns one position of a sequence [batch, positions, ...], without that axis.
 HTensor position_of(const HTensor& x, int64_t at);
-// Throws unless x is [batch, channels, height, width]; says how to declare it.
+// Throws unless x is [batch, channels, height, width]; the error explains how to declare it.
 void expect_image(const char* layer, const HTensor& x);
-// One number for both axes, or one for each.
+// Returns an argument of one number for both axes, or one for each.
 std::vector<int64_t> pair_of(const Arguments& arguments, const char* name, std::vector<int64_t> otherwise,
                              int64_t least);
-// The window as attributes of a functional; throws when no window fits.
+// The window as attributes of a functional. Throws if no window fits.
 struct Window {
   std::vector<int64_t> kernel, strides, dilation, low, high;
 };

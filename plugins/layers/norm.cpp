@@ -38,7 +38,7 @@ HTensor along_channels(const HTensor& parameter, const HTensor& x) {
   return harmonics::reshape(parameter, shape);
 }
 
-// 0 groups: one per channel.
+// `groups` = 0: one group per channel.
 HTensor group_norm(Scope& scope, const HTensor& given, double epsilon, int64_t groups) {
   if (given.rank() <= scope.leading())
     throw Error(ErrorKind::Shape, "norm(\"group\") needs channels; a sample here is a single number");
@@ -66,7 +66,7 @@ HTensor normalise_by_batch(Scope& scope, const HTensor& x, const HTensor& gain, 
         .note("use a larger batch, or norm(\"layer\")");
   const auto r = harmonics::call("batch_norm", {x, gain, bias}, Attributes().set("epsilon", epsilon));
   const HTensor variance =
-      maximum(1.0 / (r.at(2) * r.at(2)) - epsilon, 0) * (n / (n - 1));  // unbiased, as PyTorch stores it
+      maximum(1.0 / (r.at(2) * r.at(2)) - epsilon, 0) * (n / (n - 1));  // unbiased variance, as PyTorch stores it
   scope.update("running_mean", running.mean * (1 - momentum) + r.at(1) * momentum);
   scope.update("running_variance", running.variance * (1 - momentum) + variance * momentum);
   return r.at(0);
@@ -109,7 +109,7 @@ HTensor dropout(Scope& scope, const HTensor& x, const Arguments& a) {
   return harmonics::call1("dropout", {x, scope.random(x.shape())}, Attributes().set("rate", rate));
 }
 
-// Gaussian by the Box-Muller method; 1 - u is above 0, so the logarithm is finite.
+// Draws Gaussian noise by the Box-Muller method. 1 - u is above 0, so the logarithm is finite.
 HTensor noise(Scope& scope, const HTensor& x, const Arguments& a) {
   const double deviation = a.number("deviation", 0.1);
   if (deviation == 0 || !scope.training()) return x;

@@ -1,5 +1,5 @@
-// lstm and gru, compatible with PyTorch's modules: parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0,
-// those of the backward direction with the suffix _reverse, further layers l1, l2 ...
+// lstm and gru, compatible with PyTorch's modules: parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0;
+// suffix _reverse for the backward direction; l1, l2 ... for further layers.
 #include <harmonics/checked.hpp>
 #include <harmonics/ops.hpp>
 
@@ -10,7 +10,7 @@ namespace layers {
 namespace {
 
 struct Recurrence {
-  const char* name;  // of layer and functional
+  const char* name;  // of both layer and functional
   int64_t gates, width;
   bool bias, both_ways, last;
 
@@ -40,7 +40,7 @@ struct Recurrence {
     }
     return harmonics::call(name, inputs, Attributes().set("reverse", reverse)).at(0);
   }
-  // Returns all positions, or the state after the last one of each direction.
+  // Returns all positions, or the state of each direction after its last position.
   HTensor layer(Scope& scope, const HTensor& x, const std::string& suffix, bool only_last) const {
     const auto result = [&](const HTensor& y, bool reverse) {
       return only_last ? position_of(y, reverse ? 0 : y.shape()[1] - 1) : y;

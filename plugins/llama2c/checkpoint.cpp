@@ -25,7 +25,7 @@ constexpr char kLaterMagic[] = "24ka";  // 0x616b3432, little-endian
 
 struct Header {
   int64_t dim = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, vocabulary = 0, context = 0;
-  bool shared = true;  // the classifier is the embedding
+  bool shared = true;  // the classifier shares the embedding's weights
 
   int64_t head() const { return dim / heads; }
   int64_t kv_dim() const { return head() * kv_heads; }
@@ -39,15 +39,15 @@ bool is_later_version(std::string_view bytes) {
   return bytes.size() >= 4 && std::memcmp(bytes.data(), kLaterMagic, 4) == 0;
 }
 
-// The numbers of the first 28 bytes, not checked.
+// Returns the numbers in the first 28 bytes, unchecked.
 Header numbers_of(std::string_view bytes) {
   int32_t n[7];
   std::memcpy(n, bytes.data(), sizeof n);
-  const int64_t vocabulary = n[5];  // negative: the classifier has weights of its own
+  const int64_t vocabulary = n[5];  // negative: the classifier has its own weights
   return {n[0], n[1], n[2], n[3], n[4], vocabulary < 0 ? -vocabulary : vocabulary, n[6], vocabulary >= 0};
 }
 
-// What is wrong with the numbers; "": nothing.
+// Describes the first invalid number; "": none.
 std::string fault_of(const Header& h) {
   struct Row {
     const char* name;
@@ -70,11 +70,11 @@ std::string fault_of(const Header& h) {
   return "";
 }
 
-// One block of the file: a tensor, or one of each layer.
+// A block of the file: one tensor, or one per layer.
 struct Block {
   const char* name;  // "": not a weight
   bool of_layers;
-  Shape shape;  // of one
+  Shape shape;  // of one tensor
 };
 
 std::vector<Block> blocks_of(const Header& h) {
@@ -89,12 +89,12 @@ std::vector<Block> blocks_of(const Header& h) {
                             {"ffn_down", true, {h.dim, h.hidden}},
                             {"ffn_up", true, {h.hidden, h.dim}},
                             {"output_norm", false, {h.dim}},
-                            {"", false, {2, h.context, h.head() / 2}}};  // cosines and sines of positions
+                            {"", false, {2, h.context, h.head() / 2}}};  // cosines and sines of the positions
   if (!h.shared) all.push_back({"output", false, {h.vocabulary, h.dim}});
   return all;
 }
 
-// The bytes of one tensor of a block, and of all; none on overflow.
+// Return the bytes of one tensor, and of a whole file; none on overflow.
 std::optional<uint64_t> bytes_of(const Shape& shape) {
   const auto count = checked_count<int64_t>(shape);
   return count ? checked_product<uint64_t>(static_cast<uint64_t>(*count), sizeof(float)) : std::nullopt;

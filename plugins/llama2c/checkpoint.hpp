@@ -9,11 +9,11 @@
 
 namespace llama2c {
 
-// HX_PROBE_CERTAIN for a later version, which read_checkpoint refuses with the remedy; HX_PROBE_LIKELY if the size is
-// the one that the numbers give; HX_PROBE_POSSIBLE if only the numbers fit each other.
+// Returns HX_PROBE_CERTAIN for a later version, which read_checkpoint rejects with a remedy; HX_PROBE_LIKELY if the
+// size matches the header; HX_PROBE_POSSIBLE if only the header is consistent.
 uint32_t probe_checkpoint(std::string_view first, uint64_t size);
 
-// Throws ErrorKind::Weights with the path, the place and what was found.
+// Throws ErrorKind::Weights with the path, the position and the value found.
 harmonics::ModelDescription read_checkpoint(std::string_view bytes, const std::string& path, double rope_base);
 
 class CheckpointImporter final : public harmonics::Importer {

@@ -1,4 +1,4 @@
-// Models and tokenizers in the files of llama2.c (github.com/karpathy/llama2.c).
+// Models and tokenizers in llama2.c's file formats (github.com/karpathy/llama2.c).
 #include <memory>
 
 #include <harmonics/plugin.hpp>

@@ -38,7 +38,7 @@ std::string byte_name(int32_t byte) {
   return name;
 }
 
-// The bytes of the character at the beginning of the text; 1 for a byte that starts none.
+// Returns the length of the UTF-8 character at the start of the text; 1 for a byte that starts none.
 size_t character_length(std::string_view text) {
   size_t n = 1;
   while (n < text.size() && n < 4 && (text[n] & 0xC0) == 0x80) ++n;
@@ -111,18 +111,18 @@ std::vector<int32_t> Vocabulary::characters(std::string_view text) const {
   return ids;
 }
 
-// Merges the pair with the highest score, of equal ones the first, until no pair is a token. Pairs wait in a queue, so
-// that the work grows with n log n; one whose side has changed meanwhile is dropped.
+// Merges the pair with the highest score, of equal scores the leftmost, until no pair is a token. Uses a priority
+// queue, so it takes O(n log n) time; pairs with a changed side are dropped.
 std::vector<int32_t> Vocabulary::merged(const std::vector<int32_t>& ids) const {
   struct Place {
-    int32_t id;  // -1: merged into the one before
+    int32_t id;  // -1: merged into the previous one
     size_t before, after;
   };
   struct Pair {
     float score;
     size_t left, right;
     int32_t left_id, right_id, id;
-    bool operator<(const Pair& other) const {  // the top of the queue is the largest
+    bool operator<(const Pair& other) const {  // for a max-heap: the highest score first
       return score != other.score ? score < other.score : left > other.left;
     }
   };
@@ -186,7 +186,7 @@ uint32_t probe_vocabulary(std::string_view first, uint64_t size) {
   for (size_t at = 4; at < first.size(); ++token) {
     const auto score = number_at<float>(first, at);
     const auto length = number_at<int32_t>(first, at + 4);
-    const bool beyond = first.size() < size;  // the rest is not seen
+    const bool beyond = first.size() < size;  // only the start of the file is available
     if (!score || !length) return beyond && token > 2 ? HX_PROBE_LIKELY : HX_PROBE_NO;
     if (std::isnan(*score) || *length < 0 || *length > *most) return HX_PROBE_NO;
     at += 8;

@@ -1,5 +1,5 @@
-// Tokenizers of llama2.c: the length of the longest token, then score, length and bytes of every token. Encoding starts
-// from characters and merges the pair of neighbours whose token has the highest score.
+// Tokenizers of llama2.c: the length of the longest token, then score, length and bytes of each token. Encoding starts
+// with characters and merges the adjacent pair whose token has the highest score.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace llama2c {
 
 class Vocabulary final : public harmonics::TextTokenizer {
  public:
-  // `tokens`: as many as the model has, 0: any number. Throws ErrorKind::Weights with the path, the place and what was
-  // found.
+  // `tokens`: number of tokens of the model; 0: any. Throws ErrorKind::Weights with the path, the position and the
+  // value found.
   Vocabulary(std::string_view bytes, const std::string& path, uint64_t tokens);
 
   harmonics::TextTokenizerInfo info() const override;
-  // The text gets a space in front. Characters without a token become their bytes' tokens, or the unknown token where
-  // the vocabulary has none for bytes.
+  // Adds a space before the text. Characters without a token become byte tokens, or the unknown token if the vocabulary
+  // has no byte tokens.
   std::vector<int32_t> encode(std::string_view text, uint32_t flags) const override;
-  // Without the space in front of a text's first token. The begin and end of a text have no bytes.
+  // Omits the space before a text's first token. The begin and end tokens have no bytes.
   std::string decode(int32_t id, int32_t previous) const override;
 
  private:
@@ -39,12 +39,12 @@ class Vocabulary final : public harmonics::TextTokenizer {
 
   std::string bytes_;
   std::vector<Token> tokens_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // tokens of text; of equal ones the first
+  std::unordered_map<std::string_view, int32_t> ids_;  // tokens of text; duplicates keep the first
   size_t longest_ = 0;
   bool has_bytes_ = false;
 };
 
-// HX_PROBE_LIKELY if the first tokens are <unk>, <s> and </s> and the rest is made of whole tokens.
+// Returns HX_PROBE_LIKELY if the first tokens are <unk>, <s> and </s>, followed by whole tokens only.
 uint32_t probe_vocabulary(std::string_view first, uint64_t size);
 
 class VocabularyFormat final : public harmonics::TokenizerFormat {

@@ -1,5 +1,5 @@
-// The losses of the catalogue. Cross entropies are computed from the value before the activation, where they are
-// numerically safe.
+// The losses of the catalogue. Cross entropies are computed from the value before the activation, for numerical
+// stability.
 #include <harmonics/plugin.hpp>
 
 #include "losses.hpp"
@@ -18,7 +18,7 @@ void expect_no_absence(const Arguments& a) {
 
 double smoothing_of(const Arguments& a) { return a.number("label_smoothing", 0); }
 
-// With only one class the probability is always 1 and every loss 0.
+// With a single class, the probability is always 1 and every loss 0.
 void expect_several(const char* loss, const HTensor& outputs) {
   if (outputs.shape().back() != 1) return;
   throw Error(ErrorKind::Shape, std::string(loss) + " over one class learns nothing: its probability is always 1")
@@ -118,7 +118,7 @@ class Divergence : public LossFunction {
   }
 };
 
-// Targets are -1 and 1, one for each output, or class numbers.
+// Targets are class indices, or -1 and 1 for each output.
 class Hinge : public LossFunction {
  public:
   HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }
@@ -167,7 +167,7 @@ class BinaryCrossEntropy : public LossFunction {
   }
 
  private:
-  // Converts class numbers to one number per output; a single output is the second of two classes.
+  // Converts class indices to -1 and 1 per output. A single output is the second of two classes.
   static HTensor by_output(const HTensor& p, const HTensor& target) {
     if (!is_integer(target)) return target;
     const int64_t outputs = p.shape().back();

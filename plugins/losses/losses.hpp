@@ -28,10 +28,9 @@ inline Before before(const std::string& activation) {
 
 inline int64_t last_of(const HTensor& x) { return static_cast<int64_t>(x.rank()) - 1; }
 
-// Class numbers, one of which may mean "no class": positions with it have no loss, and the mean is taken over the
-// others.
+// Class indices with an optional ignored index: its positions have no loss, and the mean is taken over the others.
 struct Labels {
-  HTensor numbers, absent;  // absent: empty when every position counts
+  HTensor numbers, absent;  // absent: empty if every position counts
 
   Labels(const HTensor& target, const Arguments& a) : numbers(target) {
     if (!a.has("ignore_index")) return;
@@ -45,7 +44,7 @@ struct Labels {
   }
 };
 
-// Those that compare the scores of two models: dpo and distillation.
+// Registers the losses that compare the scores of two models: dpo and distillation.
 void register_model_losses(FunctionRegistry& registry);
 
 }  // namespace harmonics::losses

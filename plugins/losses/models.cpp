@@ -1,4 +1,4 @@
-// Losses that compare the scores of a model with those of another one: preferences and distillation.
+// Losses that compare the scores of two models: preference optimization and distillation.
 #include <cmath>
 
 #include "losses.hpp"
@@ -7,7 +7,7 @@ namespace harmonics::losses {
 
 namespace {
 
-// Scores [batch, tokens, classes] of two models, and class numbers [batch, tokens].
+// Checks scores [batch, tokens, classes] of two models, and class indices [batch, tokens].
 void expect_scores(const char* loss, const std::string& activation, const HTensor& scores, const HTensor& target,
                    const char* other_name, const HTensor& other) {
   const Before b = before(activation);
@@ -25,7 +25,7 @@ void expect_scores(const char* loss, const std::string& activation, const HTenso
         .note("both models need the same tokenizer");
 }
 
-// Rafailov et al. 2023. A row holds two answers to one prompt, the chosen one before the rejected one.
+// Direct preference optimization (Rafailov et al. 2023). A row contains the chosen answer, then the rejected one.
 class Preference : public LossFunction {
  public:
   HTensor operator()(const HTensor&, const HTensor&) const override {
@@ -42,7 +42,7 @@ class Preference : public LossFunction {
     const double beta = a.number("beta", 0.1);
     const HTensor counts = logical_not(equal(target, static_cast<double>(a.integer("ignored", -100))));
     const HTensor labels = select(counts, target, zeros_like(target));
-    HTensor gain = log_probability(scores, labels);  // over the reference, by position
+    HTensor gain = log_probability(scores, labels);  // log-probability minus the reference's, per position
     if (reference) gain = gain - cast(stop_gradient(log_probability(reference, labels)), gain.dtype());
     const HTensor chosen = share(logical_and(counts, in_answer(target, a, 0)), gain.dtype(), kind),
                   rejected = share(logical_and(counts, in_answer(target, a, 1)), gain.dtype(), kind);
@@ -59,7 +59,7 @@ class Preference : public LossFunction {
   }
 
  private:
-  // Under the names of TRL.
+  // Uses TRL's names.
   static void report_rewards(const HTensor& chosen, const HTensor& rejected) {
     const HTensor a = stop_gradient(chosen), b = stop_gradient(rejected);
     report_figure("rewards/chosen", a);
@@ -70,7 +70,7 @@ class Preference : public LossFunction {
   static HTensor log_probability(const HTensor& scores, const HTensor& labels) {
     return -call("softmax_cross_entropy", {scores, labels}).at(0);
   }
-  // Without documents the answers are the halves of the row.
+  // Returns the positions of an answer. Without documents, each answer is one half of the row.
   static HTensor in_answer(const HTensor& target, const Arguments& a, int which) {
     if (const HTensor documents = a.tensor("documents")) {
       if (documents.shape() != target.shape())
@@ -82,14 +82,14 @@ class Preference : public LossFunction {
     const HTensor first = less(place, static_cast<double>(target.shape()[1] / 2));
     return which == 0 ? first : logical_not(first);
   }
-  // What each position counts in the sum of its answer; in their mean, for ipo.
+  // Returns the weight of each position in the sum over its answer, or in the mean for ipo.
   static HTensor share(const HTensor& positions, DType dtype, const std::string& kind) {
     const HTensor ones = cast(positions, dtype);
     return kind == "ipo" ? ones / maximum(reduce_sum(ones, {1}, true), 1) : ones;
   }
 };
 
-// Agarwal et al. 2024: the divergence between two distributions of the next token, which beta moves from
+// Generalized Jensen-Shannon divergence of the next-token distributions (Agarwal et al. 2024): beta interpolates from
 // KL(teacher || model) at 0 to KL(model || teacher) at 1.
 class Distillation : public LossFunction {
  public:
@@ -116,7 +116,7 @@ class Distillation : public LossFunction {
         scores.dtype() == DType::F16 || scores.dtype() == DType::BF16 ? cast(scores, DType::F32) : scores;
     return log_softmax(temperature == 1 ? wide : wide * (1 / temperature));
   }
-  // KL(from || to) of log-probabilities.
+  // Returns KL(from || to) of log-probabilities.
   static HTensor divergence(const HTensor& from, const HTensor& to) {
     return reduce_sum(exp(from) * (from - to), {last_of(from)});
   }

@@ -1,4 +1,4 @@
-// Metrics over class numbers.
+// Metrics over class indices.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -23,7 +23,7 @@ bool ends_in(const MetricBatch& b, const char* name) {
   return std::string("harmonics.activations/") + name == b.activation;
 }
 
-// The share of rows for which a condition holds.
+// The share of rows that satisfy a condition.
 class Share : public Metric {
  public:
   void reset() override { right_ = rows_ = 0; }
@@ -54,7 +54,7 @@ class Accuracy : public Share {
   std::vector<Figure> figures() const override { return {{"accuracy", value()}}; }
 };
 
-// Whether the target class is among the k largest outputs. Ties favour lower class numbers.
+// Whether the target class is among the k largest outputs. Ties favour lower class indices.
 class TopK : public Share {
  public:
   explicit TopK(int64_t k) : k_(static_cast<uint64_t>(k)) {}
@@ -139,13 +139,13 @@ Average average_of(const Arguments& a) {
   return Average::None;
 }
 
-// The number of rows in which a class was correctly predicted, was predicted, and was the target.
+// Rows in which a class was correctly predicted, was predicted, and was the target.
 struct OfClass {
   double right = 0, said = 0, meant = 0;
 };
 
-// Precision, recall or F1 of each class, averaged over the classes that were predicted or were targets; 0 instead of
-// a division by zero.
+// Precision, recall or F1 of each class, averaged over the classes that were predicted or were targets. A division by
+// zero gives 0.
 class ByClass : public Counts {
  public:
   using Score = double (*)(const OfClass&);
@@ -197,7 +197,7 @@ double precision(const OfClass& c) { return share(c.right, c.said); }
 double recall(const OfClass& c) { return share(c.right, c.meant); }
 double f1(const OfClass& c) { return share(2 * c.right, c.said + c.meant); }
 
-// The exponential of the mean of -log of the target class's probability.
+// Perplexity: the exponential of the mean negative log-probability of the target class.
 class Perplexity : public Metric {
  public:
   void add(const MetricBatch& b) override {
@@ -219,7 +219,7 @@ class Perplexity : public Metric {
  private:
   double surprise(const MetricBatch& b, uint64_t row) {
     const auto label = static_cast<size_t>(b.labels[row]);
-    if (b.outputs > 1 && (b.activation[0] == 0 || ends_in(b, "identity"))) {  // logits: avoids the underflow of exp
+    if (b.outputs > 1 && (b.activation[0] == 0 || ends_in(b, "identity"))) {  // logits: avoids underflow of exp
       const float* x = b.predictions + row * b.outputs;
       const double high = *std::max_element(x, x + b.outputs);
       double sum = 0;

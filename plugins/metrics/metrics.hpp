@@ -1,4 +1,4 @@
-// The metrics of the catalogue, and their shared helpers.
+// The metrics of the catalogue and their helpers.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 
 inline constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
-// Serializes numbers: fixed types, one after another, lists preceded by their length.
+// Serializes numbers of fixed size; lists are preceded by their length.
 class Saved {
  public:
   template <typename T>
@@ -46,7 +46,7 @@ class Saved {
   Bytes bytes_;
 };
 
-// Reads them back; all must be read.
+// Deserializes them; all must be read.
 class Taken {
  public:
   explicit Taken(const Bytes& bytes) : bytes_(bytes) {}
@@ -80,7 +80,7 @@ class Taken {
   size_t at_ = 0;
 };
 
-// Metrics of classes.
+// Classification metrics.
 Made make_accuracy(const Arguments&);
 Made make_topk(const Arguments&);
 Made make_precision(const Arguments&);
@@ -89,13 +89,13 @@ Made make_f1(const Arguments&);
 Made make_confusion(const Arguments&);
 Made make_perplexity(const Arguments&);
 Made make_auc(const Arguments&);
-// Metrics of numbers.
+// Regression metrics.
 Made make_mae(const Arguments&);
 Made make_rmse(const Arguments&);
 Made make_r2(const Arguments&);
 
-// The class a row's prediction means: the largest output (the first of equals), or a threshold of one half if the
-// single output is the second class's probability.
+// Returns the class that a row predicts: the index of the largest output (of equal ones the first), or, if the single
+// output is the probability of the second class, whether it reaches one half.
 uint32_t predicted_class(const MetricBatch& batch, uint64_t row);
 
 // Converts a row's prediction to probabilities that add up to 1, depending on its activation: softmax and log_softmax

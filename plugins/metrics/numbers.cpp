@@ -44,7 +44,7 @@ class MeanOver : public Metric {
   uint64_t count_ = 0;
 };
 
-// 1 minus the share of unexplained variance, per output, averaged.
+// The coefficient of determination (1 minus the share of unexplained variance), averaged over outputs.
 class R2 : public Metric {
  public:
   void add(const MetricBatch& b) override {

@@ -1,4 +1,4 @@
-// The area under the curve of true against false positives.
+// The area under the ROC curve.
 #include <algorithm>
 #include <limits>
 
@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kMostScores = size_t{1} << 28;  // 1 GiB
 
-// With two classes the area of the second; with more the mean over each class against the others, where both are
-// present. Exact: every score is kept until the end of the pass.
+// With two classes, the area for the second; with more, the mean over each class against the others, if both are
+// present. Exact: keeps every score until the end of the pass.
 class Auc : public Metric {
  public:
   void add(const MetricBatch& b) override {
@@ -58,7 +58,7 @@ class Auc : public Metric {
   }
 
  private:
-  // The share of positive-negative pairs in the right order, ties counting half; -1 without pairs.
+  // Returns the share of positive-negative pairs in the right order, ties counting half; -1: no pairs.
   double of_class(uint64_t column, int32_t positive) const {
     std::vector<std::pair<float, bool>> order;
     order.reserve(labels_.size());

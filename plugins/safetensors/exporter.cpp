@@ -14,7 +14,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kReserved = "harmonics.element_type:";  // written with the tensors' types
+constexpr std::string_view kReserved = "harmonics.element_type:";  // written with the tensors
 
 double finite(const std::string& key, double value) {
   if (std::isfinite(value)) return value;

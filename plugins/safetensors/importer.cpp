@@ -21,7 +21,7 @@ using Texts = std::vector<std::vector<std::string>>;
       .note("export the model again");
 }
 
-// A list of numbers of one kind, or of texts, which `kept` then owns.
+// Converts a list of numbers of one kind, or of texts, which `kept` then owns.
 MetadataValue list_of(const json::array& list, const std::string& path, std::string_view key, Texts& kept) {
   if (!list.empty() && list.front().is_string()) {
     std::vector<std::string>& texts = kept.emplace_back();

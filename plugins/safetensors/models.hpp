@@ -1,5 +1,5 @@
-// Models in safetensors files. The format's metadata are texts: texts are stored as they are, other values as JSON
-// under the key "harmonics.value:KEY".
+// Models in safetensors files. The format's metadata has text values only: texts are stored unchanged, other values as
+// JSON under the key "harmonics.value:KEY".
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@
 namespace safetensors {
 
 inline constexpr std::string_view kValue = "harmonics.value:";
-inline constexpr size_t kLongestList = 4096;  // longer ones, such as vocabularies, are read on request
+inline constexpr size_t kLongestList = 4096;  // longer lists, such as vocabularies, are read on request only
 
 class Importer final : public harmonics::Importer {
  public:
-  // LIKELY if the beginning has the metadata "general.architecture": other files are weights without a model.
+  // Returns LIKELY if the header has the metadata "general.architecture". Other files are weights without a model.
   uint32_t probe(const harmonics::FileStart& file) const override;
   harmonics::ModelDescription open(const harmonics::ImportSource& source,
                                    const harmonics::Arguments& options) const override;
@@ -35,10 +35,10 @@ class Exporter final : public harmonics::Exporter {
              const harmonics::ExportSink& sink) const override;
 };
 
-// The description of the bytes of a file.
+// Returns the model description of a file's bytes.
 harmonics::ModelDescription describe(std::string_view bytes, const std::string& path, bool whole);
 
-// JSON of a value that is no text. Throws ErrorKind::Weights for numbers that are not finite.
+// Returns the JSON of a value that is not a text. Throws ErrorKind::Weights for non-finite numbers.
 std::string json_of(const std::string& key, const harmonics::MetadataValue& value);
 
 }  // namespace safetensors

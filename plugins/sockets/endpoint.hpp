@@ -6,7 +6,7 @@
 
 namespace harmonics::sockets {
 
-// A TCP port of any machine, or a path of a Unix socket.
+// A TCP port, local or remote, or the path of a Unix socket.
 struct Endpoint {
   std::string host;
   uint16_t port = 0;

@@ -26,13 +26,13 @@ namespace {
 
 constexpr size_t kMostLinks = 256, kMostUnwritten = 1u << 20;
 constexpr Time kSilence = std::chrono::seconds(15);  // senders send at least every second
-constexpr Time kFirst = std::chrono::seconds(5);     // for the first frame
-constexpr Time kWhole = std::chrono::seconds(30);    // for a frame that has begun
+constexpr Time kFirst = std::chrono::seconds(5);     // time for the first frame
+constexpr Time kWhole = std::chrono::seconds(30);    // time for a frame that has begun
 constexpr Time kAlive = std::chrono::seconds(1);     // interval of keep-alives while a frame arrives
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr Time kPause =
     std::chrono::milliseconds(100);  // pause without accepting when the system has no descriptor left
-// Limits of incomplete frames: of one connection that has not said HELLO, and of all together.
+// Limits of incomplete frames: of a connection before its HELLO, and of all connections.
 constexpr size_t kPiece = 64u << 10;
 constexpr size_t kMostUngreeted = 64u << 10, kMostBegun = 128u << 20;
 
@@ -41,7 +41,7 @@ stream_protocol::endpoint place_of(const Endpoint& e) {
   return asio::ip::tcp::endpoint(asio::ip::make_address(e.host), e.port);
 }
 
-// Removes a socket file left behind by a process, which nothing listens on any more.
+// Removes a stale socket file, on which no process listens.
 void remove_stale(const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
@@ -63,17 +63,17 @@ struct Link {
   stream_protocol::socket socket;
   wire::FrameReader reader;
   std::vector<std::byte> out, writing;  // queued; in transfer
-  bool known = false, closing = false;  // a frame has come; close when all is written
+  bool known = false, closing = false;  // a frame has arrived; close when everything is written
   bool greeted = false;                 // HELLO was received on this connection
   Time heard = wire::now(), whole = heard, told = heard;
-  std::vector<std::byte> piece = {};  // of plain formats
-  size_t held = 0;                    // likewise: bytes of incomplete samples
+  std::vector<std::byte> piece = {};  // buffer for plain formats
+  size_t held = 0;                    // plain formats: bytes of incomplete samples
 };
 using LinkPtr = std::shared_ptr<Link>;
 
 }  // namespace
 
-// Everything runs on the thread of `io`, except calls that other threads make to the inbox.
+// Runs on the thread of `io`, except for other threads' calls to the inbox.
 struct Listener::Body {
   Body(const Endpoint& e, wire::InboxOptions options)
       : endpoint(e),
@@ -161,7 +161,7 @@ struct Listener::Body {
     });
   }
 
-  // Pauses accepting: the next attempt would fail at once.
+  // Pauses accepting, because the next attempt would fail immediately.
   void pause() {
     resting.expires_after(kPause);
     resting.async_wait([this](const Code& code) {
@@ -169,7 +169,7 @@ struct Listener::Body {
     });
   }
 
-  // Drops the connection that has sent nothing for the longest time since it was accepted.
+  // Drops the connection that has been silent longest since it was accepted.
   void make_room() {
     for (const auto& [peer, link] : links)
       if (!link->known) return drop(LinkPtr(link));
@@ -203,7 +203,7 @@ struct Listener::Body {
       inbox.left(link->peer);
   }
 
-  // Plain formats: a sender may be silent for long, and is read when there is room.
+  // Reads plain formats when there is room. Their senders may be silent for long.
   void read_plain(const LinkPtr& link) {
     if (feed->is_full()) return waiting.push_back(link);
     link->piece.resize(kPiece);
@@ -223,7 +223,7 @@ struct Listener::Body {
     for (const LinkPtr& link : std::exchange(waiting, {}))
       if (links.count(link->peer)) read_plain(link);
   }
-  // Drops the connection that holds the most bytes of an incomplete sample. Returns false if that is this one.
+  // Drops the connection with the most bytes of an incomplete sample. Returns false if that is `reading`.
   bool make_memory_for(const LinkPtr& reading) {
     LinkPtr most = reading;
     for (const auto& [peer, link] : links)
@@ -250,7 +250,7 @@ struct Listener::Body {
     });
   }
   // Drops the connection whose frame arrives most slowly; its sender reconnects and resumes. Returns false if that is
-  // this one.
+  // `reading`.
   bool make_memory(const LinkPtr& reading) {
     const auto pace = [](const Link& link) {
       const double seconds = std::chrono::duration<double>(wire::now() - link.whole).count();
@@ -264,7 +264,7 @@ struct Listener::Body {
     drop(slowest);
     return slowest != reading;
   }
-  // Returns false when the start of the next frame is no longer known.
+  // Returns false if the start of the next frame is unknown.
   bool take(Link& link) {
     try {
       while (const wire::OwnedBytes frame = link.reader.next()) {
@@ -303,7 +303,7 @@ struct Listener::Body {
     });
   }
 
-  // Runs until all senders have been told, at the latest until this time.
+  // Runs until all senders have been told, but not beyond this time.
   void leave(Time latest) {
     Code ignored;
     resting.cancel();
@@ -322,14 +322,14 @@ struct Listener::Body {
   wire::Limits limits;
   wire::Inbox inbox;
   std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead of the inbox
-  std::vector<LinkPtr> waiting;             // for room
+  std::vector<LinkPtr> waiting;             // connections waiting for room
   std::atomic<bool> woken{false};
   asio::io_context io;
   asio::basic_socket_acceptor<stream_protocol> acceptor;
   asio::steady_timer timer, resting;
   std::map<uint64_t, LinkPtr> links;
   uint64_t last_peer = 0;
-  size_t begun = 0;  // bytes of incomplete frames, of all links
+  size_t begun = 0;  // bytes of incomplete frames, over all connections
   std::thread thread;
 };
 

@@ -1,4 +1,4 @@
-// The receiving end of a socket: listens and fills an inbox. Only the source includes Asio.
+// The receiving end of a socket: listens and fills an inbox. Asio is confined to the source file.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@ namespace harmonics::sockets {
 
 class Listener {
  public:
-  // Errors: Stream when the endpoint cannot be bound.
+  // Throws ErrorKind::Stream if the endpoint cannot be bound.
   explicit Listener(const Endpoint& endpoint, wire::InboxOptions options = {});
-  // For samples in a plain format, which its feed takes: senders get no answer.
+  // For samples in a plain format, decoded by a feed. Senders get no answer.
   Listener(const Endpoint& endpoint, plain::FeedOptions options);
-  // First confirms to senders that have ended, and tells the others that nothing reads any more.
+  // First confirms to senders that have ended, and tells the others that there is no reader.
   ~Listener();
 
   wire::Inbox& inbox();
   bool is_plain() const;
   plain::SampleFeed& feed();
-  // The given port, or for port 0 the one that the system chose.
+  // Returns the given port, or the one that the system chose for port 0.
   uint16_t port() const;
 
  private:

@@ -20,10 +20,10 @@ using wire::Time;
 namespace {
 constexpr size_t kMostWrite = 1u << 20;
 constexpr Time kRetry = std::chrono::milliseconds(100), kFarewell = std::chrono::milliseconds(200);
-constexpr Time kConnect = std::chrono::seconds(2);  // the system itself retries ever more rarely, for minutes
+constexpr Time kConnect = std::chrono::seconds(2);  // the system retries at growing intervals, for minutes
 }  // namespace
 
-// Everything runs on the thread of `io`.
+// Runs on the thread of `io`.
 struct Sender::Body {
   Body(const Endpoint& e, wire::OutboxOptions options)
       : endpoint(e), outbox(with_address(e, std::move(options))), socket(io), timer(io) {

@@ -1,4 +1,4 @@
-// The sending end of a socket: connects, reconnects, and empties an outbox. Only the source includes Asio.
+// The sending end of a socket: connects, reconnects, and drains an outbox. Asio is confined to the source file.
 #pragma once
 
 #include <memory>

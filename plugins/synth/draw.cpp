@@ -26,9 +26,9 @@ float wave(float t) {
   return t < 0.5f ? 16.0f * t * (0.5f - t) : 16.0f * (t - 0.5f) * (t - 1.0f);
 }
 
-// The handwriting of one writer.
+// A writer's handwriting.
 struct Hand {
-  float xx, xy, yx, yy, dx, dy;                            // unit square to pixels
+  float xx, xy, yx, yy, dx, dy;                            // from unit square to pixels
   float bend_x, bend_y, phase_x, phase_y, turn_x, turn_y;  // wobble of the whole figure
   float radius, pressure, pressure_phase, pressure_turns;
   float jitter;
@@ -85,7 +85,7 @@ class Canvas {
       }
   }
 
-  // Blurs every pixel into its neighbours.
+  // Blends every pixel with its neighbours.
   void blur(float amount) {
     float from[side + 2][side + 2] = {};
     for (int y = 0; y < side; ++y) std::copy_n(pixels_[y], side, from[y + 1] + 1);
@@ -160,7 +160,7 @@ const Glyph& choose_glyph(const std::vector<Glyph>& glyphs, PhiloxStream& r) {
 
 void draw_glyph(Canvas& canvas, const Glyph& glyph, const Hand& hand, PhiloxStream& r) {
   constexpr int most = 16;
-  Point corner{-1, -1}, moved{0, 0};  // strokes that meet stay connected
+  Point corner{-1, -1}, moved{0, 0};  // end of the last stroke, and where it was moved: strokes stay connected
   for (const Stroke& stroke : glyph.strokes) {
     Point points[most];
     const int n = std::min(static_cast<int>(stroke.size()), most);

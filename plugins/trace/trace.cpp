@@ -1,6 +1,5 @@
-// The device "trace": --device trace:cpu computes by the device cpu and writes every call to a log of JSON lines, the
-// file that HARMONICS_TRACE_FILE names (default: device-trace.jsonl). A line for each call site that asks for a kernel:
-//
+// The device "trace": --device trace:cpu runs on the device cpu and logs every call as a JSON line, to the file in
+// HARMONICS_TRACE_FILE (default: device-trace.jsonl). Each call site that requests a kernel has one line:
 //   {"asked":"linear","inputs":["f32[64, 784]", ...],"outputs":[...],"kernel":"oneDNN matmul"}
 //
 // and one for each part of a kernel that ran, in nanoseconds of the steady clock:

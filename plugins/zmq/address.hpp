@@ -1,4 +1,4 @@
-// The address of a ZeroMQ socket, its pattern, and its encryption.
+// The address, pattern and encryption of a ZeroMQ socket.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ using wire::read_public_key;
 enum class Pattern { Router, Dealer, Pull, Push, Sub, Pub };
 const char* scheme_of(Pattern pattern);  // "zmq+router"
 
-// Keys that encrypt and authenticate connections; none: any peer that reaches the socket is accepted.
+// Keys that encrypt and authenticate connections. Without keys, every peer that reaches the socket is accepted.
 struct Security {
   std::optional<KeyPair> own;
   std::vector<Key> allowed;     // peers that may connect
@@ -40,7 +40,7 @@ struct Address {
 
 // Parses HOST:PORT, with or without //. Errors: Usage.
 Address parse_address(Pattern pattern, const std::string& text);
-// Other machines need keys, or `insecure`. Errors: Denied.
+// Requires keys or `insecure` for other machines. Errors: Denied.
 void check_security(const Address& address, bool insecure);
 
 }  // namespace harmonics::zmq

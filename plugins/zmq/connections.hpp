@@ -1,5 +1,4 @@
-// Tracks the connections of a bound ZeroMQ socket by their descriptors, limits their number, and chooses which to
-// close.
+// Tracks the connections of a bound ZeroMQ socket by descriptor, limits their number, and selects those to close.
 #pragma once
 
 #include <map>
@@ -11,7 +10,7 @@
 
 namespace harmonics::zmq {
 
-// Half of the descriptors that the process has left, at most 512: a socket without descriptors can neither accept nor
+// Returns half of the process's remaining descriptors, at most 512: a socket without descriptors can neither accept nor
 // reject connections.
 size_t most_connections();
 
@@ -19,8 +18,8 @@ class Connections {
  public:
   explicit Connections(size_t most = most_connections()) : most_(most) {}
 
-  // Returns the connection to close if there are too many, or 64 that have sent nothing yet, each of which may hold
-  // an incomplete message: one of the earliest of these, else this one. None: there is room.
+  // Returns the connection to close if there are too many, or 64 that have sent nothing yet, each of which may hold an
+  // incomplete message: one of the earliest of these, else this one. None: there is room.
   std::optional<int> accepted(int descriptor, wire::Time now);
   void heard(int descriptor, wire::Time now);
   void gone(int descriptor) { all_.erase(descriptor); }

@@ -24,9 +24,9 @@ constexpr int kMostAtOnce = 64;  // messages between two polls of the inbox
 constexpr auto kGather =
     std::chrono::microseconds(50);  // messages at shorter intervals are taken together: a wake-up costs more than one
 constexpr Time kSilence = std::chrono::seconds(15);      // senders send at least every second
-constexpr Time kFirst = std::chrono::seconds(5);         // for the first frame
+constexpr Time kFirst = std::chrono::seconds(5);         // time for the first frame
 constexpr Time kPause = std::chrono::milliseconds(200);  // pause without accepting when descriptors have run out
-constexpr Time kAlone = std::chrono::seconds(3);         // like the sender's
+constexpr Time kAlone = std::chrono::seconds(3);         // equal to the sender's
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr auto kLast = std::chrono::milliseconds(100);
 
@@ -38,7 +38,7 @@ wire::InboxOptions with_address(const Address& address, wire::InboxOptions optio
 
 }  // namespace
 
-// The socket belongs to the thread.
+// The socket is used by its thread only.
 struct Receiver::Body {
   Body(const Address& a, wire::InboxOptions options)
       : address(a), limits(options.limits), inbox(with_names(with_address(a, std::move(options)))) {
@@ -96,13 +96,13 @@ struct Receiver::Body {
     turn();
     socket->linger(kLast);
   }
-  // Returns true when messages came and none is left.
+  // Returns true if messages arrived and none is left.
   bool turn() {
     for (Event event = socket->event(); event.kind != Event::None; event = socket->event()) take(event);
     int received = 0;
     while (received < kMostAtOnce && receive()) ++received;
     const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
-    if (alone && received == 0 && !is_full()) open();  // no message waits in the socket
+    if (alone && received == 0 && !is_full()) open();  // no message is waiting in the socket
     flush();
     if (wire::now() - looked > wire::Inbox::kTick) look_for_the_silent();
     return received > 0 && received < kMostAtOnce;
@@ -211,7 +211,7 @@ struct Receiver::Body {
         socket->send(wire::owned(std::move(answer->frame)));
       else if (sent == Socket::Sent::Nobody)
         forget(answer->peer);
-      // Full: the sender does not read its answers; it will ask for the state again.
+      // Full: the sender does not read its answers. It will request the state again.
     }
   }
 
@@ -219,13 +219,13 @@ struct Receiver::Body {
   wire::Limits limits;
   wire::Inbox inbox;
   std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead of the inbox
-  std::mutex mutex;                         // of the pointer: wake may run while it is replaced
+  std::mutex mutex;                         // of the socket pointer: wake() may run while it is replaced
   std::unique_ptr<Socket> socket;
   Connections connections;
   bool is_listening = true;
   Time paused{};
   bool connected = false;
-  Time looked_for{};  // time since it is disconnected
+  Time looked_for{};  // since when it is disconnected
   std::atomic<bool> leaving{false};
   std::map<std::string, uint64_t> numbers;
   std::map<uint64_t, Peer> peers;

@@ -11,18 +11,17 @@ namespace harmonics::zmq {
 
 class Receiver {
  public:
-  // Errors: Stream when the address cannot be bound. From then on the heap of the process keeps more freed memory
+  // Throws ErrorKind::Stream if the address cannot be bound. From then on, the process's heap retains more freed memory
   // (docs/decisions/022).
   explicit Receiver(const Address& address, wire::InboxOptions options = {});
-  // For samples in a plain format, one message at a time, which its feed takes: PULL and SUB. An empty message ends
-  // the stream.
+  // For samples in a plain format, one per message, decoded by a feed: PULL and SUB. An empty message ends the stream.
   Receiver(const Address& address, plain::FeedOptions options);
   ~Receiver();
 
   wire::Inbox& inbox();
   bool is_plain() const;
   plain::SampleFeed& feed();
-  // The given port, or for port 0 the one that the system chose.
+  // Returns the given port, or the one that the system chose for port 0.
   uint16_t port() const;
 
  private:

@@ -1,5 +1,5 @@
-// zmq+router://HOST:PORT as a producer, zmq+dealer:// as a consumer: no loss. pull and push, sub and pub: at most
-// once.
+// Registers the producer zmq+router://HOST:PORT and the consumer zmq+dealer://, which are lossless, and pull and push,
+// sub and pub, which deliver at most once.
 #include "receiver.hpp"
 #include "sender.hpp"
 #include "wire/plain/plain_streams.hpp"
@@ -90,7 +90,7 @@ std::vector<Argument> options(bool binds, bool choice) {
   return all;
 }
 
-// Lossless transports carry frames only.
+// Lossless transports accept frames only.
 std::vector<Argument> with_end(std::vector<Argument> more) {
   more.push_back(
       Argument::text("end", "auto", "never: the stream stays open after all senders have ended").in("auto|never"));

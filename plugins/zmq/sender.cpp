@@ -15,7 +15,7 @@ using wire::Time;
 namespace {
 
 constexpr Time kGoodbye = std::chrono::milliseconds(200);
-constexpr auto kLast = std::chrono::seconds(5);   // time for unacknowledged data to leave
+constexpr auto kLast = std::chrono::seconds(5);   // time for unacknowledged data to be sent
 constexpr Time kAlone = std::chrono::seconds(3);  // libzmq reconnects by itself, except after bytes that are not ZeroMQ
 constexpr uint64_t kMostQueued = 64u << 20;       // bytes, in messages of their usual size
 
@@ -38,7 +38,7 @@ std::string identity_of(const wire::OutboxOptions& options) {
 
 }  // namespace
 
-// The socket belongs to the thread.
+// The socket is used by its thread only.
 struct Sender::Body {
   Body(const Address& a, wire::OutboxOptions options) : address(a), outbox(with_address(a, std::move(options))) {
     open();
@@ -115,11 +115,11 @@ struct Sender::Body {
 
   Address address;
   wire::Outbox outbox;
-  std::mutex mutex;  // of the pointer: wake may run while it is replaced
+  std::mutex mutex;  // of the socket pointer: wake() may run while it is replaced
   std::unique_ptr<Socket> socket;
-  wire::OwnedBytes pending;  // there was no room for it
+  wire::OwnedBytes pending;  // a message that the socket had no room for
   bool subscribed = false, connected = false;
-  Time looked_for{};  // time since it is disconnected
+  Time looked_for{};  // since when it is disconnected
   std::atomic<bool> leaving{false};
   std::thread thread;
 };

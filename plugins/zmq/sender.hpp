@@ -10,12 +10,12 @@ namespace harmonics::zmq {
 
 class Sender {
  public:
-  // Errors: Stream when the address cannot be bound.
+  // Throws ErrorKind::Stream if the address cannot be bound.
   Sender(const Address& address, wire::OutboxOptions options);
   ~Sender();
 
   wire::Outbox& outbox();
-  // The port it is bound to.
+  // Returns the bound port.
   uint16_t port() const;
 
  private:

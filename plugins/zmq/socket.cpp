@@ -19,7 +19,7 @@ namespace harmonics::zmq {
 namespace {
 
 constexpr const char* kMonitor = "inproc://harmonics.monitor";
-constexpr const char* kGate = "inproc://zeromq.zap.01";  // by ZeroMQ RFC 27
+constexpr const char* kGate = "inproc://zeromq.zap.01";  // from ZeroMQ RFC 27
 constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                         ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED;
@@ -233,8 +233,8 @@ Event Socket::event() {
   }
 }
 
-// libzmq has no other way to close a single connection. The descriptor may have been reused by now: only if it
-// belongs to this socket's port is it closed.
+// Closes a single connection, for which libzmq has no function. The descriptor may have been reused: it is closed only
+// if it belongs to this socket's port.
 void Socket::hang_up(int descriptor) const {
   sockaddr_storage place{};
   socklen_t size = sizeof place;

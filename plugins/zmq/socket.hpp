@@ -1,4 +1,4 @@
-// A libzmq socket with the project's settings, its context and its access control; and messages without copies.
+// A libzmq socket with the project's settings, its context and access control, and messages without copies.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ struct Event {
 
 class Socket {
  public:
-  // Binds, or prepares to connect. Errors: Stream when it cannot be bound.
+  // Binds, or prepares to connect. Throws ErrorKind::Stream if it cannot be bound.
   Socket(const Address& address, const std::string& identity, const wire::Limits& limits, int most_queued);
   ~Socket();
   Socket(const Socket&) = delete;
@@ -32,7 +32,7 @@ class Socket {
   void wait(std::chrono::nanoseconds most, bool for_messages, bool for_room);
   void wake();  // from any thread
 
-  // One part of a message; false: no message, or no room.
+  // A message part; false: no message, or no room.
   struct Part {
     wire::OwnedBytes bytes;
     bool more = false;
@@ -42,13 +42,13 @@ class Socket {
   enum class Sent { Yes, Full, Nobody };
   Sent send(const wire::OwnedBytes& bytes, bool more = false);
   Event event();
-  // The key of the sender of the last received message; "": none.
+  // Returns the key of the last received message's sender; "": none.
   const wire::Key& sender_key() const { return key_; }
   // Closes a connection by its descriptor, if that still belongs to this socket.
   void hang_up(int descriptor) const;
-  // Stops or resumes accepting; existing connections stay. False: it failed.
+  // Stops or resumes accepting; existing connections stay. Returns false on failure.
   bool listen(bool yes);
-  // Time for sent messages to leave when the socket is closed.
+  // Sets the time for sent messages to leave when the socket is closed.
   void linger(std::chrono::milliseconds most);
 
  private:
@@ -59,7 +59,7 @@ class Socket {
   void close();
 
   Security security_;
-  std::string endpoint_;  // bound to
+  std::string endpoint_;  // bound address
   wire::Key key_;
   void* context_ = nullptr;
   void* socket_ = nullptr;

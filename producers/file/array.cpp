@@ -127,8 +127,8 @@ void ArrayProducer::copy(uint64_t sample, uint64_t n, uint8_t* to) const {
     for (size_t i = 0; i < n * bytes_; ++i) to[i] = to[i] != 0;
 }
 
-// Copies one sample of a column-major array: its axes vary more slowly than the sample number, the first of them
-// fastest.
+// Copies one sample of a column-major array, in which the sample number varies fastest, then the sample's axes from the
+// first on.
 void ArrayProducer::gather(uint64_t sample, uint8_t* to) const {
   const Shape& shape = layout_.sample;
   size_t stride[HX_MAX_RANK] = {}, step = layout_.count;
@@ -159,7 +159,7 @@ HTensor ArrayProducer::next() {
   return sample;
 }
 
-// Checks from time to time that the file has not become shorter; each check is a system call.
+// Checks at intervals that the file has not become shorter. Each check is a system call.
 void ArrayProducer::check(uint64_t n) {
   constexpr size_t kBytes = 1 << 20;
   constexpr int kReads = 64;

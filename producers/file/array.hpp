@@ -19,14 +19,14 @@ struct ArrayLayout {
   std::string notes;
 };
 
-// Returns the bytes of `count` samples, or rejects the file when they exceed the address space.
+// Returns the bytes of `count` samples. Rejects the file if they exceed the address space.
 size_t array_bytes(const std::string& name, DType dtype, const std::vector<uint64_t>& dims);
 
 // Sets the axes of a whole array: the first counts samples, the others are a sample's. Rejects arrays without axes,
 // with an empty axis or with too many; `what` appears in the error.
 void set_axes(ArrayLayout& layout, const std::vector<uint64_t>& dims, const std::string& what);
 
-// The range [first, last) of all samples; classes are counted over all samples.
+// The samples [first, last) of an array; classes are counted over all samples.
 class ArrayProducer final : public Producer {
  public:
   explicit ArrayProducer(ArrayLayout layout) : ArrayProducer(std::move(layout), 0, 0) {}
@@ -49,7 +49,7 @@ class ArrayProducer final : public Producer {
   StreamInfo info_;
   size_t element_, bytes_;
   uint64_t first_, last_, at_;
-  size_t unchecked_bytes_ = 0;  // that may be read before the next check of the file,
+  size_t unchecked_bytes_ = 0;  // bytes that may be read before the next check of the file,
   int unchecked_reads_ = 0;     // in at most this many calls
 };
 

@@ -39,7 +39,7 @@ uint8_t* heap_bytes(size_t size) { return static_cast<uint8_t*>(::operator new(s
   throw Error(kind_of_failure(reason, ErrorKind::NoInput), "cannot read '" + path + "': " + std::strerror(reason));
 }
 
-// Reads the whole open file of this size; false: it has become shorter.
+// Reads the whole open file of this size. Returns false if it has become shorter.
 bool read_whole(int fd, uint8_t* to, size_t size) {
   while (size > 0) {
     const ssize_t got = ::read(fd, to, size);
@@ -158,7 +158,7 @@ void FileBytes::refuse_lost() const {
 
 void FileBytes::refuse_shorter() const {
   struct stat st {};
-  // A new file under the same name does not affect the mapped one.
+  // A new file under the same name does not invalidate the mapped one.
   const bool same = stat(name_.c_str(), &st) == 0 && st.st_dev == device_ && st.st_ino == inode_;
   if (same && static_cast<size_t>(st.st_size) < size_)
     refuse_file(name_,

@@ -1,4 +1,4 @@
-// The bytes of a file: mapped, or unpacked into allocated memory.
+// The bytes of a file: mapped, read, or unpacked into allocated memory.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ constexpr uint64_t first_allowance = uint64_t{256} << 20, allowance_per_byte = 6
 using BudgetPtr = std::shared_ptr<Budget>;
 BudgetPtr file_budget(uint64_t most = 0);
 
-// Read-only and shared; readers keep it alive.
+// Read-only and shared; readers keep it alive by reference counting.
 class FileBytes {
  public:
   // Maps a regular file, or reads a small one. Errors: NoInput with the system's reason. A budget not limited by
@@ -30,7 +30,7 @@ class FileBytes {
   static std::shared_ptr<const FileBytes> open(const std::string& path, BudgetPtr budget = nullptr);
   // Copies the caller's memory; `name` appears in errors.
   static std::shared_ptr<const FileBytes> copy(std::string name, const void* data, size_t size);
-  // A part of it under another name.
+  // Returns a part of `whole` under another name.
   static std::shared_ptr<const FileBytes> piece(const std::shared_ptr<const FileBytes>& whole, std::string name,
                                                 size_t offset, size_t size);
   // Allocates zeroed memory, to be written before it is shared. Pages are allocated only as they are written;
@@ -50,13 +50,13 @@ class FileBytes {
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   // Throws when the mapped file has become shorter since it was opened. Makes a system call.
   void check() const;
-  // Throws when zeros were read in place of lost pages. Call after every read: read_whole().
+  // Throws if zeros were read in place of lost pages. Call after every read by read_whole().
   void expect_whole() const {
     if (lost_->load(std::memory_order_acquire)) refuse_lost();
   }
   // Frees everything after the first `size` bytes.
   void shrink(size_t size);
-  // The budget of everything made from this file.
+  // Returns the budget shared by everything made from this file.
   const BudgetPtr& budget() const { return budget_; }
   // Charges `bytes` to the budget until this object is destroyed. `purpose`: "its unpacked content".
   void charge(uint64_t bytes, const char* purpose);
@@ -67,7 +67,7 @@ class FileBytes {
       : name_(std::move(name)), data_(data), size_(size), held_(held), budget_(std::move(budget)) {}
   void move_to_heap(size_t size);
   [[noreturn]] void refuse_lost() const;
-  void refuse_shorter() const;  // by its size
+  void refuse_shorter() const;  // by comparing the size
 
   std::string name_;
   uint8_t* data_;
@@ -75,11 +75,11 @@ class FileBytes {
   Held held_;
   BudgetPtr budget_;
   uint64_t charged_ = 0;
-  std::shared_ptr<const FileBytes> whole_;  // the whole that this is a part of
-  // File identity for check(): an open descriptor per file would limit the number of files in a stream.
+  std::shared_ptr<const FileBytes> whole_;  // the object that this is a part of
+  // The file's identity for check(). Keeping descriptors open would limit the number of files in a stream.
   bool is_file_ = false;
   FileMapping mapping_;
-  const std::atomic<bool>* lost_ = &mapping_.lost_flag();  // or the whole's
+  const std::atomic<bool>* lost_ = &mapping_.lost_flag();  // of its own mapping, or of the whole's
   uint64_t device_ = 0, inode_ = 0;
 };
 using FileBytesPtr = std::shared_ptr<const FileBytes>;

@@ -9,7 +9,7 @@
 
 namespace harmonics {
 
-// All must have samples of one type; `names` appear in errors. The classes are those of all sources together.
+// The parts must have samples of one type; `names` appear in errors. Classes are those of all parts together.
 std::shared_ptr<Producer> chained(std::vector<std::shared_ptr<Producer>> parts, const std::vector<std::string>& names);
 
 }  // namespace harmonics

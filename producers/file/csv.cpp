@@ -19,7 +19,7 @@ namespace {
 
 using Cells = std::vector<std::string_view>;
 
-constexpr uint64_t bytes_of_a_column = 128;  // its name, its number, its index among the selected ones, its cell
+constexpr uint64_t bytes_of_a_column = 128;  // name, number, index among the selected columns, cell
 
 class CsvRows final : public TableRows {
  public:
@@ -122,7 +122,7 @@ class CsvRows final : public TableRows {
     }
   }
 
-  // A header is a first row of words only, above at least one number. Ambiguous files need an explicit option.
+  // Recognizes a header: a first row of words only, above at least one number. Ambiguous files need an explicit option.
   bool is_header(const std::vector<std::string>& first) {
     const auto word = [](const std::string& c) { return !number_in(c) && !is_missing(c); };
     const bool any_word = std::any_of(first.begin(), first.end(), word);
@@ -198,7 +198,7 @@ class CsvRows final : public TableRows {
     return cell;
   }
 
-  // The next special character: 16 at a time, of which those up to '\r' are candidates.
+  // Returns the next special character. Compares 16 at a time; candidates are those up to '\r'.
   const char* pass_plain(const char* p, const char* end) const {
 #ifdef __SSE2__
     const __m128i delimiter = _mm_set1_epi8(delimiter_), quote = _mm_set1_epi8('"'), control = _mm_set1_epi8('\r');
@@ -230,8 +230,8 @@ class CsvRows final : public TableRows {
     return true;
   }
 
-  // Reads the selected cells of a row without quotes and of the right width; false: it is not such a row, or there is
-  // none.
+  // Reads the selected cells of a row without quotes and with the right number of cells. Returns false for other rows
+  // and at the end.
   bool read_plain(RowPlace& place) {
     const char *p = text_.data() + place.at, *const end = text_.data() + text_.size();
     if (twice_ || p == end || *p == '\n' || *p == '\r') return false;
@@ -269,9 +269,9 @@ class CsvRows final : public TableRows {
   std::string_view text_;
   char delimiter_;
   CsvScanner scanner_;
-  std::vector<std::string> names_;  // empty: no header
+  std::vector<std::string> names_;  // column names; empty: no header
   std::vector<size_t> columns_;
-  std::vector<int32_t> slot_;  // for each column of the file: its index among the selected ones, -1: not selected
+  std::vector<int32_t> slot_;  // by column of the file: index among the selected ones, -1: not selected
   bool twice_ = false;         // a column is selected more than once
   size_t width_ = 0, first_line_ = 1, line_ = 0;
   RowPlace first_;

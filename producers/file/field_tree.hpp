@@ -1,4 +1,4 @@
-// Finds the selected fields of a JSON object in one pass, regardless of their number.
+// Finds the selected fields of a JSON object in one pass, whatever their number.
 #pragma once
 
 #include <simdjson.h>
@@ -18,14 +18,14 @@ class FieldTree {
  public:
   using Values = std::vector<std::optional<simdjson::dom::element>>;
 
-  // Adds the field at this path of keys; without keys it is the value itself.
+  // Adds the field with this path of keys. An empty path is the value itself.
   void add(const std::vector<std::string>& path, size_t field) {
     Node* node = &root_;
     for (const std::string& key : path) node = &node->child(key);
     node->fields.push_back(field);
   }
 
-  // Finds the value of every field; empty where it is missing or null. The first of duplicate keys counts.
+  // Finds the values of all fields; empty for missing or null ones. Of duplicate keys, the first counts.
   void find(const simdjson::dom::element& value, Values& values) {
     for (auto& one : values) one.reset();
     find(root_, value, values);
@@ -33,11 +33,11 @@ class FieldTree {
 
  private:
   struct Node {
-    std::vector<size_t> fields;                                           // whose value is this one
-    std::vector<std::unique_ptr<std::pair<std::string, Node>>> children;  // keys keep their address
-    std::unordered_map<std::string_view, size_t> places;                  // of the children
-    uint64_t seen = 0;                                                    // the last pass that visited it
-    // The keys of the previous object, in order, with their child or null: lines mostly have their keys in the same
+    std::vector<size_t> fields;                                           // fields whose value this node is
+    std::vector<std::unique_ptr<std::pair<std::string, Node>>> children;  // pointers: keys keep their address
+    std::unordered_map<std::string_view, size_t> places;                  // index of each child
+    uint64_t seen = 0;                                                    // number of the last pass that visited it
+    // The keys of the previous object in order, each with its child or null. Lines usually have their keys in the same
     // order.
     std::vector<std::pair<std::string, Node*>> order;
 
@@ -72,14 +72,14 @@ class FieldTree {
     }
   }
 
-  // The child for the key that comes at this position; null: no field is in it.
+  // Returns the child for the key at this position; null: it contains no field.
   static Node* child_of(Node& node, size_t at, std::string_view key) {
     if (at < node.order.size() && same(node.order[at].first, key)) [[likely]]
       return node.order[at].second;
     return look_up(node, at, key);
   }
 
-  // Kept out of line, so that the comparison above is inlined.
+  // Not inlined, so that the comparison above is.
   [[gnu::noinline]] static Node* look_up(Node& node, size_t at, std::string_view key) {
     const auto place = node.places.find(key);
     Node* child = place == node.places.end() ? nullptr : &node.children[place->second]->second;
@@ -91,7 +91,7 @@ class FieldTree {
     return child;
   }
 
-  // Compares short keys without a function call: the last word of a key may overlap the one before.
+  // Compares short keys without a function call. The last word of a key may overlap the previous one.
   template <typename Word>
   static bool same_words(const char* a, const char* b, size_t size) {
     const auto differ = [&](size_t at) {

@@ -27,12 +27,12 @@ bool looks_like_picture(const uint8_t* data, size_t size) {
   return looks_like_png(data, size) || looks_like_jpeg(data, size);
 }
 
-// The header's length in 8 bytes, then an object: 0x7B is '{'.
+// Starts with the header's length in 8 bytes, then an object: 0x7B is '{'.
 bool looks_like_safetensors(const uint8_t* data, size_t size) {
   return size >= 10 && data[8] == '{' && data[9] == '"' && data[5] == 0 && data[6] == 0 && data[7] == 0;
 }
 
-// Any text may begin like this; used only when the extension says nothing.
+// Any text may start like this; used only if the extension is unknown.
 bool looks_like_json(const uint8_t* data, size_t size) {
   size_t at = 0;
   while (at < size && std::strchr(" \t\r\n", data[at]) && data[at]) ++at;
@@ -51,7 +51,7 @@ const FileFormat* named(const std::string& name) {
   return nullptr;
 }
 
-// .bin is ambiguous; the options decide.
+// .bin is ambiguous, so the options decide.
 const FileFormat* format_of_numbers(const std::string& name, const FileOptions& options) {
   if (!ends_with(name, ".bin")) return nullptr;
   if (options.has("window") || options.has("vocab")) return named("tokens");

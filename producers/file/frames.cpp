@@ -17,18 +17,18 @@ wire::Limits limits() {
   return limits;
 }
 
-// Contiguous samples.
+// A run of contiguous samples.
 struct Run {
-  uint64_t first;  // its number in the file
+  uint64_t first;  // index in the file
   uint64_t count;
   size_t offset;
-  SampleNumber number;  // of the first
+  SampleNumber number;  // of the first sample
 };
 
 struct Found {
   std::vector<Run> runs;
   std::optional<wire::TensorPart> tensor;
-  uint64_t samples = 0, safe = 0;  // of these, before the last barrier
+  uint64_t samples = 0, safe = 0;  // all samples, and those before the last barrier
   bool barriers = false;
   std::string damage;
 };

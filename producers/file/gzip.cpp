@@ -24,8 +24,8 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // Reads up to n bytes; fewer only at the end of the last member, or if sound() is false afterwards: the stream is
-  // truncated or damaged.
+  // Reads up to n bytes; fewer at the end of the last member, or if the stream is truncated or damaged, which sound()
+  // tells.
   size_t read(uint8_t* to, size_t n) {
     size_t got = 0;
     while (got < n && !ended_ && !broken_) {
@@ -50,7 +50,7 @@ class Inflater {
   // Names the defect of the stream: "truncated", or "damaged".
   std::string verdict() const { return broken_ == kBreaksOff ? "truncated" : "damaged"; }
   size_t produced() const { return produced_; }
-  // "the gzip stream breaks off at byte 2119680 after 5497112 unpacked bytes"
+  // Returns "the gzip stream breaks off at byte 2119680 after 5497112 unpacked bytes".
   std::string fault() const {
     return "the gzip stream " + *broken_ + " at byte " + std::to_string(consumed()) + " after " +
            std::to_string(produced_) + " unpacked bytes";
@@ -65,7 +65,7 @@ class Inflater {
     z_.avail_in = static_cast<uInt>(n);
     fed_ += n;
   }
-  // Another member may follow, or zero padding.
+  // Another member or zero padding may follow.
   void end_member() {
     size_t at = consumed();
     const uint8_t* p = packed_.data();
@@ -96,7 +96,7 @@ class Inflater {
               "get the file again");
 }
 
-// Unpacks the rest of an IDX file whose beginning is known: exactly the size in its header.
+// Unpacks the rest of an IDX file whose beginning is known, to exactly the size in its header.
 FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* begin, size_t got) {
   const IdxHeader header = read_idx_header(packed.name(), begin, got);
   if (header.promised / most_per_byte > packed.size())

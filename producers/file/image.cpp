@@ -12,16 +12,16 @@ namespace {
 
 // Limits of compression: deflate expands one byte to at most 1032, JPEG uses at least two bits for 64 pixels.
 constexpr uint64_t most_pixels_per_byte = 1032 * 8, most_pixels = uint64_t{1} << 28;
-constexpr uint64_t bytes_of_a_tap = 2 * sizeof(float) + 48;  // of one row or column, when resizing
+constexpr uint64_t bytes_of_a_tap = 2 * sizeof(float) + 48;  // per row or column when resizing
 
 void expect_believable(const FileBytes& file, uint64_t width, uint64_t height, uint64_t bytes_of_a_pixel) {
-  const uint64_t pixels = width * height;  // each below 2^32
+  const uint64_t pixels = width * height;  // no overflow: each is below 2^32
   if (width == 0 || height == 0 || pixels > most_pixels || pixels / most_pixels_per_byte > file.size())
     refuse_file(file.name(),
                 "is a picture of " + std::to_string(width) + " x " + std::to_string(height) + " pixels in " +
                     std::to_string(file.size()) + " bytes, which cannot be",
                 "the file is damaged");
-  // No product overflows: there are at most 2^28 pixels. Released at once: the decoder reuses the memory it holds.
+  // No product overflows: there are at most 2^28 pixels. Released at once, because the decoder reuses its memory.
   const uint64_t bytes = pixels * bytes_of_a_pixel + (width + height) * bytes_of_a_tap;
   file.budget()->take(bytes, "'" + file.name() + "'",
                       std::to_string(width) + " x " + std::to_string(height) + " pixels");
@@ -33,7 +33,7 @@ struct PngImage {
   ~PngImage() { png_image_free(&image); }
 };
 
-// One output element: a weighted mean of these inputs.
+// An output element: a weighted mean of consecutive inputs.
 struct Tap {
   int64_t first;
   std::vector<float> weights;
@@ -127,7 +127,7 @@ void write_planes(const Image& image, uint8_t* to) {
 
 namespace {
 
-// Resizes one row of one channel to the width of the result.
+// Resizes one row of one channel to the output width.
 void resize_row(const uint8_t* from, int64_t channels, const std::vector<Tap>& across, float* to) {
   for (const Tap& tap : across) {
     float sum = 0;
@@ -142,8 +142,8 @@ void resize_row(const uint8_t* from, int64_t channels, const std::vector<Tap>& a
 
 }  // namespace
 
-// Reads the rows of the image once, from the top, and adds each to the result rows it contributes to. Memory thus
-// depends on the result, not on the declared height of the image.
+// Reads the image's rows once, from the top, and adds each to the output rows it contributes to. Memory thus depends on
+// the output, not on the declared height of the image.
 void resize(const Image& from, int64_t height, int64_t width, Image& to) {
   const std::vector<Tap> down = taps(from.height, height), across = taps(from.width, width);
   const auto columns = static_cast<size_t>(width), rows = static_cast<size_t>(height);
@@ -155,7 +155,7 @@ void resize(const Image& from, int64_t height, int64_t width, Image& to) {
   const auto byte = [](float x) { return static_cast<uint8_t>(std::min(255.0f, std::max(0.0f, x + 0.5f))); };
   for (int64_t c = 0; c < from.channels; ++c) {
     std::fill(sums.begin(), sums.end(), 0.0f);
-    size_t begin = 0;  // the first result row that is not complete
+    size_t begin = 0;  // the first incomplete output row
     for (int64_t y = 0; y < from.height; ++y) {
       const auto end_of = [&](size_t r) { return down[r].first + static_cast<int64_t>(down[r].weights.size()); };
       while (begin < rows && end_of(begin) <= y) ++begin;

@@ -20,8 +20,7 @@ void write_planes(const Image& image, uint8_t* to);
 bool looks_like_png(const uint8_t* data, size_t size);
 bool looks_like_jpeg(const uint8_t* data, size_t size);
 
-// Decodes images one after the other, reusing memory. `channels` 1 or 3; 0: as in the file. Alpha is blended over
-// black.
+// Decodes images one at a time, reusing memory. `channels`: 1 or 3; 0: as in the file. Blends alpha over black.
 class ImageDecoder {
  public:
   ImageDecoder();
@@ -37,8 +36,8 @@ class ImageDecoder {
   void* jpeg_;  // a tjhandle
 };
 
-// Resizes with a triangle filter as wide as the reduction requires. Beside the result it needs memory for as many
-// numbers, and for one row and one column.
+// Resizes with a triangle filter as wide as the reduction requires. Besides the result, it allocates the same number of
+// floats, and one row and one column.
 void resize(const Image& from, int64_t height, int64_t width, Image& to);
 
 }  // namespace harmonics

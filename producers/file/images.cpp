@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Visible entries of a folder, sorted by their bytes.
+// Returns the visible entries of a folder, sorted bytewise.
 std::vector<fs::path> entries(const std::string& folder) {
   std::vector<fs::path> all;
   std::error_code error;
@@ -30,7 +30,7 @@ std::vector<fs::path> entries(const std::string& folder) {
   return all;
 }
 
-// Returns the type of a link's target; a dangling link is neither file nor folder, a loop of links is an error.
+// Returns the type of a link's target. A dangling link is neither file nor folder; a loop of links is an error.
 fs::file_type type_of(const fs::path& entry) {
   std::error_code error;
   const fs::file_type type = fs::status(entry, error).type();
@@ -118,15 +118,15 @@ class ImageProducer final : public Producer {
   std::vector<std::string> paths_;
   int64_t channels_;
   uint64_t memory_;
-  Size size_;               // requested; 0: unchanged
-  std::string first_size_;  // that all images must have then
+  Size size_;               // requested; 0: original
+  std::string first_size_;  // size of the first image, which all must have if none is requested
   ImageDecoder decoder_;
   Image decoded_, resized_;
   StreamInfo info_;
   uint64_t at_ = 0;
 };
 
-// Maps folders to classes of the given order; rejects a folder that is not among them.
+// Maps folders to classes in the given order. Rejects a folder that is not among them.
 std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::string>& symbols, bool learned,
                              const std::string& name) {
   std::vector<uint32_t> place;

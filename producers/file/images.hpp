@@ -15,20 +15,20 @@ struct ImageOptions {
   uint64_t memory = 0;                   // maximum memory of an image; 0: limited by its file
   uint64_t channels = 0;                 // 1 grey, 3 colours; 0: as in the first image
   std::vector<std::string> symbols;      // the classes in order; empty: the sub-folders' names, sorted
-  bool learned = false;                  // `symbols` are those that weights learned
-  std::string part;                      // of the images of each class
+  bool learned = false;                  // `symbols` were learned with the weights
+  std::string part;                      // range of each class's images; see part.hpp
   std::optional<std::string> selection;  // "label": the classes
 };
 
-// The images directly in a folder, or those in its sub-folders; empty when there are none.
+// The images directly in a folder or in its sub-folders; empty: there are none.
 struct ImageFolder {
   std::vector<std::string> paths, classes;
-  std::vector<uint32_t> labels;  // the class of each path; empty without sub-folders
+  std::vector<uint32_t> labels;  // class of each path; empty without sub-folders
 };
 bool is_image_name(const std::string& path);
 ImageFolder find_images(const std::string& folder);
 
-// Samples u8[height, width] of grey images, u8[3, height, width] of coloured ones, or their classes. Images are
+// Opens samples u8[height, width] of grey images or u8[3, height, width] of coloured ones, or their classes. Images are
 // decoded when they are read.
 std::shared_ptr<Producer> open_images(const std::string& name, ImageFolder images, const ImageOptions& options);
 

@@ -22,7 +22,7 @@ constexpr uint64_t bytes_of_a_field = 512;
 struct Field {
   std::string name;             // as selected; empty: the line itself
   Shape shape;                  // scalar or array, as in the first line
-  size_t first = 0, cells = 1;  // in the row's cells
+  size_t first = 0, cells = 1;  // range in the row's cells
 };
 
 const char* type_text(element_type type) {
@@ -73,7 +73,7 @@ class JsonRows final : public TableRows {
                     "its fields are: " + listed(keys()) + meant_name(field.name, keys()));
       measure(*values_[i], field);
       field.first = cells_;
-      cells_ += field.cells;  // at most the bytes of the line
+      cells_ += field.cells;  // at most one per byte of the line
     }
   }
 
@@ -180,11 +180,11 @@ class JsonRows final : public TableRows {
     fields_.push_back({name, {}});
   }
 
-  // Whether the last parsed line has a value for this field.
+  // Returns whether the last parsed line has a value for this field.
   bool there(size_t field) const { return values_[field].has_value(); }
 
-  // Takes the shape from the first element of every nesting level; all other elements must match it. Cells are
-  // counted as they are read; no declared length is trusted.
+  // Determines the shape from the first element of every nesting level; all other elements must match it. Counts cells
+  // while reading, without trusting declared lengths.
   void measure(const element& whole, Field& field) const {
     element value = whole;
     for (simdjson::dom::array list; !value.get(list);) {
@@ -216,7 +216,7 @@ class JsonRows final : public TableRows {
     return field.name.empty() ? "the value" : "field '" + field.name + "'";
   }
 
-  // Reads the numbers of an array of this shape, in order; false: it has other content.
+  // Reads the numbers of an array of this shape, in order. Returns false for other content.
   static bool read_plain(const element& value, const Shape& shape, uint32_t axis, float*& to) {
     simdjson::dom::array list;
     if (value.get(list)) return false;
@@ -300,7 +300,7 @@ class JsonRows final : public TableRows {
   std::string_view text_;
   std::vector<Field> fields_;
   FieldTree tree_;
-  std::vector<std::optional<element>> values_;  // of the fields, in the last parsed line
+  std::vector<std::optional<element>> values_;  // by field, for the last parsed line
   size_t cells_ = 0, line_ = 0;
   RowPlace first_;
   bool as_known_ = false;

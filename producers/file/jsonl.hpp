@@ -7,8 +7,8 @@
 
 namespace harmonics {
 
-// Fields are selected by name, nested ones by a path: 'label', 'a,b', 'meta.size'. The first line defines the fields
-// and their shapes. A null or absent field is missing.
+// Selects fields by name, or nested ones by path: 'label', 'a,b', 'meta.size'. The first line defines the fields and
+// their shapes. A null or absent field is missing.
 std::unique_ptr<TableRows> json_rows(const FileBytesPtr& file, const TableOptions& options);
 
 }  // namespace harmonics

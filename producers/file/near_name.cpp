@@ -14,7 +14,7 @@ std::string lowered_name(std::string s) {
   return s;
 }
 
-// Edit distance: inserted, removed or replaced characters, and transpositions of neighbours.
+// Returns the edit distance: inserted, removed or replaced characters, and transpositions of neighbours.
 size_t edits_between(const std::string& a, const std::string& b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;

@@ -1,4 +1,4 @@
-// "did you mean": the name of a column or array nearest to a misspelt one.
+// Suggests the column or array name nearest to a misspelt one.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace harmonics {
 
-// Returns the same name ignoring case, else the nearest within a third of the word's length; "": none.
+// Returns the name that differs in case only, else the nearest within a third of the word's length; "": none.
 std::string near_name(const std::string& word, const std::vector<std::string>& names);
-// "; did you mean 'age'?", or "".
+// Returns "; did you mean 'age'?", or "".
 std::string meant_name(const std::string& word, const std::vector<std::string>& names);
 
 }  // namespace harmonics

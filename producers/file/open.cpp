@@ -30,7 +30,7 @@ std::vector<std::string> matching(const std::string& pattern) {
   return paths;
 }
 
-// Returns the folder's files with known extensions, which must all mean the same format.
+// Returns the folder's files with known extensions, which must all have the same format.
 std::vector<std::string> files_in(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -38,7 +38,7 @@ std::vector<std::string> files_in(const std::string& folder) {
     const std::string path = at->path().string();
     if (at->path().filename().string()[0] == '.' || !format_of_name(path)) continue;
     std::error_code unreachable;
-    const fs::file_type type = at->status(unreachable).type();  // of a link's target
+    const fs::file_type type = at->status(unreachable).type();  // follows links
     if (type == fs::file_type::none)
       throw Error(ErrorKind::NoInput, "cannot read '" + path + "': " + unreachable.message());
     if (type == fs::file_type::regular) paths.push_back(path);
@@ -91,7 +91,7 @@ const FileFormat& open_each(const std::vector<std::string>& paths, const FileOpt
   return *first;
 }
 
-// Files whose words or characters differ are read again with the union of them.
+// Opens several files. If their words or characters differ, reads them again with the union.
 std::shared_ptr<Producer> open_several(const std::vector<std::string>& paths, FileOptions options) {
   Parts parts;
   const FileFormat& format = open_each(paths, options, parts);
@@ -104,7 +104,7 @@ std::shared_ptr<Producer> open_several(const std::vector<std::string>& paths, Fi
     symbols.insert(own.begin(), own.end());
   }
   if (differ) {
-    if (options.table.learned)  // class numbers in one file, words in another
+    if (options.table.learned)  // class indices in one file, words in another
       options.table.learned = false;
     else
       for (const std::string& symbol : symbols) format.add_symbol(options, symbol);

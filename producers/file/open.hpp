@@ -1,4 +1,4 @@
-// file:PATH as a producer: a file, or the files of a folder or pattern, in the order of their names.
+// file:PATH as a producer: one file, or the files of a folder or pattern in the order of their names.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace harmonics {
 
-// A folder of images is read as images. Other files must all have one format and are concatenated.
+// A folder of images gives images. Other files must have one common format and are concatenated.
 std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& options);
 
 }  // namespace harmonics

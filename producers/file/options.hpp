@@ -22,7 +22,7 @@ struct FileOptions {
   std::string format;                    // "": detected by content and extension
   std::optional<std::string> selection;  // after '#'
   std::string part;
-  uint64_t memory = 0;  // the memory limit; 0: as the files allow
+  uint64_t memory = 0;  // limit in bytes; 0: depends on the files
   CsvOptions table;
   TextOptions text;
   TokenOptions tokens;
@@ -33,7 +33,7 @@ struct FileOptions {
   bool has(const std::string& name) const;
 };
 
-// The option schemas, for registration: of files, and of pipes and followed files.
+// Returns the option schemas for registration: of files, and of pipes and followed files.
 std::vector<Argument> file_options();
 std::vector<Argument> options_of_files();
 

@@ -7,7 +7,7 @@
 
 namespace harmonics {
 
-// Returns the range [first, last) of `count` things; "" means all. Bounds are rounded down, so adjacent parts do not
+// Returns the range [first, last) of `count` items; "" means all. Bounds are rounded down, so adjacent parts do not
 // overlap.
 std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t count, const std::string& file);
 

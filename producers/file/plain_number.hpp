@@ -5,9 +5,9 @@
 
 namespace harmonics {
 
-// Reads digits with an optional sign and point from p on and returns the end; null for other notations (no digit, too
-// many, an exponent), which need a general parser. The value is rounded once to double and once to float, as by
-// std::from_chars: an integer below 10^15 and a power of ten up to 10^15 are exact, so their quotient is the
+// Reads digits with an optional sign and point from p on and returns the end. Returns null for other notations (no
+// digit, too many, an exponent), which need a general parser. The value is rounded once to double and once to float, as
+// by std::from_chars: an integer below 10^15 and a power of ten up to 10^15 are exact, so their quotient is the
 // correctly rounded double.
 inline const char* plain_number(const char* p, const char* end, float& value) {
   static constexpr double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

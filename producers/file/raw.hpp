@@ -1,4 +1,4 @@
-// Raw little-endian numbers: the address gives type and shape of a sample.
+// Raw little-endian numbers, with the sample's type and shape given by the address.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@ struct RawOptions {
   uint64_t offset = 0;  // bytes before the first sample
 };
 
-// Returns the type of a name such as "f32"; empty: unknown.
+// Returns the type named "f32" or similar; empty: unknown.
 std::optional<DType> dtype_named(const std::string& name);
 // Parses "28x28"; `file` appears in the error.
 Shape shape_named(const std::string& text, const std::string& file);
-// The file must hold a whole number of samples.
+// Reads the file, which must contain a whole number of samples.
 ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options);
 
 }  // namespace harmonics

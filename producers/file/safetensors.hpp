@@ -1,4 +1,4 @@
-// Tensors of a safetensors file as samples: the first axis counts them.
+// Tensors of a safetensors file as samples: the first axis counts samples.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace harmonics {
 
-// Opens the tensor of that name; without a name the file must hold a single tensor. The header must cover the file
-// from its first to its last byte.
+// Opens the tensor of that name. Without a name, the file must contain a single tensor. The tensors must cover the
+// whole data of the file.
 ArrayLayout read_safetensors_array(const FileBytesPtr& file, const std::optional<std::string>& name);
 
 }  // namespace harmonics

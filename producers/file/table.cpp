@@ -18,12 +18,12 @@
 namespace harmonics {
 namespace {
 
-constexpr uint64_t bytes_to_index = 1024;  // of samples, from one indexed row to the next
-constexpr uint64_t bytes_of_a_word = 256;  // memory of a class beside its letters, in lists and maps
+constexpr uint64_t bytes_to_index = 1024;  // bytes of samples between two indexed rows
+constexpr uint64_t bytes_of_a_word = 256;  // memory of a class besides its letters, in lists and maps
 
 enum class Kind { Numbers, Integers, Classes };
 
-// Converts rows to samples, and holds statistics of all rows.
+// Converts rows to samples and collects statistics over all rows.
 class Table {
  public:
   Table(std::unique_ptr<TableRows> rows, const TableOptions& options) : rows_(std::move(rows)), options_(options) {
@@ -43,7 +43,7 @@ class Table {
     stride_ = std::max<uint64_t>(1, bytes_to_index / bytes_);
   }
 
-  // Reads all rows; returns the samples' bytes if they are small enough, else null.
+  // Reads all rows. Returns the samples' bytes if they are small enough to keep, else null.
   std::shared_ptr<FileBytes> read_all() {
     const FileBytesPtr& file = rows_->file();
     const uint64_t most = std::min<uint64_t>(options_.kept, file->budget()->left());
@@ -71,7 +71,7 @@ class Table {
     return kept;
   }
 
-  // Encodes the row at `place` as a sample; false at the end.
+  // Encodes the row at `place` as a sample. Returns false at the end.
   bool encode(RowPlace& place, void* to) {
     if (kind_ == Kind::Numbers) {
       auto* numbers = dtype_ == DType::F32 ? static_cast<float*>(to) : wide_.data();
@@ -105,7 +105,7 @@ class Table {
     return "line " + std::to_string(rows_->line()) + ", " + rows_->name_of(cell);
   }
 
-  // Checks the memory that a row needs beside its text, before it is allocated.
+  // Checks the memory budget before allocating the memory of a row.
   void expect_room() const {
     constexpr uint64_t each = sizeof(Cell) + sizeof(std::string_view) + 3 * sizeof(uint64_t) + 3 * sizeof(float);
     Budget& budget = *rows_->file()->budget();
@@ -131,7 +131,7 @@ class Table {
 
   void read_dtype() {
     if (options_.dtype.empty()) {
-      // Substitutes that are no whole numbers stay real, and what takes indices says so.
+      // Non-integral substitutes make the column real; the user of the indices reports that.
       if (!options_.indices || options_.as == "number" || rows_->sample().rank() == 0 || means_ || not_a_number_)
         return;
       dtype_ = DType::I32;
@@ -169,10 +169,10 @@ class Table {
     return true;
   }
 
-  // Returns false if one of the N numbers is no T. A constant N lets the compiler use vector instructions.
+  // Returns false if one of the N numbers is not representable in T. A constant N allows vector instructions.
   template <size_t N, typename T>
   bool narrow_block(const float* numbers, T* out) {
-    // Cells are f32, which rounds integers from 2^24 on.
+    // Cells are f32, which is inexact for integers from 2^24 on.
     constexpr auto low = std::max(static_cast<float>(std::numeric_limits<T>::min()), -16777215.0f),
                    high = std::min(static_cast<float>(std::numeric_limits<T>::max()), 16777215.0f);
     int32_t whole[N], wrong = 0;
@@ -215,7 +215,7 @@ class Table {
     narrow_to<int16_t>(numbers, to);
   }
 
-  // The kind of the only column; several columns are numbers.
+  // Returns the kind of a single column. Several columns are numbers.
   Kind kind_of_column() {
     if (rows_->sample().rank() > 0 || options_.as == "number" || !options_.dtype.empty()) return Kind::Numbers;
     symbols_ = options_.symbols;
@@ -233,7 +233,7 @@ class Table {
       all_integers = all_integers && cell.kind == Cell::Kind::Integer;
       all_learned = all_learned && all_integers && learned.count(text_of(cell)) > 0;
     }
-    if (options_.learned && all_integers && !all_learned) symbols_.clear();  // class numbers in place of the words
+    if (options_.learned && all_integers && !all_learned) symbols_.clear();  // class indices in place of words
     if (options_.as == "auto" && all_numbers && !all_integers) return Kind::Numbers;
     if (all_integers && symbols_.empty()) return Kind::Integers;
     if (options_.as == "auto" && symbols_.empty() && some_numbers)
@@ -262,7 +262,7 @@ class Table {
 
   bool fill_in_numbers(const Cell& cell) const { return &cell == &stand_in_ && (means_ || not_a_number_); }
 
-  // Returns the cell, or its substitute.
+  // Returns the cell, or its substitute if it is missing.
   const Cell& present(size_t i) const {
     const Cell& cell = cells_[i];
     if (cell.kind != Cell::Kind::Missing) return cell;
@@ -322,7 +322,7 @@ class Table {
       if (!std::isnan(numbers[i])) sums_[i] += static_cast<double>(numbers[i]), ++counts_[i];
   }
 
-  // "'x.csv': 177 of 891 values of column #3 'age' are missing and read as 29.7"
+  // Notes "'x.csv': 177 of 891 values of column #3 'age' are missing and read as 29.7".
   void note_missing() {
     size_t columns = 0;
     for (size_t i = 0; i < missing_.size(); ++i) {
@@ -358,25 +358,25 @@ class Table {
   TableOptions options_;
   std::vector<Cell> cells_;
   Kind kind_ = Kind::Numbers;
-  DType dtype_ = DType::F32;  // of numbers
+  DType dtype_ = DType::F32;  // of numeric samples
   std::vector<float> wide_;   // a row of numbers before conversion to an integer type
-  Cell stand_in_;             // for missing cells
+  Cell stand_in_;             // substitute for missing cells
   bool means_ = false, not_a_number_ = false, reading_again_ = false;
-  std::vector<uint64_t> missing_;  // cells of each column
+  std::vector<uint64_t> missing_;  // missing cells per column
   std::vector<double> sums_;
   std::vector<uint64_t> counts_;
-  std::vector<float> fill_;  // means, once they are known
+  std::vector<float> fill_;  // means, once they are computed
   std::vector<std::string> symbols_;
   std::map<std::string, int64_t, std::less<>> classes_;
   int64_t least_ = 0, most_ = -1;
   uint64_t stride_ = 1;
-  std::vector<RowPlace> index_;  // of every stride_-th row
+  std::vector<RowPlace> index_;  // every stride_-th row
   uint64_t count_ = 0;
   StreamInfo info_;
   size_t bytes_ = 0;
 };
 
-// Rows read from the text on demand.
+// Reads rows from the text on demand.
 class TableProducer final : public Producer {
  public:
   TableProducer(std::unique_ptr<Table> table, uint64_t first, uint64_t last)
@@ -418,7 +418,7 @@ class TableProducer final : public Producer {
   void read_row(RowPlace& place, void* to) {
     if (!table_->encode(place, to)) refuse_file(table_->file().name(), "changed while it was read");
   }
-  // Walks from the nearest indexed row; `scratch` has room for one sample.
+  // Walks forward from the nearest indexed row. `scratch` has room for one sample.
   RowPlace place_of(uint64_t sample, void* scratch) {
     uint64_t at = first_ + sample;
     RowPlace place = table_->indexed(at);

@@ -48,7 +48,7 @@ std::vector<char32_t> vocabulary_of(const FileBytes& file, const std::string& gi
 
 using CharacterIndex = std::unordered_map<char32_t, uint32_t>;
 
-// Calls take(index of the character) for all characters; rejects one that is not in the vocabulary.
+// Calls take() with the index of each character. Rejects characters that are not in the vocabulary.
 template <typename Take>
 void each_index(const FileBytes& file, const CharacterIndex& index, bool learned, Take take) {
   size_t line = 1;
@@ -69,8 +69,8 @@ void each_index(const FileBytes& file, const CharacterIndex& index, bool learned
   }
 }
 
-// Encodes each character as its index. ASCII stays as stored in the file and is mapped on reading; other text is
-// copied, in the fewest bytes that the vocabulary needs.
+// Encodes each character as its index. ASCII text is not copied but mapped on reading; other text is copied, with the
+// fewest bytes per character that the vocabulary needs.
 SymbolRow encoded(const FileBytesPtr& file, const std::vector<char32_t>& vocabulary, bool learned) {
   CharacterIndex index;
   for (uint32_t i = 0; i < vocabulary.size(); ++i) index[vocabulary[i]] = i;
@@ -84,7 +84,7 @@ SymbolRow encoded(const FileBytesPtr& file, const std::vector<char32_t>& vocabul
   const size_t width = vocabulary.size() <= 0x100 ? 1 : vocabulary.size() <= 0x10000 ? 2 : 4;
   const auto begins = [](char c) { return (c & 0xC0) != 0x80; };
   const auto characters = std::count_if(file->text().begin(), file->text().end(), begins);
-  const size_t size = static_cast<size_t>(characters) * width;  // less than 4 bytes for each byte of the file
+  const size_t size = static_cast<size_t>(characters) * width;  // less than 4 bytes per byte of the file
   const auto bytes = FileBytes::reserve(file->name(), size, file->budget());
   bytes->charge(size, "the numbers of its characters");
   uint8_t* to = bytes->writable();

@@ -9,9 +9,9 @@
 namespace harmonics {
 
 struct TextOptions {
-  std::string vocabulary;  // its characters in order; empty: the text's own, sorted by code point
-  bool learned = false;    // `vocabulary` is that which weights learned
-  WindowOptions windows;   // the vocabulary is always that of the whole text
+  std::string vocabulary;  // its characters in order; empty: those of the text, sorted by code point
+  bool learned = false;    // `vocabulary` was learned with the weights
+  WindowOptions windows;   // the vocabulary always covers the whole text
 };
 
 std::shared_ptr<Producer> read_text(const FileBytesPtr& file, const TextOptions& options);

@@ -1,4 +1,4 @@
-// Token files: u16 or u32 numbers back to back, as tokenizers write them, read in windows.
+// Token files: contiguous u16 or u32 numbers, as tokenizers write them, read in windows.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace harmonics {
 struct TokenOptions {
   WindowOptions windows;
   std::string dtype;   // u16, u32; "": u16
-  uint64_t vocab = 0;  // all tokens are below; 0: counted
+  uint64_t vocab = 0;  // upper bound of the tokens, exclusive; 0: determined from the file
 };
 
 std::shared_ptr<Producer> read_tokens(const FileBytesPtr& file, const TokenOptions& options);

@@ -12,8 +12,8 @@ static_assert(std::endian::native == std::endian::little, "symbols are read as t
 
 namespace {
 
-// Widens N symbols. Returns a number that is not 0 if one of them is outside [0, limit). A constant N lets the compiler
-// use vector instructions.
+// Widens N symbols. Returns a non-zero value if one of them is outside [0, limit). A constant N allows vector
+// instructions.
 template <typename T, uint64_t N>
 int32_t widen_block(const uint8_t* from, int32_t* to, int32_t limit) {
   T symbols[N];

@@ -10,12 +10,12 @@
 namespace harmonics {
 
 struct WindowOptions {
-  uint64_t window = 0;  // symbols in a sample; 0: one symbol, without sequence axis
+  uint64_t window = 0;  // symbols per sample; 0: one symbol, without sequence axis
   uint64_t shift = 0;   // distance between the starts of samples; 0: window
   std::string part;     // see part.hpp
 };
 
-// Symbols as unsigned little-endian numbers of `width` bytes, from `offset` to the end.
+// Symbols as unsigned little-endian integers of `width` bytes, from `offset` to the end.
 struct SymbolRow {
   FileBytesPtr bytes;
   size_t offset = 0;
@@ -29,7 +29,8 @@ struct SymbolRow {
 
 class WindowProducer final : public Producer {
  public:
-  // `what` names symbols in errors: "characters". Symbols from `classes` on are rejected on reading (0: no limit).
+  // `what` names symbols in errors: "characters". Symbols from `classes` on are rejected when they are read (0: no
+  // limit).
   WindowProducer(SymbolRow symbols, const WindowOptions& options, const std::string& what, int64_t classes,
                  std::vector<std::string> names);
   HTensor next() override;

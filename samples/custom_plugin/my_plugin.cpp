@@ -2,7 +2,7 @@
 #include <harmonics/plugin.hpp>
 
 // A smooth step up: x where x is large, 0 where it is very negative. Written with library operations, so it is traced:
-// its gradient follows from it, and it runs wherever a flow runs.
+// the gradient is derived, and it runs on every device.
 class MyActivation : public harmonics::ActivationFunction {
  public:
   harmonics::HTensor operator()(const harmonics::HTensor& x) const override {

@@ -1,8 +1,9 @@
-// A program with a model inside: trains a flow from its own producers, keeps what it learned, loads it back, asks it.
+// Embeds a model in a program: trains a flow with the program's own producers, saves the weights, loads them and
+// infers.
 //
 //   embed_mnist FLOW.hmx [IMAGES.idx LABELS.idx [SECONDS]]
 //
-// Without files the digits are drawn (synth:digits) and seconds are 10.
+// Without files, the digits are synthetic (synth:digits) and training takes 10 seconds.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,8 +19,8 @@ using harmonics::Shape;
 
 namespace {
 
-// An IDX file of bytes (yann.lecun.com/exdb/mnist): two zeros, the type 8, the number of axes, their big-endian sizes,
-// the data.
+// An IDX file of bytes (yann.lecun.com/exdb/mnist): two zero bytes, the type 8, the number of axes, their big-endian
+// sizes, the data.
 struct Header {
   std::vector<int64_t> sizes;
   std::size_t bytes = 0;
@@ -42,7 +43,7 @@ Header read_header(std::ifstream& file) {
   return h;
 }
 
-// One record after the other, again from the first when asked to.
+// Returns one record after another. rewind() restarts at the first.
 struct FileProducer : harmonics::Producer {
   explicit FileProducer(std::ifstream&& f) : file(std::move(f)), header(read_header(file)) {
     for (std::size_t i = 1; i < header.sizes.size(); ++i) shape.push_back(header.sizes[i]);
@@ -69,8 +70,8 @@ struct FileProducer : harmonics::Producer {
   std::size_t given = 0;
 };
 
-// One's own function under a known name. Written with library operations, it has its gradient and every device for
-// free.
+// Replaces a built-in function by name. Written with library operations, so the gradient is derived and it runs on
+// every device.
 struct MyRelu : harmonics::ActivationFunction {
   HTensor operator()(const HTensor& x) const override { return maximum(x, 0.0); }
 };
@@ -100,7 +101,7 @@ int run(int argc, char** argv) {
   for (const std::string& name : g.weights())
     std::printf("weight %s %s\n", name.c_str(), g.weight(name).shape().str().c_str());
 
-  // What it learned is one block of bytes, which is also a safetensors file.
+  // The weights are a single block of bytes in safetensors format.
   std::ofstream("mnist_weights.safetensors", std::ios::binary)
       .write(static_cast<const char*>(g.data()), static_cast<std::streamsize>(g.size()));
   HarmonicGraph again = harmonics::parse_blob(g.data(), g.size());

@@ -9,7 +9,7 @@
 #include <harmonics/functional.hpp>
 #include <harmonics/plugin.hpp>
 
-// x where it is above 0, else 0. The body gives the meaning and the gradient; a shader computes it faster.
+// x if x > 0, else 0. The body defines the result and the gradient; a shader computes it faster.
 class FusedRelu : public harmonics::FunctionalBody {
  public:
   std::vector<harmonics::HTensor> operator()(const std::vector<harmonics::HTensor>& inputs,

@@ -1,4 +1,4 @@
-// A shader of one's own on the CUDA device: PTX, launched by the driver on the device's stream.
+// A custom shader on the CUDA device: PTX, launched through the driver on the device's stream.
 #include <dlfcn.h>
 
 #include "fused_relu.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using harmonics::CallSite;
 
-// Any GPU since compute capability 5.0; the driver compiles it for the one at hand.
+// Runs on any GPU of compute capability 5.0 or later; the driver compiles it.
 const char* kPtx = R"(
 .version 6.0
 .target sm_50
@@ -42,7 +42,7 @@ const char* kPtx = R"(
 }
 )";
 
-// The functions of libcuda.so.1 that are used here.
+// The functions of libcuda.so.1 used here.
 struct CudaDriver {
   int (*load)(void** module, const void* image) = nullptr;
   int (*unload)(void* module) = nullptr;
@@ -57,7 +57,7 @@ struct CudaDriver {
 
  private:
   CudaDriver() {
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays open
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed
     const auto find = [&](auto& to, const char* name) {
       void* const symbol = library ? dlsym(library, name) : nullptr;
       if (!symbol) throw harmonics::Error(harmonics::ErrorKind::Device, std::string("the CUDA driver lacks ") + name);
@@ -76,7 +76,7 @@ void check(int code, const char* what) {
                            std::string("fused_relu cannot ") + what + ": CUDA status " + std::to_string(code));
 }
 
-// The shader for one call. The host has made the device's context current.
+// The shader of one call site. The host has made the device's context current.
 class Shader {
  public:
   explicit Shader(uint32_t elements) : elements_(elements) {
@@ -90,7 +90,7 @@ class Shader {
   Shader& operator=(const Shader&) = delete;
   ~Shader() { CudaDriver::get().unload(module_); }
 
-  // places: the input, the output. A buffer is a CUdeviceptr, an offset is in bytes.
+  // places: the input, the output. `buffer` is a CUdeviceptr, `offset` is in bytes.
   void enqueue(const hx_native& native, const hx_place* places) const {
     uint64_t x = places[0].buffer + places[0].offset, y = places[1].buffer + places[1].offset;
     uint32_t elements = elements_;

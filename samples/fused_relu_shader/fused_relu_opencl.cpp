@@ -1,4 +1,4 @@
-// A shader of one's own on the OpenCL device: it is built for the device's context and queued between its kernels.
+// A custom shader on the OpenCL device: built for the device's context and enqueued among its kernels.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
@@ -24,7 +24,7 @@ void check(cl_int code, const char* what) {
                            std::string("fused_relu cannot ") + what + ": OpenCL status " + std::to_string(code));
 }
 
-// The shader for one call; an in-order queue runs it after what is queued before.
+// The shader of one call site. The queue is in order, so it runs after the kernels enqueued before.
 class Shader {
  public:
   Shader(const hx_native& native, size_t elements) : elements_(elements) {
@@ -40,7 +40,7 @@ class Shader {
   Shader& operator=(const Shader&) = delete;
   ~Shader() { release(); }
 
-  // places: the input, the output. A buffer is a cl_mem, an offset is in bytes.
+  // places: the input, the output. `buffer` is a cl_mem, `offset` is in bytes.
   void enqueue(const hx_native& native, const hx_place* places) const {
     for (cl_uint i = 0; i < 2; ++i) {
       const auto memory = reinterpret_cast<cl_mem>(places[i].buffer);

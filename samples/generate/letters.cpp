@@ -1,5 +1,5 @@
-// The loop around a model of letters: the producer 'letters' gives the text so far, and the consumer 'letters' appends
-// the letter with the best score. Each waits for the other, so one step of the cycle writes one letter.
+// The loop around a character model: the producer 'letters' returns the text so far, and the consumer 'letters' appends
+// the letter with the highest score. Each waits for the other, so one step of the cycle writes one letter.
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
@@ -19,13 +19,13 @@ using harmonics::DType;
 using harmonics::HTensor;
 using harmonics::Shape;
 
-// A text that both ends share, by the path of their addresses.
+// A text shared by producer and consumer, identified by the path of their addresses.
 struct Text {
   std::mutex mutex;
   std::condition_variable longer;
-  std::string letters;           // the alphabet, in the order of the model's numbers
-  std::vector<int32_t> numbers;  // of the text
-  size_t given = 0;              // length of the text that the newest sample shows
+  std::string letters;           // the alphabet, in the order of the model's classes
+  std::vector<int32_t> numbers;  // the text as indices in `letters`
+  size_t given = 0;              // length of the text in the latest sample
   size_t window = 0;
 };
 
@@ -54,7 +54,8 @@ class Reader : public harmonics::Producer {
     std::fputs(prompt.c_str(), stdout);
   }
 
-  // The last letters of the text, then zeros: the model looks at letters before a position only.
+  // Returns the last letters of the text, padded with zeros: the model is causal, so padding after a position has no
+  // effect.
   HTensor next() override {
     if (read_ == count_) return {};
     std::unique_lock<std::mutex> lock(text_->mutex);

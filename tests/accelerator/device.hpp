@@ -1,4 +1,4 @@
-// Tests of the device HARMONICS_TEST_DEVICE, or 'opencl'. They pass without its driver.
+// Tests of the device named by HARMONICS_TEST_DEVICE (default: 'opencl'). They pass on machines without its driver.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,5 @@
-// Command line tests of the device HARMONICS_TEST_DEVICE, or 'opencl'. They pass without its driver.
+// Command-line tests of the device named by HARMONICS_TEST_DEVICE (default: 'opencl'). They pass on machines without
+// its driver.
 #pragma once
 
 #include "tests/accelerator/name.hpp"

@@ -11,7 +11,7 @@ const std::string kJourneyDigits =
     " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads "
     "2 ";
 
-// A small flow like mnist.hmx.
+// Returns a small flow similar to mnist.hmx.
 std::string small_flow(const Folder& f) {
   return f.write("small.hmx",
                  "harmonic small { producer x; producer y 1/1 x; layer hidden {48}; layer output;\n"

@@ -8,8 +8,7 @@ namespace {
 const std::string kLayerDigits =
     " --producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' --batch 24 ";
 
-// Compares the losses of both devices, and checks that the device runs all steps, OpenCL with the
-// kernels `by`.
+// Compares the losses of both devices. Checks that the device runs all steps, and that OpenCL uses the kernels `by`.
 void check_alike(const std::string& flow, const std::string& steps, const std::vector<const char*>& by,
                  double epsilon) {
   const Result placed = harmonics("explain " + flow + "--placement --device " + accelerator(), 280);
@@ -17,7 +16,7 @@ void check_alike(const std::string& flow, const std::string& steps, const std::v
   CHECK(has(placed.out, "none on the host"));
   const Result shown = harmonics("explain " + flow + "--show kernels --device " + accelerator(), 280);
   for (const char* kernel : by) {
-    if (accelerator() != "opencl") break;  // devices name their kernels as they like
+    if (accelerator() != "opencl") break;  // kernel names differ between devices
     INFO(kernel);
     CHECK(has(shown.out, kernel));
   }

@@ -1,4 +1,4 @@
-// Programs on an accelerator against the CPU.
+// Compares programs on an accelerator with the CPU.
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <chrono>
@@ -59,7 +59,7 @@ TEST_CASE("accelerator: random programs agree with the interpreter") {
   if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
   int apart = 0;
-  // few seeds, since a rounding error may change floor or sign by a whole step
+  // few seeds, since a rounding error may change the result of floor or sign by a whole step
   for (uint32_t seed = 0; seed < 25; ++seed) {
     const RandomProgram random(seed, 20);
     apart += !(distance(run_compiled(random.program(), random.numbers(), *executor, on(accelerator())),

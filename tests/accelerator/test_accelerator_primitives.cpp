@@ -1,4 +1,4 @@
-// Which primitives an accelerator leaves to the reference.
+// Lists the primitives that an accelerator leaves to the reference.
 #include "tests/conformance/coverage.hpp"
 #include "tests/accelerator/device.hpp"
 

@@ -1,4 +1,4 @@
-// Large and saturated numbers on an accelerator, against PyTorch.
+// Compares large and saturated numbers on an accelerator with PyTorch.
 #include "tests/engine/execution/compiled.hpp"
 #include "tests/accelerator/device.hpp"
 #include "tests/parity/case_program.hpp"

@@ -15,7 +15,7 @@ namespace harmonics::engine::testing {
 namespace fs = std::filesystem;
 
 inline const fs::path kRoot = HARMONICS_SOURCE_DIR;
-// The rooms of the engine; each may include those before it.
+// The folders of the engine. Each may include those before it.
 inline const std::vector<std::string> kEngine = {
     "base",        "tensor",     "plugin",   "program",     "functional", "contract", "passes", "execution", "model",
     "transformer", "language",   "training", "spool",       "flow",       "streams",  "corpus", "library",   "bound",

@@ -1,4 +1,4 @@
-// Every decision record has the sections that docs/decisions/README.md promises, and is listed there.
+// Every decision record has the sections required by docs/decisions/README.md, and is listed there.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Enforces docs/map.md: which folder may include which, and the layout of files.
+// Enforces the include rules and file layout of docs/map.md.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -14,14 +14,14 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// The rooms of the command line, each may include those before it.
+// The folders of the command line. Each may include those before it.
 const std::vector<std::string> kCommandLine = {"terminal", "options", "remote", "run", "commands", "main.cpp"};
 
 size_t rank_of(const std::string& folder) {
   return static_cast<size_t>(std::find(kEngine.begin(), kEngine.end(), folder) - kEngine.begin());
 }
 
-// The subfolder of `top` that the file includes from, also by a path relative to the file; "" if there is none.
+// Returns the subfolder of `top` that an include, possibly relative to the file, refers to; "": none.
 std::string included_subfolder(const fs::path& top, const fs::path& file, const std::string& include) {
   for (const fs::path& candidate : {kRoot / include, file.parent_path() / include}) {
     const fs::path inside = candidate.lexically_normal().lexically_relative(top);
@@ -30,7 +30,7 @@ std::string included_subfolder(const fs::path& top, const fs::path& file, const 
   return "";
 }
 
-// Each folder of `top` may include, inside `top`, only itself and `shared`.
+// Checks that each folder of `top` includes, within `top`, only itself and `shared`.
 void check_separate_folders(const std::string& top, const std::string& shared) {
   for (const fs::path& file : sources(top)) {
     const std::string folder = fs::relative(file, kRoot / top).begin()->string();
@@ -42,12 +42,13 @@ void check_separate_folders(const std::string& top, const std::string& shared) {
   }
 }
 
-// C++, CUDA, CMake, scripts, templates and sample flows; not inputs of tests.
+// Returns whether the line limit applies: to C++, CUDA, CMake, scripts, templates and sample flows, but not to test
+// inputs.
 bool has_line_limit(const fs::path& p) {
   static const std::set<std::string> kEndings = {".cmake", ".sh", ".in"};
   const fs::path inside = p.lexically_relative(kRoot);
   for (const fs::path& part : inside)
-    if (part == "bad" || part == "corpus") return false;  // inputs of tests
+    if (part == "bad" || part == "corpus") return false;  // test inputs
   const std::string ending = p.extension().string();
   return is_source(p) || kEndings.count(ending) != 0 || p.filename() == "CMakeLists.txt" || inside == ".ci/run" ||
          (*inside.begin() == "samples" && ending == ".hmx") || (*inside.begin() == "scripts" && ending == ".py");
@@ -67,7 +68,7 @@ std::vector<fs::path> files_with_line_limit() {
   return found;
 }
 
-// UTF-8 characters, not bytes.
+// Counts UTF-8 characters, not bytes.
 size_t columns(const std::string& line) {
   return static_cast<size_t>(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }

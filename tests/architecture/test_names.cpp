@@ -1,4 +1,4 @@
-// What a functional is stands in its row: rooms ask for traits and signatures, they do not compare names.
+// Properties of functionals are in their table rows: code queries traits and signatures instead of comparing names.
 #include <regex>
 #include <sstream>
 #include <string>
@@ -11,7 +11,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// A comparison of a call's functional with a name in the text.
+// Returns whether a line compares the name of a call's functional with a literal.
 bool compares_name(const std::string& line) {
   static const std::regex pattern(R"re((callee|functional|\bop)(\(\))?\s*[!=]=\s*"[a-z_]{2,})re");
   static const std::regex reversed(R"re("[a-z_]{2,}"\s*[!=]=\s*[a-z_.>-]*callee)re");

@@ -1,4 +1,4 @@
-// The include graph of the rooms has no circles and is the one that docs/map.md draws.
+// The include graph of the folders is acyclic and equals the graph in docs/map.md.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -15,9 +15,10 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-using Graph = std::map<std::string, std::set<std::string>>;  // room -> rooms it includes
+using Graph = std::map<std::string, std::set<std::string>>;  // folder -> folders that it includes
 
-// "execution" of "engine/execution/plan.hpp", "wire" of "wire/codec.hpp", "include" of "harmonics/abi.h"; "" of others.
+// Returns "execution" for "engine/execution/plan.hpp", "wire" for "wire/codec.hpp", "include" for "harmonics/abi.h"; ""
+// for others.
 std::string room_of(const std::string& path) {
   if (starts(path, "harmonics/") || starts(path, "include/")) return "include";
   if (starts(path, "engine/")) return path.substr(7, path.find('/', 7) - 7);
@@ -44,7 +45,7 @@ bool reaches(const Graph& graph, const std::string& from, const std::string& to,
   return std::any_of(next.begin(), next.end(), [&](const auto& room) { return reaches(graph, room, to, seen); });
 }
 
-// Without the arrows that a longer way implies.
+// Returns the transitive reduction: without edges that a longer path implies.
 Graph reduced(const Graph& graph) {
   Graph kept;
   for (const auto& [room, rooms] : graph) {
@@ -60,7 +61,7 @@ Graph reduced(const Graph& graph) {
   return kept;
 }
 
-// Lines "  a --> b & c" of a Mermaid graph, as docs/map.md has them.
+// Returns lines "  a --> b & c" of a Mermaid graph, in the format of docs/map.md.
 std::string drawn(const Graph& graph) {
   std::string text;
   for (const auto& [room, rooms] : graph) {

@@ -1,5 +1,5 @@
-// The cost of the contract: a call through the C table against the same call of the object, and a sample through a
-// producer's table against the object's own.
+// The overhead of the contract: a call through the C table compared with a direct call of the object, and a sample
+// through a producer's table compared with the object's own.
 #include <benchmark/benchmark.h>
 
 #include <harmonics/memory.hpp>
@@ -27,7 +27,7 @@ class Endless : public Producer {
   HTensor sample_;
 };
 
-// A registration as a library would make it.
+// A registration as made by a library.
 struct Registered {
   std::shared_ptr<ActivationFunction> activation = std::make_shared<Same>();
   Registry registry;

@@ -1,4 +1,4 @@
-// Discovery of plugins: two hundred libraries with manifests, read, and cached.
+// Discovery of two hundred plugins with manifests, uncached and cached.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>

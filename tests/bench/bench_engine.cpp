@@ -1,4 +1,4 @@
-// The engine's own cost: an operation of a compiled plan, and a step of a flow that computes nothing.
+// The engine's overhead: an operation of a compiled plan, and a step of a flow that computes nothing.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kOperations = 1024;
 
-// A chain of additions of single numbers that are not fused.
+// A chain of scalar additions that are not fused.
 struct Chain {
   explicit Chain(int threads) : executor(make_team_executor(threads)) {
     Tracer tracer("chain");
@@ -41,13 +41,13 @@ void per_operation(benchmark::State& state, const Chain& chain, const Body& body
   state.counters["operations"] = static_cast<double>(chain.plan->steps().size());
 }
 
-// Every kernel is an empty function: what remains is the plan's loop.
+// All kernels are empty functions, so only the plan's loop is measured.
 void empty_kernels(benchmark::State& state, int threads) {
   Chain chain(threads);
   per_operation(state, chain, [&] { chain.plan->run_empty(chain.inputs()); });
 }
 
-// The kernels add one number each.
+// Each kernel adds one number.
 void one_number(benchmark::State& state, int threads) {
   Chain chain(threads);
   per_operation(state, chain, [&] { chain.plan->run(chain.inputs()); });
@@ -70,7 +70,7 @@ class Numbers : public Producer {
   }
 };
 
-// Through reader, limiter, step and sink of the flow graph, with an empty step.
+// Runs reader, limiter, step and sink of the flow graph with an empty step.
 void empty_flow(benchmark::State& state, int threads) {
   const auto text = std::make_shared<SourceText>(
       "empty", "harmonic empty { producer numbers {1}; layer same; cycle { numbers -> same; } }");

@@ -1,5 +1,5 @@
-// A training step of a feed-forward network of 16 experts, two for a token, beside a dense network with as many
-// products for a token: forward, gradients of the input and of all weights, AdamW.
+// A training step of a feed-forward network of 16 experts, two per token, compared with a dense network with the same
+// number of products per token: forward, gradients of the input and of all weights, AdamW.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -52,7 +52,7 @@ HTensor experts_network(Tracer& tracer, ParameterStore& store, const HTensor& x)
 
 using Network = HTensor (*)(Tracer&, ParameterStore&, const HTensor&);
 
-// Scales the input, so that the input of the network has a gradient, and takes the mean of squares of its result.
+// Scales the input, so that the network's input has a gradient, and takes the mean square of the output.
 Model model_with(Network network) {
   Model model;
   model.name = "feed_forward";
@@ -82,7 +82,7 @@ void measure_step(benchmark::State& state, Network network, int threads) {
   std::generate(x.begin(), x.end(), [&] { return random.uniform() * 2 - 1; });
   StepValues values;
   int64_t step = 0;
-  // Forward, and twice that for the gradients, of three maps for each expert that a token uses.
+  // Forward, and twice that for the gradients, of three maps per expert that a token uses.
   const double flops = 3.0 * 2 * kTokens * 3 * kWidth * kInner * kUsed;
   measure(state, {.samples = kTokens, .flops = flops, .threads = threads}, [&] {
     values.set(1e-4f, ++step, 1);

@@ -1,4 +1,4 @@
-// Steps of inference on prepared batches.
+// Inference steps on prepared batches.
 #include "tests/bench/workload_bench.hpp"
 
 int main(int argc, char** argv) {

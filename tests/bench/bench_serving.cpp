@@ -1,5 +1,5 @@
-// Training on one thread while HTTP requests arrive: their latency, and their cost to the training. Every iteration
-// trains as many steps without requests as with them, so that other load on the machine affects both.
+// Training on one thread while HTTP requests arrive: their latency, and their cost for training. Every iteration trains
+// the same number of steps without requests as with them, so that other load on the machine affects both.
 #include <algorithm>
 #include <atomic>
 #include <deque>
@@ -94,7 +94,8 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Requests at fixed times, whether earlier ones were answered or not; each latency counts from the time it was due.
+// Sends requests at fixed times, whether earlier ones were answered or not. Latency is measured from the scheduled
+// time.
 class Load {
  public:
   Load(uint16_t port, double per_second) : thread_([this, port, per_second] { run(port, per_second); }) {}
@@ -193,7 +194,7 @@ struct Trained {
   std::vector<double> answers;
 };
 
-// Does not measure the warm-up steps, in which threads, caches and requests reach a steady state.
+// Excludes the warm-up steps, in which threads, caches and requests reach a steady state.
 Trained train(double per_second, int64_t steps) {
   auto g = digits();
   const RunSettings s = settings(steps + steps / 5);

@@ -1,4 +1,4 @@
-// Sources against a plain read of the same bytes: files of about 64 MB, read in batches of 256 as in training.
+// Sources compared with a plain read of the same bytes: files of about 64 MB, read in batches of 256 as in training.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -97,7 +97,7 @@ std::string npy() {
          random_bytes(kImages * kPixels);
 }
 
-// Numbers as in tables: measurements with four decimals.
+// Writes numbers as in tables: measurements with four decimals.
 template <typename Put>
 std::string numbers(Put put) {
   PhiloxStream random(philox_key(2, 2), 0);
@@ -126,7 +126,7 @@ std::string json_fields() {
     text += "}\n";
   });
 }
-// Like images of digits: integers up to 255, four of five of them 0.
+// Writes numbers like images of digits: integers up to 255, four fifths of them 0.
 std::string csv_of_digits() {
   PhiloxStream random(philox_key(3, 3), 0);
   std::string text;
@@ -155,7 +155,7 @@ void count(benchmark::State& state, double bytes) {
   state.counters["MB/s"] = benchmark::Counter(bytes / 1e6, benchmark::Counter::kIsRate);
 }
 
-// Reads a source repeatedly; rate of the file's bytes.
+// Reads a source repeatedly. Reports the rate in bytes of the file.
 void read_on(benchmark::State& state, const std::string& path, const std::string& rest) {
   Source source = open(path, rest);
   const double per_pass =
@@ -174,7 +174,7 @@ void read_on(benchmark::State& state, const std::string& path, const std::string
   count(state, per_pass * static_cast<double>(samples) / static_cast<double>(source.info().size));
 }
 
-// From the address to the last sample of the first pass.
+// Measures from opening the address to the last sample of the first pass.
 void open_and_read(benchmark::State& state, const std::string& path, const std::string& rest) {
   for (auto _ : state) {
     Source source = open(path, rest);
@@ -184,7 +184,7 @@ void open_and_read(benchmark::State& state, const std::string& path, const std::
   count(state, static_cast<double>(state.iterations()) * static_cast<double>(fs::file_size(path)));
 }
 
-// The baseline: the same bytes mapped and copied, batch after batch.
+// The baseline: maps and copies the same bytes, batch by batch.
 void plain(benchmark::State& state, const std::string& path, size_t head, size_t sample) {
   const size_t size = fs::file_size(path);
   std::FILE* file = std::fopen(path.c_str(), "rb");
@@ -203,7 +203,7 @@ void plain(benchmark::State& state, const std::string& path, size_t head, size_t
   count(state, static_cast<double>(total));
 }
 
-// The baseline for tables: visits each byte of the text once.
+// The baseline for tables: reads each byte of the text once.
 void count_lines(benchmark::State& state, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -217,7 +217,7 @@ void count_lines(benchmark::State& state, const std::string& path) {
   count(state, static_cast<double>(state.iterations()) * static_cast<double>(text.size()));
 }
 
-// Measures processor time: one thread works, and a core's rate is wanted.
+// Measures CPU time, because a single thread works.
 template <typename Run>
 void add(const char* name, Run run) {
   benchmark::RegisterBenchmark(fmt::format("{}/threads:1", name).c_str(), run);

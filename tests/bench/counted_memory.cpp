@@ -37,7 +37,7 @@ using harmonics::engine::bench::heap;
 
 int64_t size_of(void* p) { return static_cast<int64_t>(p ? malloc_usable_size(p) : 0); }
 
-// The allocated aligned blocks with their requested sizes: a block that begins at a huge page is followed by unused
+// The allocated aligned blocks with their requested sizes. A block that starts at a huge page is followed by unused
 // address space.
 class Blocks {
  public:
@@ -90,7 +90,7 @@ void forget(void* p) {
 
 }  // namespace
 
-// glibc's own functions under their alternative names.
+// glibc's functions under their alternative names.
 #pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(size_t);

@@ -1,4 +1,4 @@
-// Counts the memory of a whole program: linking counted_memory.cpp replaces malloc.
+// Counts a whole program's memory: linking counted_memory.cpp replaces malloc.
 #pragma once
 
 #include <atomic>
@@ -16,9 +16,9 @@ struct CountedMemory {
   }
 };
 extern CountedMemory heap;     // all memory
-extern CountedMemory aligned;  // blocks of an alignment of their own, which hold all numbers, ours and oneDNN's
+extern CountedMemory aligned;  // explicitly aligned blocks: all numbers, ours and oneDNN's
 
-double peak_resident();  // MiB of the process, since forget_peaks()
+double peak_resident();  // of the process in MiB, since forget_peaks()
 void forget_peaks();
 
 }  // namespace harmonics::engine::bench

@@ -1,9 +1,9 @@
-// Tokens of a Llama with random weights: what each costs as its sequence grows, and the fraction of the machine's read
-// bandwidth at which the weights pass.
+// Decodes tokens of a Llama with random weights. Prints the time per token as the sequence grows, and the fraction of
+// the machine's read bandwidth at which weights are read.
 //   decode [MEGABYTES] [TOKENS] [THREADS] [f32|f16|q8_0: the cache]
-// Then the rates of 1 to 16 sequences at once, each of some tokens of its own.
-// The first rows of sequences repeat; the best time of each position is taken. Memory: what the process gained since
-// before the model, beside weights and cache; more than weights + 1.5 caches + 16 MB is an error.
+// Then prints the rates of 1 to 16 sequences in one step.
+// Sequences are repeated; the best time of each position counts. Memory: the growth of the process since before the
+// model, besides weights and cache; more than weights + 1.5 caches + 16 MB is an error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -73,7 +73,7 @@ double bytes_of_weights(const Model& model) {
   return bytes;
 }
 
-// Tokens per second of so many sequences in one step, the best of several steps.
+// Returns tokens per second with this number of sequences in each step, best of several steps.
 double rate_of(Decoder& decoder, int64_t sequences, int64_t vocabulary) {
   constexpr int kSteps = 24;
   std::vector<std::unique_ptr<Session>> sessions;
@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
              threads, threads == 1 ? "" : "s", bandwidth / 1e9);
   fmt::print("{:>8} {:>10} {:>10} {:>12}\n", "token", "us", "tokens/s", "of bandwidth");
   for (int64_t at = 1; at <= tokens; at = at * 4 > tokens && at < tokens ? tokens : at * 4) {
-    // The median of a few neighbours: single steps meet other load.
+    // The median of adjacent tokens, because single steps are disturbed by other load.
     const int64_t from = std::max<int64_t>(0, at - 1 - (at == 1 ? 0 : 4));
     std::vector<double> near(best.begin() + from, best.begin() + std::min(tokens, at + 4));
     std::nth_element(near.begin(), near.begin() + static_cast<int64_t>(near.size() / 2), near.end());

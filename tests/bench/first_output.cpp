@@ -1,9 +1,10 @@
-// Opens a model of `MEGABYTES` and computes its first output, beside a sum over a fresh mapping of the same file.
+// Opens a model of `MEGABYTES` and computes its first output, compared with a sum over a fresh mapping of the same
+// file.
 //   first_output [MEGABYTES] [ROUNDS] [ROWS] [WIDTH]
-// Matrices are 4096 by WIDTH (5120: 80 MiB); products of 48 rows and more pack them. For one row and for ROWS: without
-// packed weights on disk, with an empty folder for them, and with those of the run before. Rounds alternate; the best
-// time of each is printed with its ratio to the sum, and the memory that is resident at the output. The file is in the
-// page cache.
+// Matrices are 4096 by WIDTH (5120: 80 MiB); products of 48 or more rows pack them. Runs with one row and with ROWS
+// rows: without packed weights on disk, with an empty folder for them, and with those of the previous run. Rounds
+// alternate. Prints the best time of each, its ratio to the sum, and the resident memory at the output. The file is in
+// the page cache.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -111,7 +112,7 @@ struct FirstOutput {
   uint64_t resident = 0;  // bytes that became resident
 };
 
-// `packed`: the folder of packed weights; "": none.
+// `packed`: folder of packed weights; "": none.
 void first_output(FirstOutput& best, const std::string& path, int matrices, int64_t rows, const std::string& packed) {
   const uint64_t before = resident_bytes();
   const auto start = std::chrono::steady_clock::now();

@@ -1,4 +1,5 @@
-// Attention and its gradients, with and without the causal mask; one query over a cache, whose bytes are the limit.
+// Attention and its gradients, with and without the causal mask, and one query over a cache, which is limited by
+// bandwidth.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
@@ -25,10 +26,10 @@ void add(int64_t batch, int64_t heads, int64_t positions, int64_t width, bool ca
 
 struct CacheCase {
   DType type;
-  int64_t keys, shared, width, group = 4, queries = 1, page = 0;  // page: rows of a page, 0: in one piece
+  int64_t keys, shared, width, group = 4, queries = 1, page = 0;  // page: rows per page, 0: contiguous
 };
 
-// The next tokens of a sequence: all heads of a group read the keys and values once.
+// The next tokens of a sequence. All heads of a group share one read of the keys and values.
 void add_cached(const CacheCase& c) {
   const Shape shape =
       c.page > 0 ? Shape{c.keys / c.page, c.page, c.shared, c.width} : Shape{1, c.keys, c.shared, c.width};
@@ -39,7 +40,7 @@ void add_cached(const CacheCase& c) {
                              .set("positions_first", true);
   const auto trace = [=](const std::vector<HTensor>& x) {
     std::vector<HTensor> in{x[0], x[1], x[2], full(DType::I32, {1}, static_cast<double>(c.keys))};
-    if (c.page > 0) {  // neighbours lie apart
+    if (c.page > 0) {  // adjacent pages are not contiguous
       const int64_t n = c.keys / c.page;
       in.push_back(cast(remainder(iota(DType::I64, {1, n}, 1) * 5.0, static_cast<double>(n)), DType::I32));
     }
@@ -71,7 +72,7 @@ void add_all() {
     add(1, 8, 1024, 64, causal);
   }
   add(16, 4, 128, 32, true, true);
-  add(8, 6, 256, 64, true, true);  // of a GPT of width 384
+  add(8, 6, 256, 64, true, true);  // a GPT of width 384
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Elementwise chains, sums over axes, windows and sorting: bytes are those that memory must move.
+// Elementwise chains, sums over axes, windows and sorting. Bytes: the minimum memory traffic.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 

@@ -1,4 +1,4 @@
-// Gather, scatter, the largest and the order of rows, and gradients of windows: bytes are those that memory must move.
+// Gather, scatter, the largest and the order of rows, and gradients of windows. Bytes: the minimum memory traffic.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
@@ -8,7 +8,7 @@ namespace harmonics::engine::bench {
 
 namespace {
 
-// `places` rows of `inner` numbers of a table with 1,024 rows that are read or written.
+// Reads or writes `places` rows of `inner` numbers in a table of 1,024 rows.
 void add_rows(DType type, int64_t places, int64_t inner) {
   constexpr auto rows = static_cast<int64_t>(kWholeLimit);
   const TensorType table{type, {rows, inner}}, updates{type, {places, inner}}, ids{DType::I32, {places}},
@@ -49,7 +49,7 @@ void add_order(DType type, int64_t rows, int64_t columns) {
         [](const auto& in) { return std::vector{top_k(in[0], 40).first}; }, 0, bytes);
 }
 
-// A maximum of 3 x 3 windows, and its gradient.
+// Max pooling over 3 x 3 windows, and its gradient.
 void add_windows(DType type, int64_t planes, int64_t side, bool with_gradient) {
   const TensorType x{type, {planes, side, side}};
   const Window window{{1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {0, 1, 1}};

@@ -29,10 +29,10 @@ void add_all() {
     add(rows, 196, 10);
   }
   add(128, 784, 392);
-  add(2048, 384, 384);  // of a GPT of width 384
+  add(2048, 384, 384);  // a GPT of width 384
   add(2048, 384, 1536);
   add(2048, 1536, 384);
-  add(2048, 384, 1024);  // of a Llama of width 384
+  add(2048, 384, 1024);  // a Llama of width 384
   add(2048, 1024, 384);
   add(512, 512, 512);
   add(1024, 1024, 1024);

@@ -1,4 +1,4 @@
-// LSTM and GRU over 64 positions, forward, and forward with the gradients of all weights.
+// LSTM and GRU over 64 positions: forward, and forward with the gradients of all weights.
 #include <fmt/core.h>
 
 #include "tests/bench/program.hpp"

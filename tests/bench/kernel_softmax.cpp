@@ -1,4 +1,4 @@
-// Softmax and norms: limited by memory bandwidth.
+// Softmax and norms, which are limited by memory bandwidth.
 #include <fmt/core.h>
 
 #include "tests/bench/program.hpp"

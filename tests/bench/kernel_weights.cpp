@@ -1,5 +1,5 @@
-// Rows times weights of several element types: for few rows the memory that holds the weight is the limit, then
-// arithmetic. "rounded": x is rounded to q8_0, and whole numbers are multiplied.
+// Rows times weights of several element types. Few rows are limited by reading the weight, more by arithmetic.
+// "rounded": x is rounded to q8_0, and integers are multiplied.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
@@ -9,7 +9,7 @@ namespace harmonics::engine::bench {
 
 namespace {
 
-// A weight of about `bytes` bytes for `rows` rows of `in` numbers.
+// Adds a weight of about `bytes` bytes and `rows` rows of `in` numbers.
 void add(DType type, bool rounded, int64_t rows, int64_t in, double bytes) {
   const auto out = static_cast<int64_t>(bytes / static_cast<double>(run_bytes(type, in))) / 32 * 32;
   const TensorType x{DType::F32, {rows, in}}, weight{type, {out, in}};
@@ -30,7 +30,7 @@ void add_all() {
       if (rounded && element_type(type).block == 1) continue;
       add(type, rounded, 1, 256, 64e3);  // for the smoke test
       for (const int64_t rows : {1, 2, 8}) add(type, rounded, rows, 4096, 200e6);
-      // arithmetic is the limit: as many products for each type
+      // limited by arithmetic: the same number of products for each type
       for (const int64_t rows : {64, 512})
         add(type, rounded, rows, 2048, 2048.0 * static_cast<double>(run_bytes(type, 2048)));
     }

@@ -1,6 +1,6 @@
-// live_throughput [GIGABYTES [ROUNDS [TEXT]]]: HXS/1 over ZeroMQ against libzmq alone, between two processes over
-// loopback, at equal message sizes. The cases (those with TEXT in their names) take turns, so that other load on the
-// machine affects all alike. Prints medians of the rounds; processor seconds are those of both processes.
+// live_throughput [GIGABYTES [ROUNDS [TEXT]]]: compares HXS/1 over ZeroMQ with libzmq alone, between two processes over
+// loopback, at equal message sizes. The cases (those with TEXT in their names) alternate, so that other load on the
+// machine affects all. Prints medians of the rounds; CPU seconds are those of both processes.
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -23,9 +23,9 @@ namespace {
 
 struct Case {
   const char* name;
-  size_t bytes;          // of a sample
+  size_t bytes;          // bytes of a sample
   bool raw;              // PUSH and PULL, one sample per message
-  uint64_t batch_bytes;  // HXS: of a frame; 1: one sample per frame
+  uint64_t batch_bytes;  // HXS: bytes of a frame; 1: one sample per frame
 };
 constexpr Case kCases[] = {
     {"raw 64 KiB", 65536, true, 0},
@@ -50,9 +50,9 @@ struct Measured {
   double seconds = 0, processor = 0;
 };
 
-using Begin = std::function<void(uint16_t port)>;  // reports where to send
+using Begin = std::function<void(uint16_t port)>;  // reports the port to send to
 
-// Runs it in a child process, which ends with this one.
+// Runs `body` in a child process, which is killed when this process ends.
 pid_t child_of(const std::function<void()>& body) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -61,8 +61,7 @@ pid_t child_of(const std::function<void()>& body) {
   std::_Exit(0);
 }
 
-// One process sends to the port that the other one, which receives everything, reports. Both are new, so that their
-// heaps are clean.
+// One process sends to the port that the other one, the receiver, reports. Both are new, so that their heaps are clean.
 Measured measure(const std::function<void(uint16_t)>& send, const std::function<double(const Begin&)>& take) {
   int port_ends[2], time_ends[2];
   if (pipe(port_ends) != 0 || pipe(time_ends) != 0) std::abort();
@@ -139,7 +138,7 @@ Measured hxs(const Case& c, uint64_t count) {
     begin(receiver.port());
     wire::Time first{};
     uint64_t got = 0;
-    if (c.batch_bytes > 1) {  // as a flow reads
+    if (c.batch_bytes > 1) {  // reads batches, like a flow
       std::vector<std::byte> batch(64 * c.bytes);
       for (uint64_t n = 1; n > 0; got += n) {
         n = inbox.read(reader, 64, batch.data());

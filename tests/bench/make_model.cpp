@@ -1,4 +1,4 @@
-// Writes a language model of random weights, for bench and for comparisons with other programs.
+// Writes a language model with random weights, for benchmarks and for comparisons with other programs.
 //   make_model qwen3-0.6b|llama-3.2-1b|tiny MIX OUTPUT.gguf [VOCABULARY] [LAYERS]
 #include <cstdio>
 #include <cstdlib>

@@ -21,7 +21,7 @@ namespace {
 
 double resident(const Work& work) { return work.resident > 0 ? work.resident : work.bytes; }
 
-// The best peak measured for this number of threads and this size; kept for the whole run.
+// Returns the best peak measured for this number of threads and this size, kept for the whole run.
 double best_peak(int threads) {
   static std::map<int, double> seen;
   return seen[threads] = std::max(seen[threads], peak_flops(threads));
@@ -32,8 +32,8 @@ double best_bandwidth(size_t bytes, int threads) {
   return bandwidth = std::max(bandwidth, read_bandwidth(bytes, threads));
 }
 
-// In-place updates with the operations of plain SGD and of AdamW, and one that moves AdamW's bytes with a
-// multiplication and an addition a number.
+// In-place updates with the operations of plain SGD and of AdamW, and one with AdamW's traffic but only one
+// multiplication and addition per number.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HM_WIDE \
   __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3", "no-math-errno", "no-trapping-math")))
@@ -59,7 +59,7 @@ HM_WIDE void move_adamw(float* __restrict w, float* __restrict m, float* __restr
 }
 using Update = void (*)(float*, float*, float*, size_t, float);
 
-// Seconds of the fastest pass over `weights` on `threads` threads, each with its share.
+// Returns the seconds of the fastest pass over `weights` on `threads` threads, each with its share.
 double update_seconds(Update update, size_t weights, int threads) {
   const size_t share = weights / static_cast<size_t>(threads);
   std::vector<std::vector<float>> numbers(static_cast<size_t>(threads) * 3, std::vector<float>(share, 0.5f));

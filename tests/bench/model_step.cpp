@@ -107,7 +107,7 @@ Model opened_case(const StepCase& c) {
   return model_of(import_described(c.model, "", Registry::global(), {c.set}), options);
 }
 
-// Rows of random tokens, and what a step gets beside them.
+// Rows of random tokens, and the other inputs of a step.
 class StepInputs {
  public:
   StepInputs(const StepCase& c, int64_t vocabulary) {
@@ -176,7 +176,7 @@ void print_operations(Executable& plan, StepInputs& inputs, const StepCase& c, d
                peak > 0 ? of.flops / of.seconds / peak : 0, kind);
 }
 
-// Returns measured over planned memory.
+// Returns the ratio of measured to planned memory.
 double report(const StepCase& c) {
   const int64_t before = aligned.live;
   const Model model = opened_case(c);

@@ -23,13 +23,13 @@ void run(WorkloadStep& step, int times) {
   for (int i = 0; i < times; ++i) step.run();
 }
 
-// Returns measured over planned.
+// Returns the ratio of measured to planned memory.
 double report(const Workload& workload, int64_t batch, int threads) {
   run(*std::make_unique<WorkloadStep>(workload, batch, threads), 3);
   const int64_t heap_before = heap.live, aligned_before = aligned.live;
   WorkloadStep step(workload, batch, threads);
   run(step, 10);
-  forget_peaks();  // without the memory that read the samples
+  forget_peaks();  // excludes the memory used to read the samples
   run(step, 30);
   const MemoryReport m = step.executable().memory();
   const uint64_t planned = m.arena_bytes + m.state_bytes + step.prepared_bytes();

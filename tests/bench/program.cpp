@@ -21,7 +21,7 @@ void fill(const TensorType& type, void* to, PhiloxStream& random) {
   }
   constexpr int64_t kChunk = 4096;  // a multiple of every block
   float numbers[kChunk];
-  // Scales of some stored types are searched for, which is slow: their numbers repeat.
+  // Quantising some stored types searches for scales, which is slow, so their numbers repeat.
   const int64_t count = type.shape.count(), drawn = is_stored(type.dtype) ? std::min(count, 64 * kChunk) : count;
   for (int64_t at = 0; at < drawn; at += kChunk) {
     const int64_t n = std::min(kChunk, drawn - at);

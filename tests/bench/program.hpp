@@ -1,4 +1,4 @@
-// One traced program on the CPU device, for benchmarks of single functionals.
+// A traced program on the CPU device, for benchmarks of single functionals.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace harmonics::engine::bench {
 
-// `trace` gets one input per type and returns the results. Inputs are random numbers in [-1, 1), converted to the type,
-// or of i32 in [0, kWholeLimit).
+// `trace` receives one input per type and returns the results. Inputs are random in [-1, 1), converted to the type, or,
+// for i32, in [0, kWholeLimit).
 constexpr float kWholeLimit = 1024;
 using Trace = std::function<std::vector<HTensor>(const std::vector<HTensor>& inputs)>;
 
@@ -21,7 +21,7 @@ class PreparedProgram {
  public:
   PreparedProgram(const std::vector<TensorType>& inputs, const Trace& trace, int threads);
   void run() { plan_->run(pointers_.data()); }
-  std::string kernels() const;  // of the steps, joined by " + "
+  std::string kernels() const;  // of all steps, joined by " + "
 
  private:
   std::vector<std::shared_ptr<Storage>> buffers_;
@@ -30,7 +30,7 @@ class PreparedProgram {
   std::unique_ptr<Executable> plan_;
 };
 
-// Registers "NAME/threads:N" for 1 and 2 threads. Give flops, or bytes if memory is the limit; see Work.
+// Registers "NAME/threads:N" for 1 and 2 threads. Give flops, or bytes if memory bandwidth is the limit; see Work.
 void add_program(const std::string& name, std::vector<TensorType> inputs, Trace trace, double flops, double bytes);
 void add_program(const std::string& name, const std::vector<Shape>& f32_inputs, Trace trace, double flops,
                  double bytes);

@@ -22,7 +22,7 @@ const ModelShape kShapes[] = {
     {"tiny", "qwen3", 256, 512, 2, 4, 2, 64, 512, 1e4, true},
 };
 
-// The characters that stand for bytes in vocabularies of byte pairs: printable ones for themselves, others from 256 on.
+// Returns the characters that represent bytes in byte-pair vocabularies: printable ones themselves, others from 256 on.
 std::vector<std::string> byte_tokens() {
   std::vector<std::string> all;
   int next = 256;
@@ -107,7 +107,7 @@ void add_metadata(GgufWriter& writer, const ModelShape& s, int64_t file_type) {
   writer.set_bool("tokenizer.ggml.add_bos_token", false);
 }
 
-// A run of encoded blocks of every type. Its number of blocks is a prime, so that rows of a matrix differ.
+// A run of encoded blocks of every type. The number of blocks is prime, so that rows of a matrix differ.
 class RandomBlocks {
  public:
   const std::string& of(DType dtype) {
@@ -123,7 +123,7 @@ class RandomBlocks {
 
  private:
   static constexpr int64_t kBlocks = 2003;
-  // About normal, of standard deviation 0.03: the sum of four uniform numbers.
+  // Returns an approximately normal number of standard deviation 0.03: a sum of four uniform numbers.
   float next() {
     float sum = 0;
     for (int i = 0; i < 4; ++i) {

@@ -12,7 +12,7 @@ namespace harmonics::engine::bench {
 
 std::shared_ptr<Producer> open_data(const DataSpec& data, uint64_t seed);
 
-// The folder of MNIST's files for "mnist", or "" when synthetic digits replace them.
+// Returns the folder of MNIST's files for "mnist", or "" if synthetic digits replace them.
 std::string mnist_folder();
 
 }  // namespace harmonics::engine::bench

@@ -1,6 +1,6 @@
-// Memory that a text takes: a model of random weights is opened from its mapped file and continues a prompt.
+// Measures the memory of text generation: opens a model with random weights from a mapped file and continues a prompt.
 //   text_memory SHAPE MIX VOCABULARY LAYERS FOLDER
-// Fails if the process gains more than the file, the cache and 64 MB.
+// Fails if the process grows by more than the file, the cache and 64 MB.
 #include <sys/resource.h>
 
 #include <cstdio>

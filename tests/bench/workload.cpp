@@ -34,7 +34,7 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
-// The lines of a flow, or the path of a .hmx file beside the workload.
+// Returns the lines of a flow, or of the .hmx file with this path beside the workload.
 std::string flow_text(const json::value& flow) {
   if (flow.is_string()) return read_text(folder() + "/" + std::string(flow.as_string()));
   std::string text;
@@ -73,7 +73,7 @@ Workload workload_of(const json::object& o) {
             value.is_string() ? std::string(value.as_string()) : fmt::format("{}", value.to_number<double>()));
     const auto rule = json::value_to<std::string>(optimizer.at("name"));
     w.moments = rule == "sgd" && !optimizer.contains("momentum") ? 0 : rule == "adam" || rule == "adamw" ? 2 : -1;
-    if (const auto* stored = optimizer.if_contains("moments"))  // of the 24 bytes a weight that AdamW moves in f32
+    if (const auto* stored = optimizer.if_contains("moments"))  // of AdamW's 24 bytes per f32 weight
       w.moved = stored->as_string() == "bf16" ? 16 / 24.0 : stored->as_string() == "q8" ? 12 / 24.0 : 1;
     w.optimizer = fmt::format("{}({})", rule, settings);
   }

@@ -1,4 +1,4 @@
-// workloads/*.json: what to train or run, in a form that a peer's script reads as well.
+// workloads/*.json: descriptions of training and inference, which the peers' scripts read as well.
 #pragma once
 
 #include <memory>
@@ -24,23 +24,23 @@ struct Workload {
   std::string flow;       // the text
   std::string optimizer;  // in the notation of a flow; training
   int moments = -1;       // tensors an optimizer keeps per weight; -1: not known here
-  double moved = 1;       // bytes of a step's weights and moments, as a fraction of those in f32
+  double moved = 1;       // a step's bytes of weights and moments, relative to f32
   std::vector<DataSpec> data;
   uint64_t seed = 0;
-  int64_t parameters = 0;  // number of trainable values; checked against the graph, so that peers train the same net
+  int64_t parameters = 0;  // trainable values; checked against the graph, so that peers train the same net
   std::vector<int64_t> batches;
   std::vector<int> threads;
 };
 
-// Reads from the folder `workloads`, or the one in HARMONICS_WORKLOADS. Throws an Error that names the file.
+// Reads from the folder `workloads`, or the one in HARMONICS_WORKLOADS. Throws an Error with the file's name.
 Workload read_workload(const std::string& name);
 
-// A compiled step of a workload over prepared batches: reads no stream.
+// A compiled step of a workload on prepared batches, without streams.
 class WorkloadStep {
  public:
   WorkloadStep(const Workload& workload, int64_t batch, int threads, DeviceSettings device = {});
 
-  size_t run() { return step_->run(); }  // runs the next batch; returns its number
+  size_t run() { return step_->run(); }  // runs the next batch; returns its index
   double flops() const {
     return flops_;
   }                                                    // of contractions, forward and backward: the minimum of any
@@ -55,7 +55,7 @@ class WorkloadStep {
   double flops_ = 0, least_bytes_ = 0;
 };
 
-// Multiplications and additions of the program's contractions (products of matrices, convolutions), as traced.
+// Returns the multiplications and additions of the program's contractions (matrix products, convolutions), as traced.
 double contraction_flops(const Program& program);
 
 }  // namespace harmonics::engine::bench

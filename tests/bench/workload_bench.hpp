@@ -1,4 +1,4 @@
-// A workload as benchmarks: "mlp_train/batch:64/threads:1", for every batch size and number of threads it lists.
+// Registers workloads as benchmarks: "mlp_train/batch:64/threads:1", for every batch size and number of threads listed.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline void measure_workload(benchmark::State& state, const Workload& workload, 
                              Precision precision) {
   WorkloadStep step(workload, batch, threads, DeviceSettings{.precision = precision});
   Work work{.samples = static_cast<double>(batch), .flops = step.flops(), .threads = threads};
-  if (batch == 1) {  // every weight is used once: memory bandwidth is the limit
+  if (batch == 1) {  // every weight is used once: limited by bandwidth
     work.bytes = step.least_bytes();
     work.resident = static_cast<double>(workload.parameters) * sizeof(float);
   }
@@ -36,7 +36,7 @@ inline void add_workload(const std::string& name, Precision precision = Precisio
           ->Unit(benchmark::kMicrosecond);
 }
 
-// Takes `--precision=P` out of the command line: P, or "fp32".
+// Removes `--precision=P` from the command line. Returns P, or "fp32".
 inline std::string take_precision(int& argc, char** argv) {
   constexpr std::string_view kFlag = "--precision=";
   std::string found = "fp32";

@@ -1,4 +1,4 @@
-// Which primitives a device leaves to the reference.
+// Lists the primitives that a device leaves to the reference.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace harmonics::engine::testing {
 
-// Whether the call computes with f32 and no other float type.
+// Returns whether the call computes with f32 and no other float type.
 inline bool is_of_f32(const CallSiteInfo& site) {
   std::vector<TensorType> all = site.inputs;
   all.insert(all.end(), site.outputs.begin(), site.outputs.end());
@@ -20,7 +20,7 @@ inline bool is_of_f32(const CallSiteInfo& site) {
          std::any_of(all.begin(), all.end(), [](const TensorType& t) { return t.dtype == DType::F32; });
 }
 
-// Primitives for which the device declines a call on f32.
+// Returns the primitives for which the device declines a call on f32.
 inline std::set<std::string> left_to_the_reference(KernelSource& device) {
   std::set<std::string> names;
   for (const DeviceCall& c : device_calls(1)) {

@@ -1,4 +1,4 @@
-// Gradients against central finite differences, for primitives, functionals and whole compositions.
+// Compares gradients with central finite differences, for primitives, functionals and whole compositions.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Naive reference of the primitives: a formula per element in double, independent of the engine's loops.
+// Naive reference of the primitives: one formula per element in double, independent of the engine's loops.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ inline Index head(const Index& index, int64_t n) { return Index(index.begin(), i
 inline Index tail(const Index& index, int64_t n) { return Index(index.begin() + n, index.end()); }
 
 using Grids = std::vector<Grid>;
-// Fills results of the right shape.
+// Fills results of the correct shape.
 using Formula = std::function<void(const AttributeMap&, const Grids& in, Grids& out)>;
 
 // out[i] = element(i)
@@ -149,7 +149,7 @@ void for_each_tap(const AttributeMap& a, const Index& patches, Visit&& visit) {
   });
 }
 
-// Index into the scale's vector for element i.
+// Returns the index in the scale's vector for element i.
 inline Index step_of(const AttributeMap& a, const Grid& scale, const Index& i) {
   return scale.shape.empty() ? Index{} : Index{i[static_cast<size_t>(a.integer("axis"))]};
 }
@@ -216,7 +216,7 @@ inline std::map<std::string, Formula> layout_formulas() {
   return f;
 }
 
-// The element of x that the numbers at `place` name: its batch axes, then the numbers.
+// Returns the position in x that the indices at `place` select: its batch axes, then the indices.
 inline Index position(const AttributeMap& a, const Grid& indices, const Index& place) {
   Index at = head(place, a.integer("batch_axes"));
   for (int64_t i = 0; i < indices.shape.back(); ++i) at.push_back(static_cast<int64_t>(indices.at(joined(place, {i}))));
@@ -346,7 +346,7 @@ inline std::map<std::string, Formula> number_formulas() {
       return std::clamp(std::nearbyint(in[0].at(i) / in[1].at(step)) + in[2].at(step), -128.0, 127.0);
     });
   };
-  // Of i32 as u32, which the cases ask for.
+  // Reinterprets i32 as u32, the only case used.
   f["bitcast"] = [](const AttributeMap&, const Grids& in, Grids& out) {
     for_each_index(in[0].shape,
                    [&](const Index& i) { out[0].at(i) = in[0].at(i) + (in[0].at(i) < 0 ? 4294967296.0 : 0); });

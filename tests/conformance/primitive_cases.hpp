@@ -127,7 +127,7 @@ class PrimitiveCases {
     add("sort", {tensor(dims)}).set("axis", axis).set("descending", pick(0, 1) == 1);
   }
 
-  // Positions may be equal; `set` then keeps the last.
+  // Positions may be duplicates; `set` then keeps the last.
   void positions() {
     const int64_t batch = pick(0, 1), k = pick(1, 2);
     const Ints dims = sizes(batch + k + pick(0, 2), 1, 4);
@@ -150,7 +150,7 @@ class PrimitiveCases {
   void windows() {
     const Ints dims = sizes(pick(0, 3), 1, 6);
     Ints window, dilation, low, high;
-    // Every window holds an element: the extremes of padding alone are infinite.
+    // Every window contains an element: the extremes of padding alone are infinite.
     for (const int64_t d : dims) {
       window.push_back(pick(1, 3));
       dilation.push_back(pick(1, 2));
@@ -174,7 +174,7 @@ class PrimitiveCases {
       add(op, {tensor(dims)}).set("axis", pick(0, static_cast<int64_t>(dims.size()) - 1));
   }
 
-  // An operand of dot with shuffled axes; the lists return its batch and contracted axes.
+  // Returns an operand of dot with shuffled axes, and sets its batch and contracted axes.
   HTensor operand(const Ints& batch, const Ints& contract, Ints& batch_axes, Ints& contract_axes) {
     Ints dims = batch;
     dims.insert(dims.end(), contract.begin(), contract.end());

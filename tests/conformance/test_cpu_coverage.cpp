@@ -1,4 +1,4 @@
-// Which primitives the CPU device leaves to the reference, and whether devices are checked with all of them.
+// Lists the primitives that the CPU device leaves to the reference, and checks that device tests cover all primitives.
 #include <catch2/catch.hpp>
 
 #include "tests/conformance/coverage.hpp"

@@ -1,5 +1,5 @@
-// Every functional: its gradient against finite differences in double, its own gradient against the derived one, and
-// results in every float type.
+// For every functional: its gradient against finite differences in double, its own gradient against the derived one,
+// and its results in every float type.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<double> doubles(const HTensor& x) {
   return {wide.data<double>(), wide.data<double>() + wide.size()};
 }
 
-// Fixed weights that reduce all float results to one number; integer results are ignored.
+// Returns fixed weights that reduce all float results to one number; integer results are ignored.
 std::vector<HTensor> result_weights(const Values& results) {
   std::mt19937_64 generator(99);
   std::vector<HTensor> weights;
@@ -43,13 +43,13 @@ double weighted(const Values& results, const std::vector<HTensor>& weights) {
   for (size_t i = 0; i < results.size(); ++i) {
     if (!weights[i]) continue;
     const std::vector<double> y = doubles(results[i]), w = doubles(weights[i]);
-    // -inf: lse of a query that sees no key, without gradient.
+    // lse of a query without visible keys is -inf, without gradient.
     for (size_t j = 0; j < y.size(); ++j) sum += std::isinf(y[j]) ? 0 : y[j] * w[j];
   }
   return sum;
 }
 
-// Gradients of the weighted sum for every differentiated input, through gradient() on a traced program.
+// Returns the gradients of the weighted sum for every differentiated input, through gradient() on a traced program.
 std::vector<std::vector<double>> traced_gradients(const std::string& functional, const FunctionalCase& c,
                                                   const Values& in, const std::vector<HTensor>& weights) {
   Tracer tracer("case");
@@ -94,7 +94,7 @@ std::vector<std::vector<double>> numeric_gradients(const FunctionalCase& c, cons
   return found;
 }
 
-// Largest difference relative to absolute + relative |b|; NaN counts as infinite.
+// Returns the largest difference relative to absolute + relative |b|; NaN counts as infinite.
 double excess(const std::vector<double>& a, const std::vector<double>& b, double absolute, double relative) {
   if (a.size() != b.size()) return INFINITY;
   double worst = 0;

@@ -25,7 +25,7 @@ bool ours(const OpRow& row) {
 
 std::vector<double> grid_values(const HTensor& x) { return Grid(x).values; }
 
-// Equal, both NaN, or within the tolerance.
+// Returns whether the numbers are equal, both NaN, or within the tolerance.
 bool close(double a, double b, double tolerance) {
   return a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= tolerance * (1 + std::abs(b));
 }

@@ -1,4 +1,4 @@
-// Signatures of the library's functionals: complete, true of their calls, and shown in docs/functionals.md.
+// Signatures of the library's functionals: complete, consistent with their calls, and shown in docs/functionals.md.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -19,14 +19,15 @@ using namespace harmonics::engine::conformance;
 
 namespace {
 
-// Attributes that bodies do not read: one says how kernels compute, the others are those of `dot` and always empty.
+// Attributes that bodies do not read: one selects how kernels compute, the others are attributes of `dot` and always
+// empty.
 const std::set<std::string> kNotRead{"linear.batch_invariant", "grouped_linear.batch_invariant", "dot_sum.lhs_batch",
                                      "dot_sum.rhs_batch"};
 
 struct Reads {
   std::map<std::string, std::set<std::string>> by_functional;
 
-  // Runs the body of a case, and its gradient where it has one.
+  // Runs the body of a case, and its gradient if it has one.
   void run(const FunctionalCase& c) {
     const FunctionalPtr f = FunctionalTable::global().find(c.functional);
     std::mt19937_64 generator(7);
@@ -109,7 +110,7 @@ TEST_CASE("signatures: a read of an attribute that is not declared is found") {
   const AttributeMap a = AttributeMap().set("offset", int64_t{1});
   AttributeReads reads(a);
   CHECK(a.integer("ofset", 3) == 3);
-  CHECK(AttributeMap(a).has("other") == false);  // another map
+  CHECK(AttributeMap(a).has("other") == false);  // a copy
   CHECK(reads.names() == std::set<std::string>{"ofset"});
 }
 

@@ -1,5 +1,5 @@
-// A stub of the driver's library for machines without one: functions that cuDNN looks up report no device, and loaded
-// modules. With it cuDNN plans for absent devices (test_cudnn.cpp), but cannot run.
+// A stub of the driver library for machines without one: functions that cuDNN looks up report no device and loaded
+// modules. With it, cuDNN plans for absent devices (test_cudnn.cpp) but cannot run.
 namespace {
 constexpr int kNoDevice = 100;
 int something;

@@ -29,8 +29,8 @@ struct Description {
   int kind = 0;
   bool is_final = false;
   std::map<int, Value> values;
-  int engine = -1;                     // of choices, engines and plans
-  const Description* graph = nullptr;  // of choices, engines and plans
+  int engine = -1;                     // for choices, engines and plans
+  const Description* graph = nullptr;  // for choices, engines and plans
 
   bool has(std::initializer_list<int> attributes) const {
     for (const int a : attributes)
@@ -56,7 +56,7 @@ struct Handle {
   void* stream = nullptr;
 } the_handle;
 
-// Descriptors that have an attribute, and its type.
+// The descriptors that have an attribute, and its type.
 struct Rule {
   int kind, type;
   bool is_list;
@@ -79,7 +79,7 @@ const std::map<int, Rule>& rules() {
       {3007, {44, dnn::kComparisons, false}}};
   return table;
 }
-// Attributes of convolutions: two factors, then four descriptors each. Of attention and masks: descriptors.
+// Attributes of convolutions: two factors, then four descriptors. Attributes of attention and masks: descriptors.
 bool operation_rule(int attribute, int type, Rule& rule) {
   if (attribute >= 2800 && attribute <= 2805)
     rule = {41, dnn::kDescriptions, false};
@@ -184,7 +184,7 @@ struct Window {
         high(d.all<int64_t>(104)),
         low(d.all<int64_t>(105)) {}
 };
-// An operation; its attributes begin at `first` with the two factors.
+// An operation. Its attributes start at `first`, with the two factors.
 struct Operation {
   int first;
   const Description& it;
@@ -219,7 +219,7 @@ bool fits(const Description& d) {
   return true;
 }
 
-// Whether the graph is a single mask, from scores to scores, with a right bound.
+// Returns whether the graph is a single mask, from scores to scores, with a right bound.
 bool masks(const Description& d) {
   if (!d.has({3000, 3004, 3005, 3006, 3007}) || d.one<int32_t>(3007) != dnn::kGreaterOrEqual) return false;
   const Tensor x(d.linked(3000)), bound(d.linked(3004)), fill(d.linked(3005)), y(d.linked(3006));
@@ -298,8 +298,8 @@ int finalize(dnn::Description d) {
   return good ? 0 : kBadParameter;
 }
 
-// Engines. Offered first: one with any order of additions, one on tensor cores. Further ones: one with transformed
-// tiles, one in plain f32 with a workspace.
+// Engines. Offered first: one with unspecified summation order, one on tensor cores. Then: one with transformed tiles,
+// one in plain f32 with a workspace.
 enum : int { kAnyOrder, kOnTensorCores, kPlain, kByTiles };
 constexpr int64_t kWorkspace = 1000;
 
@@ -349,7 +349,7 @@ void each(const std::vector<int64_t>& dims, const std::function<void(const std::
   }
 }
 
-// The kind of operation selects the operand that is summed into; the others are read.
+// The kind of operation determines which operand accumulates; the others are read.
 void convolve(int kind, const Tensor& x, const Tensor& w, const Tensor& y, const Window& window, void* at_x, void* at_w,
               void* at_y) {
   const Tensor& result = kind == 10 ? y : kind == 12 ? x : w;
@@ -377,7 +377,7 @@ void convolve(int kind, const Tensor& x, const Tensor& w, const Tensor& y, const
   for (size_t i = 0; i < sums.size(); ++i) result.put(to, static_cast<int64_t>(i), sums[i]);
 }
 
-// Without a mask all keys are seen.
+// Computes attention. Without a mask, all keys are visible.
 void attend(const Description& d, const std::function<void*(const Tensor&)>& given) {
   const Tensor q(d.linked(2800)), k(d.linked(2801)), v(d.linked(2802)), out(d.linked(2803)), lse(d.linked(2804)),
       scale(d.linked(2805));
@@ -415,7 +415,7 @@ int execute(dnn::Handle, dnn::Description p, dnn::Description pack) {
   const Description &plan = of(p), &given = of(pack);
   if (!plan.is_final || !given.is_final || plan.kind != 5 || given.kind != 16) return kNotFinalized;
   const Description& operation = plan.graph->linked(801);
-  // By-value numbers are read now, all others when the job runs.
+  // By-value numbers are read immediately, all others when the job runs.
   const auto numbers = given.all<int64_t>(1000);
   const auto addresses = given.all<void*>(1001);
   const auto at = [=](const Tensor& t) -> void* {

@@ -51,14 +51,14 @@ class Kept {
   std::vector<std::vector<uint64_t>> bytes_;
 };
 
-// Several threads fill streams; the first thread that waits runs them.
+// Several threads fill streams. The first thread that waits runs them.
 std::recursive_mutex& order() {
   static std::recursive_mutex m;
   return m;
 }
 int open_streams = 0;
 
-// A captured job, and the jobs that it waits for, by number.
+// A captured job, and the indices of the jobs that it depends on.
 struct Node {
   std::function<void()> job;
   std::vector<size_t> after;
@@ -68,7 +68,7 @@ struct Point;
 struct Queue {
   Stream work;
   std::vector<Node> captured;
-  std::vector<size_t> front;                     // captured jobs that the next one waits for
+  std::vector<size_t> front;                     // captured jobs that the next one depends on
   std::vector<std::shared_ptr<Point>> recorded;  // during a capture
   bool captures = false, hurries = false;
 
@@ -92,7 +92,7 @@ struct Queue {
   }
 };
 
-// Complete once the stream has reached it as often as it was recorded. Jobs hold it too.
+// An event: complete once the stream has reached it as often as it was recorded. Jobs share ownership.
 struct Point {
   Queue* queue;
   bool keeps_time = false;
@@ -107,7 +107,7 @@ struct Graph {
   std::vector<Event> events;
 };
 
-// The latest captured job that may run comes first, so that a missing dependency shows.
+// Runs the latest ready job first, so that a missing dependency shows.
 Stream ordered(std::vector<Node> nodes) {
   Stream jobs;
   std::vector<bool> done(nodes.size());
@@ -124,7 +124,7 @@ Stream ordered(std::vector<Node> nodes) {
   return jobs;
 }
 
-// A driver library that plays launches of others (played_cuda.cpp) puts them into our streams.
+// Lets an emulated driver library (played_cuda.cpp), which emulates others' launches, append them to our streams.
 void introduce_played_driver() {
   using Tell = void (*)(void (*)(void* stream, void (*job)(const void*), const void* argument));
   void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -133,7 +133,7 @@ void introduce_played_driver() {
     tell([](void* stream, void (*job)(const void*), const void* argument) { put(stream, [=] { job(argument); }); });
 }
 
-// What chains take from us.
+// Functions that compiled chains import from the emulator.
 struct ChainLanguage {
   Place* (*place)();
   void (*meet)();
@@ -310,7 +310,7 @@ class EmulatedDriver final : public Driver {
   static Queue& of(void* stream) { return *static_cast<Queue*>(stream); }
 };
 
-// Text before and after a chain: the kernel becomes an entry.
+// Text before and after a chain, which makes the kernel an entry.
 const char* kBefore = R"(#define HM_EMULATED
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
@@ -374,8 +374,8 @@ class HostCompiler final : public Compiler {
     if (!mkdtemp(folder.data())) throw Error(ErrorKind::Device, "no folder to compile in");
     const std::string from = folder + "/chain.cpp", to = folder + "/chain.so";
     std::ofstream(from) << kBefore << source << kAfter;
-    // Hidden symbols: two chains have types of the same name, which the loader would merge. Libraries are resolved from
-    // the program.
+    // Uses hidden symbols: two chains have types of the same name, which the loader would merge. The program's
+    // libraries resolve the rest.
     const std::string command =
         HARMONICS_HOST_COMPILER
         " -std=c++17 -O1 -shared -nostdlib -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=off -w -o " +

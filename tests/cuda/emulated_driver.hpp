@@ -1,5 +1,5 @@
-// Emulation of kernels/cuda/driver.hpp on the processor. Queued work runs when its stream is synchronized or another
-// one waits for it, as late as the order allows. Every function can be made to fail.
+// Emulation of kernels/cuda/driver.hpp on the CPU. Queued work runs when its stream is synchronized or another one
+// waits for it, as late as the order allows. Every function can be made to fail.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ using Stream = std::deque<std::function<void()>>;
 // Settings and counters for tests.
 struct Settings {
   std::string unavailable;
-  std::map<std::string, int> fails;  // status returned by a driver function
+  std::map<std::string, int> fails;  // status that a driver function returns
   uint64_t memory = uint64_t{1} << 32;
   int units = 1;  // multiprocessors; cuBLASLt's tiles always fill one
   bool has_lt = true;
@@ -25,7 +25,7 @@ struct Settings {
   bool dnn_knows = true;  // offers an engine in plain f32
   bool dnn_starts = true;
   bool has_compiler = true;
-  bool hurries = false;  // streams opened from now on, except the first, run work at once
+  bool hurries = false;  // streams opened from now on, except the first, run work immediately
   // Counters since the last reset.
   int allocations = 0, launches = 0, compiled = 0, graphs = 0, products = 0, waits = 0, awaited = 0;
   uint32_t last_epilogue = 0;

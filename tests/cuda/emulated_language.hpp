@@ -1,5 +1,5 @@
-// CUDA's language on the processor: blocks run one after another, their threads as fibers that take turns. Detects
-// synchronisation errors: barriers that not all threads reach, results that depend on the order of threads.
+// CUDA's language on the CPU: blocks run one after another, their threads as fibers in turn. Detects synchronisation
+// errors: barriers that not all threads reach, results that depend on the order of threads.
 #pragma once
 
 #include <cmath>
@@ -27,9 +27,9 @@ inline thread_local Place place;
 // Waits for all threads of the block, or of the warp.
 void meet_block();
 void meet_warp();
-// Per-thread memory of the block, to exchange values between threads.
+// Returns per-thread memory of the block, to exchange values between threads.
 void* slot(uint32_t thread);
-// Replaces a thread's value by that of the thread whose number differs in the bits of `apart`.
+// Replaces a thread's value by that of the thread whose index differs in the bits of `apart`.
 inline void shuffle(void* value, size_t bytes, uint32_t apart) {
   std::memcpy(slot(place.thread.x), value, bytes);
   meet_warp();

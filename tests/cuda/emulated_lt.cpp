@@ -102,7 +102,7 @@ void multiply(const Description& p, const void* a, const Description& da, const 
   const bool ta = p.get(lt::kTransposeA, 0), tb = p.get(lt::kTransposeB, 0);
   const int64_t k = shape_after(da, ta).columns, epilogue = p.get(lt::kEpilogue, lt::kPlain);
   const auto* bias = reinterpret_cast<const void*>(p.get(lt::kBiasPointer, 0));
-  // Sums of the operand after its transposition: over each row of A, or each column of B.
+  // Sums over each row of A, or each column of B, after transposition.
   auto* sums = reinterpret_cast<void*>(p.get(lt::kBiasPointer, 0));
   const bool of_a = epilogue == lt::kSumOfA;
   for (int64_t i = 0; (of_a || epilogue == lt::kSumOfB) && i < static_cast<int64_t>(of_a ? dd.rows : dd.columns); ++i) {

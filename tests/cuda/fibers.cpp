@@ -1,5 +1,5 @@
-// Runs a block's threads: each one until it waits, then the next. Threads that never wait share one stack. Every second
-// round runs in reverse order.
+// Runs a block's threads, each until it waits. Threads that never wait share one stack. Every second round runs in
+// reverse order.
 #include <csetjmp>
 
 #include <ucontext.h>
@@ -42,7 +42,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStack]};
   uint32_t thread = 0;
   State state = State::ready;
-  bool waited = false;  // then it starts no further thread
+  bool waited = false;  // the fiber starts no further thread
 };
 
 class Block {

@@ -1,5 +1,5 @@
-// libcuda.so.1 as far as the sample fused_relu_cuda.cpp uses it: device memory is the processor's, streams are those of
-// the emulated driver.
+// Emulates the part of libcuda.so.1 that the sample fused_relu_cuda.cpp uses: device memory is host memory, streams are
+// those of the emulated driver.
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -7,14 +7,14 @@
 namespace {
 
 constexpr int kInvalidValue = 1, kInvalidImage = 200, kNotFound = 500;
-int loaded = 0;  // a module is its address
+int loaded = 0;  // the handle of a module is this address
 
 struct PlayedLaunch {
   const float* x;
   float* y;
   uint32_t n;
 };
-std::deque<PlayedLaunch> launches;  // captured ones are launched again
+std::deque<PlayedLaunch> launches;  // kept, because captured launches run repeatedly
 
 void play(const void* argument) {
   const auto& l = *static_cast<const PlayedLaunch*>(argument);

@@ -1,5 +1,5 @@
 // Compares our declaration of a library function with its header's. Our handles are void* and our enumerations int, so
-// arguments are compared by size and by being pointers.
+// arguments are compared by size and by whether they are pointers.
 #pragma once
 
 #include <cstdint>

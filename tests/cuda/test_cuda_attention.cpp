@@ -33,13 +33,13 @@ struct Case {
 };
 
 constexpr Case kAttentionCases[] = {
-    // shared key heads; another value width
+    // shared key heads; a different width of values
     {2, 3, 3, 5, 5, 8, 8, false, false, 0},  {2, 4, 2, 5, 7, 8, 16, false, false, 0.7},
-    {1, 4, 1, 6, 6, 16, 16, true, false, 0}, {2, 2, 2, 3, 9, 8, 8, true, false, 0},  // the last query sees all
+    {1, 4, 1, 6, 6, 16, 16, true, false, 0}, {2, 2, 2, 3, 9, 8, 8, true, false, 0},  // the last query sees all keys
     {2, 4, 2, 5, 7, 8, 8, true, true, 0},    {1, 1, 1, 1, 1, 8, 8, false, true, 2},
 };
 
-// out and lse of an attention in this type, and the kernel's name.
+// Results out and lse of an attention in this type, and the kernel's name.
 struct Result {
   HTensor out, lse;
   std::string kernel;
@@ -80,7 +80,7 @@ TEST_CASE("cudnn attention: 16-bit types, and f32 with rounding allowed") {
   struct Kind {
     DType dtype;
     Precision precision;
-    double margin;  // tolerance of rounded results, since the body rounds elsewhere
+    double margin;  // tolerance of rounded results: the body rounds at other steps
   };
   for (const Case& c : kAttentionCases)
     for (const Kind kind : {Kind{DType::F16, Precision::fp32, 2e-3}, Kind{DType::BF16, Precision::fp32, 2e-2},

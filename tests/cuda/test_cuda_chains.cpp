@@ -55,7 +55,7 @@ hx_call_site site_of(const std::vector<hx_type>& in, const std::vector<hx_type>&
   return site;
 }
 
-// Sources with every type and every broadcasting of inputs.
+// Returns sources with every type and every broadcasting of inputs.
 std::vector<std::string> sources() {
   std::vector<std::string> all;
   const auto add = [&](const std::vector<hx_type>& in, const std::vector<hx_type>& out,
@@ -172,7 +172,7 @@ TEST_CASE("cuda chains: NVRTC compiles every chain") {
     facts.major = major;
     for (const std::string& source : sources()) CHECK(nvrtc->compile(source, facts).size() > 500);
   }
-  facts.major = 99;  // newer than the compiler knows: PTX of the newest
+  facts.major = 99;  // unknown to the compiler: PTX for the newest it knows
   const std::string ptx = nvrtc->compile(sources()[0], facts);
   CHECK(ptx.find(".visible .entry chain(") != std::string::npos);
   CHECK_THROWS_WITH(nvrtc->compile("not CUDA", facts), Catch::Contains("NVRTC cannot compile a generated program"));
@@ -185,11 +185,11 @@ TEST_CASE("cuda chains: nvcc compiles all chains in one program") {
   std::string text;
   int n = 0;
   for (const std::string& source : sources()) {
-    // Each in its own namespace, with a common prelude.
+    // Each in a separate namespace, with a common prelude.
     std::string one = source;
     const std::string name = "extern \"C\" __global__ void chain(";
     one.replace(one.find(name), name.size(), "__global__ void chain(");
-    std::string macros;  // defined once
+    std::string macros;  // defined once for all
     for (size_t at; (at = one.find("#define")) != std::string::npos;) {
       const size_t end = one.find('\n', at);
       if (n == 0) macros += one.substr(at, end - at) + "\n";

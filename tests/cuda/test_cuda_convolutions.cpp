@@ -16,7 +16,7 @@ Machine conv_machine() { return {open_driver(), open_compiler()}; }
 using Dims = std::vector<int64_t>;
 
 struct Conv {
-  int64_t samples, channels, outputs, groups;  // channels and outputs of all groups
+  int64_t samples, channels, outputs, groups;  // channels and outputs over all groups
   Dims size, kernel, strides, dilation, low, high;
 
   Dims with(int64_t a, int64_t b, const Dims& more) const {
@@ -172,7 +172,7 @@ TEST_CASE("cudnn convolution: f64, f16 and bf16 with bias and activation") {
   const FreshSettings fresh;
   struct Kind {
     DType dtype;
-    double margin;  // tolerance of rounded results, since the body rounds elsewhere
+    double margin;  // tolerance of rounded results: the body rounds at other steps
   };
   for (const Kind kind : {Kind{DType::F64, 1e-12}, Kind{DType::F16, 2e-2}, Kind{DType::BF16, 1e-1}})
     for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"}) {
@@ -224,7 +224,7 @@ TEST_CASE("cudnn convolution: declines with a reason") {
   CHECK(why(c.attributes(), half, w) == "convolves floats of one type");
   CHECK(why(c.attributes().set("activation", "elu"), x, w) == "has no activation 'elu'");
   CHECK(why(c.attributes().set("strides", Dims{3, 3}), x, w) ==
-        "cuDNN does not take the description: an error");  // another result
+        "cuDNN does not take the description: an error");  // a different error code
   emulated::settings().dnn_starts = false;
   CHECK(why(c.attributes(), x, w) == "cuDNN does not start: an error");
   emulated::settings().has_dnn = false;

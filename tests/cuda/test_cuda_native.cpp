@@ -1,5 +1,5 @@
-// Kernels of third parties on the CUDA device: the sample of a shader of one's own, on the emulated device and a driver
-// library that plays its launches.
+// Third-party kernels on the CUDA device: the sample of a custom shader, on the emulated device and a driver library
+// that emulates its launches.
 #include "tests/journeys/shell.hpp"
 
 #include <cmath>

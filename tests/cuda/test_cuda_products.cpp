@@ -70,7 +70,7 @@ TEST_CASE("cublaslt linear: shapes, both weight layouts, epilogues") {
       try_map({rows, in, out, transposed, true, ""}, "cuBLASLt product", lt::kBias);
       try_map({rows, in, out, transposed, true, "relu"}, "cuBLASLt product", lt::kReluBias);
       try_map({rows, in, out, transposed, false, "relu"}, "cuBLASLt product", lt::kRelu);
-      // cuBLASLt's gelu is the approximation; ours runs in a separate kernel.
+      // cuBLASLt's gelu is an approximation; ours runs in a separate kernel.
       try_map({rows, in, out, transposed, true, "gelu"}, "cuBLASLt product", lt::kBias);
       try_map({rows, in, out, transposed, false, "tanh"}, "cuBLASLt product", lt::kPlain);
     }
@@ -111,7 +111,7 @@ TEST_CASE("cuda linear: small tiles where those of cuBLASLt would not fill the G
 
 namespace {
 
-// Squared error relative to the squared result.
+// Returns the squared error relative to the squared result.
 double error_of(const std::vector<float>& got, const std::vector<double>& meant) {
   double error = 0, all = 0;
   for (size_t i = 0; i < meant.size(); ++i) {
@@ -120,7 +120,7 @@ double error_of(const std::vector<float>& got, const std::vector<double>& meant)
   }
   return error / all;
 }
-// x [m, k] with weight [n, k] and a bias of n.
+// Returns x [m, k] times weight [n, k] plus a bias of n.
 std::vector<double> affine_of(const Buffer& x, const Buffer& w, const Buffer& b, bool relu) {
   const auto m = static_cast<size_t>(x.type.dims[0]), k = static_cast<size_t>(x.type.dims[1]),
              n = static_cast<size_t>(w.type.dims[0]);
@@ -145,7 +145,7 @@ TEST_CASE("cublaslt linear: bf16 and fp8 if allowed, sums and biases in f32") {
     uint32_t flags;
     const char* kernel;
     int type;
-    double most;  // limit of the squared error
+    double most;  // limit of the relative squared error
   };
   constexpr Row kRows[] = {
       {5, 33, 7, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},

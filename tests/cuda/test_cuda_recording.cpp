@@ -1,4 +1,4 @@
-// Captured operations wait for those whose memory they use, and for no others.
+// Captured operations depend on those whose memory they use, and on no others.
 #include "tests/cuda/emulated_device.hpp"
 
 #include "kernels/cuda/recording.hpp"
@@ -25,7 +25,7 @@ class Captured {
     driver_->release_graph(graph);
     driver_->close_stream(stream_);
   }
-  // Captures an operation; returns the numbers of those that it waits for.
+  // Captures an operation. Returns the operations that it depends on.
   std::vector<size_t> add(const std::vector<Extent>& extents, int jobs = 1) {
     REQUIRE(recording_->begin(extents) == 0);
     const std::vector<size_t> before = front();
@@ -68,17 +68,17 @@ TEST_CASE("cuda recording: an operation waits for those whose memory it uses") {
   CHECK(c.add({writes(0, 10)}) == Numbers{});                     // 1
   CHECK(c.add({writes(10, 20)}) == Numbers{});                    // 2
   CHECK(c.add({reads(5, 6), writes(20, 30)}) == Numbers{1});      // 3
-  CHECK(c.add({reads(5, 6), writes(30, 40)}) == Numbers{1});      // 4: beside 3
-  CHECK(c.add({reads(20, 30), reads(30, 40)}) == Numbers{3, 4});  // 5: not for 1, for which they wait
-  CHECK(c.add({writes(0, 10)}) == Numbers{3, 4});                 // 6: their reading is over
+  CHECK(c.add({reads(5, 6), writes(30, 40)}) == Numbers{1});      // 4: concurrent with 3
+  CHECK(c.add({reads(20, 30), reads(30, 40)}) == Numbers{3, 4});  // 5: not on 1, on which 3 and 4 depend
+  CHECK(c.add({writes(0, 10)}) == Numbers{3, 4});                 // 6: after their reads
   CHECK(c.add({reads(9, 11), writes(50, 60)}) == Numbers{2, 6});  // 7
   CHECK(c.add({reads(10, 20), reads(10, 20)}, 0) == Numbers{2});  // nothing is captured
   CHECK(c.add({writes(60, 70)}, 3) == Numbers{});                 // 8 to 10, one after another
   CHECK(c.add({reads(60, 61)}) == Numbers{10});                   // 11
   CHECK(c.join(false) == Numbers{5, 7, 11});                      // an event
-  CHECK(c.add({writes(70, 80)}) == Numbers{});                    // 12: beside it
+  CHECK(c.add({writes(70, 80)}) == Numbers{});                    // 12: concurrent with it
   CHECK(c.join(true) == Numbers{5, 7, 11, 12});
-  c.put(2);                                        // 13, 14: of others
+  c.put(2);                                        // 13, 14: foreign operations
   CHECK(c.add({writes(90, 100)}) == Numbers{14});  // 15
 }
 

@@ -1,4 +1,4 @@
-// Recurrent layers on the emulated CUDA device, which has no kernels for them, against the CPU.
+// Compares recurrent layers on the emulated CUDA device, which has no kernels for them, with the CPU.
 #include <cmath>
 
 #include "tests/cuda/emulated_device.hpp"

@@ -1,4 +1,4 @@
-// Large and saturated numbers on the emulated driver, against PyTorch.
+// Compares large and saturated numbers on the emulated driver with PyTorch.
 #include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/execution/compiled.hpp"
 #include "tests/parity/case_program.hpp"

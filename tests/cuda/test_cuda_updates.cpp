@@ -95,7 +95,7 @@ TEST_CASE("cuda dot_sum: gradients of weight and bias in one product") {
     const auto plan = compile(step.program, &store, *with.executor, options);
     for (const PlanStep& s : plan->steps()) {
       ++n[s.kernel];
-      if (s.what.ends_with("reduce_sum")) ++n["sums"];  // also of a chain
+      if (s.what.ends_with("reduce_sum")) ++n["sums"];  // including those of a chain
     }
     return n;
   };

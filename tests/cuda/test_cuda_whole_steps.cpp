@@ -1,5 +1,5 @@
-// Training steps of the samples on the emulated driver: each is one graph, without waiting for its end to read the
-// loss.
+// Training steps of the samples on the emulated driver: each is one graph, and the loss is read without waiting for its
+// end.
 #include <fstream>
 
 #include "tests/cuda/emulated_device.hpp"
@@ -47,7 +47,7 @@ void bind_digits(BoundGraph& g, const char* images, const char* labels, Shape im
   bind_rows(g, labels, {}, classes, 10);
 }
 
-// The loss after this number of steps; all but the first are single graphs.
+// Returns the loss after this number of steps; all but the first are single graphs.
 double trained_in_graphs(BoundGraph& g, const char* optimizer) {
   [[maybe_unused]] static const bool once =
       (harmonics::cuda::testing::EmulatedDevice::add_to(Registry::global()), true);

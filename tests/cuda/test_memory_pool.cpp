@@ -1,4 +1,4 @@
-// Which memory the pool caches, and when it returns it to the driver.
+// Memory that the pool caches, and its return to the driver.
 #include <catch2/catch.hpp>
 
 #include "kernels/shared/memory_pool.hpp"
@@ -42,7 +42,7 @@ TEST_CASE("memory pool: a cached block serves equal and slightly smaller request
   CHECK(pool.allocate(800) != large);
   CHECK(pool.kept_bytes() == 0);
   pool.release(large);
-  CHECK(pool.allocate(799) != large);   // a quarter of it would be wasted
+  CHECK(pool.allocate(799) != large);   // it would waste a quarter
   CHECK(pool.allocate(1001) != large);  // too small
   CHECK(driver.given.count(used) == 1);
 }
@@ -56,7 +56,7 @@ TEST_CASE("memory pool: caches at most what is in use, releases the oldest first
     CHECK(driver.given.size() == 4);  // 700 cached, 1100 used
     pool.release(c);                  // 1200 cached, 600 used
     CHECK(driver.given == std::map<uint64_t, uint64_t>{{c, 500}, {d, 600}});
-    pool.release(d);  // nothing is used
+    pool.release(d);  // nothing is in use
     CHECK(driver.given.empty());
     CHECK(pool.kept_bytes() == 0);
     pool.allocate(100);

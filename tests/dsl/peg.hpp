@@ -1,5 +1,5 @@
 // Interpreter of parsing expression grammars: reads dsl/hmx/grammar.peg, recognises texts and generates random ones.
-// Conventions are those in the head of that file: rules in capitals are tokens, SPACING is skipped between tokens.
+// Conventions are described at the start of that file: rules in capitals are tokens, SPACING is skipped between tokens.
 #pragma once
 
 #include <cctype>

@@ -1,4 +1,4 @@
-// YAML as a located tree: values as written, places, limits, refusals.
+// YAML as a tree with positions: values as written, limits, errors.
 #include <catch2/catch.hpp>
 
 #include "dsl/document/fields.hpp"
@@ -12,7 +12,7 @@ document::Document parsed(const std::string& text, const document::Limits& limit
   return document::parse_document(std::make_shared<const SourceText>("a.yaml", text), limits);
 }
 
-// The message of the refusal, rendered as the command line does.
+// Returns the error message, rendered as by the command line.
 std::string refusal(const std::string& text, const document::Limits& limits = {}) {
   const auto source = std::make_shared<const SourceText>("a.yaml", text);
   try {

@@ -1,4 +1,4 @@
-// Arithmetic of model specs.
+// Arithmetic expressions of model specs.
 #include <catch2/catch.hpp>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// The hand-written parser against dsl/hmx/grammar.peg: both accept the same texts.
+// Compares the hand-written parser with dsl/hmx/grammar.peg: both accept the same texts.
 #include <catch2/catch.hpp>
 
 #include "dsl/load.hpp"

@@ -18,7 +18,7 @@ namespace {
 
 Flow parse(const std::string& text) { return parse_flow(std::make_shared<const SourceText>("text", text)); }
 
-// One flow x -(f(values...))-> y.
+// Returns one flow x -(f(values...))-> y.
 Flow flow_of(ArgumentList values) {
   Call call{{"f", {}}, {}, true};
   for (ArgumentValue& value : values) call.arguments.push_back({std::nullopt, std::move(value)});

@@ -9,7 +9,7 @@ using namespace harmonics::engine;
 
 namespace {
 
-// A small spec in which one part is replaced.
+// Returns a small spec with one part replaced.
 std::string small_spec(const std::string& from = "", const std::string& to = "") {
   std::string text = R"({
   "name": "small",

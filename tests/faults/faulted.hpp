@@ -1,4 +1,4 @@
-// Runs the program with faults injected below it (layer/injection.hpp), at one call after the other.
+// Runs the program with injected faults (layer/injection.hpp), one call after another.
 #pragma once
 
 #include "tests/journeys/background.hpp"
@@ -12,16 +12,16 @@ namespace faults {
 
 using namespace journeys;
 
-// A fault, the call it happens at, and the files.
+// A fault, the call that it affects, and the files.
 struct Fault {
-  std::string what;  // of FAULTS_DO; empty: no fault, calls are counted
+  std::string what;  // as in FAULTS_DO; empty: no fault, calls are only counted
   size_t at = 0;
   std::string paths;
-  bool lasting = false;  // at every later call too
+  bool lasting = false;  // affects every later call, too
   std::string calls = {};
 };
 
-// Where and when the fault happened; number 0: it did not.
+// Where and when the fault occurred; number 0: it did not.
 struct Struck {
   size_t number = 0;
   std::string call, path;
@@ -44,8 +44,7 @@ inline Struck struck_in(const Folder& f) {
 inline bool kills(const std::string& what) { return what == "kill" || what == "tear"; }
 constexpr int kKilled = 128 + SIGKILL;
 
-// Runs `attempt(fault)`, which returns whether the fault happened, for every call in turn. Returns the number of
-// calls.
+// Runs `attempt(fault)`, which returns whether the fault occurred, for every call in turn. Returns the number of calls.
 template <typename Attempt>
 size_t at_every_call(Fault fault, Attempt attempt) {
   for (fault.at = 1;; ++fault.at) {
@@ -67,7 +66,7 @@ inline size_t unfinished_in(const std::string& folder) {
   return n;
 }
 
-// A run of some milliseconds: 48 samples, 12 steps.
+// A short run: 48 samples, 12 steps.
 class Small {
  public:
   explicit Small(const Folder& f) {

@@ -5,7 +5,7 @@
 
 namespace faults {
 
-// Ends when all samples are sent and durable: a learner restarted after that continues without it. Its processes end
+// Ends when all samples are sent and durable, so a learner restarted after that continues without it. Its processes end
 // with it.
 class Sending {
  public:

@@ -39,7 +39,7 @@ PowerCuts::PowerCuts(const std::string& trace, std::string root)
 
 std::vector<PowerCuts::Change> PowerCuts::changes_before(size_t n) const {
   std::vector<Change> changes;
-  std::map<std::string, long> names;  // to files
+  std::map<std::string, long> names;  // name to file
   std::map<long, long> files;         // by inode; the number of a removed file may be reused
   std::map<long, size_t> sizes;
   long made = 0;
@@ -165,7 +165,7 @@ void PowerCuts::each_image(size_t n, const std::function<void(const Image&)>& f)
 void lay_out(const Image& image, const std::string& root) {
   fs::remove_all(root);
   fs::create_directories(root);
-  for (const auto& [path, content] : image) {  // a directory comes before its contents
+  for (const auto& [path, content] : image) {  // a directory precedes its contents
     const std::string at = root + "/" + path;
     if (content == kDirectory) {
       fs::create_directories(at);

@@ -30,8 +30,8 @@ class PowerCuts {
   size_t calls() const { return calls_.size(); }
   const TracedCall& call(size_t n) const { return calls_[n]; }
   // Calls f once for every image that a power cut after the first `n` calls can leave: no uncertain change, all
-  // changes, names without data and data without names, every prefix in the order of the calls, all but one change,
-  // one change alone, and each write torn in half.
+  // changes, names without data and data without names, every prefix in call order, all changes but one, one change
+  // alone, and each write torn in half.
   void each_image(size_t n, const std::function<void(const Image&)>& f) const;
 
  private:
@@ -60,8 +60,8 @@ inline std::string traced(const Folder& f, const std::string& paths) {
   return variables(f, {"", 0, paths}) + " FAULTS_TRACE='" + (f / "trace") + "'";
 }
 
-// Tries every state after every call, once. `promised(n)` is the durable state after the first n calls: an image is
-// tried again if that differs. Of more than a hundred states every k-th is tried, unless HARMONICS_EVERY_STATE
+// Tries every state after every call, once. `promised(n)` is the durable state after the first n calls; an image is
+// tried again if that differs. Of more than a hundred states, every k-th is tried, unless HARMONICS_EVERY_STATE
 // requests all.
 template <typename Promised, typename Try>
 size_t at_every_cut(const PowerCuts& cuts, Promised promised, Try attempt) {

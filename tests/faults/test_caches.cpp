@@ -60,7 +60,7 @@ TEST_CASE("caches: a plugin cache with a changed byte is ignored") {
 
 namespace {
 
-// A flow with 2 MiB of weights in one matrix, which a first program transposes.
+// A flow with one matrix of 2 MiB, which a first program transposes.
 class Wide {
  public:
   explicit Wide(const Folder& f) {

@@ -1,4 +1,4 @@
-// The campaigns of scripts/, shortened.
+// Short versions of the campaigns in scripts/.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;

@@ -19,7 +19,7 @@ struct World {
     fs::remove_all(kept);
     fs::remove(weights);
   }
-  // Resumes after any fault, without repairs.
+  // Resumes after any fault, without manual repair.
   void goes_on() {
     const Result rest = journeys::harmonics(run);
     CHECK(rest.code == 0);

@@ -1,5 +1,5 @@
-// Samples dropped while streams are joined: if the run is killed at any call or its disk fails, each is saved once, or
-// a gap is reported.
+// Samples dropped while joining streams: if the run is killed at any call or its disk fails, each is saved once, or a
+// gap is reported.
 #include "tests/faults/power_cut.hpp"
 
 using namespace faults;
@@ -17,7 +17,7 @@ std::vector<std::string> numbers_kept(const Folder& f, const std::string& file) 
   return numbers;
 }
 
-// Pairs of which some lack a partner.
+// Pairs, some of them incomplete.
 struct Pairs {
   Folder f;
   std::string dead = f / "dead", run;
@@ -28,13 +28,13 @@ struct Pairs {
             "harmonic pairs { producer x; producer y; consumer cx; consumer cy; cycle { x -> cx; y -> cy; } }");
     std::string rows;
     for (int i = 0; i < 12; ++i) rows += std::to_string(i) + "\n";
-    // x has all numbers. y begins with the same, and ends before x does.
+    // x has all numbers. y starts with the same numbers and ends earlier.
     const std::string all = f.write("n.csv", rows), sent = f / "all.hxs", some = f / "some.hxs";
     REQUIRE(std::system(("'" + kProgram + "' send 'stdout:?format=hxs' --quiet --rate 50 --from 'v=file:" + all +
                          "?as=number' >'" + sent + "'")
                             .c_str()) == 0);
     const std::string frames = read(sent);
-    std::string left;  // without every second frame
+    std::string left;  // with every second frame removed
     size_t number = 0;
     for (size_t at = 0; at + 24 <= frames.size(); ++number) {
       uint32_t header = 0;
@@ -54,7 +54,7 @@ struct Pairs {
     whole = numbers_kept(f, dead + "/x.hxs");
     REQUIRE(!whole.empty());
   }
-  // Checks an undisturbed run after an interrupted one: it keeps the earlier samples and saves all of its own.
+  // Checks an undisturbed run after an interrupted one: it preserves the earlier samples and saves all of its own.
   void runs_again() const {
     const Result again = journeys::harmonics(run);  // from the beginning: it does not resume
     CHECK(again.code == 0);

@@ -1,4 +1,4 @@
-// Folders of models that `export` replaces: whole after every fault, or named as incomplete.
+// Model folders that `export` replaces: complete after every fault, or reported as incomplete.
 #include "tests/faults/faulted.hpp"
 
 #include <map>
@@ -7,7 +7,7 @@ using namespace faults;
 
 namespace {
 
-using Contents = std::map<std::string, std::string>;  // by name; without files that a killed process leaves
+using Contents = std::map<std::string, std::string>;  // by name; without temporary files of a killed process
 
 Contents contents_of(const std::string& folder) {
   Contents all;
@@ -22,7 +22,7 @@ void write_all(const std::string& folder, const Contents& contents) {
   for (const auto& [name, bytes] : contents) std::ofstream(folder + "/" + name, std::ios::binary) << bytes;
 }
 
-// A model of a few kilobytes.
+// Returns the command that exports a model of a few kilobytes.
 std::string exporting(const std::string& to, int width, const std::string& more) {
   return "export GPT2 " + to + "/ --quiet --set num_layers=1 --set num_query_heads=2 --set vocab_size=64 --set " +
          "max_position_embeddings=16 --set hidden_size=" + std::to_string(width) + " " + more;
@@ -59,7 +59,7 @@ TEST_CASE("export: a folder is the former model or the new one after every fault
     Contents now = contents_of(out);
     const std::string kept = fs::path(struck.path).filename().string();
     if (!kills(at.what) && struck.call == "remove" && kept.find("-of-") != std::string::npos) {
-      CHECK(now.erase(kept) == 1);  // a former file that could not be removed belongs to no index
+      CHECK(now.erase(kept) == 1);  // an old file that could not be removed is in no index
       CHECK(now == whole);
       return true;
     }

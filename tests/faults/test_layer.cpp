@@ -1,4 +1,4 @@
-// Fault injection itself: the calls it counts, its faults, and replaying its traces.
+// Fault injection itself: counted calls, faults, and replay of traces.
 #include "tests/faults/faulted.hpp"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Live streams whose learner or sender is killed at its sockets or checkpoints.
+// Live streams whose learner or sender is killed at calls on its sockets or checkpoints.
 #include "tests/faults/live.hpp"
 
 using namespace faults;

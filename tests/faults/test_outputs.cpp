@@ -9,7 +9,7 @@ std::string reason_of(const std::string& what) {
   return what == "EIO" ? "Input/output error" : "No space left on device";
 }
 
-// Returns "step" and "epoch" rows without times and rates.
+// Returns the "step" and "epoch" rows without times and rates.
 std::vector<std::string> rows_of(const std::string& csv) {
   std::vector<std::string> rows;
   std::istringstream lines(read(csv));
@@ -67,7 +67,7 @@ TEST_CASE("saved weights: weights that cannot be saved to their path are saved e
     const Result end = harmonics_in("cd '" + (f / "") + "' && " + variables(f, fault), run);
     const Struck struck = struck_in(f);
     if (struck.number == 0) return false;
-    if (struck.call == "remove") {  // of the file that tested the folder
+    if (struck.call == "remove") {  // removes the file that tested the folder
       CHECK(end.code == 0);
       for (const std::string& name : names_in(f / "out"))
         if (name != "w.safetensors") fs::remove(f / ("out/" + name));
@@ -75,7 +75,7 @@ TEST_CASE("saved weights: weights that cannot be saved to their path are saved e
     }
     CHECK(end.code == (what == "EIO" ? 74 : 73));
     CHECK(has(end.err, reason_of(what)));
-    if (struck.number == 1) {  // the test of the folder before the first step
+    if (struck.number == 1) {  // the test of the folder, before the first step
       CHECK(has(end.err, "error: --save: cannot write"));
       CHECK(read(weights) == former);
     } else if (read(weights) != saved) {  // only the directory sync failed
@@ -164,7 +164,7 @@ TEST_CASE("logs: a run killed at any call and resumed has every row once, and co
   const size_t calls = at_every_call({what, 0, f / "out/*"}, [&](const Fault& fault) {
     fs::remove_all(kept);
     fs::copy(f / "begun", kept);
-    // A row with a torn step number looks like one of an earlier step.
+    // A row with a truncated step number looks like one of an earlier step.
     f.write("out/l.csv", begun + "step,1,1");
     const Result killed = harmonics_in(variables(f, fault), resumable);
     if (struck_in(f).number == 0) return false;

@@ -1,5 +1,5 @@
-// Cuts the power after every call of a run. From every possible state of the disk the run resumes to the result of an
-// undisturbed run, and everything reported as durable exists.
+// Cuts the power after every call of a run. From every possible disk state the run resumes to the result of an
+// undisturbed run, and everything reported as durable is present.
 #include "tests/faults/live.hpp"
 #include "tests/faults/power_cut.hpp"
 
@@ -14,7 +14,8 @@ size_t step_of(const std::string& text) {
   return at == std::string::npos ? 0 : std::stoul(text.substr(at + 6));
 }
 
-// By call of a trace: the sample up to which the receiver had confirmed durability by then, over its one connection.
+// Returns, for each call of a trace, the sample up to which the receiver had confirmed durability on its one
+// connection.
 std::vector<uint64_t> said_durable(const std::string& trace) {
   std::vector<uint64_t> said{0};
   const std::string bytes = read(trace + ".bytes");
@@ -37,7 +38,7 @@ std::vector<uint64_t> said_durable(const std::string& trace) {
   return said;
 }
 
-// Returns how many samples a spooled stream holds up to its last complete barrier.
+// Returns the number of samples in a spooled stream up to its last complete barrier.
 uint64_t samples_in(const std::string& directory) {
   uint64_t most = 0;
   for (const std::string& name : names_in(directory))
@@ -89,7 +90,7 @@ TEST_CASE("power cuts: a run with checkpoints resumes from the last one written"
   const std::string undisturbed = read(weights);
   REQUIRE(undisturbed.size() > 100);
   const PowerCuts cuts(f / "trace", disk);
-  std::vector<size_t> steps{0};  // by call: of the last checkpoint with a certain name
+  std::vector<size_t> steps{0};  // by call: step of the last checkpoint with a durable name
   size_t named = 0;
   for (size_t n = 0; n < cuts.calls(); ++n) {
     const TracedCall& c = cuts.call(n);

@@ -1,4 +1,4 @@
-// Runs that are signalled to stop at a certain call.
+// Runs that are signalled to stop at a given call.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;
@@ -60,7 +60,7 @@ TEST_CASE(
     CHECK(number(resumed.out, "epochs") == kEpochs);
     CHECK(has(resumed.err, "resuming from " + (f / "my runs") + "/checkpoint-"));
     CHECK(read(weights) == undisturbed);
-    // After the end another resume changes nothing, and more epochs train on.
+    // After the end, another resume changes nothing, and more epochs continue training.
     CHECK(typed(line).code == 0);
     CHECK(read(weights) == undisturbed);
     const Result more = typed(line + " --epochs 99");

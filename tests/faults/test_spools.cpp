@@ -1,4 +1,4 @@
-// Live streams spooled to disk: if the learner is killed at any call, or its disk fails, no sample is lost or learned
+// Live streams spooled to disk: if the learner is killed at any call or its disk fails, no sample is lost or learned
 // twice.
 #include "tests/faults/live.hpp"
 

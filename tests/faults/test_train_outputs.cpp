@@ -1,11 +1,11 @@
-// What `harmonics train` has learned is never lost: full disks, kills, numbers that are not finite.
+// Results of `harmonics train` are never lost: full disks, kills, non-finite numbers.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;
 
 namespace {
 
-// Some milliseconds of training on the bytes of a text: 6 steps, a checkpoint every 2.
+// A short training on the bytes of a text: 6 steps, a checkpoint every 2.
 class SmallTraining {
  public:
   SmallTraining(const Folder& f, const std::string& name, const std::string& model, const std::string& more)
@@ -54,11 +54,11 @@ TEST_CASE("train: a disk that is full from any call on loses no weights") {
     if (struck_in(f).number == 0) return false;
     CHECK(r.code != 0);
     CHECK(has(r.err, "No space left on device"));
-    if (!has(r.err, "epoch 1")) return true;  // refused before the first step
+    if (!has(r.err, "epoch 1")) return true;  // rejected before the first step
     const std::string other = f / "elsewhere/weights.unsaved.safetensors";
     const bool unsaved = has(r.err, "the weights are in ");
     std::string found = fs::exists(train.weights()) ? read(train.weights()) : unsaved ? read(other) : "";
-    if (found.empty()) {  // a checkpoint of the last step has them
+    if (found.empty()) {  // the checkpoint of the last step has the weights
       CHECK(journeys::harmonics(train.command("--quiet --resume")).code == 0);
       found = read(train.weights());
     }

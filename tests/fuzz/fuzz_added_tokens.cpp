@@ -1,4 +1,4 @@
-// Tokens are added to any tokenizer.json, or it is refused; what is added is there afterwards, once.
+// Tokens are added to any tokenizer.json, or it is rejected. Added tokens are then present exactly once.
 #include "engine/transformer/added_tokens.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 

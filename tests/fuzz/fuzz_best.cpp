@@ -1,4 +1,4 @@
-// Any list of best checkpoints is read as one that survives writing and reading, or as none.
+// Any list of best checkpoints is rejected, or read as one that round-trips.
 #include <cstdlib>
 #include <string_view>
 

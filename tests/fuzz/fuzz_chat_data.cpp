@@ -1,4 +1,4 @@
-// Any line is an example or refused with a reason: conversations, instructions and texts, by the chat template.
+// Any line is an example or rejected with a reason: conversations, instructions and texts, with the chat template.
 #include <boost/json.hpp>
 
 #include "engine/corpus/example.hpp"

@@ -1,5 +1,5 @@
-// Any input is a checkpoint or an error, and a state that is read survives writing and reading. Each input is tried
-// unchanged, and as the text of a state with correct checksums, so that mutations get past them.
+// Any input is a checkpoint or an error, and a parsed state round-trips. Each input is tried unchanged, and as the text
+// of a state with correct checksums, so that mutations get past them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Any input is CSV text or an error. The first two bytes choose options.
+// Any input is CSV text or an error. The first two bytes select options.
 #include "producers/file/csv.hpp"
 #include "tests/fuzz/read_table.hpp"
 #include "tests/fuzz/structured.hpp"

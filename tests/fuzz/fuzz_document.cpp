@@ -1,4 +1,4 @@
-// Any text is a document within its limits, or an error with its place.
+// Any text is a document within its limits, or an error with its position.
 #include "dsl/document/document.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 #include "tests/fuzz/structured.hpp"

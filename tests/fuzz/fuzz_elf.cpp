@@ -1,4 +1,4 @@
-// Any input is a plugin's file or a readable error; strings read from it are terminated.
+// Any input is a plugin file or a readable error; strings read from it are terminated.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

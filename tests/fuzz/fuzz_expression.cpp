@@ -12,7 +12,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// By the length of the name: whole and real, large and small.
+// Depends on the length of the name: integers and reals, large and small.
 specs::Number fuzzed_value(const std::string& variable) {
   switch (variable.size() % 4) {
     case 0:

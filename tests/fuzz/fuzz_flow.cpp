@@ -1,5 +1,5 @@
-// Any input is a flow or a readable error; a parsed flow prints as text that parses to the same flow. What could be
-// read of another text is examined without a crash.
+// Any input is a flow or a readable error. A parsed flow prints as text that parses to the same flow; the readable
+// parts of any other text are examined without a crash.
 #include <cstdio>
 #include <cstdlib>
 

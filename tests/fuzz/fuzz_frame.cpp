@@ -1,4 +1,4 @@
-// Any input is a frame or an error with a remedy; a decoded frame encodes to one that decodes the same. Each input is
+// Any input is a frame or an error with a remedy. A decoded frame encodes to one that decodes equally. Each input is
 // tried unchanged, and with a correct checksum, which fuzzing would not find.
 #include <memory>
 

@@ -1,5 +1,5 @@
-// Any input is a file of frames or an error, and a spool segment whose valid part is read. Each input is tried
-// unchanged, and with correct checksums, which fuzzing would not find.
+// Any input is a frame file or an error, and a spool segment whose valid part is read. Each input is tried unchanged,
+// and with correct checksums, which fuzzing would not find.
 #include <cstring>
 
 #include "engine/spool/segment.hpp"
@@ -40,7 +40,7 @@ void try_all(const uint8_t* data, size_t size) {
   as_segment(data, size);
 }
 
-// Corrects frame by frame, as far as their lengths lead.
+// Corrects the checksums frame by frame, as far as the lengths are valid.
 std::vector<uint8_t> with_checksums(const uint8_t* data, size_t size) {
   std::vector<uint8_t> bytes(data, data + size);
   const std::span<std::byte> all = std::as_writable_bytes(std::span(bytes));

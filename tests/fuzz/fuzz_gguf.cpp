@@ -1,4 +1,4 @@
-// Any input is a GGUF file or an error; its tensors lie inside it, and what is copied is read back.
+// Any input is a GGUF file or an error. Its tensors are inside the file, and a copy of it can be read.
 #include "formats/gguf.hpp"
 #include "plugins/gguf/importer.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"

@@ -1,4 +1,4 @@
-// Any input is the vocabulary of a GGUF file or an error; every token decodes, and any text encodes to its ids.
+// Any input is the vocabulary of a GGUF file or an error. Every token decodes, and any text encodes to valid ids.
 #include "plugins/gguf/vocabulary.hpp"
 #include "formats/utf8.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"

@@ -1,4 +1,5 @@
-// Any input is a grammar or an error; texts follow it within bounds, and no byte is allowed that it then refuses.
+// Any input is a grammar or an error. Texts are matched in bounded memory, and every byte reported as allowed is
+// accepted.
 #include "engine/language/grammar.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 
@@ -18,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const char byte = static_cast<char>(static_cast<unsigned char>(chosen));
       const bool allowed = text.allows({&byte, 1});
       require(text.append({&byte, 1}) == allowed, "a byte that is allowed and refused");
-      if (!allowed) break;  // too many ways, or nested too deep
+      if (!allowed) break;  // too many alternatives, or too deep nesting
     }
   });
 }

@@ -1,5 +1,5 @@
-// Whatever senders send, in any order and over any connections: an inbox answers with frames, stays within its
-// limits, returns each sender's samples in order and once, also across restarts, and its positions can be read again.
+// For any frames of senders, in any order and over any connections, an inbox answers with frames, stays within its
+// limits, and returns each sender's samples in order and once, also across restarts. Its positions can be parsed.
 #include <map>
 
 #include "tests/fuzz/guarded_bytes.hpp"
@@ -37,7 +37,7 @@ class Input {
   std::span<const uint8_t> bytes_;
 };
 
-// The samples taken of each sender, as a checkpoint would keep them.
+// The samples taken from each sender, as in a checkpoint.
 struct Model {
   std::map<std::string, uint64_t> next;
   uint64_t given = 0;

@@ -1,4 +1,4 @@
-// Any input is JSON lines or an error. The first byte chooses options.
+// Any input is JSON lines or an error. The first byte selects options.
 #include "producers/file/jsonl.hpp"
 #include "tests/fuzz/read_table.hpp"
 #include "tests/fuzz/structured.hpp"
@@ -14,8 +14,8 @@ std::string scalar(Choices& c) {
   return c.one_in(8) ? c.of(words) : c.number();
 }
 
-// Nested arrays of at most `room` bytes. In a ragged one only the first element of each level is an array, so that a
-// few bytes declare a shape of any number of cells.
+// Returns nested arrays of at most `room` bytes. In a ragged one, only the first element of each level is an array, so
+// that a few bytes declare a shape with any number of cells.
 std::string nest(Choices& c, size_t depth, bool ragged, uint64_t size, size_t room) {
   if (depth == 0) return scalar(c);
   std::string text = "[" + nest(c, depth - 1, ragged, size, room);

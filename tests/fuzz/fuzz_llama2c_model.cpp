@@ -1,4 +1,4 @@
-// Any input is a checkpoint of llama2.c or an error; its tensors lie inside it, one after the other.
+// Any input is a llama2.c checkpoint or an error. Its tensors are inside the file, one after another.
 #include "plugins/llama2c/checkpoint.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 

@@ -1,4 +1,4 @@
-// Any input is a tokenizer of llama2.c or an error; every token decodes, and text that it encodes stays the same.
+// Any input is a llama2.c tokenizer or an error. Every token decodes, and encoded text decodes unchanged.
 #include "formats/utf8.hpp"
 #include "plugins/llama2c/vocabulary.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
@@ -21,7 +21,7 @@ std::string decoded(const llama2c::Vocabulary& vocabulary, const std::vector<int
   return text;
 }
 
-// The pieces of the file themselves make text that merges.
+// Uses the file's pieces as text, so that merges occur.
 void encode_and_decode(const llama2c::Vocabulary& vocabulary, std::string_view bytes) {
   const std::string text(bytes.substr(0, kLongestText));
   const std::vector<int32_t> ids = vocabulary.encode(text, HX_ENCODE_BOS | HX_ENCODE_EOS);

@@ -1,4 +1,4 @@
-// Any text is the settings of an adapter, or an error.
+// Any text is adapter settings, or an error.
 #include <cmath>
 
 #include "engine/transformer/lora_settings.hpp"

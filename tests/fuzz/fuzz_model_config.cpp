@@ -1,4 +1,4 @@
-// Any input is a config.json or an error; its metadata are written as a config.json that reads as the same.
+// Any input is a config.json or an error. Its metadata is written as a config.json that parses to the same metadata.
 #include "plugins/huggingface/exported_config.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 

@@ -1,5 +1,5 @@
-// Any text is an address, a condition, a call of an optimizer or a schedule, a manifest, a cache of what plugins
-// provide, or an error; an accepted text prints as one with the same meaning.
+// Any text is an address, a condition, a call of an optimizer or a schedule, a manifest, or a plugin cache, or an
+// error. An accepted text prints as one with the same meaning.
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -41,8 +41,8 @@ void try_manifest(const std::string& text) {
   }
 }
 
-// Tries it as the cache of discovered plugins, with a correct checksum: entries of libraries that are not requested
-// are dropped.
+// Tries the text as the cache of discovered plugins, with a correct checksum. Entries of libraries that are not
+// requested are dropped.
 void try_memory(const std::string& text) {
   static const int file = [] {
     const int made = ::memfd_create("memory", 0);

@@ -1,5 +1,5 @@
-// Any text is a model, or errors with their places, found over all stages. A small model that compiles has entries, or
-// is refused.
+// Any text is a model, or errors with positions from all stages. A small model that compiles has entries, or is
+// rejected.
 #include "engine/transformer/ndsl_mapping.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"

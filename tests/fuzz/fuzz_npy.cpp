@@ -1,4 +1,4 @@
-// Any input is an NPY file or an error; several arrays in one file are read one after the other.
+// Any input is an NPY file or an error. Several arrays in one file are read one after another.
 #include "producers/file/npy.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 #include "tests/fuzz/structured_files.hpp"

@@ -1,4 +1,4 @@
-// Any bytes unpack to a bounded text or are refused.
+// Any bytes unpack to a text of bounded size, or are rejected.
 #include <cstdlib>
 #include <string_view>
 

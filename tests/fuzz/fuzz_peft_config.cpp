@@ -1,4 +1,4 @@
-// Any input is a configuration of PEFT or an error, and the name of a module or of none.
+// Any input is a PEFT configuration or an error, and a module's name or not.
 #include <cmath>
 
 #include "engine/transformer/adapter_names.hpp"

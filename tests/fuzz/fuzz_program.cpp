@@ -1,4 +1,4 @@
-// Any input is a program or an error with its position; a parsed program prints as text that parses to the same
+// Any input is a program or an error with its position. A parsed program prints as text that parses to the same
 // program.
 #include <cstdio>
 #include <cstdlib>

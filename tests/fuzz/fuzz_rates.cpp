@@ -1,4 +1,4 @@
-// Any file of rates gives positive, finite rates or none, which survive writing and reading.
+// Any file of rates gives positive, finite rates that round-trip, or none.
 #include <cmath>
 #include <cstdlib>
 #include <string>

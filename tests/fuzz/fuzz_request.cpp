@@ -1,5 +1,5 @@
-// Any input is a request or an error that explains it: bodies of predictions (JSON and tensors, for models of several
-// shapes), control messages, targets. The first byte chooses.
+// Any input is a request or an error that explains it: prediction bodies (JSON and tensors, for models of several
+// shapes), control messages, targets. The first byte selects.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

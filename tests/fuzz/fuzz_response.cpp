@@ -1,4 +1,4 @@
-// Any body is a request for a response or for vectors, or an error; what is read is a chat that can be read too.
+// Any body is a request for a response or for embeddings, or an error. An accepted request is a valid chat.
 #include <memory>
 #include <string>
 #include <vector>

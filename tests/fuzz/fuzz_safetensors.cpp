@@ -1,6 +1,5 @@
-// Any input is a safetensors file or an error, and a file that is read survives writing and reading. Each input is
-// tried unchanged, and as "header newline data" with a matching length, so that most mutations get past the first
-// check.
+// Any input is a safetensors file or an error, and a parsed file round-trips. Each input is tried unchanged, and as
+// "header newline data" with a matching length, so that most mutations get past the first check.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Any input is a safetensors model or an error; its tensors lie inside it, and its metadata are written again.
+// Any input is a safetensors model or an error. Its tensors are inside the file, and its metadata can be written again.
 #include "plugins/safetensors/models.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 

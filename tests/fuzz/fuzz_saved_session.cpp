@@ -1,5 +1,5 @@
-// Any input is a saved session or an error, and one that is read comes back from its own file. Each input is tried
-// unchanged, and as the description of a session with correct checksums, so that mutations get past them.
+// Any input is a saved session or an error, and a parsed one round-trips. Each input is tried unchanged, and as the
+// description of a session with correct checksums, so that mutations get past them.
 #include "engine/language/session_file.hpp"
 #include "engine/model/sealed_file.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"

@@ -1,6 +1,7 @@
-// Whatever a client sends, the server closes the connection after the client has, its output is well-formed, and the
-// next client is answered. The first byte chooses HTTP, WebSocket frames after an upgrade, or lines to the control
-// socket; the second chooses the size of the pieces. No network: socket pairs, and a socket in a private folder.
+// For any bytes from a client, the server closes the connection after the client does, its output is well-formed, and
+// the next client gets an answer. The first byte selects HTTP, WebSocket frames after an upgrade, or lines to the
+// control socket; the second selects the size of the pieces. Uses socket pairs and a socket in a private folder, no
+// network.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -37,7 +38,7 @@ struct Folder {
   ~Folder() { ::rmdir(path.c_str()); }
 };
 
-// A run that has not begun: everything except predictions is answered.
+// A run that has not started: everything except predictions is answered.
 struct Endpoints {
   RunControl control{"g"};
   Predictor predictor{PredictorSettings{}};
@@ -62,7 +63,7 @@ struct Endpoints {
   }
 };
 
-// Sends it and waits for the head of the answer, and for the bytes that came with it.
+// Sends the bytes and waits for the head of the answer, and for the bytes that came with it.
 std::string ask(int socket, std::string_view bytes) {
   require(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()),
           "a request that is not taken");
@@ -80,8 +81,7 @@ std::string ask(int socket, std::string_view bytes) {
   return heard;
 }
 
-// Sends it in pieces and closes this end; returns the answer, after the bytes in `heard`, until the other end closes
-// too.
+// Sends the bytes in pieces and closes this end. Returns `heard` and the answer until the other end closes, too.
 std::string converse(int socket, std::string_view bytes, size_t piece, std::string heard = {}) {
   bool ended = false;
   size_t pieces = 0;

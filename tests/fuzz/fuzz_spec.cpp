@@ -1,5 +1,5 @@
-// Any text is a model spec or an error that names its place. A spec that is read is applied to a model of one layer:
-// the result has entries, or is refused.
+// Any text is a model spec or an error with its position. A parsed spec is applied to a model of one layer: the result
+// has entries, or is rejected.
 #include "dsl/spec/reader.hpp"
 #include "engine/transformer/resolved_spec.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"

@@ -1,4 +1,4 @@
-// Any text is a list of augmentations and a condition, or an error; an accepted text works on an image.
+// Any text is a list of augmentations and a condition, or an error. An accepted text works on an image.
 #include <harmonics/augment.hpp>
 #include <harmonics/memory.hpp>
 #include <harmonics/select.hpp>

@@ -1,4 +1,4 @@
-// Any input is text, tokens and raw numbers, or errors. The first four bytes choose options.
+// Any input is text, tokens and raw numbers, or errors. The first four bytes select options.
 #include "producers/file/raw.hpp"
 #include "producers/file/text.hpp"
 #include "producers/file/tokens.hpp"

@@ -1,4 +1,4 @@
-// Any input is a chat template or an error; what it renders is bounded and UTF-8, and the same every time.
+// Any input is a chat template or an error. Its output is bounded, valid UTF-8 and deterministic.
 #include <boost/json.hpp>
 
 #include "engine/language/chat_template.hpp"

@@ -1,4 +1,4 @@
-// Any body is a request for a text, in each API, or an error.
+// Any body is a text request, in each API, or an error.
 #include "engine/serving/text_request.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
 

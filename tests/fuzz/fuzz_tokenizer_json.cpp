@@ -1,5 +1,5 @@
-// Any input is a tokenizer.json or an error; every token decodes, any text encodes to its ids, and what GGUF holds of
-// it is written as a tokenizer.json again.
+// Any input is a tokenizer.json or an error. Every token decodes, any text encodes to valid ids, and its GGUF metadata
+// can be written as a tokenizer.json again.
 #include "formats/utf8.hpp"
 #include "plugins/huggingface/exported_tokenizer.hpp"
 #include "plugins/huggingface/tokenizer_files.hpp"

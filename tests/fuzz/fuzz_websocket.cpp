@@ -1,9 +1,9 @@
-// Whatever a client of /v1/events sends, before and after its upgrade and while others listen: each ping is answered,
-// a protocol violation closes the connection with the code of the standard, the server's output is well-formed, and
-// other listeners miss nothing. A server without a thread, over socket pairs: no clock, and no dependence on timing.
-//
-// The first byte chooses how the client upgrades, whether a token is needed, and whether the buffers are small. Then
-// follow the events, one after the other.
+// For any bytes from a client of /v1/events, before and after its upgrade and while others listen: each ping is
+// answered, a protocol violation closes the connection with the standard's code, the server's output is well-formed,
+// and other listeners miss nothing. The server runs without a thread, over socket pairs: no clock, and no dependence on
+// timing.
+// The first byte selects how the client upgrades, whether a token is required, and whether the buffers are small. The
+// events follow one after another.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostSaid = 1 << 17;
 constexpr int kMostHappens = 100;
-constexpr size_t kMostBeats = 20;  // each takes as long as all the others
+constexpr size_t kMostBeats = 20;  // each takes as long as all other events
 constexpr auto kLongest = 10s;
 constexpr const char* kKeys =
     "Host: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
@@ -61,7 +61,7 @@ class Input {
   std::string_view bytes_;
 };
 
-// The client end of a connection. Never waits.
+// The client end of a connection. Non-blocking.
 class Client {
  public:
   Client(HttpServer& server, bool narrow) {
@@ -119,7 +119,7 @@ class Client {
   bool ended_ = false;
 };
 
-// The events a listener received.
+// The events that a listener received.
 struct Told {
   std::map<std::string, size_t> kinds;
   std::vector<std::string> pongs;
@@ -162,7 +162,7 @@ Told told_by(std::string_view frames) {
 }
 
 Predictor& predictor() {
-  static Predictor one{PredictorSettings{}};  // without a run: it predicts nothing
+  static Predictor one{PredictorSettings{}};  // without a run: predicts nothing
   return one;
 }
 
@@ -266,7 +266,7 @@ class World {
     server_.work(now_);
   }
 
-  // A typical client frame: masked, with a correct length. Missing payload is filled up.
+  // Returns a typical client frame: masked, with a correct length. Missing payload is padded.
   std::string frame() {
     std::string bytes{static_cast<char>(input_.byte() ^ 0x80), static_cast<char>(input_.byte() ^ 0x80)};
     const unsigned coded = bytes[1] & 0x7f;

@@ -52,7 +52,7 @@ inline void require(bool holds, const char* what) {
   std::abort();
 }
 
-// Checks that the layout lies inside its bytes, and reads all of it in order.
+// Checks that the layout is inside its bytes, and reads all of it in order.
 inline void read_everything(const ArrayLayout& layout) {
   require(layout.count > 0, "an array without samples");
   const size_t bytes = tensor_bytes(layout.dtype, layout.sample);
@@ -86,7 +86,7 @@ inline std::vector<uint8_t> read_everything(Producer& producer) {
   return all;
 }
 
-// Every rejection must be an Error with a text; readers may throw nothing else.
+// Requires every rejection to be an Error with a text; readers may throw nothing else.
 inline int refusing(const std::function<void()>& body) {
   try {
     body();

@@ -60,7 +60,7 @@ inline std::string decoded(plain::Format format, const plain::DecoderOptions& op
   return said;
 }
 
-// The first byte chooses the size of the pieces, and options.
+// The first byte selects options and the size of the pieces.
 inline int decode_both_ways(plain::Format format, plain::DecoderOptions options, const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const uint8_t choice = data[0];

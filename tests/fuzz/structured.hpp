@@ -24,7 +24,7 @@ class Choices {
     return all[below(all.size())];
   }
 
-  // A length whose products with similar ones are 0 or small modulo 2^64, or just around a limit.
+  // Returns a length whose products with similar ones are 0 or small modulo 2^64, or close to a limit.
   uint64_t length() {
     const uint64_t power = uint64_t{1} << below(64);
     switch (below(4)) {
@@ -62,7 +62,7 @@ class Choices {
   std::mt19937_64 random_;
 };
 
-// One input in four is newly built by `make`, after `kept` bytes that choose options.
+// Rebuilds one input in four with `make`, after `kept` bytes that select options.
 template <typename Make>
 size_t mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed, size_t kept, Make make) {
   Choices choices(seed);

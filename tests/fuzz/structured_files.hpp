@@ -19,7 +19,7 @@ inline std::string json_numbers(Choices& c, uint64_t most) {
   return text + "]";
 }
 
-// The header's JSON. Offsets fit the shape, overlap, or are false.
+// Returns the header's JSON. Offsets match the shape, overlap, or are false.
 inline std::string safetensors_header(Choices& c) {
   static const std::vector<std::string> types = {"F32", "F16", "BF16", "F64",     "U8",
                                                  "I8",  "I64", "BOOL", "F8_E4M3", "X"};
@@ -75,8 +75,8 @@ inline std::string npy_file(Choices& c, size_t room) {
   return file;
 }
 
-// A zip archive of stored members; `content` writes each. Some sizes, offsets and counts are false; checksums are
-// correct.
+// Returns a zip archive of stored members, each written by `content`. Some sizes, offsets and counts are false;
+// checksums are correct.
 template <typename Content>
 std::string zip_file(Choices& c, size_t room, Content content) {
   static const std::vector<std::string> names = {"a.npy", "b.npy", "../a.npy", "", "a.txt"};

@@ -1,5 +1,5 @@
-// The reaction that RFC 6455 requires of a server to these frames, and a parser of its own frames: written from the
-// standard, for comparison with the server.
+// The server's reaction to frames that RFC 6455 requires, and a parser of the server's frames, written from the
+// standard for comparison.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Frame {
   bool is_whole() const { return payload.size() == length; }
 };
 
-// Returns the frame that `bytes` begin with, and removes it; none: its head is incomplete.
+// Returns the frame that `bytes` start with, and removes it; none: its head is incomplete.
 inline std::optional<Frame> take_frame(std::string_view& bytes) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   if (bytes.size() < 2) return std::nullopt;
@@ -60,7 +60,7 @@ inline bool may_become_utf8(std::string_view tail) {
   return tail.size() < 3 || (at(2) & 0xc0) == 0x80;
 }
 
-// The reaction that the server owes to the client.
+// The required reaction of the server.
 struct Owed {
   std::vector<std::string> pongs;
   std::vector<unsigned> close;  // allowed codes of its close frame, 0 for none; empty: the connection stays open
@@ -85,8 +85,7 @@ inline bool breaks_rules(const Frame& f, bool amid_message) {
   return f.code > kBinary || (f.code == kContinuation) != amid_message;
 }
 
-// The reaction of a server that accepts messages of up to `most` bytes, when it has read all of this and no more has
-// come yet.
+// Returns the required reaction of a server that accepts messages of up to `most` bytes and has read all of `said`.
 inline Owed judge(std::string_view said, uint64_t most) {
   Owed owed;
   bool amid_message = false, is_text = false;

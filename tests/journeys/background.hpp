@@ -12,7 +12,7 @@
 
 namespace journeys {
 
-// A run that trains on digits for longer than any test.
+// A run that trains on digits longer than any test lasts.
 inline const std::string kLongRun =
     kSamples +
     "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' "

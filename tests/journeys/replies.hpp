@@ -1,4 +1,4 @@
-// JSON printed by the program, and its schemas.
+// JSON output of the program, and its schemas.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How programs without our libraries send samples: sockets and bytes.
+// Sends samples like programs without our libraries: through sockets, byte by byte.
 #pragma once
 
 #include <arpa/inet.h>

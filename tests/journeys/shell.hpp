@@ -1,4 +1,4 @@
-// Runs the built program as a user does.
+// Runs the built program as users do.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -93,7 +93,7 @@ inline double number(const std::string& out, const std::string& key) {
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Returns the folder of real data, or "" with a visible warning.
+// Returns the folder of real data, or "" after printing a warning.
 inline std::string data_folder() {
   const char* set = std::getenv("HARMONICS_TEST_DATA");
   const fs::path path = set ? fs::path(set) : fs::path(HARMONICS_SOURCE_DIR) / "../shared/data";

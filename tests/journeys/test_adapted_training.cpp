@@ -1,4 +1,4 @@
-// Adapters that `train` makes over weights of 4 bits: applied, merged and exported, they give the same text.
+// Adapters that `train` writes for 4-bit weights give the same text applied, merged and exported.
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -27,7 +27,7 @@ std::string text_after(const std::string& prompt, const std::string& model) {
   return std::string(json::parse(result.out).at("text").as_string());
 }
 
-// A base of two layers that learned one sentence, and adapters of it that learn another one.
+// A base model of two layers that learned one sentence, and adapters that learn another one.
 struct AdaptedTraining {
   Folder f;
   std::string model, base, other;
@@ -47,7 +47,7 @@ struct AdaptedTraining {
     base = f / "base/model";
   }
 
-  // Trains an adapter, whose folder is returned.
+  // Trains an adapter and returns its folder.
   std::string adapter(const std::string& name, const std::string& lora, const std::string& more = "") const {
     succeed("train " +
             f.write(name + ".yaml", "model: " + base + "\ndatasets: " + other + "\nlora: {" + lora +

@@ -1,4 +1,4 @@
-// harmonics chat, and what generate has beside texts, on the checkpoint of llama2.c.
+// harmonics chat, and generate's further options, on the llama2.c checkpoint.
 #include <boost/json.hpp>
 
 #include "tests/journeys/background.hpp"
@@ -109,7 +109,7 @@ TEST_CASE("generate: the text as a word, grammars, log-probabilities and perplex
 
 namespace {
 
-// The address that a server printed, once it did.
+// Returns the address that a server printed, when it has.
 std::string served_address(Background& server) {
   const std::string word = "serving on ";
   REQUIRE(server.await([&] { return has(server.errors(), word); }));
@@ -184,7 +184,7 @@ TEST_CASE("chat page: talks with a language model, stops and tries again") {
   CHECK(browser.await("/^[0-9.]+ tokens\\/s$/.test(document.getElementById('rate').textContent)"));
   browser.click("retry");
   CHECK(browser.await(answers + " === 1 && " + idle));
-  browser.evaluate("document.getElementById('temperature').value = 'x'");  // not sent: the server's
+  browser.evaluate("document.getElementById('temperature').value = 'x'");  // invalid, so not sent
   send("And then?");
   CHECK(browser.await(answers + " === 2 && " + idle));
   browser.click("clear");

@@ -44,7 +44,7 @@ TEST_CASE("checkpoints: a second Ctrl-C writes a checkpoint at once, even within
   const Result stopped = run.end();
   CHECK((stopped.code == 130 || stopped.code == 143));
   CHECK(has(stopped.err, " --resume"));
-  CHECK(!has(stopped.err, "trained "));  // the step was not finished
+  CHECK(!has(stopped.err, "trained "));  // the current step was aborted
   CHECK(checkpoints_in(f / "runs") == 1);
   CHECK(harmonics("ckpt verify " + (f / "runs")).code == 0);
 }

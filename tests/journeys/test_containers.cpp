@@ -1,4 +1,4 @@
-// The same digits in different containers: the same samples, the same training to the bit.
+// Equal digits in different containers give equal samples and bitwise equal training.
 #include "producers/file/open.hpp"
 #include "tests/journeys/shell.hpp"
 #include "tests/streams/under_test.hpp"

@@ -1,5 +1,5 @@
-// Folders of models that .ndsl files describe: what `train` and `export` write is generated from, talked to, served,
-// quantised, embedded and trained on.
+// Model folders described by .ndsl files: the output of `train` and `export` is used by generate, chat, serve,
+// quantize, embed and train.
 #include <boost/json.hpp>
 
 #include "tests/journeys/background.hpp"
@@ -27,7 +27,7 @@ std::string repeated_text(const Folder& f) {
   return f.write("text.txt", text);
 }
 
-// The folder of a model of two layers that learned the sentence.
+// Returns the folder of a model of two layers that learned the sentence.
 std::string learned_folder(const Folder& f, const std::string& model, const std::string& more = "") {
   const std::string config = f.write(
       "c.yaml", "model_dsl: " + model +
@@ -67,7 +67,7 @@ TEST_CASE("a described model that train wrote is continued, talked to, quantised
   CHECK(continued(folder, "the cat") == " sat on the ");
   CHECK(harmonics("validate " + folder + "/model.ndsl").code == 0);
   CHECK(answer_of("explain " + folder + " --json").at("model").at("parameters").as_int64() > 20'000);
-  // The description in the folder is all there is to know: the built-in one gives the same.
+  // The folder's description is self-contained: the built-in one gives the same answer.
   CHECK(answer_of("generate GPT2 --weights " + folder + " 'the cat' --temperature 0 --max-tokens 12 --json")
             .at("text")
             .as_string() == " sat on the ");
@@ -78,7 +78,7 @@ TEST_CASE("a described model that train wrote is continued, talked to, quantised
   const std::string small = f / "small.gguf";
   const Result quantized = harmonics("quantize " + folder + " " + small + " --type q8_0");
   CHECK(quantized.code == 0);
-  CHECK(quantized.err.find("the file has no tokenizer") != std::string::npos);  // bytes alone have no name in GGUF
+  CHECK(quantized.err.find("the file has no tokenizer") != std::string::npos);  // GGUF cannot express plain bytes
   CHECK(continued(small + " --tokenizer " + folder + "/tokenizer.json", "the cat") == " sat on the ");
   const std::string again = f / "again/";
   CHECK(harmonics("export " + folder + " " + again).code == 0);

@@ -1,5 +1,5 @@
-// Types the commands of the README and the tutorial as a newcomer would: from a clone, in an empty home, every block
-// in order.
+// Runs the commands of the README and the tutorial like a new user: from a clone, with an empty home folder, every
+// block in order.
 #include "tests/journeys/sending.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -46,8 +46,8 @@ std::vector<Block> blocks_of(const fs::path& document) {
 
 const char* const kMark = "@@ block of line ";
 
-// Makes one script of all blocks: titled blocks are files, sh blocks are commands, untitled blocks of other languages
-// are illustrations.
+// Builds one script from all blocks: titled blocks are files, sh blocks are commands, untitled blocks of other
+// languages are only illustrations.
 std::string script_of(const std::vector<Block>& blocks) {
   std::string script = "set -eu\n";
   for (const Block& b : blocks) {

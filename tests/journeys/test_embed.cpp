@@ -1,4 +1,4 @@
-// harmonics embed, on the checkpoint of llama2.c.
+// harmonics embed, on the llama2.c checkpoint.
 #include <cmath>
 #include <sstream>
 

@@ -23,7 +23,7 @@ int exit_of(const Folder& f, const std::string& command, std::string* err = null
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-// Trains on a stream of the plugin that fails at sample `good`.
+// Trains on the plugin's stream that fails at sample `good`.
 Result on_failing(const Folder& f, const std::string& how, int good, const std::string& more = "") {
   const std::string flow = f.write("g.hmx", kAffineFlow),
                     address = "'failing:" + how + "?good=" + std::to_string(good) + "&shuffle=1'";

@@ -1,4 +1,4 @@
-// Folders of Hugging Face on the command line: explained, inspected, continued, quantised, and written in both
+// Hugging Face folders on the command line: explained, inspected, used for generation, quantised, and written in both
 // directions.
 #include <catch2/catch.hpp>
 
@@ -14,7 +14,7 @@ namespace {
 
 bool reads_model_folders() { return harmonics("list importers").out.find("huggingface") != std::string::npos; }
 
-// The folder of a tiny model with a tokenizer of as many words.
+// Returns the folder of a tiny model with a tokenizer of the same size.
 std::string talking_folder(const Folder& f) {
   const std::string folder = f / "tiny";
   fs::copy(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/folders/llama3", folder);
@@ -54,7 +54,7 @@ TEST_CASE("a folder of Hugging Face becomes a GGUF file and a folder again") {
   if (!reads_model_folders()) return;
   const Folder f;
   const std::string folder = talking_folder(f);
-  fs::remove(folder + "/tokenizer.json");  // of a kind that GGUF has no name for
+  fs::remove(folder + "/tokenizer.json");  // of a kind that GGUF cannot express
   const std::string gguf = f / "tiny.gguf", again = f / "again/";
   CHECK(harmonics("export " + folder + " " + gguf).code == 0);
   CHECK(harmonics("export " + gguf + " " + again).code == 0);

@@ -1,4 +1,4 @@
-// harmonics generate, on the checkpoint of llama2.c.
+// harmonics generate, on the llama2.c checkpoint.
 #include <boost/json.hpp>
 
 #include "tests/journeys/schema.hpp"
@@ -72,7 +72,7 @@ TEST_CASE("generate: in other types of weights and caches") {
     CHECK(r.out.rfind("Once upon a time, there was a little", 0) == 0);
   }
   CHECK(harmonics(stories(folder, "--weight-type q9")).code == 2);
-  const Result narrow = harmonics(stories(folder, "--cache-type q8_0"));  // its heads are 8 wide
+  const Result narrow = harmonics(stories(folder, "--cache-type q8_0"));  // its heads have width 8
   CHECK(narrow.code == 2);
   CHECK(has(narrow.err, "its heads are 8 wide, and a cache of q8_0 needs whole blocks of 32"));
 }
@@ -89,9 +89,9 @@ TEST_CASE("generate: packed weights in blocks give the same text") {
     return json::parse(r.out).at("text");
   };
   const json::value packed = text("");
-  CHECK(packed == text("--packed-cache off"));  // as they lie in the file
-  CHECK(packed == text("--precision int8"));    // the default of texts
-  CHECK(packed == text(""));                    // from the kept forms
+  CHECK(packed == text("--packed-cache off"));  // as stored in the file
+  CHECK(packed == text("--precision int8"));    // the default for texts
+  CHECK(packed == text(""));                    // from the stored packed forms
 }
 
 TEST_CASE("generate: what is wrong is said with the remedy") {
@@ -140,7 +140,7 @@ TEST_CASE("generate: names of a hub are refused with the command that downloads 
     INFO(name);
     CHECK(advice("generate " + std::string(name)) == "");
   }
-  const Folder f;  // an existing folder is none of a hub
+  const Folder f;  // an existing folder is not mistaken for a hub's name
   fs::create_directories(f / "b");
   CHECK(advice("generate " + (f / "b/a")) == "");
 }
@@ -198,7 +198,7 @@ TEST_CASE("generate: drafted tokens do not change a text") {
   const json::value v = json::parse(object.out);
   const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/generate.json"));
   CHECK(SchemaCheck::run(schema, v) == std::vector<std::string>{});
-  CHECK(v.at("accepted").as_int64() == v.at("drafted").as_int64());  // the draft model is the model itself
+  CHECK(v.at("accepted").as_int64() == v.at("drafted").as_int64());  // draft model and model are equal
   CHECK(v.at("accepted").as_int64() > 15);
   CHECK(has(harmonics(stories(folder, "--max-tokens 20 " + with_draft)).err, " drafted tokens accepted"));
   CHECK(harmonics(stories(folder, "--lookup 3 " + with_draft)).code == 2);

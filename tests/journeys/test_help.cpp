@@ -1,4 +1,4 @@
-// Help, completion, manual pages, one JSON object per verb, colours: everything made from the table of verbs and
+// Help, completion, manual pages, one JSON object per verb, colours: everything generated from the table of verbs and
 // flags.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/schema.hpp"
@@ -41,8 +41,7 @@ std::vector<std::string> verbs() {
   return all;
 }
 
-// Returns the first word of a command that has '?', '&', '#' or '*' outside of quotes together with ':' or '='; "":
-// none.
+// Returns the first word of a command with an unquoted '?', '&', '#' or '*' and with ':' or '='; "": none.
 std::string unquoted_address(const std::string& line) {
   std::string word;
   bool bare = false;

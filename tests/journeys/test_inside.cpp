@@ -1,4 +1,4 @@
-// Inspection of models from the command line: traced values, kept results, the HTML page, times by operation, calls.
+// Model inspection on the command line: traced values, kept results, the HTML page, times by operation, calls.
 #include <cstring>
 #include <set>
 

@@ -73,7 +73,7 @@ TEST_CASE("inspect: JSON lines, archives and tables without a header are shown c
   const std::string plain = f.write("plain.csv", "1,2.5\n3,4.5\n");
   const json::value numbers = last_object(harmonics("inspect " + plain + " --json"));
   expect_fits("inspect", numbers);
-  CHECK(numbers.at("dtype") == json::value("f32"));  // together all columns are one stream as well
+  CHECK(numbers.at("dtype") == json::value("f32"));  // all columns together are one stream, too
   CHECK(has(std::string(numbers.at("columns").at(1).at("address").as_string()), "plain.csv#1"));
   CHECK(has(harmonics("inspect " + plain).out, "stream " + plain + "\n  samples     2\n"));
   expect_fits("inspect", last_object(harmonics("inspect '" + plain + "#0' --json")));
@@ -141,7 +141,7 @@ TEST_CASE("errors: every verb prints one object with --json that matches the sch
   const json::value placed = last_object(harmonics("explain " + wrong + " --json"));
   CHECK(placed.at("error").at("line") == json::value(2));
   CHECK(placed.at("error").at("kind") == json::value("syntax"));
-  // A verb that has a separate object for errors prints that one.
+  // A verb with a separate error object prints that one.
   const Result validated = harmonics("validate " + wrong + " --json");
   CHECK(validated.code == 78);
   expect_fits("validate", last_object(validated));

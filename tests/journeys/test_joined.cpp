@@ -50,7 +50,7 @@ uint64_t first_number_after(const std::string& text, const std::string& key) {
 }
 
 uint64_t number_after(const std::string& text, const std::string& key) {
-  const size_t at = text.rfind("\"" + key + "\":");  // of the last stream
+  const size_t at = text.rfind("\"" + key + "\":");  // the last stream's
   return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + key.size() + 3, nullptr, 10);  // null is 0 too
 }
 

@@ -40,7 +40,7 @@ void expect_schema(const std::string& verb, const std::string& line) {
   for (const std::string& wrong : SchemaCheck::run(schema(verb), json::parse(line))) FAIL_CHECK(wrong);
 }
 
-// Makes one number of the data overflow.
+// Replaces one number of the data by one that overflows.
 std::string with_large(const std::string& rows, int row) {
   std::string text;
   size_t at = 0;

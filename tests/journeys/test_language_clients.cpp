@@ -1,6 +1,6 @@
-// The clients that users have, against `serve` with the checkpoint of llama2.c: the packages `openai` and `ollama` of
-// Python and of npm. HARMONICS_CLIENT_PYTHON names a python that has them, HARMONICS_CLIENT_MODULES a folder with
-// node_modules. language_clients.sh fetches both and runs these tests.
+// Real clients against `serve` with the llama2.c checkpoint: the packages `openai` and `ollama` for Python and npm.
+// HARMONICS_CLIENT_PYTHON names a Python that has them, HARMONICS_CLIENT_MODULES a folder with node_modules.
+// language_clients.sh fetches both and runs these tests.
 #include "tests/journeys/background.hpp"
 
 using namespace journeys;
@@ -14,7 +14,7 @@ std::string environment_or(const char* name, const char* otherwise) {
 
 bool succeeds(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
-// The server's address, when the server has printed it; "" without the data.
+// Returns the server's address, when the server has printed it; "" without the data.
 std::string served_stories(const Folder& f, std::unique_ptr<Background>& server, const std::string& flags) {
   const std::string data = data_folder();
   if (data.empty() || !fs::exists(fs::path(data) / "llama2c")) return "";
@@ -44,7 +44,7 @@ void check_client(const Folder& f, const std::string& client, const std::string&
 
 const std::string kScripts = std::string(HARMONICS_SOURCE_DIR) + "/tests/journeys/";
 
-// Copies the script to the folder, beside the modules: node looks for them there. Returns false if some are missing.
+// Copies the script beside the modules, where node looks for them. Returns false if some are missing.
 bool take_script(const Folder& f, const std::string& name, const std::vector<std::string>& packages) {
   const fs::path modules = fs::path(environment_or("HARMONICS_CLIENT_MODULES", ".")) / "node_modules";
   std::error_code failed;

@@ -1,4 +1,4 @@
-// The verbs of language models on a model that they make themselves: each prints one object that fits its schema.
+// The verbs for language models, on a model that they create themselves: each prints one object that fits its schema.
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
@@ -30,7 +30,7 @@ TEST_CASE("verbs of language models: each prints one JSON object that matches it
   const std::string config =
       f.write("config.yaml", "model: " + folder + "\ndatasets: " + book +
                                  "\nsequence_len: 16\nmicro_batch_size: 2\nmax_steps: 2\noutput_dir: " + (f / "out"));
-  // Each call uses what the ones before it wrote.
+  // Each call uses the output of earlier ones.
   const std::vector<std::pair<std::string, std::string>> calls = {
       {"tokenize", "--train 300 --file " + book + " " + tokenizer},
       {"export", spec + " " + folder + " --tokenizer " + tokenizer},

@@ -1,4 +1,4 @@
-// Words and characters are numbered as the weights learned them, whatever file a later command reads.
+// Words and characters are numbered as learned with the weights, whatever file a later command reads.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/sending.hpp"
 
@@ -150,7 +150,7 @@ TEST_CASE("learned words: live samples of every plain format are numbered as the
   gives(lines, "stdin:#sex");
   gives("sex,y\nmale,1\nmale,2\n", "stdin:#sex");
   gives("\x81\xa3sex\xa4male\x81\xa3sex\xa4male", "stdin:#sex");
-  gives("{\"sex\": 1}\n{\"sex\": 1}\n", "stdin:#sex");  // class numbers
+  gives("{\"sex\": 1}\n{\"sex\": 1}\n", "stdin:#sex");  // class indices
 
   const std::string socket = w.f / "socket";
   Background run(w.f, command + "unix:" + socket + "?format=jsonl#sex'");
@@ -180,7 +180,7 @@ TEST_CASE("learned words: training goes on from live words as from a file") {
   REQUIRE(file.code == 0);
   REQUIRE(stream.code == 0);
   CHECK(number(stream.out, "loss") == number(file.out, "loss"));
-  CHECK(read(of_stream) == read(of_file));  // with the words
+  CHECK(read(of_stream) == read(of_file));  // including the words
 }
 
 TEST_CASE("learned words: an unknown live word is refused with its line, its field and the known words") {

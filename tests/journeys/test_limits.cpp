@@ -1,4 +1,4 @@
-// Untrusted flows: their resources before the run are limited, and the files they name must be in permitted folders.
+// Untrusted flows: their resources are limited before the run, and the files they name must be in permitted folders.
 #include "tests/journeys/shell.hpp"
 
 using namespace journeys;

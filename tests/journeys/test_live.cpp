@@ -102,7 +102,7 @@ TEST_CASE("live: an interrupted receiver keeps its samples") {
   Background receiver(f, "receive '" + address + "#image' --to file:" + got);
   const Folder own;
   Background sender(own, "send " + address + " --from 'image=synth:digits?size=1000000' --rate 200");
-  const auto is_written = [&] {  // to a temporary file until it is complete
+  const auto is_written = [&] {  // written to a temporary file until it is complete
     for (const auto& entry : fs::directory_iterator(f / ""))
       if (entry.path().string().starts_with(got + ".") && fs::file_size(entry.path()) > 20000) return true;
     return false;
@@ -122,7 +122,7 @@ TEST_CASE("live: a restarted sender continues where its receiver is") {
   Background receiver(f, "receive " + address + "#x --count 900 --to file:" + (f / "got.npy"));
   {
     const Folder own;
-    Background first(own, "send " + address + from + " --rate 20");  // longer than any test waits
+    Background first(own, "send " + address + from + " --rate 20");  // longer than any test lasts
     std::this_thread::sleep_for(std::chrono::milliseconds(500));     // it has sent some by then
     first.signal(SIGKILL);
     first.end();

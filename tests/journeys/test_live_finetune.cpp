@@ -1,4 +1,4 @@
-// A language model that learns from posted samples while it answers.
+// A language model that learns from posted samples while it serves.
 #include "tests/journeys/background.hpp"
 #include "tests/journeys/replies.hpp"
 #include "tests/journeys/sending.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 const std::string kTune = kSamples + "live_finetune/tune.hmx";
 
-// Windows of 64 bytes of a text without end, as JSON lines.
+// Returns windows of 64 bytes of an endless text, as JSON lines.
 std::string text_windows(int count, int from) {
   const std::string text = "the cat sat on the mat and the dog lay in the hall; ";
   std::string lines;

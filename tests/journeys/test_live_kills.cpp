@@ -97,7 +97,7 @@ TEST_CASE("live kills: a run ended by a signal leaves no control socket behind")
     steps.signal(SIGTERM);  // two pending signals of one kind may merge
     const Result end = steps.end();
     CHECK(end.code != 0);
-    CHECK(!has(end.err, "trained "));  // the step was not finished
+    CHECK(!has(end.err, "trained "));  // the current step was aborted
     CHECK(!fs::exists(control));
   }
 }

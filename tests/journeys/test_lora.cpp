@@ -9,7 +9,7 @@ const std::string kAdapted = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/
 
 bool reads_gguf() { return has(harmonics("list importers").out, "gguf"); }
 
-// A flow beside its model and a text of letters.
+// A flow with its model and a text of letters.
 struct AdapterFlow {
   Folder folder;
   std::string flow, streams, model;

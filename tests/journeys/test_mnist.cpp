@@ -1,4 +1,4 @@
-// Trains on real digits with defaults. scripts/proof.sh has the full measurements (three seeds, the convolutions, the
+// Trains on real digits with default settings. scripts/proof.sh has the full measurements (three seeds, convolutions,
 // text).
 #include "tests/journeys/shell.hpp"
 

@@ -1,4 +1,4 @@
-// harmonics explain and infer on models of other programs, and the entries of flows.
+// harmonics explain and infer on other programs' models, and the entries of flows.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -129,7 +129,7 @@ TEST_CASE("models: infer takes a spec and values of its variables") {
   const std::string known = scores("");
   CHECK(scores(spec) == known);
   CHECK(scores(spec + " --set rope_base=500") != known);
-  // The architecture's own variables are taken from a copy of its spec as from any other file.
+  // The architecture's own variables are read from a copy of its spec like from any other file.
   std::string text = read(specs + "qwen3.json");
   const std::string norm = R"("in": "x", "weight": "output_norm", "epsilon": "rms_eps")";
   REQUIRE(text.find(norm) != std::string::npos);
@@ -164,7 +164,7 @@ TEST_CASE("models: --precision int8 multiplies weights of q8_0 by whole numbers"
     CHECK_FALSE(has(rounded.out, "q8_0 weights"));
     CHECK_FALSE(has(exact.out, "times q8_0"));
     CHECK(harmonics("explain " + small + " --show kernels --tokens 5 --device cpu --entry " + entry).out ==
-          rounded.out);  // as generate does without --precision
+          rounded.out);  // like generate without --precision
     CHECK(has(exact.out, "q8_0 weights"));
   }
 }

@@ -1,4 +1,4 @@
-// Transformers in YAML on the command line: listed, checked, explained, and continued with the weights of a folder.
+// Transformers in YAML on the command line: listed, checked, explained, and run with the weights of a folder.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace {
 
 const std::string kPrinted = std::string(HARMONICS_SOURCE_DIR) + "/tests/dsl/ndsl/";
 
-// The folder of a tiny Llama with a tokenizer of as many words.
+// Returns the folder of a tiny Llama with a tokenizer of the same size.
 std::string words_folder(const Folder& f) {
   const std::string folder = f / "tiny";
   fs::copy(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/folders/llama3", folder);

@@ -8,7 +8,7 @@ using namespace journeys;
 
 namespace {
 
-// With noise, since products of plain digits skip zeros in fp32.
+// With noise, because products of plain digits skip zeros in fp32.
 const std::string kNoisyDigits =
     "-p 'synth:digits?size=1500&seed=1&augment=noise(0.05)' -p 'synth:digits?size=1500&seed=1#label' -t "
     "'synth:digits?size=500&seed=2' -t 'synth:digits?size=500&seed=2#label' ";
@@ -16,7 +16,7 @@ const std::string kNoisyDigits =
 const std::string kExplain =
     "explain " + kSamples + "mnist.hmx -p 'synth:digits?size=64' -p 'synth:digits?size=64#label' --show widths ";
 
-// Runs with emulated fp16 products and a cache folder of its own, in which rates can be set.
+// Runs with emulated fp16 products and a separate cache folder in which rates can be set.
 class Rates {
  public:
   explicit Rates(const Folder& f) : folder_(f / "cache") { ::mkdir(folder_.c_str(), 0700); }
@@ -24,7 +24,7 @@ class Rates {
     return "XDG_CACHE_HOME='" + folder_ + "' HARMONICS_BF16=off HARMONICS_FP16=emulated";
   }
   std::string file() const { return folder_ + "/harmonics/product-rates"; }
-  // Of products in fp16 relative to f32, as if measured.
+  // Sets the rate of fp16 products relative to f32, as if measured.
   void set(const std::string& factor) {
     if (key_.empty()) {
       REQUIRE(harmonics_in(variables(), kExplain + "--precision auto").code == 0);

@@ -84,7 +84,7 @@ bool is_clean(const std::string& text) {
          !has(text, "\xc2\x9b");
 }
 
-// Sequences that set the title of a terminal and clear it, also with C1 control characters.
+// Sequences that set a terminal's title and clear the screen, also with C1 control characters.
 const std::string kCommands =
     "\x1b]0;title\x07\x1b[2J\xc2\x9b"
     "2J\r";

@@ -6,7 +6,7 @@ using namespace journeys;
 
 namespace {
 
-// Returns the text a run printed after `word`, to the end of the line or the next blank.
+// Returns the text that a run printed after `word`, to the end of the line or the next blank.
 std::string word_after(const std::string& errors, const std::string& word) {
   const size_t at = errors.find(word);
   if (at == std::string::npos) return "";
@@ -78,7 +78,7 @@ TEST_CASE("page: shows a run, and pauses, steps, saves and resumes it") {
   REQUIRE(browser.await(says("run-state", "running")));
   CHECK(browser.await(figure("Step") + " !== '" + paused + "'"));
   CHECK(browser.await(says("lines", "the learning rate was set to 0.005")));
-  // Labels of arrows are whole, and no box covers them.
+  // Arrow labels are complete, and no box covers them.
   const std::string labels =
       "(() => { const all = (of) => [...document.querySelectorAll(of)].map((e) => e.getBoundingClientRect());"
       " return all('#flow .edge-label').every((a) => all('#flow .box').every((b) => a.width === 0 || a.right <= b.left"
@@ -105,7 +105,7 @@ TEST_CASE("page: shows a run, and pauses, steps, saves and resumes it") {
     CHECK((url.rfind(address, 0) == 0 || url.rfind("ws" + address.substr(4) + "/v1/events?", 0) == 0 ||
            url == "about:blank"));
   }
-  // Neither the page nor its content may make requests elsewhere or run as code.
+  // Neither the page nor its content may send requests elsewhere or be executed as code.
   CHECK(browser.text("fetch('http://127.0.0.1:1/').then(() => 'went', () => 'refused')") == "refused");
   CHECK(
       browser.text(
@@ -127,8 +127,8 @@ TEST_CASE("page: curves of any length stay small, and flows of any kind are laid
     return [steps.length > 400 && steps.length <= 1024, steps[0], steps[steps.length - 1], curves.names.length,
       steps.every((s, i) => i === 0 || s > steps[i - 1])].join();
   }))") == "true,1,50000,64,true");
-  // Skips, branches, a cycle, an arrow to itself: no nodes of a rank overlap, and every path leads from its start to
-  // its end.
+  // Skips, branches, a cycle, an arrow to itself: nodes of a rank do not overlap, and every path leads from its start
+  // to its end.
   CHECK(browser.text(R"(import('/layout.js').then(({layout}) => {
     const ids = [...Array(120).keys()], nodes = ids.map((id) => ({id, along: 100, across: 40}));
     const edges = ids.slice(1).map((to) => ({from: to - 1 - to % 3, to})).filter((e) => e.from >= 0);
@@ -156,7 +156,7 @@ TEST_CASE("page: a metric of the only layer that has it is one curve, and accura
   CHECK(browser.text("import('/curves.js').then(({distinct}) => distinct(['loss', 'o.loss', 'val.loss', 'val.o.loss', "
                      "'val.perplexity', 'val.next.perplexity', 'a.f1', 'b.f1', 'f1', 'val.o.accuracy']).join())") ==
         "loss,val.loss,val.perplexity,a.f1,b.f1,f1,val.o.accuracy");
-  // One peak does not flatten the rest of a curve of rates.
+  // A single peak does not flatten the rest of a curve of rates.
   CHECK(browser.text("import('/chart.js').then(({bulk}) => [bulk([15000, ...Array(40).fill(100)]), bulk([null, 1, 2, "
                      "3])].join())") == "150,3");
   CHECK(browser.text("import('/format.js').then(({figure}) => [figure('val.o.accuracy', 0.9231), figure('accuracy', "

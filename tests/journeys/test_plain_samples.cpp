@@ -179,7 +179,7 @@ TEST_CASE("plain samples: sockets, a named pipe, ZeroMQ and HTTP give the weight
     }
     for (int row = 0; row < kRows; ++row) to.send(way == "zmq" ? zmtp_message(json_row(row)) : json_row(row));
     if (way == "zmq") {
-      to.send(zmtp_message(""));  // the end
+      to.send(zmtp_message(""));  // ends the stream
       CHECK(run.end().code == 0);
     }
   }
@@ -246,7 +246,7 @@ TEST_CASE("plain samples: refused samples are kept with the reason where --dead-
   CHECK(first.at("number").as_int64() == 17);
   CHECK(has(std::string(first.at("reason").as_string()), "line 17: 'x' of shape [2]"));
   CHECK(first.at("line").as_int64() == 1);
-  // Mended, they are samples like others; the summary counts those of one run.
+  // Corrected samples are ordinary samples. The summary counts those of one run.
   const std::string mended = json_row(16) + json_row(17);
   const Result again = l.piped(mended + "{}\n", producers, "--epochs 1 --json --dead-letters " + dead);
   CHECK(again.code == 0);
@@ -303,7 +303,7 @@ TEST_CASE("plain samples: bare numbers need no type where the flow says shape an
   std::thread writer([&] { std::ofstream(pipe, std::ios::binary) << labels; });
   const Result run = l.piped(raw_rows(), "--producer 'x=stdin:?format=raw' --producer 'y=" + pipe + "?format=raw" +
                                              (bytes ? "&type=u8" : "") + "'");
-  const int late = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);  // for the writer, should the run not have come so far
+  const int late = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);  // the writer must not block
   writer.join();
   ::close(late);
   CHECK(run.code == 0);

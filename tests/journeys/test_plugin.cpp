@@ -317,7 +317,7 @@ TEST_CASE("plugin new: names the registered items, quoted where shells and CMake
 TEST_CASE("plugin reload: a run continues with the new build, and a broken build changes nothing") {
   Folder f;
   const std::string library = f / "libnumbered.so", gone = f / "gone.txt", log = f / "log.csv";
-  const auto put = [&](const char* build) {  // as a linker does: a new file under the name
+  const auto put = [&](const char* build) {  // like a linker: a new file under the name
     fs::copy_file(kFixtures + build + ".so", f / "new.so", fs::copy_options::overwrite_existing);
     fs::rename(f / "new.so", library);
   };

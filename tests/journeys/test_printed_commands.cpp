@@ -1,5 +1,5 @@
-// Runs the commands with curl and `tail -f` that the documentation and help print, as they are printed: only ports, and
-// what ends a run, are added.
+// Runs the commands with curl and `tail -f` from documentation and help exactly as printed, except for ports and for
+// ending the run.
 #include <sys/wait.h>
 
 #include <utility>
@@ -36,7 +36,7 @@ std::vector<std::string> lines_with(const fs::path& document, const std::string&
   return lines;
 }
 
-// Puts the port and the token of the test into a command.
+// Inserts the test's port and token into a command.
 std::string with_port(std::string command, const std::string& port) {
   const size_t at = command.find(":8080");
   REQUIRE(at != std::string::npos);
@@ -136,7 +136,7 @@ TEST_CASE("printed commands: every run behind tail -f trains from a file that gr
                          : "{\"x\": [1, " + std::to_string(i % 2) + "], \"y\": " + std::to_string(i % 2) + "}\n";
       shell.folder.write("events.jsonl", events);
       shell.folder.write("report", "");
-      // `tail` begins with the last ten lines, and ends at the first line that it cannot pass on.
+      // `tail` starts with the last ten lines, and ends at the first line that it cannot pass on.
       shell.folder.write("more.jsonl", events);
       const int code = shell.run(
           "(" + command + " --steps 1 --json >report) &\npipe=$!\n" +

@@ -1,4 +1,4 @@
-// The commands that the documentation prints: every flag exists, and those of language models run on a small model.
+// The commands in the documentation: every flag exists, and those of language models run on a small model.
 #include <algorithm>
 #include <set>
 
@@ -8,7 +8,7 @@ using namespace journeys;
 
 namespace {
 
-// The part of a line before a comment, a pipe, a redirection or a second command.
+// Returns a line up to a comment, a pipe, a redirection or a second command.
 std::string one_command(const std::string& line) {
   std::string out;
   char quote = 0;
@@ -26,7 +26,7 @@ std::string one_command(const std::string& line) {
   return out;
 }
 
-// Commands in blocks of code, with their continued lines.
+// Returns the commands in code blocks, with their continued lines.
 std::vector<std::string> printed_commands(const fs::path& document) {
   std::vector<std::string> commands;
   bool fenced = false, continues = false;
@@ -79,7 +79,7 @@ TEST_CASE("printed commands: each has a verb and flags that exist") {
   for (const fs::path& document : documents())
     for (const std::string& command : printed_commands(document)) {
       if (command.find("$(") != std::string::npos || !tried.insert(command).second) continue;
-      if (command.starts_with("harmonics inspect my_act")) continue;  // of a plugin that the page writes
+      if (command.starts_with("harmonics inspect my_act")) continue;  // from a plugin that the page writes
       const Folder empty;  // files are missing; commands that wait for a peer are stopped
       const Result r = run_printed(empty, command, 2);
       INFO(document << ": " << command << "\n" << r.err);
@@ -110,7 +110,7 @@ TEST_CASE("printed commands: those of language models run on a small model") {
     INFO(made << "\n" << r.err);
     REQUIRE(r.code == 0);
   }
-  // Commands with models and files that this test lacks.
+  // Commands with models and files that are not available here.
   const char* const others[] = {"--decode",        "stories260K",      "my_spec.json",
                                 "generate Qwen3 ", "harmonics serve ", "rows.csv"};
   int ran = 0;

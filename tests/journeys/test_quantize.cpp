@@ -1,4 +1,4 @@
-// Models in smaller types: mixes, importance of columns, rates.
+// Models in smaller types: mixes, importance matrices, rates.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -44,7 +44,7 @@ TEST_CASE("quantize: a mix is planned, written and read") {
   std::map<std::string, std::string> types;
   for (const json::value& row : table.at("table").as_array())
     types[std::string(row.at("name").as_string())] = std::string(row.at("to").as_string());
-  CHECK(types["token_embd.weight"] == "Q6_K");  // also the scores' matrix
+  CHECK(types["token_embd.weight"] == "Q6_K");  // also used for the scores
   CHECK(types["blk.0.ffn_up.weight"] == "Q8_0");
   CHECK(types["blk.1.ffn_up.weight"] == "Q4_K");
   CHECK(types["blk.0.attn_norm.weight"] == "F32");
@@ -65,7 +65,7 @@ TEST_CASE("quantize: importance is measured and used") {
   for (int i = 0; i < 60; ++i) words += "word " + std::to_string(i * 37 % 11) + ", ";
   const json::value measured =
       checked_reply("importance", model + " " + f.write("t.txt", words) + " " + importance + " --chunk 64");
-  CHECK(measured.at("tensors").as_int64() == 15);  // seven maps in each of two layers, and the scores
+  CHECK(measured.at("tensors").as_int64() == 15);  // seven maps in each of two layers, and the scores' map
   CHECK(measured.at("chunks").as_int64() >= 5);
   const json::value weighed = checked_reply("quantize", model + " --type q4_k_m --dry-run --importance " + importance);
   int64_t used = 0;

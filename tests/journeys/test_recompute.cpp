@@ -1,4 +1,4 @@
-// --recompute: less memory for a step, the same weights, and what explain says of it.
+// --recompute: less memory per step, equal weights, and its report in explain.
 #include "tests/journeys/replies.hpp"
 
 using namespace journeys;

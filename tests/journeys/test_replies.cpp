@@ -1,4 +1,4 @@
-// Clients of a run that face servers with endless or arbitrary answers.
+// Clients of a run against servers with endless or arbitrary answers.
 #include "tests/journeys/shell.hpp"
 
 #include <atomic>

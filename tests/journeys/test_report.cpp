@@ -46,7 +46,7 @@ std::string section(const std::string& html, const std::string& title) {
   return from == std::string::npos ? "" : html.substr(from, html.find("<h2>", from + 4) - from);
 }
 
-// The beginning of a PNG as data: its signature, size, depth and colours.
+// The start of a PNG as data: its signature, size, depth and colours.
 const std::string kGrey28 = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAAAAA";
 const std::string kColour8x12 = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAwAAAAICAIAAA";
 
@@ -61,7 +61,7 @@ std::string array_file(const Folder& f, const std::string& name, const std::stri
       name, file + header + std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
 }
 
-// Colours of 40 samples of 3 x 8 x 12 values in [0, 1].
+// Returns colours of 40 samples of 3 x 8 x 12 values in [0, 1].
 std::vector<float> colours(float scale) {
   std::vector<float> values(40 * 3 * 8 * 12);
   for (size_t i = 0; i < values.size(); ++i) values[i] = scale * static_cast<float>(i * 37 % 101) / 100;
@@ -100,7 +100,7 @@ std::vector<double> levels_in(const Folder& f, const std::string& html, const st
   return levels;
 }
 
-// Forty grey pictures of 10 x 10: a shaded ball on a bright ground, or a stroke on an empty one.
+// Returns forty grey images of 10 x 10: a shaded ball on a bright ground, or a stroke on an empty one.
 std::vector<float> greys(bool photograph) {
   std::vector<float> values;
   for (int picture = 0; picture < 40; ++picture)
@@ -268,7 +268,7 @@ TEST_CASE("report: photographs are drawn as they are, strokes on an empty ground
   const std::vector<float> values = greys(photograph);
   REQUIRE(levels.size() == 100);
   for (size_t i = 0; i < levels.size(); ++i) {
-    const double level = values[i] / (photograph ? 0.8 : 1);  // of the scale, which ends with the largest value
+    const double level = values[i] / (photograph ? 0.8 : 1);  // relative to the scale, which ends at the largest value
     CHECK(levels[i] == Approx(photograph ? level : 1 - level).margin(0.01));
   }
 }
@@ -300,7 +300,7 @@ TEST_CASE("report: a language model shows text, its predictions by position, and
   CHECK(count(samples, "<div class=\"text\">") == 12);  // six of the worst, six of the first
   CHECK(count(samples, "<span class=\"ok\">") + count(samples, "<span class=\"no\">") == 12 * 48);
   CHECK(count(samples, "<span class=\"no\">") > 0);
-  // The first window: what came before the last 48 of its 63 predicted positions, then the first two of these.
+  // The first window: the text before the last 48 of its 63 predicted positions, then the first two of these.
   const std::string first = samples.substr(samples.find("The first ones"));
   CHECK(has(first, "<p>sample 0: "));
   CHECK(has(first, " of 63 right</p>"));
@@ -359,7 +359,7 @@ TEST_CASE("events: changes by control are in the log and on the page") {
                         " --checkpoint " + runs + " --report " + page);
   const auto state = [&] { return harmonics("ctl " + socket + " status").out; };
   REQUIRE(run.await([&] { return has(state(), "running"); }));
-  // A command takes effect between two steps, so the next is sent when the log shows the effect of this one.
+  // A command takes effect between two steps, so the next one is sent when the log shows the effect of this one.
   for (const auto& [command, effect] : {std::pair("lr 0.0005", "was set to 0.0005"),
                                         {"pause", "the run was paused"},
                                         {"resume", "the run went on"},
@@ -388,7 +388,7 @@ TEST_CASE("events: changes by control are in the log and on the page") {
     if (has(std::string(row.at("text").as_string()), "was set to 0.0005"))
       CHECK(row.at("learning_rate").as_double() == 0.0005);
   }
-  CHECK_FALSE(has(read(log), "E0,"));  // numbers as people write them
+  CHECK_FALSE(has(read(log), "E0,"));  // without exponents
   CHECK_FALSE(has(read(f / "l.csv"), "event"));
   const std::string html = read(page);
   for (const char* text : {"<h2>Events</h2>", "the learning rate was set to 0.0005",

@@ -81,7 +81,7 @@ TEST_CASE("serving: a run answers while it learns, and is paused, stepped, saved
   const Result rate = harmonics_in("HARMONICS_TOKEN=" + token, "ctl " + address + " lr 0.01");
   CHECK(rate.code == 0);
   CHECK(has(rate.out, "paused"));
-  CHECK(has(rate.out, ", lr 0.01\n"));  // of the next step, while none runs
+  CHECK(has(rate.out, ", lr 0.01\n"));  // for the next step, while paused
 
   const Result status = harmonics("ctl " + socket + " status --json");
   const json::value paused = last_line(status.out);
@@ -177,7 +177,7 @@ TEST_CASE("serving: a run that waits for its streams reports that it will write 
   REQUIRE(run.await([&] { return fs::exists(socket); }));
   const auto status = [&] { return last_line(harmonics("ctl " + socket + " status --json").out); };
   REQUIRE(
-      run.await([&] { return !status().at("streams").as_array().empty(); }));  // they appear after the socket exists
+      run.await([&] { return !status().at("streams").as_array().empty(); }));  // streams appear after the socket
   CHECK(status().at("state") == "starting");
   CHECK(status().at("checkpointing") == true);
 }

@@ -24,7 +24,7 @@ struct Validated {
   static std::string data(const std::string& flag, const std::string& x) {
     return flag + " 'x=" + x + "' " + flag + " 'y=" + kGood + (has(x, "repeat") ? kEndless : "") + "' ";
   }
-  // The weights of an uninterrupted run.
+  // Returns the weights of an uninterrupted run.
   std::string whole() const {
     const std::string path = f / "whole.safetensors";
     REQUIRE(harmonics(common + data("--validate", kGood) + "--quiet --save " + path).code == 0);

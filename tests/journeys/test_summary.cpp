@@ -38,7 +38,7 @@ TEST_CASE("summary: layers, shapes, parameters, arithmetic and totals come first
   CHECK(summary.at("parameters") == json::value(total));
   CHECK(summary.at("trained") == json::value(total));
   CHECK(has(r.out, "311,650"));
-  // Two for each product of a matrix, plus a few for each element.
+  // Two per matrix product term, plus a few per element.
   const double products = 2.0 * (784 * 392 + 392 * 10), flops = summary.at("flops").to_number<double>();
   CHECK(flops > products);
   CHECK(flops < 1.05 * products);

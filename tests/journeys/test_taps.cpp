@@ -53,7 +53,7 @@ TEST_CASE("taps: a tap that reaches no weights is an error with a remedy") {
   const Result fixed = houses.run(
       "harmonic g { producer features; producer price 1/1 features; layer guess; layer doubled; cycle (epochs 1) { "
       "features -(identity)-> doubled -(relu, identity)-> guess; guess <-(mse)- price; } }\n");
-  CHECK(fixed.code == 0);  // an arrow between layers learns
+  CHECK(fixed.code == 0);  // an arrow between layers is trained
 }
 
 TEST_CASE("taps: following the remedy of the error trains the weights") {

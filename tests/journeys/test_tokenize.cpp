@@ -1,4 +1,4 @@
-// harmonics tokenize: ids and back, and tokenizers that are trained.
+// harmonics tokenize: encoding, decoding, and training tokenizers.
 #include <boost/json.hpp>
 
 #include "tests/journeys/schema.hpp"

@@ -1,4 +1,4 @@
-// harmonics train: configurations, their errors, and what is planned.
+// harmonics train: configurations, their errors, and the plan.
 #include <sstream>
 
 #include <boost/json.hpp>
@@ -78,7 +78,7 @@ TEST_CASE("train: keys are listed with their other names") {
 
 namespace {
 
-// A model of 2 layers on the bytes of a text that repeats.
+// Returns the configuration of a model of 2 layers on the bytes of a repeating text.
 std::string tiny_configuration(const Folder& folder, const std::string& output) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the cat sat on the mat. ";

@@ -1,4 +1,4 @@
-// harmonics train: preferences, distillation, streams, special tokens and replays; exports of what was trained.
+// harmonics train: preferences, distillation, streams, special tokens and replays, and exports of trained models.
 #include <cmath>
 
 #include <boost/json.hpp>
@@ -10,7 +10,7 @@ using namespace journeys;
 
 namespace {
 
-// A model of the bytes of one sentence, trained briefly: its folder is `output`/model.
+// Trains a model briefly on the bytes of one sentence; its folder is `output`/model.
 std::string trained_on_a_sentence(const Folder& folder, const std::string& output) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "the cat sat on the mat. ";
@@ -59,7 +59,7 @@ TEST_CASE("train: a model learns to prefer chosen answers") {
   REQUIRE(run.code == 0);
   const std::vector<double> losses = logged_losses(output);
   REQUIRE(losses.size() == 60);
-  CHECK(losses.front() == Approx(std::log(2.0)).epsilon(1e-3));  // the model is the reference before the first step
+  CHECK(losses.front() == Approx(std::log(2.0)).epsilon(1e-3));  // before the first step, model and reference are equal
   CHECK(losses.back() < 0.45);                                   // over all steps
   CHECK(run.err.find("perplexity") == std::string::npos);
   CHECK(run.err.find("accuracy") == std::string::npos);
@@ -150,7 +150,7 @@ TEST_CASE("train: a small model learns from a teacher") {
 
 namespace {
 
-// Runs `train` on what a file sends to its standard input.
+// Runs `train` with the output of `send` on its standard input.
 Result train_on_input(const Folder& folder, const std::string& lines, const std::string& arguments) {
   const std::string command = "cat '" + folder.write("sent", lines) + "' | timeout 100 '" + kProgram + "' train " +
                               arguments + " >'" + (folder / "said.out") + "' 2>'" + (folder / "said.err") + "'";
@@ -158,7 +158,7 @@ Result train_on_input(const Folder& folder, const std::string& lines, const std:
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, read(folder / "said.out"), read(folder / "said.err")};
 }
 
-// Two rows of 32 tokens and what follows them, as the loss guard writes a batch.
+// Returns two rows of 32 tokens and their next tokens, in the format of the loss guard's batches.
 std::string batch_of_bytes() {
   std::string header =
       R"({"next":{"dtype":"I32","shape":[2,32],"data_offsets":[0,256]},"tokens":{"dtype":"I32","shape":[2,32],)"

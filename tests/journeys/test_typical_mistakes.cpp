@@ -136,8 +136,8 @@ void check_mistakes(const std::string& name) {
     CHECK(m.said == m.expected);
     CHECK(m.exited == m.code);
     CHECK(m.said.find('\x1b') == std::string::npos);
-    if (name == "requests") continue;  // answers over HTTP, without lines of help
-    // Each output has a remedy: a line of help, a usage, or the correction within the message.
+    if (name == "requests") continue;  // HTTP answers, without help lines
+    // Each output has a remedy: a help line, a usage, or the correction within the message.
     const auto corrects = [&](const char* words) { return has(m.said, words); };
     const std::vector<const char*> corrections{"help: ",    "note: ",  "; ",        "expected ",
                                                " must be ", " takes ", " without ", " is true or false"};

@@ -1,4 +1,4 @@
-// The slowest part of these tests: row by row, compiled with optimisation.
+// The slowest part of these tests: exact products row by row, compiled with optimisation.
 #include "kernel_call.hpp"
 
 namespace harmonics::engine::kernel_tests {

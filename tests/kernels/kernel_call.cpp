@@ -38,8 +38,8 @@ hx_status take_item(hx_registry*, const hx_item* item) {
 
 const FakeHost& device() {
   static const bool loaded = [] {
-    // Without arithmetic in fp16 or bf16 in the processor, or on a lower instruction set, the emulated kernels are
-    // tested.
+    // Tests the emulated kernels if the processor lacks fp16 or bf16 arithmetic, or if a lower instruction set is
+    // selected.
     unsigned a = 0, b = 0, c = 0, d = 0;
     const char* isa = std::getenv("HARMONICS_ISA");
     const bool lower = isa && std::string_view(isa) != "avx512";
@@ -66,7 +66,7 @@ struct Free {
   void operator()(void* p) const { std::free(p); }
 };
 using Memory = std::unique_ptr<char, Free>;
-// Exactly `bytes` bytes, so that an address sanitizer detects overruns.
+// Allocates exactly `bytes` bytes, so that an address sanitizer detects overruns.
 Memory aligned(size_t bytes) {
   void* p = nullptr;
   if (posix_memalign(&p, 64, std::max<size_t>(bytes, 1)) != 0) throw std::bad_alloc();
@@ -196,7 +196,7 @@ void KernelCall::once(const hx_kernel& kernel, Order order, std::vector<Tensor>&
   }
   memory.push_back(aligned(kernel.workspace));
   buffers.push_back(memory.back().get());
-  if (kernel.packed_bytes) {  // afterwards the kernel must not read the input
+  if (kernel.packed_bytes) {  // the kernel must not read the input after packing
     REQUIRE((constants_ >> kernel.packed_input & 1));
     memory.push_back(aligned(kernel.packed_bytes));
     buffers.push_back(memory.back().get());

@@ -1,4 +1,4 @@
-// Calls a kernel of the CPU device as the host does, with references to compare with.
+// Calls a kernel of the CPU device like the host, and computes references.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -123,7 +123,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-// Whether kernels are compiled for vectors of less than 8 floats: HARMONICS_ISA says so, or the processor lacks AVX2.
+// Returns whether kernels are compiled for vectors of less than 8 floats: by HARMONICS_ISA, or without AVX2.
 bool is_baseline();
 
 class KernelCall {
@@ -145,23 +145,24 @@ class KernelCall {
   KernelCall& allow_half() { return flags_ = HX_SITE_FP16_CHUNKS, *this; }
   // Allows operands of products to be rounded to bf16.
   KernelCall& allow_bf16() { return flags_ = HX_SITE_BF16, *this; }
-  // Input `input` never changes, so the kernel may pack it.
+  // Declares that input `input` never changes, so the kernel may pack it.
   KernelCall& constant(uint32_t input) { return constants_ |= uint64_t{1} << input, *this; }
   // Output `output` shares the memory of input `input`.
   KernelCall& alias(uint32_t output, uint32_t input) { return aliases_.push_back({output, input}), *this; }
 
   bool served();
   uint64_t workspace();  // bytes
-  // Runs with poisoned outputs and workspace: parts in order, reversed, shuffled and on two threads. All runs must give
-  // the same bits.
+  // Runs with poisoned outputs and workspace: parts in order, reversed, shuffled and on two threads. All runs must be
+  // bitwise equal.
   std::vector<Tensor> run();
   Tensor run_one() { return run().at(0); }
-  // Number of parts of the last run.
+  // Returns the number of parts of the last run.
   uint32_t parts() const { return parts_; }
   uint32_t in_place() const { return in_place_; }
   const std::string& kernel() const { return name_; }
   uint64_t packed_bytes() const { return packed_bytes_; }
-  // Sum over parts of the fastest of `repeats` runs, in seconds: the time of an idle processor on one thread.
+  // Returns the sum over parts of the fastest of `repeats` runs, in seconds: the time on one thread of an idle
+  // processor.
   double seconds(int repeats);
 
  private:
@@ -182,17 +183,17 @@ class KernelCall {
   std::string name_;
 };
 
-// The product a b in double, summed in order; `lies`: transposed layout, [k, m] and [n, k].
+// Computes the product a b in double, summed in order. `lies`: transposed layout, [k, m] and [n, k].
 struct Side {
   const Tensor& matrix;
   bool lies = false;
 };
 std::vector<double> exact_product(const Side& a, const Side& b, int64_t m, int64_t n, int64_t k);
 
-// Every element within `absolute` + `relative` * |expected|; NaN and infinities must be equal.
+// Requires every element to be within `absolute` + `relative` * |expected|, and NaN and infinities to be equal.
 void require_close(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute);
 
-// The device's name with its instruction set, and the name it registered.
+// Returns the device's name with its instruction set, and the name it registered.
 std::string device_text();
 std::string device_name();
 

@@ -1,4 +1,4 @@
-// Tensors of stored types, random in every bit that a block has.
+// Tensors of stored types with every bit of their blocks random.
 #pragma once
 
 #include "kernel_call.hpp"
@@ -9,7 +9,7 @@
 
 namespace harmonics::engine::kernel_tests {
 
-// Offsets of the f16 numbers of blocks whose scales are searched for.
+// Returns the offsets of the f16 numbers in blocks whose scales are searched for.
 inline std::vector<size_t> searched_scales(DType type) {
   switch (type) {
     case DType::Q4_K:
@@ -28,7 +28,7 @@ inline std::vector<size_t> searched_scales(DType type) {
       return {};
   }
 }
-// The same of every type; mxfp4 has a power of two in a byte.
+// Likewise for every type; mxfp4 has a power of two in a byte.
 inline std::vector<size_t> scales_of(DType type) {
   switch (type) {
     case DType::Q8_0:
@@ -56,7 +56,7 @@ void set_scales(Tensor& t, Scale next) {
   }
 }
 
-// Random numbers of the type, or random bytes and small scales, which reach every bit of the block.
+// Returns random numbers of the type, or random bytes and small scales, which cover every bit of the block.
 inline Tensor of_type(DType type, Dims dims, Random& random) {
   Tensor t = Tensor::zeros(dims, static_cast<uint32_t>(type));
   if (searched_scales(type).empty()) {

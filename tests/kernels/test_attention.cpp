@@ -66,7 +66,7 @@ struct Reference {
   }
 };
 
-// Integers whose scores are exact in f32, far from 0 and close to each other.
+// Returns integers whose scores are exact in f32, far from 0 and close to each other.
 Tensor far_rows(Random& random, const Dims& dims, float far) {
   const Tensor near = random.integers<int64_t>(dims, -1, 2);
   std::vector<float> v;

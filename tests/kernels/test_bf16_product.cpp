@@ -1,4 +1,4 @@
-// Products with operands rounded to bf16 against exact products of the rounded operands.
+// Compares products with operands rounded to bf16 with exact products of the rounded operands.
 #include <algorithm>
 #include <limits>
 
@@ -21,7 +21,7 @@ struct RoundedCase {
     c.set("lhs_contract", Dims{ta ? 0 : 1}).set("rhs_contract", Dims{tb ? 1 : 0}).in(a).in(b).out({m, n});
     return std::move(c.allow_bf16());
   }
-  // The sum, and the sum of magnitudes, which errors are relative to.
+  // Returns the sum, and the sum of magnitudes, to which errors are relative.
   std::pair<double, double> exact(int64_t i, int64_t j) const {
     double sum = 0, size = 0;
     for (int64_t x = 0; x < k; ++x) {
@@ -39,7 +39,7 @@ RoundedCase rounded_case(Random& random, Dims sizes, int layout) {
   return {m, n, k, ta, tb, random.floats(ta ? Dims{k, m} : Dims{m, k}), random.floats(tb ? Dims{n, k} : Dims{k, n})};
 }
 
-constexpr double kOfSums = 4e-7;  // of f32 sums, relative to the magnitudes
+constexpr double kOfSums = 4e-7;  // error of f32 sums relative to the magnitudes
 
 }  // namespace
 

@@ -22,7 +22,7 @@ struct CachedCase {
   Dims rows(int64_t n, int64_t h, int64_t w) const {
     return positions_first ? Dims{batch, n, h, w} : Dims{batch, h, n, w};
   }
-  // Element d of row t of a head.
+  // Returns the index of element d in row t of a head.
   int64_t at(int64_t b, int64_t h, int64_t t, int64_t d, int64_t n, int64_t all, int64_t w) const {
     return (positions_first ? (b * n + t) * all + h : (b * all + h) * n + t) * w + d;
   }
@@ -41,7 +41,7 @@ struct CachedCase {
 Tensor stored(const CachedCase& c, const Tensor& x) {
   return c.cache == HX_F16 ? as_half(x) : c.cache == HX_Q8_0 ? as_eight_bits(x) : x;
 }
-// The values that the cache's type holds.
+// Returns the values as stored in the cache's type.
 Tensor rounded(const CachedCase& c, const Tensor& x) {
   if (c.cache == HX_Q8_0) return from_eight_bits(as_eight_bits(x));
   if (c.cache == HX_F32) return x;
@@ -61,7 +61,7 @@ struct CachedNumbers {
         sinks(random.floats({c.heads()}, -1, 3)) {
     k = rounded(c, k);
     v = rounded(c, v);
-    // Whatever lies beyond the lengths must not be read into results.
+    // Rows beyond the lengths must not affect results.
     std::vector<float> keys = k.values<float>(), values = v.values<float>();
     for (int64_t b = 0; b < c.batch; ++b)
       for (int64_t j = std::max<int64_t>(0, valid[static_cast<size_t>(b)]); j < c.capacity; ++j)
@@ -92,7 +92,7 @@ std::vector<Tensor> attend(const CachedCase& c, const CachedNumbers& n, std::str
   return results;
 }
 
-// By definition, in double.
+// Compares with the definition, in double.
 void check_by_definition(const CachedCase& c, const CachedNumbers& n, const std::vector<Tensor>& found) {
   std::vector<double> out(static_cast<size_t>(found[0].size())), lse(static_cast<size_t>(found[1].size()));
   const double scale = 1 / std::sqrt(static_cast<double>(c.width));
@@ -121,13 +121,13 @@ void check_by_definition(const CachedCase& c, const CachedNumbers& n, const std:
                 p / sum * n.v[c.at(b, h / c.group, j, d, c.capacity, c.shared, c.value_width)];
         lse[static_cast<size_t>((b * c.heads() + h) * c.queries + t)] = sum == 0 ? -INFINITY : std::log(sum) + largest;
       }
-  // Tile registers, for large groups, multiply queries and weights that are rounded to 15 bits.
+  // Tile registers, used for large groups, multiply queries and weights rounded to 15 bits.
   const bool rounds = c.cache == HX_Q8_0 && c.group >= 5;
   require_close(found[0], out, 2e-5, rounds ? 2e-4 : 4e-6);
   require_close(found[1], lse, 2e-6, rounds ? 2e-4 : 4e-6);
 }
 
-// `count` queries from `first` on.
+// Returns `count` queries from `first` on.
 Tensor queries_of(const CachedCase& c, const Tensor& x, int64_t first, int64_t count, int64_t width) {
   std::vector<float> part;
   for (int64_t b = 0; b < c.batch; ++b)
@@ -136,7 +136,7 @@ Tensor queries_of(const CachedCase& c, const Tensor& x, int64_t first, int64_t c
         for (int64_t d = 0; d < width; ++d) part.push_back(x[c.at(b, h, t, d, c.queries, c.heads(), width)]);
   return {{c.batch, count, c.heads(), width}, part};
 }
-// The same cache with room for more.
+// Returns the same cache with a larger capacity.
 Tensor with_capacity(const CachedCase& c, const Tensor& x, int64_t capacity, int64_t width) {
   std::vector<float> grown(static_cast<size_t>(c.batch * capacity * c.shared * width), kNaN);
   for (int64_t b = 0; b < c.batch; ++b)
@@ -169,13 +169,13 @@ TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16,
                               {2, 1, 7, 1, 140, 32, 32, false, 0, 0, HX_Q8_0},
                               {2, 2, 6, 40, 530, 96, 64, true, 100, 2, HX_Q8_0, true, false},
                               {1, 1, 300, 2, 150, 32, 64, true, 0, 0, HX_Q8_0},
-                              {1, 20, 1, 3, 1030, 8, 8},   // enough heads: an item has all splits
+                              {1, 20, 1, 3, 1030, 8, 8},   // enough heads: one item has all splits
                               {1, 1, 300, 2, 150, 4, 4}};  // a group larger than a tile
   for (const CachedCase& c : cases) {
     INFO(c.text());
     for (int round = 0; round < 3; ++round) {
       std::vector<int32_t> valid;
-      for (int64_t b = 0; b < c.batch; ++b)  // among them more than there is room for, fewer than queries, none
+      for (int64_t b = 0; b < c.batch; ++b)  // including more than the capacity, fewer than queries, and none
         valid.push_back(static_cast<int32_t>(round == 0   ? c.capacity + b
                                              : round == 1 ? random.below(c.capacity + 1)
                                                           : random.below(std::min(c.capacity, c.queries) + 1) - b));
@@ -208,7 +208,7 @@ TEST_CASE("cached attention: a query has the same bits in every chunk and for ev
         part.k = with_capacity(whole, n.k, capacity, c.width);
         part.v = with_capacity(whole, n.v, capacity, c.value_width);
         for (int64_t first = 0; first < whole.queries; first += chunk == 1 ? 13 : chunk) {
-          // As if the later queries' keys were not there yet.
+          // As if the later queries' keys were absent.
           std::vector<int32_t> so_far = valid;
           for (int32_t& l : so_far) l -= static_cast<int32_t>(whole.queries - first - chunk);
           part.lengths = {{c.batch}, so_far};
@@ -279,7 +279,7 @@ TEST_CASE("attention: optional inputs without their name, and of other types, ar
   CHECK(served("attention", "", {}));
   CHECK(served("attention", "lengths", {lengths}));
   CHECK(served("attention_grad", "", {x, lse, x}));
-  CHECK_FALSE(served("attention", "", {lengths}));    // without its name
+  CHECK_FALSE(served("attention", "", {lengths}));    // without the input's name
   CHECK_FALSE(served("attention", "", {x, lse, x}));  // as many inputs as a gradient
   CHECK(served("attention", "lengths,bias", {lengths, bias}));
   CHECK_FALSE(served("attention", "lengths,bias", {bias, lengths}));

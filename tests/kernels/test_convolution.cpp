@@ -129,7 +129,7 @@ struct Pool {
         .set("dilation", dilation);
     return c;
   }
-  // Positions of the plane in the window of output (i, j), in order.
+  // Returns the positions in the plane of output (i, j)'s window, in order.
   std::vector<int64_t> window(int64_t i, int64_t j) const {
     std::vector<int64_t> at;
     for (int64_t a = 0; a < kernel[0]; ++a)

@@ -1,4 +1,4 @@
-// Attention within the documents of packed rows: each document has the bits that it has alone.
+// Attention within the documents of packed rows: each document is bitwise equal to the document alone.
 #include <cmath>
 #include <numeric>
 
@@ -9,7 +9,7 @@ namespace {
 
 struct PackedCase {
   int64_t batch, shared, group, width, value_width;
-  std::vector<int64_t> lengths;  // of the documents of every row
+  std::vector<int64_t> lengths;  // document lengths of every row
   bool causal = true, positions_first = false;
   int64_t window = 0;
   double softcap = 0;
@@ -28,7 +28,7 @@ struct PackedCase {
     if (softcap > 0) made.set("softcap", softcap);
     return made;
   }
-  // Positions [first, first + n) of item b of x, which has `h` heads.
+  // Returns positions [first, first + n) of item b of x, which has `h` heads.
   Tensor part(const Tensor& x, int64_t b, int64_t first, int64_t n, int64_t h, int64_t w) const {
     std::vector<float> values;
     const auto row = [&](int64_t head, int64_t t) {
@@ -44,7 +44,7 @@ struct PackedCase {
     }
     return {rows(1, n, h, w), values};
   }
-  // The same of lse [B, H, T].
+  // Likewise for lse [B, H, T].
   Tensor part_of_lse(const Tensor& lse, int64_t b, int64_t first, int64_t n) const {
     std::vector<float> values;
     for (int64_t head = 0; head < heads(); ++head)

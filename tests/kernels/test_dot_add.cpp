@@ -1,4 +1,4 @@
-// dot_add against dot plus a sum, in place and out of place.
+// Compares dot_add with dot plus a sum, in place and out of place.
 #include "kernel_call.hpp"
 
 namespace harmonics::engine::kernel_tests {
@@ -66,7 +66,7 @@ TEST_CASE("dot_add: out of place and in place") {
       INFO(a.size() << " by " << b.size() << ", zeros " << c.zeros << ": " << plain.kernel()
                     << (in_place ? ", in place" : ""));
       const Tensor result = call.run_one();
-      // C = B^T A^T cannot begin with a sum.
+      // The product C = B^T A^T cannot start from a sum.
       CHECK(call.kernel() == (plain.kernel() == "turned matmul" ? "packed matmul" : plain.kernel()));
       CHECK((call.in_place() & 1) == 1);
       require_close(result, expected, 1e-6, 4e-5);

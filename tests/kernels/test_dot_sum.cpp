@@ -1,4 +1,4 @@
-// dot_sum against dot and sums in double: dense and sparse first operands, sizes that fill no panel.
+// Compares dot_sum with dot and sums in double: dense and sparse first operands, sizes with partial panels.
 #include "kernel_call.hpp"
 
 namespace harmonics::engine::kernel_tests {
@@ -35,7 +35,7 @@ TEST_CASE("dot_sum: the product and the sums of the second operand") {
     const Tensor product = of_rows(plain, c).in(a).in(b).out({m, n}).run_one();
     of_rows(call, c).set("sum", 1).in(a).in(b).out({m, n}).out({n});
     INFO(a.size() << " by " << b.size() << ", zeros " << c.zeros);
-    if (is_baseline()) {  // has no packed products
+    if (is_baseline()) {  // without packed products
       CHECK(!call.served());
       continue;
     }

@@ -243,7 +243,8 @@ TEST_CASE("questions: NaN and infinity of both widths") {
 
 namespace {
 
-// Every bit operation by the definition, on bit patterns in 64 bits; amounts may be negative or too large.
+// Computes every bit operation by its definition, on bit patterns in 64 bits. Shift amounts may be negative or too
+// large.
 template <typename T>
 void check_bits(uint32_t seed) {
   Random random(seed);
@@ -350,7 +351,7 @@ TEST_CASE("primitives on 16-bit floats are computed in f32 and rounded after eac
     CHECK(number(angle, i) == Approx(std::atan2(number(x, i), number(y, i))).epsilon(1e-3));
     CHECK(static_cast<bool>(less.data<uint8_t>()[i]) == (number(x, i) < number(y, i)));
   }
-  // Registers of a chain keep their numbers, and every step rounds.
+  // Registers of a chain keep their indices, and every step rounds.
   KernelCall chain("fused_elementwise");
   chain.in(x).in(y).step("mul", {0, 1}, HX_F16).step("add", {2, 0}, HX_F16).step("less", {3, 1}, HX_BOOL);
   const std::vector<Tensor> results = chain.stores({3, 4}).out(x.dims, HX_F16).out(x.dims, HX_BOOL).run();

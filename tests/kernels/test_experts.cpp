@@ -1,4 +1,4 @@
-// Products of groups of rows with a matrix for each group, and the gradient of the matrices, in double.
+// Products of groups of rows with one matrix per group, and the gradients of the matrices, compared in double.
 #include <algorithm>
 
 #include "kernel_call.hpp"

@@ -1,4 +1,4 @@
-// fused_dot against the product and the operations one by one: further tensors, several results, dense and sparse.
+// Compares fused_dot with the product and separate operations: further tensors, several results, dense and sparse.
 #include "kernel_call.hpp"
 
 namespace harmonics::engine::kernel_tests {
@@ -71,7 +71,7 @@ TEST_CASE("fused_dot: the product is stored, and read by several steps") {
       total.push_back(gradient.back() * product[i] + o.bias[static_cast<int64_t>(i) % c.n]);
     }
     INFO(c.m << " x " << c.n << " x " << c.k << ", zeros " << c.zeros);
-    // The first result takes the product's memory.
+    // The first result reuses the product's memory.
     const std::vector<Tensor> all = fused_dot(c, o, "gelu_grad(2,0) mul(3,0) add(4,1)", {0, 5, 3}).run();
     require_close(all[0], product, 1e-5, 4e-5);
     require_close(all[1], total, 1e-5, 4e-4);
@@ -87,7 +87,7 @@ TEST_CASE("fused_dot: declined where blocks cannot be finished in place") {
   const FusedDotCase c{1024, 256, 64}, few{512, 256, 64};
   const Operands o = operands_of(random, c);
   CHECK(!fused_dot(few, operands_of(random, few), "add(0,1)", {3}).served());
-  CHECK(!fused_dot(c, o, "gelu(0) mul(3,0)", {3, 4}).served());  // the product is read after its memory is taken
+  CHECK(!fused_dot(c, o, "gelu(0) mul(3,0)", {3, 4}).served());  // the product is read after its memory was reused
   CHECK(!fused_dot(c, o, "no_such_step(0)", {3}).served());
   CHECK(!fused_dot(c, o, "add(0,9)", {3}).served());
   CHECK(!fused_dot(c, o, "add(0,1)", {1}).served());

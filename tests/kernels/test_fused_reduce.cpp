@@ -1,4 +1,4 @@
-// fused_reduce against a stored chain and its reduction: the same bits.
+// Compares fused_reduce with a stored chain and its reduction: bitwise equal.
 #include "kernel_call.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 struct FusedReduceCase {
   Dims dims, axes;
 };
-// Short and long rows, whole vectors and not; partial groups and blocks; few rows of many columns; several axes.
+// Short and long rows, whole and partial vectors; partial groups and blocks; few rows of many columns; several axes.
 const FusedReduceCase kFusedReduceCases[] = {{{64, 392}, {0}},
                                              {{64, 392}, {1}},
                                              {{5, 7, 11}, {1}},
@@ -41,7 +41,7 @@ Dims without(const Dims& dims, const Dims& axes) {
     if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) d.push_back(dims[i]);
   return d;
 }
-// The shape with its first or last axis of size 1.
+// Returns the shape with its first or last axis reduced to size 1.
 Dims flat(Dims dims, bool first) {
   (first ? dims.front() : dims.back()) = 1;
   return dims;
@@ -57,7 +57,7 @@ TEST_CASE("fused_reduce: same bits as a stored chain and its reduction") {
     for (const char* reduction : kReductions) {
       INFO("rank " << c.dims.size() << ", " << elements(c.dims) << " elements, " << c.axes.size() << " axes, "
                    << reduction);
-      // ((x - row) * column + 1)^2 near 1, so that products stay finite
+      // ((x - row) * column + 1)^2 is close to 1, so that products stay finite.
       const Tensor x = random.floats(c.dims, -0.01f, 0.01f), row = random.floats(flat(c.dims, true), -0.01f, 0.01f),
                    column = random.floats(flat(c.dims, false), 0.5f, 1), one({}, std::vector<float>{1});
       const auto chain = [&](KernelCall& call) -> KernelCall& {
@@ -72,7 +72,7 @@ TEST_CASE("fused_reduce: same bits as a stored chain and its reduction") {
           chain(fused).set("axes", c.axes).set("reduction", reduction).stores({7}).out(left).run_one();
       CHECK(same_bits(result, expected));
       CHECK(fused.in_place() == 0);
-      // Also stores another register and the reduced one, the first over x.
+      // Also stores another register and the reduced one, the first in x's memory.
       chain(both).set("axes", c.axes).set("reduction", reduction).stores({5, 7, 7}).out(c.dims).out(c.dims).out(left);
       for (int run = 0; run < 2; ++run) {
         const std::vector<Tensor> results = both.run();

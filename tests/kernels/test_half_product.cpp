@@ -1,4 +1,4 @@
-// Products in fp16 chunks against exact products.
+// Compares products in fp16 chunks with exact products.
 #include <algorithm>
 #include <limits>
 
@@ -18,7 +18,7 @@ struct HalfProductCase {
   Tensor a, b;
   int64_t a_at(int64_t i, int64_t k) const { return ta ? k * s.m + i : i * s.k + k; }
   int64_t b_at(int64_t k, int64_t j) const { return tb ? j * s.k + k : k * s.n + j; }
-  // The sum, and the sum of magnitudes, which errors are relative to.
+  // Returns the sum, and the sum of magnitudes, to which errors are relative.
   std::pair<double, double> exact(int64_t i, int64_t j) const {
     double sum = 0, size = 0;
     for (int64_t k = 0; k < s.k; ++k) {
@@ -43,7 +43,7 @@ KernelCall half_product(const HalfProductCase& c) {
   return call;
 }
 
-// Squared error relative to the squared result.
+// Returns the squared error relative to the squared result.
 double normalised_error(const HalfProductCase& c, const Tensor& y) {
   double error = 0, size = 0;
   for (int64_t i = 0; i < c.s.m; ++i)
@@ -70,7 +70,7 @@ TEST_CASE("fp16 chunks: results are close to exact products") {
       INFO(s.m << " x " << s.n << " x " << s.k << " layout " << layout << " by " << call.kernel());
       const double error = normalised_error(c, y);
       REQUIRE(error < 2e-6);
-      REQUIRE(error > 1e-9);  // f32 would be at 1e-14
+      REQUIRE(error > 1e-9);  // f32: 1e-14
     }
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("fp16 chunks: any operands stay within the documented bound") {
         REQUIRE(error <= bound);
         worst = std::max(worst, error / size);
       }
-    REQUIRE(worst > 1e-5);  // f32 would be at 1e-7
+    REQUIRE(worst > 1e-5);  // f32: 1e-7
   }
 }
 

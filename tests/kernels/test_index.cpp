@@ -38,7 +38,7 @@ TEST_CASE("embedding and its gradient") {
     for (int64_t i = 0; i < count * width; ++i) {
       const int64_t at = ids.data<int64_t>()[i / width] * width + i % width;
       REQUIRE(y[i] == table[at]);
-      e[static_cast<size_t>(at)] += dy[i];  // in index order: the same bits
+      e[static_cast<size_t>(at)] += dy[i];  // in index order, so bitwise equal
     }
     REQUIRE(d.values<float>() == e);
   }
@@ -246,7 +246,7 @@ TEST_CASE("slices of many runs are divided into parts") {
 
 namespace {
 
-// The upper halves, which hold the numbers of the test.
+// Returns the upper halves, which contain the test's numbers.
 Tensor as_brain(const Tensor& x) {
   std::vector<uint16_t> halves;
   for (int64_t i = 0; i < x.size(); ++i) {
@@ -266,7 +266,7 @@ TEST_CASE("top_k: falling, NaN first, the lowest index first among equals") {
     const Tensor whole = random.integers<int32_t>({rows, size}, -20, 20);
     std::vector<float> values(static_cast<size_t>(rows * size));
     for (size_t i = 0; i < values.size(); ++i) {
-      const int32_t v = whole.data<int32_t>()[i];  // many equal; some NaN and infinite
+      const int32_t v = whole.data<int32_t>()[i];  // many ties; some NaN and infinite
       values[i] = v == 19 ? NAN : v == 18 ? INFINITY : v == -20 ? -INFINITY : static_cast<float>(v);
     }
     const Tensor numbers({rows, size}, values);
@@ -328,7 +328,7 @@ void check_float_sort(uint32_t seed) {
   for (const Dims& dims : {Dims{1}, Dims{3, 40}, Dims{41}, Dims{5, 67, 3}, Dims{2, 3000}, Dims{300, 50}}) {
     const Tensor whole = random.integers<int32_t>(dims, -60, 60);
     std::vector<T> values;
-    for (int32_t v : whole.values<int32_t>())  // many equal; NaN of both signs, infinities, both zeros
+    for (int32_t v : whole.values<int32_t>())  // many ties; NaN of both signs, infinities, both zeros
       values.push_back(v > 57    ? static_cast<T>(v == 58 ? NAN : -NAN)
                        : v > 55  ? static_cast<T>(INFINITY)
                        : v < -57 ? static_cast<T>(-INFINITY)

@@ -1,4 +1,4 @@
-// linear over weights in blocks of whole numbers with x rounded to q8_0.
+// linear over weights in integer blocks, with x rounded to q8_0.
 #include "stored_tensors.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ Tensor first_rows(const Tensor& x, int64_t rows) {
   return {{rows, depth}, std::vector<float>(x.data<float>(), x.data<float>() + rows * depth)};
 }
 
-// x with every weight decoded and every row rounded, in double.
+// Multiplies x, with every row rounded, by the decoded weight, in double.
 void check_product(const Tensor& x, const Tensor& w) {
   const int64_t m = x.dims[0], n = w.dims[0], depth = x.dims[1];
   CAPTURE(m, n, depth);
@@ -83,7 +83,7 @@ TEST_CASE("integer products: a row's bits do not depend on the other rows") {
   Random random(822);
   for (const DType type : kIntegerTypes) {
     CAPTURE(element_type(type).name);
-    const int64_t depth = element_type(type).block == 256 ? 512 : 288, n = 150;  // a chunk and a part of one
+    const int64_t depth = element_type(type).block == 256 ? 512 : 288, n = 150;  // a whole chunk and a partial one
     const Tensor x = random.floats({140, depth}), w = of_type(type, {n, depth}, random);
     const Tensor all = rounded_call(x, w).out({140, n}).run_one();
     for (int64_t m = 1; m <= 33; ++m) {

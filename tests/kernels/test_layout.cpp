@@ -13,7 +13,7 @@ Dims strides_of(const Dims& dims) {
   for (size_t i = dims.size(); i-- > 1;) s[i - 1] = s[i] * dims[i];
   return s;
 }
-// The index of element n in a tensor of these sizes.
+// Returns the index of element n in a tensor of these sizes.
 Dims index_of(int64_t n, const Dims& dims) {
   Dims index(dims.size());
   for (size_t i = dims.size(); i-- > 0; n /= dims[i]) index[i] = n % dims[i];

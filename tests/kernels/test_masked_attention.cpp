@@ -1,4 +1,4 @@
-// Attention with masks, biases, windows, caps and sinks, and its gradient, against the definition in double.
+// Compares attention with masks, biases, windows, caps and sinks, and its gradient, with the definition in double.
 #include <algorithm>
 #include <limits>
 
@@ -73,7 +73,7 @@ struct MaskedNumbers {
       mask.dtype = HX_BOOL;
     }
     if (c.bias != Rows::none) bias = random.floats(c.table(c.bias), -3, 3);
-    // Whatever lies beyond the lengths must not be read into results.
+    // Rows beyond the lengths must not affect results.
     std::vector<float> keys = k.values<float>(), values = v.values<float>();
     for (int64_t b = 0; b < c.batch; ++b)
       for (int64_t j = valid[static_cast<size_t>(b)]; j < c.keys; ++j)

@@ -174,11 +174,11 @@ TEST_CASE("linear: a constant weight is packed once, with equal bits") {
     const Tensor expected = plain.run_one(), y = kept.constant(1).run_one();
     INFO(s.m << " x " << s.n << " x " << s.k << ", " << kept.kernel());
     CHECK(plain.packed_bytes() == 0);
-    // few rows, or a large weight: no copy
+    // few rows, or a large weight: not copied
     CHECK((kept.packed_bytes() > 0) == (plain.kernel() == "packed matmul"));
     REQUIRE(y.bytes == expected.bytes);
   }
-  KernelCall transposed("linear");  // rows of this layout are skipped for zeros of x
+  KernelCall transposed("linear");  // this layout skips zeros of x
   transposed.set("transposed", 1).in(random.floats({64, 784})).in(random.floats({784, 392})).out({64, 392});
   transposed.constant(1).run();
   CHECK(transposed.packed_bytes() == 0);

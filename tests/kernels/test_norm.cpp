@@ -18,7 +18,7 @@ struct Row {
     rstd = 1 / std::sqrt(square + 1e-5);
   }
   double unit(const Tensor& x, int64_t i) const { return (x[i] - mean) * rstd; }
-  // dx of this row, given each element's gain.
+  // Returns dx of this row, given each element's gain.
   template <typename Gain>
   void gradient(const Tensor& x, const Tensor& dy, Gain gain, bool centred, std::vector<double>& dx) const {
     const auto n = static_cast<double>(at.size());
@@ -176,8 +176,8 @@ void check_group(const Dims& dims, int64_t groups) {
   require_close(back[2], dbias, 1e-5, 1e-4);
 }
 
-// Error against `op` in double, for values of deviation 1 around `offset`. PyTorch's float32, whose mean is rounded to
-// the size of the offset, has 5e-4 at 10,000.
+// Returns the error of `op` compared with double, for values of deviation 1 around `offset`. PyTorch's float32, whose
+// mean is rounded at the scale of the offset, has 5e-4 at 10,000.
 double norm_error(const char* op, const Dims& dims, int64_t groups, float offset) {
   Random random(76);
   std::vector<float> v = random.floats(dims, -1.7f, 1.7f).values<float>();

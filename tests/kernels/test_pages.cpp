@@ -1,4 +1,4 @@
-// Caches whose rows lie in pages of a pool: attention and appended rows, against caches in one piece.
+// Paged caches: attention and appended rows, compared with contiguous caches.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -36,9 +36,9 @@ Tensor in_type(const PageCase& c, const Tensor& x) {
   return c.cache == HX_F16 ? as_half(x) : c.cache == HX_Q8_0 ? as_eight_bits(x) : x;
 }
 
-// Numbers of a call, in one piece and in pages.
+// The tensors of a call, contiguous and paged.
 struct PageNumbers {
-  Tensor q, lengths, sinks, bias, pages, k[2], v[2];  // k, v: in one piece, in pages
+  Tensor q, lengths, sinks, bias, pages, k[2], v[2];  // k, v: contiguous, paged
 
   PageNumbers(const PageCase& c, Random& random, const std::vector<int32_t>& valid)
       : q(random.floats(c.rows(c.batch, c.queries, c.heads(), c.width), -2, 2)),
@@ -51,7 +51,7 @@ struct PageNumbers {
     std::vector<int32_t> table(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(c.batch * c.entries));
     give(c, random, table, c.width, k);
     give(c, random, table, c.value_width, v);
-    // What no query sees may name any page, or none.
+    // Entries that no query reads may be any page, or invalid.
     for (int64_t b = 0; b < c.batch; ++b)
       for (int64_t n = (std::max(0, valid[static_cast<size_t>(b)]) + c.page - 1) / c.page; n < c.entries; ++n)
         table[static_cast<size_t>(b * c.entries + n)] =
@@ -62,7 +62,7 @@ struct PageNumbers {
  private:
   void give(const PageCase& c, Random& random, const std::vector<int32_t>& table, int64_t width, Tensor* to) {
     std::vector<float> numbers = random.floats(c.rows(c.batch, c.keys(), c.shared, width), -2, 2).values<float>();
-    const int64_t pieces = c.positions_first ? 1 : c.shared;  // of a page that lie together
+    const int64_t pieces = c.positions_first ? 1 : c.shared;  // contiguous pieces of a page
     const auto row = static_cast<size_t>(c.positions_first ? c.shared * width : width);
     for (int64_t b = 0; b < c.batch; ++b)
       for (int64_t h = 0; h < pieces; ++h)
@@ -131,7 +131,7 @@ TEST_CASE("attention over shuffled pages has the bits of a cache in one piece") 
     for (int round = 0; round < 3; ++round) {
       INFO(c.text());
       std::vector<int32_t> valid;
-      for (int64_t b = 0; b < c.batch; ++b)  // full, of different lengths, short or none
+      for (int64_t b = 0; b < c.batch; ++b)  // full, of different lengths, short or empty
         valid.push_back(static_cast<int32_t>(round == 0   ? c.keys() + b
                                              : round == 1 ? random.below(c.keys() + 1)
                                                           : random.below(std::min(c.keys(), c.queries + 3) + 1) - b));
@@ -180,7 +180,7 @@ TEST_CASE("attention over pages: items share pages, and entries that name none r
   const PageCase c{3, 1, 2, 1, 4, 16, 16, 16};
   PageNumbers n(c, random, {64, 64, 64});
   std::vector<int32_t> table = n.pages.values<int32_t>();
-  for (size_t i = 0; i < 3; ++i) table[4 + i] = table[i];  // the first 48 keys are those of item 0
+  for (size_t i = 0; i < 3; ++i) table[4 + i] = table[i];  // item 1 shares the first 48 keys of item 0
   n.pages = {{3, 4}, table};
   for (Tensor* const x : {n.k, n.v})
     std::memcpy(x[0].bytes.data() + x[0].bytes.size() / 3, x[0].bytes.data(), x[0].bytes.size() / 4);

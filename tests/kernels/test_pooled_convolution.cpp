@@ -96,7 +96,7 @@ TEST_CASE("conv_max_pool: maximum and index of each window") {
                     std::max(most, plane[static_cast<size_t>((i * v.step[0] + a) * v.places(1) + j * v.step[1] + b)]);
             largest.push_back(most);
             at_index.push_back(plane[static_cast<size_t>(*index)]);
-            if (most == 0) REQUIRE((row == 0 && column == 0));  // relu set all to 0: the first of equals
+            if (most == 0) REQUIRE((row == 0 && column == 0));  // relu set all to 0: ties select the first
           }
       }
       describe(v);

@@ -19,7 +19,7 @@ const RecurrentSizes kRecurrentSizes[] = {{1, 1, 1, false},   {3, 5, 7, false}, 
 using Numbers = std::vector<double>;
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
-// A row of `weight` [gates * width, width] times a state.
+// Multiplies a row of `weight` [gates * width, width] by a state.
 double row_product(const Tensor& weight, int64_t row, const Numbers& state, int64_t from, int64_t n) {
   double sum = 0;
   for (int64_t k = 0; k < n; ++k) sum += static_cast<double>(weight[row * n + k]) * state[index(from + k)];

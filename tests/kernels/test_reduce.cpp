@@ -8,7 +8,7 @@
 namespace harmonics::engine::kernel_tests {
 namespace {
 
-// Reference by definition: each element's result, and the combining function.
+// Reference by definition: the initial result of each element, and the combining function.
 template <typename T, typename Join>
 std::vector<double> reduce(const Tensor& x, const Dims& axes, double start, Join join) {
   Dims kept = x.dims;
@@ -163,10 +163,10 @@ const Windows kWindows[] = {{{37}, {5}, {1}, {0}, {0}, {1}},
                             {{2, 3, 28, 28}, {1, 1, 3, 3}, {1, 1, 2, 2}, {0, 0, 1, 1}, {0, 0, 1, 1}, {1, 1, 1, 1}},
                             {{6, 5, 7, 4}, {2, 3, 2, 2}, {2, 1, 3, 1}, {1, 0, 2, 1}, {0, 2, 1, 4}, {1, 2, 1, 3}},
                             {{3, 5, 11}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, {1, 1, 1}},
-                            {{4, 6}, {1, 1}, {3, 2}, {2, 1}, {3, 0}, {1, 1}},  // padding alone in some windows
+                            {{4, 6}, {1, 1}, {3, 2}, {2, 1}, {3, 0}, {1, 1}},  // some windows contain padding only
                             {{64, 3000}, {4, 1}, {1, 1}, {3, 0}, {0, 0}, {1, 1}}};
 
-// Every window by its definition.
+// Computes every window by its definition.
 template <typename T, typename Join>
 std::vector<double> reduce_windows(const Windows& w, const Tensor& x, const Dims& places, double start, Join join) {
   std::vector<double> y(static_cast<size_t>(elements(places)), start);
@@ -191,7 +191,7 @@ Dims places_of(const Windows& w) {
     places.push_back((w.dims[a] + w.low[a] + w.high[a] - (w.window[a] - 1) * w.dilation[a] - 1) / w.strides[a] + 1);
   return places;
 }
-// A call refers to its own lists, so it is not copied.
+// A call refers to its own lists, so it must not be copied.
 struct WindowsCall : KernelCall {
   WindowsCall(const char* op, const Windows& w) : KernelCall(op) {
     set("window", w.window).set("strides", w.strides).set("dilation", w.dilation);
@@ -311,7 +311,7 @@ TEST_CASE("windows: the gradient of an extreme goes in equal shares to the eleme
     for (int64_t i = 0; i < x.size(); ++i)
       REQUIRE(std::abs(static_cast<double>(dx[i]) - expected[static_cast<size_t>(i)]) < 1e-5);
   }
-  // Channels last: columns are divided, too.
+  // Channels last, so columns are divided, too.
   const Windows pool{{1, 9, 9, 640}, {1, 3, 3, 1}, {1, 2, 2, 1}, {0, 1, 1, 0}, {0, 1, 1, 0}, {1, 1, 1, 1}};
   const Tensor x = random.floats(pool.dims), dy = random.floats(places_of(pool));
   WindowsCall forward("reduce_window", pool);

@@ -132,8 +132,8 @@ TEST_CASE("cache_append quantises to q8_0 as casts do") {
   std::vector<float> values = random.floats({kRows, kWidth}, -3, 3).values<float>();
   const auto set = [&](size_t row, size_t column, float value) { values[row * kWidth + column] = value; };
   for (size_t i = 0; i < 32; ++i) {
-    set(1, i, 0);                             // a block of zeros
-    set(2, i, static_cast<float>(i) + 0.5f);  // with 127 below: steps of one half
+    set(1, i, 0);                             // an all-zero block
+    set(2, i, static_cast<float>(i) + 0.5f);  // with the 127 below: steps of one half
     set(3, i, -static_cast<float>(i) - 0.49999997f);
     set(4, i, 1e-9f * static_cast<float>(i));  // a scale below the smallest f16
     set(5, i, 3e6f * static_cast<float>(i));

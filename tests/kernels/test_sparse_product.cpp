@@ -3,7 +3,7 @@
 namespace harmonics::engine::kernel_tests {
 namespace {
 
-// Random tensor with about `density` non-zeros; some rows and columns are all zero.
+// Returns a random tensor with about `density` non-zeros; some rows and columns are all zero.
 Tensor sparse(Random& random, Dims dims, double density) {
   Tensor t = random.floats(std::move(dims));
   auto* values = reinterpret_cast<float*>(t.bytes.data());
@@ -35,7 +35,7 @@ struct SparseSizes {
 const SparseSizes
     kSparseSizes[] = {{1, 392, 784},  {1, 33, 1001},   {2, 65, 400},  {4, 40, 300},   {5, 196, 100},
                       {64, 392, 784}, {33, 77, 129},   {130, 50, 97}, {300, 64, 193}, {784, 392, 64},
-                      {70, 100, 500}, {100, 300, 333}, {36, 33, 2081}};  // the last ones use halves of the depth
+                      {70, 100, 500}, {100, 300, 333}, {36, 33, 2081}};  // the last ones split the depth in halves
 const double kDensities[] = {0, 0.02, 0.2, 0.44, 0.6, 1};
 
 }  // namespace
@@ -87,7 +87,7 @@ TEST_CASE("sgd_outer: gradient descent on an affine map") {
   for (const SparseSizes& s :
        {SparseSizes{784, 392, 1}, SparseSizes{37, 41, 1}, SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64},
         SparseSizes{120, 65, 130}, SparseSizes{100, 70, 1100}, SparseSizes{1001, 65, 80},
-        SparseSizes{333, 100, 70}})  // the last ones use halves of the rows
+        SparseSizes{333, 100, 70}})  // the last ones split the rows in halves
     for (double density : kDensities)
       for (bool in_place : {false, true}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {s.k, s.m}, density),

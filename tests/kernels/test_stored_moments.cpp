@@ -1,4 +1,4 @@
-// Moments in 16 and 8 bits: the kernel against the functional's body, and what rounding at random keeps.
+// Moments in 16 and 8 bits: compares the kernel with the functional's body, and tests stochastic rounding.
 #include <harmonics/ops.hpp>
 
 #include "engine/program/functional.hpp"
@@ -41,7 +41,7 @@ const std::vector<Step>& steps() {
   return all;
 }
 
-// A parameter's moments, zero at first, with their scales.
+// Returns a parameter's moments, initially zero, with their scales.
 std::vector<Tensor> zero_moments(const Step& step, const Dims& dims, Stored stored) {
   const uint32_t type = stored == Stored::bf16 ? HX_BF16 : HX_U8;
   std::vector<Tensor> all(step.moments, Tensor::zeros(dims, type));
@@ -58,7 +58,7 @@ void add_results(KernelCall& call, const Dims& dims, const std::vector<Tensor>& 
 }
 Tensor step_tensor(int64_t step) { return {{}, std::vector<int64_t>{step}}; }
 
-// w' and the moments' next values.
+// Returns w' and the moments' next values.
 std::vector<Tensor> stepped(const Step& step, const Tensor& w, const Tensor& g, const std::vector<Tensor>& moments,
                             int64_t number) {
   KernelCall call(step.name);
@@ -70,7 +70,7 @@ std::vector<Tensor> stepped(const Step& step, const Tensor& w, const Tensor& g, 
   return call.run();
 }
 
-// Codes may be neighbours where the sums before rounding differ in the last bit.
+// Requires equal codes; codes may be adjacent if the sums before rounding differ in the last bit.
 void require_same_codes(const Tensor& found, const HTensor& expected) {
   const bool wide = found.dtype == HX_BF16;
   size_t other = 0;
@@ -106,7 +106,7 @@ TEST_CASE("optimizers: moments of 16 and 8 bits are those of the body") {
           REQUIRE(expected.size() == found.size());
           std::vector<double> weights;
           for (int64_t i = 0; i < w.size(); ++i) weights.push_back(expected[0].data<float>()[i]);
-          require_close(found[0], weights, 1e-6, 0.01 / 1024);  // a part of the rate
+          require_close(found[0], weights, 1e-6, 0.01 / 1024);  // a fraction of the rate
           for (size_t i = 1; i < found.size(); ++i) require_same_codes(found[i], expected[i]);
           w = found[0];
           moments.assign(found.begin() + 1, found.end());
@@ -114,7 +114,7 @@ TEST_CASE("optimizers: moments of 16 and 8 bits are those of the body") {
       }
 }
 
-// Magnitudes from the smallest without denormals to the largest, both zeros, and what lies below a block's codes.
+// Magnitudes from the smallest normal number to the largest, both zeros, and values below a block's codes.
 TEST_CASE("lion: 8-bit moments of all magnitudes have the bits of the body") {
   const Step step{"lion", {{"beta2", 0.5}}, 1};
   const Dims dims{32, 96};
@@ -135,7 +135,7 @@ TEST_CASE("lion: 8-bit moments of all magnitudes have the bits of the body") {
   }
 }
 
-// Each block of columns has gradients of another magnitude; some have none, or get one later.
+// Each block of columns has gradients of a different magnitude; some have none, or get one later.
 TEST_CASE("adamw: 8-bit moments of blocks of all scales are those of the body") {
   const Dims dims{20, 256};
   Random random(63);
@@ -218,7 +218,7 @@ TEST_CASE("update_outer: a batch with moments of 16 and 8 bits gives the bits of
         outer.in(scalar(0.01f)).in(step_tensor(5));
         add_results(outer, {m, n}, moments);
         REQUIRE(outer.served() == !is_baseline());
-        if (is_baseline()) return;  // products of this size are another library's
+        if (is_baseline()) return;  // these products are done by another library
         const std::vector<Tensor> found = outer.run();
         INFO(step.name << ", " << m << " x " << n);
         for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
@@ -226,8 +226,8 @@ TEST_CASE("update_outer: a batch with moments of 16 and 8 bits gives the bits of
 }
 
 TEST_CASE("stored moments: means move by less than their resolution") {
-  // Gradients of 1: the mean square after t steps is 1 - 0.999^t; the root of its code would stay where a step is below
-  // half a code.
+  // With gradients of 1, the mean square after t steps is 1 - 0.999^t. Rounded to nearest, the code of its root would
+  // stop changing where a step is below half a code.
   const Dims dims{16, 16};
   for (const Stored stored : {Stored::bf16, Stored::coded}) {
     const Tensor g(dims, std::vector<float>(256, 1.0f)), w = Tensor::zeros(dims);

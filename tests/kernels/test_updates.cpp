@@ -1,4 +1,4 @@
-// RMSProp, Lion and LAMB in place, and the global norm, against plain loops in double.
+// Compares RMSProp, Lion and LAMB in place, and the global norm, with plain loops in double.
 #include "kernel_call.hpp"
 
 namespace harmonics::engine::kernel_tests {

@@ -1,4 +1,4 @@
-// Whether there is an OpenCL driver to test with.
+// Checks whether an OpenCL driver is available.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -1,8 +1,8 @@
 // An OpenCL driver with injected faults, preloaded before the real one. HARMONICS_TEST_OPENCL=WHAT:N selects the fault:
-//   memory:N    the N-th buffer and later ones are refused
-//   launch:N    the N-th kernel is refused
+//   memory:N    allocation of the N-th and later buffers fails
+//   launch:N    the N-th kernel launch fails
 //   gone:N      all calls fail from the N-th kernel on
-//   binary:N    built programs are refused from the N-th on
+//   binary:N    loading built programs fails from the N-th on
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 

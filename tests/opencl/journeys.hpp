@@ -1,4 +1,4 @@
-// Command line tests with OpenCL; skipped without a driver.
+// Command-line tests with OpenCL; skipped without a driver.
 #pragma once
 
 #include "tests/journeys/shell.hpp"

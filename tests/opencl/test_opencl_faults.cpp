@@ -49,7 +49,7 @@ TEST_CASE("opencl: a failed run resumes from its intact last checkpoint") {
     const Result r =
         harmonics_in(failing(how), with.run + "opencl --steps 60 --checkpoint '" + with.kept + "' --every 5steps");
     CHECK(r.code == 1);
-    // A lost device fails at the next call, a kernel or a copy.
+    // A lost device fails at the next call, either a kernel or a copy.
     CHECK(has(r.err, how[0] == 'l' ? "device 'opencl' could not queue its kernel" : "device 'opencl' could not "));
     CHECK(has(r.err, what));
     REQUIRE(harmonics("ckpt verify '" + with.kept + "'").code == 0);

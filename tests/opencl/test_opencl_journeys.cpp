@@ -10,7 +10,7 @@ const std::string kJourneyDigits =
     " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads "
     "2 ";
 
-// A small flow like mnist.hmx.
+// Returns a small flow similar to mnist.hmx.
 std::string small_flow(const Folder& f) {
   return f.write("small.hmx",
                  "harmonic small { producer x; producer y 1/1 x; layer hidden {48}; layer output;\n"
@@ -76,8 +76,8 @@ TEST_CASE("opencl: agrees with the reference on every supported call") {
     CHECK(has(r.out, std::string(", ") + op + ","));  // all types
   }
   for (const char* op : {"attention", "attention_grad", "cache_append"})
-    CHECK(has(r.out, std::string(", ") + op + " "));  // no pages, no documents
-  // f32; linear on floats, not on bytes and a scale
+    CHECK(has(r.out, std::string(", ") + op + " "));  // without pages and documents
+  // f32; linear on floats, not on scaled bytes
   for (const char* op : {"adam", "adamw", "lamb", "linear", "lion", "rmsprop", "sgd", "sgd_outer"}) {
     INFO(op);
     CHECK(has(r.out, std::string(", ") + op + " "));

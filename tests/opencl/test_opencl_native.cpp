@@ -1,4 +1,4 @@
-// Kernels of third parties on the OpenCL device: the sample of a shader of one's own.
+// Third-party kernels on the OpenCL device: the sample of a custom shader.
 #include "tests/opencl/journeys.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Three ways to run a program: the interpreter, and plans for the reference and for the CPU device.
+// Three ways to run a program: by the interpreter, and compiled for the reference and the CPU device.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@ using Leaves = std::map<std::string, HTensor>;
 class Runner {
  public:
   virtual ~Runner() = default;
-  // Runs a step with these inputs and returns the outputs by name; the program's updates are kept.
+  // Runs a step with these inputs and returns the outputs by name. Keeps the program's updates.
   virtual std::map<std::string, HTensor> step(const Leaves& inputs) = 0;
   virtual HTensor parameter(const std::string& name) const = 0;
 };
@@ -67,7 +67,7 @@ class CompiledRunner : public Runner, TensorBinding {
     for (const std::string& name : names_) {
       const HTensor& view = plan_->output(name);
       outputs[name] =
-          HTensor(view.dtype(), view.shape(), view.bytes());  // the plan's memory is reused by the next step
+          HTensor(view.dtype(), view.shape(), view.bytes());  // the next step reuses the plan's memory
     }
     return outputs;
   }

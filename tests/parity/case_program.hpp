@@ -14,7 +14,7 @@ inline std::vector<HTensor> numbered(const std::map<std::string, HTensor>& tenso
   return found;
 }
 
-// A case's program with outputs out0 ... and, where gradients are stored, din0 ...; inputs in0 ... and dout0 ...
+// Returns a case's program with outputs out0 ... and, if gradients are stored, din0 ...; inputs in0 ... and dout0 ...
 inline Program case_program(const GoldenCase& c, const std::map<std::string, HTensor>& stored, DType dtype) {
   Tracer tracer(c.name);
   const auto input = [&](const std::string& name) {
@@ -50,7 +50,8 @@ inline std::map<std::string, HTensor> case_inputs(const std::map<std::string, HT
   return inputs;
 }
 
-// Cases with values so large or so near to a limit that a formula may lose precision or divide by zero, in f32.
+// Returns the f32 cases with values so large or so close to a limit that a formula may lose precision or divide by
+// zero.
 inline std::vector<GoldenCase> saturated_cases(const TensorFile& file) {
   std::vector<GoldenCase> cases;
   for (const GoldenCase& c : golden_cases(file))

@@ -19,7 +19,7 @@ inline TensorFile golden(const std::string& name) {
   return read_safetensors(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/" + name);
 }
 
-// Tensors below a path, by the remaining name.
+// Returns the tensors below a path, by the rest of their names.
 inline std::map<std::string, HTensor> below(const TensorFile& file, const std::string& path) {
   std::map<std::string, HTensor> found;
   for (const auto& [name, tensor] : file.tensors)
@@ -71,7 +71,7 @@ inline std::string difference(const HTensor& found, const HTensor& expected, con
     const double a = f.data<double>()[i], b = e.data<double>()[i];
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
     const double units = std::abs(a - b) / (tolerance.absolute + tolerance.relative * std::abs(b));
-    if (units <= worst) continue;  // false for NaN, which is reported at once
+    if (units <= worst) continue;  // false for NaN, which is reported immediately
     text = "element " + std::to_string(i) + " is " + std::to_string(a) + ", expected " + std::to_string(b) + ": " +
            std::to_string(units) + " tolerances away";
     if (std::isnan(units)) return text;

@@ -1,4 +1,4 @@
-// What a model computes for some tokens, beside what is expected.
+// Compares a model's results for some tokens with expected ones.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@
 
 namespace harmonics::engine::parity {
 
-// The largest difference of two rows, as a share of the largest expected value.
+// Returns the largest difference of two rows, relative to the largest expected value.
 inline double relative_difference(std::span<const float> found, const float* expected) {
   double worst = 0, largest = 0;
   for (size_t i = 0; i < found.size(); ++i) {
@@ -27,7 +27,7 @@ inline double relative_difference(std::span<const float> found, const float* exp
   return worst / largest;
 }
 
-// Outputs of the entry "forward" for the tokens, computed by the device.
+// Returns the outputs of the entry "forward" for the tokens, computed by the device.
 inline std::map<std::string, HTensor> forward_results(const Model& model, const HTensor& tokens) {
   const auto executor = make_team_executor(2);
   const Program program = model.trace(model.entry("forward"), {1, tokens.size(), 1});

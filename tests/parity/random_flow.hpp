@@ -17,7 +17,7 @@ struct RandomFlow {
   std::string name, text;
   int64_t seed = 0, batch = 0;
   bool shuffle = true;
-  std::map<std::string, int64_t> classes = {};        // symbols of streams that have a known number of them
+  std::map<std::string, int64_t> classes = {};        // number of symbols of streams, if known
   std::map<std::string, std::string> consumers = {};  // by layer; "": the unnamed one
   std::map<std::string, double> allowed = {};         // allowed error of a part, relative to its largest value
 
@@ -90,7 +90,7 @@ inline void bind_part(BoundGraph& graph, StreamSet& streams, const TensorFile& f
   }
 }
 
-// The flow without taps, as in `harmonics infer`.
+// Returns the flow without taps, as in `harmonics infer`.
 inline std::unique_ptr<BoundGraph> inference_of(const RandomFlow& flow) {
   Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("random.hmx", flow.text)), Registry::global());
   graph.taps.clear();
@@ -98,7 +98,7 @@ inline std::unique_ptr<BoundGraph> inference_of(const RandomFlow& flow) {
   return std::make_unique<BoundGraph>(std::move(graph));
 }
 
-// Largest difference relative to the largest expected value; infinite if only one is NaN.
+// Returns the largest difference relative to the largest expected value; infinite if only one is NaN.
 inline double relative_error(const HTensor& found, const HTensor& expected) {
   if (found.size() != expected.size()) return INFINITY;
   const HTensor f = cast(found, DType::F64), e = cast(expected, DType::F64);

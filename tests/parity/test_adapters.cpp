@@ -1,4 +1,4 @@
-// LoRA adapters of PEFT for a tiny Llama (make_adapters.py): the scores of transformers with them.
+// PEFT's LoRA adapters for a tiny Llama (make_adapters.py): scores equal those of transformers.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -18,7 +18,7 @@ std::string golden_path(const std::string& name) {
   return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/" + name;
 }
 
-// Without PCRE2, GGUF is not read.
+// Without PCRE2, GGUF cannot be read.
 std::optional<ImportedModel> adapted_base() {
   const std::string path = golden_path("architectures/llama.gguf");
   const auto file = MappedFile::open(path);
@@ -26,7 +26,7 @@ std::optional<ImportedModel> adapted_base() {
   return import_model(path, Registry::global());
 }
 
-// The scores after every token, one token at a time.
+// Returns the scores after every token, one token at a time.
 std::vector<std::vector<float>> scores_with(const Model& model, const HTensor& tokens) {
   const auto executor = make_team_executor(1);
   CompileOptions options;
@@ -139,7 +139,7 @@ TEST_CASE("adapters: weights that read the same value share one product") {
     return std::count_if(program.nodes.begin(), program.nodes.end(),
                          [](const Node& node) { return node.callee == "linear"; });
   };
-  // Of the two layers: q, k and v share one, gate and up another; o and down have their own, and so has the head.
+  // In each of two layers, q, k and v share one product, and gate and up another; o, down and the head have their own.
   CHECK(products({{golden_path("adapters/every"), 1}}) == products({}) + 2 * (4 + 7) + 2);
   CHECK(products({{golden_path("adapters/every"), 1}, {golden_path("adapters/attention"), 1}}) ==
         products({}) + 2 * (4 + 7) + 2);

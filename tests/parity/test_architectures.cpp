@@ -1,4 +1,4 @@
-// Each built-in spec against Hugging Face transformers (make_architectures.py): scores after every token, in one
+// Compares each built-in spec with Hugging Face transformers (make_architectures.py): scores after every token, in one
 // program, in chunks and token by token.
 #include <catch2/catch.hpp>
 
@@ -18,7 +18,7 @@ std::string architecture_file(const std::string& name) {
   return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/architectures/" + name + ".gguf";
 }
 
-// The names of models in the golden file.
+// Returns the names of models in the golden file.
 std::set<std::string> architecture_names(const TensorFile& file) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : file.tensors) names.insert(name.substr(0, name.find('/')));

@@ -20,8 +20,8 @@ struct StoredTensor {
   std::vector<char> bytes;
 };
 
-// A model in rwkv.cpp's format: six numbers, then for each tensor its axes, the length of its name, its type, the
-// lengths of the axes, the name and the numbers.
+// Reads a model in rwkv.cpp's format: six numbers, then for each tensor its number of axes, the length of its name, its
+// type, the lengths of the axes, the name and the numbers.
 std::map<std::string, StoredTensor> rwkv_tensors(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::map<std::string, StoredTensor> all;
@@ -74,7 +74,7 @@ TEST_CASE("block types: a trained model has the blocks of q5_0 that ggml wrote")
         most = std::fmax(most, std::fabs(values[i]));
         lost = std::fmax(lost, std::fabs(values[i] - back[i]));
       }
-      // At most one step: the number opposite to the largest one has no code. f16 rounds small scales.
+      // At most one step, because the number opposite to the largest one has no code. f16 rounds small scales.
       REQUIRE(lost <= most / 16 * 1.01f + 5e-7f);
     }
   }

@@ -1,4 +1,4 @@
-// Vectors of token lists beside those of Hugging Face transformers (make_embeddings.py).
+// Compares embeddings of token lists with those of Hugging Face transformers (make_embeddings.py).
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -44,7 +44,7 @@ void check_embeddings(const std::string& name) {
         worst = std::max(worst, static_cast<double>(std::abs(found.back()[i] - expected[i])));
       CHECK(worst < 1e-4);
     }
-    // The lengths of other texts change nothing.
+    // Independent of the lengths of other texts.
     for (size_t i = rows.size(); i-- > 0;) CHECK(embedder.embed(tokens_at(rows[i])) == found[i]);
     CHECK(Embedder(model, *executor, {}, pooling).embed(tokens_at(rows[2])) == found[2]);
   }

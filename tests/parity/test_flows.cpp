@@ -1,4 +1,4 @@
-// Flows with one function each, trained ten steps, against the same net in PyTorch.
+// Compares flows with one function each, trained for ten steps, with the same net in PyTorch.
 #include <catch2/catch.hpp>
 
 #include "golden.hpp"

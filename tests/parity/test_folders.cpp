@@ -1,5 +1,5 @@
-// Folders of Hugging Face (make_folders.py): models have the scores of transformers, tokenizers the ids of tokenizers;
-// what is written again computes the same.
+// Hugging Face folders (make_folders.py): models have the scores of transformers, tokenizers the ids of tokenizers, and
+// rewritten folders compute the same.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ std::string golden_folder(const std::string& name) {
 
 bool reads_folders() { return is_model(golden_folder("llama3"), Registry::global()); }
 
-// A folder of its own that is removed afterwards.
+// A temporary folder.
 class Scratch {
  public:
   Scratch() {
@@ -39,7 +39,7 @@ class Scratch {
   }
   ~Scratch() { fs::remove_all(path_); }
   std::string at(const std::string& name) const { return (path_ / name).string(); }
-  // A copy of a folder in which a text of config.json is another one.
+  // Returns a copy of a folder with a changed text in config.json.
   std::string changed(const std::string& name, const std::string& from, const std::string& to) const {
     const std::string copy = at(name + std::to_string(++copies_));
     fs::copy(golden_folder(name), copy);
@@ -80,7 +80,7 @@ std::vector<int32_t> ids_of(const boost::json::value& list) {
   return boost::json::value_to<std::vector<int32_t>>(list);
 }
 
-// `composes`: accents of their own too, which tokenizers of GGUF leave as they are.
+// `composes`: also with separate accents, which GGUF's tokenizers leave unchanged.
 void check_tokenizer(const Tokenizer& tokenizer, const boost::json::array& cases, bool begins, bool composes = true) {
   REQUIRE(cases.size() >= 19);
   for (const boost::json::value& one : cases) {
@@ -119,7 +119,7 @@ TEST_CASE("folders: models have the results of transformers, and the same bits o
       CHECK(again(gguf) == floats_of(result));
       continue;
     }
-    // GGUF has the rows of a head in another order, in which its sums are rounded.
+    // GGUF orders a head's rows differently, so sums are rounded differently.
     CHECK(relative_difference(again(gguf), floats_of(result).data()) < 1e-5);
     const std::string second = scratch.at("second.gguf");
     write_again(folder, second);

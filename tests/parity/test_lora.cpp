@@ -1,5 +1,5 @@
-// Adapters trained further for ten steps of AdamW, beside PEFT (make_lora.py); 4-bit blocks beside bitsandbytes
-// (make_four_bits.py).
+// Adapters trained for ten more steps of AdamW, compared with PEFT (make_lora.py), and 4-bit blocks compared with
+// bitsandbytes (make_four_bits.py).
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -22,7 +22,7 @@ std::string lora_path(const std::string& name) {
   return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/" + name;
 }
 
-// Without PCRE2, GGUF is not read.
+// Without PCRE2, GGUF cannot be read.
 std::optional<ImportedModel> lora_base(const std::string& name) {
   const std::string path = lora_path("architectures/" + name + ".gguf");
   const auto file = MappedFile::open(path);
@@ -30,7 +30,7 @@ std::optional<ImportedModel> lora_base(const std::string& name) {
   return import_model(path, Registry::global());
 }
 
-// A program of the model on the CPU, with rows of tokens as its inputs.
+// Runs a program of the model on the CPU, with rows of tokens as its inputs.
 class TokenRuns {
  public:
   TokenRuns(const Model& model, const Program& program) : executor_(make_sequential_executor()) {
@@ -175,7 +175,7 @@ TEST_CASE("lora: rows of a fused weight are adapted alone, and written as one pa
   }
   TokenRuns forward(model, scores_program(model, rows));
   const HTensor scores = forward.run("scores", tokens, nullptr);
-  // The key's rows lie between those of the query and the value.
+  // The key's rows are between those of the query and the value.
   const Model plain = model_of(*imported);
   TokenRuns without(plain, scores_program(plain, rows));
   CHECK(worst_score(scores, without.run("scores", tokens, nullptr)) > 1e-2);

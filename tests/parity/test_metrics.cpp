@@ -1,4 +1,4 @@
-// The library's metrics against scikit-learn's values (make_metrics.py), and closed forms.
+// Compares the library's metrics with scikit-learn's values (make_metrics.py) and closed forms.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -24,7 +24,7 @@ struct Case {
   std::vector<int32_t> labels;
 
   uint64_t rows() const { return labels.empty() ? targets.size() / outputs : labels.size(); }
-  // Rows from `first` on, at most `count`.
+  // Returns rows from `first` on, at most `count`.
   hx_metric_batch batch(uint64_t first, uint64_t count) const {
     hx_metric_batch b{};
     b.struct_size = sizeof b;
@@ -49,7 +49,7 @@ std::vector<T> numbers_of(const json::object& o, const char* key) {
 
 MeasuredMetric metric(const std::string& text) { return MeasuredMetric(parse_metric(Registry::global(), text)); }
 
-// Batches of 7, to test accumulation.
+// Uses batches of 7, to test accumulation.
 std::map<std::string, double> measured(const std::string& text, const Case& c) {
   MeasuredMetric m = metric(text);
   for (int pass = 0; pass < 2; ++pass) {  // the second pass starts with an empty state

@@ -1,4 +1,5 @@
-// Gradients of every built-in spec in double precision: the program of a training step, and differences of its loss.
+// Compares gradients of every built-in spec in double, from the program of a training step, with differences of its
+// loss.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -21,11 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kRows = 2, kTokens = 7;  // more than the sliding windows of the files
+constexpr int64_t kRows = 2, kTokens = 7;  // more than the files' sliding windows
 
 HTensor as_double(const HTensor& x) { return is_float(x.dtype()) ? cast(cast(x, DType::F32), DType::F64) : x; }
 
-// Runs a program by the reference with f64 in the place of f32.
+// Runs a program by the reference with f64 in place of f32.
 class InDouble {
  public:
   explicit InDouble(const Program& program) : program_(program) {}
@@ -69,7 +70,7 @@ HTensor numbers_below(int64_t limit, uint32_t seed) {
   return HTensor::from(Shape{kRows, kTokens}, testing::some_tokens(kRows * kTokens, limit, seed));
 }
 
-// A direction of unit-sized steps, the same in every call.
+// Returns a direction with components of unit size, equal in every call.
 HTensor direction_for(const Shape& shape, uint32_t seed) { return as_double(testing::small_random(shape, seed, 1)); }
 
 double scalar_of(const HTensor& x) { return cast(x, DType::F64).data<double>()[0]; }
@@ -104,7 +105,7 @@ void check_model_gradients(const Model& model, bool documents) {
   constexpr double kStep = 1e-5;
   for (size_t i = 0; i < learned.size(); ++i) {
     const std::string& name = learned[i];
-    if (name.starts_with("rope_")) continue;  // divisors of frequencies, which do not learn
+    if (name.starts_with("rope_")) continue;  // divisors of frequencies, which are not trained
     INFO(name);
     const HTensor at = leaves.at(name), along = direction_for(at.shape(), static_cast<uint32_t>(i + 1));
     const double by_program = inner_product_of(backward.output(gradient_output(name), leaves), along);
@@ -165,7 +166,7 @@ double loss_of(const Model& model, bool training, bool documents) {
 }  // namespace
 
 TEST_CASE("model gradients: attention that drops nothing is attention, and dropout is for training alone") {
-  for (const char* name : {"Llama2", "Gemma2", "GPT2"})  // heads that share keys; windows and caps; biases
+  for (const char* name : {"Llama2", "Gemma2", "GPT2"})  // shared key heads; windows and caps; biases
     for (const bool documents : {false, true}) {
       INFO(name << ", documents " << documents);
       const Model plain = described_with(name, "0", "0");
@@ -183,7 +184,7 @@ TEST_CASE("model gradients: sinks, biases of routers and shared experts have tho
       INFO(name << ", documents " << documents);
       check_model_gradients(described_with(name, "0", "0"), documents);
     }
-  // The mapping onto Llama's tensors is left out: it has none for the sinks.
+  // Omits the mapping onto Llama's tensors, which has none for the sinks.
   std::string text = read_plain_file(std::string(HARMONICS_SOURCE_DIR) + "/tests/dsl/ndsl/Llama2.ndsl");
   text.resize(text.find("hf_architecture:"));
   const testing::TemporaryFolder folder;

@@ -1,5 +1,5 @@
-// Each built-in .ndsl model against Hugging Face transformers (make_ndsl.py): folders of tiny models give their scores
-// in one program and token by token.
+// Compares each built-in .ndsl model with Hugging Face transformers (make_ndsl.py): folders of tiny models give their
+// scores in one program and token by token.
 #include <catch2/catch.hpp>
 
 #include "engine/transformer/ndsl_model.hpp"
@@ -11,7 +11,7 @@ namespace harmonics::engine::parity {
 TEST_CASE("ndsl: tiny models of every built-in architecture have the scores of transformers") {
   const TensorFile file = golden("ndsl.safetensors");
   std::vector<std::string> folders = builtin_ndsl_models();
-  folders.emplace_back("GLM4MoE-groups");  // experts chosen by groups: n_group and topk_group of its config.json
+  folders.emplace_back("GLM4MoE-groups");  // experts chosen by groups: n_group and topk_group in config.json
   for (const std::string& name : folders) {
     INFO(name);
     const auto expected = below(file, name);

@@ -1,5 +1,5 @@
-// Built-in .ndsl models trained in a flow, beside transformers and PyTorch (make_ndsl_training.py): the gradients of
-// one step under the names of the folder, those of experts too, and the losses of ten steps of AdamW.
+// Built-in .ndsl models trained in a flow, compared with transformers and PyTorch (make_ndsl_training.py): the
+// gradients of one step under the folder's names, including experts, and the losses of ten steps of AdamW.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -105,7 +105,7 @@ TEST_CASE("ndsl: with the auxiliary loss of routers, the losses of ten steps are
       INFO("step " << i + 1);
       CHECK(losses[i] == Approx(row.value().at(i).to_number<double>()).epsilon(1e-4));
     }
-    const auto without = flow("");  // config.json turns it off
+    const auto without = flow("");  // disabled in config.json
     CHECK(losses_of(*without, "sgd", kRowsOfDescribed, 1).at(0) < losses.at(0) - 0.3);
   }
 }

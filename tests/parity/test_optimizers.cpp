@@ -1,5 +1,5 @@
-// Every optimizer with every setting, with and without clipping, and every schedule, on a small net, against PyTorch
-// and the papers' formulas (make_optimizers.py).
+// Compares every optimizer with every setting, with and without clipping, and every schedule, on a small net, with
+// PyTorch and the papers' formulas (make_optimizers.py).
 #include <catch2/catch.hpp>
 
 #include <set>
@@ -18,7 +18,7 @@ using namespace harmonics::engine::parity;
 
 namespace {
 
-// Loss and updates of a step; optimizer states are declared in `store`.
+// Returns loss and updates of a step. Optimizer states are declared in `store`.
 Program optimizer_step(ParameterStore& store, const UpdateSettings& settings, const Leaves& initial, const HTensor& x,
                        const HTensor& y) {
   Tracer tracer("net");

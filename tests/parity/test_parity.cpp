@@ -1,4 +1,4 @@
-// Every functional against PyTorch, forward and backward.
+// Compares every functional with PyTorch, forward and backward.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -13,15 +13,15 @@ using namespace harmonics::engine::parity;
 
 namespace {
 
-// Tolerances of torch.testing.assert_close; tighter for f64, since both sides compute in double.
+// The tolerances of torch.testing.assert_close; tighter for f64, since both sides compute in double.
 constexpr Tolerance kDouble{1e-12, 1e-11};
 constexpr Tolerance kFloat{1e-5, 1.3e-6};
 
 const char* const kFiles[] = {"functionals.safetensors", "layers.safetensors",  "updates.safetensors",
                               "sequences.safetensors",   "experts.safetensors", "fused.safetensors"};
 
-// Cases with less exact values: PyTorch's bound is a float32 1e-12, an offset of 10,000 costs double that many digits,
-// and gradients of large scores are sums of multiples of 256 that cancel.
+// Cases with less exact values: PyTorch's bound is a float32 1e-12, an offset of 10,000 costs that many digits in
+// double, and gradients of large scores are sums of multiples of 256 that cancel.
 Tolerance tolerance_of(const GoldenCase& c, Tolerance t) {
   const auto is = [&](const char* mark) { return c.name.find(mark) != std::string::npos; };
   if (is("/bounds")) t.relative = std::max(t.relative, 1e-8);

@@ -1,4 +1,5 @@
-// The losses dpo and distillation beside PyTorch (make_preferences.py), and their gradients beside finite differences.
+// Compares the losses dpo and distillation with PyTorch (make_preferences.py), and their gradients with finite
+// differences.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace harmonics::engine::parity {
 namespace {
 
 struct ComparedLoss {
-  std::string name;  // of the loss
+  std::string name;  // the loss's name
   std::vector<std::pair<std::string, std::string>> arguments;
   std::map<std::string, HTensor> values;
 };
@@ -33,7 +34,7 @@ std::vector<ComparedLoss> compared_losses() {
   return all;
 }
 
-// Without those that name layers, which are values.
+// Returns the arguments except those that name layers, which are values.
 AttributeMap arguments_of(const Item& item, const ComparedLoss& c) {
   AttributeMap all;
   for (const ArgumentSpec& spec : item.arguments) {
@@ -49,10 +50,10 @@ AttributeMap arguments_of(const Item& item, const ComparedLoss& c) {
 struct LossAndGradient {
   double loss;
   HTensor gradient;
-  std::map<std::string, double> figures;  // that the loss reports: means
+  std::map<std::string, double> figures;  // figures that the loss reports: means
 };
 
-// The mean over samples and positions, as a step learns it.
+// Returns the mean over samples and positions, as in a training step, with its gradient.
 LossAndGradient loss_and_gradient(const ComparedLoss& c, DType dtype, const HTensor& scores) {
   const ItemPtr item = Registry::global().need(HX_LOSS, c.name);
   Tracer tracer("preferences");

@@ -1,4 +1,4 @@
-// Random flows, trained from initial values, against the same runs of equivalent PyTorch models.
+// Compares random flows, trained from initial values, with equivalent PyTorch models.
 #include <catch2/catch.hpp>
 
 #include "engine/measure/evaluate.hpp"

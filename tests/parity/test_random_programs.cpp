@@ -17,7 +17,7 @@ using Leaves = std::map<std::string, HTensor>;
 
 namespace {
 
-constexpr double kPassError = 2e-5;      // passes may add in another order, in float32
+constexpr double kPassError = 2e-5;      // passes may reorder additions in float32
 constexpr double kGradientError = 1e-9;  // relative to double
 
 // Keeps the store's tensors constant, and records which ones programs want transposed.
@@ -59,7 +59,7 @@ HTensor first_rows(const HTensor& t, int64_t n) {
   return HTensor(t.dtype(), shape, t.bytes());
 }
 
-// A step of plain SGD with a learning rate of 1, or inference, on the first samples of a part.
+// Traces a step of plain SGD with learning rate 1, or inference, on the first samples of a part.
 Traced trace(const TensorFile& file, const RandomFlow& flow, Mode mode) {
   const std::string part = mode == Mode::infer ? "infer" : "train";
   Traced t{mode == Mode::infer ? inference_of(flow) : graph_of(flow.text), {}, {}};
@@ -89,7 +89,7 @@ void check_read_back(const Program& program) {
   CHECK(print(parse_program(text, "printed")) == text);
 }
 
-// Outputs and updates by name; updates in declared layout.
+// Returns outputs and updates by name; updates in the declared layout.
 std::map<std::string, HTensor> results_of(const Program& program, const Leaves& inputs, const Weights& weights) {
   Leaves leaves = inputs;
   for (Op op : {Op::parameter, Op::state})
@@ -133,7 +133,7 @@ void check_passes(const TensorFile& file, const RandomFlow& flow, Mode mode) {
   CHECK(passes > 10);
 }
 
-// The program with f64 in place of f32. Values with a fixed type are cast.
+// Returns the program with f64 in place of f32. Values with a fixed type are cast.
 Program in_double(const Program& program) {
   static const std::regex typed(R"((%)(\d+)(: )f32(\[[^\]]*\])( = (?:random_uniform|one_hot)\(.*))"), single("f32");
   std::istringstream lines(print(program));

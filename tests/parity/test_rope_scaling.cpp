@@ -1,5 +1,5 @@
-// Rotary positions that are scaled, against Hugging Face transformers (make_rope_scaling.py): folders opened by their
-// spec and as .ndsl models.
+// Compares scaled rotary positions with Hugging Face transformers (make_rope_scaling.py): folders opened by their spec
+// and as .ndsl models.
 #include <catch2/catch.hpp>
 
 #include "engine/model/exported.hpp"
@@ -16,9 +16,9 @@ namespace {
 struct ScaledCase {
   const char *folder, *ndsl;
   int64_t tokens;
-  bool has_spec;  // beside the .ndsl model
+  bool has_spec;  // besides the .ndsl model
 };
-// Sequences of 12 tokens are within the first context of 16.
+// Sequences of 12 tokens are within the original context of 16.
 constexpr ScaledCase kScaledCases[] = {{"longrope", "Phi3", 12, true},
                                        {"longrope", "Phi3", 24, true},
                                        {"dynamic", "Llama2", 12, true},
@@ -29,7 +29,7 @@ std::string scaled_folder(const ScaledCase& one) {
   return std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/rope_scaling/" + one.folder;
 }
 
-// Both in one run and token by token.
+// Compares one run, and a run token by token.
 void check_scores(const Model& model, const HTensor& tokens, const HTensor& values) {
   const HTensor result = forward_results(model, tokens).at("scores");
   REQUIRE(result.size() == values.size());

@@ -1,4 +1,4 @@
-// Chat templates beside those that `transformers` renders: make_templates.py.
+// Compares rendered chat templates with `transformers` (make_templates.py).
 #include <catch2/catch.hpp>
 
 #include <boost/json.hpp>
@@ -33,7 +33,7 @@ ChatPrompt prompt_of(const json::object& conversation, bool answer) {
   return prompt;
 }
 
-// The text, or "refused: " and why.
+// Returns the text, or "refused: " and the reason.
 std::string rendered(const std::string& text, const ChatPrompt& prompt) {
   try {
     return ChatTemplate(text, "<s>", "</s>").render(prompt);

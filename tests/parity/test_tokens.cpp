@@ -1,4 +1,4 @@
-// Tokens of GGUF's tokenizers beside those of the packages `tokenizers` and `sentencepiece`: make_tokens.py.
+// Compares GGUF's tokenizers with the packages `tokenizers` and `sentencepiece` (make_tokens.py).
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -33,7 +33,7 @@ void check(const Tokenizer& tokenizer, const char* reference, bool reversible = 
   }
 }
 
-// A vocabulary of scores from the golden file; `set` writes further metadata.
+// Returns a vocabulary with scores from the golden file. `set` writes further metadata.
 template <typename Set>
 std::shared_ptr<const Tokenizer> scored_vocabulary(const char* name, const char* model, Set set) {
   const auto& vocabulary = golden_tokens().at(name);
@@ -46,7 +46,7 @@ std::shared_ptr<const Tokenizer> scored_vocabulary(const char* name, const char*
   return tokenizer_of(writer.header());
 }
 
-// "##ing" as converters to GGUF write it.
+// Returns a WordPiece vocabulary as converters to GGUF write it, with "##ing".
 std::shared_ptr<const Tokenizer> word_piece_vocabulary(const char* name, bool lowercase) {
   auto tokens = boost::json::value_to<std::vector<std::string>>(golden_tokens().at(name));
   std::vector<int32_t> kinds;

@@ -1,5 +1,5 @@
-// Values inside models: those of every built-in .ndsl model against transformers (make_layer_values.py) and against the
-// reference device.
+// Values inside models: compares those of every built-in .ndsl model with transformers (make_layer_values.py) and with
+// the reference device.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ TensorFile traced(const Model& model, const HTensor& tokens, const std::string& 
   const int32_t* first = tokens.data<int32_t>();
   trace_tokens(model, *executor, compile, {first, first + tokens.size()}, files);
   CHECK(files.samples() == 1);
-  return read_safetensors(values + "/0.safetensors");  // stays mapped when the file is gone
+  return read_safetensors(values + "/0.safetensors");  // stays mapped after the file is removed
 }
 
 double difference(const HTensor& found, const HTensor& expected) {

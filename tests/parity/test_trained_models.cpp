@@ -1,5 +1,5 @@
-// Models of folders trained in a flow, beside transformers and PyTorch (make_trained_models.py): the gradients of one
-// step, and the losses of ten steps of AdamW.
+// Folders' models trained in a flow, compared with transformers and PyTorch (make_trained_models.py): the gradients of
+// one step, and the losses of ten steps of AdamW.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Small nets trained ten steps by every optimizer, against the same run in PyTorch.
+// Compares small nets, trained for ten steps by every optimizer, with the same run in PyTorch.
 #include <catch2/catch.hpp>
 
 #include "backends.hpp"
@@ -114,7 +114,7 @@ void update(Tracer& tracer, const Rule& rule, const std::string& name, const HTe
   for (size_t i = 0; i < moments.size(); ++i) tracer.update(moments[i], next[i + 1]);
 }
 
-// Loss, gradients (outputs "gradient/NAME") and updates of a step.
+// Returns loss, gradients (outputs "gradient/NAME") and updates of a step.
 Program step_program(const Net& net, const Rule& rule, const Parameters& initial, const HTensor& x, const HTensor& y) {
   Tracer tracer(net.name);
   Parameters p;
@@ -168,7 +168,7 @@ void check_all(const std::string& backend, DType dtype, const Tolerance& toleran
     for (const Rule& rule : kRules) check_run(backend, dtype, file, net, rule, tolerance);
 }
 
-// f32: the tolerance of torch.testing.assert_close, also after ten steps. f64: Adam divides by roots of small squares.
+// f32: the tolerance of torch.testing.assert_close, even after ten steps. f64: Adam divides by roots of small squares.
 constexpr Tolerance kDoubleTraining{1e-11, 1e-10};
 constexpr Tolerance kFloatTraining{1e-5, 1.3e-6};
 

@@ -1,4 +1,4 @@
-// Flows with a model, trained on samples in memory: losses of steps and gradients, to compare with other programs.
+// Trains flows with a model on samples in memory: losses of steps and gradients, for comparison with other programs.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ inline std::vector<int32_t> whole_numbers_of(const HTensor& x) {
   return {x.data<int32_t>(), x.data<int32_t>() + x.size()};
 }
 
-// The losses of steps with all samples, `rows` of them.
+// Returns the losses of steps, each with all samples, of which there are `rows`.
 inline std::vector<double> losses_of(BoundGraph& g, const std::string& optimizer, int64_t rows, int64_t steps) {
   RunSettings s = memory::settings(rows);
   s.optimizer = optimizer;
@@ -30,7 +30,7 @@ inline std::vector<double> losses_of(BoundGraph& g, const std::string& optimizer
   return losses;
 }
 
-// Weights before a step of SGD with the rate 1, minus those after it.
+// Returns the weights before a step of SGD with learning rate 1, minus those after it.
 inline std::map<std::string, std::vector<float>> gradients_of(BoundGraph& g, int64_t rows) {
   memory::declare(g, "sgd(lr=1)");
   std::map<std::string, std::vector<float>> all;
@@ -44,7 +44,7 @@ inline std::map<std::string, std::vector<float>> gradients_of(BoundGraph& g, int
   return all;
 }
 
-// The largest difference, in units of the largest expected value.
+// Returns the largest difference, relative to the largest expected value.
 inline double worst_of(const std::vector<float>& found, const HTensor& expected) {
   REQUIRE(static_cast<int64_t>(found.size()) == expected.size());
   double worst = 0, largest = 0;

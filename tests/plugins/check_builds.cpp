@@ -1,5 +1,4 @@
-// The builds made by build_matrix.sh, all in one process: loaded, run, trained, side by side, and reloaded during
-// training.
+// The builds of build_matrix.sh in one process: loaded, run, trained, side by side, and reloaded during training.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -28,7 +27,7 @@ std::vector<Build> builds(const std::string& begin) {
   return found;
 }
 
-// Replaces the file as a linker does: a new file under the name.
+// Replaces the file like a linker: by a new file with the same name.
 void put(const Folder& f, const std::string& build, const std::string& library) {
   fs::copy_file(build, f / "new.so", fs::copy_options::overwrite_existing);
   fs::rename(f / "new.so", library);
@@ -40,7 +39,7 @@ size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// Installs one build after the other while the run uses the library.
+// Installs one build after another while the run uses the library.
 void reload_all(journeys::Background& run, const Folder& f, const std::string& library,
                 const std::vector<std::string>& others) {
   size_t reloaded = 0;

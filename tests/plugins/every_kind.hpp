@@ -46,9 +46,9 @@ inline void check_functions(const Build& b) {
   }
   const Ran half = run(
       x, [&](const HTensor& v) { return call_activation(item(HX_ACTIVATION, "half"), {}, v); }, true);
-  CHECK(half.count(Op::host_call) > 0);  // reads numbers
+  CHECK(half.count(Op::host_call) > 0);  // it reads numbers
   CHECK(numbers(half.y) == Floats{-1, -0.25f, 0, 0.125f, 0.5f, 1.5f});
-  CHECK(numbers(half.dx) == Floats{1, 1, 1, 1, 1, 1});  // the gradient it defines
+  CHECK(numbers(half.dx) == Floats{1, 1, 1, 1, 1, 1});  // its own gradient
 
   const HTensor target = floats({2, 3}, {0, 0, 0, 0, 0, 1});
   const Ran square = run(
@@ -136,7 +136,7 @@ inline const char* kTraining =
     "'A_momentum(lr=0.2,momentum=0.5)'"
     " --schedule 'B_halving(every=2)' --metric A_worst --test x=B_ramp: --test y=A_ramp: ";
 
-// Computes the same in plain loops: the mean loss of `steps` steps, the resulting gains, and the result of a test on
+// Computes the same in plain loops: the mean loss of `steps` steps, the resulting gains, and the test result on
 // unshifted numbers.
 struct Simulated {
   double loss = 0, test_loss = 0, worst = 0;
@@ -191,7 +191,7 @@ inline void check_training(const Pair& pair, const std::string& more = "") {
   CHECK(numbers(saved.tensors.at(of + "steps")) == Floats{6});
 }
 
-// Samples in order, without shuffling.
+// Uses samples in order, without shuffling.
 inline void check_inference(const Pair& pair) {
   INFO(pair.a.path << " " << pair.b.path);
   const journeys::Folder folder;
@@ -211,7 +211,7 @@ inline void check_inference(const Pair& pair) {
   double sum = 0, most = 0;
   for (int i = 0; i < 10; ++i) {
     sum += (i / 8.0 - 1) * steep(i / 4.0 - 2);
-    most += 0.55 + 0 * i;  // no slope of it is above 1.1
+    most += 0.55 + 0 * i;  // its slope is at most 1.1
   }
   CHECK(summed("") == Approx(sum).margin(1e-5));
   const double random = summed("&augment=B_shift(most=0.5)");

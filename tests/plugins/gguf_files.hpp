@@ -1,4 +1,4 @@
-// GGUF files of vocabularies, written for tests.
+// Writes GGUF files of vocabularies for tests.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@
 
 namespace harmonics::engine {
 
-// A file of the data folder's gguf/; "" if it is not there.
+// Returns a file of the data folder's gguf/; "" if it is missing.
 inline std::string data_file(const std::string& name) {
   const std::string data = journeys::data_folder();
   return data.empty() || !std::filesystem::exists(data + "/gguf/" + name) ? "" : data + "/gguf/" + name;
@@ -38,7 +38,7 @@ inline std::vector<std::string> parts_of(const std::string& text, const std::str
   return parts;
 }
 
-// A file of a vocabulary alone.
+// Returns a file with a vocabulary only.
 inline std::string vocabulary_file(const std::string& model, const std::vector<std::string>& tokens,
                                    const std::vector<int32_t>& kinds, const std::vector<float>& scores,
                                    const std::vector<std::string>& merges = {}, const std::string& pre = "") {
@@ -56,7 +56,7 @@ inline std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& bytes) {
   return Tokenizer::read(bytes, "tok.gguf", Registry::global());
 }
 
-// The vocabulary of a folder with vocab.json and merges.txt.
+// Returns the vocabulary of a folder with vocab.json and merges.txt.
 inline std::string byte_pair_file(const std::string& folder, const std::string& words) {
   const boost::json::value vocabulary = boost::json::parse(read_file(folder + "/vocab.json"));
   std::vector<std::string> tokens(vocabulary.as_object().size());

@@ -1,4 +1,4 @@
-// Small files of llama2.c, written as its export writes them.
+// Small llama2.c files, in the format of its export.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct SmallCheckpoint {
     const int64_t layer = dim + dim * dim + 2 * kv * dim + dim * dim + dim + 3 * hidden * dim;
     return vocabulary * dim + layers * layer + dim + context * (dim / heads) + (shared ? 0 : vocabulary * dim);
   }
-  // Number i of the weights is i.
+  // Returns a file whose weights are numbered: weight i is i.
   std::string file() const {
     std::string bytes = header();
     for (int64_t i = 0; i < numbers(); ++i) append(bytes, static_cast<float>(i));
@@ -49,7 +49,7 @@ inline std::string vocabulary_file(const Pieces& pieces, int32_t longest = 16) {
   return bytes;
 }
 
-// The special tokens, and those of bytes if wanted.
+// Returns the special tokens, and byte tokens if requested.
 inline Pieces first_pieces(bool bytes = true) {
   Pieces all = {{"<unk>", 0}, {"\n<s>\n", 0}, {"\n</s>\n", 0}};
   for (int byte = 0; bytes && byte < 256; ++byte) {

@@ -36,7 +36,7 @@ TEST_CASE("table: tensors are zeros or copies, and writes do not affect other ha
   CHECK(b.data<float>()[0] == 1);
   CHECK(a.data<float>()[0] == 9);
   const float* own = a.data<float>();
-  CHECK(a.mutable_data<float>() == own);  // the only handle now: no copy
+  CHECK(a.mutable_data<float>() == own);  // the only handle, so not copied
   const float read_only[] = {5};
   HTensor c =
       make_value({DType::F32, {1}}, std::make_shared<Storage>(const_cast<float*>(read_only), 4, nullptr, false));

@@ -11,7 +11,7 @@ using namespace harmonics::engine;
 
 namespace {
 
-// Items as an embedder registers them.
+// Registers items like an embedder.
 template <typename Register>
 std::vector<ItemPtr> items(Register&& body) {
   hx_registry pending;

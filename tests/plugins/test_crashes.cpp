@@ -14,7 +14,7 @@ namespace {
 
 struct Crash {
   const char* how;
-  int code;  // as a shell reports it
+  int code;  // as reported by a shell
   const char* said;
 };
 constexpr Crash kCrashes[] = {{"segv", 128 + SIGSEGV, "crashed with SIGSEGV\n"},
@@ -25,7 +25,7 @@ constexpr Crash kCrashes[] = {{"segv", 128 + SIGSEGV, "crashed with SIGSEGV\n"},
                               {"throws_in_thread", 128 + SIGABRT, "crashed with SIGABRT\n"},
                               {"exits", 1, "ended the process with exit() before the run was over\n"}};
 
-// The address sanitizer would take the signals.
+// The address sanitizer handles these signals itself.
 #ifdef __SANITIZE_ADDRESS__
 const std::string kWithSignals =
     "ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0:use_sigaltstack=0:"

@@ -1,4 +1,4 @@
-// Exporters: what they write is read back, what a format cannot hold is named, and the verb converts between formats.
+// Exporters: round trips, errors that name what a format cannot express, and the verb that converts between formats.
 #include <catch2/catch.hpp>
 
 #include <cerrno>

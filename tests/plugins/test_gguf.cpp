@@ -1,4 +1,4 @@
-// The plugin for GGUF files: layout, tokens, and everything wrong with a file.
+// The GGUF plugin: layout, tokens, and every error in a file.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void put_text(std::string& out, const std::string& text) {
 
 const GgufType& type_of(DType dtype) { return *find_gguf_type(dtype); }
 
-// Two tensors: w f32 [3, 2] and b f32 [2], numbered from 0 on.
+// Returns a file of two tensors: w f32 [3, 2] and b f32 [2], with elements numbered from 0.
 std::string small_file() {
   GgufWriter writer;
   writer.set_text("general.architecture", "none");
@@ -62,7 +62,7 @@ std::string refused(const std::string& bytes) {
   return at == std::string::npos ? text : text.substr(at + 9, text.find('\n') - at - 9);
 }
 
-// What the reference gives for each text of a vocabulary's vectors.
+// Compares with the reference's ids for each text of a vocabulary.
 void check_vectors(const std::string& vocabulary, const std::shared_ptr<const Tokenizer>& tokenizer) {
   const std::string path = data_file("ggml-vocab-" + vocabulary + ".gguf.inp");
   const auto texts = parts_of(read_file(path), "\n__ggml_vocab_test__\n");
@@ -353,9 +353,9 @@ TEST_CASE("gguf: byte pairs are joined in the order of the merges") {
   CHECK(tokenizer->encode("abc", {}) == Ids{6});
   CHECK(tokenizer->encode("ab", {}) == Ids{4});
   CHECK(tokenizer->encode("abab", {}) == Ids{4, 4});
-  CHECK(tokenizer->encode("a ab", {}) == Ids{0, 3, 4});  // "a b" is before "Ġ a"
+  CHECK(tokenizer->encode("a ab", {}) == Ids{0, 3, 4});  // "a b" precedes "Ġ a"
   CHECK(tokenizer->encode("a a", {}) == Ids{0, 8});
-  CHECK(tokenizer->encode("<end>", {}) == Ids{});  // no token for its characters, none for the unknown
+  CHECK(tokenizer->encode("<end>", {}) == Ids{});  // no tokens for its characters, no unknown token
   CHECK(tokenizer->encode("a<end>b", {false, false, true}) == Ids{0, 7, 1});
   CHECK(tokenizer->decode(Ids{8, 7, 6}) == " aabc");
   CHECK(message_of([&] {

@@ -23,7 +23,7 @@ struct Later {
   std::string path, prefix;  // its names begin with "prefix_"
 };
 
-// Copies without write access for others, whatever the checkout's permissions. Empty where they cannot run.
+// Copies without write access for others, whatever the checkout's permissions. Empty if they cannot run here.
 class LaterBuilds {
  public:
   LaterBuilds() {

@@ -184,7 +184,7 @@ TEST_CASE("hostile libraries: the error for non-finite numbers names the plugin'
     CHECK(r.code == 1);
     CHECK(has(r.err, "error: the loss is nan at step "));
     CHECK(has(r.err, "help: " + who + of));
-    CHECK(fs::exists(data.folder / "w.safetensors") == late);  // of the steps before
+    CHECK(fs::exists(data.folder / "w.safetensors") == late);  // with the weights of the steps before
     fs::remove(data.folder / "w.safetensors");
   };
   named(data.trained("affine, nan_traced"), "activation 'nan_traced");

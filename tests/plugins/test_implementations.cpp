@@ -33,7 +33,7 @@ std::string flow(const std::string& function, const std::string& settings = "ste
          ") {\n    x -(" + function + ")-> h;\n    h -> o;\n    o <-(mse)- y;\n  }\n}\n";
 }
 
-// Numbers for two producers.
+// Data for two producers.
 struct Data {
   Folder folder;
   std::string graph, producers;
@@ -141,7 +141,7 @@ TEST_CASE("implementations: an override applies within its scope and to programs
     kept = compiled(registry, {2, 4});
   }
   CHECK(kernel_of(*compiled(registry, {2, 4})) == "fast swish");
-  CHECK(of_swish(*kept).winner == "plain of org.example.kinds");  // compiled programs keep it
+  CHECK(of_swish(*kept).winner == "plain of org.example.kinds");  // compiled programs keep it alive
 }
 
 TEST_CASE("implementations: an unknown or unusable override is an error with all candidates' answers") {

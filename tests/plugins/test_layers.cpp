@@ -320,7 +320,7 @@ TEST_CASE("layers: embed looks up a row for each symbol") {
 }
 
 TEST_CASE("layers: attention mixes positions by similarity") {
-  // By plain loops: one head, weights from the scope.
+  // Computed by plain loops: one head, weights from the scope.
   TestScope scope;
   scope.leading_axes = 2;
   const HTensor x = ramp({1, 3, 4}, 0.2f);

@@ -1,4 +1,4 @@
-// The plugin for the files of llama2.c: layout, tokens, and everything wrong with a file.
+// The llama2.c plugin: layout, tokens, and every error in a file.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -38,7 +38,7 @@ std::string refused_tokens(const std::string& bytes) {
   return at == std::string::npos ? text : text.substr(at + 11);
 }
 
-// Merges by looking at all pairs in every round.
+// Merges by examining all pairs in every round.
 std::vector<int32_t> merged_plainly(const Pieces& pieces, std::vector<int32_t> ids) {
   for (;;) {
     float best = -INFINITY;
@@ -72,7 +72,7 @@ std::vector<double> numbers_after(const std::string& json, const std::string& ke
   return all;
 }
 
-// ---- a forward pass of one token at position 0, in plain loops: its attention sees itself alone ----
+// ---- a forward pass of one token at position 0, in plain loops: attention sees this token only ----
 
 using Vector = std::vector<double>;
 
@@ -132,7 +132,7 @@ TEST_CASE("llama2c: a checkpoint's tensors lie where its layout says") {
   struct Row {
     const char* name;
     Shape shape;
-    int first;  // the value of its first number
+    int first;  // value of its first element
   };
   const Row rows[] = {
       {"token_embd", {5, 8}, 0},          {"blk.0.attn_norm", {8}, 40},       {"blk.1.attn_norm", {8}, 48},

@@ -1,4 +1,4 @@
-// Loops that plugins write: scan of the public face.
+// Loops in plugins: scan in the public API.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -25,7 +25,7 @@ struct Layer {
   explicit Layer(const HTensor& x, bool backwards = false) {
     load_loops();
     scope.leading_axes = 2;
-    // Parameters are numbers, hence literals: inputs of the trace are x alone.
+    // Parameters are constants, hence literals: x is the trace's only input.
     ran = run(
         x,
         [&](const HTensor& in) {
@@ -35,7 +35,7 @@ struct Layer {
   }
 };
 
-// The layer in doubles, position by position.
+// Computes the layer in double, position by position.
 Floats by_hand(const HTensor& x, TestScope& scope, bool backwards) {
   const int64_t batch = x.shape()[0], length = x.shape()[1], features = x.shape()[2], width = 3;
   const Floats in = numbers(x), w = numbers(scope.values.at("w")), u = numbers(scope.values.at("u")),
@@ -72,7 +72,7 @@ TEST_CASE("loops: a plugin's recurrent layer, its values, its gradient, and one 
     check_close(layer.ran.y, by_hand(x, layer.scope, backwards));
     const HTensor longer = ramp({2, 50, 4});
     CHECK(Layer(longer, backwards).ran.program.nodes.size() == layer.ran.program.nodes.size());
-    // dx against differences of the sum of y.
+    // Compares dx with differences of the sum of y.
     const Floats dx = numbers(layer.ran.dx);
     for (const size_t k : {size_t{0}, size_t{13}, size_t{39}}) {
       double sums[2] = {};

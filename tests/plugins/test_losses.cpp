@@ -106,7 +106,7 @@ TEST_CASE("losses: smoothing and ignored positions") {
               {0.75f * first + 0.25f * all});
   const HTensor absent = HTensor::from<int32_t>({2}, {1, -100}), none = HTensor::from<int32_t>({2}, {-100, -100});
   const Texts ignore{{"ignore_index", "-100"}};
-  // The engine takes the mean over both, which is that of the counted one.
+  // The engine takes the mean over both positions; it equals the loss of the counted one.
   for (const char* name : {"cross_entropy", "nll"})
     check_close(ran_loss(name, kLogSoftmax, kLogits, absent, ignore), {2 * first, 0});
   check_close(ran_loss("cross_entropy", kSoftmax, kLogits, none, ignore), {0, 0});

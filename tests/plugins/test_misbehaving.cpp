@@ -139,7 +139,7 @@ TEST_CASE("plugin bodies: one that reads numbers trains with its own gradient, t
 
 TEST_CASE("plugin bodies: its own gradient precedes a derivable one") {
   const Ran ran = run_activation("straight_through", true);
-  CHECK(numbers(ran.dx) == Floats{1, 1, 1, 1, 1, 1});  // round itself has no gradient
+  CHECK(numbers(ran.dx) == Floats{1, 1, 1, 1, 1, 1});  // round has no gradient of its own
 }
 
 TEST_CASE("plugin bodies: an opaque body with a changed answer is refused") {

@@ -1,4 +1,4 @@
-// The names that authors try first: functions of ops.hpp and methods of HTensor.
+// Names that authors try first: functions of ops.hpp and methods of HTensor.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -62,7 +62,7 @@ TEST_CASE("names: clamp with both bounds, one and none") {
   CHECK(clamp(whole, -1, 1).data<int32_t>()[0] == -1);
 }
 
-// As PyTorch's clamp: the gradient passes at the bounds too.
+// Like PyTorch's clamp, the gradient passes at the bounds, too.
 TEST_CASE("names: the gradient of clamp is 1 from bound to bound") {
   const Ran ran = run(
       floats({5}, {-3, -1, 0.5f, 1, 3}), [](const HTensor& x) { return clamp(x, -1, 1); }, true);

@@ -1,4 +1,4 @@
-// `plugin check` of importers and tokenizers.
+// `plugin check` for importers and tokenizers.
 #include <catch2/catch.hpp>
 
 #include "tests/journeys/shell.hpp"

@@ -13,7 +13,7 @@ using namespace harmonics;
 
 namespace {
 
-// Gives one sample with as many distinct numbers as requested.
+// Returns one sample with the requested number of distinct values.
 class One : public Producer {
  public:
   HTensor next() override {

@@ -1,4 +1,4 @@
-// Libraries that crash or hang the system's loader: nothing waits forever, and no process or file remains.
+// Libraries that crash or hang the system's loader: nothing waits forever, and neither processes nor files remain.
 #include <catch2/catch.hpp>
 
 #include <csignal>

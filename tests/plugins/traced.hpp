@@ -1,4 +1,4 @@
-// Runs registered functions as the engine does: traces once, then runs the program.
+// Runs registered functions like the engine: traces once, then runs the program.
 #pragma once
 
 #include <functional>
@@ -47,7 +47,7 @@ struct Ran {
   }
 };
 
-// Runs body(x) under trace, then on numbers.
+// Traces body(x), then runs it on numbers.
 inline Ran run(const HTensor& x, const std::function<HTensor(const HTensor&)>& body, bool differentiate = false) {
   Ran ran;
   Tracer tracer("test");
@@ -69,7 +69,7 @@ inline Ran run(const HTensor& x, const std::function<HTensor(const HTensor&)>& b
 // Parameters and states of a layer, created on first use with deterministic initial values.
 class TestScope : public hx_scope {
  public:
-  std::map<std::string, HTensor> values;  // parameters and states, made by constant or ramp
+  std::map<std::string, HTensor> values;  // initialised by constant or ramp
   std::map<std::string, hx_init> inits;
   std::map<std::string, HTensor> updates;
   bool is_training = false;

@@ -1,4 +1,4 @@
-// Plugins whose files change during a run, in one process, so that the thread sanitizer sees both.
+// Plugins whose files change during a run, in one process, so that the thread sanitizer sees host and plugin.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -33,14 +33,14 @@ struct Builds {
   }
 };
 
-// A graph with its own functions, since other tests use the same names.
+// Returns a graph with separate function names, since other tests use the same ones.
 std::unique_ptr<BoundGraph> graph_with(const Builds& builds, Registry& registry, const char* text) {
   load_plugin(builds.library, registry);
   return std::make_unique<BoundGraph>(make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry),
                                       &registry);
 }
 
-// The results for `samples` ones while the library is replaced, and the messages.
+// The results for `samples` inputs of 1 while the library is replaced, and the messages.
 struct Replaced {
   std::vector<float> values;
   std::string said;
@@ -150,7 +150,7 @@ TEST_CASE("reload: builds alternate while threads train with them") {
     while (reloaded < turn && !refused && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const int64_t enough = steps + 3000;  // of the last build
+  const int64_t enough = steps + 3000;  // with the last build
   while (steps < enough && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   runtime.stop();

@@ -1,4 +1,4 @@
-// A live producer in memory: its samples are their numbers; it records the calls it gets.
+// A live producer in memory, whose samples are their indices. It records the calls it receives.
 #pragma once
 
 #include <condition_variable>

@@ -15,7 +15,7 @@ template <typename T>
 std::vector<std::vector<T>> samples(const std::string& path, const Options& options = {}) {
   return drain<T>(*open_file(path, options));
 }
-// Returns the refusal's text without the file's name.
+// Returns the error text without the file's name.
 std::string refused_archive(const std::string& path, const Options& options = {}) {
   std::string what = refusal([&] { open_file(path, options); });
   for (size_t at; (at = what.find(path)) != std::string::npos;) what.replace(at, path.size(), "FILE");

@@ -1,4 +1,4 @@
-// Steps on samples: augmenting, caching, filtering, picking, mapping.
+// Steps on samples: augmenting, caching, filtering, selecting, mapping.
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -19,7 +19,7 @@ using Gives = CountingProducer::Gives;
 
 namespace {
 
-// Returns `count` pictures of one shape; f32 or u8, each from `make`.
+// Returns `count` images of one shape, f32 or u8, each made by `make`.
 template <typename T>
 class Pictures final : public Producer {
  public:
@@ -57,7 +57,7 @@ class Pictures final : public Producer {
   uint64_t at_ = 0;
 };
 
-// One bright pixel in the middle of 9 x 9.
+// Images with one bright pixel in the middle of 9 x 9.
 std::shared_ptr<Producer> points(uint64_t count = 200) {
   return std::make_shared<Pictures<float>>(Shape{9, 9}, count,
                                            [](uint64_t, int64_t k) { return k == 40 ? 1.0f : 0.0f; });
@@ -94,7 +94,7 @@ TEST_CASE("augmentations: a step moves a picture within its limit") {
   for (const auto& picture : augmented("scale(0.5)")) CHECK(picture[40] == 1.0f);
   for (const auto& picture : augmented("shift(0),rotate(0),scale(0),noise(0)")) CHECK(picture[40] == 1.0f);
 
-  // A quarter turn and back restores the picture; a shift within one run of steps is exact.
+  // A quarter turn and back restores the image. A shift within one run of steps is exact.
   AugmentProducer flipped(ramps(), Augmentation().flip().flip(true), 1);
   std::set<int> corners;
   uint64_t n = 0;
@@ -114,7 +114,7 @@ TEST_CASE("augmentations: a step moves a picture within its limit") {
   AugmentProducer cut(std::make_shared<Pictures<float>>(Shape{9, 9}, 300, [](uint64_t, int64_t) { return 1.0f; }),
                       Augmentation().cutout(3), 1);
   for (const auto& picture : drain<float>(cut)) holes.insert(std::count(picture.begin(), picture.end(), 0.0f));
-  CHECK(holes == std::set<long>{4, 6, 9});  // at corners and edges only a part of the square lies inside
+  CHECK(holes == std::set<long>{4, 6, 9});  // at corners and edges, only a part of the square is inside
 }
 
 TEST_CASE("crops have the requested size, at random or in the middle") {
@@ -215,7 +215,7 @@ TEST_CASE("a cache reads its source once, in order and by number") {
       REQUIRE(cache.rewind());
       CHECK(numbers(drain_blocks<int32_t>(cache, 6)).size() == 20);
     }
-    CHECK(source->rewinds <= 4);  // once to check that it can, then for uncached samples, never for cached ones
+    CHECK(source->rewinds <= 4);  // once as a test, then for uncached samples, never for cached ones
     CHECK(source->by_number <= 20);
   }
   CHECK(refusal([] { CacheProducer(std::make_shared<CountingProducer>(20), 159); }) ==

@@ -166,7 +166,7 @@ TEST_CASE("npy files of every type survive a round trip") {
                             DType::I64, DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64}) {
     const std::string path = folder.path(std::to_string(n++) + ".npy");
     const auto out = open_output_file(path, Options{});
-    std::vector<uint16_t> bits(24, 0x0101);  // the same byte everywhere, so that the elements of every type are equal
+    std::vector<uint16_t> bits(24, 0x0101);  // equal bytes, so that the elements of every type are equal
     const HTensor sample(dtype, {2, 3}, bits.data());
     for (int i = 0; i < 5; ++i) out->push(sample);
     out->finish();
@@ -191,7 +191,7 @@ TEST_CASE("a file appears only when it is complete") {
     out->push(HTensor::scalar(1));
     CHECK(folder.read("a.csv") == "old");
   }
-  CHECK(folder.names() == std::vector<std::string>{"a.csv"});  // discarded: nothing is left
+  CHECK(folder.names() == std::vector<std::string>{"a.csv"});  // discarded files leave nothing
   CHECK(folder.read("a.csv") == "old");
   const auto out = open_output_file(folder.path("a.csv"), Options{});
   out->push(HTensor::scalar(1));

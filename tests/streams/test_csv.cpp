@@ -30,7 +30,7 @@ Classes classes(const std::string& text, Options options) {
   for (const auto& s : drain<int64_t>(*producer)) out.values.push_back(s[0]);
   return out;
 }
-// Returns the refusal's text after the file's name.
+// Returns the error text after the file's name.
 std::string refused_csv(const std::string& text, Options options = {}) {
   const TemporaryFolder folder;
   const std::string path = folder.write("x.csv", text), what = refusal([&] { open_file(path, options); });
@@ -58,7 +58,7 @@ TEST_CASE("columns are selected by name, number and range") {
   CHECK(with_header("b,a") == CsvRows{{2, 1}, {6, 5}});
   CHECK(with_header("1-3") == CsvRows{{2, 3, 4}, {6, 7, 8}});
   CHECK(with_header("c-d,b") == CsvRows{{3, 2}, {7, 6}});
-  CHECK(with_header("0,1") == CsvRows{{4, 2}, {8, 6}});  // a name has priority over a number
+  CHECK(with_header("0,1") == CsvRows{{4, 2}, {8, 6}});  // a name takes precedence over an index
   CHECK(table("1,2.5\n3,4\n", Options{{"#", "1"}}) == CsvRows{{2.5}, {4}});
   CHECK(table("1,2.5\n3,4\n", Options{{"#", "0"}, {"as", "number"}}) == CsvRows{{1}, {3}});
   CHECK(refused_csv(text, Options{{"header", "true"}, {"#", "bb"}}) ==
@@ -105,7 +105,7 @@ TEST_CASE("learned words number a column as weights do") {
       refused_csv("1,dog\n2,cow\n", learned(R"(["cat","dog"])")) ==
       "FILE line 2, column #1: found 'cow', which the weights have not learned; they know cat, dog: correct it, leave "
       "its record out, or train on data that have it");
-  // Integers are words where the weights know all of them, else class numbers.
+  // Integers are words if the weights know all of them, else class indices.
   CHECK(classes("1,20\n2,10\n", learned(R"(["10","20","x"])")).values == std::vector<int64_t>{1, 0});
   const Classes numbers = classes("1,1\n2,0\n", learned(R"(["cat","dog"])"));
   CHECK(numbers.values == std::vector<int64_t>{1, 0});

@@ -56,7 +56,7 @@ TEST_CASE("learned words and characters are those of all files") {
   CHECK(text->describe()->symbols == std::vector<std::string>{"a", "ä", "b"});
   CHECK(drain<int32_t>(*text) == std::vector<std::vector<int32_t>>{{2}, {0}, {2}});
   CHECK(open_file(folder.path("a.txt"), Options{{"learned", R"(["cat","dog"])"}})->describe()->symbols ==
-        std::vector<std::string>{"a", "b"});  // of a column, not of a text
+        std::vector<std::string>{"a", "b"});  // symbols of a column, not of a text
 }
 
 TEST_CASE("classes and characters are collected from all files") {

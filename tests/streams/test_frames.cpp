@@ -1,4 +1,4 @@
-// Files of frames, written by a spool and by `harmonics receive`, read by file:.
+// Frame files written by a spool and by `harmonics receive`, read by file:.
 #include <catch2/catch.hpp>
 
 #include <random>

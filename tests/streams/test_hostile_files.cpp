@@ -1,4 +1,4 @@
-// Hostile files: wrong lengths, or content far larger than the file justifies. They are refused before allocation.
+// Hostile files: wrong lengths, or content far larger than the file justifies. They are rejected before allocation.
 #include <fstream>
 
 #include "engine/streams/streams.hpp"
@@ -17,7 +17,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// An array in which only the first element of every nesting is an array.
+// Returns an array in which only the first element of each level is an array.
 std::string nested(const std::vector<size_t>& sizes, size_t axis = 0) {
   std::string text = "[" + (axis + 1 < sizes.size() ? nested(sizes, axis + 1) : std::string("0"));
   for (size_t i = 1; i < sizes[axis]; ++i) text += ",0";

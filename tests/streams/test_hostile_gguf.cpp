@@ -1,4 +1,4 @@
-// Hostile GGUF files: each is refused with its offset and the key or tensor, in little memory.
+// Hostile GGUF files are rejected with the offset and the key or tensor, in little memory.
 #include <cstring>
 
 #include "formats/gguf.hpp"
@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kMebibyte = 1 << 20;
 enum GgufNumber : uint32_t { kU8 = 0, kText = 8, kList = 9, kU64 = 10, kTypeF32 = 0, kTypeQ8 = 8 };
 
-// Bytes of a file, written in its order.
+// Builds the bytes of a file in order.
 class HostileGguf {
  public:
   HostileGguf(uint64_t tensors, uint64_t keys) { number<uint32_t>(3).number(tensors).number(keys); }
@@ -47,7 +47,7 @@ class HostileGguf {
 
 struct GgufRefusal {
   std::string message;
-  uint64_t allocated;  // bytes, including those that were freed
+  uint64_t allocated;  // total bytes, including freed ones
 };
 
 GgufRefusal gguf_refusal(std::string_view bytes) {
@@ -56,7 +56,7 @@ GgufRefusal gguf_refusal(std::string_view bytes) {
   return {message.substr(0, message.find('\n')), bytes_allocated() - before};
 }
 
-// The refusal names `place` and says `what`; it allocates little more than the bytes that exist.
+// Checks that the error names `place` and `what`, and that little more memory is allocated than the file has bytes.
 void check_gguf(std::string_view bytes, const std::string& place, const std::string& what) {
   const GgufRefusal refusal = gguf_refusal(bytes);
   INFO(refusal.message);
@@ -110,7 +110,7 @@ TEST_CASE("hostile gguf: lists in lists") {
   deep.key("a.list", kList);
   for (int i = 0; i < 100'000; ++i) deep.number<uint32_t>(kList).number<uint64_t>(1);
   check_gguf(deep.zeros(64), "82, metadata 'a.list': ", "lists are nested more than 4 deep");
-  HostileGguf wide(0, 1);  // many short ones, and then a long one
+  HostileGguf wide(0, 1);  // many short keys, then a long one
   wide.key("a.list", kList).number<uint32_t>(kList).number<uint64_t>(100'001);
   for (int i = 0; i < 100'000; ++i) wide.number<uint32_t>(kU8).number<uint64_t>(0);
   wide.number<uint32_t>(kU8).number(kAllOnes);
@@ -121,8 +121,8 @@ TEST_CASE("hostile gguf: names") {
   const auto key = [](std::string_view name) { return HostileGguf(0, 1).key(name, kU8).zeros(64); };
   check_gguf(key(""), "24, ", "a key is empty");
   check_gguf(key("a\xFF"), "24, ", "a key is not text");
-  check_gguf(key("\xC0\xAF"), "24, ", "a key is not text");      // a slash in too many bytes
-  check_gguf(key("\xED\xA0\x80"), "24, ", "a key is not text");  // half a character of UTF-16
+  check_gguf(key("\xC0\xAF"), "24, ", "a key is not text");      // an overlong slash
+  check_gguf(key("\xED\xA0\x80"), "24, ", "a key is not text");  // a surrogate
   check_gguf(key(std::string_view("a\0b", 3)), "24, ", "a key is not text");
   check_gguf(HostileGguf(1, 0).tensor("\x80", {1}, kTypeF32, 0).zeros(64), "24, ", "the name of a tensor is not text");
   check_gguf(HostileGguf(0, 2).key("a", kU8).number<uint8_t>(1).key("a", kU8).number<uint8_t>(2).zeros(64),
@@ -134,7 +134,7 @@ TEST_CASE("hostile gguf: names") {
 }
 
 TEST_CASE("hostile gguf: the longest tables take less than 64 MB, and longer ones are refused unread") {
-  constexpr uint64_t kKeys = 1 << 12, kTensors = 1 << 14, kStep = 40'503;  // coprime to kTensors: a shuffled order
+  constexpr uint64_t kKeys = 1 << 12, kTensors = 1 << 14, kStep = 40'503;  // coprime to kTensors: a permutation
   const auto table = [](uint64_t tensors, uint64_t keys, bool apart, const std::string& last = "last") {
     HostileGguf file(tensors, keys);
     for (uint64_t i = 0; i < keys; ++i) file.key("k" + std::to_string(i), kU8).number<uint8_t>(0);

@@ -1,4 +1,4 @@
-// Pictures: PNG and JPEG, single files, patterns, folders of classes.
+// Images: PNG and JPEG, single files, patterns, folders of classes.
 #include "producers/file/open.hpp"
 #include "tests/streams/under_test.hpp"
 #include "tests/streams/written_files.hpp"
@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Pixels = std::vector<uint8_t>;
 
-// cat/0.png, cat/1.png, dog/0.png: grey pictures of 2 x 3 pixels, each of a single value.
+// cat/0.png, cat/1.png, dog/0.png: grey images of 2 x 3 pixels, each of a single value.
 class Animals {
  public:
   Animals() {
@@ -63,7 +63,7 @@ TEST_CASE("a folder with a sub-folder for each class") {
   CHECK((two[0] == 10 && two[11] == 0));
   REQUIRE(pictures->rewind());
   CHECK(pictures->read(5, Pixels(18).data()) == 3);
-  // A part takes its share of each class.
+  // A part selects its share of each class.
   CHECK(drain<int64_t>(*animals.open({{"#", "label"}, {"part", "0.5-1"}})) ==
         std::vector<std::vector<int64_t>>{{0}, {1}});
   CHECK(drain<uint8_t>(*animals.open({{"part", "0.5-1"}})) == std::vector<Pixels>{Pixels(6, 1), Pixels(6, 10)});
@@ -93,7 +93,7 @@ TEST_CASE("pictures of another size or colour type are refused, or resized") {
         "'FOLDER/dog/1.png' is a picture of 3x3 pixels, 'FOLDER/cat/0.png' of 2x3; give resize=2x3, or another "
         "size for all");
   CHECK(drain<uint8_t>(*animals.open({{"resize", "2x3"}}))[3] == Pixels(6, 7));
-  animals.folder_.write("dog/1.png", png_file(2, 3, Pixels(18, 7)));  // a colour picture among grey ones
+  animals.folder_.write("dog/1.png", png_file(2, 3, Pixels(18, 7)));  // a colour image among grey ones
   CHECK(drain<uint8_t>(*animals.open())[3] == Pixels(6, 7));
   animals.folder_.write("dog/1.png", "GIF89a");
   CHECK(animals.refuse() ==
@@ -124,7 +124,7 @@ TEST_CASE("single pictures and patterns of pictures are read") {
   int worst = 0;
   for (size_t i = 0; i < read.size(); ++i) worst = std::max(worst, std::abs(int{read[i]} - int{smooth[i]}));
   CHECK(worst <= 3);
-  // A ramp remains a ramp when it is halved.
+  // Halving keeps a ramp a ramp.
   const auto half = open_file(folder.write("d.png", png_file(64, 64, smooth)), Options{{"resize", "32x32"}});
   const Pixels small = drain<uint8_t>(*half)[0];
   for (size_t y = 1; y < 31; ++y)

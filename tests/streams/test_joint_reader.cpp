@@ -14,7 +14,7 @@ using Gives = CountingProducer::Gives;
 
 namespace {
 
-// Unbounded although it counts to `size`, like a live stream.
+// Like a live stream, unbounded although it counts to `size`.
 class UnboundedProducer final : public CountingProducer {
  public:
   using CountingProducer::CountingProducer;
@@ -39,7 +39,7 @@ struct Group {
   }
 };
 
-// The sample numbers that each member gave in one epoch, and the batch sizes.
+// The sample numbers of each member in one epoch, and the batch sizes.
 struct Epoch {
   std::vector<std::vector<int>> given;
   std::vector<uint64_t> batches;
@@ -277,7 +277,7 @@ TEST_CASE("streams of different lengths: a pass ends with the shortest, and repo
           CHECK(rest.given[0] == std::vector<int>(whole.given[0].begin() + 30, whole.given[0].end()));
           CHECK(reader.left_over(0) == 11);
         }
-  // Groups of a ratio. Skipped samples, those of other shards, and samples that were not requested are not left over.
+  // Groups of a ratio. Skipped samples, those of other shards, and unrequested samples do not count as left over.
   Group r;
   r.add("frames", 32, 3).add("labels", 8);
   JointReader frames(r.members, {});

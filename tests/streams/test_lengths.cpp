@@ -74,7 +74,7 @@ TEST_CASE("options of addresses that overflow: repeat, skip, shuffle, batch") {
   CHECK_THROWS_AS(skip.seek(0, 5), Error);
   CHECK_THROWS_AS(BatchProducer(counting(), std::numeric_limits<uint64_t>::max()), Error);
   RepeatProducer repeat(counting(), std::numeric_limits<uint64_t>::max());
-  CHECK(repeat.size() == 0);  // as unbounded
+  CHECK(repeat.size() == 0);  // treated as unbounded
   CHECK(repeat.seek(0, 61));
   CHECK(repeat.next().data<int32_t>()[0] == 10);
 }

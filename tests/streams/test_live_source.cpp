@@ -24,7 +24,7 @@ TEST_CASE("a live source continues at a restored position", "[live]") {
   CHECK(producer->restored == std::vector<std::string>{"before 7"});
   CHECK(source.position() == 7);
   CHECK(source.cannot_seek().empty());
-  source.rewind(0);  // as at the beginning of an epoch
+  source.rewind(0);  // as at the start of an epoch
   source.seek(0, 9);
   CHECK(number_of(source.next()) == 9);
   CHECK(source.position() == 10);
@@ -63,7 +63,7 @@ TEST_CASE("the health of a live source passes through the C contract unchanged",
   told.senders = 3, told.connected = 2, told.wants_durable = true, told.at_most_once = true;
   told.samples = 11, told.bytes = 12, told.queued_samples = 13, told.queued_bytes = 14, told.window_bytes = 15;
   told.lost = 16, told.duplicates = 17, told.refused = 18, told.resent = 19, told.idle_seconds = 0.5;
-  told.last_error = std::string(254, 'x').append("\xc3\xa9");  // would be cut within a character
+  told.last_error = std::string(254, 'x').append("\xc3\xa9");  // would be truncated within a character
   producer->tell(told);
   const std::optional<StreamHealth> health = source.health();
   REQUIRE(health);

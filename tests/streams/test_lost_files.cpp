@@ -110,7 +110,7 @@ TEST_CASE("a SIGBUS outside mapped files goes to the earlier handler, or ends th
       struct sigaction action {};
       action.sa_handler = SIG_DFL;
       if (handler) action.sa_handler = [](int) { ::_exit(3); };
-      // As in a process that maps its first file only now.
+      // As in a process that maps its first file.
       if (::sigaction(SIGBUS, nullptr, &mapped::handler_before) != 0) ::_exit(9);
       mapped::handler_before = action;
       struct sigaction ours {};
@@ -150,7 +150,7 @@ TEST_CASE("every reader of mapped files refuses data of a truncated file") {
     INFO(path);
     const StreamInfo info = *producer->describe();
     std::vector<std::byte> to(64 * info.sample_bytes());
-    REQUIRE(producer->read(64, to.data()) == 64);  // periodic checks count as just done
+    REQUIRE(producer->read(64, to.data()) == 64);  // periodic checks count as done
     std::filesystem::resize_file(path, 0);
     const uint64_t last = info.size - 1;
     CHECK(refusal_of([&] { producer->read_at(&last, 1, to.data()); }).rfind(lost(path), 0) == 0);

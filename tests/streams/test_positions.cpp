@@ -1,5 +1,5 @@
-// The law of positions: with any wrappers around a source, a reader that returns to (epoch, index) gets the samples
-// that an undisturbed reader gets from there on, whatever the prefetch depth.
+// Positions: with any wrappers around a source, a reader that returns to (epoch, index) gets the samples of an
+// undisturbed reader from there on, whatever the prefetch depth.
 #include <random>
 
 #include <harmonics/async.hpp>
@@ -117,7 +117,7 @@ TEST_CASE("any stack of wrappers returns to any position") {
       passes.push_back(one_pass(*whole));
     }
     const auto other = build(recipe, 7);
-    for (int stop = 0; stop < 3; ++stop) {  // the same object, from any position
+    for (int stop = 0; stop < 3; ++stop) {  // the same object, to any position
       const uint64_t epoch = below(random, 3), index = below(random, passes[epoch].size() + 1);
       CAPTURE(epoch, index);
       REQUIRE(other->seek(epoch, index));
@@ -158,7 +158,7 @@ TEST_CASE("a source that cannot rewind reports it") {
   for (const Gives gives : {Gives::Blocks, Gives::SinglesWithoutType}) {
     Source once("numbers", std::make_shared<Once>(5, gives));
     CHECK(once.cannot_seek() == "stream 'numbers' cannot be read a second time, its producer does not rewind");
-    CHECK(once.next().data<int32_t>()[0] == 0);  // the question has not consumed a sample
+    CHECK(once.next().data<int32_t>()[0] == 0);  // the query consumed no sample
     Source twice("numbers", std::make_shared<CountingProducer>(5, gives));
     CHECK(twice.cannot_seek().empty());
     CHECK(twice.next().data<int32_t>()[0] == 0);

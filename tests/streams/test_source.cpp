@@ -14,7 +14,7 @@ Source counted_source(uint64_t n, Gives gives) {
   return Source("counted", std::make_shared<CountingProducer>(n, gives));
 }
 
-// A C producer of an older contract: its table ends at next.
+// A C producer of an older contract, whose table ends at next.
 struct Old {
   int given = 0;
   bool destroyed = false;
@@ -36,7 +36,7 @@ const hx_producer_vt* old_table() {
   return &table;
 }
 
-// Fails on the n-th call, in a selectable way.
+// Fails on the n-th call, in the given way.
 hx_producer_vt broken_table(hx_status (*describe)(void*, hx_stream_info*), hx_status (*next)(void*, hx_value**),
                             hx_status (*read)(void*, uint64_t, void*, uint64_t*) = nullptr) {
   hx_producer_vt t{};
@@ -61,7 +61,7 @@ TEST_CASE("a source knows its samples' type, with or without description") {
     CHECK(source.info().sample == Shape{2});
     CHECK(source.info().size == 5);
     CHECK(source.sample_bytes() == 8);
-    source.rewind(0);  // before the first sample: does nothing
+    source.rewind(0);  // before the first sample: no effect
     std::vector<int32_t> to(12, -1);
     CHECK(source.next().data<int32_t>()[0] == 0);  // reading the type did not lose the first sample
     CHECK(source.read(2, to.data()) == 2);

@@ -1,4 +1,4 @@
-// Steps mean the same in code and in addresses: each row is written both ways and must give the same samples.
+// Steps are equivalent in code and in addresses: each row is written both ways and must give the same samples.
 #include <harmonics/async.hpp>
 #include <harmonics/augment.hpp>
 #include <harmonics/cache.hpp>
@@ -79,7 +79,7 @@ Graph graph_of_two() {
 
 using SampleRows = std::vector<std::vector<float>>;
 
-// The x and y of an epoch, as a cycle reads them.
+// Returns x and y of an epoch, as read by a cycle.
 std::pair<SampleRows, std::vector<int64_t>> read_epoch(JointReader& reader, uint64_t batch, size_t width) {
   std::vector<float> x(batch * width);
   std::vector<int64_t> y(batch);
@@ -123,11 +123,11 @@ TEST_CASE("wrappers mean the same in code and in addresses") {
       const SampleRows expected = drain<float>(*code);
       CHECK(expected.size() > 3);
       CHECK(x == expected);
-      // Samples that belong together stay together.
+      // Corresponding samples stay together.
       if (std::string(row.address).find("augment") == std::string::npos)
         for (size_t i = 0; i < x.size(); ++i) REQUIRE(static_cast<int64_t>(x[i][0]) == y[i]);
       CHECK(reader->size() == x.size());
-      if (epoch == 1) {  // and from the middle of an epoch
+      if (epoch == 1) {  // also from the middle of an epoch
         reader->seek(1, 3);
         CHECK(read_epoch(*reader, 7, 4).first == SampleRows(expected.begin() + 3, expected.end()));
       }
@@ -149,7 +149,7 @@ TEST_CASE("a condition on one stream filters all streams read with it") {
   for (size_t i = 0; i < x.size(); ++i) CHECK(static_cast<int64_t>(x[i][0]) == y[i]);
   std::sort(y.begin(), y.end());
   CHECK((y.size() == 30 && y.front() == 10 && y.back() == 39));
-  // A stream read alone is whole, or filtered by its own condition only.
+  // A stream read alone is complete, or filtered by its own condition only.
   CHECK(streams.reader(graph, {graph.find("x")}, 8, false, 1)->size() == 30);
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("an address may name a field of another producer's address") {
   CHECK(once.size == 3);  // take= applies to both
   CHECK(bound(path + "?header=true#a,b", "x?as=number#b").dtype == DType::F32);
   CHECK(refusal([&] { bound(path + "#a,b", "y#label"); }).find("cannot read 'y'") !=
-        std::string::npos);  // itself: a file
+        std::string::npos);  // it is a file
   StreamSet streams;
   CHECK(refusal([&] { streams.bind(graph, Registry::global(), "y", parse_address("x#label")); }) ==
         "'y' is bound to a field of producer 'x', which is not bound");
@@ -226,5 +226,5 @@ TEST_CASE("streams of different lengths are read to the end of the shortest, als
   CHECK(read("shard=1/2") == 22);
   CHECK(refusal([&] { read("unpaired=refuse"); }).find("they do not belong together") != std::string::npos);
   CHECK(refusal([&] { read("shape=4", Unpaired::refuse); }).find("they do not belong together") != std::string::npos);
-  CHECK(read("unpaired=drop", Unpaired::refuse) == 45);  // an address has priority
+  CHECK(read("unpaired=drop", Unpaired::refuse) == 45);  // the address takes precedence
 }

@@ -1,4 +1,4 @@
-// JSON lines, missing values, and tables that are reread from their text instead of being held in memory.
+// JSON lines, missing values, and tables that are reread from their text instead of being kept in memory.
 #include <fstream>
 #include <random>
 
@@ -47,7 +47,7 @@ std::string numbers_csv(int rows, int columns) {
   return text;
 }
 
-// Opens the same table without holding it in memory.
+// Opens the same table without keeping it in memory.
 std::shared_ptr<Producer> not_held(const std::string& path, CsvOptions options) {
   options.kept = 64;
   return open_table(csv_rows(FileBytes::open(path), options), options);
@@ -222,7 +222,7 @@ TEST_CASE("tables not held in memory give the same samples, in order and by numb
       }
 }
 
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // sanitizers keep memory of their own
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // sanitizers use additional memory
 TEST_CASE("reading a table that is not held needs no memory for it") {
   const TemporaryFolder folder;
   {
@@ -258,7 +258,7 @@ TEST_CASE("numbers are rounded once, in every notation") {
   for (size_t i = 0; i < rows.size(); ++i) REQUIRE(rows[i][0] == expected[i]);
 }
 
-// Sums that numpy computes from the same files, of numbers rounded to f32.
+// Sums that NumPy computes from the same files, of numbers rounded to f32.
 TEST_CASE("tables written by other programs have the values numpy reads") {
   if (!have_data("streaming/titanic.csv")) return;
   const auto open = [](const char* name, const Options& options) {

@@ -26,7 +26,7 @@ std::shared_ptr<CountingProducer> counting(uint64_t n, Gives gives = Gives::Bloc
   return std::make_shared<CountingProducer>(n, gives);
 }
 
-// Returns the sample numbers of a pass, read one by one and, after a rewind, in blocks. Both must agree when
+// Returns the sample numbers of a pass, read one by one and, after a rewind, in blocks. Both must agree if
 // `twice_the_same`.
 std::vector<int> pass(Producer& p) { return numbers(drain<int32_t>(p)); }
 std::vector<int> pass_in_blocks(Producer& p, uint64_t chunk) { return numbers(drain_blocks<int32_t>(p, chunk)); }
@@ -165,7 +165,7 @@ TEST_CASE("async delivers everything in order, for any speed of reader and sourc
         REQUIRE(async.rewind());
         CHECK(pass_in_blocks(async, chunk) == range(0, 500));
       }
-      for (int i = 0; i < 20; ++i) {  // stopped half way
+      for (int i = 0; i < 20; ++i) {  // stopped in the middle
         REQUIRE(async.rewind());
         for (uint32_t k = random() % 50; k > 0; --k) REQUIRE(async.next());
       }
@@ -254,7 +254,7 @@ TEST_CASE("wrappers that need the type of the samples read the first one") {
 }
 
 TEST_CASE("samples keep their senders' numbers through wrappers that take them one by one") {
-  class Numbered final : public CountingProducer {  // its sender counts in threes
+  class Numbered final : public CountingProducer {  // its sender's numbers are multiples of three
    public:
     using CountingProducer::CountingProducer;
     std::size_t size() const override { return 0; }

@@ -1,4 +1,4 @@
-// Shared by the stream tests: data, temporary files, refusals, and items registered as a plugin registers them.
+// Helpers of the stream tests: data, temporary files, errors, and items registered like a plugin's.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -63,7 +63,7 @@ inline std::string refusal(const std::function<void()>& body) {
   return "";
 }
 
-// Options as an opened address passes them; numbers written as text become integers.
+// Options as passed by an opened address; numbers written as text become integers.
 class Options {
  public:
   Options(std::initializer_list<std::pair<const char*, const char*>> options) {

@@ -1,4 +1,4 @@
-// Writes files like other programs, for the readers' tests: NPY, zip, safetensors, PNG, JPEG, gzip, zstd.
+// Writes files like other programs, for tests of readers: NPY, zip, safetensors, PNG, JPEG, gzip, zstd.
 #pragma once
 
 #include <png.h>
@@ -51,7 +51,7 @@ inline std::string zstd_file(const std::string& plain) {
   return packed;
 }
 
-// Writes a zip file as numpy.savez does: `wide` writes sizes in zip64 fields.
+// Writes a zip file like numpy.savez. `wide`: sizes in zip64 fields.
 inline std::string zip_file(const std::vector<std::pair<std::string, std::string>>& members, bool deflate = false,
                             bool wide = false) {
   std::string out, directory;
@@ -77,7 +77,7 @@ inline std::string safetensors_file(const std::string& header, const std::string
   return little(header.size(), 8) + header + data;
 }
 
-// Writes grey pictures with one channel, colour pictures with three, channels last.
+// Writes grey images with one channel, colour images with three, channels last.
 inline std::string png_file(unsigned height, unsigned width, const std::vector<uint8_t>& pixels) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;

@@ -1,4 +1,4 @@
-// Merges of byte pairs, as the library `tokenizers` trains them (tests/parity/make_pair_training.py).
+// Training byte-pair merges, compared with the library `tokenizers` (tests/parity/make_pair_training.py).
 #include <catch2/catch.hpp>
 
 #include <fstream>
@@ -31,6 +31,6 @@ TEST_CASE("byte pairs: training ends when no pair is frequent enough") {
   PairTraining training;
   training.add("ab ab cd");
   const TrainedPairs trained = training.train(1000, {}, 2);
-  CHECK(trained.tokens.size() == 257);  // the bytes, and "ab": " ab" occurs once
+  CHECK(trained.tokens.size() == 257);  // the bytes and "ab"; " ab" occurs only once
   CHECK(trained.tokens.back() == "ab");
 }

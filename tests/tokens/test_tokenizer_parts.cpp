@@ -1,4 +1,4 @@
-// Vocabularies of each kind, divisions, added tokens, and what is refused.
+// Vocabularies of each kind, divisions, added tokens, and errors.
 #include <catch2/catch.hpp>
 
 #include <functional>
@@ -54,7 +54,7 @@ TEST_CASE("divisions: matches are isolated, removed, or go with a neighbour") {
   split.pattern = "-";
   split.behaviour = Behaviour::contiguous;
   CHECK(divided({split}, text) == Words{"a", "--", "b", "-", "c", "-"});
-  CHECK(divided({division_of(DivisionKind::split, "x*")}, "ab") == Words{"ab"});  // an empty match divides nothing
+  CHECK(divided({division_of(DivisionKind::split, "x*")}, "ab") == Words{"ab"});  // empty matches do not divide
   CHECK(divided({}, text) == Words{text});
   CHECK(divided({split}, "").empty());
 }
@@ -106,7 +106,7 @@ TEST_CASE("tokens: Unigram takes the division of the largest sum") {
 TEST_CASE("tokens: WordPiece takes the longest token first") {
   Vocabulary vocabulary = words_of({"un", "##aff", "##able", "a", "##a"});
   CHECK(encoded(vocabulary, "unaffable") == Ids{1, 2, 3});
-  CHECK(encoded(vocabulary, "unb") == Ids{0});  // a word that does not come out is unknown
+  CHECK(encoded(vocabulary, "unb") == Ids{0});  // a word that is not fully covered is unknown
   CHECK(encoded(vocabulary, "aa") == Ids{4, 5});
   vocabulary.longest_word = 1;
   CHECK(encoded(vocabulary, "aa") == Ids{0});
@@ -158,7 +158,7 @@ TEST_CASE("tokens: added tokens are found first, with the white space that they 
   vocabulary.divisions = {division_of(DivisionKind::split, " ")};
   CHECK(encoded(vocabulary, "a<y>b") == Ids{1, 4, 2});
   CHECK(encoded(vocabulary, "a<x>b", HX_ENCODE_SPECIAL) == Ids{1, 3, 2});
-  CHECK(encoded(vocabulary, "a<x>b") == Ids{0});  // text like any other
+  CHECK(encoded(vocabulary, "a<x>b") == Ids{0});  // treated as ordinary text
   CHECK(encoded(vocabulary, "a <y> b") == Ids{1, 0, 4, 0, 2});
   vocabulary.added[1].left = vocabulary.added[1].right = true;
   CHECK(encoded(vocabulary, "a <y> b") == Ids{1, 4, 2});
@@ -172,7 +172,7 @@ TEST_CASE("tokens: added tokens are found first, with the white space that they 
   lower.kind = NormalizerKind::lowercase;
   vocabulary.normalizers = {lower};
   vocabulary.added[1].single_word = false;
-  CHECK(encoded(vocabulary, "ABb") == Ids{0});  // is not looked for in the normalized text
+  CHECK(encoded(vocabulary, "ABb") == Ids{0});  // not searched in the normalized text
   vocabulary.added[1].normalized = true;
   CHECK(encoded(vocabulary, "ABb") == Ids{5, 2});
 }

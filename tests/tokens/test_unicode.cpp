@@ -1,4 +1,4 @@
-// Normal forms, small letters and categories of characters.
+// Normal forms, lower case and categories of characters.
 #include <catch2/catch.hpp>
 
 #include "tokens/charsmap.hpp"
@@ -30,7 +30,7 @@ TEST_CASE("unicode: characters compose and decompose") {
   CHECK(normal_form(of({0xE9}), NormalForm::nfd) == of({'e', 0x301}));
   CHECK(normal_form(of({'e', 0x301}), NormalForm::nfc) == of({0xE9}));
   CHECK(normal_form(of({0x1E69}), NormalForm::nfd) == of({'s', 0x323, 0x307}));
-  CHECK(normal_form(of({'s', 0x307, 0x323}), NormalForm::nfc) == of({0x1E69}));  // marks in their order
+  CHECK(normal_form(of({'s', 0x307, 0x323}), NormalForm::nfc) == of({0x1E69}));  // reorders marks
   CHECK(normal_form(of({0xAC01}), NormalForm::nfd) == of({0x1100, 0x1161, 0x11A8}));
   CHECK(normal_form(of({0x1100, 0x1161, 0x11A8}), NormalForm::nfc) == of({0xAC01}));
   CHECK(normal_form(of({0xFB01}), NormalForm::nfkc) == "fi");
@@ -95,7 +95,7 @@ TEST_CASE("charsmap: tables that lie about their size are refused") {
   CHECK(refused(std::string("\0\0\0\0", 4)));
   CHECK(refused(std::string("\x08\0\0\0abcd", 8)));
   CHECK(refused(std::string("\xFF\xFF\xFF\xFF", 4)));
-  // Whatever the trie holds, a text comes out.
+  // Any trie gives some text without a crash.
   for (int byte = 0; byte < 256; ++byte) {
     std::string map("\x40\0\0\0", 4);
     map.append(64, static_cast<char>(byte)).push_back('x');

@@ -26,7 +26,7 @@ inline Vocabulary vocabulary_of(ModelKind model, const std::vector<std::pair<std
   return vocabulary;
 }
 
-// WordPiece with "##", whose tokens are these words; the first is the unknown one.
+// Returns a WordPiece vocabulary with "##" and these tokens; the first is the unknown token.
 inline Vocabulary words_of(const std::vector<std::string>& words) {
   std::vector<std::pair<std::string, double>> tokens = {{"[UNK]", 0}};
   for (const std::string& word : words) tokens.emplace_back(word, 0);

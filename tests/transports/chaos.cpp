@@ -21,7 +21,7 @@ using namespace transports;
 
 namespace {
 
-constexpr double kMostGrown = 0.5;  // MiB, since the first scenarios: less than one of them needs
+constexpr double kMostGrown = 0.5;  // growth since the first scenarios in MiB, less than one needs
 
 double resident_mib() {
   std::ifstream statm("/proc/self/statm");
@@ -30,8 +30,8 @@ double resident_mib() {
   return static_cast<double>(pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE))) / (1 << 20);
 }
 
-// Allocated memory, and freed memory that the allocator keeps resident: at the end of an arena per active thread, of
-// which glibc makes up to eight per processor.
+// Allocated memory, and freed memory that the allocator retains: at the end of an arena per active thread; glibc
+// creates up to eight arenas per processor.
 struct Heap {
   double allocated, free;  // MiB
   Heap() {

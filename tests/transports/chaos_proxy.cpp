@@ -36,10 +36,10 @@ struct Way {
   tcp::socket *from = nullptr, *to = nullptr;
   std::mt19937_64 random;
   std::array<std::byte, 16384> piece;
-  Bytes in, out, writing;            // an incomplete frame; to be written, in order; being written
-  std::multimap<When, Bytes> queue;  // by the time of delivery
+  Bytes in, out, writing;            // incomplete frame; bytes to write, in order; bytes being written
+  std::multimap<When, Bytes> queue;  // by time of delivery
   size_t queued = 0;
-  size_t greeted = 0;  // ZMTP: bytes of the greeting that have passed; each end sends it in pieces
+  size_t greeted = 0;  // ZMTP: bytes of the greeting that have passed; it is sent in pieces
   bool reading = false, ended = false, shut = false, dead = false;
   When last_due{}, next_byte{}, paid{};
 };
@@ -55,7 +55,7 @@ struct Link {
 using LinkPtr = std::shared_ptr<Link>;
 
 struct Size {
-  size_t bytes = 0;      // of the first frame; 0: incomplete
+  size_t bytes = 0;      // bytes of the first frame; 0: incomplete
   bool movable = false;  // it may be reordered
 };
 Size first_of(const Way& way, Framing framing) {
@@ -89,7 +89,7 @@ uint64_t mixed(uint64_t seed, uint64_t number) {  // SplitMix64
 
 }  // namespace
 
-// Everything runs on the thread of `io`.
+// Runs on the thread of `io`.
 struct ChaosProxy::Body {
   explicit Body(Options o)
       : options(std::move(o)), acceptor(io, tcp::endpoint(asio::ip::address_v4::loopback(), options.port)), timer(io) {
@@ -260,7 +260,7 @@ struct ChaosProxy::Body {
     way.queued += frame.size();
     way.queue.emplace(due, std::move(frame));
   }
-  // One time in four near the beginning, where the lengths are.
+  // In one of four cases near the start, which contains the lengths.
   void damage(Way& way, Bytes& frame) {
     const size_t within = way.random() % 4 == 0 ? std::min<size_t>(frame.size(), 32) : frame.size();
     for (uint64_t bits = 1 + way.random() % 3; bits > 0; --bits)

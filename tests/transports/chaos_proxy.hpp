@@ -1,5 +1,5 @@
-// A proxy between real sockets that injects network faults: it cuts, stalls, delays, reorders, damages and throttles.
-// A seed determines when, and which bytes.
+// A proxy between real sockets that injects network faults: it cuts, stalls, delays, reorders, damages and throttles. A
+// seed determines their times and the affected bytes.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace transports {
 
 enum class Fault {
-  Cut,       // connections end in the middle of a frame, with FIN; new ones end at once
+  Cut,       // connections end in the middle of a frame, with FIN; new ones end immediately
   Reset,     // the same with RST
   Still,     // nothing passes; connections stay, and resume afterwards
   HalfOpen,  // existing and new connections never carry anything again, but are not closed
@@ -28,7 +28,7 @@ const std::vector<Fault>& all_faults();
 // How to find frames: HXS/1 back to back, or ZeroMQ messages (ZMTP 3).
 enum class Framing { Hxs, Zmtp };
 
-// Faults, each in one direction or both, after a calm period, and their duration.
+// Faults, each in one or both directions, after a calm period, and their duration.
 struct Storm {
   static constexpr int kToReceiver = 1, kToSender = 2, kBoth = 3;
   struct Part {
@@ -40,12 +40,12 @@ struct Storm {
 
   std::string str() const;  // "cut", "corrupt to the receiver and delay"
 };
-// One storm per fault in random order, or `count` pairs of faults.
+// Returns one storm per fault in random order, or `count` pairs of faults.
 std::vector<Storm> single_storms(uint64_t seed, std::vector<Fault> faults);
 std::vector<Storm> mixed_storms(uint64_t seed, const std::vector<Fault>& faults, int count);
-// A mixture of all, for this time.
+// Returns a mixture of all faults for this duration.
 std::vector<Storm> storms_for(uint64_t seed, std::chrono::seconds time);
-// Cuts and resets every few seconds, for this time.
+// Returns cuts and resets every few seconds for this duration.
 std::vector<Storm> cuts_for(uint64_t seed, std::chrono::seconds time);
 
 struct ChaosCounts {
@@ -62,8 +62,8 @@ class ChaosProxy {
     uint64_t seed = 0;
     std::vector<Storm> storms;
     uint64_t slow = 30000;  // bytes per second of Fault::Slow
-    // Called at the end of a storm. The next one starts after resumed() was called; without this function, at its
-    // time.
+    // Called at the end of a storm; the next one starts after resumed(). Without this function, storms start at their
+    // scheduled times.
     std::function<void(const Storm&)> on_heal = {};
   };
   explicit ChaosProxy(Options options);

@@ -19,7 +19,7 @@ constexpr size_t kPixels = kSide * kSide;
 constexpr uint64_t kWindow = 1u << 20, kFrame = 64u << 10;
 constexpr auto kLatest = std::chrono::seconds(100);  // maximum time without progress
 
-// Every byte depends on the number.
+// Makes every byte depend on the sample's number.
 void fill_picture(std::byte* image, int64_t number) {
   uint64_t state = static_cast<uint64_t>(number) * 0x9E3779B97F4A7C15u + 1;
   for (size_t at = 0; at < kPixels; at += sizeof state) {
@@ -81,7 +81,7 @@ void read_pictures(wire::Inbox& inbox, int images, int labels, Journal& journal,
   }
 }
 
-// Ends the sender after the last storm, and everything if there is no progress.
+// Ends the sender after the last storm. Ends everything if there is no progress.
 void watch(wire::Inbox& inbox, int images, int labels, Journal& journal, const ChaosProxy& proxy,
            const std::atomic<bool>& done) {
   for (; !done; std::this_thread::sleep_for(milliseconds(20))) {

@@ -1,4 +1,4 @@
-// Shared by the tests of transports.
+// Helpers of the transport tests.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@
 
 namespace transports {
 
-// Ends the program when a test takes longer: no test may hang.
+// Ends the program if a test takes longer: no test may hang.
 class Deadline {
  public:
   explicit Deadline(std::chrono::seconds most = std::chrono::seconds(250))
@@ -37,7 +37,7 @@ inline int64_t next_number(wire::Inbox& inbox, int reader) {
   return sample ? number(sample->bytes.bytes) : -1;
 }
 
-// The same where the stream may have ended and another sender will come.
+// Likewise if the stream may have ended and another sender will come.
 inline int64_t next_number_of_any(wire::Inbox& inbox, int reader) {
   int64_t next = next_number(inbox, reader);
   for (; next < 0; next = next_number(inbox, reader)) std::this_thread::sleep_for(std::chrono::milliseconds(2));

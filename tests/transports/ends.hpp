@@ -28,7 +28,7 @@ class Sending {
 std::vector<std::string> lossless();
 // Transports that count losses: "zmq+pull", "zmq+sub".
 std::vector<std::string> at_most_once();
-// At a new address, or at this one.
+// At a new address, or at the given one.
 std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address = "",
                                    wire::InboxOptions options = {});
 std::unique_ptr<Sending> send(const std::string& kind, const std::string& address, wire::OutboxOptions options);

@@ -1,7 +1,6 @@
-// A sending or receiving process that may be killed: "send KIND ADDRESS NAME FIRST COUNT ACK" or "receive KIND
-// ADDRESS STATE", the latter until STATE.over exists. The receiver writes its samples and positions to STATE from
-// time to time, atomically, and resumes from there. With PEER_DIES_AT=N in the environment, its N-th action is
-// SIGKILL.
+// A sending or receiving process that may be killed: "send KIND ADDRESS NAME FIRST COUNT ACK" or "receive KIND ADDRESS
+// STATE", the latter until STATE.over exists. The receiver writes its samples and positions to STATE at intervals,
+// atomically, and resumes from there. With PEER_DIES_AT=N in the environment, its N-th action is SIGKILL.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -50,7 +49,7 @@ void send_numbers(const std::string& kind, const std::string& address, const std
   sender->outbox().finish();
 }
 
-// The number of samples of each sender, and the position of the stream: one atomic unit on disk.
+// The number of samples of each sender and the stream's position, written atomically.
 struct State {
   uint64_t index = 0;
   std::string position;
@@ -99,7 +98,7 @@ void receive_numbers(const std::string& kind, const std::string& address, const 
     write_state(path, state);
     inbox.durable(reader, state.index);
   };
-  // A timer: while no sample comes, a sender may wait for durability.
+  // A timer: while no samples arrive, a sender may wait for durability.
   std::thread clock([&] {
     for (; !over; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
       checkpoint();
@@ -110,7 +109,7 @@ void receive_numbers(const std::string& kind, const std::string& address, const 
   while (!over) {
     const auto sample = inbox.next(reader);
     if (!sample) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // another sender may come after one has ended
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // another sender may follow one that has ended
       continue;
     }
     act();

@@ -1,4 +1,4 @@
-// Peers that use none of our code: they send given bytes or messages and read the answers.
+// Peers without our code: they send given bytes or messages and read the answers.
 #pragma once
 
 #include <arpa/inet.h>
@@ -66,7 +66,7 @@ class RawPeer final : public Peer {
       reader_.arrived(static_cast<size_t>(n));
     }
   }
-  // Whether the other end closes within this time; 0: has closed by now.
+  // Returns whether the other end closes within this time; 0: whether it has closed by now.
   bool is_closed_within(int seconds) {
     const timeval wait{seconds, seconds == 0 ? 1 : 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
@@ -122,8 +122,8 @@ inline std::unique_ptr<Peer> raw_peer(const std::string& kind, const std::string
 
 inline bool answers(const std::string& kind) { return kind != "zmq+pull" && kind != "zmq+sub"; }
 
-// A sender that sends continuously, and its reader: every sample with a number below a million, in order. Skips
-// samples of other senders.
+// A sender that sends continuously, and its reader: expects every sample with a number below a million, in order, and
+// skips samples of other senders.
 class HealthySender {
  public:
   HealthySender(const std::string& kind, Receiving& receiving)
@@ -153,14 +153,14 @@ class HealthySender {
             read_ = ++wanted;
           }
         }) {}
-  // Whether samples have arrived since, within this time.
+  // Returns whether further samples arrive within this time.
   bool goes_on(std::chrono::seconds within = kPatience) {
     const int64_t before = read_;
     const wire::Time latest = wire::now() + within;
     while (read_ < before + 20 && wire::now() < latest) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return read_ >= before + 20;
   }
-  // Returns "" when every sample has arrived and the sender had to begin only once.
+  // Returns "" if every sample has arrived and the sender needed a single session.
   std::string end() {
     over_ = true;
     std::string error = sender_.end();

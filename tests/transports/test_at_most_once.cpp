@@ -30,8 +30,8 @@ TEST_CASE("one way: a slow reader's losses are counted in bounded memory") {
   std::atomic<bool> burst{false}, over{false};
   std::atomic<int64_t> pushed{300000};
   Worker sender([&] {
-    // libzmq limits its queues by the number of messages. With one picture per message, the queues and TCP buffers (at
-    // most 40 MB) are smaller than the burst.
+    // libzmq limits its queues by number of messages. With one image per message, queues and TCP buffers (at most 40
+    // MB) are smaller than the burst.
     wire::OutboxOptions one_a_message = pictures("camera");
     one_a_message.batch_bytes = 1024;
     const auto sending = send("zmq+sub", receiving->address, one_a_message);
@@ -52,7 +52,7 @@ TEST_CASE("one way: a slow reader's losses are counted in bounded memory") {
     over = n >= 300000;
   }
   CHECK(sender.end() == "");
-  CHECK(came < pushed);  // pictures after the burst arrive too
+  CHECK(came < pushed);  // images after the burst arrive, too
   CHECK(inbox.health().lost == static_cast<uint64_t>(pushed - came));
 }
 

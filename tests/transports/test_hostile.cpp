@@ -1,4 +1,4 @@
-// Faulty and malicious senders: rejected, told why, counted, while other senders continue.
+// Faulty and malicious senders are rejected, told why, and counted, while other senders continue.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct MalformedFrame {
   Bytes frame;
   const char* answer;  // part of the answer
 };
-// None of these is a frame.
+// Returns inputs that are not frames.
 std::vector<MalformedFrame> malformed_frames() {
   const Bytes good = hello(named("liar").message(7, tensor("label", 8, {})));
   Bytes flipped = good;
@@ -242,7 +242,7 @@ TEST_CASE("hostile: silent connections in all slots give way to a sender") {
   for (int i = 0; i < 400; ++i) silent.push_back(std::make_unique<RawPeer>(kind, receiving->address));
   HealthySender healthy(kind, *receiving);
   CHECK(healthy.goes_on());
-  // A few connections were closed for it: it did not wait for the timeout of silent ones.
+  // A few connections were closed for it, before the timeout of silent ones.
   const auto closed = std::count_if(silent.begin(), silent.end(), [](const auto& s) { return s->is_closed_within(0); });
   CHECK(closed < 300);
   CHECK(healthy.end() == "");

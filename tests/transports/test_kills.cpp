@@ -1,4 +1,4 @@
-// Kills senders and receivers, at calls and samples chosen by a seed, and restarts them: a checkpoint contains each
+// Kills senders and receivers at calls and samples chosen by a seed, and restarts them: a checkpoint contains each
 // sample once, in each sender's order.
 #include <signal.h>
 #include <spawn.h>
@@ -36,7 +36,7 @@ class Process {
     ::kill(pid_, SIGKILL);
     waitpid(std::exchange(pid_, 0), nullptr, 0);
   }
-  // The exit status; none: still running.
+  // Returns the exit status; none: still running.
   std::optional<int> ended() {
     int status = 0;
     if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_)
@@ -59,7 +59,7 @@ std::vector<std::string> sender_of(const World& w, int64_t s) {
           "durable"};
 }
 
-// The number of samples of each sender in the state.
+// Returns the number of samples of each sender in the state.
 std::map<int64_t, int64_t> taken(const std::string& path) {
   std::ifstream in(path);
   uint64_t index = 0;
@@ -92,7 +92,7 @@ class Lives {
       : world_(w), arguments_(std::move(arguments)), left_(kills), random_(seed) {
     begin();
   }
-  // The exit status; none: still running.
+  // Returns the exit status; none: still running.
   std::optional<int> ended() {
     const auto code = process_->ended();
     if (!code || *code != -SIGKILL) return code;
@@ -133,7 +133,7 @@ void campaign(const World& w, int senders, int kills, bool also_senders, uint64_
   std::optional<int> end;
   while (!(end = receiver.ended())) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   CHECK(end == 0);
-  // Not all kills are used if much arrives in few calls.
+  // Not all kills are used if many samples arrive in few calls.
   CHECK(receiver.left() < kills);
   for (const auto& p : processes) CHECK((!also_senders || p->left() < kills / 2));
   std::map<int64_t, int64_t> next = taken(w.state);

@@ -53,7 +53,7 @@ TEST_CASE("lossless: several senders arrive in their order, read in batches") {
     for (uint64_t i = 0; i < got; ++i) REQUIRE(batch[i] % 1000000 == next[batch[i] / 1000000]++);
     count += static_cast<int64_t>(got);
     if (got < 64)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // one may have ended before another has come
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the first one may end before the next one comes
   }
   for (const auto& sender : senders) CHECK(sender->end() == "");
   CHECK(next_number(inbox, labels) == -1);
@@ -72,7 +72,7 @@ TEST_CASE("lossless: a sender may start before its receiver, and restart") {
   const int labels = inbox.open("label", kPatience);
   for (int64_t i = 0; i < 300; ++i) REQUIRE(next_number(inbox, labels) == i);
   CHECK(early->end() == "");
-  {  // goes away without an end
+  {  // disconnects without an END
     const auto second = send(kind, address, pictures("camera"));
     push_pictures(second->outbox(), 300, 200);
     for (int64_t i = 300; i < 500; ++i) REQUIRE(next_number_of_any(inbox, labels) == i);
@@ -162,7 +162,7 @@ TEST_CASE("lossless: a sample arrives within milliseconds when nothing else is i
   const int labels = inbox.open("label", kPatience);
   push_picture(sender->outbox(), 0);
   REQUIRE(next_number(inbox, labels) == 0);
-  // The time this machine needs now to wake a thread and be woken by it: a sample takes a few of those.
+  // The time that this machine needs to wake a thread and be woken by it. A sample needs a few of those.
   std::promise<void> asked[50], answered[50];
   std::thread other([&] {
     for (int i = 0; i < 50; ++i) asked[i].get_future().wait(), answered[i].set_value();

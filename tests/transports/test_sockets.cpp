@@ -1,4 +1,4 @@
-// Tests of sockets only: cuts, unknown peers, addresses, files.
+// Tests of sockets only: truncated frames, unknown peers, addresses, files.
 #include "tests/transports/chaos_world.hpp"
 #include "tests/transports/checks.hpp"
 
@@ -80,7 +80,7 @@ TEST_CASE("sockets: a frame may take longer than a sender waits for an answer") 
 
 TEST_CASE("sockets: a sender connects soon after the receiver accepts again") {
   const Deadline deadline;
-  // With a full accept queue the system drops connection attempts, and retries ever more rarely.
+  // With a full accept queue, the system drops connection attempts and retries at growing intervals.
   uint16_t port = 0;
   const int listener = listening(0, port);
   std::vector<int> waiting;

@@ -1,4 +1,4 @@
-// Tests of ZeroMQ only: addresses, keys, other messages, peers that do not speak ZeroMQ.
+// Tests of ZeroMQ only: addresses, keys, foreign messages, peers that do not speak ZeroMQ.
 #include "tests/transports/checks.hpp"
 
 #ifdef HARMONICS_WITH_ZMQ
@@ -48,7 +48,7 @@ std::string written(const std::string& text, mode_t mode = 0600) {
   return path;
 }
 
-// A socket without any of our code.
+// A socket without our code.
 struct Raw {
   Raw(int type, uint16_t port) : context(zmq_ctx_new()), socket(zmq_socket(context, type)) {
     const int none = 0, wait = 60000;
@@ -268,7 +268,7 @@ TEST_CASE("zmq: a sender that leaves while its samples wait for room does no har
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
-  for (int64_t i = 0; i < 1000; ++i) REQUIRE(next_number(inbox, reader) == i);  // the samples that had arrived
+  for (int64_t i = 0; i < 1000; ++i) REQUIRE(next_number(inbox, reader) == i);  // the samples that had arrived before
 }
 
 TEST_CASE("zmq: a sender that met a non-ZeroMQ peer finds its receiver afterwards") {
@@ -306,7 +306,7 @@ TEST_CASE("zmq: peers that do not speak ZeroMQ do not disturb a good sender") {
   Receiver receiver(loopback(Pattern::Router, 0));
   wire::Inbox& inbox = receiver.inbox();
   std::vector<int> peers;
-  // A greeting of ZMTP 3 and then a frame of 8 GiB; noise; nothing at all.
+  // A greeting of ZMTP 3 and then a frame of 8 GiB; noise; nothing.
   std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
   greeting.resize(64);
   const std::string ready = std::string("\x04\x19\x05READY\x0bSocket-Type\0\0\0\x06", 24) + "DEALER";

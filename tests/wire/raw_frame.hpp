@@ -1,4 +1,4 @@
-// Frames built byte by byte, without the encoder: arbitrary input from a peer.
+// Frames built byte by byte, without the encoder, as arbitrary input from a peer.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace harmonics::wire::testing {
 
 using Bytes = std::vector<std::byte>;
 
-// A Protobuf message by field number.
+// A Protobuf message, built by field number.
 class Message {
  public:
   Message& number(uint32_t field, uint64_t value) { return varint(field << 3), varint(value), *this; }
@@ -43,7 +43,7 @@ void put(Bytes& to, size_t at, T value) {
   std::memcpy(to.data() + at, &value, sizeof value);
 }
 
-// Sets the checksum that matches the bytes.
+// Sets the checksum for the bytes.
 inline void seal(Bytes& frame) {
   const std::span<const std::byte> all(frame);
   put(frame, 20, crc32c(all.subspan(kPrefixBytes), crc32c(all.first(20))));
@@ -79,7 +79,7 @@ struct Example {
   }
 };
 
-// Whether the frames are equal, ignoring the payload's address.
+// Returns whether the frames are equal, ignoring the payload's address.
 inline bool same(const Frame& a, const Frame& b) {
   if (a.tensors.size() != b.tensors.size()) return false;
   for (size_t i = 0; i < a.tensors.size(); ++i) {

@@ -1,5 +1,5 @@
 // A sender and a receiver of one stream on a network that cuts, loses, delays, reorders, duplicates and damages, in
-// simulated time: everything follows from a seed.
+// simulated time, determined by a seed.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -25,7 +25,7 @@ struct FaultRates {
 struct Journey {
   uint64_t samples = 300;
   Acknowledgement acknowledgement = Acknowledgement::Durable;
-  bool fresh = false;  // the receiver decides where the sender begins
+  bool fresh = false;  // the receiver determines the sender's first number
   uint64_t window_samples = 32, window_bytes = 600, keep_bytes = 1u << 20;
   uint64_t consumed_a_tick = 4, checkpoint_every = 60;  // ticks
   FaultRates weather;
@@ -35,7 +35,7 @@ class World {
  public:
   World(uint64_t seed, const Journey& journey) : random_(seed), journey_(journey) { start_sender(), start_receiver(); }
 
-  // Runs until the sender knows that everything is safe; false: that never happens.
+  // Runs until the sender knows that all samples are safe. Returns false if that never happens.
   bool run() {
     for (tick_ = 1; tick_ < journey_.weather.until + 4000; ++tick_) {
       now_ += kTick;
@@ -78,8 +78,8 @@ class World {
     options.keep_bytes = journey_.keep_bytes;
     options.ping_after = 40 * kTick;
     options.give_up_after = 150 * kTick;
-    // A restarted sender has its source again: from any sample up to the last one it knew to be safe, or from where
-    // the receiver says.
+    // A restarted sender can repeat its source from any sample up to the last one it knew to be safe, or from the
+    // sample that the receiver requests.
     options.behind_durable =
         !journey_.fresh && journey_.acknowledgement == Acknowledgement::Durable && random_() % 2 == 0;
     if (!journey_.fresh && !options.behind_durable)
@@ -161,7 +161,7 @@ class World {
     });
   }
 
-  // A sample consists of its number and as many further bytes as the number determines.
+  // A sample consists of its number and further bytes, whose count depends on it.
   static int64_t size_of(uint64_t seq) { return static_cast<int64_t>(8 + seq / 7 % 5 * 8); }
   void produce() {
     for (int i = 0; i < 3 && !finished_ && sender_->next_seq(); ++i) {

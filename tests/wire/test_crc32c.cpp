@@ -1,4 +1,4 @@
-// Checksums against the values in RFC 3720, and every implementation against the definition.
+// Compares checksums with RFC 3720, and every implementation with the definition.
 #include <catch2/catch.hpp>
 
 #include <cstring>

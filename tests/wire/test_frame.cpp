@@ -19,7 +19,7 @@ namespace {
 const DType kTypes[] = {DType::Bool, DType::U8,  DType::I8,  DType::I16,  DType::U16, DType::I32, DType::U32,
                         DType::I64,  DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64};
 
-// Its tensors are views of `memory`.
+// Returns a frame whose tensors are views of `memory`.
 Frame random_frame(std::mt19937_64& random, std::vector<Bytes>& memory) {
   const auto below = [&](uint64_t n) { return random() % n; };
   Frame frame;
@@ -41,7 +41,7 @@ Frame random_frame(std::mt19937_64& random, std::vector<Bytes>& memory) {
   return frame;
 }
 
-// "0010  4e 61 …" of the documentation.
+// Reads the bytes "0010  4e 61 …" of the documentation.
 Bytes bytes_of_document() {
   std::ifstream file(std::string(HARMONICS_SOURCE_DIR) + "/docs/wire.md");
   Bytes bytes;
@@ -147,7 +147,7 @@ TEST_CASE("frame: random tensors of every type survive, without copies") {
     std::vector<Bytes> memory;
     const Frame frame = random_frame(random, memory);
     const Encoded encoded = encode(frame);
-    // Payloads are not copied: every tensor is one of the pieces.
+    // Payloads are not copied: each tensor is one of the pieces.
     for (const TensorPart& part : frame.tensors) {
       bool found = false;
       for (const auto& piece : encoded.pieces())

@@ -1,4 +1,4 @@
-// Frames from a stream that is cut anywhere, and announced sizes without data.
+// Frames from a stream in arbitrary pieces, and announced sizes without data.
 #include <catch2/catch.hpp>
 
 #include <random>

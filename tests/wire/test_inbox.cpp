@@ -31,7 +31,7 @@ InboxOptions inbox_options() {
   return options;
 }
 
-// Routes answers to their outboxes, like a network.
+// Routes answers to their outboxes.
 std::map<std::pair<const Inbox*, uint64_t>, Outbox*>& network() {
   static std::map<std::pair<const Inbox*, uint64_t>, Outbox*> routes;
   return routes;
@@ -56,7 +56,7 @@ bool soon(Inbox& inbox, const std::vector<std::pair<Outbox*, uint64_t>>& outboxe
     for (const auto& [outbox, peer] : outboxes) carry(inbox, *outbox, peer);
   return holds();
 }
-struct Cleared {  // disconnected senders get nothing
+struct Cleared {  // disconnected senders get no answers
   ~Cleared() { network().clear(); }
 };
 void push(Outbox& outbox, int64_t value) {
@@ -103,7 +103,7 @@ TEST_CASE("inbox: the number of classes is that which the sender announces") {
     outbox.connected();
     carry(inbox, outbox, 1);
     CHECK(inbox.announced(reader).classes == classes);
-    Camera other(inbox, 2, "another");  // announces no classes: it is accepted all the same
+    Camera other(inbox, 2, "another");  // announces no classes, and is accepted
     CHECK(inbox.health().refused == 0);
   }
 }
@@ -162,7 +162,7 @@ TEST_CASE("inbox: a host without durability rejects senders that ask for it") {
   patient.connected();
   carry(inbox, patient, 1);
   push(patient, 1);
-  std::thread host([&] { CHECK(value(inbox.next(reader)) == 1); });  // begins without having mentioned positions
+  std::thread host([&] { CHECK(value(inbox.next(reader)) == 1); });  // starts without using positions
   for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i)
     carry(inbox, patient, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
   host.join();
@@ -278,9 +278,9 @@ TEST_CASE("inbox: senders share one window") {
   std::vector<std::unique_ptr<Camera>> cameras;
   for (uint64_t i = 1; i <= 4; ++i)
     cameras.push_back(std::make_unique<Camera>(inbox, i, "s" + std::to_string(i), Acknowledgement::Received));
-  // Each sender offers more than fits. Later ones get a share at once, and all get equal shares after a while.
+  // Each sender offers more than fits. Later ones get a share immediately, and all get equal shares after a while.
   std::vector<int64_t> next(5, 0);
-  double fullest = 0;  // share of the window, which is counted in samples here
+  double fullest = 0;  // as a fraction of the window, here a sample count
   for (int round = 0; round < 400; ++round) {
     for (auto& camera : cameras) {
       for (int i = 0; i < 8 && camera->outbox.counts().pushed < 100000; ++i) {

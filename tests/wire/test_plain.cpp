@@ -1,4 +1,4 @@
-// Samples in plain formats: the decoded result of a byte stream, wherever it is cut, and rejections.
+// Samples in plain formats: the decoded result of a byte stream in arbitrary pieces, and rejections.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -185,7 +185,7 @@ TEST_CASE("plain: words have the numbers that the weights learned, and an unknow
        {Format::Csv, "kind\nvirginica\nsetosa\nrose\n1\n2\n"},
        {Format::Msgpack,
         "\x81\xa4kind\xa9virginica\x81\xa4kind\xa6setosa\x81\xa4kind\xa4rose\x81\xa4kind\x01\x81\xa4kind\x02"}}));
-  const std::string type = GENERATE("", "i64<2");  // of the first record; of a checkpoint
+  const std::string type = GENERATE("", "i64<2");  // from the first record; from a checkpoint
   FeedOptions options = feed_of(format);
   options.decoder.header = "true";
   SampleFeed feed(options);
@@ -391,7 +391,7 @@ TEST_CASE("plain: a message is one value over several lines, a batch, or a value
   CHECK(feed.is_full());
   x.part();
   feed.begin();
-  CHECK(feed.message(1, bytes_of("{\"x\": 2.5}")).accepted == 2);  // of this peer
+  CHECK(feed.message(1, bytes_of("{\"x\": 2.5}")).accepted == 2);  // from this peer
   CHECK(feed.message(1, bytes_of("[{\"x\": 3.5}, {\"x\": \"w\"}, {\"x\": 4.5}]")).accepted == 4);
   const Outcome lines = feed.message(1, bytes_of("{\"x\": 5.5}\n{\"x\"\n{\"x\": 6.5}"));
   CHECK(lines.accepted == 6);

@@ -1,5 +1,5 @@
-// Frames from a hostile or faulty sender: rejected with the offset, what was found and a remedy, in bounded time and
-// memory.
+// Frames from a hostile or faulty sender are rejected with the offset, the value found and a remedy, in bounded time
+// and memory.
 #include <catch2/catch.hpp>
 
 #include <atomic>

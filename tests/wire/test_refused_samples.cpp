@@ -1,4 +1,4 @@
-// Refused samples in plain formats: what is kept of them, in which form, and within which limit.
+// Refused samples in plain formats: their stored form, and the limit.
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -30,7 +30,7 @@ struct KeptFolder {
     all << std::ifstream(folder + "/" + name, std::ios::binary).rdbuf();
     return all.str();
   }
-  // The lines that say why, without the time.
+  // Returns the lines with reasons, without times.
   std::vector<std::string> reasons() const {
     std::vector<std::string> all;
     std::istringstream lines(text("x.reasons.jsonl"));
@@ -113,7 +113,7 @@ TEST_CASE("refused samples: a table is kept with its header, once, also by the n
   CHECK(kept.text("x.refused.csv") == "age,name\r\n,\"b\nc\"\r\n3\n");
   CHECK(run("age,name\r\n4,f\r\nold,e") == 1);
   CHECK(kept.text("x.refused.csv") == "age,name\r\n,\"b\nc\"\r\n3\nold,e\n");
-  CHECK(run("name,age\nf,1\nf,-\n") == 1);  // of other columns
+  CHECK(run("name,age\nf,1\nf,-\n") == 1);  // with other columns
   CHECK(kept.text("x.refused-2.csv") == "name,age\nf,-\n");
   const std::vector<std::string> reasons = kept.reasons();
   REQUIRE(reasons.size() == 4);
@@ -163,8 +163,8 @@ TEST_CASE("refused samples: bytes are kept as base64") {
     REQUIRE(reasons.size() == 3);
     CHECK(reasons[0].find("\"format\":\"msgpack\"") != std::string::npos);
     CHECK(reasons[0].find("\"bytes\":4,\"base64\":\"gaF4/w==\"}") != std::string::npos);
-    CHECK(reasons[1].find("\"bytes\":4,\"base64\":\"gaF5Bg==\"}") != std::string::npos);  // of an array of samples
-    CHECK(reasons[2].find("\"bytes\":1,\"base64\":\"wQ==\"}") != std::string::npos);      // the end of what is readable
+    CHECK(reasons[1].find("\"bytes\":4,\"base64\":\"gaF5Bg==\"}") != std::string::npos);  // from an array of samples
+    CHECK(reasons[2].find("\"bytes\":1,\"base64\":\"wQ==\"}") != std::string::npos);      // unreadable from here on
     CHECK(!fs::exists(kept.folder + "/x.refused.msgpack"));
   }
   SECTION("of bare numbers") {

@@ -125,7 +125,7 @@ TEST_CASE("session: a sender repeats missing samples") {
   sender.finish();
   CHECK(next(sender, {}) == "END 15");
   sender.receive(said(Kind::Bye, 15), {});
-  CHECK(!sender.is_done());  // seen, but not safe
+  CHECK(!sender.is_done());  // received, but not durable
   sender.receive(granted(Kind::Grant, 0, 100, 1000, 15, 15), {});
   CHECK(sender.is_done());
 }
@@ -140,9 +140,9 @@ TEST_CASE("session: a restarted source keeps the samples that the receiver might
   sender.receive(granted(Kind::Welcome, 100, 1000, 1000, 100, 40), {});
   CHECK(sender.next_seq() == 40);
   for (uint64_t seq = 40; seq < 130; seq += 30) REQUIRE(sender.offer(batch(seq, 30)));
-  CHECK(next(sender, {}) == "DATA 100-130");  // the receiver has the others
+  CHECK(next(sender, {}) == "DATA 100-130");  // the receiver has the earlier ones
   CHECK(next(sender, {}).empty());
-  // The receiver is killed, and restarts behind its durable samples.
+  // The receiver is killed, and restarts after its durable samples.
   sender.disconnected();
   sender.connected({});
   CHECK(next(sender, {}) == "HELLO 40");
@@ -234,7 +234,7 @@ TEST_CASE("session: a receiver takes each sample once, in order") {
   CHECK(rest.count == 2);
   CHECK(taken(receiver, samples(6, 1)) == 0);
   CHECK(receiver.position().seq == 5);
-  CHECK(next(receiver, {}) == "GRANT 10 100 5 0");  // more than an eighth of a window has come
+  CHECK(next(receiver, {}) == "GRANT 10 100 5 0");  // more than an eighth of a window has arrived
   CHECK(next(receiver, {}) == "RESUME 5");
   CHECK(taken(receiver, samples(7, 1)) == 0);
   CHECK(next(receiver, {}).empty());  // already asked

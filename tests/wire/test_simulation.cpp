@@ -1,5 +1,5 @@
 // Thousands of simulated networks: acknowledged samples are not lost, no sample counts twice, all are in order, and
-// in the end all arrive.
+// finally all arrive.
 #include <cstdlib>
 #include <string>
 

@@ -8,7 +8,7 @@
 namespace harmonics::plain {
 namespace {
 
-// Returns the record for one array of this type.
+// Fills the record with one array of this type.
 void take_typed(DType dtype, const Shape& shape, std::string_view bytes, Record& record) {
   record.clear();
   record.numbered = false;
@@ -29,7 +29,7 @@ class NpyDecoder final : public RecordDecoder {
   void arrived(std::span<const std::byte> bytes) override { held_.add(bytes); }
   void flush() override { flushed_ = true; }
   size_t held() const override { return held_.size(); }
-  // A row of an array is an array of one row.
+  // The raw bytes of a row are an array with this single row.
   std::string_view raw() override {
     return raw_ = (with_head_ ? rows_ ? head_of_row() : head_ : "") + std::string(data_);
   }
@@ -112,11 +112,11 @@ class NpyDecoder final : public RecordDecoder {
   HeldBytes held_;
   std::string failure_, head_, raw_;
   std::string_view data_;   // of the last sample
-  bool with_head_ = false;  // whether the array's head, which was passed before it, belongs to it
+  bool with_head_ = false;  // whether the array's head has been consumed before it
   DType dtype_ = DType::F32;
   Shape sample_;
   size_t bytes_ = 0;               // of a sample
-  uint64_t count_ = 0, left_ = 0;  // samples of the array; those still missing
+  uint64_t count_ = 0, left_ = 0;  // samples of the array; those still expected
   size_t number_ = 0;
 };
 

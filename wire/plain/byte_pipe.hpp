@@ -14,10 +14,10 @@ struct Beginning {
   std::vector<std::byte> bytes;
   bool is_hxs = false;           // HXS/1 frames
   std::optional<Format> format;  // otherwise; none: not detected
-  bool ended = false;            // the stream has ended
+  bool ended = false;            // end of stream reached
 };
-// Waits for enough bytes to detect the format, up to the given time. `grows`: the end of the file is not the end of
-// the stream. Errors: InputOutput, Unavailable.
+// Waits for enough bytes to detect the format, up to the given time. `grows`: the file may be appended to, so its end
+// is not the end of the stream. Errors: InputOutput, Unavailable.
 Beginning read_beginning(const std::string& where, int fd, bool grows, std::chrono::milliseconds wait);
 
 class BytePipe {

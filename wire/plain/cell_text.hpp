@@ -7,7 +7,7 @@
 
 namespace harmonics {
 
-// Whether this is one of the spellings of a missing cell.
+// Returns whether the cell has one of the spellings of a missing value.
 bool is_missing(std::string_view cell);
 std::optional<double> number_in(std::string_view cell);
 std::optional<int64_t> integer_in(std::string_view cell);

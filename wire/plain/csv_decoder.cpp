@@ -1,4 +1,4 @@
-// Decodes table rows as they arrive; the first two rows decide whether there is a header.
+// Decodes table rows as they arrive. The first two rows determine whether there is a header.
 #include <algorithm>
 
 #include "wire/plain/cell_text.hpp"
@@ -38,7 +38,7 @@ class CsvDecoder final : public RecordDecoder {
     if (!failure_.empty()) return reason = failure_, Next::Broken;
     if (!topped_ && !read_top(record, reason))
       return reason.empty() ? Next::None : failure_.empty() ? Next::Refused : Next::Broken;
-    if (waiting_) {  // the first row, which is not a header
+    if (waiting_) {  // the first row, if it is not a header
       waiting_ = false;
       first_bytes_ = 0;
       raw_ = top_;
@@ -50,7 +50,8 @@ class CsvDecoder final : public RecordDecoder {
   }
 
  private:
-  // Reads the header or first row and the row that decides between them. False: not yet, or an error in `reason`.
+  // Reads the first row, and the second if it is needed to recognize a header. Returns false if more bytes are needed
+  // or on an error in `reason`.
   bool read_top(Record& record, std::string& reason) {
     reason.clear();
     if (first_.empty()) {
@@ -102,7 +103,7 @@ class CsvDecoder final : public RecordDecoder {
     return true;
   }
 
-  // Returns the bytes of the next row that is not blank without consuming it; empty: not there yet.
+  // Returns the bytes of the next non-blank row without consuming it; empty: it is incomplete.
   std::string_view peek() {
     while (true) {
       const std::string_view rest = held_.rest();
@@ -113,7 +114,7 @@ class CsvDecoder final : public RecordDecoder {
       pass_row();
     }
   }
-  // Returns the offset after the first line end outside quotes. npos: not there yet.
+  // Returns the offset after the first line end outside quotes. npos: the row is incomplete.
   size_t row_end(std::string_view text) {
     if (row_end_ > 0) return row_end_;
     if (looked_ == 0) quoted_ = false, fresh_ = true;
@@ -211,10 +212,10 @@ class CsvDecoder final : public RecordDecoder {
   }
 
   std::string where_, header_, failure_;
-  char delimiter_ = 0;  // 0: take that of the first row
+  char delimiter_ = 0;  // 0: the first row's
   HeldBytes held_;
   bool flushed_ = false, topped_ = false, waiting_ = false, has_header_ = false;
-  std::string top_;  // the bytes of the first row
+  std::string top_;  // bytes of the first row
   std::string_view raw_;
   size_t looked_ = 0, row_end_ = 0;
   bool quoted_ = false, fresh_ = true, closed_ = false;

@@ -46,7 +46,7 @@ std::string_view CsvScanner::cell() {
 }
 
 std::string_view CsvScanner::plain_cell() {
-  // Locals: a store to at_ for each character costs more than the comparisons.
+  // Local copies: a store to at_ per character costs more than the comparisons.
   const char* const first = text_.data();
   const char* const last = first + text_.size();
   const char delimiter = delimiter_;

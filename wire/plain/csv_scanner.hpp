@@ -1,5 +1,5 @@
-// Splits CSV text into rows and cells (RFC 4180: quotes, doubled quotes, line ends inside quotes), without
-// interpreting them.
+// Splits CSV text into rows and cells (RFC 4180: quotes, doubled quotes, line ends inside quotes), without interpreting
+// cells.
 #pragma once
 
 #include <deque>

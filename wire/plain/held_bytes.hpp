@@ -1,4 +1,4 @@
-// Bytes that arrived and were not yet read, stored contiguously.
+// Received bytes that have not been read yet, stored contiguously.
 #pragma once
 
 #include <span>
@@ -25,12 +25,12 @@ class HeldBytes {
   size_t at_ = 0;
 };
 
-// Returns the next line, without its end; false: more bytes are needed. Lines longer than a record are skipped and
-// set `longer`.
+// Returns the next line, without its end; false: more bytes are needed. Skips lines longer than a record and sets
+// `longer`.
 class LineCutter {
  public:
   bool next(HeldBytes& held, bool ended, std::string_view& line, bool& longer);
-  size_t number() const { return number_; }  // number of that line, from 1
+  size_t number() const { return number_; }  // of the last line, from 1
   void count(size_t more) { number_ += more; }
 
  private:

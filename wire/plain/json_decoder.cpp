@@ -73,7 +73,7 @@ class JsonDecoder final : public RecordDecoder {
     return Next::Refused;
   }
 
-  // Handles the remaining bytes as one value, over any number of lines.
+  // Parses the remaining bytes as one value that spans several lines.
   bool whole_message(Record& record) {
     const std::string_view rest = held_.rest();
     if (rest.size() > kMostRecord || rest.find_first_not_of(" \t\r\n") == std::string_view::npos) return false;
@@ -89,7 +89,7 @@ class JsonDecoder final : public RecordDecoder {
     return !begin_batch();
   }
 
-  // Frees the memory of a long line: there may be many decoders.
+  // Releases the buffers of a long line, because there may be many decoders.
   void rest() {
     flushed_ = false;
     if (tail_.capacity() <= kMostKept) return;
@@ -104,7 +104,7 @@ class JsonDecoder final : public RecordDecoder {
     return parser_.parse(tail_.data(), text.size(), false).get(root_);
   }
 
-  // Begins an array of objects, or any array where a message may hold several samples.
+  // Begins a batch: an array of objects, or any array if a message may hold several samples.
   bool begin_batch() {
     simdjson::dom::array list;
     if (root_.get(list)) return false;
@@ -125,7 +125,7 @@ class JsonDecoder final : public RecordDecoder {
     return take(value, record, reason);
   }
 
-  // Finds the text of the last element of the batch, which the parser has accepted as JSON.
+  // Returns the text of the batch's last element, which the parser has accepted as JSON.
   std::string_view raw_of_batch() {
     size_t begin = raw_end_;
     for (; raw_at_ < batch_at_; ++raw_at_) {
@@ -267,7 +267,7 @@ class JsonDecoder final : public RecordDecoder {
   std::optional<simdjson::dom::array> batch_;  // of root_
   std::optional<simdjson::dom::array::iterator> batch_next_;
   size_t batch_at_ = 0, batch_size_ = 0;
-  size_t raw_at_ = 0, raw_end_ = 0;  // elements of the batch that raw() has passed, and where in its text
+  size_t raw_at_ = 0, raw_end_ = 0;  // number of elements that raw() has passed, and its offset in the text
 };
 
 }  // namespace

@@ -113,7 +113,7 @@ Head head_of(std::string_view text) {
   }
 }
 
-// Finds the end of one value that arrives in any number of pieces. Never allocates by a declared length.
+// Finds the end of a value that arrives in any number of pieces. Memory does not depend on declared lengths.
 class ValueScanner {
  public:
   enum class Found { More, Whole, Broken };

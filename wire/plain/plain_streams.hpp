@@ -1,5 +1,5 @@
 // Producers of samples in plain formats: their options, and a producer over any transport that has a feed(). Header
-// only, since the plugin that includes it owns the contract's interface.
+// only, because the including plugin owns the contract's interface.
 #pragma once
 
 #include "wire/live_streams.hpp"
@@ -47,14 +47,14 @@ inline std::vector<Argument> plain_options(const std::string& otherwise, const s
 
 constexpr const char* kSentFormats = "hxs|jsonl|json|ndjson|csv|msgpack|npy|raw";
 
-// A note for readers of this address.
+// Returns the note that this address delivers at most once.
 inline std::string at_most_once(const std::string& where) {
   return where +
          ": at-most-once delivery: senders get no reply, and samples not yet learned are lost if the run is killed; "
          "--spool DIR stores them, HXS/1 resends them";
 }
 
-// Checks that all streams of one address use the same format. `feed`: of the end that is already open; null: it takes
+// Checks that all streams of one address use the same format. `feed`: the feed of the open end; null: the end takes
 // HXS/1 frames.
 inline void expect_one_format(const std::string& where, const std::optional<Format>& format, const SampleFeed* feed) {
   const bool same = format && feed ? feed->options().format == *format : !format && !feed;
@@ -75,7 +75,7 @@ inline void expect_options(const std::string& where, bool plain, const Arguments
     throw Error(ErrorKind::Usage, where + ": forget= is for HXS/1 senders, and plain formats have no sender names");
 }
 
-// Returns the type that the address gives its samples; "": none. Files name it dtype= and shape=.
+// Returns the sample type from the address; "": none. Files call it dtype= and shape=.
 inline std::string type_option(const Arguments& options) {
   const std::string type = options.text("type", ""), dtype = options.text("dtype", ""),
                     shape = options.text("shape", "");
@@ -120,7 +120,7 @@ inline FeedOptions feed_options(const std::string& where, Format format, const A
   return feed;
 }
 
-// `where`: of the end, for messages. Errors: Usage.
+// `where`: the end's address, for messages. Errors: Usage.
 inline Asked asked_of(const std::string& where, Format format, const Arguments& options) {
   Asked asked;
   asked.selection = options.has("#") ? options.text("#") : "";
@@ -186,7 +186,7 @@ class PlainProducer final : public wire::LiveProducer<End> {
     info.notes = notes_;
     return info;
   }
-  // Samples are joined by their order: they have no numbers.
+  // Samples of plain formats have no numbers and are joined by order.
   bool numbers(uint64_t, SampleNumber*) override { return false; }
   std::optional<StreamHealth> health() override {
     std::optional<StreamHealth> health = wire::LiveProducer<End>::health();

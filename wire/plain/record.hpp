@@ -1,4 +1,4 @@
-// One sample as plain formats represent it: named fields, before their types are known.
+// A sample in a plain format: named fields whose types are not known yet.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct Field {
   Shape shape;        // of numbers and typed arrays
   bool whole = true;  // every number was written as an integer
   DType dtype = DType::F32;
-  size_t at = 0, count = 0;  // position and number in the record's numbers; for typed arrays, in its bytes
-  std::string text;          // of a word, and of a number in a table cell; with gaps, the text of the first
-  std::vector<size_t> gaps;  // which numbers of an array are null; 0 is in their place
+  size_t at = 0, count = 0;  // position and count in the record's numbers; for typed arrays, in its bytes
+  std::string text;          // a word, or a number's text in a table cell; with gaps, the first gap's text
+  std::vector<size_t> gaps;  // indices of array numbers that are null; they are stored as 0
 };
 
 class Record {
@@ -34,7 +34,7 @@ class Record {
     numbers.clear();
     bytes.clear();
   }
-  // Fields are reused for the next record, which mostly has the same names.
+  // Reuses the fields of the previous record, which usually has the same names.
   Field& add(std::string_view name) {
     if (size_ == fields_.size()) fields_.emplace_back();
     Field& field = fields_[size_++];

@@ -1,4 +1,4 @@
-// Converts bytes to records: one decoder per plain format, without input and output, bounded in memory.
+// Decodes bytes to records: one decoder per plain format, without I/O, in bounded memory.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ struct DecoderOptions {
   std::string header = "auto";     // csv: true, false or auto
   std::string delimiter = "auto";  // csv
   bool rows = false;               // npy: the first axis of an array counts samples
-  bool batches = false;            // jsonl: an array is one sample after the other
+  bool batches = false;            // jsonl: an array is several samples
   DType dtype = DType::F32;        // raw: of a sample
   Shape sample;
 };
@@ -36,8 +36,7 @@ class RecordDecoder {
   virtual void arrived(std::span<const std::byte> bytes) = 0;
   // Reports the end of the stream or of a message: an unfinished record is completed or rejected.
   virtual void flush() = 0;
-  // Refused: one record was rejected, for `reason`; the next one can be read. Broken: the start of the next record is
-  // unknown.
+  // Refused: a record was rejected for `reason`; the next one can be read. Broken: the next record cannot be located.
   enum class Next { None, Record, Refused, Broken };
   virtual Next next(Record& record, std::string& reason) = 0;
   // Bytes that arrived and do not belong to a returned record.
@@ -45,7 +44,7 @@ class RecordDecoder {
   // The original bytes of the record that next() returned or refused, or the held bytes after Broken. Empty if they
   // exceeded the limit. Valid until the next call of arrived() or next().
   virtual std::string_view raw() = 0;
-  // The bytes that must precede raw() where it is read anew: the header of a table. Valid as long as the decoder.
+  // Returns the bytes that must precede raw() to read it again: a table's header. Valid as long as the decoder.
   virtual std::string_view header() const { return {}; }
 };
 

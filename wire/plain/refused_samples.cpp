@@ -17,7 +17,7 @@
 namespace harmonics::plain {
 namespace {
 
-constexpr size_t kMostTables = 16;  // files of tables with different headers
+constexpr size_t kMostTables = 16;  // files for tables with different headers
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -69,7 +69,7 @@ std::string now_text() {
                      milliseconds);
 }
 
-// Returns the text as whole lines. A value over several lines becomes one: in JSON, line ends are blanks.
+// Returns the text as whole lines. Joins a value over several lines into one: in JSON, line ends are white space.
 std::string as_lines(Format format, std::string_view bytes) {
   std::string text(bytes);
   if (format == Format::Jsonl) std::replace(text.begin(), text.end(), '\n', ' ');
@@ -95,7 +95,7 @@ void RefusedSamples::give_up(const std::string& why) {
   given_up_ = fmt::format("refused samples are no longer kept in '{}': {}", folder_, why);
 }
 
-// Opens a file to append to. What a killed run left of a line becomes a line.
+// Opens a file for appending. Terminates an incomplete line of a killed run.
 RefusedSamples::Lines RefusedSamples::open_lines(const std::string& name) {
   Lines lines;
   lines.name = name;

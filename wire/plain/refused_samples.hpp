@@ -1,4 +1,4 @@
-// Refused samples: kept on disk with their original bytes, to be corrected and sent again.
+// Stores refused samples on disk with their original bytes, so that they can be corrected and sent again.
 #pragma once
 
 #include <map>
@@ -8,9 +8,9 @@
 
 namespace harmonics::plain {
 
-// Appends to PREFIX.reasons.jsonl one object per sample: when, from where, why. Lines of text are appended to
-// PREFIX.refused.jsonl or .csv, each table with its header first; binary samples are part of the object as base64. A
-// write error, or the limit, is reported by given_up() and does not stop the stream. Not thread-safe.
+// Appends one object per sample to PREFIX.reasons.jsonl: time, sender, reason. Text lines are appended to
+// PREFIX.refused.jsonl or .csv, each table after its header; binary samples are stored in the object as base64. After a
+// write error or at the limit, given_up() returns the reason and the stream continues. Not thread-safe.
 class RefusedSamples {
  public:
   struct Sample {
@@ -26,7 +26,7 @@ class RefusedSamples {
   ~RefusedSamples();
 
   void keep(const Sample& sample, const std::string& reason);
-  // The reason why no more samples are kept; "" while they are.
+  // Returns why no more samples are stored; "" while they are.
   const std::string& given_up() const { return given_up_; }
 
  private:

@@ -9,9 +9,9 @@ namespace {
 
 using Locked = std::lock_guard<std::mutex>;
 
-constexpr size_t kMostBefore = 256u << 10;  // maximum bytes held before reading begins, once the first sample is there
+constexpr size_t kMostBefore = 256u << 10;  // maximum buffered bytes after the first sample, before reading begins
 constexpr uint64_t kFrameBytes = 256u << 10;
-constexpr uint64_t kShownRefusals = 3;  // keeps the first reasons up to this number, then the latest
+constexpr uint64_t kShownRefusals = 3;  // reports the first reasons up to this number, then the latest
 constexpr uint64_t kFeedPeer = 1;
 
 wire::InboxOptions inbox_of(const FeedOptions& options) {
@@ -142,7 +142,7 @@ void SampleFeed::fail(const std::string& reason) {
   stop(reason);
 }
 
-// Decodes the available records of this peer to samples; before reading begins, only the first one.
+// Decodes this peer's available records to samples. Before reading begins, decodes only the first one.
 void SampleFeed::decode(Peer& from) {
   std::string reason;
   while (begun_ || !(first_ || all_known())) {
@@ -225,7 +225,7 @@ void SampleFeed::say(wire::Kind kind) {
   inbox_.poll();
 }
 
-// Tells readers that samples will come.
+// Announces the layout to readers.
 void SampleFeed::announce() {
   if (!std::exchange(announced_, true)) say(wire::Kind::Hello);
 }
@@ -318,7 +318,7 @@ void SampleFeed::begin() {
     sample_.resize(chosen_.size());
     begun_ = true;
     if (options_.endless) announce();
-    if (first_) {                         // precedes the other records of its sender
+    if (first_) {                         // before the other records of its sender
       Peer& from = peers_.at(first_of_);  // peers are kept until reading begins
       std::string reason;
       if (!take(*first_, from.outcome, reason)) refuse(reason, from, first_bytes_);

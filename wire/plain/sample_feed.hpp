@@ -1,5 +1,5 @@
-// Samples in plain formats from any transport that delivers bytes: decodes them, selects their fields, and puts them
-// into an inbox, whose readers take them like frames. Delivers at most once: senders get no answer.
+// Samples in plain formats from any transport that delivers bytes: decodes them, selects their fields, and passes them
+// to an inbox, whose readers take them like frames. Delivers at most once: senders get no answer.
 #pragma once
 
 #include <condition_variable>
@@ -14,15 +14,15 @@
 namespace harmonics::plain {
 
 struct FeedOptions {
-  std::string where, remedy;  // as of an inbox
+  std::string where, remedy;  // as for an inbox
   Format format = Format::Jsonl;
   DecoderOptions decoder;
-  bool strict = false;                        // unreadable input ends the stream
-  bool endless = false;                       // the stream outlives its senders
-  bool single = false;                        // there is only one byte stream: if it becomes unreadable, the feed fails
-  bool messages = false;                      // bytes arrive by message(), each on its own
-  std::map<std::string, std::string> schema;  // the types of fields
-  std::string dead_letters;                   // path of refused samples, without extension; "": not kept
+  bool strict = false;                                // unreadable input ends the stream
+  bool endless = false;                               // the stream outlives its senders
+  bool single = false;                                // a single byte stream: the feed fails if it becomes unreadable
+  bool messages = false;                              // bytes arrive by message(), each message on its own
+  std::map<std::string, std::string> schema;          // the types of fields
+  std::string dead_letters;                           // path of refused samples, without extension; "": not kept
   uint64_t dead_letters_limit = uint64_t{256} << 20;  // limit of all dead letters in that folder
 };
 
@@ -33,7 +33,7 @@ struct Outcome {
   bool broken = false;  // nothing more can be read from this peer
 };
 
-// Every function may be called from any thread.
+// Thread-safe.
 class SampleFeed {
  public:
   explicit SampleFeed(FeedOptions options);
@@ -50,30 +50,30 @@ class SampleFeed {
   // Handles an independent message: its records end with it, and errors do not affect the next one. A given format
   // replaces the feed's.
   Outcome message(uint64_t peer, std::span<const std::byte> bytes, std::optional<Format> format = std::nullopt);
-  // Ends unfinished records of this peer. Returns the result over all its bytes.
+  // Completes or rejects this peer's unfinished records. Returns the result over all its bytes.
   Outcome left(uint64_t peer);
   // Counts a rejected connection or unreadable input.
   void refused(const std::string& reason);
   // Adds a note for the user.
   void note(const std::string& text);
-  // Whether no bytes are accepted now.
+  // Returns whether no bytes are accepted at present.
   bool is_full() const;
-  // Bytes of a peer that do not belong to a sample yet.
+  // Returns the bytes of a peer that do not belong to a sample yet.
   size_t held(uint64_t peer) const;
   // Reports that no more peers will come.
   void close_input();
   void fail(const std::string& reason);
-  // Whether reading has begun: before, only the first sample is decoded.
+  // Returns whether reading has begun. Until then, only the first sample is decoded.
   bool has_begun() const;
 
   // ---- The readers' side.
 
-  // Selects a tensor; all are chosen before the first read. Errors: Usage.
+  // Selects a tensor. Select all before the first read. Errors: Usage.
   std::string choose(Asked asked);
-  // Returns the layout of samples; waits up to the given time for the first one where the address does not declare
-  // it. Errors: Unavailable, Name, Stream.
+  // Returns the layout of samples. If the address does not declare it, waits up to the given time for the first sample.
+  // Errors: Unavailable, Name, Stream.
   wire::TensorPart describe(const std::string& tensor, std::chrono::milliseconds wait);
-  // Returns the words that are classes of this tensor, once describe() knows its type.
+  // Returns the words that are this tensor's classes. Call after describe().
   std::vector<std::string> symbols(const std::string& tensor) const;
   void begin();
   uint32_t senders() const;
@@ -85,7 +85,7 @@ class SampleFeed {
     std::unique_ptr<RecordDecoder> decoder;
     Outcome outcome;
     bool gone = false;
-    uint64_t number = 0, samples = 0;  // of this peer, and how many it sent, refused ones included
+    uint64_t number = 0, samples = 0;  // of this peer; samples it sent, including refused ones
     Format format = Format::Jsonl;
   };
   struct Chosen {
@@ -114,15 +114,15 @@ class SampleFeed {
   uint64_t came_ = 0, seq_ = 0, refused_ = 0;
   std::vector<Chosen> chosen_;
   bool begun_ = false, announced_ = false, gave_ = false, closed_ = false;
-  uint64_t first_of_ = 0;        // peer of the first record, while that waits
-  std::optional<Record> first_;  // until reading begins
-  std::string first_bytes_;      // of that record, if refused ones are kept
+  uint64_t first_of_ = 0;        // peer of first_
+  std::optional<Record> first_;  // the first record, until reading begins
+  std::string first_bytes_;      // its bytes, if refused samples are stored
   Record record_;
   std::string failure_, last_error_;
-  std::string filled_;  // the note on a field that no sample had and that was filled in
+  std::string filled_;  // note on a field that was filled in for all samples
   std::unique_ptr<wire::FrameBuilder> builder_;
-  std::vector<std::vector<std::byte>> sample_;  // of each tensor
-  std::unique_ptr<RefusedSamples> kept_;        // null: refused samples are not kept
+  std::vector<std::vector<std::byte>> sample_;  // bytes of each tensor
+  std::unique_ptr<RefusedSamples> kept_;        // null: refused samples are not stored
 };
 
 }  // namespace harmonics::plain

@@ -50,7 +50,7 @@ bool is_integer(DType dtype) {
   return dtype != DType::F32 && dtype != DType::F64 && dtype != DType::F16 && dtype != DType::BF16;
 }
 
-// Returns the number of values in a field, whatever their notation; 0: none.
+// Returns the number of values in a field, in any notation; 0: none.
 size_t cells_of(const Field& field) {
   if (field.kind == Field::Kind::Numbers) return field.count;
   if (field.kind == Field::Kind::Typed) return field.count / element_bytes(field.dtype);
@@ -99,7 +99,7 @@ Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)),
   convert_filler();
 }
 
-// The type of a checkpoint or a spool is that of the words; another type takes precedence over learned words.
+// Makes words class indices. A checkpoint or spool stores words with this type; another type overrides learned words.
 void Selection::take_words(const StreamInfo* type) {
   const std::vector<std::string>& words = asked_.symbols;
   if (words.empty()) return;
@@ -114,7 +114,7 @@ void Selection::take_words(const StreamInfo* type) {
                                                   [](const std::string& word) { return integer_in(word).has_value(); });
 }
 
-// Whether learned words can be read from records like the first one: from words, or from one integer.
+// Returns whether learned words apply to records like the first one: every field is a word, or the only one an integer.
 bool Selection::fits_words(const Record& first) const {
   return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
     const Field& field = first[part.likely];
@@ -131,7 +131,7 @@ std::optional<int64_t> Selection::class_of(std::string_view word) const {
   return number && *number >= 0 && *number < static_cast<int64_t>(part_.classes) ? number : std::nullopt;
 }
 
-// The learned words, for messages.
+// Returns the learned words, for messages.
 std::string Selection::learned() const {
   constexpr size_t kMost = 20, kMostLetters = 100;
   std::string known;
@@ -171,7 +171,7 @@ void Selection::read_filler() {
     throw Error(ErrorKind::Usage, what + " is no number").note("give a number or nan; words are for symbols=");
 }
 
-// Converts the filler to the type of the samples, once that is known.
+// Converts the replacement for missing values to the samples' type, once that is known.
 void Selection::convert_filler() {
   if (!filler_) return;
   std::vector<std::byte>& bytes = filler_->bytes;
@@ -200,7 +200,7 @@ void Selection::convert_filler() {
                   : "give a whole number of this type, or read numbers with ?type=f32");
 }
 
-// Describes why a field is unusable; "": it is usable, or can be filled in.
+// Returns why a field is unusable; "": it is usable, or can be filled in.
 std::string Selection::wrong_with(const Field& field) const {
   if (field.kind == Field::Kind::Odd) return shown(field) + " is " + field.text;
   if (filler_) return "";
@@ -231,7 +231,7 @@ bool Selection::choose_one(const Record& record, const std::string& word, std::s
     range = *from.ptr == '-' && to.ec == std::errc() && to.ptr == end && last >= first;
   }
   const bool unnamed = record.size() == 1 && record[0].name.empty();
-  // Where the type is known, a later record may have the field.
+  // If the type is known, a later record may have the field.
   if (filler_ && known_ && !record.numbered && !unnamed) return parts_.push_back({word, record.size(), 0, false}), true;
   if (!range || last >= record.size()) {
     if (unnamed)
@@ -303,7 +303,7 @@ void Selection::learn(const Record& first) {
   convert_filler();
 }
 
-// Returns the numbers of a sample whose first record lacks `missing` fields and has `cells` numbers.
+// Returns the number of values of a sample, given a first record with `cells` values and without `missing` fields.
 size_t Selection::cells_without(const Record& first, size_t cells, size_t missing) {
   if (first.numbered || asked_.use == "classes" || !classes_.empty()) return cells + missing;
   bool scalar = false;
@@ -362,8 +362,8 @@ bool Selection::encode(const Record& record, std::vector<std::byte>& to, std::st
   return true;
 }
 
-// Encodes a record that lacks values. A field that never had one has the numbers that remain of a sample, or one of
-// them for each such field.
+// Encodes a record with missing values. A field that never had a value is filled with the remaining values of a sample;
+// several such fields with one value each.
 bool Selection::encode_filled(const Record& record, std::vector<std::byte>& to, std::string& reason) {
   if (record.size() == 1 && record[0].name.empty() && !parts_.front().name.empty())
     return reason = record.place + " is one value without a name", false;
@@ -422,7 +422,7 @@ bool Selection::append(const Record& record, const Field& field, std::vector<std
   if (!classes_.empty() && !(takes_numbers_ && field.kind == Field::Kind::Typed)) {
     const bool number = field.kind == Field::Kind::Numbers && field.gaps.empty();
     if (number && !field.text.empty())
-      return append_word(field, field.text, to, reason);  // a word that is a number, as in tables
+      return append_word(field, field.text, to, reason);  // a numeric word, as in tables
     if (number && field.count == 1 && asked_.learned)
       return append_word(field, number_text(record.numbers[field.at]), to, reason);
     reason = shown(field) + " is not a word that " +

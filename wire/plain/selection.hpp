@@ -1,4 +1,4 @@
-// Selects one tensor from records: which fields, and which type.
+// Selects one tensor from records: its fields and its type.
 #pragma once
 
 #include <map>
@@ -9,13 +9,13 @@
 
 namespace harmonics::plain {
 
-// The selection requested by the address and the flow.
+// The selection that the address and the flow request.
 struct Asked {
   std::string selection;               // the part after '#': "label", "a,b", "0-3"; "": every field
   std::string type;                    // "u8", "u8:28x28", "i64<10"; "": decided by the flow and the first record
   std::string use;                     // declared by the flow: classes, lookup or numbers; "": unknown
   std::vector<std::string> symbols;    // the words that are classes, in order
-  bool learned = false;                // the weights learned them; else symbols= lists them
+  bool learned = false;                // learned with the weights; otherwise listed by symbols=
   std::optional<std::string> missing;  // replacement for missing values: a number, nan or a word of symbols
   std::string declared;                // the type that the flow declares; "": none
 
@@ -25,15 +25,15 @@ struct Asked {
 // Parses "u8", "u8:28x28", "i64<10", or "f32:" for one number, which sets `scalar`. Empty: not in this form.
 std::optional<StreamInfo> read_type(std::string text, bool& scalar);
 
-// Returns the type of bare numbers: `given` in the address, or that of the only field in its schema. Without a shape
-// there, the type has the shape and classes that the flow declares. Errors: Usage.
+// Returns the type of unnamed numbers: `given` in the address, or the type of the only field in its schema. If it has
+// no shape, the flow's declared shape and classes apply. Errors: Usage.
 std::string raw_type(const std::string& where, const std::string& given,
                      const std::map<std::string, std::string>& schema, const std::string& declared);
 
-// What missing= gives for a missing value.
+// The replacement for missing values, from missing=.
 struct Filler {
-  Field field;        // of one value, with its text as written
-  double number = 0;  // unless it is a word
+  Field field;        // one value, with its text as written
+  double number = 0;  // unless the value is a word
   std::vector<std::byte> bytes;
 };
 
@@ -48,14 +48,14 @@ class Selection {
   // Learns type and shape from the first record. Errors: Name, Stream; Usage, if the replacement for missing values is
   // not of that type.
   void learn(const Record& first);
-  // Has no bytes and no name.
+  // Returns the type and classes; bytes and name are empty.
   const wire::TensorPart& part() const { return part_; }
-  // The words that are classes; empty if learned ones do not fit the type or the first record.
+  // Returns the words that are classes; empty if learned words do not fit the type or the first record.
   std::vector<std::string> symbols() const { return classes_.empty() ? std::vector<std::string>() : asked_.symbols; }
-  // Appends the sample's bytes, or sets the reason why the record is invalid. Missing values are filled in where
-  // Asked says with what.
+  // Appends the sample's bytes, or sets the reason why the record is invalid. Replaces missing values if Asked::missing
+  // is set.
   bool encode(const Record& record, std::vector<std::byte>& to, std::string& reason);
-  // A note for the user, until it is taken.
+  // A note for the user, pending until it is taken.
   bool has_note() const { return !note_.empty(); }
   std::string take_note() { return std::exchange(note_, ""); }
 
@@ -63,14 +63,14 @@ class Selection {
   struct Part {
     std::string name;
     size_t likely = 0;  // index in the previous record
-    size_t cells = 0;   // numbers in the last sample that had a value; 0: none had one
-    bool came = false;  // a record had the field, with a value or without
+    size_t cells = 0;   // values in the last sample with the field; 0: none so far
+    bool came = false;  // a record had the field, with or without a value
   };
   void take_words(const StreamInfo* type);
   bool fits_words(const Record& first) const;
   std::optional<int64_t> class_of(std::string_view word) const;
   std::string learned() const;
-  // The replacement for missing values.
+  // Parses the replacement for missing values.
   void read_filler();
   void convert_filler();
   bool choose(const Record& record, std::string& reason);
@@ -94,11 +94,11 @@ class Selection {
   std::string where_;
   std::vector<Part> parts_;
   bool chosen_ = false, known_ = false, dtype_given_ = false;
-  bool arranges_ = false;  // the shape was declared, and values are arranged in it
+  bool arranges_ = false;  // the shape is declared, and values are arranged in it
   wire::TensorPart part_;
   size_t cells_ = 0;
   std::map<std::string, int64_t, std::less<>> classes_;
-  bool takes_numbers_ = false;  // integers that are no word are class numbers
+  bool takes_numbers_ = false;  // integers that are not words are class indices
   std::optional<Filler> filler_;
   std::string note_;
 };

@@ -1,6 +1,6 @@
-// Times of an accelerator's kernels and steps: bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small]
-// [--only NAME] prints one JSON object per line, {"id", "seconds", "work"}: the seconds of one call among many that are
-// queued together, and its FLOPs or bytes. Sizes are those of peer.py in this folder; --small makes them tiny, to check
+// Measures an accelerator's kernels and steps: bench_gpu [--device NAME] [--plugin FILE] [--seconds S] [--small]
+// [--only NAME] prints one JSON object per line, {"id", "seconds", "work"}: seconds per call of many calls queued
+// together, and FLOPs or bytes per call. Sizes equal those of peer.py in this folder; --small makes them tiny, to check
 // that everything runs.
 #include <chrono>
 #include <cstdio>
@@ -22,12 +22,12 @@ struct Options {
   std::string device = "cuda", plugin;
   double seconds = 1;
   bool small = false;
-  std::string only;  // rows whose ids begin so
+  std::string only;  // prefix of the ids to run
 };
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The median over runs of `times` calls each, per call.
+// Returns the median time per call over runs of `times` calls.
 template <typename Call, typename Wait>
 double time_of(const Options& o, Call call, Wait wait) {
   const auto run = [&](int times) {
@@ -98,7 +98,7 @@ class Bench {
   }
 
  private:
-  // Numbers in (0, 1], labels 0: with zeros only, products would run cooler and faster.
+  // Numbers in (0, 1], labels 0. With zeros only, products would draw less power and run faster.
   void fill(const TensorType& t, const hx_place& to) {
     std::vector<char> bytes(t.bytes(), 0);
     if (t.dtype == DType::F32) {

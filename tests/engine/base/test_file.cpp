@@ -51,7 +51,7 @@ std::string refusal(ErrorKind kind, const std::function<void()>& body) {
   return "nothing";
 }
 
-// Fails at the named call with this reason; writes only a few bytes at a time; is interrupted once.
+// Fails at the named call with this reason, writes only a few bytes at a time, and is interrupted once.
 class Trouble : public FileCalls {
  public:
   explicit Trouble(std::string call = "", int reason = 0, size_t after = 0)

@@ -1,4 +1,4 @@
-// The line of a terminal while it is edited.
+// Editing the input line of a terminal.
 #include <catch2/catch.hpp>
 
 #include "engine/cli/terminal/line_editor.hpp"
@@ -7,7 +7,7 @@ using namespace harmonics::engine::cli;
 
 namespace {
 
-// The line after these bytes, with '|' at the cursor.
+// Returns the line after these bytes, with '|' at the cursor.
 std::string typed(const std::string& bytes, const std::vector<std::string>& history = {}) {
   EditedLine line(history);
   for (const char byte : bytes) line.take(byte);

@@ -1,4 +1,4 @@
-// Conversion of Markdown to the text of manual pages.
+// Conversion of Markdown to manual pages.
 #include <catch2/catch.hpp>
 
 #include "engine/cli/options/roff.hpp"

@@ -1,4 +1,4 @@
-// A straight line, y = 2 a - b + 1, learned by the graphs of these tests.
+// A straight line, y = 2 a - b + 1, which the graphs of these tests learn.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class LinePoints : public Producer {
   std::size_t rows_, at_ = 0;
 };
 
-// `arrow` leads from x to o, "affine(1)".
+// `arrow`: functions from x to o, such as "affine(1)".
 inline HarmonicGraph line_graph(const std::string& arrow = "affine(1)", const std::string& loss = "mse") {
   return parse_hmx_text("harmonic line { producer x; producer y; layer o {1}; cycle { x -(" + arrow + ")-> o; o <-(" +
                         loss + ")- y; } }");

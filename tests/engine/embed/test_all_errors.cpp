@@ -1,4 +1,4 @@
-// Errors of every stage of a flow, in order of the text, by the C++ API and by the C functions.
+// Errors of every stage of a flow, in text order, from the C++ API and the C functions.
 #include <catch2/catch.hpp>
 
 #include <cstdio>
@@ -28,7 +28,7 @@ struct Twice : ActivationFunction {
   HTensor operator()(const HTensor& x) const override { return x + x; }
 };
 
-// The lines "text:LINE:COLUMN: error: ..." of a report.
+// Returns the lines "text:LINE:COLUMN: error: ..." of a report.
 std::vector<std::string> headlines(const std::string& report) {
   std::vector<std::string> lines;
   for (size_t at = 0; at < report.size();) {
@@ -52,7 +52,7 @@ const std::string kNames =
     "    o <-(cross_entropy)- y;\n"
     "  }\n"
     "}\n";
-// The same with an arrow that cannot be read.
+// The same with an arrow that cannot be parsed.
 const std::string kSyntax = std::string(kNames).insert(kNames.find("    x -> o;"), "    x -(relu-> k;\n");
 
 const std::vector<std::string> kBefore = {
@@ -110,7 +110,7 @@ TEST_CASE("all errors: names that the program may register later are no errors b
   REQUIRE(all.size() == 1);
   CHECK(all[0] == ":6:7: error: an arrow without its target");
 
-  ScopedRegistry scope;  // a name that is registered before is checked
+  ScopedRegistry scope;  // known names are checked
   scope.registerActivation("mine", std::make_shared<Twice>());
   const std::vector<std::string> known = headlines(refused([&] { parse_hmx_text(text); }));
   REQUIRE(known.size() == 2);

@@ -14,7 +14,7 @@ using namespace harmonics;
 
 namespace {
 
-// Counts steps and inference calls, and lets an inference call wait, halfway, for steps to end.
+// Counts steps and inference calls, and lets an inference call wait, halfway, until steps have ended.
 struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
@@ -34,7 +34,7 @@ struct Meeting {
   }
 };
 
-// The rows of "y = 2 a - b + 1", unbounded. With a meeting, rows after the third batch of four arrive only once an
+// Rows of "y = 2 a - b + 1", unbounded. With a meeting, rows after the third batch of four arrive only once an
 // inference call is halfway.
 class Rows : public Producer {
  public:
@@ -64,8 +64,8 @@ class Rows : public Producer {
   uint64_t at_ = 0;
 };
 
-// Returns its input. For a batch of one, it waits until concurrent training has ended a step. Inputs of zeros come
-// from the compiler's trial call.
+// Returns its input. For a batch of one, waits until concurrent training has ended a step. Inputs of zeros come from
+// the compiler's trial call.
 class Passing : public ActivationFunction {
  public:
   explicit Passing(Meeting& meeting) : meeting_(meeting) {}

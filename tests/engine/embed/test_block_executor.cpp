@@ -1,4 +1,4 @@
-// Transformers with weights through their C++ face: whole, by layers, and with caches.
+// Transformers with weights through the C++ API: whole, by layer, and with caches.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kLength = 9, kVocabulary = 24;
 
-// Registers a small model of each kind of block under the name of its original.
+// Registers a small model with each kind of block under the name of its original.
 struct SmallModels {
   harmonics::engine::testing::EmptyFolder folder;
   std::vector<std::string> names;
@@ -64,7 +64,7 @@ HTensor some_tokens(int64_t from, int64_t count) {
   return HTensor(DType::I32, Shape{count}, tokens.data());
 }
 
-// The largest difference, as a share of the largest element.
+// Returns the largest difference, relative to the largest element.
 double difference_of(const float* a, const float* b, int64_t count) {
   double most = 0, apart = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -190,6 +190,6 @@ TEST_CASE("transformer: wrong use is refused with the reason") {
   CHECK(message_of([&] { model.forward_with_cache(HTensor(DType::I32, Shape{2}, beyond), cache); }) != "no error");
   CHECK(cache.length() == 0);
   CHECK(message_of([&] { cache.keep(1); }) == "a sequence of 0 tokens has no first 1");
-  CHECK(message_of([&] { model.forward_with_cache(some_tokens(0, 33), cache); }) != "no error");  // 32 positions
+  CHECK(message_of([&] { model.forward_with_cache(some_tokens(0, 33), cache); }) != "no error");  // 32 fit
   CHECK(message_of([] { TransformerModel("nowhere.gguf"); }).find("nowhere.gguf") != std::string::npos);
 }

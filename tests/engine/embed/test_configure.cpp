@@ -14,7 +14,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// A graph without weights. `slope` is the argument of leaky_relu: the factor of negative inputs.
+// Returns a graph without weights. `slope` is an argument of leaky_relu: the factor of negative inputs.
 HarmonicGraph leaky(const std::string& arguments = "") {
   return parse_hmx_text("harmonic h { producer x {2}; layer o; cycle { x -(leaky_relu" + arguments + ")-> o; } }");
 }
@@ -71,9 +71,9 @@ TEST_CASE("configure: invalid changes are refused and leave the graph unchanged"
   CHECK(refused_change("h", "slop", "0.5").find("no function into 'h' has an argument 'slop'\ndid you mean 'slope'?") !=
         std::string::npos);
   CHECK(refused_change("h", "slope", "steep").find("'slope' takes a number, not 'steep'") != std::string::npos);
-  CHECK(refused_change("o", "rate", "1.5") != "no error");  // outside of its range
+  CHECK(refused_change("o", "rate", "1.5") != "no error");  // out of range
   const std::string wider = refused_change("h", "width", "16");
-  CHECK(wider != "no error");  // the weights have a width of 8
+  CHECK(wider != "no error");  // the weights have width 8
   CHECK(asked(g, 0.5f, 0.5f) == before);
   g.configure_layer("o", {{"rate", "0.2"}});
   CHECK(asked(g, 0.5f, 0.5f) == before);  // evaluation has no dropout

@@ -1,4 +1,4 @@
-// Choice of hardware by kind, as embedding programs make it.
+// Selection of hardware by kind, as in embedding programs.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -67,7 +67,7 @@ TEST_CASE("a deployed graph runs its fits and predictions on that device") {
   options.device = "cpu";
   CHECK_FALSE(ran([&] { g.fit(options); }));
   options.device.clear();
-  options.deployment = DeploymentDescriptor{};  // whichever accelerator there is
+  options.deployment = DeploymentDescriptor{};  // any accelerator
   options.deployment->backend = Backend::CPU;
   CHECK_FALSE(ran([&] { g.fit(options); }));
   g.deploy(fast);  // without the partition's options
@@ -98,7 +98,7 @@ TEST_CASE("partitions of a deployment run on the device of their options") {
     CHECK(std::isfinite(g.fit(options).loss));
     CHECK((device->kernels > before) == (std::string(name) == "encoder"));
   }
-  deploy.partitions.push_back({"encoder", Backend::CPU, false});  // the last entry of a name counts
+  deploy.partitions.push_back({"encoder", Backend::CPU, false});  // the last entry of a name applies
   CHECK(device_for(deploy, "encoder") == "cpu");
   device->unavailable = "switched off";
   deploy.partitions.back().backend = Backend::GPU;

@@ -1,4 +1,4 @@
-// Checkpoints, validation, metrics and files of weights in the embedding API.
+// Checkpoints, validation, metrics and weights files in the embedding API.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -40,7 +40,7 @@ std::size_t files_in(const std::string& folder) {
   return n;
 }
 
-// Ends permanently, and cannot rewind.
+// A stream that ends permanently and cannot rewind.
 struct Live : Producer {
   HTensor next() override { return at_++ < 200 ? line_row(1, 2) : HTensor(); }
   std::size_t size() const override { return 0; }
@@ -76,7 +76,7 @@ TEST_CASE("fit options: a resumed run gives the same bits as an uninterrupted on
   CHECK(same_weights(whole, resumed));
   CHECK(files_in(f / "kept") == 2);
   HarmonicGraph loaded = taught();
-  loaded.load(r.checkpoint);  // only its weights
+  loaded.load(r.checkpoint);  // weights only
   CHECK(asked(loaded, 0.5f, 0.25f) == asked(whole, 0.5f, 0.25f));
 }
 

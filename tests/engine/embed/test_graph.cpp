@@ -1,4 +1,4 @@
-// The C++ API for programs that embed the engine, as such a program sees it.
+// The C++ API for programs that embed the engine.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -32,7 +32,7 @@ class Points : public Producer {
   std::size_t rows_, at_ = 0;
 };
 
-// Gives only samples and their count, and ends permanently; three classes in turn.
+// Returns only samples and their count, and ends permanently; three classes in turn.
 class Once : public Producer {
  public:
   explicit Once(bool labels) : labels_(labels) {}

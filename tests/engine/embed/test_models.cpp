@@ -1,4 +1,4 @@
-// The C++ face of models of .ndsl files.
+// The C++ API for models in .ndsl files.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Every kind of item that an embedding program registers for its graphs.
+// Every kind of item that an embedding program can register.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -21,7 +21,7 @@ struct HalvedBody : FunctionalBody {
     return {in.at(0) * 0.5};
   }
 };
-// Returns a hundred times the functional's result, so that the test sees which code ran.
+// Returns a hundred times the functional's result, so that the test recognises which code ran.
 struct HundredTimes : Implementation {
   std::string supports(const CallSite&) const override { return ""; }
   std::vector<HTensor> run(const CallSite& site, const std::vector<HTensor>& in) const override {
@@ -33,7 +33,7 @@ struct HundredTimes : Implementation {
 struct Squares : LossFunction {
   HTensor operator()(const HTensor& p, const HTensor& t) const override { return (p - t) * (p - t) * 3.0; }
 };
-// Reports how far predictions are from targets, as `name`.
+// Reports the distance of predictions from targets as `name`.
 struct Telling : LossFunction {
   explicit Telling(std::vector<const char*> names) : names(std::move(names)) {}
   HTensor operator()(const HTensor& p, const HTensor& t) const override {
@@ -128,7 +128,7 @@ TEST_CASE("registering: figures that a loss reports are metrics of the run, its 
   g.bindValidation("x", std::make_shared<LinePoints>(false, 35));
   g.bindValidation("y", std::make_shared<LinePoints>(true, 35));
   FitOptions o = line_options(30);
-  o.metrics = {"mae"};  // the same number
+  o.metrics = {"mae"};  // equal to the reported number
   const FitReport r = g.fit(o);
   CHECK(r.metrics.count("distance") == 1);
   CHECK(r.metrics.count("o.distance") == 1);

@@ -1,4 +1,4 @@
-// Names known within a scope: of a thread, or of a graph.
+// Names registered for a scope: a thread or a graph.
 #include <catch2/catch.hpp>
 
 #include <memory>
@@ -57,7 +57,7 @@ TEST_CASE("scoped registry: earlier and later graphs see a thread's names until 
       CHECK(first(within) == 60);
     }
     CHECK(first(within) == 30);
-    scope.registerActivation("relu", times(11));  // the last item of a name counts
+    scope.registerActivation("relu", times(11));  // the last item of a name applies
     CHECK(first(within) == 33);
   }
   CHECK(first(before) == 3);
@@ -85,7 +85,7 @@ TEST_CASE("scoped registry: a graph's scope has priority over its own functions,
   {
     ScopedRegistry of_thread;
     of_thread.registerActivation("relu", times(7));
-    CHECK(first(a) == 6);  // its own items have priority over those of the thread
+    CHECK(first(a) == 6);  // its own items take precedence over the thread's
     CHECK(first(b) == 21);
     ScopedRegistry of_graph(a);
     of_graph.registerActivation("relu", times(9));
@@ -204,7 +204,7 @@ TEST_CASE("scoped registry: names in fit() and addresses are looked up in it") {
 
 namespace {
 
-// Destroyed after everything of the main thread.
+// Destroyed after everything else of the main thread.
 std::unique_ptr<ScopedRegistry> lasting;
 
 }  // namespace

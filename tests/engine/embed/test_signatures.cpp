@@ -1,5 +1,5 @@
-// Signatures of functionals that come from outside: calls of flows' functions, of plugins of earlier contracts, and
-// functionals that name their inputs.
+// Signatures of external functionals: calls of flows' functions, of plugins for earlier contracts, and functionals that
+// name their inputs.
 #include <catch2/catch.hpp>
 
 #include <vector>
@@ -35,7 +35,7 @@ struct LeakyBy : ActivationFunction {
   const char* attribute_;
 };
 
-// Rows of a table, and their mean where weights are given.
+// Rows of a table, and their weighted mean if weights are given.
 struct LookedUp : FunctionalBody {
   explicit LookedUp(const char* text) : text_(text) {}
   std::vector<HTensor> operator()(const std::vector<HTensor>& in, const Arguments& a) const override {
@@ -59,7 +59,7 @@ std::vector<std::string>& noted() {
   return all;
 }
 
-// Calls through the table of functions that a library of the contract gets.
+// Calls through the function table that a library of the contract receives.
 HTensor called_by(uint16_t minor, const char* op, const Attributes& attributes, const HTensor& x) {
   const hx_api* api = api_for(minor);
   std::vector<hx_attribute> items;

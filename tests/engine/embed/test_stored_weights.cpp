@@ -1,4 +1,4 @@
-// Frozen weights of a stored type in a graph that trains, is saved and loaded.
+// Frozen weights of a stored type in a graph that is trained, saved and loaded.
 #include <catch2/catch.hpp>
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kIn = 32;
 
-// y = x wᵀ with a weight of blocks.
+// y = x wᵀ with a weight of a block type.
 struct Quantised : LayerFunction {
   explicit Quantised(double value) : value_(value) {}
   HTensor operator()(Scope& scope, const HTensor& x, const Arguments&) const override {
@@ -29,7 +29,7 @@ struct Quantised : LayerFunction {
   double value_;
 };
 
-// Rows of numbers that depend on their place.
+// Rows whose numbers depend on their position.
 struct Waves : Producer {
   explicit Waves(int64_t width) : width_(width) {}
   HTensor next() override {
@@ -88,7 +88,7 @@ TEST_CASE("stored weights: a frozen weight of blocks is saved and loaded with th
   other.save(path);
   CHECK(file_text(path) == saved);
 
-  // a type that the bytes cannot have
+  // a type that does not match the bytes
   std::string lie = saved;
   const size_t at = lie.find("q8_0[8, 32]");
   REQUIRE(at != std::string::npos);

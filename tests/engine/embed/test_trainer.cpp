@@ -1,4 +1,4 @@
-// Training a transformer through its C++ face.
+// Training a transformer through the C++ API.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kTokens = 8, kWords = 12;
 
-// Sequences in which each token follows the one before, around a circle of words.
+// Sequences of consecutive words, which wrap around at the end of the vocabulary.
 class Circle : public harmonics::Producer {
  public:
   explicit Circle(int ahead) : ahead_(ahead) {}
@@ -48,7 +48,7 @@ harmonics::TrainingArguments circle_arguments(int64_t steps) {
   return arguments;
 }
 
-// Registers a tiny model whose file exists as long as this.
+// Registers a tiny model whose file exists as long as this object.
 struct TinyModel {
   harmonics::engine::testing::EmptyFolder folder;
   TinyModel() {
@@ -76,14 +76,14 @@ TEST_CASE("trainer: a registered model learns which token follows") {
   harmonics::Trainer trainer(config, circle_arguments(80));
   const harmonics::FitReport report = trainer.train();
   CHECK(report.steps == 80);
-  CHECK(report.loss < 0.5);  // without learning it is the logarithm of 12
+  CHECK(report.loss < 0.5);  // untrained: ln 12
   const auto weights = trainer.graph().weights();
   const auto of_layer = [&](const char* layer) {
     return std::count_if(weights.begin(), weights.end(),
                          [&](const std::string& name) { return name.find(layer) != std::string::npos; });
   };
   CHECK(of_layer("blk.0.") > 0);
-  CHECK(of_layer("blk.1.") == 0);  // by the changed configuration
+  CHECK(of_layer("blk.1.") == 0);  // changed in the configuration
   const int32_t tokens[kTokens] = {4, 5, 6, 7, 8, 9, 10, 11};
   const HTensor scores = trainer.scores(HTensor(harmonics::DType::I32, Shape{kTokens}, tokens));
   REQUIRE(scores.shape().back() == kWords);

@@ -1,5 +1,5 @@
-// Wrappers in code and options of addresses are one mechanism. Every row is bound both ways, to every kind of
-// producer, and must give the same samples in the same order and the same weights, to the bit.
+// Wrappers in code and options of addresses are equivalent. Every row is bound both ways, to every kind of producer,
+// and must give the same samples in the same order and bitwise equal weights.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -86,7 +86,7 @@ ProducerPtr made(Kind kind, bool target) {
 
 struct Row {
   const char* address;
-  bool joint;  // acts on all streams that are read together
+  bool joint;  // affects all streams that are read together
   std::function<ProducerPtr(ProducerPtr)> code;
 };
 constexpr uint64_t kSeed = 5;
@@ -218,7 +218,7 @@ TEST_CASE("wrapped streams: a wrapper around any kind of producer equals its add
       INFO(address.error);
       if (kKinds[kind].second != Kind::Live) REQUIRE(address.x.size() >= 3 * 7 * 2);
       if (row.joint) CHECK(by_code(kind, kind, row, true) == address);
-      // Samples that belong together stay together.
+      // Corresponding samples stay together.
       if (!augments(row))
         for (size_t i = 0; i < address.y.size(); ++i) REQUIRE(address.x.at(4 * i) == address.y[i]);
     }

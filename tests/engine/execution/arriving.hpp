@@ -1,4 +1,4 @@
-// A training step on a new batch each time: from host memory, or through InputPrefetch, where the next batch starts
+// A training step with a new batch each time: from host memory, or through InputPrefetch, which starts the next batch
 // while a step runs.
 #pragma once
 
@@ -33,7 +33,7 @@ inline bool same(const std::map<std::string, HTensor>& a, const std::map<std::st
          });
 }
 
-// The weights after `steps` steps.
+// Returns the weights after `steps` steps.
 inline std::map<std::string, HTensor> trained_on_batches(const TrainingStep& step, int steps, Executor& executor,
                                                          const CompileOptions& options, bool arriving) {
   constexpr size_t kBatches = 3;

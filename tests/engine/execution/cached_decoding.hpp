@@ -10,7 +10,7 @@
 namespace harmonics::engine::testing {
 
 // Appends three rows to each cache and attends with grouped heads, lengths that differ by batch item, a window and a
-// cap. States "keys" and "values".
+// cap. The caches are the states "keys" and "values".
 inline Program cached_decoding(DType dtype) {
   constexpr int64_t batch = 2, rows = 3, heads = 4, shared = 2, width = 32, capacity = 24;
   Tracer tracer("decoding");
@@ -30,7 +30,7 @@ inline Program cached_decoding(DType dtype) {
   return tracer.take();
 }
 
-// Several steps against the interpreter, with kernels of the device's own.
+// Compares several steps with the interpreter, on kernels of the device itself.
 inline void check_cached_decoding(Executor& executor, const CompileOptions& options) {
   for (const DType dtype : {DType::F32, DType::F16, DType::Q8_0}) {
     INFO("caches of type " << static_cast<uint32_t>(dtype));

@@ -1,4 +1,4 @@
-// Shared by the execution tests: parameters by name, and a compiled program's results as tensors.
+// Helpers of the execution tests: parameters by name, and a compiled program's results as tensors.
 #pragma once
 
 #include <map>
@@ -37,7 +37,7 @@ inline std::vector<const void*> input_pointers(const Executable& executable,
 
 inline HTensor copy_of(const HTensor& t) { return HTensor(t.dtype(), t.shape(), t.bytes()); }
 
-// Outputs, then updates, in the order of interpret().
+// Returns outputs, then updates, in the order of interpret().
 inline Values run_compiled(const Program& program, const std::map<std::string, HTensor>& numbers, Executor& executor,
                            const CompileOptions& options) {
   MapBinding binding(numbers);
@@ -49,7 +49,7 @@ inline Values run_compiled(const Program& program, const std::map<std::string, H
   return results;
 }
 
-// Teams of `threads` and `threads` + 1 threads.
+// Returns teams of `threads` and `threads` + 1 threads.
 inline std::vector<std::unique_ptr<Executor>> parallel_executors(int threads = 2) {
   std::vector<std::unique_ptr<Executor>> list;
   for (int more : {0, 1}) list.push_back(make_team_executor(threads + more));

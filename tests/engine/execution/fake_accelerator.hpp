@@ -1,5 +1,5 @@
-// A fake device with its own memory: buffers are numbers, not addresses, and queued work runs only when the queue is
-// synchronized or another one waits for it. Its kernels are the CPU's, so results have the same bits.
+// A fake device with its own memory: buffers are handles, not addresses, and queued work runs only when the queue is
+// synchronized or another one waits for it. Its kernels are the CPU's, so results are bitwise equal.
 #pragma once
 
 #include <atomic>
@@ -38,14 +38,14 @@ class FakeAccelerator : public StagingDevice {
   bool forgets = false;              // declines to report elapsed times
   std::atomic<int> upload_fails{0};  // count of uploads until one fails, on a queue other than the first
 
-  bool gives_native = false;  // handles: the device itself as context, its queue
-  size_t natives = 0;         // jobs queued by their means
+  bool gives_native = false;  // provides handles: the device itself as context, and its queue
+  size_t natives = 0;         // jobs queued through these handles
 
   bool native(hx_queue* queue, hx_native& out) override {
     out = {sizeof out, HX_NATIVE_OPENCL, nullptr, this, queue};
     return gives_native;
   }
-  // As a driver's function for a kernel over floats in place 0 and place 1.
+  // Acts as a driver function that queues a kernel over the floats in places 0 and 1.
   void queue_native(void* queue, const hx_place* places, size_t count, float (*function)(float)) {
     ++natives;
     put(static_cast<hx_queue*>(queue), [this, from = places[0], to = places[1], count, function] {
@@ -219,7 +219,7 @@ class FakeAccelerator : public StagingDevice {
 
   static Queue& of(hx_queue* queue) { return *reinterpret_cast<Queue*>(queue); }
   static std::shared_ptr<Point>& of(hx_event* event) { return *reinterpret_cast<std::shared_ptr<Point>*>(event); }
-  // Several threads fill queues; the first that waits runs them.
+  // Several threads fill queues. The first thread that waits runs them.
   void put(hx_queue* queue, std::function<void()> job) {
     const std::lock_guard lock(order_);
     of(queue).jobs.push_back(std::move(job));
@@ -266,7 +266,7 @@ class FakeAccelerator : public StagingDevice {
     return HX_OK;
   }
 
-  std::recursive_mutex order_;  // before mutex_
+  std::recursive_mutex order_;  // locked before mutex_
   std::mutex mutex_;
   std::map<uint64_t, std::vector<std::byte>> buffers_;
   std::map<void*, std::unique_ptr<Storage>> host_;
@@ -274,7 +274,7 @@ class FakeAccelerator : public StagingDevice {
   uint64_t last_ = 1000;  // not an address
 };
 
-// `stages`: with pinned memory, events and times. `looks`: with updates conditional on a finite number.
+// `stages`: has pinned memory, events and times. `looks`: supports updates conditional on a finite number.
 inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake",
                                                              bool stages = false, bool looks = false) {
   auto device = std::make_shared<FakeAccelerator>();

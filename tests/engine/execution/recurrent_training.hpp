@@ -13,8 +13,8 @@ struct RecurrentTraining {
   std::map<std::string, HTensor> numbers;
 };
 
-// `kind`: "lstm", "gru"; "rnn", a loop over tanh(x w + h u); "plugin", the same as a plugin writes it, where u is not
-// an operand; or "unrolled", without a loop.
+// `kind`: "lstm", "gru"; "rnn", a loop over tanh(x w + h u); "plugin", the same loop as written by a plugin, where u is
+// not an operand; or "unrolled", without a loop.
 inline RecurrentTraining recurrent_training(const std::string& kind, int64_t length) {
   constexpr int64_t batch = 3, features = 5, width = 7;
   const int64_t gates = kind == "lstm" ? 4 : kind == "gru" ? 3 : 1;
@@ -58,7 +58,7 @@ inline RecurrentTraining recurrent_training(const std::string& kind, int64_t len
            {"u", noise({gates * width, width}, 3, 0.4f)}}};
 }
 
-// The largest difference of an element, relative to the larger of 1 and the expected number.
+// Returns the largest difference of an element, relative to the larger of 1 and the expected value.
 inline double most_apart(const Values& actual, const Values& expected) {
   if (actual.size() != expected.size()) return INFINITY;
   double most = 0;

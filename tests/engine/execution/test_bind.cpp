@@ -9,7 +9,7 @@ namespace harmonics::engine::testing {
 
 namespace {
 
-// y = x W, sum += y; the result "sum" lies in the state.
+// y = x W, sum += y. The result "sum" is stored in the state.
 Program running_sum() {
   Tracer tracer("running");
   const HTensor x = tracer.input("x", {DType::F32, {2, 5}});

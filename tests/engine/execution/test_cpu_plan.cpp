@@ -1,4 +1,4 @@
-// Whole programs on the CPU device against the interpreter, and equal bits for any number of threads.
+// Compares whole programs on the CPU device with the interpreter, bitwise equal for any number of threads.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -11,7 +11,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// Largest difference, relative to the larger of 1 and the expected value.
+// Returns the largest difference, relative to the larger of 1 and the expected value.
 double distance(const HTensor& a, const HTensor& b) {
   if (type_of(a) != type_of(b)) return INFINITY;
   if (a.dtype() != DType::F32) return same_bits(a, b) ? 0 : INFINITY;
@@ -47,8 +47,8 @@ TEST_CASE("the CPU device agrees with the interpreter on random programs") {
   const auto executor = make_sequential_executor();
   int apart = 0;
   for (uint32_t seed = 0; seed < 150; ++seed) {
-    // In programs with floor, sign or comparisons a rounding error may become a whole step. The test above therefore
-    // compares those few without kernels that round differently.
+    // With floor, sign or comparisons, a rounding error may become a whole step. The test above therefore compares the
+    // few programs without kernels that round differently.
     const RandomProgram random(seed, 25);
     const Values expected = interpret(random.program(), random.numbers());
     const double d = distance(run_compiled(random.program(), random.numbers(), *executor, on("cpu")), expected);

@@ -24,7 +24,7 @@ struct Doubling {
   int64_t count;
 };
 
-// neg as x + x in two phases of four parts: the first doubles into the workspace, the second copies.
+// Computes neg as x + x in two phases of four parts: the first doubles into the workspace, the second copies.
 void run_doubling(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const int64_t n = static_cast<const Doubling*>(context)->count, from = n * part / 4, to = n * (part + 1) / 4;
   const auto* x = static_cast<const float*>(buffers[0]);
@@ -143,7 +143,7 @@ TEST_CASE("device: kernels run phase by phase with workspace and are destroyed")
     CHECK(executable->steps()[3].kernel == "reference");
     CHECK(executable->memory().workspace_bytes == 40);
   }
-  CHECK(destroyed == static_cast<int>(executors.size()));  // equal call sites share one
+  CHECK(destroyed == static_cast<int>(executors.size()));  // equal call sites share a kernel
 }
 
 TEST_CASE("a call without a kernel is replaced by its body") {

@@ -29,7 +29,7 @@ struct Accelerated {
   }
 };
 
-// A device whose function table is part of another one's.
+// A device whose function table is a prefix of another device's.
 struct HalfDevice {
   Accelerated accelerated{true};
   Item item;
@@ -420,7 +420,7 @@ TEST_CASE("input prefetch: needs pinned memory, events, a free queue and large i
     float other = 0;
     const DeviceBuffer room(steps, 128);
     CHECK_FALSE(first->take(&other, room.at(0), sizeof other));
-    CHECK_FALSE(first->take(first->host(1, 0), room.at(0), 100));  // nothing was started
+    CHECK_FALSE(first->take(first->host(1, 0), room.at(0), 100));  // no prefetch was started
   }
   CHECK(InputPrefetch::on(*steps) == nullptr);
   CHECK(open(staging, steps, {100}));
@@ -444,6 +444,6 @@ TEST_CASE("input prefetch: an untaken batch is not overwritten in transit") {
   steps->download(came.data(), room.at(0), 128);
   steps->synchronize();
   CHECK(came == std::vector<std::byte>(128, std::byte{2}));
-  prefetch->renew(0);  // does not wait for data that has arrived
+  prefetch->renew(0);  // does not wait for data that has already arrived
   CHECK(with.device->synchronized == before + 2);
 }

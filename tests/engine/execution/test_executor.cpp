@@ -73,7 +73,7 @@ TEST_CASE("executor: the caller and the workers run parts") {
   }
 }
 
-// A thread that waits for all other parts runs no other part meanwhile: its parts must be stolen.
+// A thread that waits for all other parts runs no other part, so its parts must be stolen.
 TEST_CASE("executor: parts of a blocked thread are stolen") {
   struct Job {
     uint32_t held;

@@ -1,4 +1,4 @@
-// Products fused with sums and reductions of chains, in plans of the CPU device, against plans without fusion.
+// Compares plans with fused products, sums and reductions of chains on the CPU device with plans without fusion.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void check_near(const Values& a, const Values& b) {
   }
 }
 
-// x is read by three maps, as by an attention's query, key and value: its gradient is a sum of three products.
+// Three maps read x, like query, key and value of attention, so its gradient is a sum of three products.
 TrainingStep three_maps(int64_t rows, int64_t width) {
   TrainingStep step;
   Tracer tracer("maps");
@@ -52,7 +52,7 @@ TrainingStep three_maps(int64_t rows, int64_t width) {
   return step;
 }
 
-// A micro-batch: the gradient of a weight is added to those of earlier ones.
+// A micro-batch: weight gradients are added to those of earlier micro-batches.
 TrainingStep micro_batch(int64_t rows, int64_t in, int64_t out) {
   TrainingStep step;
   Tracer tracer("micro");

@@ -49,7 +49,7 @@ TEST_CASE("memory plan: live buffers do not overlap in random programs") {
 }
 
 TEST_CASE("memory plan: a buffer takes the tightest free gap") {
-  // Steps: the first buffer lives throughout, the others one after another.
+  // Lifetimes in steps: the first buffer is live throughout, the others one after another.
   const Placement p = place_buffers({{640, 0, 9}, {128, 0, 1}, {64, 0, 1}, {128, 2, 3}, {64, 3, 3}, {0, 0, 9}});
   CHECK(p.offsets == std::vector<uint64_t>{0, 640, 768, 640, 768, 0});
   CHECK(p.bytes == 832);

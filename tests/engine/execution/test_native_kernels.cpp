@@ -1,4 +1,4 @@
-// Implementations whose kernels use the handles of the device's driver.
+// Implementations with kernels that use the driver's handles.
 #include <catch2/catch.hpp>
 #include <cmath>
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kRows = 64, kIn = 160, kOut = 96;
 
-// Scales its second input by its own packed form: y[i] = x[i] * packed[0], where packed[0] is w[0] + 1 when packed.
+// Scales its second input by its packed form: y[i] = x[i] * packed[0], where packed[0] is w[0] + 1.
 struct PackingDevice final : Device {
   struct Context {
     int64_t count;
@@ -30,7 +30,7 @@ struct PackingDevice final : Device {
     out.phases = out.parts[0] = 1;
     out.run = [](const void* context, void* const* buffers, uint32_t, uint32_t) {
       const auto* x = static_cast<const float*>(buffers[0]);
-      const auto* factor = static_cast<const float*>(buffers[4]);  // after the workspace
+      const auto* factor = static_cast<const float*>(buffers[4]);  // packed form, after the workspace
       for (int64_t i = 0; i < static_cast<const Context*>(context)->count; ++i)
         static_cast<float*>(buffers[2])[i] = x[i] * *factor;
     };

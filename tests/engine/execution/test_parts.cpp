@@ -1,4 +1,5 @@
-// Large kernels divide into more parts than most machines have threads, and no number of threads changes a bit.
+// Large kernels are divided into more parts than most machines have threads; the number of threads does not change
+// results.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -58,7 +59,7 @@ const Case kCases[] = {
      [](Builder& b, const auto& x) { return b.apply(Op::reduce_sum, {x[0]}, axes({1})); },
      32,
      128},
-    // Each part adds up numbers of its own, so their number may not grow.
+    // Each part computes its own sum, so the number of parts is bounded.
     {"sum of all",
      {{4096, 4096}},
      [](Builder& b, const auto& x) {

@@ -1,4 +1,4 @@
-// Buffers alive at the same time do not overlap in the arena, for any number of buffers.
+// Buffers that are live at the same time do not overlap in the arena, for any number of buffers.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ using namespace harmonics::engine;
 
 namespace {
 
-// Maximum of bytes alive at once.
+// Returns the maximum of live bytes.
 uint64_t peak(const std::vector<BufferSpan>& buffers) {
   std::map<uint32_t, int64_t> change;
   for (const BufferSpan& b : buffers) {
@@ -25,7 +25,7 @@ uint64_t peak(const std::vector<BufferSpan>& buffers) {
   return static_cast<uint64_t>(most);
 }
 
-// Live buffers by offset; each new one is compared with its two neighbours.
+// Keeps live buffers by offset, and compares each new one with its two neighbours.
 bool lie_apart(const std::vector<BufferSpan>& buffers, const Placement& placement) {
   std::map<uint32_t, std::vector<uint32_t>> begin, end;
   for (uint32_t b = 0; b < buffers.size(); ++b) {
@@ -76,7 +76,7 @@ TEST_CASE("placement: live buffers do not overlap, few and many") {
 }
 
 TEST_CASE("placement: a deep network needs little more than its live bytes") {
-  // Each layer keeps a result until its gradient exists, and has two that the next step needs.
+  // Each layer keeps a result until its gradient exists, and has two more that the next step needs.
   constexpr uint32_t kLayers = 60'000;
   std::vector<BufferSpan> buffers;
   for (uint32_t layer = 0; layer < kLayers; ++layer) {

@@ -1,4 +1,4 @@
-// `--precision auto`: the choice by rates, the file that keeps them, and plans with a recipe.
+// `--precision auto`: selection by measured rates, the file that stores them, and plans with a recipe.
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Recomputation of parts of transformer blocks: bits of gradients, memory, and the budget.
+// Recomputation of parts of transformer blocks: bitwise equal gradients, memory, and the budget.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/recomputation.hpp"
@@ -10,7 +10,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// Blocks of a transformer: attention and a gated feed-forward behind norms, with dropout.
+// Transformer blocks: attention and a gated feed-forward network, each after a norm, with dropout.
 TrainingStep blocks_step(int blocks) {
   TrainingStep step;
   Tracer tracer("blocks");

@@ -1,4 +1,4 @@
-// Recomputation trades time for memory and keeps the gradients' bits.
+// Recomputation saves memory and gives bitwise equal gradients.
 #include <catch2/catch.hpp>
 
 #include "tests/engine/execution/training_program.hpp"

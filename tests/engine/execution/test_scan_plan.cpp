@@ -1,4 +1,4 @@
-// Scans as plans within a plan, against the interpreter.
+// Compares scans, compiled as plans within a plan, with the interpreter.
 #include <catch2/catch.hpp>
 
 #include "engine/program/scan.hpp"
@@ -15,7 +15,7 @@ struct Recurrence {
   std::map<std::string, HTensor> numbers;
 };
 
-// A recurrent net over `length` steps, its loss, the gradients of its weights and of its inputs; a state follows.
+// A recurrent net over `length` steps, its loss, the gradients of its weights and inputs, and an updated state.
 Recurrence recurrence(int64_t length, bool reversed = false) {
   constexpr int64_t batch = 5, width = 7;
   Recurrence r;

@@ -1,4 +1,4 @@
-// Sequences that grow: a cache that is a state, and calls that older libraries must not be offered.
+// Growing sequences: caches as states, and calls that must not be offered to older libraries.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 AttributeMap with_operands(const std::string& names) { return AttributeMap().set("operands", names); }
 
-// One step of a decoder's attention: new keys and values are turned, appended to caches that are states, and attended.
+// One step of a decoder's attention: rotates new keys and values, appends them to caches that are states, and attends.
 struct Decoder {
   static constexpr int64_t kBatch = 2, kHeads = 6, kShared = 2, kWidth = 16;
   Builder b;
@@ -93,7 +93,7 @@ TEST_CASE("a decoder's step appends to its caches in place and copies none of th
       INFO(dtype_name(dtype) << ", capacity " << capacity);
       const Decoder step(1, capacity, dtype);
       std::map<std::string, HTensor> numbers = step.inputs({0, 3});
-      // Unused memory of a cache may hold anything.
+      // Unused memory of a cache may contain any values.
       numbers["keys"] = numbers["values"] = full(dtype, step.cache().shape, NAN);
       MapBinding binding(numbers);
       const void* const keys = binding.parameter("keys", step.cache());
@@ -118,7 +118,7 @@ TEST_CASE("a decoder's step appends to its caches in place and copies none of th
       for (int32_t at = 3; at < 40; at += 9) {
         const std::vector<int32_t> start{at - 3, at};
         for (auto& [name, value] : step.inputs(start)) numbers[name] = value;
-        // The batch items start with caches of different lengths; what they have not seen is 0.
+        // The batch items start with caches of different lengths; earlier rows are 0.
         if (at == 3) {
           for (const char* name : {"keys", "values"}) {
             const HTensor zeros = full(dtype, step.cache().shape, 0);
@@ -182,7 +182,7 @@ TEST_CASE("a prompt gives the same bits whole, in chunks and token by token") {
 
 namespace {
 
-// Serves every call, as an older device might that does not look at attributes it does not know.
+// Accepts every call, like an older device that ignores unknown attributes.
 class Careless : public Device {
  public:
   std::vector<std::string> asked;
@@ -238,7 +238,7 @@ TEST_CASE("a device built for an older contract is not offered operands and attr
     CHECK(served("rope", with_operands("positions"), turned, x) == offered);
     CHECK(served("rope", AttributeMap().set("pairing", std::string("interleaved")), x, x) == offered);
     CHECK(served("rope", AttributeMap().set("rotary_dims", int64_t{2}), x, x) == offered);
-    CHECK(served("relu", with_operands("lengths"), x, x));  // no attribute of relu
+    CHECK(served("relu", with_operands("lengths"), x, x));  // not an attribute of relu
     if (offered) continue;
     CHECK(source.why_not("attention", with_operands("lengths"), with_lengths(), kResults) ==
           "it is built for contract 1." + std::to_string(minor) + ", and attributes of this call are of contract 1.5");

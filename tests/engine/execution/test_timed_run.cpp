@@ -1,4 +1,4 @@
-// Timed runs give the results of untimed ones; runs with empty kernels change nothing.
+// Timed runs give the results of untimed ones. Runs with empty kernels change nothing.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ TEST_CASE("empty run: changes nothing") {
 
 namespace {
 
-// Work of the program's only call.
+// Returns the work of the program's only call.
 Work work_of_call(const Program& program) {
   for (const Node& node : program.nodes)
     if (node.op == Op::call) return work_of(program, node);

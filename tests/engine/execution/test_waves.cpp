@@ -1,4 +1,4 @@
-// Waves keep dependent steps apart and in order.
+// Waves separate dependent steps and preserve their order.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ bool clash(const StepAccess& a, const StepAccess& b) {
   return false;
 }
 
-// The wave phase of every step's phases; checks that each part occurs once.
+// Returns the wave phase of every step's phases. Checks that each part occurs once.
 std::map<std::pair<uint32_t, uint32_t>, size_t> places(const Steps& steps, const Waves& waves) {
   std::map<std::pair<uint32_t, uint32_t>, size_t> place;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> parts;
@@ -71,7 +71,7 @@ TEST_CASE("waves: steps without conflicts share a wave") {
   CHECK(w.phases[0].count == 6);
   CHECK(w.phases[1].count == 3);
   CHECK(w.rest == 2);
-  // Each half of the jobs has half of both steps.
+  // Each half of the jobs contains half of both steps.
   int of_first = 0;
   for (int i = 0; i < 3; ++i) of_first += w.jobs[static_cast<size_t>(i)].step == 0;
   CHECK(of_first == 2);
@@ -88,7 +88,7 @@ TEST_CASE("waves: each kind of memory conflict begins a new wave") {
   s.add({2}).spans = {s.span(0, 8, true)};
   s.add({2}).spans = {s.span(8, 9, true)};
   CHECK(s.make(2).phases.size() == 1);
-  CHECK(s.make(1).phases.size() == 2);  // the end of the forward pass still separates them
+  CHECK(s.make(1).phases.size() == 2);  // the end of the forward pass still separates the steps
   CHECK(s.make(1).rest == 1);
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("waves: little work is not parallel") {
   s.add({1}, 900);
   CHECK_FALSE(s.make(2).phases.at(0).parallel);
   s.add({1}, 9000);
-  CHECK_FALSE(s.make(3).phases.at(0).parallel);  // the longest step alone takes as long
+  CHECK_FALSE(s.make(3).phases.at(0).parallel);  // the longest step limits the gain
   s.add({1}, 9000);
   CHECK(s.make(4).phases.at(0).parallel);
 }

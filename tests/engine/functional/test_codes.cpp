@@ -1,4 +1,4 @@
-// Rows as codes: values of the reference in both types.
+// Rows stored as codes: values of the reference in both types.
 #include <catch2/catch.hpp>
 
 #include <cmath>

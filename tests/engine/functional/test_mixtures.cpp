@@ -1,4 +1,4 @@
-// Mixtures of experts put together from their functionals.
+// Mixtures of experts composed of their functionals.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Mixture {
     const HTensor inner = silu(apply("grouped_linear", {}, {sent[0], sent[2], up}).at(0));
     return apply("combine", {}, {apply("grouped_linear", {}, {inner, sent[2], down}).at(0), sent[1], chosen[0]}).at(0);
   }
-  // All experts of all rows, times weights [rows, experts].
+  // Computes all experts of all rows, times weights [rows, experts].
   HTensor dense(const HTensor& weights) const {
     HTensor sum;
     for (int64_t e = 0; e < experts; ++e) {
@@ -93,12 +93,12 @@ TEST_CASE("a router that is limited to groups chooses from those with the best p
     if (biased) inputs.push_back(bias);
     const auto found = apply("router", how, inputs);
     const HTensor shares = softmax(scores);
-    int64_t other = 0;  // rows that would choose from further groups
+    int64_t other = 0;  // rows that would select from further groups
     for (int64_t r = 0; r < rows; ++r) {
       const double* share = shares.data<double>() + r * experts;
       std::vector<double> preferred(share, share + experts);
       for (int64_t e = 0; biased && e < experts; ++e) preferred[static_cast<size_t>(e)] += bias.data<double>()[e];
-      std::vector<std::pair<double, int64_t>> best;  // with -g, and -e below: of equal ones the first comes first
+      std::vector<std::pair<double, int64_t>> best;  // with -g, and -e below, so that ties select the first
       for (int64_t g = 0; g < groups; ++g) {
         std::vector<double> group(preferred.begin() + g * size, preferred.begin() + (g + 1) * size);
         std::sort(group.rbegin(), group.rend());

@@ -1,4 +1,4 @@
-// Caches in pages: the functionals against caches in one piece, gradients of pools, errors.
+// Paged caches: compares the functionals with contiguous caches; gradients of pools; errors.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -42,7 +42,7 @@ std::string page_error(const char* name, const AttributeMap& attributes, const V
 TEST_CASE("attention over pages is attention over the keys and values that they name") {
   const HTensor q = page_waves({2, 3, 4, 6}, 0.7), k = page_waves({5, 4, 2, 6}, 1.1), v = page_waves({5, 4, 2, 5}, 0.3);
   const HTensor pages = page_table({2, 3}, {3, 0, 4, 2, 3, -9}), lengths = page_table({2}, {11, 6});
-  const HTensor named = page_table({2, 3}, {3, 0, 4, 2, 3, 0});  // an entry that names no page reads the nearest
+  const HTensor named = page_table({2, 3}, {3, 0, 4, 2, 3, 0});  // an invalid page reads the nearest valid one
   const HTensor own_k = reshape(gather(k, named), {2, 12, 2, 6}), own_v = reshape(gather(v, named), {2, 12, 2, 5});
   AttributeMap a = page_operands("lengths,pages"), plain = page_operands("lengths");
   for (AttributeMap* const each : {&a, &plain}) each->set("causal", true).set("window", int64_t{5}).set("softcap", 2.0);
@@ -77,7 +77,7 @@ TEST_CASE("attention over pages: pools have the sum of the gradients of the item
   for (size_t i : {1, 2}) {
     const HTensor by_page = reshape(expected[i], {2, 2, 2, 2, 6});
     CHECK(same_bytes(d[i], scatter_add(zeros_like(k), pages, by_page)));
-    for (int64_t e = 24; e < 48; ++e) CHECK(d[i].data<float>()[e] == 0);  // page 1 has no holder
+    for (int64_t e = 24; e < 48; ++e) CHECK(d[i].data<float>()[e] == 0);  // page 1 is in no table
   }
   const HTensor stored = cast(page_waves({4, 2, 1, 32}, 0.7), DType::Q8_0), wide = cast(stored, DType::F32);
   const HTensor few = page_waves({2, 1, 2, 32}, 0.2);
@@ -100,7 +100,7 @@ TEST_CASE("cache_append to pages: rows beyond the table and of entries that name
       expected[static_cast<size_t>((page * 2 + row) * 3 + d)] = rows.data<float>()[(item * 3 + i) * 3 + d];
   };
   write(2, 1, 0, 0), write(0, 0, 0, 1), write(0, 1, 0, 2);
-  write(1, 1, 1, 0);  // the rows after it lie beyond the table
+  write(1, 1, 1, 0);  // the rows after it are beyond the table
   CHECK(same_bytes(y, HTensor::from({4, 2, 3}, expected)));
   const HTensor narrow = apply("cache_append", to_pages, {cast(pool, DType::F16), rows, start, pages})[0];
   CHECK(same_bytes(narrow, cast(y, DType::F16)));

@@ -1,4 +1,4 @@
-// Edge cases of the functionals: kinks, masks, labels, windows at the border, optimizer formulas by hand.
+// Edge cases of the functionals: kinks, masks, labels, windows at the border, hand-computed optimizer steps.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -19,7 +19,7 @@ std::vector<float> floats(const HTensor& x) { return {x.data<float>(), x.data<fl
 std::vector<int32_t> ints(const HTensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.size()}; }
 HTensor row(const std::vector<float>& values) { return HTensor::from({static_cast<int64_t>(values.size())}, values); }
 
-// A functional's own gradient for one float input at these values, for dy = 1.
+// Returns a functional's own gradient for one float input at these values, for dy = 1.
 std::vector<float> derivative(const char* name, const std::vector<float>& at, const AttributeMap& attributes = {}) {
   const HTensor x = row(at);
   const Values in{x}, out = apply(name, attributes, in), dy{full(DType::F32, x.shape(), 1)};

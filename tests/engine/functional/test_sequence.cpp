@@ -1,4 +1,4 @@
-// Sequences that grow: what lies beyond a length, names of optional inputs, clamped starts.
+// Growing sequences: rows beyond a length, names of optional inputs, clamped starts.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -47,7 +47,7 @@ Values gradient_of(const AttributeMap& a, const Values& in) {
   const Values out = apply("attention", a, in), dout{waves(out[0].shape(), 0.9), waves(out[1].shape(), 0.4)};
   return FunctionalTable::global().find("attention")->gradient(a, in, out, dout);
 }
-// [B, Hkv, S, D] with NaN in the rows from each item's length on.
+// Returns x [B, Hkv, S, D] with NaN in the rows from each item's length on.
 HTensor spoiled(const HTensor& x, const std::vector<int32_t>& lengths) {
   HTensor result = add(x, 0.0);
   const Shape s = x.shape();
@@ -76,7 +76,7 @@ TEST_CASE("attention: keys beyond the lengths may hold NaN, in results and in gr
       CHECK(all_finite(d[i]));
       CHECK(equal_bytes(d[i], expected[i]));
     }
-    for (size_t i : {1, 2})  // unseen keys have no gradient
+    for (size_t i : {1, 2})  // invisible keys have no gradient
       for (int64_t at = 0; at < d[i].size(); ++at) {
         const Shape s = d[i].shape();
         if (at / s[3] % s[2] >= valid[static_cast<size_t>(at / (s[1] * s[2] * s[3]))])
@@ -152,7 +152,7 @@ TEST_CASE("cache_append writes each item's rows and clamps its start") {
   for (int64_t b = 0; b < 3; ++b)
     for (int64_t r = 0; r < 4; ++r)
       for (int64_t d = 0; d < 2; ++d) {
-        const int64_t start = b, own = r - start;  // -5 is 0, 9 is 2
+        const int64_t start = b, own = r - start;  // -5 is clamped to 0, 9 to 2
         const float expected =
             own >= 0 && own < 2 ? rows.data<float>()[(b * 2 + own) * 2 + d] : cache.data<float>()[(b * 4 + r) * 2 + d];
         CHECK(y.data<float>()[(b * 4 + r) * 2 + d] == expected);

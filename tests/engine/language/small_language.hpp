@@ -1,4 +1,4 @@
-// A small language model with random weights and a vocabulary of bytes, made in memory.
+// A small language model with random weights and a byte vocabulary, built in memory.
 #pragma once
 
 #include <cstdio>

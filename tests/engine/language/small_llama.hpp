@@ -1,4 +1,4 @@
-// A small Llama with random weights, made in memory.
+// A small Llama with random weights, built in memory.
 #pragma once
 
 #include <random>
@@ -48,7 +48,7 @@ inline std::map<std::string, Shape> tensors_of(const SmallLlama& s) {
   return all;
 }
 
-// Without entries: for add_architecture_entries().
+// Returns a model without entries, for add_architecture_entries().
 inline Model bare_llama(const SmallLlama& s) {
   Model model;
   model.name = "small";

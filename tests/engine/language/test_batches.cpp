@@ -1,4 +1,4 @@
-// Steps over many sessions that share pages: the same bits as each session alone.
+// Steps over many sessions that share pages: bitwise equal to each session alone.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr int64_t kPage = PagePool::kRows;
 
 std::vector<float> kept_scores(std::span<const float> scores) { return {scores.begin(), scores.end()}; }
 
-// Scores after a sequence, of a session with caches of its own.
+// Returns the scores after a sequence, from a session with separate caches.
 class Alone {
  public:
   explicit Alone(const Model& model)
@@ -70,7 +70,7 @@ TEST_CASE("batches: steps over random sessions, with prompts in pieces, give the
         const int64_t most = random() % 3 == 0 ? 40 : 1;
         const int64_t count = std::min(1 + static_cast<int64_t>(random()) % most, 150 - s.length());
         if (count == 0) continue;
-        // Few beginnings, so that sequences are often alike.
+        // Uses few distinct prefixes, so that sequences often share one.
         more[i] = some_tokens(count, model.vocabulary, static_cast<uint32_t>(random() % 3));
         parts.push_back({&s, more[i], random() % 5 == 0 ? StepPart::none : StepPart::last});
       }
@@ -171,7 +171,7 @@ TEST_CASE("batches: a sequence begins with the pages of others, also of one that
   tokens[40] = (tokens[40] + 1) % 50;  // in the third page
   CHECK(second.begin(tokens) == 2 * kPage);
   CHECK(kept_scores(second.append(std::span(tokens).subspan(2 * kPage))) == alone.after(tokens));
-  // At least one token is left to compute.
+  // At least one token remains to be computed.
   Session third(decoder);
   CHECK(third.begin(std::span(tokens).first(2 * kPage)) == kPage);
   CHECK(third.begin(std::span(tokens).first(2 * kPage + 1)) == 2 * kPage);
@@ -198,7 +198,7 @@ TEST_CASE("batches: a shared page is copied by the session that writes it") {
   all.push_back(next);
   CHECK(kept_scores(session.append({&next, 1})) == alone.after(all));
   CHECK(decoder.pages()->held() == 3);
-  // A full page that others may find is not written either.
+  // A full page that is findable as a prefix is not written either.
   session.keep(kPage - 3);
   const auto again = session.fork();
   CHECK(decoder.pages()->held() == 2);
@@ -224,7 +224,7 @@ TEST_CASE("batches: a session whose pages went to another computes its sequence 
   CHECK(second.length() == 0);
   first.release();
   CHECK(first.length() == 70);
-  CHECK(first.missing().size() == 70 - 4 * kPage);  // the rest is still found
+  CHECK(first.missing().size() == 70 - 4 * kPage);  // the rest is still cached
   first.release();
   CHECK(kept_scores(second.append(others)) == alone.after(others));
   CHECK(first.missing().size() == 70);

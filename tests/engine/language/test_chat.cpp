@@ -1,4 +1,4 @@
-// Conversations: only what is new is computed, and answers are read into their parts.
+// Conversations: only new tokens are computed, and answers are parsed into parts.
 #include <catch2/catch.hpp>
 
 #include <boost/json.hpp>
@@ -22,7 +22,7 @@ std::string shown(const std::vector<AnswerPart>& parts) {
   return text;
 }
 
-// Read in pieces of every size, which must give the same parts.
+// Parses the text in pieces of every size, which must give equal parts.
 std::string parts_of_answer(const std::string& text, bool tools = true, const std::string& prompt = "") {
   std::string first;
   for (size_t size = text.size(); size > 0; --size) {
@@ -128,7 +128,7 @@ TEST_CASE("chat: turns, commands and what no longer fits") {
   CHECK(ask(chat, "stop", true).interrupted);
   const std::string large(300, 'x');
   CHECK(message_of([&] { ask(chat, large); }).find("and the context holds 200") != std::string::npos);
-  CHECK(chat.messages().size() == 7);  // as before
+  CHECK(chat.messages().size() == 7);  // unchanged
   chat.clear();
   CHECK(chat.messages().size() == 1);
   chat.set_system("");

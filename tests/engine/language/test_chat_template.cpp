@@ -1,4 +1,4 @@
-// Chat templates: places of errors, and what a template may not do.
+// Chat templates: positions of errors, and limits of what a template may do.
 #include <catch2/catch.hpp>
 
 #include <boost/json.hpp>
@@ -18,7 +18,7 @@ std::string text_of_template(const std::string& text, const boost::json::object&
   return ChatTemplate(text, "<s>", "</s>").render(prompt);
 }
 
-// The message without "the chat template, ".
+// Returns the error message without "the chat template, ".
 std::string refusal_of(const std::string& text) {
   const std::string message = message_of([&] { text_of_template(text); });
   const std::string begin = "the chat template, ";

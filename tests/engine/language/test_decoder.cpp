@@ -1,4 +1,4 @@
-// Sessions over shared plans: chunks, growth and neighbours do not change a bit of the scores.
+// Sessions over shared plans: chunks, growth and other sessions leave the scores bitwise equal.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -33,14 +33,14 @@ CompileOptions on_device(const std::string& device) {
 
 std::vector<float> copied(std::span<const float> scores) { return {scores.begin(), scores.end()}; }
 
-// The scores after every token, one token at a time.
+// Returns the scores after every token, one token at a time.
 std::vector<std::vector<float>> one_by_one(Session& session, std::span<const int32_t> tokens) {
   std::vector<std::vector<float>> all;
   for (const int32_t& t : tokens) all.push_back(copied(session.append({&t, 1})));
   return all;
 }
 
-// The forward pass in double, without a cache, written out from the paper.
+// The forward pass in double, without a cache, written from the paper.
 class Plainly {
  public:
   Plainly(const SmallLlama& s, const Model& model) : s_(s), model_(model) {}
@@ -289,9 +289,9 @@ TEST_CASE("decoder: stored weights and caches of f16 and q8_0 give nearly the sa
   const auto expected = one_by_one(of_exact, tokens);
   struct Case {
     DType weights, cache;
-    double bound;  // of the difference, by the root mean square of the scores
+    double bound;  // of the difference, relative to the root mean square of the scores
   };
-  // Half a step of the type in each weight, with random signs, through three blocks.
+  // Bounds for an error of half a step of the type in each weight, with random signs, through three blocks.
   for (const Case& c : {Case{DType::F32, DType::F16, 0.01}, Case{DType::F16, DType::F32, 0.01},
                         Case{DType::BF16, DType::F32, 0.05}, Case{DType::Q8_0, DType::F16, 0.05},
                         Case{DType::F32, DType::Q8_0, 0.05}, Case{DType::Q8_0, DType::Q8_0, 0.08}}) {
@@ -404,7 +404,7 @@ TEST_CASE("llama: tensors and sizes that do not fit are refused by name") {
 
 namespace {
 
-// Echoes its input once two runs are inside at the same time, or fails after a long time.
+// Returns its input once two runs are inside at the same time, or fails after a long time.
 class Meeting : public HostFunction {
  public:
   std::string name() const override { return "a meeting"; }
@@ -427,7 +427,7 @@ class Meeting : public HostFunction {
   mutable int inside_ = 0;
 };
 
-// The score of a symbol is the last token; both sessions must be inside the first run.
+// A symbol's score is the last token. Both sessions must be inside the first run.
 Model meeting_model() {
   Model model;
   model.name = "meeting";

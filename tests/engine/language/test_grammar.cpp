@@ -1,4 +1,4 @@
-// Grammars and JSON schemas: what they allow, and what is refused.
+// Grammars and JSON schemas: accepted texts, and errors.
 #include <catch2/catch.hpp>
 
 #include <boost/json.hpp>
@@ -14,7 +14,7 @@ using namespace harmonics::engine;
 
 namespace {
 
-// 'x': refused; '.': allowed so far; '!': complete.
+// Returns 'x': rejected; '.': a valid prefix; '!': complete.
 char judged(const std::string& grammar, const std::string& text) {
   GrammarText follows(std::make_shared<const Grammar>(grammar));
   if (!follows.append(text)) return 'x';
@@ -79,7 +79,7 @@ TEST_CASE("grammar: what is wrong is said with its place") {
   CHECK(refusal("root ::= a\na ::= \"\" b\nb ::= a \"x\"").find("a rule begins with itself") != std::string::npos);
   CHECK(refusal("root ::= \"x\"{9999}").find("more than 2000 repetitions") != std::string::npos);
   CHECK(refusal("root ::= " + repeated("(", 300)).find("nested more than 100 deep") != std::string::npos);
-  CHECK(refusal("root ::= ((((\"x\"{2000}){2000}){2000}){2000}){2000}") == "no error");  // rules are shared
+  CHECK(refusal("root ::= ((((\"x\"{2000}){2000}){2000}){2000}){2000}") == "no error");  // repetitions share rules
   CHECK(refusal("root ::= " + repeated("[a-z]{2000} ", 600)).find("symbols") != std::string::npos);
 }
 

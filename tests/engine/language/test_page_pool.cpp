@@ -1,4 +1,4 @@
-// Pages of caches: who holds them, which prefixes they have, and which are reused first.
+// Pages of caches: their users, the prefixes they hold, and the order of reuse.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST_CASE("page pool: a prefix is found by what came before and by its tokens, a
   pool.release(second);
   CHECK(pool.withdraw(second));
   CHECK(pool.find(one, page_of(2)).page == PagePool::kNone);
-  pool.raise_limit(300);  // more buckets
+  pool.raise_limit(300);  // rehashes
   CHECK(pool.find(PagePool::kNoPrefix, page_of(1)).page == first);
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("page pool: prefixes without a holder stay until their memory is neede
   CHECK(pool.held() == 0);
   CHECK(pool.available() == 3);
   CHECK(pool.find(PagePool::kNoPrefix, page_of(0)).page == pages[0]);
-  pool.release(pages[0]);  // now the youngest
+  pool.release(pages[0]);  // most recently used
   CHECK(pool.take() == pages[1]);
   CHECK(pool.find(PagePool::kNoPrefix, page_of(1)).page == PagePool::kNone);
   CHECK(pool.find(PagePool::kNoPrefix, page_of(0)).page == pages[0]);
@@ -84,7 +84,7 @@ TEST_CASE("page pool: prefixes without a holder stay until their memory is neede
   CHECK(pool.kept() == 2);
   pool.keep_prefixes(1);
   CHECK(pool.kept() == 1);
-  CHECK(pool.find(PagePool::kNoPrefix, page_of(0)).page == pages[0]);  // the younger one
+  CHECK(pool.find(PagePool::kNoPrefix, page_of(0)).page == pages[0]);  // the more recently used one
   PagePool forgetful;
   forgetful.raise_limit(1);
   const int32_t page = forgetful.take();

@@ -1,4 +1,4 @@
-// The choice of tokens: what each filter keeps, and texts that end a text.
+// Sampling: what each filter keeps, and stop texts.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -11,7 +11,7 @@ using namespace harmonics::engine;
 
 namespace {
 
-// Probabilities 0.4, 0.3, 0.2, 0.06, 0.04, in another order.
+// Log-probabilities of 0.4, 0.3, 0.2, 0.06 and 0.04, in another order.
 const std::vector<float> kScores = {std::log(0.2f), std::log(0.4f), std::log(0.04f), std::log(0.3f), std::log(0.06f)};
 
 std::set<int32_t> drawn(const FilterSettings& filters, const std::vector<float>& scores = kScores,
@@ -61,12 +61,12 @@ TEST_CASE("sampler: filters keep the tokens that their papers say") {
   f.top_k = 2;
   CHECK(drawn(f) == Ids{1, 3});
   f = {};
-  f.top_p = 0.65;  // 0.4 + 0.3 reaches it
+  f.top_p = 0.65;  // reached by 0.4 + 0.3
   CHECK(drawn(f) == Ids{1, 3});
   f.top_p = 0.75;
   CHECK(drawn(f) == Ids{0, 1, 3});
   f = {};
-  f.min_p = 0.45;  // of 0.4: 0.18
+  f.min_p = 0.45;  // threshold: 0.45 * 0.4 = 0.18
   CHECK(drawn(f) == Ids{0, 1, 3});
   f.min_p = 1;
   CHECK(drawn(f) == Ids{1});
@@ -87,7 +87,7 @@ TEST_CASE("sampler: penalties look back at the recent tokens only") {
   f.presence_penalty = 10;
   CHECK(drawn(f, kScores, {1}) == Ids{3});
   CHECK(drawn(f, kScores, {1, 3}) == Ids{0});
-  CHECK(drawn(f, kScores, {1, 3, 2}) == Ids{1});  // token 1 is forgotten
+  CHECK(drawn(f, kScores, {1, 3, 2}) == Ids{1});  // token 1 is no longer recent
   f.presence_penalty = 0;
   f.frequency_penalty = 0.2;  // ln 0.4 - ln 0.3 is 0.288: one occurrence is not enough
   CHECK(drawn(f, kScores, {1}) == Ids{1});
@@ -121,7 +121,7 @@ TEST_CASE("stop texts: found over the borders of pieces, and what may begin one 
 }
 
 TEST_CASE("sampler: repetitions are penalised by their length") {
-  // 1 2 3 4 1 2 3: the token 4 would go on with a repetition of three tokens, 2 and 3 with none.
+  // After 1 2 3 4 1 2 3, the token 4 would continue a repetition of three tokens; 2 and 3 would continue none.
   FilterSettings filters;
   filters.dry_multiplier = 1;
   filters.dry_base = 2;
@@ -136,7 +136,7 @@ TEST_CASE("sampler: repetitions are penalised by their length") {
   filters.dry_length = 4;
   CHECK(chosen({0, 0, 0, 0, 1.9f, 0}) == 4);
   filters.dry_length = 2;
-  filters.dry_breakers = {2};  // one token is left of the repetition
+  filters.dry_breakers = {2};  // leaves one token of the repetition
   CHECK(chosen({0, 0, 0, 0, 1.9f, 0}) == 4);
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("sampler: mirostat steers the mean surprise") {
     INFO(version);
     const double low = mean(version, 2), high = mean(version, 5);
     CHECK(low > 1);
-    CHECK(low < 4);  // of all tokens; the sampler measures it among those that it keeps
+    CHECK(low < 4);  // over all tokens; the sampler measures it over those that it keeps
     CHECK(high > low + 1.5);
     CHECK(high < 7);
   }

@@ -1,4 +1,4 @@
-// A text that goes on from a file has the tokens of one that was never interrupted; other files are refused by name.
+// A text continued from a file has the tokens of an uninterrupted one. Other files are rejected by name.
 #include <catch2/catch.hpp>
 
 #include "engine/language/continuation.hpp"
@@ -55,7 +55,7 @@ TEST_CASE("saved sessions: the text goes on with the same tokens, bit for bit") 
     settings.seed = 4;
     settings.filters.repeat_penalty = 1.2;
     settings.filters.mirostat = mirostat;
-    settings.filters.bias = {{1, -100.0f}, {2, -100.0f}};  // the text does not end
+    settings.filters.bias = {{1, -100.0f}, {2, -100.0f}};  // end tokens are suppressed
     TokenList unbroken, resumed;
     Session whole(*small.decoder);
     const TokenList prompt = small.tokenizer->encode("once upon");

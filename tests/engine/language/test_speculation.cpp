@@ -1,4 +1,4 @@
-// Drafted tokens change neither the tokens of a text nor, where they are drawn, their distribution.
+// Speculative decoding changes neither greedy texts nor the distribution of sampled ones.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -29,7 +29,7 @@ Written continued(SmallLanguage& small, const std::string& prompt, const Continu
       [&](const std::string& more) { result.text += more; },
       [&](const Generation& text) {
         result.tokens.assign(text.tokens().begin(), text.tokens().end());
-        // The session has the text but for its last token, and nothing of the drafts.
+        // The session contains the text except its last token, and no drafted tokens.
         const auto length = static_cast<size_t>(session.length());
         CHECK(length + 1 == result.tokens.size());
         CHECK(std::equal(session.tokens().begin(), session.tokens().end(), result.tokens.begin()));
@@ -45,7 +45,7 @@ ContinuationSettings of_length(int64_t tokens, double temperature, uint64_t seed
   return settings;
 }
 
-// Another model of the same vocabulary.
+// Another model with the same vocabulary.
 struct OtherLanguage {
   std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();
   Model model = small_llama({.width = 16, .layers = 1, .heads = 4, .vocabulary = tokenizer->size(), .context = 400});
@@ -53,7 +53,7 @@ struct OtherLanguage {
   Decoder decoder{model, *executor};
 };
 
-// Bytes of a small model: 0.4, 0.3, 0.2 and 0.1; drafts have them in another order, and one that is never right.
+// Scores of a small model and of its drafts: 0.4, 0.3, 0.2 and 0.1; drafts have another order, and a wrong token.
 const std::vector<float> kWanted = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f), -60.0f};
 const std::vector<float> kGiven = {std::log(0.1f), std::log(0.5f), -60.0f, std::log(0.1f), std::log(0.3f)};
 
@@ -156,7 +156,7 @@ TEST_CASE("speculation: an accepted or replaced draft has the distribution of th
 
 TEST_CASE("speculation: drawn texts have the distribution of the model") {
   SmallLanguage small, other;
-  StoredTensor& gain = *other.model.parameters->find("output_norm.weight");  // others of the same tokens are likely
+  StoredTensor& gain = *other.model.parameters->find("output_norm.weight");  // flattens the draft's distribution
   auto* gains = static_cast<float*>(gain.change());
   std::for_each(gains, gains + gain.type.shape.count(), [](float& g) { g *= 0.3f; });
   constexpr int kSeeds = 1500;

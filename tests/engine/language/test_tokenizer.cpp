@@ -1,4 +1,4 @@
-// The host's side of tokenizers: what a plugin returns is checked, and any length arrives whole.
+// The host's side of tokenizers: validates what a plugin returns, and transfers any length completely.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -13,12 +13,12 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// Ids are bytes; 256 begins, 257 ends, 258 is a long token, 259 half a character.
+// Ids are bytes; 256 is the begin id, 257 the end id, 258 a long token, 259 half a character.
 struct Behaviour {
   TextTokenizerInfo info{260, 256, 257, -1, -1, 4};
   uint32_t score = HX_PROBE_LIKELY;
-  size_t repeats = 1;  // ids of each byte
-  int32_t extra = -1;  // an id at the end
+  size_t repeats = 1;  // ids per byte
+  int32_t extra = -1;  // an additional last id
   size_t long_token = 3;
 };
 

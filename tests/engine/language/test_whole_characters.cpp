@@ -41,7 +41,7 @@ TEST_CASE("whole characters: the beginning of a character waits for its end") {
   CHECK(characters.finish() == "");
   CHECK(characters.push("\xF0\x9F") == "");
   CHECK(characters.finish() == kReplaced);
-  CHECK(characters.push("b") == "b");  // anew
+  CHECK(characters.push("b") == "b");  // restarts
 }
 
 TEST_CASE("whole characters: bytes that cannot be part of a character are replaced at once") {
@@ -50,7 +50,7 @@ TEST_CASE("whole characters: bytes that cannot be part of a character are replac
     CHECK(characters.push(bad) == kReplaced);
     CHECK(!characters.unfinished());
   }
-  // An overlong form, a surrogate, a value above U+10FFFF: the second byte already shows it.
+  // An overlong form, a surrogate, and a value above U+10FFFF are recognised by their second byte.
   for (const std::string bad : {"\xE0\x80", "\xED\xA0", "\xF0\x80", "\xF4\x90"}) {
     WholeCharacters characters;
     CHECK(characters.push(bad) == kReplaced + kReplaced);

@@ -1,4 +1,4 @@
-// Importers made of functions, and files for them.
+// Importers built from functions, and files for them.
 #pragma once
 
 #include <cstdlib>

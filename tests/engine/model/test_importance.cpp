@@ -1,4 +1,4 @@
-// Importance matrices: both forms of their files, and what is gathered from a model.
+// Importance matrices: both of their file formats, and collecting them from a model.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -115,7 +115,7 @@ TEST_CASE("importance: sums are those of the inputs of linear maps") {
   const ImportanceMatrix matrix =
       gather_importance(model, tokens, options, *executor, [&](double fraction) { shown = fraction; });
   CHECK(shown == 1);
-  CHECK(matrix.chunk_tokens == 3);  // the context
+  CHECK(matrix.chunk_tokens == 3);  // tokens per chunk: the context
   CHECK(matrix.chunks == 2);
   const auto *e = static_cast<const float*>(model.parameters->find("e")->data()),
              *a = static_cast<const float*>(model.parameters->find("a")->data());

@@ -1,5 +1,5 @@
-// Imported models: what a faulty importer or a hostile file describes is refused, everything else is a view of the
-// file.
+// Imported models: invalid descriptions by a faulty importer or a hostile file are rejected, all others are views of
+// the file.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -17,7 +17,7 @@ namespace {
 
 const std::string kBytes = std::string("HEAD") + std::string(28, '\x01');
 
-// Imports kBytes by an importer that describes them so.
+// Imports kBytes through an importer that returns this description.
 ImportedModel imported(const ModelDescription& description) {
   Registry registry;
   add_importer(registry, "fake", FakeImporter{HX_PROBE_LIKELY, description});

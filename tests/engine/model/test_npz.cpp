@@ -54,7 +54,7 @@ TEST_CASE("npz: arrays of every order and type are tensors in row-major order") 
   CHECK(file.tensors.at("one").shape() == Shape{});
   CHECK(elements<int64_t>(file.tensors.at("one")) == std::vector<int64_t>{7});
   CHECK(file.tensors.at("none").shape() == Shape{0, 3});
-  // Single bytes are always aligned: a view where they are stored. Swapped ones are copies.
+  // Single bytes are always aligned, so stored ones are views. Byte-swapped ones are copies.
   CHECK(file.tensors.at("flags").raw()->storage->owned() == (name == "deflated.npz"));
   CHECK(file.tensors.at("big").raw()->storage->owned());
 }

@@ -1,4 +1,4 @@
-// Packed weights on disk: the next start maps them, and no damage, fault or other file changes a result.
+// Packed weights on disk: the next start maps them, and neither damage, faults nor other files change results.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -23,9 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kCount = (1 << 20) / 4 + 3;  // f32, just above the least that is kept
+constexpr int64_t kCount = (1 << 20) / 4 + 3;  // f32, just above the minimum that is stored
 
-// A folder with a file of numbers that was changed long ago, and a count of packings.
+// A folder with an old file of numbers, and a count of packings.
 struct PackedFolder {
   PackedFolder() {
     std::string pattern = (fs::temp_directory_path() / "packed_XXXXXX").string();
@@ -50,7 +50,7 @@ struct PackedFolder {
                 static_cast<float*>(to)[i - first] = 2 * static_cast<const float*>(from)[i];
             }};
   }
-  // What a start gets: the form, checked against the numbers.
+  // Takes the packed form as at a start, and checks it against the numbers.
   PackedForm take(PackedFiles& kept, const std::string& name = "doubled/1") {
     PackedForm form = kept.take(packing(name), {DType::F32, {kCount}}, file->data(), *file);
     const auto* numbers = static_cast<const float*>(file->data());
@@ -89,7 +89,7 @@ void replace(const fs::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
 }
 
-// Fails the call of this number, from 1: without effect, or after half of a write.
+// Fails the call with this index, from 1: without effect, or after half of a write.
 class FailingCalls final : public FileCalls {
  public:
   FailingCalls(size_t at, bool tears) : at_(at), tears_(tears) {}
@@ -155,7 +155,7 @@ TEST_CASE("packed files: equal content of another file shares a form, other cont
 
 TEST_CASE("packed files: a file with a known stamp is not read") {
   PackedFolder f;
-  // The change time must be at least two seconds old, so the file is one of the system.
+  // The change time must be at least two seconds old, so a file of the system is used.
   std::shared_ptr<const MappedFile> old;
   for (const char* path : {"/proc/self/exe", "/bin/bash", "/bin/sh"}) try {
       auto file = MappedFile::open(path);
@@ -178,7 +178,7 @@ TEST_CASE("packed files: a file with a known stamp is not read") {
   CHECK(kept.take(copying, type, old->data(), *old).file);
   CHECK(f.packings == 1);
   for (const fs::path& path : f.files())
-    if (path.extension() == ".of") replace(path, std::string(64, 'f'));  // damaged: found by content
+    if (path.extension() == ".of") replace(path, std::string(64, 'f'));  // damaged: the form is found by content
   const PackedForm form = kept.take(copying, type, old->data(), *old);
   CHECK(std::memcmp(form.storage->data(), old->data(), kCount * sizeof(float)) == 0);
   CHECK(f.packings == 1);
@@ -233,7 +233,7 @@ TEST_CASE("packed files: a form is read whole once under one boot of the system,
   const auto byte_of = [&](const PackedForm& form) { return static_cast<const char*>(form.storage->data())[1000]; };
   const auto take = [&] { return kept.take(f.packing(), {DType::F32, {kCount}}, f.file->data(), *f.file); };
   const char right = byte_of(take()), wrong = static_cast<char>(right ^ 1);
-  overwrite(wrong, true);  // as only a forger would
+  overwrite(wrong, true);  // only deliberate tampering keeps the time
   CHECK(byte_of(take()) == wrong);
   CHECK(f.packings == 1);
   for (const fs::path& other : f.files())
@@ -273,7 +273,7 @@ TEST_CASE("packed files: a fault at any call leaves the result, and the next sta
     PackedFiles kept = f.opened();
     f.take(kept);
     CHECK(f.take(kept).file);
-    CHECK(f.packings <= 3);  // into the file, into memory after the fault, by the next start
+    CHECK(f.packings <= 3);  // to the file, to memory after the fault, at the next start
   }
   CHECK(faults >= 6);
 }

@@ -76,7 +76,7 @@ TEST_CASE("initialisation: depends on seed and name only") {
   CHECK(weights({"hidden.weight", "z"}, 3) == alone);
   CHECK(weights({"hidden.weight"}, 4) != alone);
   CHECK(drawn("hidden.weights", {5, 7}, init, 3) != alone);
-  // A larger tensor of the same name begins with the same values.
+  // A larger tensor with the same name starts with the same values.
   const auto larger = drawn("hidden.weight", {6, 7}, init, 3);
   CHECK(std::equal(alone.begin(), alone.end(), larger.begin()));
 }
@@ -310,7 +310,7 @@ TEST_CASE("parameter store: elements of a file are copied when a program or the 
   CHECK(lies_in_file(store.parameter("a", type)));
   {
     const auto plan = store.user_of("a");
-    store.assign("a", file.tensors.at("a"));  // the same numbers
+    store.assign("a", file.tensors.at("a"));  // equal values
     CHECK(lies_in_file(a.data()));
     CHECK(refusal(ErrorKind::Internal, [&] { store.will_change("a"); }) ==
           "a tensor of type f32[512, 1024] is to change, but a compiled program reads it in a shared place");
@@ -325,7 +325,7 @@ TEST_CASE("parameter store: elements of a file are copied when a program or the 
   CHECK(static_cast<const float*>(shared.data())[3] == 3);
   CHECK(file.tensors.at("a").data<float>()[3] == 3);
 
-  // A tensor that some program may change is copied when the first program reads it: its address must stay.
+  // A tensor that some program may change is copied at the first read, because its address must stay valid.
   ParameterStore third;
   third.adopt("a", file.tensors.at("a"), file.mapped, Role::weight, kZero);
   CHECK_FALSE(lies_in_file(third.parameter("a", type)));

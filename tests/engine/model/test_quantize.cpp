@@ -1,4 +1,4 @@
-// GGUF files with their matrices in another type.
+// Converts the matrices of GGUF files to another type.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Matrix {
   std::vector<uint64_t> shape;
 };
 
-// f32 tensors, the first of them far from any alignment of blocks. Of `parts` files that of number `part`.
+// Returns a file of f32 tensors, the first of them unaligned. With `parts` files, returns the one numbered `part`.
 std::string model_file(const std::vector<Matrix>& tensors, int64_t part = 0, int64_t parts = 1) {
   GgufWriter writer;
   if (part == 0) {
@@ -211,7 +211,7 @@ TEST_CASE("quantize: a model in parts is written as one file, or as many parts")
   CHECK(message_of([&] {
           quantize_gguf(from, folder / "m.gguf", options, *executor);
         }).find("m-00001-of-00003.gguf' is the model that is read") != std::string::npos);
-  // A part cannot be written where a folder has its name: the parts before it go, too.
+  // A part cannot be written where a folder has its name. The parts written before are removed.
   std::filesystem::create_directories(folder / "r-00003-of-00003.gguf/full");
   CHECK(message_of([&] { quantize_gguf(from, folder / "r.gguf", options, *executor); }) != "");
   CHECK_FALSE(std::filesystem::exists(folder / "r-00001-of-00003.gguf"));

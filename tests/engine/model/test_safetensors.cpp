@@ -33,7 +33,7 @@ std::string refused_file(Body&& body) {
   return "nothing";
 }
 
-// The error for a file with this header and data, without "'t' is no safetensors file: ".
+// Returns the error for a file with this header and data, without "'t' is no safetensors file: ".
 std::string fault(const std::string& header, const std::string& data = "", uint64_t length = UINT64_MAX) {
   const std::string text = refused_file([&] { read_bytes(safetensors_bytes(header, data, length)); });
   const std::string begin = "'t' is no safetensors file: ";

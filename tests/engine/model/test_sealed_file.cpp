@@ -1,4 +1,4 @@
-// Weights files: a seal covers every byte; files of other programs are read without one.
+// Weights files: a checksum covers every byte; other programs' files are read without one.
 #include <catch2/catch.hpp>
 
 #include <filesystem>

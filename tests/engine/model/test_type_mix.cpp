@@ -1,4 +1,4 @@
-// Mixes of types: the types that llama.cpp's files have.
+// Mixes of types: the types in llama.cpp's files.
 #include <catch2/catch.hpp>
 
 #include <fmt/core.h>
@@ -46,7 +46,7 @@ struct Tensors {
   }
 };
 
-// Layers of attention and a feed-forward network, as files list them: by name, so that blk.10 precedes blk.2.
+// Returns layers of attention and feed-forward networks, ordered by name as in files: blk.10 precedes blk.2.
 Tensors layered_model(int64_t layers, bool tied, bool experts = false) {
   Tensors t;
   t.add("token_embd.weight", {512, 256});
@@ -69,7 +69,7 @@ Tensors layered_model(int64_t layers, bool tied, bool experts = false) {
   return t;
 }
 
-// The layers whose tensor is of the type.
+// Returns the layers whose tensor has the type.
 std::string layers_with(Tensors& t, const std::string& part, const std::string& type, const std::string& mix,
                         const MixedModel& model, bool importance = false) {
   std::string found;
@@ -79,8 +79,8 @@ std::string layers_with(Tensors& t, const std::string& part, const std::string& 
   return found;
 }
 
-const MixedModel kSmall{"llama", 16, 8, 4, 0};     // two heads share one of keys
-const MixedModel kGrouped{"llama", 16, 32, 8, 0};  // four do
+const MixedModel kSmall{"llama", 16, 8, 4, 0};     // two heads share keys and values
+const MixedModel kGrouped{"llama", 16, 32, 8, 0};  // four heads share
 
 }  // namespace
 

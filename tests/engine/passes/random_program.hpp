@@ -163,7 +163,7 @@ class RandomProgram {
       if (b_.shape(v).rank() == rank) found.push_back(v);
     return found[below(found.size())];
   }
-  // A second operand of x's shape: another value, a broadcast one or a constant.
+  // Returns a second operand of x's shape: another value, a broadcast one or a constant.
   ValueId like(ValueId x) {
     const Shape shape = b_.shape(x);
     if (below(4) == 0) return b_.full(shape, pick(Op::add) ? (below(3) - 1.0) : 0.5);
@@ -277,7 +277,7 @@ class RandomProgram {
     if (b_.shape(floats_.back()).count() > 400) floats_.pop_back();
   }
 
-  // Repeats an earlier node as a case for cse.
+  // Repeats an earlier node, as a case for cse.
   void again() {
     const Node earlier = b_.program.producer(any());
     if (earlier.op == Op::input || earlier.op == Op::parameter || earlier.op == Op::state) return;

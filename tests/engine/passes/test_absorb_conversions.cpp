@@ -1,4 +1,4 @@
-// absorb_conversions: products and lookups that read what their operands are converted from.
+// absorb_conversions: products and lookups that read the unconverted operands.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ HTensor numbers(const Shape& shape) {
   return HTensor::from(shape, v);
 }
 
-// An image's bytes into an affine map whose weight is updated; `reads` adds another reader.
+// An image's bytes into an affine map whose weight is updated. `reads` adds another reader.
 class BytesTracer {
  public:
   Program run(DType dtype, void (*reads)(Tracer&, const HTensor&) = nullptr, double scale = 0.25) {
@@ -127,7 +127,7 @@ const Node* call_in(const Program& p, const std::string& name) {
     if (op_name(n.op) == name || n.callee == name) return &n;
   return nullptr;
 }
-// The results of the program before and after the pass, on operands of its inputs' types.
+// Returns whether both programs give the same results on random operands.
 bool same_results(const Program& a, const Program& b) {
   std::map<std::string, HTensor> given;
   for (const Node* leaf : a.leaves(Op::input)) {

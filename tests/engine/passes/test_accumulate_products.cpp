@@ -1,4 +1,4 @@
-// accumulate_products: which sums of products it fuses.
+// accumulate_products: which sums of products are fused.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
@@ -81,7 +81,7 @@ TEST_CASE("accumulate_products: a sum read after the product is kept") {
 
 TEST_CASE("accumulate_products: not if the sum's memory is in use") {
   Products leaf, late, twice, result, stretched;
-  leaf.output("y", leaf.sum(leaf.given({3, 5}), leaf.product()));  // an input belongs to the caller
+  leaf.output("y", leaf.sum(leaf.given({3, 5}), leaf.product()));  // the caller owns inputs
   CHECK(fused_of(leaf) == 0);
   const ValueId early = late.product();
   late.output("y", late.sum(early, late.apply(Op::exp, {late.given({3, 5})})));  // computed after the product

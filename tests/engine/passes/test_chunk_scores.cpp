@@ -1,4 +1,4 @@
-// chunk_scores: the last linear map and its cross entropy, in chunks of rows.
+// chunk_scores: computes the last linear map and its cross entropy in chunks of rows.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kRows = 6, kTokens = 7, kWide = 5, kClasses = 11;
 
-// The mean loss of texts whose labels are 0 or more. `add` adds more to the program, of the scores and the loss.
+// The mean loss of texts over labels of at least 0. `add` extends the program, given the scores and the loss.
 struct ScoredProgram {
   Program program;
   std::map<std::string, HTensor> numbers;
@@ -80,7 +80,7 @@ TEST_CASE("chunk_scores: a loss that learns, with the gradients of x, weight and
     CHECK(calls_named(chunked, "linear") == 0);
     CHECK(calls_named(chunked, "softmax_cross_entropy_grad") == 0);
     check_close(p.program, chunked, p.numbers);
-    // The loss is known before the first step of the backward pass.
+    // The loss is computed before the first step of the backward pass.
     bool behind = false;
     const ValueId loss = chunked.outputs[0].value;
     for (const Node& node : chunked.nodes) {

@@ -1,4 +1,4 @@
-// Programs over a window that continue from caches: the values of the window, symbol by symbol and in chunks.
+// Programs over a window that continue from caches give the window's values, symbol by symbol and in chunks.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr int64_t kWindow = 40, kSymbols = 13, kWidth = 16;
 
 HTensor one(const char* name, const AttributeMap& a, const std::vector<HTensor>& in) { return apply(name, a, in)[0]; }
 
-// A flow of two blocks, as layers trace it.
+// A flow of two blocks, traced as by layers.
 class SmallFlow {
  public:
   explicit SmallFlow(Tracer& tracer) : tracer_(tracer) {}
@@ -74,7 +74,7 @@ Program traced(const std::function<void(SmallFlow&)>& change = {}) {
   return tracer.take();
 }
 
-// Parameters that depend on their names; caches that hold NaN at first.
+// Parameters that depend on their names, and caches that initially contain NaN.
 class Memory : public TensorBinding {
  public:
   void* parameter(const std::string& name, const TensorType& type) override {
@@ -97,7 +97,7 @@ std::vector<int32_t> some_text() {
   return text;
 }
 
-// The scores after every symbol, in runs of these lengths.
+// Returns the scores after every symbol, in runs of these lengths.
 std::vector<float> continued(const Program& window, const std::vector<int64_t>& runs, const char* device) {
   Memory memory;
   const auto executor = make_sequential_executor();
@@ -145,7 +145,7 @@ std::string refusal(const std::function<void(SmallFlow&)>& change) {
 
 TEST_CASE("continue_sequence: scores are those of the whole window, symbol by symbol and in chunks") {
   const auto windows = [](SmallFlow& f) { f.attention.set("window", int64_t{7}).set("softcap", 3.0); };
-  const auto moved = [](SmallFlow& f) {  // layouts, reductions and tables that keep positions apart
+  const auto moved = [](SmallFlow& f) {  // layouts, reductions and tables that do not mix positions
     f.extra = [](const HTensor& x) {
       const HTensor turned = transpose(reshape(x, Shape{kWindow, kWidth}), {1, 0});
       const HTensor mean = broadcast(reduce_mean(turned, {0}, true), turned.shape());

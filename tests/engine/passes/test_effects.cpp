@@ -135,7 +135,7 @@ TEST_CASE("fuse_elementwise: does not join across a reduction") {
   b.output("y", b.apply(Op::div, {e, b.apply(Op::broadcast, {sum}, shape_of({8, 4}))}));
   const Program fused = fuse_elementwise(b.program);
   CHECK(count_of(fused, Op::exp) == 1);
-  CHECK(count_of(fused, Op::fused_elementwise) == 1);  // the division only, reading the sums
+  CHECK(count_of(fused, Op::fused_elementwise) == 1);  // only the division, reading the sums
 }
 
 TEST_CASE("fuse_elementwise: keeps the forward pass separate") {
@@ -192,7 +192,7 @@ TEST_CASE("recompute: clones matching nodes before their first later use, once")
   const Program again = recompute(b.program, {"block*"});
   CHECK(count_of(again, Op::exp) == 2);
   CHECK(count_of(again, Op::tanh) == 2);
-  CHECK(count_of(again, Op::add) == 2);  // the residual is not recomputed
+  CHECK(count_of(again, Op::add) == 2);  // not recomputed: the residual
   CHECK(cse(again).nodes.size() == again.nodes.size());
   const auto first_clone = std::find_if(again.nodes.begin(), again.nodes.end(),
                                         [&](const Node& n) { return is_in(Phase::recomputed, again, n); });

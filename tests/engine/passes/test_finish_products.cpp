@@ -1,4 +1,4 @@
-// finish_products: a product and the elementwise operations on it as one call.
+// finish_products: fuses a product with the elementwise operations on its result.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"

@@ -1,4 +1,4 @@
-// fuse_reductions: reduced values are not stored, results are equal.
+// fuse_reductions: reduced values are not stored, and results are equal.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"

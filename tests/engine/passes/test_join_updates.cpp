@@ -1,4 +1,4 @@
-// join_updates: one call for equal optimizer updates of many parameters, with the same bits.
+// join_updates: a single call for equal optimizer updates of many parameters, bitwise equal.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"

@@ -1,4 +1,4 @@
-// Every pass keeps every bit of random programs.
+// Every pass leaves the results of random programs bitwise equal.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"

@@ -17,7 +17,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// A gated layer. `silu(gate) * up` is what the last map reads.
+// A gated layer. The last map reads `silu(gate) * up`.
 TrainingStep gated_step(int64_t rows, int64_t width, int64_t hidden,
                         const std::function<HTensor(const HTensor& gate, const HTensor& up)>& joined) {
   TrainingStep step;
@@ -43,7 +43,7 @@ HTensor silu_times(const HTensor& gate, const HTensor& up) { return gate * logis
 
 Program passed(const Program& program) { return dce(cse(simplify(program))); }
 
-// Bytes of this shape that are kept for the gradient.
+// Returns the bytes of values of this shape that are kept for the gradient.
 uint64_t kept_bytes(const Program& program, const Shape& shape) {
   uint64_t bytes = 0;
   for (const KeptValue& value : kept_values(program))
@@ -57,7 +57,7 @@ TEST_CASE("recompute_elementwise: a gated activation keeps gate, up and what the
   const TrainingStep step = gated_step(6, 5, 8, silu_times);
   const Program before = passed(step.program), after = recompute_elementwise(before, 0);
   const uint64_t one = 6 * 8 * sizeof(float);
-  CHECK(kept_bytes(before, {6, 8}) == 5 * one);  // the logistic function and silu too
+  CHECK(kept_bytes(before, {6, 8}) == 5 * one);  // including the logistic function and silu
   CHECK(kept_bytes(after, {6, 8}) == 3 * one);
   CHECK(same_bits(interpret(before, step.numbers), interpret(after, step.numbers)));
   CHECK(recompute_elementwise(after, 0).nodes.size() == after.nodes.size());
@@ -67,7 +67,7 @@ TEST_CASE("recompute_elementwise: keeps small results and results whose operands
   const TrainingStep step = gated_step(6, 5, 8, silu_times);
   const Program small = passed(step.program);
   CHECK(recompute_elementwise(small, 1 << 20).nodes.size() == small.nodes.size());
-  // Only tanh(gate) is read for the gradient, so that gate would have to be kept instead.
+  // The gradient reads only tanh(gate), so recomputation would have to keep gate instead.
   const TrainingStep other =
       gated_step(6, 5, 8, [](const HTensor& gate, const HTensor& up) { return tanh(gate) + up; });
   const Program before = passed(other.program), after = recompute_elementwise(before, 0);
@@ -83,7 +83,7 @@ TEST_CASE("recompute_elementwise: the step on the CPU needs less memory and keep
   const uint64_t kept = compile(step.program, &binding, *executor, whole)->memory().arena_bytes,
                  recomputed = compile(step.program, &binding, *executor, now)->memory().arena_bytes;
   INFO("arena " << kept << " bytes, with recomputation " << recomputed);
-  // Two values less are kept; results of the gradient take the place of a part of them at the peak.
+  // Keeps two values less. At the peak, gradients partly occupy the freed memory.
   CHECK(recomputed + 256 * 1024 * sizeof(float) <= kept);
   CHECK(same_bits(run_compiled(step.program, step.numbers, *executor, now),
                   run_compiled(step.program, step.numbers, *executor, whole)));

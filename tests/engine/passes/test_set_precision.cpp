@@ -1,4 +1,4 @@
-// set_precision and convert_operands: what products round, and products of several types.
+// set_precision and convert_operands: rounded operands of products, and products of several types.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using namespace harmonics::engine;
 
 namespace {
 
-// An affine map, a convolution, attention and a sum; then a product of the gradient.
+// An affine map, a convolution, attention and a sum, then a product of the gradient.
 Program several_products(DType weight = DType::F32) {
   Tracer t("several");
   const HTensor x = t.input("x", {DType::F32, {4, 64}}), w = t.parameter("w", {weight, {96, 64}}),

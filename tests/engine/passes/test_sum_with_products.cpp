@@ -1,4 +1,4 @@
-// sum_with_products: a product and the sum of one operand as one call.
+// sum_with_products: fuses a product with the sum of one operand.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
@@ -20,7 +20,7 @@ Program joined(const Program& program) {
   return sum_with_products(program, [](const auto&...) { return true; });
 }
 
-// dot(a, b) over {0} of both, and a sum of one operand over `axes`, before or after it.
+// dot(a, b) over axis 0 of both, and a sum of one operand over `axes`, before or after it.
 Program pair(int which, std::vector<int64_t> axes, bool behind = true, bool keep = false) {
   Tracer tracer("pair");
   const HTensor a = tracer.input("a", {DType::F32, {4, 3}}), b = tracer.input("b", {DType::F32, {4, 5}});

@@ -67,5 +67,5 @@ TEST_CASE("match: patterns capture values and refuse everything else") {
   CHECK_FALSE(commuted(Op::add, same(dy), same(one))(b.program, scaled));
   CHECK(call("relu", same(x))(b.program, active));
   CHECK_FALSE(call("gelu", same(x))(b.program, active));
-  CHECK_FALSE(op(Op::less_equal, any(of), zero(), any(gradient))(b.program, mask));  // more operands than it has
+  CHECK_FALSE(op(Op::less_equal, any(of), zero(), any(gradient))(b.program, mask));  // more operands than the node has
 }

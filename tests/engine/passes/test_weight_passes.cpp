@@ -30,7 +30,7 @@ HTensor weight_numbers(const Shape& shape, int seed) {
   return HTensor::from(shape, v);
 }
 
-// A training step of a net with a hidden layer.
+// A training step of a net with one hidden layer.
 class StepTracer {
  public:
   explicit StepTracer(int64_t batch) : batch_(batch) {}

@@ -1,4 +1,4 @@
-// A small shared library as bytes: the minimum of ELF for the descriptor reader, with every field open to change.
+// A minimal shared library as bytes, for the descriptor reader; every ELF field can be changed.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The in-tree plugins as a program finds them.
+// The in-tree plugins as seen by a program.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Contract 1 is frozen: sizes, offsets and numbers at the binary interface. A later minor version adds lines and
-// changes none.
+// Contract 1 is frozen: sizes, offsets and values at the binary interface. A later minor version only adds lines.
 #include <cstddef>
 
 #include <catch2/catch.hpp>

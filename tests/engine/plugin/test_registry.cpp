@@ -106,7 +106,7 @@ TEST_CASE("registry: items of an announced library do not replace later ones or 
   registry.announce("/b.so", {{HX_ACTIVATION, "relu"}, {HX_ACTIVATION, "gelu"}});
   CHECK(registry.names(HX_ACTIVATION) == std::vector<std::string>{"gelu", "relu", "tanh"});
   registry.add(made(HX_ACTIVATION, "gelu", "/mine.so"));
-  registry.add_announced(made(HX_ACTIVATION, "relu", "/b.so"));  // announced by /a.so first
+  registry.add_announced(made(HX_ACTIVATION, "relu", "/b.so"));  // already announced by /a.so
   registry.add_announced(made(HX_ACTIVATION, "gelu", "/b.so"));
   registry.add_announced(made(HX_ACTIVATION, "tanh", "/a.so"));
   CHECK(registry.need(HX_ACTIVATION, "gelu")->path == "/mine.so");

@@ -20,10 +20,10 @@ template <typename T>
 std::vector<T> numbers(const HTensor& x) {
   return {x.data<T>(), x.data<T>() + x.size()};
 }
-// Elements of any type, as doubles.
+// Returns elements of any type as doubles.
 inline std::vector<double> doubles(const HTensor& x) { return numbers<double>(cast(x, DType::F64)); }
 
-// 0, 1, 2 ... in row-major order.
+// Returns 0, 1, 2 ... in row-major order.
 inline HTensor counting(DType dtype, const Shape& shape) {
   std::vector<int64_t> values(static_cast<size_t>(shape.count()));
   std::iota(values.begin(), values.end(), 0);
@@ -38,7 +38,7 @@ inline const std::vector<DType>& all_dtypes() {
 }
 inline std::vector<DType> number_dtypes() { return {all_dtypes().begin() + 1, all_dtypes().end()}; }
 
-// The error of `body` as "shape error: TEXT"; "nothing" if it throws nothing.
+// Returns the error of `body` as "shape error: TEXT"; "nothing" if it throws nothing.
 template <typename Body>
 std::string refusal(Body&& body) {
   try {

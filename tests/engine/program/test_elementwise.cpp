@@ -1,4 +1,4 @@
-// Elementwise operations against the C++ library, over all types; complete shape errors.
+// Compares elementwise operations with the C++ library, over all types; complete shape errors.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -107,7 +107,7 @@ TEST_CASE("select, cast: gradients") {
                              {random_tensor({4, 3}, 1), random_tensor({4, 3}, 2)});
   testing::check_gradient_of([](const Values& in) { return mul(in[0], cast(cast(in[0], DType::F64), DType::F64)); },
                              {random_tensor({4}, 1)});
-  // The difference step must be larger than the resolution of f32.
+  // The difference step must exceed the resolution of f32.
   testing::check_gradient_of([](const Values& in) { return cast(cast(in[0], DType::F32) * 2.0, DType::F64); },
                              {random_tensor({4}, 1)}, {1e-2, 1e-4, 1e-3});
 }

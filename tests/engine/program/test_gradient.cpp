@@ -19,7 +19,7 @@ const TensorType kVector{DType::F64, {3}};
 
 HTensor sum(const HTensor& x) { return reduce_sum(x, axes_from(x, 0)); }
 
-// d value / d inputs of a vector function at these values.
+// Returns d value / d inputs of a vector function at these values.
 template <typename F>
 std::vector<std::vector<double>> gradients_of(F value, const Values& at) {
   Tracer tracer("gradients");
@@ -181,7 +181,7 @@ TEST_CASE("gradient: a functional without a gradient is inlined in place") {
     calls += n.op == Op::call;
     cubes += n.op == Op::mul && p.scope_of(n) == NodeScope();
   }
-  CHECK(calls == 1);  // the one off the path
+  CHECK(calls == 1);  // the one that is not on the path
   CHECK(cubes == 4);  // x * 3, the two of the cube once, and the product of both results
   const Values r =
       interpret(p, {{"x", HTensor::from<double>({3}, {1, 2, -1})}, {"y", HTensor::from<double>({3}, {1, 2, 3})}});

@@ -38,7 +38,7 @@ HTensor rising(const Shape& shape, float step) {
   for (int64_t i = 0; i < x.size(); ++i) x.mutable_data<float>()[i] = std::sin(step * static_cast<float>(i + 1));
   return x;
 }
-// The elements after rounding to a type.
+// Returns the elements rounded to a type.
 std::vector<double> doubles_of_rounded(const HTensor& x, DType dtype) { return doubles(cast(x, dtype)); }
 AttributeMap text_attribute(const char* name, const std::string& value) { return AttributeMap().set(name, value); }
 
@@ -124,7 +124,7 @@ TEST_CASE("linear: the result, its sums and its operands have types of their own
     for (const DType of_w : {DType::F16, DType::BF16, DType::F32, DType::Q8_0})
       for (const std::string out : {"", "f16", "bf16", "f32", "f64"}) {
         CAPTURE(dtype_name(of_x), dtype_name(of_w), out);
-        // operands of one type with a result of that type are multiplied as before, with a bias of that type
+        // products of one type with a bias of that type
         if (of_x == of_w && (out.empty() || dtype_named(out) == of_x)) continue;
         AttributeMap a = text_attribute("activation", "tanh");
         if (!out.empty()) a.set("out_dtype", out);

@@ -13,7 +13,7 @@ using Ints = std::vector<int64_t>;
 
 namespace {
 
-// Reference evaluation without the checks of immediate operations, as in a compiled program.
+// Evaluates by the reference without the checks of immediate operations, as in a compiled program.
 HTensor evaluated(Op op, const std::vector<HTensor>& inputs, int64_t axis) {
   AttributeMap attributes;
   attributes.set("axis", axis);
@@ -47,7 +47,7 @@ TEST_CASE("scatter_add adds in order, repeated indices too") {
   const HTensor y =
       scatter_add(f32({3, 2}, {1, 2, 3, 4, 5, 6}), i64({3}, {2, 0, 2}), f32({3, 2}, {10, 20, 30, 40, 50, 60}));
   CHECK(numbers<float>(y) == std::vector<float>{31, 42, 3, 4, 65, 86});
-  // 1 is lost if it is added after 2^24, kept if added before: the order is that of the indices.
+  // 1 is lost if it is added after 2^24, and kept if added before: the order of additions is that of the indices.
   const HTensor big = scatter_add(f32({1}, {0}), i64({3}, {0, 0, 0}), f32({3}, {16777216, 1, 1}));
   CHECK(big.item<float>() == 16777216);
   const HTensor small = scatter_add(f32({1}, {0}), i64({3}, {0, 0, 0}), f32({3}, {1, 1, 16777216}));

@@ -15,7 +15,7 @@ using Ints = std::vector<int64_t>;
 
 namespace {
 
-// Gradients of the sum of f's result times `weights`, computed.
+// Computes the gradients of the sum of f's result times `weights`.
 std::vector<std::vector<float>> gradients_of(const std::function<HTensor(const Values&)>& f, const Values& inputs,
                                              const HTensor& weights) {
   Tracer tracer("gradients");
@@ -42,7 +42,7 @@ TEST_CASE("gather_nd takes slices at positions of several axes") {
   const HTensor rows = gather_nd(x, i64({2, 1, 2}, {1, 0, 0, 2}));
   CHECK(rows.shape() == Shape{2, 1, 2});
   CHECK(numbers<int64_t>(rows) == Ints{6, 7, 4, 5});
-  // One number of the second axis for each entry of the first, a batch axis.
+  // Selects one number of the second axis for each entry of the first, a batch axis.
   const HTensor chosen = gather_nd(x, i64({2, 1}, {2, 0}), 1);
   CHECK(chosen.shape() == Shape{2, 2});
   CHECK(numbers<int64_t>(chosen) == Ints{4, 5, 6, 7});
@@ -58,7 +58,7 @@ TEST_CASE("scatter_nd: the last of equal positions remains, sums and extremes ta
   CHECK(numbers<float>(scatter_nd(x, where, updates, "add")) == std::vector<float>{1, 17, -47, 4});
   CHECK(numbers<float>(scatter_nd(x, where, updates, "max")) == std::vector<float>{1, 10, 3, 4});
   CHECK(numbers<float>(scatter_nd(x, where, updates, "min")) == std::vector<float>{1, 2, -30, 4});
-  // Batch axes: each row writes into its own.
+  // With batch axes, each row writes to its own row.
   CHECK(numbers<float>(scatter_nd(x, i64({2, 1}, {1, 0}), f32({2}, {7, 8}), "set", 1)) ==
         std::vector<float>{1, 7, 8, 4});
   for (const DType dtype : number_dtypes())

@@ -1,4 +1,4 @@
-// Printed programs read back exactly; errors show their position.
+// Printed programs parse back exactly. Errors show their position.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -63,7 +63,7 @@ void check_round_trip(const Program& program) {
   CHECK(print(back) == text);
 }
 
-// A random operation on random earlier values of one shape.
+// Appends a random operation on random earlier values of one shape.
 HTensor random_step(std::mt19937& random, const Values& floats, const Values& bools) {
   const auto pick = [&](const Values& from) { return from[random() % from.size()]; };
   switch (random() % 10) {
@@ -123,7 +123,7 @@ Program with_literals(const Values& literals) {
   return tracer.take();
 }
 
-// The report without its first line, which is what().
+// Returns the report without its first line, which is what().
 std::string refusal(const std::string& body) {
   try {
     parse_program("program \"p\"\n" + body, "p.program");
@@ -143,7 +143,7 @@ TEST_CASE("print: a scope's phase and origin") {
     const Program p = parse_program(text(scope), "p.program");
     return p.scope_of(p.nodes[0]);
   };
-  // As written before scopes had phases and origins.
+  // The format from before scopes had phases and origins.
   CHECK(scope_in("") == NodeScope());
   CHECK(scope_in(" @x.hidden") == NodeScope{"x.hidden"});
   CHECK(scope_in(" @gradient/x.hidden") == NodeScope{"x.hidden", Phase::gradient});

@@ -1,4 +1,4 @@
-// verify() detects every kind of broken program.
+// verify() detects every kind of invalid program.
 #include <catch2/catch.hpp>
 
 #include <harmonics/ops.hpp>

@@ -1,4 +1,4 @@
-// scan against the unrolled program: values, gradients, text.
+// Compares scan with the unrolled program: values, gradients, text.
 #include <catch2/catch.hpp>
 
 #include "engine/base/source_text.hpp"
@@ -16,7 +16,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// The loop written out: one copy of the body's operations per step.
+// Unrolls the loop: one copy of the body's operations per step.
 Values unrolled(const ScanBody& body, const Values& carries, const Values& constants, const Values& xs, bool reversed,
                 int64_t length) {
   Values carry = carries;
@@ -64,7 +64,7 @@ Values by_hand(const Values& in, bool reversed) {
   return unrolled(recurrent, {in[0], in[1]}, {in[2]}, {in[3], in[4]}, reversed, 5);
 }
 
-// Results, and the gradients of a sum over them with respect to the floats among the operands.
+// Returns results, and the gradients of their sum with respect to the float operands.
 Program traced(const Runner& run, bool reversed) {
   Tracer tracer("traced");
   Values in, wrt;
@@ -204,7 +204,7 @@ TEST_CASE("scan: values of enclosing traces are constants, once each, in nested 
       CHECK(node.inputs.size() == 4);  // h, w, b, x
       break;
     }
-  // Numbers need no place among the operands.
+  // Constants are not operands.
   check_close(by_capture(in), by_operand(in), 1e-15);
 }
 

@@ -1,4 +1,4 @@
-// Signatures of functionals: their text, and the checks of calls against them.
+// Signatures of functionals: their text, and checking calls against them.
 #include <catch2/catch.hpp>
 
 #include <harmonics/ops.hpp>

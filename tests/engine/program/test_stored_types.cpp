@@ -1,4 +1,4 @@
-// Stored element types: what takes them, and that everything else refuses them.
+// Stored element types: the operations that accept them, and rejection by all others.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Every element type whose rows of `columns` elements are whole blocks.
+// Returns every element type for which `columns` elements are whole blocks.
 std::vector<DType> stored_types(int64_t columns) {
   std::vector<DType> found;
   for (uint32_t i = 0; i < detail::element_type_count; ++i)
@@ -27,7 +27,7 @@ std::vector<DType> stored_types(int64_t columns) {
       found.push_back(type.dtype);
   return found;
 }
-// Quantising again what such a type holds gives the same numbers.
+// Returns whether quantising decoded values again gives the same values.
 bool keeps_numbers(DType type) {
   for (const DType searched : {DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL,
                                DType::IQ4_XS, DType::Q4_1, DType::Q5_1, DType::E4M3_64})
@@ -114,10 +114,10 @@ TEST_CASE("linear: weights of stored types and of other floats") {
     CHECK(gradient_of("linear", 2, {x, weight, bias}, dy) == gradient_of("linear", 2, {x, plain, bias}, dy));
     const std::vector<double> dw = gradient_of("linear", 1, {x, weight}, dy);
     if (is_stored(type))
-      CHECK(dw.empty());  // such weights are frozen
+      CHECK(dw.empty());  // stored weights are frozen
     else
       CHECK(dw == doubles(cast(HTensor::from(wide.shape(), gradient_of("linear", 1, {x, plain}, dy)), type)));
-    // x of 16 bits gives y of its type
+    // 16-bit x gives y of its type
     const HTensor narrow = cast(x, DType::BF16), of_narrow = one("linear", {narrow, weight});
     CHECK(of_narrow.dtype() == DType::BF16);
   }

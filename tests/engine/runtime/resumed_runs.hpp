@@ -1,5 +1,5 @@
-// Runs that are stopped and resumed, of flows with random numbers, running statistics, branches, several taps and
-// wide layers.
+// Runs that are stopped and resumed: flows with random numbers, running statistics, branches, several taps and wide
+// layers.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -58,7 +58,7 @@ inline void bind_validation(BoundGraph& g) {
   bind("y", std::make_shared<Rows<uint8_t>>(Shape{}, labels(x), 3));
 }
 
-// `ahead` is how far producers read ahead; 0: not at all.
+// `ahead`: prefetch depth of producers; 0: none.
 inline std::unique_ptr<BoundGraph> resumed_graph(const Setup& setup, size_t ahead) {
   auto g = graph_of(setup.flow);
   const std::vector<float> x = numbers(6 * setup.samples, 3);
@@ -93,7 +93,7 @@ inline End end_of(BoundGraph& g, CycleReport report) {
   return end;
 }
 
-// Everything except times, exactly.
+// Returns everything except times, exactly.
 inline std::string text_of(const EpochReport& e) {
   std::string s = fmt::format("epoch {} steps {} samples {} step {} loss {} {} {} rate {}", e.epoch, e.steps, e.samples,
                               e.step, e.loss, e.accuracy_name, e.accuracy, e.learning_rate);
@@ -172,7 +172,7 @@ inline std::string text_of(const Setup& s) {
       s.run.shuffle, s.validated, s.run.metrics.size(), s.run.window.value_or(0));
 }
 
-// Resumes from `from` with other threads and another read-ahead.
+// Resumes from `from` with other numbers of threads and prefetched samples.
 inline End resumed(const Setup& setup, const Checkpoint& from, int threads, size_t ahead,
                    FilesInMemory* files = nullptr) {
   Setup other = setup;
@@ -187,7 +187,7 @@ inline End resumed(const Setup& setup, const Checkpoint& from, int threads, size
   CHECK(report.resumed_at == from.state.step);
   std::erase_if(report.notes, [](const std::string& note) {
     return note.find("ends within the schedule's warmup") != std::string::npos;
-  });  // of the setup, whether resumed or not
+  });  // by the setup, whether resumed or not
   CHECK(report.notes == std::vector<std::string>());
   return end_of(*g, std::move(report));
 }

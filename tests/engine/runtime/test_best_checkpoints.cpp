@@ -1,4 +1,4 @@
-// The checkpoints with the smallest validation losses are kept beside the newest.
+// The checkpoints with the lowest validation losses are kept besides the newest.
 #include <catch2/catch.hpp>
 
 #include <limits>
@@ -43,7 +43,7 @@ TEST_CASE("best checkpoints: the smallest losses stay, in their order, and are f
   CHECK(best.wants(5));
   best.add({"a", 1, 5});
   best.add({"b", 2, 3});
-  CHECK_FALSE(best.wants(5));  // of equal losses the first stays
+  CHECK_FALSE(best.wants(5));  // of equal losses the first is kept
   CHECK_FALSE(best.wants(std::numeric_limits<double>::quiet_NaN()));
   CHECK(best.wants(4));
   best.add({"c", 3, 4});
@@ -51,7 +51,7 @@ TEST_CASE("best checkpoints: the smallest losses stay, in their order, and are f
   CHECK(best.files() == std::set<std::string>{"b", "c"});
   CHECK(BestCheckpoints(folder.path(), 2).list() == best.list());
   CHECK(losses_of(BestCheckpoints(folder.path(), 1).list()) == std::vector<double>{3});
-  best.add({"c", 3, 1});  // rated again
+  best.add({"c", 3, 1});  // replaces its loss
   CHECK(losses_of(best.list()) == std::vector<double>{1, 3});
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("best checkpoints: a run keeps those of its best validations") {
         Source(name, std::make_shared<testing::Rows<float>>(Shape{1}, std::vector<float>{value})));
   };
   validated("x", 1);
-  validated("y", 2);  // the weight goes past 2 on its way to 10
+  validated("y", 2);  // the weight passes 2 on its way to 10
   declare(*g);
   set_weights(*g, "x.o.affine.weight", {0});
   RunSettings s = settings(4);

@@ -1,4 +1,4 @@
-// Checkpoint files on a full disk, a failing disk, after a power failure and with a flipped bit.
+// Checkpoint files on a full disk, a failing disk, after a power failure, and with a flipped bit.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -74,7 +74,7 @@ TensorFile content_at(int64_t step) {
 
 float last_weight(const Checkpoint& c) { return c.file.tensors.at("a.b.affine.weight").data<float>()[5]; }
 
-// Returns the step of the newest checkpoint, which must be whole and of one of these steps.
+// Returns the step of the newest checkpoint, which must be complete and of one of these steps.
 int64_t newest_step(FilesInMemory& files, std::vector<std::string>* notes = nullptr) {
   std::vector<std::string> unused;
   const auto c = CheckpointFolder("runs", files).newest(notes ? *notes : unused);
@@ -90,7 +90,7 @@ void prepare(FilesInMemory& files) {
   folder.write(content_at(1), 1);
 }
 
-// Writes the next checkpoint as a run does when it is due.
+// Writes the next checkpoint as a run does.
 void write_second(FilesInMemory& files) {
   CheckpointFolder folder("runs", files);
   folder.claim();
@@ -305,7 +305,7 @@ TEST_CASE("checkpoint folder: only one process can claim it") {
     CHECK(message_of([&] { second.claim(); }) ==
           "another run writes its checkpoints to '" + path + "'\nuse another directory");
   }
-  CheckpointFolder(path).claim();  // unlocked again
+  CheckpointFolder(path).claim();  // it has been unlocked
   REQUIRE(std::system(("rm -r " + std::string(name)).c_str()) == 0);
 }
 

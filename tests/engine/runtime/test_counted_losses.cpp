@@ -1,4 +1,4 @@
-// Positions of an ignored class count in no mean: of a batch, a step, an epoch, a window or a test.
+// Positions of an ignored class count in no mean: of a batch, step, epoch, window or test.
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Cycles over streams in memory: what they learn, measure and deliver, and how they end.
+// Cycles over streams in memory: learning, measuring and delivering, and their ends.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -423,7 +423,7 @@ TEST_CASE("noise: repeats for its seed, is off in evaluation, and passes gradien
   };
   CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) == learned_bytes(*trained(", noise(0.5)", 1, "mse")));
   CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) != learned_bytes(*trained("", 1, "mse")));
-  // The target is far away, so the gradient of mae is the same wherever the noise moves the result.
+  // The target is far away, so the gradient of mae is constant for every noise.
   const auto weight = [](BoundGraph& g, const char* name) {
     return *static_cast<const float*>(g.store().find(name)->storage->data());
   };
@@ -507,7 +507,7 @@ TEST_CASE("settings: limits of steps, epochs and batches") {
   s.epochs = 0;
   CHECK(CycleRuntime(*g, 0, s).run().steps == 0);
   s.epochs = 2;
-  s.batch = int64_t{1} << 40;  // no more memory than the samples need
+  s.batch = int64_t{1} << 40;  // no more memory is allocated than the samples need
   CHECK(CycleRuntime(*g, 0, s).run().steps == 2);
   s.batch = 0;
   CHECK(message_of([&] { CycleRuntime(*g, 0, s).run(); }).find("a batch of 0 samples is not possible") == 0);

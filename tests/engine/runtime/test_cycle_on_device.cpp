@@ -1,5 +1,5 @@
-// Whole cycles on a device with its own memory, whose kernels are bitwise equal to the CPU's: everything learned,
-// measured, kept and delivered is bitwise the same.
+// Whole cycles on a device with its own memory, whose kernels are bitwise equal to the CPU's: weights, measurements,
+// states and deliveries are bitwise equal.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -34,8 +34,8 @@ std::shared_ptr<FakeAccelerator> accelerator() {
   return device;
 }
 
-// Devices that receive batches while the previous step runs. One copies them at once and computes as late as
-// possible; one checks the loss itself.
+// Devices that receive batches while the previous step runs. One copies them at once and computes as late as possible;
+// one checks the loss itself.
 const std::map<std::string, std::shared_ptr<FakeAccelerator>>& staging() {
   static const auto devices = [] {
     std::map<std::string, std::shared_ptr<FakeAccelerator>> made;
@@ -121,7 +121,7 @@ TEST_CASE("device: prefetched batches reach the steps unchanged") {
       device->hurries = name == "fake_hurried";
       device->waits = 0;
       CHECK((end(name) == expected));
-      CHECK(device->waits == 6 * 6);  // one for each batch
+      CHECK(device->waits == 6 * 6);  // one per batch
     }
   }
 }
@@ -237,5 +237,5 @@ TEST_CASE("device: a non-finite loss stops the cycle before any weight changes")
   const FakeAccelerator& looking = *staging().at("fake_looking");
   const size_t before = looking.awaited;
   CHECK((message("fake_looking") == on_cpu));
-  CHECK(looking.awaited > before + 1);  // of the steps before, and of the one that changed nothing
+  CHECK(looking.awaited > before + 1);  // the earlier steps' events, and that of the step without effect
 }

@@ -61,7 +61,7 @@ std::vector<std::pair<std::string, std::string>> flows() {
 }
 
 struct Found {
-  std::string syntax;              // empty: the text is a flow
+  std::string syntax;              // empty: the text is a valid flow
   std::set<std::string> messages;  // of later stages
 };
 
@@ -113,7 +113,7 @@ TEST_CASE("damaged flows: a missing character of punctuation causes no error of 
 }
 
 TEST_CASE("damaged flows: a missing line causes no error that its names explain") {
-  // Lines are cut in the middle: what they declare is lost, and its uses stay.
+  // Lines are truncated in the middle: their declarations are lost, but uses remain.
   for (const auto& [name, text] : flows()) {
     const Found whole = errors_of(text);
     for (size_t begin = 0; begin < text.size();) {

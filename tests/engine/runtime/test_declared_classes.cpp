@@ -1,4 +1,4 @@
-// The meaning of a declared shape for class numbers, and the refusal of ambiguous declarations.
+// The meaning of a declared shape for class indices, and rejection of ambiguous declarations.
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,5 +1,4 @@
-// Epoch reports: memory and checkpoints stay small for any number of epochs, and a resumed run keeps the same
-// reports.
+// Epoch reports: memory and checkpoints stay small for any number of epochs, and a resumed run has the same reports.
 #include <catch2/catch.hpp>
 
 #include <random>

@@ -64,7 +64,7 @@ std::map<std::string, std::string> bytes_of(const BoundGraph& g) {
   return bytes_of(file);
 }
 
-// Whether the weights are copied after every step or only at the beginning: this decides how many steps are repeated.
+// Whether weights are copied after every step or only at the beginning. This determines how many steps are repeated.
 enum class Copies { every_step, first };
 
 struct Failed {
@@ -82,7 +82,7 @@ Failed failed(BoundGraph& g, const RunSettings& s, Copies copies, Checkpointer* 
   return {said, runtime.report(), bytes_of(g)};
 }
 
-// Returns the content of a run that stops after this many steps.
+// Returns the contents of a run that stops after this many steps.
 std::map<std::string, std::string> after(int64_t steps, size_t bad, RunSettings s, const char* flow = kFiniteFlow) {
   auto g = spoiled_graph(bad, flow);
   s.steps = steps;

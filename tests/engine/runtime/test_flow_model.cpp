@@ -1,4 +1,4 @@
-// A flow as a model: its entries, and the rewrites that make a training step of them.
+// A flow as a model: its entries, and the rewrites that make a training step from them.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/observe.hpp"

@@ -1,4 +1,4 @@
-// Runs of live streams: positions in checkpoints, acknowledged samples, and the end of waiting.
+// Runs of live streams: positions in checkpoints, acknowledged samples, and interrupted waiting.
 #include <catch2/catch.hpp>
 
 #include <condition_variable>
@@ -214,7 +214,7 @@ TEST_CASE("live: a checkpoint is written when a sender is full and when one is d
   runtime.set_checkpoints(&writer);
   auto running = std::async(std::launch::async, [&] { return runtime.run(); });
   sender.arrive(16);
-  CHECK(soon([&] { return sender.durable_until() == 16; }));  // although no step follows
+  CHECK(soon([&] { return sender.durable_until() == 16; }));  // although no further step follows
   {
     const std::lock_guard<std::mutex> lock(sender.mutex);
     sender.may_keep = 8;

@@ -27,7 +27,7 @@ constexpr size_t kSamples = 203;
 
 std::vector<float> row(size_t i) { return numbers(4, static_cast<uint32_t>(i) * 7919 + 3); }
 
-// A live stream of numbered samples; a restored one begins at the given position.
+// A live stream of numbered samples. A restored one starts at the given position.
 class LiveSamples final : public Producer {
  public:
   explicit LiveSamples(bool has_positions = true) : has_positions_(has_positions) {}
@@ -71,7 +71,7 @@ RunSettings of_cycle(int cycle, int64_t batch, int64_t accumulate, int threads) 
   return s;
 }
 
-// Returns what the same cycles learn from files with their respective samples.
+// Returns the weights that the same cycles learn from files with their respective samples.
 std::string undisturbed(int64_t batch, int64_t accumulate) {
   auto g = graph_of(kTwoCyclesFlow);
   const auto between = [&](size_t first, size_t last) {
@@ -122,7 +122,7 @@ struct Live2 {
 // Edges that hold all samples, so that none is late.
 const std::string kHolding[] = {"", "edge=block&hold=64", "late=1m", "edge=drop_oldest&hold=1M&late=1m"};
 
-// One number per sample, counted by its sender with gaps. Most samples arrive once `hurry` is set.
+// One number per sample, numbered by its sender with gaps. Most samples arrive once `hurry` is set.
 class Counted final : public Producer {
  public:
   Counted(uint64_t most, uint64_t lacks_every, const std::atomic<bool>& hurry)
@@ -209,7 +209,7 @@ TEST_CASE("live cycles: edges that drop samples and late= keep pairs together") 
   size_t pairs = 0;
   for (uint64_t i = 0; i < kMost; ++i) pairs += whole(i);
   if (options.starts_with("edge=block")) CHECK(xs->values.size() == pairs);
-  // Notes count from the beginning of the run, over both cycles.
+  // Notes count from the start of the run, over both cycles.
   std::string told;
   for (const std::string& note : second.notes) told += note + "\n";
   CAPTURE(told);
@@ -244,7 +244,7 @@ TEST_CASE("live cycles: a checkpoint in either cycle is resumed") {
       runtime.on_step(1, [&](const StepReport&) {
         while (writer.busy())
           std::this_thread::sleep_for(
-              std::chrono::milliseconds(1));  // one is written at a time, and this test needs one for every step
+              std::chrono::milliseconds(1));  // only one is written at a time, and this test needs one per step
       });
       runtime.run();
       CHECK(run.live->safe == (cycle == 0 ? 28 : kSamples));

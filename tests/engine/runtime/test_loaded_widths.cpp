@@ -1,4 +1,4 @@
-// Loaded weights determine the width of a layer for every kind of function.
+// Loaded weights determine a layer's width, for every kind of function.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -22,7 +22,7 @@ TensorFile learned(const std::string& flow, const Shape& x, const Shape& y) {
   return g->weights();
 }
 
-// Returns the widths of a flow without its taps, from trained weights.
+// Returns the widths of a flow without its taps, given trained weights.
 std::unique_ptr<BoundGraph> without_taps(const std::string& flow, const TensorFile& weights, const Shape& x) {
   Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", flow)), Registry::global());
   graph.taps.clear();

@@ -1,5 +1,5 @@
-// Batches whose loss is not finite, or far above those before, are left out, saved, and end the run or return it to the
-// last checkpoint after several in a row.
+// Batches with a non-finite loss, or one far above earlier losses, are skipped and saved. Several in a row end the run,
+// or return it to the last checkpoint.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr const char* kGuardedFlow =
     "harmonic g { producer x {2}; producer y {1}; layer o {1}; cycle { x -> o; o <-(mse)- y; } }";
 constexpr size_t kGuardedRows = 60;
 
-// Targets near 0, but for those of the rows in `bad`.
+// Targets are near 0, except for the rows in `bad`.
 std::unique_ptr<BoundGraph> guarded_graph(const std::vector<size_t>& bad, float target = 1000,
                                           const std::vector<size_t>& without = {}) {
   auto g = graph_of(kGuardedFlow);
@@ -148,11 +148,11 @@ TEST_CASE("loss guard: weights and moments return to the last checkpoint, once")
 
   Checkpointer checkpoints("runs", CheckpointInterval{0, 25, 0}, 9, files);
   const std::string said = message_of([&] { run_guarded(*g, s, &checkpoints); });
-  CHECK(said == "no error");  // the third batch is alone after the return
+  CHECK(said == "no error");  // after the return, counting starts anew
 
   CHECK(checkpoints.last().find("step-57") != std::string::npos);
 
-  // Weights and moments are those after 25 steps where the batches are left out.
+  // Weights and moments equal those after 25 steps without these batches.
   auto before = guarded_graph({30, 31});
   std::string returned;
   {

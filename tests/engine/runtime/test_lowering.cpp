@@ -1,4 +1,4 @@
-// Lowering of graphs to programs: what is shared, frozen, counted and refused.
+// Lowering of graphs to programs: what is shared, frozen, counted and rejected.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -105,7 +105,7 @@ TEST_CASE("lowering: a tied map shares one weight between two arrows, and its gr
   RunSettings s = settings(1);
   s.optimizer = "sgd(lr=0.125)";
   CycleRuntime(*g, 0, s).run();
-  // b = (w0 w0, 0): only w0 has a gradient.
+  // b = (w0 w0, 0), so only w0 has a gradient.
   const std::vector<float> w = weights(*g, "x.a.affine.weight");
   CHECK(w[0] != 2);
   CHECK(w[1] == 0);

@@ -1,4 +1,4 @@
-// Weights of a file stay in its mapping until something changes them: results, files, snapshots and memory.
+// Weights stay mapped from their file until they are changed: results, files, snapshots and memory.
 #include <catch2/catch.hpp>
 
 #include <malloc.h>
@@ -125,7 +125,7 @@ TEST_CASE("mapped weights: frozen ones stay in the file while others train, also
   TensorFile state;
   mapped->snapshot(state);
   CHECK(state.tensors.at(kLarge).bytes() == mapped->store().find(kLarge)->data());  // not a copy
-  mapped->snapshot(state);                                                          // into the former tensors
+  mapped->snapshot(state);                                                          // reuses the former tensors
   mapped->restore(state);
   CHECK(is_mapped(*mapped, kLarge));
   CHECK(weights(*mapped, kLarge) == found[0]);
@@ -146,7 +146,7 @@ TEST_CASE("mapped weights: a graph that infers first and trains later copies the
   const void* const read_at = mapped->store().find(kLarge)->data();
   const auto expected = trained(*copied), found = trained(*mapped);
   CHECK(found == expected);
-  CHECK(mapped->store().find(kLarge)->data() == read_at);  // the program compiled before sees the new numbers
+  CHECK(mapped->store().find(kLarge)->data() == read_at);  // programs compiled earlier see the new values
 }
 
 TEST_CASE("mapped weights: saving to the mapped file replaces it and changes nothing") {
@@ -237,7 +237,7 @@ struct Opened {
   float values[64];
 };
 
-// Opens the weights and infers once, in a process of its own.
+// Opens the weights and infers once, in a separate process.
 Opened opened_apart(const std::string& text, const WeightsOnDisk& file, int64_t width, bool mapped) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -245,7 +245,7 @@ Opened opened_apart(const std::string& text, const WeightsOnDisk& file, int64_t 
   REQUIRE(child >= 0);
   if (child == 0) {
     Opened result;
-    ::malloc_trim(0);  // memory that earlier tests freed would be used again, and not be measured
+    ::malloc_trim(0);  // otherwise memory freed by earlier tests would be reused, and not measured
     const Memory before = memory_now();
     auto g = opened(text, false);
     load(*g, file, mapped);
@@ -285,7 +285,7 @@ TEST_CASE("mapped weights: opening a large model takes little memory of its own"
   const uint64_t size = fs::file_size(file.path);
   REQUIRE(size > 240 * kMega - kMega);
   const Opened mapped = opened_apart(text, file, 4096, true), copied = opened_apart(text, file, 4096, false);
-  CHECK(copied.growth.anonymous > size - kMega);  // what is measured would show a copy
+  CHECK(copied.growth.anonymous > size - kMega);  // the measurement detects a copy
   CHECK(mapped.growth.anonymous <= 32 * kMega);
   CHECK(mapped.growth.resident <= size + 64 * kMega);
   REQUIRE(mapped.results == 16);

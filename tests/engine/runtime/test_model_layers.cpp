@@ -1,4 +1,4 @@
-// Models of other files as functions of a flow: what trains, what stays, what is saved, and what is refused.
+// Models from other files as functions of a flow: trained and frozen weights, saved files, and errors.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -57,7 +57,7 @@ std::vector<float> scores_of(BoundGraph& g) {
   return kept->values;
 }
 
-// Scores of a flow without taps, from these weights if there are any.
+// Returns the scores of a flow without taps, with these weights if given.
 std::vector<float> scores_with(const TensorFile* weights, const std::string& arguments = "") {
   auto g = graph_of("harmonic g { producer tokens; layer scores; consumer out; cycle { tokens -(" + llama(arguments) +
                     ")-> scores -> out; } }");
@@ -89,7 +89,7 @@ TEST_CASE("model layer: every parameter of the file learns, under the arrow's na
     train_steps(*g, 4, 1, 1);
     for (const auto& [name, values] : before) {
       INFO(name);
-      const bool factors = name.find("rope_freqs") != std::string::npos;  // divide the frequencies of the positions
+      const bool factors = name.find("rope_freqs") != std::string::npos;  // they divide the frequencies of positions
       CHECK((weights(*g, name) != values) == !factors);
     }
   }
@@ -107,7 +107,7 @@ TEST_CASE("model layer: freeze keeps the weights, and later layers learn") {
   CHECK(weights(*g, matrix) == frozen);
   CHECK(weights(*g, head) != learned);
   CHECK(g->store().find(matrix)->fixed);
-  const TensorFile saved = g->weights();  // what the model's file holds is not written again
+  const TensorFile saved = g->weights();  // weights in the model's file are not saved again
   CHECK(saved.tensors.count(matrix) == 0);
   CHECK(saved.tensors.count(head) == 1);
   TensorFile snapshot;

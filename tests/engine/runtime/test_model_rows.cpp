@@ -1,4 +1,4 @@
-// Models without a flow: results for the samples of streams, predictions over snapshots, training steps.
+// Models without a flow: inference on streams, predictions over snapshots, training steps.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -20,7 +20,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// y = x W, and the mean of its squares; `weights` is [2, 3].
+// y = x W and its mean square; `weights` is [2, 3].
 Model linear_model(std::vector<float> weights, Role role = Role::weight) {
   Model model;
   model.name = "line";
@@ -59,7 +59,7 @@ TEST_CASE("model without a flow: a training step is differentiated and updated l
   step.set(streams, 0.5f, 1, 0);
   REQUIRE(step.run_if_finite());
   CHECK(step.scalar("loss") == Approx(2.5));
-  // The gradient of mean(y^2) is y times x here: [[4, 2, 0], [2, 1, 0]].
+  // The gradient of mean(y^2) here is y times x: [[4, 2, 0], [2, 1, 0]].
   const HTensor w = model.parameters->tensor("w");
   const std::vector<float> expected{-1, -1, 0, -1, 0.5f, 0};
   for (size_t i = 0; i < 6; ++i) CHECK(w.data<float>()[i] == Approx(expected[i]));

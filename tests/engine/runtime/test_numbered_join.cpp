@@ -90,8 +90,8 @@ Joined join(std::vector<Source>& sources, const std::vector<uint64_t>& per_group
   return result;
 }
 
-// The model for streams with one sender each: groups in order, as long as every stream has a sample of this group or
-// a later one.
+// Returns the groups of streams with one sender each, in order, as long as every stream has a sample of the group or a
+// later one.
 std::vector<std::vector<std::vector<int64_t>>> expected(const std::vector<std::vector<uint64_t>>& streams,
                                                         const std::vector<uint64_t>& per_group, Unpaired unpaired) {
   uint64_t end = UINT64_MAX;

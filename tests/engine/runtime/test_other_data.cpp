@@ -1,4 +1,4 @@
-// Data that differ from the training data of the weights: reported, or refused if the scale would change.
+// Data that differs from the weights' training data: reported, or rejected if the scale would change.
 #include <catch2/catch.hpp>
 
 #include "engine/bound/other_functions.hpp"
@@ -34,7 +34,7 @@ TensorFile learned(Shape sample = {4}) {
   return g->weights();
 }
 
-// Returns what a run with these weights reports about the data, or why it refuses them.
+// Returns what a run with these weights reports about the data, or why it rejects them.
 template <typename T>
 std::string told(const TensorFile& weights, Shape sample = {4}) {
   auto g = graph_with<T>(sample);
@@ -48,7 +48,7 @@ std::string told(const TensorFile& weights, Shape sample = {4}) {
   return error == "no error" ? notes : error;
 }
 
-// The same for a run resumed from a checkpoint.
+// Likewise for a run resumed from a checkpoint.
 template <typename T>
 std::string told_on_resuming(FilesInMemory& files, Shape sample = {4}) {
   auto g = graph_with<T>(sample);

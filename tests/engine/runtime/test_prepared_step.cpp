@@ -1,4 +1,4 @@
-// Steps over samples in memory: which samples, in which order, and the error if there are none.
+// Steps over samples in memory: their selection and order, and the error if there are none.
 #include <catch2/catch.hpp>
 
 #include "engine/bound/profile.hpp"

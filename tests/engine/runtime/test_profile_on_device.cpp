@@ -1,5 +1,4 @@
-// Profiles of a step on a device with its own memory: the clock that times single steps, and the overhead that is
-// subtracted.
+// Profiles of a step on a device with its own memory: the clock for single steps, and the overhead that is subtracted.
 #include <catch2/catch.hpp>
 
 #include "engine/bound/profile.hpp"
@@ -19,7 +18,7 @@ constexpr const char* kProfiledFlow =
 
 struct Profiled {
   Profile profile;
-  double waiting = 0;  // of the roofline measurements
+  double waiting = 0;  // during the roofline measurements
 };
 
 Profiled profiled(const std::string& device) {
@@ -46,7 +45,7 @@ TEST_CASE("profile: a device's own clock is used, and the time of an empty step 
   CHECK(by_device.profile.waiting == Approx(static_cast<double>(by_device.profile.trace.back().nothing) * 1e-9));
   CHECK(by_device.profile.kernels > 0);
 
-  device->tells = 2e-3;  // between any two readings: an empty step takes as long as each step
+  device->tells = 2e-3;  // between any two readings: an empty step takes as long as any other
   const Profiled slow = profiled("fake_profiled");
   CHECK(slow.profile.waiting == Approx(2e-3));
   CHECK(slow.profile.kernels == Approx(0).margin(1e-12));

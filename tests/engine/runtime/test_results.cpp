@@ -31,7 +31,7 @@ std::string notes_of(std::vector<float> samples, const std::vector<float>& weigh
   return notes;
 }
 
-// Throws at the third sample, and not an Error as the interface requires.
+// Throws at the third sample, but not an Error as the interface requires.
 class Fails : public Consumer {
  public:
   void push(const HTensor&) override {

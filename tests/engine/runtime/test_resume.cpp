@@ -1,5 +1,5 @@
-// The resume law: a run that is stopped anywhere and resumed with other threads and another read-ahead ends bitwise
-// equal to the uninterrupted run.
+// A run that is stopped anywhere and resumed with other numbers of threads and prefetched samples ends bitwise equal to
+// an uninterrupted run.
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -167,7 +167,7 @@ TEST_CASE("stop: after the last validation the run is complete") {
 
 namespace {
 
-// A graph whose validation calls `on_sample` before each sample, with their number over all validations.
+// Returns a graph whose validation calls `on_sample` before each sample, with the count over all validations.
 std::unique_ptr<BoundGraph> observed_graph(Setup setup, std::function<void(int)> on_sample) {
   setup.validated = false;  // bound here
   auto g = resumed_graph(setup, 0);
@@ -290,7 +290,7 @@ TEST_CASE("checkpoint: one requested within a step is of the step before") {
 
 namespace {
 
-// A metric that counts rows; its count can be saved or not.
+// A metric that counts rows, with or without saving the count.
 class Rowcount : public Metric {
  public:
   void add(const MetricBatch& batch) override { rows_ += static_cast<double>(batch.rows); }

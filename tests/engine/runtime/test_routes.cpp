@@ -1,4 +1,4 @@
-// Routes of a run: recorded in checkpoints, and named where they are others after a resume.
+// Routes of a run: stored in checkpoints, and reported if they differ after a resume.
 #include <catch2/catch.hpp>
 
 #include <map>

@@ -1,4 +1,4 @@
-// A running cycle that other threads watch and control.
+// A running cycle that other threads observe and control.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -81,7 +81,7 @@ TEST_CASE("run control: a run is paused, stepped and resumed exactly") {
   run.control.step(5);
   CHECK(run.control.status().step == paused.step + 5);
   CHECK(run.control.status().phase == RunPhase::paused);
-  // Readers of the weights meanwhile get those of the last step.
+  // Concurrent readers get the weights of the last step.
   CHECK(run.snapshots->fresh(Snapshots::Clock::now() + 10s)->version().step == paused.step + 5);
   run.control.resume();
   CHECK(await([&] { return run.control.status().step > paused.step + 20; }));

@@ -1,4 +1,4 @@
-// A learning rate set from outside is part of a run: a resumed run keeps it.
+// A learning rate that is set during a run belongs to its state: a resumed run keeps it.
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -25,7 +25,7 @@ std::unique_ptr<BoundGraph> rate_graph() {
   return g;
 }
 
-// The rate to set after each step; none: the schedule again.
+// The rate to set after each step; none: back to the schedule.
 using Acts = std::map<int64_t, std::optional<double>>;
 
 struct RateEnd {
@@ -50,7 +50,7 @@ RateEnd run(FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool
   runtime.on_step(1, [&](const StepReport& r) {
     while (writer.busy())
       std::this_thread::sleep_for(
-          std::chrono::milliseconds(1));  // one is written at a time, and this test needs one for every step
+          std::chrono::milliseconds(1));  // only one is written at a time, and this test needs one per step
     if (const auto act = acts.find(r.step); act != acts.end()) control.set_learning_rate(act->second);
   });
   if (from) runtime.resume(*from);

@@ -1,4 +1,4 @@
-// Snapshots of a running cycle: each holds the complete weights of one step, and taking them changes nothing.
+// Snapshots of a running cycle: each contains the complete weights of one step, and taking them changes nothing.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -94,7 +94,7 @@ TEST_CASE("snapshot: holds the weights of one step, and reading changes nothing"
         }
       });
   });
-  // Slow until enough was read, so that the load of the machine does not matter.
+  // Slow until enough has been read, independent of the machine's load.
   runtime.on_step(
       1, [&](const StepReport&) { std::this_thread::sleep_for(read <= 5 || snapshots->taken() <= 3 ? 50ms : 200us); });
   runtime.run();

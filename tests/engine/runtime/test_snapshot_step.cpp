@@ -1,4 +1,4 @@
-// One plan runs on every snapshot of a cycle, and snapshots copy only what training changes.
+// One plan runs on every snapshot of a cycle, and snapshots copy only trained weights.
 #include <catch2/catch.hpp>
 
 #include <malloc.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kFrozenOutputs = 2000, kFrozenInputs = 1000;
 
-// Eight megabytes of frozen weights, and a few that are trained.
+// Eight megabytes of frozen weights, and a few trained ones.
 std::unique_ptr<BoundGraph> mostly_frozen() {
   auto g = graph_of(
       "harmonic g { producer x {1000}; producer y {3}; layer h {2000}; layer o; cycle { x -(affine(freeze=true), "
@@ -47,7 +47,7 @@ std::vector<float> results_on(CompiledStep& step, const std::vector<float>& x) {
   return {y.data<float>(), y.data<float>() + y.size()};
 }
 
-// The trainer's side: a step that changes the weights, and a snapshot of it.
+// Emulates the trainer: a step that changes the weights, and a snapshot of it.
 std::shared_ptr<const Snapshot> snapshot_after(BoundGraph& g, Snapshots& snapshots, int64_t step) {
   snapshots.begin();
   set_weights(g, "h.o.affine.weight", numbers(3 * kFrozenOutputs, static_cast<uint32_t>(step)));
@@ -64,7 +64,7 @@ size_t bytes_in_use() {
 void check_every_snapshot(const DeviceSettings& device) {
   const auto g = mostly_frozen();
   const auto executor = make_sequential_executor();
-  // First, so that the snapshots get the layouts that it asks for.
+  // Compiled first, so that the snapshots have the layouts that it requests.
   CompiledStep expected(forward_of(*g, 4, device), g->store(), *executor, g->compile_options(device));
   const auto snapshots = std::make_shared<Snapshots>(g->store(), WeightsVersion{0, 0});
   SnapshotStep one(forward_of(*g, 1, device), *snapshots, *executor, g->compile_options(device));
@@ -98,7 +98,7 @@ TEST_CASE("snapshot step: a device with its own memory gives every held snapshot
   DeviceSettings settings;
   settings.device = "fake_of_snapshots";
   check_every_snapshot(settings);
-  // The frozen weights: for the program of the trainer's side, and for all snapshots together.
+  // The frozen weights are uploaded for the trainer's program and once for all snapshots.
   CHECK(device->uploaded < 3 * kFrozenOutputs * kFrozenInputs * sizeof(float));
 }
 

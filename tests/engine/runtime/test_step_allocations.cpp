@@ -1,4 +1,4 @@
-// After warm-up, a step and a cycle make no allocations outside libraries.
+// After warm-up, a step and a cycle allocate only within libraries.
 #include <catch2/catch.hpp>
 
 #include <stdexcept>
@@ -17,7 +17,7 @@ constexpr const char* kDropoutNet = R"(harmonic g {
   cycle { x -(relu, dropout(0.1))-> h -> o; o <-(cross_entropy)- y; }
 })";
 
-// Rows delivered in blocks, like files: no tensor per sample.
+// Returns rows in blocks, like files, without a tensor per sample.
 template <typename T>
 class Blocks : public Rows<T> {
  public:
@@ -42,7 +42,7 @@ uint64_t onednn_parts(const Executable& e) {
   return n;
 }
 
-constexpr uint64_t kPerExecute = 8;  // made by oneDNN itself
+constexpr uint64_t kPerExecute = 8;  // within oneDNN
 
 }  // namespace
 
@@ -182,7 +182,7 @@ TEST_CASE("allocations: a cycle without oneDNN makes none outside the flow graph
       allocations_of(100, threads, watched);  // one-time allocations of the process
       const uint64_t few = allocations_of(1024, threads, watched), many = allocations_of(5120, threads, watched);
       INFO(few << " allocations in 1024 steps, " << many << " in 5120");
-      CHECK(many <= few + 4096 * 3 / 4);  // the flow graph registers a successor again at every other step
+      CHECK(many <= few + 4096 * 3 / 4);  // the flow graph re-registers a successor at every other step
     }
   allocations_of(100, 1, false, true);
   const uint64_t few = allocations_of(256, 1, false, true), many = allocations_of(2304, 1, false, true);

@@ -1,4 +1,4 @@
-// Streams bound to graphs: joint options, ratios, read-ahead.
+// Streams bound to graphs: joint options, ratios, prefetch.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a cycle does with gradients: it accumulates them over batches, clips them, and applies the schedule's rate.
+// Gradients in a cycle: accumulated over batches, clipped, and applied with the schedule's rate.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -51,7 +51,7 @@ void check_close(const Outcome& a, const Outcome& b, double tolerance) {
   }
 }
 
-// o = w, with loss |o - y| and y far away: every step changes w by the rate.
+// o = w, with loss |o - y| and distant y, so every step changes w by the learning rate.
 constexpr const char* kDescent = R"hmx(harmonic g {
   producer x {1}; producer y {1}; layer o {1};
   cycle (optimizer="sgd(lr=0.5)") { x -(affine(bias=false))-> o; o <-(mae)- y; }
@@ -76,7 +76,7 @@ Descent descend(RunSettings s, size_t samples = 1) {
 TEST_CASE("accumulate: gradients over batches equal those of one large batch") {
   for (const char* optimizer : {"sgd(lr=0.25, momentum=0.5)", "adam(lr=0.015625)", "lamb(lr=0.0625)"})
     for (const double clip : {0.0, 0.125})
-      for (const size_t samples : {24, 29}) {  // 29: the last batch is short, and so is the last group
+      for (const size_t samples : {24, 29}) {  // 29: the last batch and the last group are short
         RunSettings large = settings(12), small = settings(4);
         large.optimizer = small.optimizer = optimizer;
         large.clip = small.clip = clip;
@@ -128,7 +128,7 @@ TEST_CASE("progress: the products of a sample are those of the step's matrices")
   double products = 0;
   runtime.on_progress([&](const Progress& p) { products = p.products; });
   const CycleReport report = runtime.run();
-  // 6 x 5 and 5 x 3: forward and the gradients of the weights, and of h.
+  // 6 x 5 and 5 x 3: forward, and the gradients of the weights and of h.
   CHECK(products == 2 * (2 * 30 + 3 * 15));
   CHECK(report.products == products);
 }
@@ -327,7 +327,7 @@ TEST_CASE("optimizers: moments of 16 and 8 bits reach the loss of 32 bits after 
        {"adamw(lr=0.001", "adam(lr=0.001", "lion(lr=0.0003", "sgd(lr=0.05, momentum=0.9"}) {
     const double exact = loss(optimizer + ")");
     INFO(optimizer);
-    CHECK(exact < 0.9);  // of log(3)
+    CHECK(exact < 0.9);  // the loss of equal probabilities is log(3)
     for (const char* moments : {", moments=bf16)", ", moments=q8)"}) {
       INFO(moments);
       CHECK(loss(optimizer + moments) == Approx(exact).epsilon(0.1).margin(0.02));
@@ -385,7 +385,7 @@ TEST_CASE("test-then-train: every batch is predicted before it is learned") {
   s.epochs = 1;
   s.shuffle = false;
   s.lr = 0.05;
-  // Each batch separately: evaluated with the weights of the steps before it.
+  // Evaluates each batch separately, with the weights of the steps before it.
   std::vector<double> loss, right;
   for (int64_t step = 0; step < 12; ++step) {
     auto g = bound();

@@ -1,4 +1,4 @@
-// Text from a flow that continues from caches, on devices with a memory of their own too.
+// Text from a flow that continues from caches, also on devices with their own memory.
 #include <catch2/catch.hpp>
 
 #include "engine/bound/generate.hpp"

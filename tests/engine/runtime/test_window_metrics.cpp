@@ -1,4 +1,4 @@
-// Metrics over the last samples before they are learned: their storage, their values, and resuming them.
+// Metrics over the last samples before they are learned: storage, values, and resuming.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -213,7 +213,7 @@ TEST_CASE("window metrics: conditions may use them after every step") {
   const CycleReport report = runtime.run();
   CHECK(report.stopped_by == "until window.o.f1 >= 0.9");
   CHECK(last >= 0.9);
-  CHECK(early == 0);  // it ended with the first step after which the condition held
+  CHECK(early == 0);  // it ended with the first step that satisfied the condition
   s.metrics.clear();
   auto unasked = window_graph(120);
   CHECK_THAT(message_of([&] { CycleRuntime(*unasked, 0, s).run(); }),

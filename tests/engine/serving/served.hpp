@@ -1,4 +1,4 @@
-// A training run and everything that serves it, in this process.
+// A training run with its servers, in this process.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// HTTP and WebSocket over sockets: replies, refusals, and that no client blocks the others.
+// HTTP and WebSocket over sockets: replies, errors, and no client blocks the others.
 #include "tests/engine/serving/served.hpp"
 
 #include <filesystem>
@@ -254,7 +254,7 @@ TEST_CASE("http: the oldest idle connection is closed for a new one") {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their allocators keep freed memory
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their allocators retain freed memory
 TEST_CASE("http: memory of large bodies is returned to the system") {
   Listening run;
   run.start();
@@ -305,7 +305,7 @@ TEST_CASE("http: events over a WebSocket") {
   Wire second(run.server.port());
   second.say(request("GET /v1/events", upgrade));
   CHECK(is(second.reply(), 503));
-  // A message above the limit, masked as from a client: the connection ends, the run does not.
+  // A message above the limit, masked as from a client, ends the connection but not the run.
   wire.say(std::string("\x81\xfe\x08\x00", 4) + std::string(4 + 2048, '\0'));
   wire.to_the_end();
   CHECK(wire.closed());

@@ -1,4 +1,4 @@
-// A language model over HTTP: the APIs of OpenAI and Ollama, streams, limits, and clients that go away.
+// A language model over HTTP: the APIs of OpenAI and Ollama, streams, limits, and disconnecting clients.
 #include <catch2/catch.hpp>
 
 #include <condition_variable>
@@ -85,7 +85,7 @@ ServiceReply posted(HttpHandler& service, const std::string& path, const std::st
 
 const std::string kAsk = R"("messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5)";
 
-// The JSON objects behind "data: ".
+// Returns the JSON objects after "data: ".
 std::vector<json::value> events_of(const std::string& body) {
   std::vector<json::value> all;
   for (size_t at = 0, end; (end = body.find("\n\n", at)) != std::string::npos; at = end + 2) {

@@ -1,4 +1,4 @@
-// Layer cards: weights, gradients and activations compared with hand computations.
+// Layer cards: compares weights, gradients and activations with hand computations.
 #include "tests/engine/serving/served.hpp"
 
 #include <atomic>
@@ -113,7 +113,7 @@ TEST_CASE("layer cards: computing them does not change the training") {
       looks = std::thread([&] {
         for (int i = 0; i < 30 && !over;) {
           const auto sample = control.sample(RunControl::Clock::now() + 500ms);
-          if (!sample) {  // before the first step it returns at once
+          if (!sample) {  // before the first step it returns immediately
             std::this_thread::sleep_for(1ms);
             continue;
           }
@@ -124,7 +124,7 @@ TEST_CASE("layer cards: computing them does not change the training") {
         }
       });
     });
-    // Slow until enough was seen, so that the load of the machine does not matter.
+    // Slow until enough has been seen, independent of the machine's load.
     runtime.on_step(1, [&](const StepReport&) { std::this_thread::sleep_for(looked && seen <= 3 ? 20ms : 500us); });
     runtime.run();
     over = true;

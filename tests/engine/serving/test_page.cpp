@@ -1,4 +1,4 @@
-// The files of the page, as the program serves them.
+// The page's files, as served by the program.
 #include "tests/engine/serving/served.hpp"
 
 #include <set>

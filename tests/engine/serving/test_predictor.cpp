@@ -1,4 +1,4 @@
-// Predictions during training: the version of the weights, batches, refusals.
+// Predictions during training: version of the weights, batches, errors.
 #include "tests/engine/serving/served.hpp"
 
 #include <atomic>
@@ -32,7 +32,7 @@ TEST_CASE("predictor: every prediction has the weights of the step it names") {
     clients.emplace_back([&, c] {
       int64_t seen = 0;
       for (int i = 0; i < 40; ++i) {
-        // Four groups of requests, each with weights newer than the group before: however fast the answers come.
+        // Four groups of requests, each with newer weights than the previous one, regardless of the speed of answers.
         if (i % 10 == 0 &&
             !await([&] { return run.snapshots->fresh(std::chrono::steady_clock::now() + 1s)->version().step > seen; }))
           return;
@@ -51,7 +51,7 @@ TEST_CASE("predictor: every prediction has the weights of the step it names") {
   std::set<int64_t> steps;
   for (const Got& got : all) {
     steps.insert(got.version.step);
-    if (!by_step.count(got.version.step)) continue;  // before the first step, or no longer recorded by this test
+    if (!by_step.count(got.version.step)) continue;  // before the first step, or no longer recorded
     const Affine& affine = by_step.at(got.version.step);
     REQUIRE(got.y.size() == got.x.size() / 2);
     for (size_t i = 0; i < got.x.size() / 4; ++i) {

@@ -1,4 +1,4 @@
-// OpenAI's API of responses, and vectors of texts, over HTTP.
+// OpenAI's Responses API, and text embeddings, over HTTP.
 #include <catch2/catch.hpp>
 
 #include <boost/json.hpp>
@@ -14,7 +14,7 @@ namespace json = boost::json;
 
 namespace {
 
-// Name and data of each event.
+// Returns name and data of each event.
 std::vector<std::pair<std::string, json::value>> named_events(const std::string& body) {
   std::vector<std::pair<std::string, json::value>> all;
   for (size_t at = 0, end; (end = body.find("\n\n", at)) != std::string::npos; at = end + 2) {
@@ -228,7 +228,7 @@ TEST_CASE("embeddings: texts and tokens over HTTP, in each form") {
       json::parse(reply_to(served.service, "POST", "/api/embeddings", R"({"prompt": "there"})").body);
   CHECK(old.at("embedding") == one.at_pointer("/data/0/embedding"));
   const std::string longer = "\"" + std::string(900, 'x') + "\"";
-  CHECK(reply_to(served.service, "POST", "/api/embed", "{\"input\": " + longer + "}").status == 200);  // cut
+  CHECK(reply_to(served.service, "POST", "/api/embed", "{\"input\": " + longer + "}").status == 200);  // truncated
   CHECK(reply_to(served.service, "POST", "/v1/embeddings", "{\"input\": " + longer + "}").status == 400);
   const std::pair<const char*, const char*> cases[] = {
       {"{}", "'input' is missing"},

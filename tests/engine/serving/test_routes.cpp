@@ -17,7 +17,7 @@ namespace json = boost::json;
 
 namespace {
 
-// OpenAPI 3.1, as far as the document uses it.
+// The subset of OpenAPI 3.1 that the document uses.
 constexpr const char* kOperation = R"({
   "type": "object",
   "properties": {
@@ -108,7 +108,7 @@ void collect_references(const json::value& v, std::set<std::string>& names) {
   }
 }
 
-// The schema of the JSON reply of a route, or null.
+// Returns the schema of a route's JSON reply, or null.
 const json::value* schema_of(const json::object& document, const json::object& operation, const char* status) {
   const json::object& contents = operation.at("responses").at(status).at("content").as_object();
   const json::value* media = contents.if_contains("application/json");
@@ -195,7 +195,7 @@ TEST_CASE("openapi: replies and examples match the schemas of their routes") {
   size_t replies = 0;
   each_operation(all, [&](const std::string& path, const std::string& key, const json::object& operation) {
     CAPTURE(path);
-    const bool looks = path == "/v1/layers" || path == "/v1/tap";  // tested with the cards
+    const bool looks = path == "/v1/layers" || path == "/v1/tap";  // tested with the layer cards
     if (key == "post" || looks || !operation.at("responses").as_object().contains("200")) return;
     if (const json::value* schema = schema_of(all, operation, "200"))
       fits(schema, call(run.service, get(path)).body), ++replies;

@@ -1,4 +1,4 @@
-// Texts of many clients in one batch: pages that run out, clients that go away, prompts beside running texts.
+// Texts of many clients in one batch: exhausted pages, disconnecting clients, prompts during other texts.
 #include <catch2/catch.hpp>
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// Texts by number, as the worker tells them.
+// Collects texts by number from the worker.
 class WrittenTexts {
  public:
   std::shared_ptr<TextJob> job(int number, std::vector<int32_t> ids, const ContinuationSettings& settings) {
@@ -54,7 +54,7 @@ class WrittenTexts {
   int begun_ = 0, over_ = 0;
 };
 
-// A text of so many letters, whatever the weights.
+// Returns settings for a text of this many letters, whatever the weights.
 ContinuationSettings letters(int count) {
   ContinuationSettings settings;
   settings.temperature = 0;
@@ -93,7 +93,7 @@ TEST_CASE("text worker: texts that need more pages than there are wait or give t
       const auto settings = letters(160 + 10 * i);
       expected[i] = alone(other, ids, settings);
       const auto job = written.job(i, ids, settings);
-      if (i == 0)  // the worker's thread waits in it until all texts have come
+      if (i == 0)  // the worker's thread waits in it until all texts have arrived
         job->prepare = [&all_wait, prepare = job->prepare] {
           all_wait.get_future().wait();
           return prepare();
@@ -315,14 +315,14 @@ TEST_CASE("prompt budget: steps beside running texts stay within three steps wit
   CHECK(budget.tokens(0) == PromptBudget::kMost);
   const int64_t first = budget.tokens(4);
   CHECK(first < PromptBudget::kMost);
-  budget.took(4, first, 1.0);  // nothing to compare with
+  budget.took(4, first, 1.0);  // no earlier measurement to compare with
   CHECK(budget.tokens(4) == first);
   budget.took(4, 0, 0.1);
   budget.took(4, first, 0.4);
   CHECK(budget.tokens(4) == first / 2);
   for (int i = 0; i < 9; ++i) budget.took(4, budget.tokens(4), 1.0);
   CHECK(budget.tokens(4) == PromptBudget::kLeast);
-  budget.took(4, PromptBudget::kLeast - 1, 0.1);  // it was not used up
+  budget.took(4, PromptBudget::kLeast - 1, 0.1);  // the budget was not used up
   CHECK(budget.tokens(4) == PromptBudget::kLeast);
   for (int i = 0; i < 9; ++i) budget.took(4, budget.tokens(4), 0.1);
   CHECK(budget.tokens(4) == PromptBudget::kMost - 4);

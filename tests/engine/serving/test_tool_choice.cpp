@@ -1,4 +1,4 @@
-// Answers that have to call a tool.
+// Answers that must call a tool.
 #include <catch2/catch.hpp>
 
 #include <boost/json.hpp>
@@ -22,14 +22,14 @@ const char* const kTools = R"([
   {"type": "function", "function": {"name": "lamp", "parameters": {"type": "object", "properties":
     {"on": {"type": "boolean"}}, "required": ["on"]}}}])";
 
-// Whether it is a whole answer.
+// Returns whether it is a complete answer.
 bool is_call(const std::string& answer, const std::string& name, const std::string& format, bool thinking = false) {
   const std::string grammar = grammar_of_call(json::parse(kTools).as_array(), name, format, thinking);
   GrammarText text(std::make_shared<const Grammar>(grammar));
   return text.append(answer) && text.may_end();
 }
 
-// The reply to a chat with both tools; lines of the answer have no ends, so that it is short.
+// Returns the reply to a chat with both tools. Lines of the answer are unterminated, so that it is short.
 ServiceReply chat_reply(LanguageOverHttp& served, const std::string& choice,
                         const char* path = "/v1/chat/completions") {
   const std::string body = R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 120,

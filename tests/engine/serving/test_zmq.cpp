@@ -19,7 +19,7 @@ namespace json = boost::json;
 
 namespace {
 
-// The keys of a client: its own pair, and the public key it expects of the server.
+// A client's keys: its own pair, and the server's expected public key.
 struct Keys {
   wire::KeyPair own;
   wire::Key server;
@@ -135,7 +135,7 @@ TEST_CASE("zmq: with keys, listed clients are answered and others are ignored") 
   const wire::KeyPair mine = new_keys(), good = new_keys(), bad = new_keys();
   const Written own("public = " + mine.public_key + "\nsecret = " + mine.secret_key + "\n"),
       allowed("# clients\n" + good.public_key + "\n");
-  // Other machines can reach it: keys are enough, and no token is needed.
+  // Other machines can reach it: keys suffice, no token is needed.
   ZmqServer server(run.service, "zmq+rep://0.0.0.0:0?curve=" + own.path() + "&allow=" + allowed.path(), false);
   CHECK_FALSE(server.asks_for_token());
   const std::string address = "tcp://127.0.0.1" + server.address().substr(server.address().rfind(':'));
@@ -199,7 +199,7 @@ TEST_CASE("zmq: keys as text, and the clients they admit") {
   }
   CHECK(wire::admission({}, {"x"}).at(2) == "400");
   CHECK(wire::admission({"1.0", "7", "", "", "", "NULL"}, {""}).at(2) == "400");
-  // Five of the last digit exceed four bytes.
+  // Five of the largest digit exceed four bytes.
   CHECK_THAT(message_of([] { wire::read_public_key(std::string(40, '#')); }), Catch::Contains("cannot be read"));
 }
 

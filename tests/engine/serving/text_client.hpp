@@ -1,4 +1,4 @@
-// A client of texts over a socket.
+// A socket client for texts.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@
 
 namespace harmonics::engine::testing {
 
-// Sends, and hears until `holds`.
+// Sends requests, and receives until `holds` is true.
 class TextClient {
  public:
   explicit TextClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {

@@ -1,4 +1,4 @@
-// All servers of a run at once, with a hand-written trainer in place of a cycle, for the thread sanitizer.
+// All servers of a run at once, with a hand-written trainer instead of a cycle, for the thread sanitizer.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -35,7 +35,7 @@ class ByHand {
     o.mode = Mode::infer;
     o.wanted = graph_->results(0);
     graph_->lower(o);
-    for (const auto& [name, t] : graph_->store().all()) graph_->store().will_change(name);  // by set()
+    for (const auto& [name, t] : graph_->store().all()) graph_->store().will_change(name);  // in set()
     set(0);
     snapshots_ = std::make_shared<Snapshots>(graph_->store(), WeightsVersion{0, 0});
     snapshots_->attach(boundary_);

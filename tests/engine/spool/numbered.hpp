@@ -1,5 +1,5 @@
-// A sender for tests of the spool: numbered samples, dropped when they are durable; several streams of one source
-// share a sender.
+// A sender for tests of the spool: numbered samples, dropped when they are durable. Several streams of one source share
+// a sender.
 #pragma once
 
 #include <condition_variable>
@@ -83,7 +83,7 @@ class Numbered final : public Producer {
     return true;
   }
 
-  // Numbers have gaps, and belong to another sender from sample 40 on.
+  // Numbers have gaps, and another sender from sample 40 on.
   static SampleNumber number_of(uint64_t sample) {
     return sample < 40 ? SampleNumber{sample + sample / 7, 1} : SampleNumber{sample - 40, 2};
   }

@@ -1,4 +1,4 @@
-// Returns the files of a folder in memory.
+// Files of a folder in memory.
 #pragma once
 
 #include <string>

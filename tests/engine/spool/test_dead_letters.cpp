@@ -1,4 +1,4 @@
-// Dead letters: frames of unpaired and late samples, within a limit and once over resumed runs.
+// Dead letters: frames of unpaired and late samples, limited in size, without duplicates after a resume.
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ StreamInfo scalar() {
   return info;
 }
 
-// Returns the samples of a file of frames by number.
+// Returns the samples of a frame file by number.
 std::map<uint64_t, int64_t> letters_in(FilesInMemory& files, const std::string& path) {
   std::map<uint64_t, int64_t> found;
   spool::SegmentReader reader(path, files);
@@ -88,7 +88,7 @@ TEST_CASE("dead letters: a resumed run keeps each sample once", "[spool]") {
   const size_t five = files.size_of("dead/x.hxs");
   o.resumed = true;
   {
-    DeadLetters letters(o);  // resumed before the third; index and reason may differ now
+    DeadLetters letters(o);  // resumed before the third; index and reason may differ
     for (int64_t i = 3; i < 10; ++i) keep(letters, static_cast<uint64_t>(i - 1), i, "late");
   }
   CHECK(letters_in(files, "dead/x.hxs").size() == 10);

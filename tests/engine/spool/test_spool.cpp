@@ -1,4 +1,4 @@
-// Spooled streams: samples acknowledged as durable are present after a power failure at any call, once and in order.
+// Spooled streams: samples acknowledged as durable survive a power failure at any call, once and in order.
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ SpoolOptions options(FilesInMemory& files, uint64_t most = uint64_t{64} << 20,
   return o;
 }
 
-// Reads n samples and compares them with those of the sender.
+// Reads n samples and compares them with the sender's.
 void expect_samples(Producer& producer, uint64_t from, uint64_t n, int64_t scale) {
   std::vector<int64_t> got(2 * n);
   const int64_t count = producer.read(n, got.data());
@@ -113,7 +113,7 @@ TEST_CASE("spool: knows the type of its samples without the source", "[spool]") 
 TEST_CASE("spool: acknowledges the end to the sender before it reports the end to the reader", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(20);
-  for (int twice = 0; twice < 2; ++twice) {  // the second time the spool has the end on disk
+  for (int twice = 0; twice < 2; ++twice) {  // the second time, the end is in the spool on disk
     Spool spool(options(files));
     const auto upstream = std::make_shared<Numbered>(sender, 1);
     const auto x = spool.add("x", "a:", upstream), y = spool.add("y", "a:", std::make_shared<Numbered>(sender, 3));
@@ -300,7 +300,7 @@ struct SpooledFrames {
   };
   const std::string name = "spool/x/" + spool::segment_name(0);
   std::string bytes;
-  std::vector<Place> frames;  // of samples
+  std::vector<Place> frames;  // frames of samples
 };
 
 }  // namespace
@@ -375,8 +375,8 @@ TEST_CASE("spool: damage in an older file is refused when it is reached", "[spoo
   }
   const auto names = files_of(files, "spool/x/");
   REQUIRE(names.size() > 1);
-  std::vector<uint64_t> last_bytes;  // of each frame
-  std::vector<size_t> of_samples;    // indices of the frames of samples; losing a barrier loses no sample
+  std::vector<uint64_t> last_bytes;  // last byte of each frame
+  std::vector<size_t> of_samples;    // indices of sample frames; losing a barrier loses no sample
   {
     spool::SegmentReader reader(names[0], files);
     while (const auto entry = reader.next(reader.size())) {

@@ -23,7 +23,7 @@ std::vector<DType> stored_types() {
   return found;
 }
 
-// A float of eight bits by its definition.
+// Decodes an 8-bit float by its definition.
 double eight_bits(int v, int fraction_bits, int bias, bool has_infinity) {
   const int magnitude = v & 127, exponent = magnitude >> fraction_bits,
             fraction = magnitude & ((1 << fraction_bits) - 1);
@@ -216,7 +216,7 @@ TEST_CASE("element types: every stored type is quantised to and decoded, zeros e
 TEST_CASE("element types: searched scales leave less error than scales of the extremes") {
   std::mt19937 random(12);
   std::normal_distribution<float> normal;
-  // The root of the mean squared error for normal numbers, in standard deviations.
+  // The root mean square error for standard normal numbers.
   const std::pair<DType, double> bounds[] = {{DType::Q2_K, 0.27},   {DType::Q3_K, 0.147},  {DType::Q4_K, 0.071},
                                              {DType::Q5_K, 0.0355}, {DType::Q6_K, 0.0175}, {DType::IQ4_NL, 0.076},
                                              {DType::IQ4_XS, 0.076}};
@@ -235,7 +235,7 @@ TEST_CASE("element types: searched scales leave less error than scales of the ex
 }
 
 TEST_CASE("element types: numbers that a searched block can hold are found") {
-  // one step for all, every index, the largest scale of a run
+  // One scale for all; every index; the largest scale of a run.
   for (const auto& [type, lowest, highest] : {std::tuple{DType::Q4_K, 0, 15},
                                               {DType::Q5_K, 0, 31},
                                               {DType::Q2_K, 0, 3},

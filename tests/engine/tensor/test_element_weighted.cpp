@@ -1,4 +1,4 @@
-// Encoders that weigh errors by column.
+// Encoders that weight errors by column.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -68,7 +68,7 @@ TEST_CASE("weighted encoders: zeros, equal numbers, infinities and a single weig
     CHECK(error_of(dtype, threes, ones, ones) / 256 < 1e-3);
     const std::vector<float> x = wave(256);
     CHECK(error_of(dtype, x, single, single) < 1e-2);
-    // The others are still near: their weights are small, not zero.
+    // The others are still close: their weights are small but not zero.
     CHECK(error_of(dtype, x, single, ones) / 256 < 0.5);
     std::vector<float> infinite = x;
     infinite[7] = std::numeric_limits<float>::infinity();

@@ -1,4 +1,4 @@
-// Against exhaustive properties and known bit patterns of IEEE 754 binary16 and bfloat16.
+// IEEE 754 binary16 and bfloat16: exhaustive properties and known bit patterns.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -20,7 +20,7 @@ TEST_CASE("every 16-bit float survives the way through float") {
 }
 
 TEST_CASE("floats round to the nearest half, ties to even") {
-  // Between neighbours: below, at and above the middle.
+  // Between adjacent values: below, at and above the midpoint.
   for (uint32_t bits = 0; bits < 0x7bff; ++bits) {
     const float low = half_to_float(static_cast<uint16_t>(bits)), high = half_to_float(static_cast<uint16_t>(bits + 1));
     const float middle = low + (high - low) / 2;

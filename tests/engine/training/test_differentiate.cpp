@@ -1,4 +1,4 @@
-// Differentiation and updates as rewrites of programs, on the entries of an imported model.
+// Differentiation and updates as program rewrites, on the entries of an imported model.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -28,7 +28,7 @@ SmallLlama tiny(bool own_head) {
   return s;
 }
 
-// A model whose weights may change.
+// Returns a model with trainable weights.
 Model changeable_llama(const SmallLlama& s) {
   Model model = small_llama(s);
   for (const auto& [name, shape] : tensors_of(s)) model.parameters->find(name)->fixed = false;
@@ -37,7 +37,7 @@ Model changeable_llama(const SmallLlama& s) {
 
 constexpr int64_t kBatch = 2, kTokens = 5;
 
-// A program of a model's weights, with sequences of tokens as its inputs.
+// Runs a program of a model's weights on token sequences.
 class Runs {
  public:
   Runs(Model& model, const Program& program, const std::string& device)

@@ -77,7 +77,7 @@ TEST_CASE("step memory: a plan without weights predicts the arena of the step th
 TEST_CASE("step memory: values that are kept have their usual names and shapes") {
   const Model model = open_ndsl("Llama3", tiny_sizes(true)).model;
   const auto steps = memory_of(model, adamw_step(2, 16), {"none", "attention", "block"});
-  const uint64_t row = 2 * 16 * sizeof(float);  // one number of each token
+  const uint64_t row = 2 * 16 * sizeof(float);  // one number per token
   const StepMemory& all = steps.front();
   CHECK(kept_as(all, "blk.1", "ln1.output") == row * 32);
   CHECK(kept_as(all, "blk.1", "ln2.output") == row * 32);
@@ -100,7 +100,7 @@ TEST_CASE("step memory: values that are kept have their usual names and shapes")
 }
 
 TEST_CASE("step memory: layers of width 4,096 are planned without their memory") {
-  // 2 sequences of 2,048 tokens. A number of each token is 8,192 bytes in 16 bits: q, k and v are 3 x 4,096 of them.
+  // 2 sequences of 2,048 tokens. One number per token takes 8,192 bytes in 16 bits: q, k and v are 3 x 4,096 of them.
   NdslOptions options;
   options.set = {
       {"num_layers", "2"},   {"hidden_size", "4096"},        {"num_query_heads", "32"},          {"num_kv_heads", "32"},

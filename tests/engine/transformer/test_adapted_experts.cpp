@@ -29,7 +29,7 @@ std::map<std::string, std::string> small_sizes(const std::string& name) {
   std::map<std::string, std::string> set{{"vocab_size", "19"},        {"hidden_size", "16"},
                                          {"num_layers", "2"},         {"num_query_heads", "4"},
                                          {"intermediate_size", "12"}, {"max_position_embeddings", "32"}};
-  set["initializer_range"] = "0.3";  // the usual one is too small to tell models apart
+  set["initializer_range"] = "0.3";  // the default is too small to distinguish models
   if (name == "GPT_NeoX" || name == "Phi") set["partial_rotary_factor"] = "0.5";
   if (name == "Llama3" || name == "Phi") set["num_kv_heads"] = "2";
   if (name == "Mixtral" || name == "Qwen3MoE")
@@ -38,7 +38,7 @@ std::map<std::string, std::string> small_sizes(const std::string& name) {
   return set;
 }
 
-// A model of the library with random weights, and adapters that change what it computes.
+// Returns a library model with random weights and adapters with an effect.
 Model small_described(const std::string& name, const std::string& lora, std::vector<AdapterFile> adapters = {}) {
   NdslOptions options;
   options.set = small_sizes(name);
@@ -205,7 +205,7 @@ TEST_CASE("lora: adapters of described models have the modules of hf_mapping, an
 }
 
 TEST_CASE("lora: rows of a module lie by head where a model says so") {
-  // Two heads with rows of q, k and v, two each; the rows of k.
+  // Two heads with two rows each of q, k and v; selects the rows of k.
   const WeightModule k{"query_key_value", 4, 12, 2};
   std::vector<int64_t> places;
   for (int64_t row = 0; row < 4; ++row) places.push_back(k.place_of(row, 4));
@@ -236,7 +236,7 @@ TEST_CASE("lora: experts that a file leaves out are not changed, and those of le
   };
   for (const char* weight : {"gate", "up", "down"})
     zero("blk.0.ffn_" + std::string(weight) + "_exps.weight.lora_B", 1, 0);
-  // The factor of the pair of rank 2 is alpha / 2.
+  // The pair of rank 2 is scaled by alpha / 2.
   zero("blk.0.ffn_up_exps.weight.lora_B", 2, 2);
   HTensor b = trained.parameters->tensor("blk.0.ffn_up_exps.weight.lora_B") + 0.0;
   const int64_t each = b.size() / 4;

@@ -1,4 +1,4 @@
-// Special tokens added to folders of Hugging Face: ids, rows that are means, configurations.
+// Special tokens added to Hugging Face folders: ids, rows initialized with means, configurations.
 #include <catch2/catch.hpp>
 
 #include <boost/json.hpp>
@@ -28,7 +28,7 @@ boost::json::value json_in(const EmptyFolder& folder, const char* name) {
   return boost::json::parse(read_plain_file(folder.path() + "/" + name));
 }
 
-// A folder with tables of `rows` rows for three tokens.
+// Writes a folder with tables of `rows` rows for three tokens.
 void write_model(const EmptyFolder& folder, int64_t rows, bool head) {
   std::vector<float> values;
   for (int64_t i = 0; i < rows * 2; ++i) values.push_back(static_cast<float>(i));
@@ -63,7 +63,7 @@ TEST_CASE("added tokens: embeddings and heads get rows with the mean of the othe
   const std::vector<float> expected{0, 1, 2, 3, 4, 5, 2, 3, 2, 3};
   CHECK(numbers_in(folder, "model.embed_tokens.weight") == expected);
   CHECK(numbers_in(folder, "lm_head.weight") == expected);
-  CHECK(numbers_in(folder, "model.layers.0.mlp.up_proj.weight").size() == 6);  // no table of tokens
+  CHECK(numbers_in(folder, "model.layers.0.mlp.up_proj.weight").size() == 6);  // not a token table
   const boost::json::value config = json_in(folder, "config.json");
   CHECK(config.at("vocab_size") == 5);
   CHECK(config.at("pad_token_id") == 4);

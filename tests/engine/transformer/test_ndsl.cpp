@@ -1,4 +1,4 @@
-// Models of `.ndsl` files: blocks, errors, sizes, weights both ways.
+// Models in `.ndsl` files: blocks, errors, sizes, weights in both directions.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -39,7 +39,7 @@ std::string refusal(const std::string& text) {
   });
 }
 
-// A model of two layers around this block.
+// Returns a model of two layers with this block.
 std::string around(const std::string& block, const std::string& rest = "", const std::string& variant = "dense") {
   return "name: Small\narchitecture:\n  variant: " + variant + "\n" + block +
          "\nconfig:\n  vocab_size: 32\n  hidden_size: 16\n  num_layers: 2\n  num_query_heads: 4\n"
@@ -514,7 +514,7 @@ TEST_CASE("ndsl: published configurations and indices map completely") {
     for (const auto& [tensor, shard] : tensors_of_index(folder + row.folder + "/model.safetensors.index.json"))
       have[tensor] = Shape{};
     const NdslMisfits misfits = misfits_of(*model, have, false);
-    const bool reward = row.model == std::string("GPT_NeoX");  // it has another head
+    const bool reward = row.model == std::string("GPT_NeoX");  // it has a different head
     CHECK(misfits.missing == (reward ? Ops{"embed_out.weight"} : Ops{}));
     CHECK(misfits.surplus == (reward ? Ops{"out_proj.bias", "out_proj.weight"} : Ops{}));
   }

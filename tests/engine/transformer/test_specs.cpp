@@ -1,4 +1,4 @@
-// Specs applied to models: precedence of values, what is missing, layouts, and a new architecture without C++.
+// Specs applied to models: precedence of values, missing values, layouts, and a new architecture without C++.
 #include <catch2/catch.hpp>
 
 #include <harmonics/ops.hpp>
@@ -15,7 +15,7 @@ using namespace harmonics::engine::testing;
 
 namespace {
 
-// y = silu(table[token] W' + b) for each token, with a canonical matrix and a bias that may be missing.
+// y = silu(table[token] W' + b) for each token, with a canonical matrix and an optional bias.
 const char* const kTinySpec = R"({
   "name": "tiny",
   "architecture": {
@@ -130,7 +130,7 @@ TEST_CASE("specs: metadata below the spec, the spec below the run, each with its
   const std::string both = replaced("\"out\": \"width * 2\"", "\"out\": \"width * 2\", \"width\": 4");
   CHECK(value(both, {}, "width") == "4 from spec, prepare.globals");
   CHECK(value(both, {{"width", "4"}}, "width") == "4 from --set width=4");
-  // Only what is needed is resolved.
+  // Only required values are resolved.
   const auto resolved = resolve_spec(tiny_model(), with_spec(kTinySpec));
   CHECK(resolved->variables().resolved().count("classes") == 0);
   CHECK(resolved->variables().resolved().count("width") == 1);
@@ -202,7 +202,7 @@ TEST_CASE("specs: metadata of positions that would have no effect is refused") {
   CHECK(refusal("llama.rope.scaling.factor", 4) ==
         "'small': the scaling of rotary positions is 'none' with the factor 4, and only linear, yarn, llama3, dynamic "
         "and longrope by a positive factor are implemented");
-  CHECK(refusal("llama.rope.scaling.attn_factor", 2) == "no error");  // it counts without a scaling too
+  CHECK(refusal("llama.rope.scaling.attn_factor", 2) == "no error");  // it applies without a scaling, too
   CHECK(refusal("llama.rope.scaling.factor", 0) == "no error");
 }
 

@@ -1,4 +1,4 @@
-// Adapters in training: what is trained, how many products a step takes, gradients, and files written and read again.
+// Training adapters: trained parameters, number of products, gradients, and written and reloaded files.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -39,7 +39,7 @@ LoraSettings settings_for(std::vector<std::string> targets, int64_t rank = 3) {
   return settings;
 }
 
-// A model with an adapter of random matrices, so that both change its scores.
+// Returns a model with an adapter of random matrices, so that both affect its scores.
 Model adapted_llama(const LoraSettings& settings, const SmallLlama& s = adapted_sizes()) {
   Model model = bare_llama(s);
   add_architecture_entries(model, DType::F32, settings);
@@ -66,7 +66,7 @@ HTensor token_rows(int64_t vocabulary, uint32_t seed) {
   return ids;
 }
 
-// The scores of the entry "forward" by the reference.
+// Computes the scores of the entry "forward" by the reference.
 HTensor scores_of(const Model& model) {
   EntrySizes sizes{kSequences, kPositions, 1};
   const Program program =
@@ -94,7 +94,7 @@ Lowered step_of(const Model& model, const std::string& optimizer = "adamw") {
   return lower(model, options);
 }
 
-// The program of the plan: after all passes.
+// Returns the plan's program, after all passes.
 Program planned(const Model& model, const Program& program) {
   Program last;
   const auto executor = make_sequential_executor();
@@ -111,7 +111,7 @@ bool is_product(const Node& node) {
   return node.op == Op::dot || (node.op == Op::call && kCalls.count(node.callee));
 }
 
-// Products after the forward pass of one layer, whose operands or results have one of these widths.
+// Counts a layer's products after the forward pass with an operand or result of one of these widths.
 int narrow_products(const Program& program, const std::string& layer, const std::set<int64_t>& widths) {
   int count = 0;
   for (const Node& node : program.nodes) {
@@ -183,7 +183,7 @@ TEST_CASE("lora: only the adapter has gradients, moments and updates") {
     for (const auto& [name, stored] : model.parameters->all())
       if (stored.role == Role::moment) moments.insert(name);
     CHECK(moments.size() == 2 * own.size());
-    // No value behind the forward pass has the type of a frozen matrix: there are no gradients of them.
+    // No value after the forward pass has a frozen matrix's type: frozen matrices have no gradients.
     const Program program = planned(model, lowered.program);
     for (const Node& node : program.nodes) {
       if (is_forward(program, node)) continue;
@@ -200,9 +200,8 @@ TEST_CASE("lora: only the adapter has gradients, moments and updates") {
 }
 
 TEST_CASE("lora: maps of one input share their products in the backward pass") {
-  // Products of each map alone, with x Aᵀ computed again: 5, so 15 for q, k and v, and 10 for gate and up. Kept from
-  // the forward pass, x Aᵀ leaves 12 and 8. The gradients of the A matrices are one product, and so are those of x: 8
-  // and 6.
+  // Products of each map alone, recomputing x Aᵀ: 5, so 15 for q, k and v, and 10 for gate and up. Keeping x Aᵀ from
+  // the forward pass leaves 12 and 8. Gradients of the A matrices are one product, and so are those of x: 8 and 6.
   const auto count = [](std::vector<std::string> targets, const std::string& layer) {
     const Model model = adapted_llama(settings_for(targets, 3));
     return narrow_products(planned(model, step_of(model).program), layer,
@@ -211,11 +210,11 @@ TEST_CASE("lora: maps of one input share their products in the backward pass") {
   CHECK(count({"q_proj", "k_proj", "v_proj"}, "blk.1") == 8);
   CHECK(count({"gate_proj", "up_proj"}, "blk.1") == 6);
   CHECK(count({"o_proj"}, "blk.1") == 4);
-  CHECK(count({"q_proj", "k_proj", "v_proj"}, "blk.0") == 7);  // nothing below has a gradient
+  CHECK(count({"q_proj", "k_proj", "v_proj"}, "blk.0") == 7);  // nothing below it has a gradient
 }
 
 TEST_CASE("lora: gradients of adapted maps are their finite differences") {
-  // q and k share x; v's rows 2 to 5 of a fused weight; a table that is looked up.
+  // q and k share x; v has rows 2 to 5 of a fused weight; a table is looked up.
   TrainedAdapter adapter;
   const auto pair = [&](const std::string& key, int64_t from, int64_t rows, int64_t whole, const std::string& group) {
     TrainedPair p{key, {}, "", key + ".A", key + ".B", "", ""};
@@ -263,7 +262,7 @@ TEST_CASE("lora: gradients of adapted maps are their finite differences") {
         HTensor all = reduce_sum(leaves.at(p.key) * leaves.at(p.key), {1});
         leaves[p.squares] = slice_axis(all, 0, p.from, p.from + p.rows);
         names.push_back(p.magnitude);
-      } else if (!dora) {  // the norms of DoRA count as constants, so that A and B have no plain differences
+      } else if (!dora) {  // DoRA's norms count as constants, so finite differences do not apply to A and B
         names.insert(names.end(), {p.a, p.b});
       }
     }
@@ -293,7 +292,7 @@ TEST_CASE("lora: gradients of adapted maps are their finite differences") {
 
 namespace {
 
-// The program's outputs after one run on the CPU.
+// Returns the program's outputs after one run on the CPU.
 std::map<std::string, HTensor> results_of(const Model& model, const Program& program, int64_t step = 1,
                                           const std::string& recomputation = "none", uint64_t* arena = nullptr) {
   StepValues values;
@@ -317,7 +316,7 @@ std::map<std::string, HTensor> results_of(const Model& model, const Program& pro
   return results;
 }
 
-// The model with its matrices in another type, or with the numbers that they are in that type.
+// Returns the model with its matrices in another type, or with their values decoded from that type.
 Model in_type_of_weights(const Model& model, DType type, bool decoded) {
   Model other;
   other.name = model.name;
@@ -418,7 +417,7 @@ TEST_CASE("lora: maps that read one value keep factors of their own in training"
   const auto loss_of = [](const Model& of, const Program& program) {
     return *results_of(of, program).at("loss").data<float>();
   };
-  // The evaluation multiplies each pair alone, the step the pairs of a group at once.
+  // Evaluation multiplies each pair separately, the step the pairs of a group at once.
   const float alone = loss_of(trained, lower(trained, evaluated).program);
   CHECK(loss_of(trained, step_of(trained, "sgd").program) == Approx(alone).epsilon(1e-6));
   CHECK(std::abs(loss_of(model, lower(model, evaluated).program) - alone) > 1e-4f);

@@ -31,7 +31,7 @@ using Do = Verdict::Do;
 
 int system_call(long result) { return static_cast<int>(result); }
 
-// The function that this one replaces.
+// Returns the function that this one replaces.
 template <typename Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
@@ -81,7 +81,7 @@ int on_path(Call call, const char* path, const std::string& fields, System syste
   return result;
 }
 
-// A call with a descriptor that moves no bytes.
+// A call with a descriptor that transfers no bytes.
 template <typename System>
 int on_file(Call call, int file, const std::string& fields, System system) {
   const Known* of = known(file);
@@ -102,7 +102,7 @@ long long offset_of(const Known& of, int file) {
   return ::syscall(SYS_lseek, file, 0, of.appends ? SEEK_END : SEEK_CUR);
 }
 
-// Sends bytes by `system(bytes)`: all or the first half of them.
+// Sends bytes through `system(bytes)`: all of them, or the first half.
 template <typename System>
 ssize_t put_out(const Known& of, int file, const void* data, size_t bytes, System system) {
   const Call call = of.socket ? Call::Send : Call::Write;
@@ -154,8 +154,8 @@ void remember_socket(int file, const std::string& name) {
   if (!name.empty() && matches(name)) remember(file, {name, true, false, 0});
 }
 
-// Standard I/O: the C library's buffers bypass these functions, so streams of chosen files get custom ones that do
-// not.
+// Standard I/O: the C library's buffers bypass these functions, so streams of chosen files get custom ones that use
+// them.
 std::mutex& streams_lock = *new std::mutex;
 std::map<FILE*, int>& streams = *new std::map<FILE*, int>;
 

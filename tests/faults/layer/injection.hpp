@@ -38,15 +38,15 @@ namespace faults {
 
 enum class Call { Open, Write, Sync, Rename, Truncate, Remove, Mkdir, Send, Receive, Close };
 
-// The action at a call.
+// The action for a call.
 struct Verdict {
   enum class Do { Nothing, Fail, Short, Tear } what = Do::Nothing;
   int reason = 0;       // errno, of Fail
-  uint64_t number = 0;  // 0: it does not count
+  uint64_t number = 0;  // 0: not counted
 };
 
-bool matches(const std::string& name);   // by FAULTS_PATHS
-std::string absolute(const char* path);  // in the working directory
+bool matches(const std::string& name);   // matches FAULTS_PATHS
+std::string absolute(const char* path);  // relative to the working directory
 Verdict judge(Call call,
               const std::string& path);  // counts; does not return if the process is to be killed before the call
 [[noreturn]] void die();                 // by SIGKILL
@@ -65,7 +65,7 @@ struct Traced {
 bool traces();
 void trace(const Traced& traced);
 
-// Data of a descriptor of a chosen file or socket.
+// A descriptor of a chosen file or socket.
 struct Known {
   std::string path;
   bool socket = false, appends = false;

@@ -1,6 +1,5 @@
-// The listing of the architecture's first description, as it stands there, around functions that it leaves to its
-// reader; run for a third of a second in place of its hour. Arguments: the flow. Writes two small files of digits
-// before it.
+// The listing of the architecture's first description, unchanged, with the functions that it assumes. Runs for a third
+// of a second instead of an hour. Argument: the flow. Writes two small files of digits first.
 #include <harmonics/harmonics.hpp>
 
 #include <cstdio>
@@ -15,7 +14,7 @@ namespace {
 
 constexpr int kSamples = 40;
 
-// One sample for a line: 784 bytes, or a label.
+// Returns one sample: 784 bytes, or a label.
 HTensor loadNextRecord(std::ifstream& file) {
   uint32_t bytes = 0;
   if (!file.read(reinterpret_cast<char*>(&bytes), sizeof bytes)) return {};

@@ -1,4 +1,4 @@
-// The face of an embedder: one header, tensors and operations at once, graphs, streams, registries.
+// The embedding API: one header, immediate tensors and operations, graphs, streams, registries.
 #include <harmonics/harmonics.hpp>
 
 #include <cmath>
@@ -32,7 +32,7 @@ bool mistakes() {
   return false;
 }
 
-// A graph on streams that are wrapped, deployed where there is a device, with names of a scope.
+// A graph on wrapped streams, deployed if there is a device, with scoped names.
 bool graphs() {
   std::vector<HTensor> rows, targets;
   for (int i = 0; i < 64; ++i) {
@@ -62,7 +62,7 @@ bool graphs() {
   return report.loss < 1e-2 && std::fabs(g.infer(rows[8]).item<float>() * 3 - learned) < 1e-4;
 }
 
-// A program that could be a plugin is not loaded as one.
+// A program that exports a plugin's functions is not loaded as one.
 bool itself() {
   try {
     load_plugin("/proc/self/exe");

@@ -1,4 +1,4 @@
-// numbers_sender ADDRESS COUNT: vectors of two and their sums, from a program that knows nothing of the engine.
+// numbers_sender ADDRESS COUNT: sends vectors of two and their sums, without the engine.
 #include <harmonics/sender.hpp>
 
 #include <cstdio>
