@@ -20,7 +20,7 @@ struct AttentionContext {
   int64_t batch, shared, group, queries, keys, width, value_width;  // query heads: shared * group
   HeadRows q, k, v, out;
   bool copies;      // copies blocks to contiguous memory: rows far apart can map to the same cache sets
-  bool dense_rows;  // gradient: also copies all queries, keys and output gradients of an item
+  bool dense_rows;  // gradient: also copies the item's queries and output gradients, and the keys of each block
   float scale;
   bool causal;
   uint32_t parts;

@@ -18,8 +18,7 @@ struct ConvContext {
   bool has_bias, relu;
 
   // Padded copy of x: planes of `rows` rows of `row` floats. Forward: columns are grouped by their remainder modulo the
-  // stride, `phase` columns per group, so that adjacent results read adjacent inputs. `direct`: reads x in
-  // place.
+  // stride, `phase` columns per group, so that adjacent results read adjacent inputs. `direct`: reads x in place.
   int64_t rows, row, phase, plane;
   bool direct;
   const int32_t* taps;     // [depth]: offsets of a window's elements from its first

@@ -1,4 +1,4 @@
-// Copies between strided views (transpose, broadcast, slice, reverse, concat, pad), and generators (fill, iota, random).
+// Copies between strided views (transpose, broadcast, slice, reverse, concat, pad), and fill, iota, random.
 #pragma once
 
 #include <harmonics/abi.h>

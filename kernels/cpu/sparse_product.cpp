@@ -78,8 +78,8 @@ void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32
     });
 }
 
-// Phase 0: marks non-zeros. Phase 1: the sparse product, or preparation of dense operands. Dense: its phases begin at 1,
-// or at 2 after preparation. Sparse: phase 2 adds the halves.
+// Phase 0: marks non-zeros. Phase 1: the sparse product, or preparation of dense operands. Phase 2 adds the halves of a
+// sparse product. The phases of the dense kernel begin at 1, or at 2 after preparation.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);

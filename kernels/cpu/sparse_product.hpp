@@ -37,7 +37,7 @@ inline uint32_t multiply_parts(const SparseContext& c) {
 // Above this density the dense kernel is faster.
 constexpr double kSparse = 0.45;
 
-// A single row of C stays in cache while B is read once. It uses a list of (value, offset of B's row) instead of a mask.
+// A single row of C stays in cache while B is read once; it has a list of (value, offset of B's row) instead of a mask.
 [[gnu::always_inline]] static inline bool is_listed(const SparseContext& c) { return c.product.m == 1 && !c.update; }
 // Capacity of the list: the depth plus one vector.
 [[gnu::always_inline]] static inline int64_t list_floats(const Product& p) { return (p.k + 31) / 16 * 16; }

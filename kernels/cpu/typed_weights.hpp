@@ -27,8 +27,8 @@ struct TypedRowsContext {
 
 // Up to this many rows of A the weight is converted in registers.
 constexpr int64_t kDirectRows = 12;
-// More rows share decoded rows of the weight: a block is kBlockRows rows of A by kTypedPanel decoded rows by kTypedDepth
-// elements. The block and its accumulators fit the L2 cache; six rows of A and four of the weight fit the L1 cache.
+// More rows share decoded rows of the weight. A block is kBlockRows rows of A, kTypedPanel decoded rows and kTypedDepth
+// elements of each. The block and its accumulators fit the L2 cache; six rows of A and four of the weight fit L1.
 constexpr int64_t kBlockRows = 96, kTypedPanel = 32, kTypedDepth = 1024;
 constexpr int64_t kTypedColumnGranule = 8;
 // Transposed products: columns and rows of b decoded at a time, whole blocks of every type.
