@@ -169,8 +169,8 @@ struct Beside {
   int64_t count = 0;
 };
 
-// Prefetches for later tiles, one line of each every four k-loop steps: C of the next tile, for writing; an operand with
-// stride `step`, continuing 16 floats further after `turn` lines; and the tensors of this tile's epilogue.
+// Prefetches for later tiles, one line of each every four k-loop steps: C of the next tile, for writing; an operand
+// with stride `step`, continuing 16 floats further after `turn` lines; and the tensors of this tile's epilogue.
 struct NextTile {
   const float *c, *operand;
   int64_t c_row, step, turn, c_left = kRows * kColumns / 16, c_rows = 0, fetched = 0;
