@@ -37,7 +37,7 @@ class Steps {
   }
   size_t count() const { return registers_.size(); }
   uint32_t at(size_t i) const { return registers_[i]; }
-  size_t last_read() const { return last_read_; }  // the register made by the last step that reads the product
+  size_t last_read() const { return last_read_; }  // register of the last step that reads the product
 
  private:
   bool take_one(std::string_view step) {

@@ -255,7 +255,7 @@ class Item {
     room_.all_sums[i] = total.sum;
   }
 
-  // Sums a split into the room. Sets `fresh` for queries that see none of its keys; returns false if that is all.
+  // Sums a split into the room. Sets `fresh` for queries that see none of its keys; returns false if all queries are.
   bool sum(int64_t split, bool* fresh) const {
     for (int64_t t = 0; t < queries_; ++t) fresh[t] = true;
     bool any = false;
