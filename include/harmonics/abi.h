@@ -1,18 +1,17 @@
 /* The contract between the Harmonics host and the libraries it loads. C11, append-only.
  *
- * Only the declarations of this file cross the boundary of a shared library. The C++ headers beside it are a
- * header-only API over these functions, so a plugin links nothing and may be built by another compiler, with
- * another C++ standard or another string ABI.
+ * Only the declarations of the *_abi.h headers cross the boundary of a shared library. The C++ headers are a
+ * header-only API over these functions, so a plugin links nothing and may be built by another compiler, with another
+ * C++ standard or another string ABI.
  *
- * Rules: every struct that may grow starts with `struct_size`; members are only added at the end; a reader
- * reads at most `struct_size` bytes. Memory is released by the side that allocated it. No exception, no
- * RTTI, no standard library type crosses. Strings are UTF-8, NUL-terminated and belong to the caller unless
- * stated otherwise.
+ * Rules: every struct that may grow starts with `struct_size`; members are only added at the end; a reader reads at
+ * most `struct_size` bytes. Memory is released by the side that allocated it. Exceptions, RTTI and standard library
+ * types do not cross the boundary. Strings are UTF-8, NUL-terminated and belong to the caller unless stated otherwise.
  *
- * Contract 1 is frozen: a library built for 1.x loads into every host 1.y with at least the minor it needs
- * (hx_plugin_abi.abi_min_minor). Additions of a later minor are at the end of their struct, table or enum and name
- * that minor. Statuses, tensors and attributes are in value_abi.h; tables of the other kinds of items in metric_abi.h,
- * functional_abi.h, training_abi.h and augmentation_abi.h; functions for embedders in graph_abi.h.
+ * Contract 1 is frozen: a library built for 1.x loads into every host 1.y with at least the minor version it needs
+ * (hx_plugin_abi.abi_min_minor). Additions of a later minor version are at the end of their struct, table or enum and
+ * state that version. Statuses, tensors and attributes are in value_abi.h; tables of the other kinds of items in
+ * metric_abi.h, functional_abi.h, training_abi.h and augmentation_abi.h; functions for embedders in graph_abi.h.
  */
 #ifndef HARMONICS_ABI_H
 #define HARMONICS_ABI_H
@@ -36,7 +35,7 @@ typedef enum hx_init_kind {
   HX_INIT_CONSTANT = 0,       /* a */
   HX_INIT_UNIFORM = 1,        /* [a, b) */
   HX_INIT_NORMAL = 2,         /* mean a, deviation b */
-  HX_INIT_KAIMING_UNIFORM = 3 /* He et al. 2015 as PyTorch's Linear and Conv: U(-1/sqrt(a), 1/sqrt(a)), a = fan-in */
+  HX_INIT_KAIMING_UNIFORM = 3 /* He et al. 2015, as in PyTorch's Linear: U(-1/sqrt(a), 1/sqrt(a)), a = fan-in */
 } hx_init_kind;
 
 typedef struct hx_init {
@@ -62,8 +61,8 @@ typedef enum hx_kind {
   HX_SCHEDULE = 11,      /* training_abi.h */
   HX_PREDICATE = 12,     /* training_abi.h */
   HX_AUGMENTATION = 13,  /* augmentation_abi.h */
-  HX_IMPORTER = 14,      /* importer_abi.h, an extension: register_item refuses it, and numbers 16 and 17 */
-  HX_EXPORTER = 15       /* exporter_abi.h, an extension likewise */
+  HX_IMPORTER = 14,      /* importer_abi.h, an extension: register_item rejects it, as well as numbers 16 and 17 */
+  HX_EXPORTER = 15       /* exporter_abi.h, likewise */
 } hx_kind;
 
 typedef enum hx_argument_type {
@@ -72,7 +71,7 @@ typedef enum hx_argument_type {
   HX_ARG_BOOL = 3,
   HX_ARG_STRING = 4,
   HX_ARG_INTS = 5,
-  HX_ARG_LAYER = 6 /* the name of a further source; the body receives its value (HX_ATTR_VALUE) */
+  HX_ARG_LAYER = 6 /* the name of an additional source; the body receives its value (HX_ATTR_VALUE) */
 } hx_argument_type;
 
 /* One argument of a registered function. Positional arguments of a call bind in the order of this table. */
@@ -88,16 +87,16 @@ typedef struct hx_argument_spec {
 } hx_argument_spec;
 
 typedef enum hx_item_flags {
-  HX_TAKES_CLASSES = 1, /* loss: an integer target one rank below the prediction holds class indices */
+  HX_TAKES_CLASSES = 1, /* loss: an integer target one rank below the prediction contains class indices */
   HX_SHIFTS_TARGET = 2, /* loss: compares position t with the target's position t+1 */
   HX_IDENTITY_SKIP = 4, /* layer: passes its source through unchanged (residual) */
   HX_MODE_ONLY = 8,     /* layer: acts only while training (dropout, noise): does not replace the implied affine map */
   HX_AFTER_MAP = 16,    /* layer: an activation with parameters (prelu): does not replace the implied affine map */
-  HX_TWO_CLASSES_IN_ONE = 32, /* loss that takes classes: two classes are one output, the probability of the second */
-  HX_TAKES_NUMBERS = 64,      /* metric: compares numbers; with HX_TAKES_CLASSES, or neither: both */
+  HX_TWO_CLASSES_IN_ONE = 32, /* loss that takes classes: two classes have one output, the probability of the second */
+  HX_TAKES_NUMBERS = 64,      /* metric: compares numbers; with both this and HX_TAKES_CLASSES, or neither: both */
   HX_OWN_GRADIENT = 128,      /* functional, implementation: has its own gradient */
-  HX_NEEDS_END = 256,         /* schedule: needs the end of the run */
-  HX_BY_CLOCK = 512           /* predicate: depends on more than the run, so runs may differ */
+  HX_NEEDS_END = 256,         /* schedule: requires a run with a known end */
+  HX_BY_CLOCK = 512           /* predicate: depends on more than the state of the run, so runs may differ */
 } hx_item_flags;
 
 typedef struct hx_item {
@@ -113,13 +112,14 @@ typedef struct hx_item {
   const void* vtable; /* hx_activation_vt, hx_loss_vt, ... by kind; must outlive the library's use */
 } hx_item;
 
-/* Threads: functions of these tables are called from any thread, never concurrently for one object, except
- * `apply` functions, which must be pure. Each table starts with struct_size. `destroy` may be NULL. */
+/* Threads: functions of these tables are called from any thread, but never concurrently for one object. Exception:
+ * `apply` functions may be called concurrently and must be pure. Each table starts with struct_size. `destroy` may be
+ * NULL. */
 
 typedef struct hx_activation_vt {
   uint32_t struct_size;
   hx_status (*apply)(void* self, const hx_attributes* args, hx_value* x, hx_value** y);
-  /* dx from x, y = apply(x) and dy; NULL or HX_DECLINED: no own gradient */
+  /* Computes dx from x, y = apply(x) and dy. NULL or HX_DECLINED: the gradient is derived from apply. */
   hx_status (*gradient)(void* self, const hx_attributes* args, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx);
   void (*destroy)(void* self);
   /* Optional, contract 1.5: metadata that `inspect` shows, such as the name of a shader. Valid until the thread's next
@@ -129,11 +129,11 @@ typedef struct hx_activation_vt {
 
 typedef struct hx_loss_vt {
   uint32_t struct_size;
-  /* Any shape with the leading batch and position axes of the prediction, or a scalar: the host sums over the other
-   * axes and averages over batch and positions. */
+  /* *out has the leading batch and position axes of the prediction and any further axes, or is a scalar. The host sums
+   * over the further axes and averages over batch and positions. */
   hx_status (*apply)(void* self, const hx_attributes* args, hx_value* prediction, hx_value* target, hx_value** out);
-  /* The loss computed on the input of `activation` (identity "plugin-id/name"; "" for none). HX_DECLINED: use
-   * apply; HX_ERROR: the pair is invalid, the text is the remedy. May be NULL. */
+  /* Computes the loss from the input of `activation` (identity "plugin-id/name"; "" for none). HX_DECLINED: use apply.
+   * HX_ERROR: the combination is invalid; the text is the remedy. May be NULL. */
   hx_status (*apply_fused)(void* self, const hx_attributes* args, const char* activation, hx_value* logits,
                            hx_value* target, hx_value** out);
   hx_status (*gradient)(void* self, const hx_attributes* args, hx_value* prediction, hx_value* target, hx_value* dloss,
@@ -156,7 +156,7 @@ typedef struct hx_stream_info {
   uint64_t size;          /* samples in one pass; 0: unbounded */
   int64_t classes;        /* integer samples: number of classes or tokens; 0: unknown */
   uint32_t live;          /* nonzero: unbounded, cannot be read twice */
-  uint32_t n_symbols;     /* text sources: the symbol of each index; owned by the producer */
+  uint32_t n_symbols;     /* text sources: number of symbols, one per index; owned by the producer */
   const char* const* symbols;
   const char* notes; /* contract 0.3: notes about the data for users; NULL: none; owned by the producer */
 } hx_stream_info;
@@ -170,53 +170,55 @@ typedef struct hx_stream_health {
   uint32_t senders, connected; /* ever seen; currently connected */
   uint32_t wants_durable;      /* nonzero: senders' buffers are full until durable() is called */
   uint32_t at_most_once;       /* nonzero: samples lost in transit are not resent */
-  uint64_t samples, bytes;     /* arrived */
+  uint64_t samples, bytes;     /* received */
   uint64_t queued_samples, queued_bytes, window_bytes; /* received but not consumed; their limit */
   uint64_t lost, duplicates, refused, resent;
   double idle_seconds;  /* since the last arrival */
   char last_error[256]; /* "": none */
 } hx_stream_health;
 
-/* Key for joining samples of live streams: numbers of one sender increase; `sender` differs between senders, and
- * between incarnations that restart numbering, and is equal in every process. */
+/* Key for joining samples of live streams. The numbers of a sender increase. `sender` identifies a sender, and each of
+ * its incarnations that restarts the numbering; it is the same in every process. */
 typedef struct hx_sample_number {
   uint64_t number;
   uint64_t sender;
 } hx_sample_number;
 
-typedef struct hx_producer_vt { /* self is a producer object made by a factory */
+typedef struct hx_producer_vt { /* self is a producer object created by a factory */
   uint32_t struct_size;
   hx_status (*describe)(void* self, hx_stream_info* out); /* optional: otherwise the first sample is inspected */
   hx_status (*next)(void* self, hx_value** out);          /* one sample; HX_END at the end of a pass */
-  /* Optional: up to n samples of describe()'s type, contiguous, into dst. *got < n only at the end. */
+  /* Optional: writes up to n samples of describe()'s type contiguously to dst. *got < n only at the end of a pass. */
   hx_status (*read)(void* self, uint64_t n, void* dst, uint64_t* got);
   hx_status (*rewind)(void* self, uint64_t epoch); /* back to the start; NULL: cannot */
   uint64_t (*size)(void* self);                    /* 0: unbounded or unknown */
   void (*destroy)(void* self);
-  /* Optional, for sources with describe() whose passes are identical: the samples with these indices, contiguous,
-   * into dst. The read position is unchanged. n = 0 queries support: HX_OK or HX_DECLINED. The host then
-   * shuffles by index instead of buffering blocks of samples. */
+  /* Optional, for sources with describe() and identical passes: writes the samples with these indices contiguously to
+   * dst. The read position is unchanged. n = 0 queries support: HX_OK or HX_DECLINED. If supported, the host shuffles
+   * by index instead of buffering blocks of samples. */
   hx_status (*read_at)(void* self, const uint64_t* numbers, uint64_t n, void* dst);
   /* Optional, contract 0.3: seeks to sample `index` of pass `epoch`, both from 0; equivalent to rewind(epoch) and
    * `index` calls of next. HX_DECLINED: unsupported; the host then rewinds and skips. */
   hx_status (*seek)(void* self, uint64_t epoch, uint64_t index);
-  /* The rest is of contract 1.1, optional, and for live sources, whose samples are numbered from 0 in output order,
-   * across restarts. [any thread] functions may run concurrently with others; all others never do.
+  /* The following functions are optional, of contract 1.1, and for live sources. Their samples are numbered from 0 in
+   * output order, across restarts. Functions marked [any thread] may run concurrently with any other; the others never
+   * run concurrently.
    *
-   * restore: called once, before the first sample, by hosts with checkpoints or a spool, which will call durable().
-   * Resumes before sample `index` from position(index) of any process; "" with index 0: from the beginning.
-   * HX_DECLINED: this source has no positions. Never called: the host stores no samples. */
+   * restore: resumes before sample `index` from the text that position(index) returned in any process; "" with index 0:
+   * from the beginning. Called once, before the first sample, by hosts with checkpoints or a spool, which then call
+   * durable(). HX_DECLINED: the source has no positions. If it is not called, the host stores no samples. */
   hx_status (*restore)(void* self, uint64_t index, const char* position);
-  /* [any thread] The text for restore before sample `index`, between the last durable() and the newest sample.
-   * *size is its length; it is written with its NUL if capacity is larger, else not at all. */
+  /* [any thread] Returns the text for restore before sample `index`, which is between the last durable() and the newest
+   * sample. *size is its length. It is written with its NUL if capacity is larger, else not at all. */
   hx_status (*position)(void* self, uint64_t index, char* dst, uint64_t capacity, uint64_t* size);
-  /* [any thread] Samples before `index` are never requested again, even if the process ends now. Does not block. */
+  /* [any thread] Declares that samples before `index` are never requested again, even if the process ends. Must not
+   * block. */
   hx_status (*durable)(void* self, uint64_t index);
-  /* [any thread] next and read, blocked or later, return what is available and then the end. */
+  /* [any thread] Makes current and later calls of next and read return the available samples and then the end. */
   hx_status (*cancel)(void* self);
   hx_status (*health)(void* self, hx_stream_health* out); /* [any thread] */
-  /* Optional, contract 1.2: the sender's numbers of the last n samples that the last next or read returned, in
-   * their order. HX_DECLINED: none. n = 0 queries support before the first sample. */
+  /* Optional, contract 1.2: returns the sender's numbers of the last n samples of the last next or read, in their
+   * order. HX_DECLINED: none. n = 0 queries support before the first sample. */
   hx_status (*numbers)(void* self, uint64_t n, hx_sample_number* to);
 } hx_producer_vt;
 
@@ -227,9 +229,9 @@ typedef struct hx_consumer_vt {
   void (*destroy)(void* self);
 } hx_consumer_vt;
 
-/* The vtable of an item of kind HX_PRODUCER or HX_CONSUMER. `path` is the address after the scheme,
- * without options and fragment; `args` hold the options of the address that the schema names (checked, with defaults)
- * and "#", the fragment, if present. */
+/* The vtable of an item of kind HX_PRODUCER or HX_CONSUMER. `path`: the address after the scheme, without options and
+ * fragment. `args`: the options of the address that are in the schema, validated and with defaults, and "#", the
+ * fragment, if present. */
 typedef struct hx_producer_factory_vt {
   uint32_t struct_size;
   hx_status (*open)(void* self, const char* path, const hx_attributes* args, const hx_producer_vt** vt, void** object);
@@ -244,7 +246,7 @@ typedef struct hx_consumer_factory_vt {
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-/* One operation of a fused elementwise chain: registers are numbered inputs first, then results in order. */
+/* One operation of a fused elementwise chain. Registers are numbered: inputs first, then results in order. */
 typedef struct hx_scalar_op {
   const char* op; /* an elementwise primitive */
   uint32_t a, b, c;
@@ -252,17 +254,17 @@ typedef struct hx_scalar_op {
 } hx_scalar_op;
 
 enum {
-  HX_SITE_FP16_CHUNKS = 1, /* f32 products may have their operands rounded to fp16 and short partial sums kept in it,
-                            * with totals in f32 */
+  HX_SITE_FP16_CHUNKS = 1, /* f32 products may round their operands and short partial sums to fp16, with totals in
+                            * f32 */
   HX_SITE_TRAINING = 2,    /* for implementations: the call belongs to a training step */
-  /* Contract 1.4. Operands of f32 products may be rounded to bf16; or to fp8 (E4M3), each operand scaled per tensor so
-   * that its maximum fits. Sums are in f32. An unsuitable operand may be rounded less. */
+  /* Contract 1.4. f32 products may round their operands to bf16, or to fp8 (E4M3) with one scale per tensor such that
+   * its maximum fits. Accumulation is in f32. An unsuitable operand may be rounded less. */
   HX_SITE_BF16 = 4,
   HX_SITE_FP8 = 8
 };
 
-/* Contract 1.5: the handles of the driver below a device with its own memory, for kernels of implementations. The
- * buffer of an hx_place is then a handle of the driver: a cl_mem, or a CUdeviceptr of the device's context. */
+/* Contract 1.5: the driver's handles of a device with its own memory, for kernels of implementations. The buffer of an
+ * hx_place is then a handle of the driver: a cl_mem, or a CUdeviceptr of the device's context. */
 enum { HX_NATIVE_NONE = 0, HX_NATIVE_OPENCL = 1, HX_NATIVE_CUDA = 2 };
 typedef struct hx_native {
   uint32_t struct_size;
@@ -280,35 +282,35 @@ typedef struct hx_call_site {
   uint32_t n_inputs, n_outputs;
   const hx_type* inputs;
   const hx_type* outputs;
-  uint32_t n_chain; /* fused_elementwise: inputs broadcast to the output's shape by aligning trailing axes (sizes 1
-                     * or equal); registers listed in chain_outputs are stored, all of the outputs' one shape */
+  uint32_t n_chain; /* fused_elementwise: inputs broadcast to the outputs' common shape by aligning trailing axes (sizes
+                     * 1 or equal); the registers listed in chain_outputs are stored */
   const hx_scalar_op* chain;
   const uint32_t* chain_outputs;
-  const char* device; /* the name of the device that the program is compiled for */
-  /* Contract 1.5; read it only if struct_size has room. Bit i: the elements of input i never change. */
+  const char* device; /* name of the device for which the program is compiled */
+  /* Contract 1.5; present if struct_size covers it. Bit i: the elements of input i never change. */
   uint64_t constants;
-  /* Contract 1.5 likewise, for implementations: the handles of the device's driver, valid as long as the kernel. NULL:
+  /* Contract 1.5, likewise, for implementations: the handles of the device's driver, valid as long as the kernel. NULL:
    * none. */
   const hx_native* native;
 } hx_call_site;
 
 #define HX_MAX_PHASES 4
 
-/* Contract 1.2: devices with their own memory. A buffer is a number opaque to the host (an address, a
- * cl_mem); an hx_place is an address in it. Offsets chosen by the host are multiples of hx_device_info.alignment. */
+/* Contract 1.2: devices with their own memory. A buffer is a number that is opaque to the host (an address, a cl_mem);
+ * an hx_place is a location in it. Offsets chosen by the host are multiples of hx_device_info.alignment. */
 typedef struct hx_queue hx_queue;     /* in-order work, asynchronous to the host */
-typedef struct hx_event hx_event;     /* a point of a queue */
-typedef struct hx_capture hx_capture; /* recorded work of a queue, to be launched as a whole */
+typedef struct hx_event hx_event;     /* a point in the work of a queue */
+typedef struct hx_capture hx_capture; /* recorded work of a queue, launched as a whole */
 
 typedef struct hx_place {
   uint64_t buffer, offset;
 } hx_place;
 
-/* A kernel for one call site. The host calls run(context, buffers, phase, part) for every part of phase 0, then of
- * phase 1, ...; parts of one phase may run concurrently and in any order. The number of parts
- * depends on the call site only, never on the machine's threads: results are equal for any number of threads.
- * buffers: inputs, then outputs, then one workspace (64-byte aligned). One kernel never runs for two call sites
- * concurrently; different kernels do. */
+/* A kernel for one call site. The host calls run(context, buffers, phase, part) for all parts of phase 0, then of
+ * phase 1, ...; parts of one phase may run concurrently and in any order. The number of parts must depend only on the
+ * call site, not on the machine's threads, so that results are equal for any number of threads. buffers: inputs, then
+ * outputs, then one workspace (64-byte aligned). Runs of one kernel never overlap; different kernels may run
+ * concurrently. */
 typedef struct hx_kernel {
   uint32_t struct_size;
   uint32_t phases;
@@ -319,26 +321,27 @@ typedef struct hx_kernel {
   uint64_t workspace;             /* bytes */
   const char* name;               /* for display: "oneDNN matmul", "softmax avx2"; static */
   uint32_t in_place;              /* bit i: output 0 may be the same memory as input i */
-  /* Contract 1.2, devices with their own memory: appends the kernel to the queue and returns.
-   * `places` as `buffers` above, the same addresses in every call. Replaces run, which is then NULL, as
-   * are phases and parts. A kernel with only run gets host memory, copied by the host. Set only if the host's
-   * struct_size, written before the query, has room for it. */
+  /* Contract 1.2, devices with their own memory: appends the kernel to the queue and returns. `places`: as `buffers`
+   * above, the same in every call. Replaces run; run is then NULL, phases and parts are 0. A kernel with only run
+   * receives host memory, which the host copies. Set it only if struct_size, which the host sets before find, covers
+   * it. */
   hx_status (*enqueue)(const void* context, hx_queue* queue, const hx_place* places);
-  /* Contract 1.4, optional beside enqueue, for parameter updates: as enqueue, but outputs are unchanged if the
-   * f32 at `number` is infinite or NaN when the kernel executes. Set only if there is room, as above. */
+  /* Contract 1.4, optional in addition to enqueue, for parameter updates: as enqueue, but the outputs are unchanged if
+   * the f32 at `number` is infinite or NaN when the kernel executes. Set it only if struct_size covers it. */
   hx_status (*enqueue_if_finite)(const void* context, hx_queue* queue, const hx_place* places, const hx_place* number);
-  /* Contract 1.5, optional beside run, for a site with a constant input; set only if there is room, as above. The
-   * packed form of input `packed_input` has packed_bytes, in pieces of packed_piece bytes; the last one may be shorter.
-   * The host calls pack once for each piece, in any order and from any thread, with the elements of the input and
-   * 64-byte aligned memory for the piece, and passes the whole form to run as one more buffer, after the workspace.
-   * `packing`, a static string, names layout, instruction set and version. Kernels with equal names share the packed
-   * form of an input, so the form must depend on nothing else. Without pack, packed_bytes is 0. */
+  /* Contract 1.5, optional in addition to run, for a site with a constant input; set it only if struct_size covers it.
+   * The packed form of input `packed_input` has packed_bytes, in pieces of packed_piece bytes; the last piece may be
+   * shorter. The host calls pack once for each piece, in any order and from any thread, with the elements of the input
+   * and 64-byte aligned memory for the piece. It passes the packed form to run as an additional buffer after the
+   * workspace. `packing`, a static string, identifies layout, instruction set and version. Kernels with equal strings
+   * share the packed form of an input, so the form must depend on nothing else. Without pack, packed_bytes is 0. */
   uint64_t packed_bytes, packed_piece;
   void (*pack)(const void* context, const void* input, uint64_t piece, void* packed);
   const char* packing;
   uint32_t packed_input;
-  /* Contract 1.5, for implementations at a site with `native`, likewise: appends the kernel to the driver's queue
-   * native->queue and returns; as enqueue otherwise, which it replaces together with run, phases and parts. */
+  /* Contract 1.5, for implementations at a site with `native`; set it only if struct_size covers it. Appends the kernel
+   * to the driver's queue native->queue and returns. Otherwise as enqueue, which it replaces, as well as run, phases
+   * and parts. */
   hx_status (*enqueue_native)(const void* context, const hx_native* native, const hx_place* places);
 } hx_kernel;
 
@@ -351,7 +354,7 @@ typedef struct hx_device_info {
   uint32_t alignment;                       /* of offsets: a power of two, at most 64 */
   uint32_t reserved;
   char name[128], driver[128], capability[256]; /* "": unknown */
-  char unavailable[512];                        /* why the device cannot be used, and the remedy; "": it can */
+  char unavailable[512];                        /* reason why the device cannot be used, and the remedy; "": it can */
 } hx_device_info;
 
 typedef struct hx_device_vt {
@@ -359,19 +362,18 @@ typedef struct hx_device_vt {
   const char* (*describe)(void* self); /* one line: name, instruction set, libraries */
   hx_status (*find)(void* self, const hx_call_site* site, hx_kernel* out); /* HX_DECLINED: no kernel */
   void (*destroy)(void* self);
-  /* Optional. The HX_SITE_... flags for which the device has kernels: of FP16_CHUNKS, BF16
-   * and FP8. */
+  /* Optional. Returns the HX_SITE_... flags for which the device has kernels: of FP16_CHUNKS, BF16 and FP8. */
   uint32_t (*flags)(void* self);
-  /* The rest is of contract 1.2. info: optional, also for devices in host memory. */
+  /* The following functions are of contract 1.2 or later. info: optional, also for devices in host memory. */
   hx_status (*info)(void* self, hx_device_info* out);
-  /* A device with its own memory has all of these down to synchronize. Different queues are used from
-   * different threads concurrently, one queue by one thread at a time; find may run concurrently. Asynchronous errors
-   * are returned by the next synchronize. */
+  /* A device with its own memory has all functions from here to synchronize. Different queues may be used concurrently;
+   * one queue is used by one thread at a time; find may run concurrently. The next synchronize returns asynchronous
+   * errors. */
   hx_status (*open_queue)(void* self, hx_queue** out);
   void (*close_queue)(void* self, hx_queue* queue);                    /* waits for queued work */
   hx_status (*allocate)(void* self, uint64_t bytes, uint64_t* buffer); /* bytes > 0; contents are uninitialised */
-  void (*release)(void* self, uint64_t buffer);                        /* no queued work uses it */
-  /* May be asynchronous; host memory stays unchanged until synchronize, or await_event of a later event. */
+  void (*release)(void* self, uint64_t buffer);                        /* called when no queued work uses it */
+  /* May be asynchronous; the host leaves its memory unchanged until synchronize, or await_event of a later event. */
   hx_status (*upload)(void* self, hx_queue* queue, const hx_place* to, const void* from, uint64_t bytes);
   hx_status (*download)(void* self, hx_queue* queue, void* to, const hx_place* from, uint64_t bytes);
   hx_status (*copy)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from,
@@ -382,34 +384,35 @@ typedef struct hx_device_vt {
   /* Optional, both or none: pinned host memory. */
   hx_status (*allocate_host)(void* self, uint64_t bytes, void** out);
   void (*release_host)(void* self, void* memory);
-  /* Optional, all or none: one queue waits for an event of another, without the host. */
+  /* Optional, all or none: makes a queue wait for an event of another queue without blocking the host. */
   hx_status (*record)(void* self, hx_queue* queue, hx_event** out);
   hx_status (*wait)(void* self, hx_queue* queue, hx_event* event);
   void (*release_event)(void* self, hx_event* event);
-  /* Optional, all or none: kernels and copies queued between begin_capture and end_capture are recorded, not run;
-   * launch enqueues all with the same addresses. HX_DECLINED from end_capture: not capturable, the work is dropped. */
+  /* Optional, all or none: kernels and copies queued between begin_capture and end_capture are recorded, not executed;
+   * launch enqueues all of them with the same addresses. HX_DECLINED from end_capture: the work cannot be captured and
+   * is dropped. */
   hx_status (*begin_capture)(void* self, hx_queue* queue);
   hx_status (*end_capture)(void* self, hx_queue* queue, hx_capture** out);
   hx_status (*launch)(void* self, hx_queue* queue, hx_capture* capture);
   void (*release_capture)(void* self, hx_capture* capture);
-  /* Optional, contract 1.3, both or none, beside record. record_time: an event with a timestamp of its
-   * execution. elapsed: the seconds, at least 0, from one such event to a later one of the same queue, after
+  /* Optional, contract 1.3, both or none, requires record. record_time: records an event with a timestamp of its
+   * execution. elapsed: returns the seconds, at least 0, from one such event to a later one of the same queue, after
    * synchronize has completed both. HX_DECLINED from either: no timestamps. */
   hx_status (*record_time)(void* self, hx_queue* queue, hx_event** out);
   hx_status (*elapsed)(void* self, hx_event* from, hx_event* to, double* seconds);
-  /* Optional, contract 1.4, both or none, beside record and allocate_host: a training step is then enqueued whole, and
-   * the host reads the loss meanwhile. copy_if_finite: as copy, but `to` is unchanged if the f32 at `number` is
-   * infinite or NaN when it executes. await_event: blocks the host until the event; may return errors that occurred
-   * before it. Downloads into memory of allocate_host, and record, are then also allowed during capture: each
-   * launch triggers the event again, and await_event waits for the latest. */
+  /* Optional, contract 1.4, both or none, requires record and allocate_host: a whole training step is then enqueued at
+   * once, and the host reads the loss while it runs. copy_if_finite: as copy, but `to` is unchanged if the f32 at
+   * `number` is infinite or NaN when the copy executes. await_event: blocks the host until the event; may return errors
+   * that occurred before it. Downloads into memory of allocate_host, and record, are then also allowed during capture:
+   * each launch triggers the event again, and await_event waits for the latest. */
   hx_status (*copy_if_finite)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes,
                               const hx_place* number);
   hx_status (*await_event)(void* self, hx_event* event);
-  /* Optional, contract 1.5: the driver's handles, without a queue if `queue` is NULL. The driver's queue orders work
-   * that others append to it with the device's own work. */
+  /* Optional, contract 1.5: returns the driver's handles; without a queue if `queue` is NULL. Work that other code
+   * appends to the driver's queue is ordered with the device's own work. */
   hx_status (*native)(void* self, hx_queue* queue, hx_native* out);
-  /* Optional, contract 1.5: creates a device that forwards its calls to `inner`, which outlives it; both are in host
-   * memory. `--device NAME:OTHER` selects it. The host destroys *out with the table's destroy. */
+  /* Optional, contract 1.5: creates a device that forwards calls to `inner`, which outlives it. Both are devices in
+   * host memory. `--device NAME:OTHER` selects it. The host destroys *out with the table's destroy. */
   hx_status (*wrap)(void* self, const struct hx_device_vt* inner, void* inner_self, const struct hx_device_vt** out_vt,
                     void** out);
 } hx_device_vt;
@@ -419,9 +422,9 @@ typedef struct hx_device_vt {
 
 #define HX_MAX_LOOP_RESULTS 64
 
-/* The body of a loop, contract 1.5. step: receives the carries, then one slice of each of xs; returns the next
- * carries, of the same types, then the outputs of the step. Written with hx_api.apply; it cannot read values. `outs`
- * has room for HX_MAX_LOOP_RESULTS. Called only during hx_api.scan. */
+/* The body of a loop, contract 1.5. step receives the carries, then one slice of each of xs. It returns the next
+ * carries, of the same types, then the outputs of the step. It uses hx_api.apply and cannot read values. `outs` has
+ * room for HX_MAX_LOOP_RESULTS. Called only during hx_api.scan. */
 typedef struct hx_loop_body {
   uint32_t struct_size;
   hx_status (*step)(void* self, hx_value* const* operands, uint32_t n_operands, hx_value** outs, uint32_t* n_outs);
@@ -432,7 +435,8 @@ typedef struct hx_api {
   uint32_t struct_size;
   uint16_t abi_major, abi_minor;
 
-  /* Errors. last_error: text of this thread's last HX_ERROR. set_error: for plugins, before they return HX_ERROR. */
+  /* Errors. last_error: returns the text of this thread's last HX_ERROR. set_error: called by plugins before they
+   * return HX_ERROR. */
   const char* (*last_error)(uint32_t* kind);
   void (*set_error)(uint32_t kind, const char* text);
 
@@ -444,8 +448,8 @@ typedef struct hx_api {
   hx_status (*data)(const hx_value* v, const void** out); /* HX_NEEDS_VALUES on a traced value */
   hx_status (*mutable_data)(hx_value** v, void** out);    /* copies a shared value first (replaces *v) */
 
-  /* Operations: a primitive ("add") or a functional ("layer_norm") by name. outs has room for max_outs. Traced when an
-   * input is traced, else evaluated at once. */
+  /* Operations: applies a primitive ("add") or a functional ("layer_norm") by name. outs has room for max_outs. Traced
+   * if an input is traced, else evaluated immediately. */
   hx_status (*apply)(const char* op, const hx_attributes* attributes, hx_value* const* inputs, uint32_t n_inputs,
                      hx_value** outs, uint32_t max_outs, uint32_t* n_outs);
 
@@ -453,37 +457,38 @@ typedef struct hx_api {
   hx_status (*scope_parameter)(hx_scope*, const char* name, const hx_type* type, const hx_init* init, hx_value** out);
   hx_status (*scope_state)(hx_scope*, const char* name, const hx_type* type, const hx_init* init, hx_value** out);
   hx_status (*scope_update)(hx_scope*, const char* name, hx_value* value);
-  /* Uniform [0,1) numbers of the given f32 shape, fresh each step (Philox 4x32-10 keyed by seed and parameter path). */
+  /* Returns uniform numbers in [0, 1) of this f32 type, new in each step (Philox 4x32-10 keyed by seed and parameter
+   * path). */
   hx_status (*scope_random)(hx_scope*, const hx_type* type, hx_value** out);
   int32_t (*scope_training)(hx_scope*);
   uint32_t (*scope_leading)(hx_scope*);                    /* batch axis + position axes of x */
   hx_status (*scope_width)(hx_scope*, int64_t* width);     /* of the arrow's target; HX_NEEDS_WIDTH */
   hx_status (*scope_classes)(hx_scope*, int64_t* classes); /* classes or tokens of x's stream; 0: unknown */
 
-  /* Registration. The host copies names, descriptions and schema; it owns self from here on (destroy), even when it
-   * refuses the item. */
+  /* Registration. The host copies names, descriptions and schema, and takes ownership of self (destroy), even if it
+   * rejects the item. */
   hx_status (*register_item)(hx_registry*, const hx_item* item);
 
-  /* Optional extensions by name and version ("hx.graph/0"); NULL if the host lacks it. */
+  /* Returns an optional extension by name and version ("hx.graph/0"); NULL if the host lacks it. */
   const void* (*extension)(const char* id);
 
   /* Sets the number of leading axes (batch and positions) of the layer's result, if it differs from that of x. */
   hx_status (*scope_set_leading)(hx_scope*, uint32_t leading);
 
-  /* Contract 1.5: a loop over the first axis of xs, all of one length. Its body is traced once, even if no operand
-   * is traced. Other traced values that the body uses are constants of the loop. Attributes: "length" (int; required
-   * without xs), "reverse" (bool; iterates from the last slice, outputs have the order of xs). Results: the carries
-   * after the last step, then each output of the body for all steps, along a new first axis. `outs` has room for
-   * HX_MAX_LOOP_RESULTS. */
+  /* Contract 1.5: loops over the first axis of xs, which all have the same length. The body is traced once, even if no
+   * operand is traced. Other traced values that the body uses are constants of the loop. Attributes: "length" (int;
+   * required without xs), "reverse" (bool; iterates from the last slice; outputs have the order of xs). Results: the
+   * carries after the last step, then each output of the body for all steps, along a new first axis. `outs` has room
+   * for HX_MAX_LOOP_RESULTS. */
   hx_status (*scan)(const hx_loop_body* body, const hx_attributes* attributes, hx_value* const* carries,
                     uint32_t n_carries, hx_value* const* xs, uint32_t n_xs, hx_value** outs, uint32_t* n_outs);
 
-  /* Contract 1.5, within the apply functions of a loss: runs show the mean of `value` over the samples, beside the
-   * loss, as `name`. Has an effect only where `value` is traced. A name has no blanks, commas or comparison signs. */
+  /* Contract 1.5, within the apply functions of a loss: runs report the mean of `value` over the samples as `name`, in
+   * addition to the loss. Has no effect unless `value` is traced. A name has no blanks, commas or comparison signs. */
   hx_status (*report_figure)(const char* name, hx_value* value);
 } hx_api;
 
-/* The argument of harmonics_register. In C++ harmonics::FunctionRegistry&. */
+/* The argument of harmonics_register; in C++ harmonics::FunctionRegistry&. */
 typedef struct hx_registration {
   uint32_t struct_size;
   const hx_api* api;
@@ -498,7 +503,7 @@ typedef struct hx_plugin_abi {
   char id[64], version[24], license[32], vendor[48], built_with[64];
 } hx_plugin_abi;
 
-/* The host's one export for embedders; a plugin does not need it. */
+/* Returns the host's table, for embedders; a plugin does not need it. */
 const hx_api* harmonics_api(void);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
-/* The C API for embedding: graphs, training, inference. C11, append-only, with the rules of abi.h for
- * status, errors and ownership. One thread at a time uses a graph, except for infer and results, which any thread
- * may call at any time, also while fit runs. Returned strings and arrays live until the next call for the same graph,
- * those of results until the thread's next. */
+/* The C API for embedding: graphs, training, inference. C11, append-only, with the rules of abi.h for status, errors
+ * and ownership. A graph must be used by one thread at a time, except for infer and results, which any thread may call
+ * at any time, also while fit runs. Returned strings and arrays are valid until the next call for the same graph; those
+ * of results until the thread's next call. */
 #ifndef HARMONICS_GRAPH_ABI_H
 #define HARMONICS_GRAPH_ABI_H
 
@@ -16,10 +16,10 @@ typedef struct hx_graph hx_graph;
 
 typedef struct hx_progress {
   uint32_t struct_size;
-  int64_t epoch, epochs; /* being run, from 0; planned, 0: open */
+  int64_t epoch, epochs; /* current epoch, from 0; planned epochs, 0: open-ended */
   int64_t step, samples;
   double seconds, samples_per_second;
-  double fraction;       /* of the whole run; below 0: open */
+  double fraction;       /* of the whole run; below 0: open-ended */
   double loss, accuracy; /* means of the last 100 steps; accuracy below 0: none */
 } hx_progress;
 
@@ -33,15 +33,15 @@ typedef struct hx_fit_settings {
   const char* const* until; /* "loss<0.05" */
   uint32_t n_until;
   uint32_t deterministic;
-  /* Called about ten times a second from the calling thread's run; 0 stops after the running step. May be NULL. */
+  /* Called about ten times a second during fit; returning 0 stops after the current step. May be NULL. */
   int32_t (*progress)(void* context, const hx_progress* progress);
   void* context;
-  /* Contract 1.5. Checkpoints of cycles that train. checkpoint: their folder, NULL: none. every: "90s", "5m",
-   * "500steps" or "1epoch", NULL: "5m". resume: a checkpoint or a folder of checkpoints, NULL: from the beginning.
-   * keep: number of newest ones to keep, 0: 3. */
+  /* Contract 1.5. Checkpoints of cycles that train. checkpoint: their folder; NULL: none. every: "90s", "5m",
+   * "500steps" or "1epoch"; NULL: "5m". resume: a checkpoint or a folder of checkpoints; NULL: from the beginning.
+   * keep: number of newest checkpoints to keep; 0: 3. */
   const char *checkpoint, *every, *resume;
   int64_t keep;
-  const char* const* metrics; /* "f1", "topk(5)": additional metrics, of evaluate too */
+  const char* const* metrics; /* "f1", "topk(5)": additional metrics, also of evaluate */
   uint32_t n_metrics, reserved;
 } hx_fit_settings;
 
@@ -49,10 +49,10 @@ typedef struct hx_fit_settings {
 typedef struct hx_epoch {
   uint32_t struct_size; /* also the stride of an array */
   uint32_t n_figures, n_validation, reserved;
-  int64_t epoch, steps, samples;                 /* from 1 */
+  int64_t epoch, steps, samples;                 /* epoch: from 1 */
   double seconds, loss, accuracy, learning_rate; /* loss and accuracy are means; accuracy below 0: none */
   const hx_figure* figures;                      /* of `metrics` */
-  const hx_figure* validation;                   /* on the streams bound for HX_FOR_VALIDATION; none: not validated */
+  const hx_figure* validation;                   /* on the streams bound for HX_FOR_VALIDATION; may be empty */
 } hx_epoch;
 /* Samples of a stream that the last pass left unread because another stream ended first. */
 typedef struct hx_left_over {
@@ -69,13 +69,13 @@ typedef struct hx_fit_report {
   double seconds, loss, accuracy; /* loss and accuracy of the last 100 steps; accuracy below 0: none */
   const char* stopped_by;         /* "epochs", "for", "until loss<0.05", ... */
   const char* const* notes;
-  /* Contract 1.5; written if struct_size, set by the caller, has room. */
-  const hx_figure* metrics; /* at the end of the run: "loss", "accuracy", and those that were asked for */
+  /* Contract 1.5; written if struct_size, set by the caller, covers it. */
+  const hx_figure* metrics; /* at the end of the run: "loss", "accuracy", and the requested metrics */
   const hx_epoch* by_epoch;
   uint32_t n_metrics, n_epochs;
-  int64_t resumed_at;            /* the step of the checkpoint it resumed from; 0: none */
-  const char* checkpoint;        /* file of the newest; "": none */
-  const hx_left_over* left_over; /* contract 1.5, where struct_size says that there is room: of the training streams */
+  int64_t resumed_at;            /* step of the checkpoint from which the run resumed; 0: none */
+  const char* checkpoint;        /* file of the newest checkpoint; "": none */
+  const hx_left_over* left_over; /* contract 1.5, written if struct_size covers it: of the training streams */
   uint64_t n_left_over;
 } hx_fit_report;
 
@@ -84,10 +84,10 @@ typedef struct hx_evaluation {
   uint32_t reserved;
   int64_t samples;
   double loss, accuracy;
-  /* Contract 1.5; written if struct_size, set by the caller, has room. */
-  const hx_figure* figures; /* "loss", "accuracy", what metrics asked for */
+  /* Contract 1.5; written if struct_size, set by the caller, covers it. */
+  const hx_figure* figures; /* "loss", "accuracy", and the requested metrics */
   uint64_t n_figures;
-  const hx_left_over* left_over; /* contract 1.5, as above: of the test streams */
+  const hx_left_over* left_over; /* contract 1.5, likewise: of the test streams */
   uint64_t n_left_over;
 } hx_evaluation;
 
@@ -117,22 +117,22 @@ typedef struct hx_sequence hx_sequence;
 typedef struct hx_model_options {
   uint32_t struct_size;
   int32_t threads;       /* 0 and below: all */
-  const char* weights;   /* of a model of a .ndsl file: a folder of Hugging Face or a file of safetensors; NULL: initial
-                          * values, by `seed` */
+  const char* weights;   /* for a model of an .ndsl file: a Hugging Face folder or a safetensors file; NULL: initial
+                          * values, from `seed` */
   const char* set;       /* overrides settings of the model: "num_layers=2, hidden_size=64" */
   const char* device;    /* "cpu" */
   const char* precision; /* of products, as hx_fit_settings */
   uint64_t seed;
 } hx_model_options;
 
-typedef struct hx_name_scope hx_name_scope; /* items registered until it is closed */
+typedef struct hx_name_scope hx_name_scope; /* a scope of registered items, until it is closed */
 
 typedef struct hx_graph_api {
   uint32_t struct_size;
   uint16_t abi_major, abi_minor;
 
-  /* Parses a flow from text (`source` is its name in errors) or file; `name` selects one of several harmonics, NULL:
-   * the first. The first call that needs the graph looks up its functions. */
+  /* Parses a flow from a text (`source` is its name in errors) or a file. `name` selects one of several harmonics;
+   * NULL: the first. Functions are looked up by the first call that needs the graph. */
   hx_status (*parse)(const char* text, const char* source, const char* name, hx_graph** out);
   hx_status (*parse_file)(const char* path, const char* name, hx_graph** out);
   /* Restores text and weights from the bytes of save(), which are copied. */
@@ -140,11 +140,12 @@ typedef struct hx_graph_api {
   void (*destroy)(hx_graph* graph);
   hx_status (*load_plugin)(const char* path); /* for all graphs */
 
-  /* Items registered with hx_api.register_item take precedence in this graph, from the next call on. New names must be
-   * registered before the first call that needs the graph; known names may be replaced at any time. */
+  /* Returns the graph's registry. Items registered in it by hx_api.register_item take precedence in this graph, from
+   * the next call. New names must be registered before the first call that needs the graph; known names may be replaced
+   * at any time. */
   hx_registry* (*registry)(hx_graph* graph);
 
-  /* Binds streams. The graph owns `object`, even if the call fails. `name` NULL: the only unbound stream.
+  /* Binds streams. The graph takes ownership of `object`, even if the call fails. `name` NULL: the only unbound stream.
    */
   hx_status (*bind_producer)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
                              void* object);
@@ -155,31 +156,32 @@ typedef struct hx_graph_api {
   /* Runs every cycle in order, as `harmonics run` does. */
   hx_status (*fit)(hx_graph* graph, const hx_fit_settings* settings, hx_fit_report* report);
   hx_status (*evaluate)(hx_graph* graph, hx_evaluation* out); /* on the streams bound for HX_FOR_TEST */
-  /* Computes the first cycle's results for these inputs in evaluation mode. Inputs are given by producer name, each one
-   * sample or a batch along a new first axis, equal for all. Each result carries one reference for the caller. While
-   * fit runs, the weights are a snapshot taken at the end of a step. */
+  /* Computes the results of the first cycle for these inputs in evaluation mode. Each input is named by its producer
+   * and is one sample, or a batch along a new first axis, of equal length for all inputs. Each result carries one
+   * reference for the caller. While fit runs, the weights are a snapshot taken at the end of a step. */
   hx_status (*infer)(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs,
                      hx_value** outs, uint32_t max_outs, uint32_t* n_outs);
   hx_status (*results)(hx_graph* graph, const char* const** names, uint32_t* count);
 
-  /* Weights, streams and text as one safetensors file, in memory. */
+  /* Returns weights, streams and text as one safetensors file in memory. */
   hx_status (*save)(hx_graph* graph, const void** data, uint64_t* bytes);
   hx_status (*layers)(hx_graph* graph, const hx_layer_info** layers, uint32_t* count);
   hx_status (*weights)(hx_graph* graph, const char* const** names, uint32_t* count);
   hx_status (*weight)(hx_graph* graph, const char* name, hx_value** out); /* a copy */
 
-  /* Selects the implementation of a functional or primitive in programs compiled from now on; compiled programs keep
-   * theirs. `graph` NULL: for all graphs of the process; settings of single graphs take precedence. "" resets it.
-   * `before` (may be NULL) receives the former setting, until this thread's next call. NULL: from any thread. */
+  /* Selects the implementation of a functional or primitive for programs compiled later; compiled programs are
+   * unchanged. `implementation` "" resets it. `graph` NULL: for all graphs of the process, callable from any thread;
+   * settings of single graphs take precedence. `before` (may be NULL) receives the previous setting, valid until this
+   * thread's next call. */
   hx_status (*set_override)(hx_graph* graph, const char* functional, const char* implementation, const char** before);
 
   /* Contract 1.2. Returns a device for hx_fit_settings: of the kind `sort` (HX_DEVICE_GPU, HX_DEVICE_FPGA), or any
-   * usable accelerator (HX_DEVICE_OTHER). If there is none, it is "cpu", and `note` gives the reason in one line; else
-   * "". Both are valid until this thread's next call. */
+   * usable accelerator (HX_DEVICE_OTHER). If there is none, the device is "cpu" and `note` gives the reason in one
+   * line; else `note` is "". Both are valid until this thread's next call. */
   hx_status (*accelerator)(uint32_t sort, const char** device, const char** note);
 
-  /* Contract 1.5. load: replaces the weights by those of a safetensors file or checkpoint. Parameters that the file
-   * lacks are an error of the first call that needs them, or a note of fit. save_file: writes the result of save() to a
+  /* Contract 1.5. load: replaces the weights by those of a safetensors file or checkpoint. Parameters missing in the
+   * file are an error of the first call that needs them, or a note of fit. save_file: writes the result of save to a
    * file atomically. */
   hx_status (*load)(hx_graph* graph, const char* path);
   hx_status (*save_file)(hx_graph* graph, const char* path);
@@ -190,14 +192,15 @@ typedef struct hx_graph_api {
   hx_status (*open_scope)(hx_graph* graph, hx_name_scope** out);
   hx_registry* (*scope_registry)(hx_name_scope* scope);
   void (*close_scope)(hx_name_scope* scope);
-  /* Contract 1.5. bind_producer with options as after the '?' of an address, such as "batch=16&shuffle=8192"; "":
-   * none. */
+  /* Contract 1.5. As bind_producer, with options in the syntax of an address after '?', such as
+   * "batch=16&shuffle=8192"; "": none. */
   hx_status (*bind_producer_options)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt,
                                      void* object, const char* options);
 
-  /* Contract 1.5. Models of .ndsl files by name, for the whole process; callable from any thread. register_model reads
-   * and checks a file. models: all names, including built-in models. model_config: numeric settings, booleans as 0 and
-   * 1. Results are valid until this thread's next call of one of these functions. */
+  /* Contract 1.5. Models of .ndsl files by name, for the whole process; callable from any thread. register_model: reads
+   * and validates a file. models: returns all names, including built-in models. model_config: returns the numeric
+   * settings, booleans as 0 and 1. block_spec: returns the operations of a layer. Results are valid until this thread's
+   * next call of one of these functions. */
   hx_status (*register_model)(const char* name, const char* file);
   hx_status (*models)(const char* const** names, uint32_t* count);
   hx_status (*model_config)(const char* model, const char* const** names, const double** values, uint32_t* count);

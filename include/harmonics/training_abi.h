@@ -11,7 +11,7 @@ extern "C" {
 /* ---- optimizers: the first argument of the schema is "lr", a number with a default ------------------------------ */
 
 enum {
-  HX_PARAMETER_HIDDEN = 1 /* neither an embedding table nor of an arrow into a tapped layer */
+  HX_PARAMETER_HIDDEN = 1 /* neither an embedding table nor a parameter of an arrow into a tapped layer */
 };
 
 typedef struct hx_parameter {
@@ -39,11 +39,11 @@ typedef struct hx_update { /* one update of one parameter; all values are traced
 
 typedef struct hx_optimizer_vt {
   uint32_t struct_size;
-  /* The state of a parameter; `out` has room for HX_MAX_MOMENTS. Pure. */
+  /* Returns the moments of a parameter; `out` has room for HX_MAX_MOMENTS. Pure. */
   hx_status (*moments)(void* self, const hx_attributes* args, const hx_parameter* parameter, hx_moment* out,
                        uint32_t* count);
-  /* The parameter's next value, then those of the moments, of their types. Written with hx_api.apply: it becomes part
-   * of the program, so it cannot read numbers. */
+  /* Returns the parameter's next value, then the next values of the moments, of their types. Uses hx_api.apply: it is
+   * traced as part of the program and cannot read values. */
   hx_status (*step)(void* self, const hx_attributes* args, const hx_parameter* parameter, const hx_update* update,
                     hx_value** next);
   void (*destroy)(void* self);
@@ -62,7 +62,7 @@ typedef struct hx_run_point {
 
 typedef struct hx_schedule_vt {
   uint32_t struct_size;
-  /* The factor of the learning rate: at least 0. Pure. */
+  /* Returns the factor of the learning rate, at least 0. Pure. */
   hx_status (*factor)(void* self, const hx_attributes* args, const hx_run_point* point, double* out);
   void (*destroy)(void* self);
 } hx_schedule_vt;
@@ -75,13 +75,14 @@ typedef struct hx_run_view {
   uint32_t flags;               /* reserved, 0 */
   int64_t step, epoch, samples; /* finished so far */
   const void* run;
-  /* "loss", "output.accuracy" ...: HX_DECLINED while it has no value. */
+  /* Returns the value of "loss", "output.accuracy" ...; HX_DECLINED while it has none. */
   hx_status (*metric)(const void* run, const char* name, double* out);
 } hx_run_view;
 
 typedef struct hx_predicate_vt {
   uint32_t struct_size;
-  /* 0 or 1, evaluated before every step. A function of its arguments and the run only, unless HX_BY_CLOCK is set. */
+  /* Returns 0 or 1. Called before every step. Must depend only on the arguments and the run, unless HX_BY_CLOCK is
+   * set. */
   hx_status (*holds)(void* self, const hx_attributes* args, const hx_run_view* run, int32_t* out);
   void (*destroy)(void* self);
 } hx_predicate_vt;

@@ -1,4 +1,4 @@
-/* Statuses, errors, tensors and attributes: C11, append-only, with the rules of abi.h, whose tables use them. */
+/* Statuses, errors, tensors and attributes for the tables of abi.h: C11, append-only, with the rules of abi.h. */
 #ifndef HARMONICS_VALUE_ABI_H
 #define HARMONICS_VALUE_ABI_H
 
@@ -14,12 +14,12 @@ extern "C" {
 
 typedef enum hx_status {
   HX_OK = 0,
-  HX_ERROR = 1,        /* text through hx_api.last_error (host) or passed to hx_api.set_error (plugin) */
+  HX_ERROR = 1,        /* the text is returned by hx_api.last_error (host) or passed to hx_api.set_error (plugin) */
   HX_NEEDS_VALUES = 2, /* values of a traced tensor were requested */
   HX_END = 3,          /* a stream has ended */
-  HX_DECLINED = 4,     /* "I do not serve this": no gradient, no kernel, no fused form; set_error may say why */
+  HX_DECLINED = 4,     /* unsupported: no gradient, no kernel, no fused form; set_error may give the reason */
   HX_NEEDS_WIDTH = 5,  /* a layer requested a width that is not known yet */
-  /* Range sentinels, never returned: make every 32-bit value representable. */
+  /* Range sentinels, never returned; they make every 32-bit value representable. */
   HX_STATUS_LEAST = -2147483647 - 1,
   HX_STATUS_MOST = 2147483647
 } hx_status;
@@ -62,14 +62,14 @@ typedef enum hx_dtype {
   HX_F32 = 11,
   HX_F64 = 12,
   /* Contract 1.5: stored types, for weights. Only `cast`, `gather` of whole rows, the weight of `linear` and the table
-   * of `embedding` take them. Several are stored in blocks: the last axis is a multiple of the block's elements.
-   * Devices and implementations of libraries built for an earlier contract are never offered them. */
+   * of `embedding` accept them. Most are stored in blocks: the last axis is a multiple of the block's elements. Call
+   * sites with these types are not passed to devices and implementations built for an earlier contract. */
   HX_F8_E4M3 = 13, /* no infinities, at most 448 */
   HX_F8_E5M2 = 14,
   HX_NF4 =
       15,     /* 4-bit index into 16 quantiles of a normal distribution in [-1, 1]; the first of two in the high bits */
   HX_I4 = 16, /* -8 to 7; the first of two in the low bits */
-  HX_Q8_0 = 17,   /* as in GGUF, as are the rest: 32 elements in 34 bytes */
+  HX_Q8_0 = 17,   /* block types of GGUF from here: 32 elements in 34 bytes */
   HX_Q4_0 = 18,   /* 32 in 18 */
   HX_Q4_K = 19,   /* 256 in 144 */
   HX_Q6_K = 20,   /* 256 in 210 */
@@ -82,9 +82,9 @@ typedef enum hx_dtype {
   HX_IQ4_NL = 27, /* 32 in 18 */
   HX_MXFP4 = 28,  /* 32 in 17 */
   HX_IQ4_XS = 29, /* 256 in 136 */
-  /* The rest: 64 elements behind a scale in f32, the largest magnitude of the block. */
-  HX_NF4_64 = 30, /* 64 in 36 bytes: elements of HX_NF4, as bitsandbytes */
-  HX_FP4_64 = 31, /* 64 in 36: 4-bit floats as bitsandbytes, in the order of HX_NF4 */
+  /* Blocks of an f32 scale, the largest magnitude of the block, and 64 elements. */
+  HX_NF4_64 = 30, /* 64 in 36 bytes: elements of HX_NF4, as in bitsandbytes */
+  HX_FP4_64 = 31, /* 64 in 36: 4-bit floats as in bitsandbytes, in the order of HX_NF4 */
   HX_E4M3_64 = 32 /* 64 in 68: elements of HX_F8_E4M3; the scale is the largest magnitude over 448 */
 } hx_dtype;
 
@@ -94,7 +94,7 @@ typedef struct hx_type { /* dense, row-major; rank 0 is a scalar */
   int64_t dims[HX_MAX_RANK];
 } hx_type;
 
-typedef struct hx_value hx_value; /* a tensor, or a value of the program being traced; counted; owned by the host */
+typedef struct hx_value hx_value; /* a tensor, or a traced value; reference counted; owned by the host */
 
 typedef enum hx_attribute_kind {
   HX_ATTR_INT = 1,
@@ -103,11 +103,11 @@ typedef enum hx_attribute_kind {
   HX_ATTR_BOOL = 4, /* in `i` */
   HX_ATTR_INTS = 5,
   HX_ATTR_FLOATS = 6,
-  HX_ATTR_VALUE = 7, /* a tensor: a further source layer named by an argument */
-  HX_ATTR_TEXTS = 8  /* in the metadata of models only */
+  HX_ATTR_VALUE = 7, /* a tensor: an additional source layer named by an argument */
+  HX_ATTR_TEXTS = 8  /* only in the metadata of models */
 } hx_attribute_kind;
 
-typedef struct hx_text { /* UTF-8, without a final zero */
+typedef struct hx_text { /* UTF-8, not NUL-terminated */
   const char* data;
   uint64_t bytes;
 } hx_text;
@@ -115,7 +115,7 @@ typedef struct hx_text { /* UTF-8, without a final zero */
 typedef struct hx_attribute {
   const char* name;
   uint32_t kind;
-  uint32_t count; /* of ints, floats or texts */
+  uint32_t count; /* number of ints, floats or texts */
   union {
     int64_t i;
     double f;

@@ -12,12 +12,12 @@ namespace harmonics::cpu {
 
 namespace {
 
-// Into how many parts the work should be divisible.
+// The number of items to provide, so that this work can be divided into enough parts.
 int64_t wanted_parts(double nanoseconds) { return std::max(kUsualParts, parts_for(nanoseconds, kMostParts)); }
 
-// Steps of the depth from one prefetched line of the next item, whose rows take `floats`, to the next line; 0, for no
-// prefetch, if the current and the next item take more than half of the second-level cache. Products take at least two
-// steps for each pair of a query and a key and each line of a row.
+// Returns the number of k-loop steps per prefetched cache line of the next item, whose rows take `floats`; 0 (no
+// prefetch) if the current and the next item exceed half of the L2 cache. Products take at least two steps for each
+// (query, key) pair and cache line of a row.
 int64_t steps_per_line(int64_t floats, double pairs, int64_t queries, int64_t keys) {
   constexpr int64_t kLeastCache = 1 << 20;
   static const int64_t cache = std::max<int64_t>(kLeastCache, ::sysconf(_SC_LEVEL2_CACHE_SIZE));
@@ -35,7 +35,7 @@ CacheType cache_type(const hx_type& x) {
 }
 bool is_cache(const hx_type& x) { return is_f32(x) || x.dtype == HX_F16 || x.dtype == HX_Q8_0; }
 
-// Takes a mask or bias [T, S] or [B, 1 or H, T, S].
+// Accepts a mask or bias of shape [T, S] or [B, 1 or H, T, S].
 bool take_rows(const Site& site, uint32_t buffer, const SequenceAttention& c, ScoreRows& rows) {
   const hx_type& x = site.in(buffer);
   const int64_t table = c.queries * c.keys;
@@ -58,7 +58,7 @@ bool take_operand(const Site& site, const std::string& name, uint32_t buffer, Se
   return name == "lengths" ? given.dtype == HX_I32 : name == "sinks" && is_f32(given);
 }
 
-// Takes pools of pages [P, R, Hkv, D], or [P, Hkv, R, D], as k and v, and their tables [B, N].
+// Accepts page pools [P, R, Hkv, D] or [P, Hkv, R, D] as k and v, and page tables [B, N].
 bool take_pages(const Site& site, uint32_t buffer, uint32_t positions, SequenceAttention& c) {
   const hx_type &table = site.in(buffer), &k = site.in(1), &v = site.in(2);
   if (table.dtype != HX_I32 || table.rank != 2 || table.dims[0] != c.batch || k.dims[0] != v.dims[0]) return false;
@@ -67,7 +67,8 @@ bool take_pages(const Site& site, uint32_t buffer, uint32_t positions, SequenceA
   return true;
 }
 
-// Sizes and optional inputs, which follow the first `fixed` ones. Appends their names, in order.
+// Reads the sizes and the optional inputs, which follow the first `fixed` inputs. Appends the names of the optional
+// inputs in order.
 bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::vector<std::string>& names) {
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
   const bool first = site.flag("positions_first");
@@ -99,7 +100,7 @@ bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::
     at = comma + 1;
   }
   if (fixed + names.size() != site.inputs()) return false;
-  for (uint32_t i = 0; i < names.size(); ++i)  // before masks, whose rows are as long as the tables
+  for (uint32_t i = 0; i < names.size(); ++i)  // pages first: they set c.keys, the row length of masks
     if (names[i] == "pages" && (fixed > 3 || !take_pages(site, fixed + i, positions, c))) return false;
   for (uint32_t i = 0; i < names.size(); ++i)
     if (names[i] != "pages" && !take_operand(site, names[i], fixed + i, c)) return false;
@@ -107,7 +108,7 @@ bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::
 }
 
 bool plan_cached_attention(const Site& site, hx_kernel& out) {
-  constexpr double kMostApart = 32 << 20;  // bytes of the splits' sums
+  constexpr double kMostApart = 32 << 20;  // limit of the splits' partial sums, bytes
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
   auto c = std::make_unique<CachedAttentionContext>();
   std::vector<std::string> names;
@@ -120,7 +121,8 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   c->v_type = cache_type(v);
   const int64_t rows = c->tile * c->group;
   c->few = rows <= kFewRows;
-  // Small groups leave most of a tile empty. The number of queries does not decide: it must not change bits.
+  // Small groups leave most of a tile empty. The choice must not depend on the number of queries, which may not change
+  // the bits of a result.
   const auto tiles_of = [&](CacheType type, int64_t width) {
     constexpr int64_t kLeastGroup = 5;
     const bool suits = type == CacheType::q8_0 && width <= kMostTiledWidth && c->group >= kLeastGroup;
@@ -137,8 +139,8 @@ bool plan_cached_attention(const Site& site, hx_kernel& out) {
   const double partials = static_cast<double>(all_rows * c->splits) * static_cast<double>(partial_floats(*c)) * 4;
   const double pairs = static_cast<double>(all_rows) * static_cast<double>(c->keys);
   const double per_pair = 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
-  // Beyond the usual parts for a few tokens only: the splits' sums of long prompts would double their memory. Items of
-  // several lengths are shared evenly by splits.
+  // More than kUsualParts for a few tokens only, because the partial sums of a long prompt would double its memory.
+  // Splits balance the load if batch items differ in length.
   const bool differ = c->batch > 1 && c->lengths != kNoBuffer;
   const bool wants_more = items < kUsualParts || (c->tiles == 1 && (differ || items < wanted_parts(pairs * per_pair)));
   c->apart = wants_more && c->splits > 1 && partials <= kMostApart;
@@ -218,8 +220,8 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   out_type.dims[3] = c->value_width;
   c->out = rows_of(out_type, positions_first);
   c->copies = positions_first;
-  constexpr int64_t kMostDense = 384 * 1024;  // floats: they stay in the second-level cache
-  const auto collide = [](const HeadRows& rows) { return rows.row % 256 == 0; };  // in few sets of caches
+  constexpr int64_t kMostDense = 384 * 1024;  // floats that stay in the L2 cache
+  const auto collide = [](const HeadRows& rows) { return rows.row % 256 == 0; };  // rows map to few cache sets
   const int64_t dense = c->group * c->queries * (2 * c->width + c->value_width);
   c->dense_rows = positions_first && (collide(c->q) || collide(c->k) || collide(c->out)) && dense <= kMostDense;
   c->causal = site.flag("causal");

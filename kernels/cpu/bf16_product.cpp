@@ -12,22 +12,23 @@
 namespace harmonics::cpu {
 namespace {
 
-constexpr int64_t kLeastSide = 16, kLeastDepth = 32;  // below, most of a tile is empty
+constexpr int64_t kLeastSide = 16, kLeastDepth = 32;  // smaller products leave most of a tile empty
 constexpr double kLeastBf16Flops = 1e6;
 
-// A part packs blocks of its own operand: 64 rows or columns, 512 deep, half of the first-level cache.
+// Blocks of the operand that each part packs for itself: 64 rows or columns by 512 along k, half of the L1 cache.
 constexpr int64_t kOwnSide = 64, kOwnTiles = 16, kOwnStrip = kOwnTiles * kTileNumbers;
 constexpr int64_t kPartGranule = 2 * kStrip;
 
 struct Bf16Context {
   Product product;
   const Bf16Routines* routines;
-  // The shorter operand is packed as a whole at the start of the workspace, the longer by the parts that share it out.
+  // The shorter operand is packed once, at the start of the workspace. The longer one is divided among the parts, which
+  // pack it block by block.
   bool shares_a = true;
   uint32_t pack_parts = 1, parts = 1;
 };
 
-// g++ 12 has no __builtin_cpu_supports for these.
+// CPUID directly, because g++ 12 has no __builtin_cpu_supports for these.
 bool has_bf16_dots() {
   unsigned a, b, c, d;
   return std::string_view(isa().name) == "avx512" && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
@@ -53,7 +54,7 @@ const Bf16Routines* choose_bf16() {
 Bf16Operand a_of(const Product& p, const float* a) { return {a, p.a_row, p.a_column, p.m, p.k, false}; }
 Bf16Operand b_of(const Product& p, const float* b) { return {b, p.b_column, p.b_row, p.n, p.k, true}; }
 
-// `count` rows or columns from `first` on, from depth `k` on.
+// Returns the sub-operand of `count` rows or columns from `first` and `depth` elements from `k`.
 Bf16Operand part_of(Bf16Operand x, int64_t first, int64_t count, int64_t k, int64_t depth) {
   x.from += first * x.stride + k * x.depth_stride;
   x.count = count, x.depth = depth;
@@ -92,7 +93,7 @@ void multiply_part(const Bf16Context& c, void* const* buffers, const Bf16Operand
   }
 }
 
-// Phases: pack the shared operand; pack the other in blocks and multiply.
+// Phases: pack the shared operand; pack the other operand in blocks and multiply.
 void run_bf16(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const Bf16Context*>(context);
   const Product& p = c.product;

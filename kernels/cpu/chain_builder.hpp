@@ -26,7 +26,8 @@ struct ChainStorage {
 };
 struct OwnedChain : ChainContext, ChainStorage {};
 
-// Registers are added in order: inputs and constants, then steps; finally each gets its memory.
+// Registers are numbered in the order they are added: inputs and constants, then steps. finish() and fill() assign
+// their memory.
 class ChainBuilder {
  public:
   ChainBuilder(std::vector<int64_t> shape, uint32_t inputs) : shape_(std::move(shape)), inputs_(inputs) {
@@ -35,24 +36,24 @@ class ChainBuilder {
 
   uint32_t input(uint32_t buffer, const hx_type& type);
   uint32_t constant(float value);
-  // Returns the result's register; nothing if the operation does not exist for these element types. Primitives on
-  // 16-bit floats are computed in f32 and rounded.
+  // Returns the result's register; nullopt if there is no block for these element types. Primitives on 16-bit floats
+  // are computed in f32 and rounded.
   std::optional<uint32_t> step(const ScalarRow& row, uint32_t dtype, std::array<uint32_t, 3> operands);
   // Adds all inputs and operations of the site's chain.
   bool steps_of(const Site& site);
-  // The register of a number in the site's chain, after steps_of.
+  // Returns the register of a number in the site's chain; valid after steps_of.
   uint32_t named(uint32_t number) const { return number < named_.size() ? named_[number] : UINT32_MAX; }
   bool output(uint32_t which, uint32_t from);
-  // Keeps the register's elements until the last step of a piece. Also lets pieces begin at any element.
+  // Keeps the register live until the last step of a block. Also lets blocks begin at any element.
   void keep(uint32_t result) { kept_ = result; }
   bool finish(hx_kernel& out, const char* name);
 
-  // For kernels with their own loop: pieces of at most context.block elements. False: too many registers.
+  // For kernels with their own loop over pieces of at most context.block elements. False: too many registers.
   bool fill(ChainContext& context, ChainStorage& storage);
-  // Output 0 may take the memory of an input of the same width if all such inputs have been read when the output is
-  // written: two inputs may be one buffer, so all of them count.
+  // Output 0 may share the memory of an input of the same width if all such inputs are dead when it is written. All
+  // count, because two inputs may be one buffer.
   uint32_t in_place_mask() const;
-  double nanoseconds() const;  // cost of all elements
+  double nanoseconds() const;  // estimated cost of all elements
   uint32_t dtype(uint32_t result) const { return dtypes_[result]; }
   size_t registers() const { return registers_.size(); }
   int64_t count() const { return count_; }
@@ -77,7 +78,7 @@ class ChainBuilder {
   std::vector<uint32_t> dtypes_;
   std::vector<ChainStep> steps_;
   std::vector<uint32_t> named_;           // by number in the site's chain
-  std::map<uint32_t, uint32_t> widened_;  // registers of 16-bit floats and their numbers in f32
+  std::map<uint32_t, uint32_t> widened_;  // register of 16-bit floats -> its register in f32
 };
 
 }  // namespace harmonics::cpu

@@ -16,8 +16,8 @@ hx_type type_of(const std::vector<int64_t>& shape) {
   return t;
 }
 
-// Divides into groups of rows. Columns are sliced if there are too few groups, or if there are more columns than rows,
-// as in products.
+// Divides the rows into groups. Also slices the columns if there are too few groups, or more columns than rows, as
+// products do.
 void cut(ChainReduceContext& c, double nanoseconds) {
   const ReduceStage& s = c.stages.stage[0];
   c.slices = 1;

@@ -1,5 +1,5 @@
-// Fused chain and reduction: reduces the chain's last result as it is computed, in the order of a reduction of the
-// stored result.
+// Fused chain and reduction: reduces the chain's last result as it is computed. The order of summation equals that of a
+// separate reduction.
 #pragma once
 
 #include "elementwise.hpp"
@@ -15,9 +15,9 @@ struct ChainReduceContext {
   ReduceContext stages;
   int64_t groups;              // per chunk, at most
   uint32_t slices;             // of the columns
-  uint32_t parts, join_parts;  // join_parts 0: groups are the results
+  uint32_t parts, join_parts;  // join_parts 0: no second phase, the groups are the results
   uint32_t workspace;          // buffer
-  int64_t partials;            // offset of the groups' results in the workspace, floats
+  int64_t partials;            // offset of the groups' partial results in the workspace, floats
 };
 
 constexpr int64_t kSliceGranule = 64;

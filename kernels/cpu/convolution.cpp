@@ -20,7 +20,7 @@ void read_pair(const Site& site, const char* name, uint32_t spatial, int64_t oth
   for (uint32_t i = 0; i < spatial; ++i) to[2 - spatial + i] = values.empty() ? otherwise : values[i];
 }
 
-// Sizes and window of an ungrouped convolution over one or two axes; null for others.
+// Returns sizes and window of an ungrouped convolution over one or two axes; null for other convolutions.
 std::unique_ptr<OwnedConv> geometry(const Site& site, const std::vector<int64_t>& x,
                                     const std::vector<int64_t>& weight) {
   if (x.size() < 3 || x.size() > 4 || weight.size() != x.size() || site.integer("groups", 1) != 1) return nullptr;
@@ -66,7 +66,7 @@ bool pooling(const Site& site, uint32_t spatial, ConvContext& c, int64_t pooled_
 
 int64_t up_to(int64_t n, int64_t granule) { return ceil_div(n, granule) * granule; }
 
-// Nanoseconds of one vector FMA at full throughput.
+// Estimated nanoseconds of one vector FMA at full throughput.
 constexpr double kVectorStep = 0.17;
 
 bool answer_forward(std::unique_ptr<OwnedConv> c, uint32_t inputs, const char* name, hx_kernel& out) {
@@ -75,7 +75,7 @@ bool answer_forward(std::unique_ptr<OwnedConv> c, uint32_t inputs, const char* n
   c->direct = step == 1 && !c->low[0] && !c->low[1] && c->rows <= c->height && covered <= c->width;
   c->phase = c->direct ? c->width : ceil_div(covered, step);
   c->row = c->phase * step;
-  c->plane = c->direct ? c->height * c->width : c->rows * c->row + 16;  // offset of 16: planes do not share cache sets
+  c->plane = c->direct ? c->height * c->width : c->rows * c->row + 16;  // 16: planes do not share cache sets
   for (int64_t channel = 0; channel < c->channels; ++channel)
     for (int64_t a = 0; a < c->kernel[0]; ++a)
       for (int64_t b = 0; b < c->kernel[1]; ++b) {
@@ -86,7 +86,7 @@ bool answer_forward(std::unique_ptr<OwnedConv> c, uint32_t inputs, const char* n
   c->taps = c->numbers.data();
   const int64_t last = c->outputs % (2 * width);
   c->padded_outputs = c->outputs - last + (last == 0 ? 0 : last <= width ? width : 2 * width);
-  const int64_t wanted = std::max<int64_t>(1, 128 / c->out_width);  // the band stays in the first-level cache
+  const int64_t wanted = std::max<int64_t>(1, 128 / c->out_width);  // the band stays in the L1 cache
   c->band = c->pools ? std::max(c->pool[0], up_to(wanted, c->pool_step[0])) : wanted;
   const int64_t band_places = (c->band + c->pool_step[0]) * c->out_width;
   c->part_workspace = up_to((c->direct ? 0 : c->channels * c->plane) + 3 * band_places * 2 * width, 16);
@@ -117,10 +117,10 @@ bool plan_forward(const Site& site, hx_kernel& out) {
   return answer_forward(std::move(c), site.inputs(), "convolution and pooling", out);
 }
 
-// Up to this many channels our kernel beats oneDNN, which reorders its operands.
+// Up to this many channels this kernel is faster than oneDNN, which reorders its operands.
 constexpr int64_t kFewChannels = 32;
 
-// Halves the block of channels until a row of a window fits the registers. False if it never does.
+// Halves the channel block until a window row fits the registers. Returns false if none fits.
 bool choose_sums(ConvContext& c, int64_t width) {
   c.block = std::min<int64_t>(c.channels, 16);
   while (c.block > 1 && ceil_div(c.kernel[1] * c.block, width) > kMostSumVectors) c.block /= 2;
@@ -129,7 +129,8 @@ bool choose_sums(ConvContext& c, int64_t width) {
   return c.vectors <= kMostSumVectors;
 }
 
-// Gathering sorts the gradients by position first; it pays if a position has many of them.
+// Chooses the channel block, and whether to gather: to sort the gradients by position, which pays if positions have
+// many of them.
 void choose_spread(ConvContext& c, int64_t width) {
   c.band = std::max<int64_t>(1, c.out_height / c.pooled_height);
   const int64_t gradients = c.outputs * c.pooled_height * c.pooled_width / (c.out_height * c.out_width);
@@ -159,7 +160,7 @@ bool plan_gradient(const Site& site, hx_kernel& out) {
   if (!c || c->dilation[0] != 1 || c->dilation[1] != 1) return false;
   c->pooled_height = spatial == 2 ? site.in(1).dims[2] : 1;
   c->pooled_width = last(site.in(1));
-  // If windows overlap or are small, most positions have a gradient, and the dense kernel is faster.
+  // With overlapping or small pooling windows most positions have a gradient, and the dense kernel is faster.
   const int64_t pooled = c->pooled_height * c->pooled_width, listed = c->outputs * pooled;
   if (2 * pooled > c->out_height * c->out_width) return false;
   const int64_t width = isa().vector;
@@ -175,7 +176,7 @@ bool plan_gradient(const Site& site, hx_kernel& out) {
   c->part_workspace = up_to(c->packed + lists, 16);
   const double steps = static_cast<double>(c->samples * listed * c->blocks * c->kernel[0] * c->vectors);
   c->parts = parts_for(steps * kVectorStep * (to_input ? 2 : 1), c->samples);
-  if (!to_input) c->parts = std::min(c->parts, 8u);  // each part has its own sums
+  if (!to_input) c->parts = std::min(c->parts, 8u);  // each part has its own accumulators
   c->join_parts = parts_for(static_cast<double>(c->outputs * c->depth * c->parts), c->outputs);
   const int64_t shared = to_input ? c->blocks * c->outputs * c->kernel[0] * c->kernel[1] * c->block
                                   : c->parts * c->outputs * c->blocks * c->kernel[0] * c->vectors * width;

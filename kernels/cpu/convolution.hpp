@@ -1,7 +1,7 @@
-// Our own kernels for ungrouped convolutions over two spatial axes (one axis is a plane of height 1).
+// Native kernels for ungrouped convolutions over two spatial axes (a single axis is treated as a plane of height 1).
 //
-// They cover what dense libraries do badly: few channels, and gradients through max pooling. The latter have one
-// non-zero position per window; only these are multiplied.
+// They cover cases that are slow in oneDNN: few channels, and gradients through max pooling, which have one non-zero
+// position per pooling window. Only non-zeros are multiplied.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,17 @@ struct ConvContext {
   int64_t pool[2], pool_step[2], pooled_height, pooled_width;
   bool has_bias, relu;
 
-  // Padded copy of x: planes of `rows` rows of `row` floats. In the forward pass columns are grouped by their remainder
-  // modulo the stride, `phase` in each group, so that adjacent results read adjacent inputs. `direct`: uses x without a
-  // copy.
+  // Padded copy of x: planes of `rows` rows of `row` floats. Forward: columns are grouped by their remainder modulo the
+  // stride, `phase` columns per group, so that adjacent results read adjacent inputs. `direct`: reads x in place.
   int64_t rows, row, phase, plane;
   bool direct;
   const int32_t* taps;     // [depth]: offsets of a window's elements from its first
   int64_t padded_outputs;  // rounded up to whole vectors
-  int64_t band;            // rows of the result computed together
+  int64_t band;            // result rows per band, computed together
 
-  // Gradients: channels last, in blocks of `block`; `vectors` is the length of a window's row in one block.
+  // Gradients: channels last, in blocks of `block`; `vectors`: vectors per window row of one block.
   int64_t block, blocks, vectors;
-  bool gathers;           // gradient of the input: gradients sorted by position instead of added window by window
+  bool gathers;           // input gradient: sorts gradients by position instead of adding window by window
   const int32_t* places;  // [out_height * out_width]: offset of each window in a block
 
   uint32_t parts, join_parts;
@@ -36,9 +35,9 @@ struct ConvContext {
   uint32_t workspace_buffer;
 };
 
-// Largest window row, in vectors, of the weight gradient.
+// Weight gradient: limit of ConvContext::vectors.
 constexpr int64_t kMostSumVectors = 12;
-// Limits of the gathering input gradient: kernel columns, and columns times vectors of a block.
+// Gathering input gradient: limits of kernel columns, and of kernel columns times vectors of a block.
 constexpr int64_t kMostSpreadColumns = 7, kMostSpread = 12;
 
 }  // namespace harmonics::cpu

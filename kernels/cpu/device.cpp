@@ -22,7 +22,7 @@ const kernels::PlanTable<Plan>& plans() {
   return table;
 }
 
-// Empty tensors are computed by the reference.
+// Sites with empty tensors are left to the reference kernels.
 bool has_elements(const Site& site) {
   for (uint32_t i = 0; i < site.workspace(); ++i)
     if (count(site.buffer(i)) == 0) return false;

@@ -1,11 +1,11 @@
-// Attention within the documents of packed rows.
+// Attention restricted to the documents of packed sequences.
 #pragma once
 
 #include "site.hpp"
 
 namespace harmonics::cpu {
 
-// Plans a call of attention or attention_grad whose optional inputs are `documents`, or it and `sinks`.
+// Plans attention or attention_grad with the optional inputs `documents` or `documents` and `sinks`.
 bool plan_documents(const Site& site, hx_kernel& out);
 
 }  // namespace harmonics::cpu

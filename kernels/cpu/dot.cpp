@@ -1,4 +1,4 @@
-// dot and dot_add with any batch and contraction axes, rewritten as a batched matrix product.
+// dot, dot_add and dot_sum with any batch and contraction axes, as batched matrix products.
 #include <cstring>
 
 #include "families.hpp"
@@ -11,7 +11,7 @@ namespace {
 using kernels::DotOperand;
 using kernels::run_of;
 
-// Offset of each batch entry.
+// Returns the element offset of each batch entry.
 std::vector<int64_t> offsets_of(const hx_type& t, const std::vector<int64_t>& axes) {
   const std::vector<int64_t> own = strides(t);
   std::vector<int64_t> offsets{0};
@@ -58,7 +58,7 @@ bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& man
   return answer_product(*p, std::move(a_offsets), std::move(b_offsets), out);
 }
 
-// A product with a phase that rearranges its operands.
+// A product after a phase that copies operands to a layout it supports.
 struct Rearranged {
   CopyContext copies[2];
   uint32_t copy_parts[2] = {};  // 0: the operand is used in place
@@ -108,12 +108,12 @@ bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& ou
   return answer_rearranged(operands, manner, out);
 }
 
-// Initialises C with the sum, or zero, before the product is added. This joins the product's first phase if it has
-// several, since that phase only prepares operands.
+// Initialises C with the addend, or zero, before the product is accumulated. If the product has several phases, this
+// runs in its first one, which only prepares operands.
 struct Sum {
   int64_t count = 0;
   uint32_t out = 0, parts = 0;
-  uint32_t keep = 0;                       // buffer; 0: always add the sum
+  uint32_t keep = 0;                       // buffer of the condition; 0: always add
   uint32_t product_parts = 0, before = 0;  // parts of the product's first phase; phases before the product
   InnerKernel product;
 };
@@ -152,7 +152,7 @@ bool plan_dot(const Site& site, hx_kernel& out) {
   return answer_dot(site, 0, false, out);
 }
 
-// sum, a, b, keep? -> sum + a b, in place where allowed
+// sum, a, b, keep? -> sum + a b; output 0 may share the memory of `sum`
 bool plan_dot_add(const Site& site, hx_kernel& out) {
   for (uint32_t i = 0; i < 3; ++i)
     if (!is_f32(site.in(i))) return false;
@@ -180,8 +180,7 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// A product with sums of b's columns: its kernel's buffers are a, b, the product, its workspace, an unused one, the
-// sums.
+// A product with column sums of b. Buffers of its kernel: a, b, product, workspace, unused, sums.
 struct SummedProduct {
   static constexpr uint32_t kSums = 5;
   InnerKernel product;

@@ -1,27 +1,27 @@
-// Attention over caches of q8_0 by the tile registers of AMX: products of whole numbers, summed exactly.
+// Attention over q8_0 caches by AMX tiles: integer products with exact sums.
 //
-// A query is rounded to whole numbers of 15 bits, in units of its largest magnitude. Weights of 64 keys, times the
-// scales of a block of 32 values, are rounded likewise. What a query gets depends on itself and on the keys that it
-// sees alone.
+// A query is quantised to 15-bit integers, scaled by its largest magnitude. The softmax weights of 64 keys, multiplied
+// by the scales of a block of 32 values, are quantised likewise. The result of a query depends only on the query and
+// the keys visible to it.
 #pragma once
 
 #include <cstdint>
 
 namespace harmonics::cpu {
 
-constexpr int64_t kTileQueries = 8;        // of a set, which is multiplied at once
-constexpr int64_t kMostTiledWidth = 1024;  // elements of a row
+constexpr int64_t kTileQueries = 8;        // queries per set; a set is multiplied at once
+constexpr int64_t kMostTiledWidth = 1024;  // limit of the elements of a row
 
-// Rows that are read next.
+// Rows to prefetch.
 struct RowsAhead {
   const char* const* rows;
   int64_t count, bytes;
 };
 
-// scores[row * row_stride + key] of n keys.
+// Arguments of scores[row * row_stride + key] for n keys.
 struct TiledScores {
   const int8_t* queries;  // packed
-  const float* units;     // of their rows
+  const float* units;     // scale of each row
   int64_t rows, width;
   const char* const* keys;
   int64_t n;
@@ -30,27 +30,27 @@ struct TiledScores {
   RowsAhead ahead;
 };
 
-// Keys [from, to) of a block that a query sees; weights of the others are 0.
+// Keys [from, to) of a block are visible to a query; the weights of the others are 0.
 struct TiledQuery {
   int64_t from, to;
-  bool fresh;  // sets the sums instead of adding to them; such a query is skipped if it sees no key
+  bool fresh;  // stores the sums instead of adding to them; skipped if no key is visible
 };
 
-// out[row] += sum of weights[row][key] values[key], of a block of 128 keys of which [begin, end) exist.
+// Arguments of out[row] += sum of weights[row][key] * values[key] over the keys [begin, end) of a block of 128.
 struct TiledValues {
   const float* weights;  // rows of 128
   const TiledQuery* seen;
-  int64_t group;  // rows of a query
+  int64_t group;  // rows per query
   int64_t rows, width;
-  const char* const* values;  // of the keys from `begin` on
+  const char* const* values;  // rows, from key `begin`
   int64_t begin, end;
   float* out;
   RowsAhead ahead;
 };
 
 struct EightBitTiles {
-  void (*end)();  // after the others, on each thread
-  // Rounds rows of queries. `packed`: packed_query_bytes(); `units`: whole sets.
+  void (*end)();  // on each thread, after the other functions
+  // Quantises and packs query rows. `packed` has packed_query_bytes(), `units` a scale per row of whole sets.
   void (*pack_queries)(const float* q, int64_t rows, int64_t width, int8_t* packed, float* units);
   void (*scores)(const TiledScores& x);
   void (*values)(const TiledValues& x);
@@ -61,7 +61,7 @@ constexpr int64_t packed_query_bytes(int64_t rows, int64_t width) {
   return query_sets(rows) * 2 * kTileQueries * width;
 }
 
-// For this processor, or null. HARMONICS_TILES=off disables them.
+// Returns the functions for this processor, or null. HARMONICS_TILES=off disables them.
 const EightBitTiles* eight_bit_tiles();
 
 namespace tiles {

@@ -13,7 +13,7 @@ constexpr ScalarRow kRows[] = {
 #undef HM_ROW
 };
 
-// Rough nanoseconds per element, for dividing into parts.
+// Rough nanoseconds per element, for the number of parts.
 double cost(ScalarOp op) {
   switch (op) {
     case ScalarOp::pow_:
@@ -91,7 +91,7 @@ std::optional<uint32_t> ChainBuilder::step(const ScalarRow& row, uint32_t dtype,
   return result;
 }
 
-// Calls that round once where their body rounds after every primitive are left to the body.
+// Returns nullopt for functionals whose body rounds after every primitive: computed in f32 they would round only once.
 std::optional<uint32_t> ChainBuilder::step_in_f32(const ScalarRow& row, uint32_t dtype,
                                                   std::array<uint32_t, 3> operands) {
   constexpr ScalarOp kCalls[] = {ScalarOp::gelu_, ScalarOp::gelu_grad_, ScalarOp::sigmoid_cross_entropy_,
@@ -149,7 +149,7 @@ std::vector<int64_t> ChainBuilder::last_uses() const {
   return last;
 }
 
-// Merges axes that are contiguous in the buffer. A suffix or scalar becomes one axis, a repeating pattern.
+// Merges axes that are contiguous in the buffer. A suffix or scalar becomes one axis, a periodic pattern.
 void ChainBuilder::stretch_over_shape(ChainRegister& r, const hx_type& type) {
   const std::vector<int64_t> own = strides(type);
   const size_t skip = shape_.size() - type.rank;
@@ -192,7 +192,7 @@ bool ChainBuilder::place_scratch() {
     if (slot[r] >= 0) widest = std::max<int64_t>(widest, registers_[r].width);
 
   const int64_t slots = std::max<int64_t>(1, static_cast<int64_t>(slot_free.size()));
-  const int64_t needed = std::max<int64_t>(64, (count_ + 63) & ~int64_t{63});  // constants fill a whole block
+  const int64_t needed = std::max<int64_t>(64, (count_ + 63) & ~int64_t{63});  // no larger: constants fill a block
   const int64_t room = std::min({int64_t{1024}, kScratchBytes / (slots * widest) & ~int64_t{63}, needed});
   if (room < 64) return false;
   // A block holds whole periods of repeated buffers; longer buffers are stretched instead.
@@ -265,7 +265,7 @@ bool plan_elementwise(const Site& site, hx_kernel& out) {
   if (site.has_stored()) return plan_typed_cast(site, out);
   const ScalarRow* row = scalar_row(site.op() == "reshape" ? "stop_gradient" : site.op());
   if (!row || site.inputs() != row->operands || site.outputs() != 1) return false;
-  if (site.text("approximate") == "tanh") return false;  // the other form of gelu is a chain of primitives
+  if (site.text("approximate") == "tanh") return false;  // the tanh form of gelu is a chain of primitives
   ChainBuilder builder(dims(site.out()), site.inputs());
   std::array<uint32_t, 3> operands{};
   for (uint32_t i = 0; i < site.inputs(); ++i) {

@@ -11,10 +11,10 @@ constexpr uint32_t kMaxRegisters = 256;
 constexpr int64_t kScratchBytes = 32 * 1024;
 
 enum class Place : uint8_t {
-  input,      // elements of a buffer, in order
-  repeated,   // buffer shorter than the chain whose length divides the block; filled into scratch once
-  stretched,  // broadcast buffer, filled into scratch for every block
-  constant,   // filled into scratch once
+  input,      // contiguous elements of a buffer
+  repeated,   // broadcast buffer whose length divides the block: expanded into scratch once
+  stretched,  // broadcast buffer, expanded into scratch for every block
+  constant,   // expanded into scratch once
   scratch,
   output
 };
@@ -23,7 +23,7 @@ struct ChainRegister {
   Place place;
   uint8_t width;    // bytes of an element
   uint32_t buffer;  // index, for input, repeated, stretched and output
-  int64_t offset;   // in the scratch memory, bytes
+  int64_t offset;   // in scratch memory, bytes
   int64_t period;   // repeated: elements
   uint32_t rank;    // stretched: the chain's shape with axes merged, and the buffer's strides
   int64_t dims[HX_MAX_RANK], strides[HX_MAX_RANK];

@@ -1,4 +1,4 @@
-// The rows of all families, and what families share.
+// Planning functions of all families, and functions that several families share.
 #pragma once
 
 #include <optional>
@@ -18,38 +18,40 @@ namespace harmonics::cpu {
 bool plan_linear(const Site&, hx_kernel&);
 bool plan_typed_linear(const Site&, hx_kernel&);        // weights of 16-bit floats and stored types
 bool plan_integer_linear(const Site&, hx_kernel&);      // stored types, x rounded to q8_0
-bool product_of_typed(const Site&, Product&);           // of both; false: they do not compute it
-bool plan_typed_cast(const Site&, hx_kernel&);          // stored types as f32
+bool product_of_typed(const Site&, Product&);           // of the two above; false: unsupported
+bool plan_typed_cast(const Site&, hx_kernel&);          // from stored types to f32
 bool plan_typed_embedding(const Site&, hx_kernel&);     // tables of stored types
 bool plan_narrow_convolution(const Site&, hx_kernel&);  // forward, few channels
 
-// Shared by several families. Walks of copies: array 0 is written, array 1 is read.
+// Shared by several families. In the walk of a copy, array 0 is written and array 1 is read.
 CopyContext copy_context(Walk walk, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out);
-// The same for products with `sums`, or with `chain`; false if no kernel does both in one pass.
+// Variants for products with `sums`, and with `chain`; false if no kernel does both in one pass.
 bool answer_summed_product(const Product& product, hx_kernel& out);
 bool answer_finished_product(const Product& product, hx_kernel& out);
-// The product of inputs 0 and 1 into buffer 2; nothing if they have batches, or cannot be read in place.
+// Returns the product of inputs 0 and 1 into buffer 2; nullopt if they have batch axes or cannot be read in place.
 std::optional<Product> product_of_dot(const Site& site);
-// Never skips zeros of A.
+// Plans a kernel that never skips zeros of A.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                           hx_kernel& out);
 // Whether the product may be computed in fp16 chunks, the processor supports them and it is large enough.
 bool suits_half_product(const Product& product, double flops);
 void answer_half_product(const Product& product, double flops, hx_kernel& out);
-// The same with operands rounded to bf16.
+// Likewise with operands rounded to bf16.
 bool suits_bf16_product(const Product& product, double flops);
 void answer_bf16_product(const Product& product, double flops, hx_kernel& out);
-// Skips the zeros of A, or runs `dense` (ownership passes) if there are few zeros. False if skipping cannot pay.
+// Plans a kernel that skips the zeros of A, or runs `dense` if there are few; takes ownership of `dense`. Returns false
+// if skipping cannot pay.
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);
-// For sgd_outer: C = old - rate A B, which reads and writes only rows of C that change; with few zeros a dense product
-// that descends, or a sum in place.
+// Plans sgd_outer: C = old - rate A B, reading and writing only the rows of C that change. With few zeros it runs a
+// dense product with a fused SGD update, or a sum in place.
 bool answer_sparse_descent(const Product& product, hx_kernel& out);
-std::optional<Reduction> reduction_of(std::string_view name);  // of a primitive
-// Stages of a reduction, from the last axes to the first; false if there are too many.
+std::optional<Reduction> reduction_of(std::string_view name);  // by the name of a primitive
+// Plans the stages of a reduction, from the last axes to the first; false if there are too many.
 bool plan_stages(const hx_type& x, const std::vector<int64_t>& axes, ReduceContext& c);
-// Sets the stages' buffers: `from`, `to`, and `workspace` in between. Returns the floats needed in the workspace.
+// Sets the buffers of the stages: `from`, `to`, and `workspace` in between. Returns the size of the workspace in
+// floats.
 int64_t place_stages(ReduceContext& c, uint32_t from, uint32_t to, uint32_t workspace);
 bool activation_of(const Site& site, int& activation);  // false: unknown activation
 

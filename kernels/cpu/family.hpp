@@ -1,7 +1,8 @@
-// For the sources in families/, each of which holds a family of kernels whole: contexts, vector code, planning, rows.
+// Macros of the sources in families/. Each source is a complete family of kernels: contexts, vector code, planning and
+// its table of plans.
 //
-// They are compiled once per instruction set with HM_ISA defined, which leaves the vector code, and once without it,
-// which leaves the planning. Vector code sees only plain structs (isa.hpp says why).
+// A source is compiled once per instruction set with HM_ISA defined, which selects the vector code, and once without,
+// which selects the planning. Vector code uses only plain structs, for the reason given in isa.hpp.
 #pragma once
 
 #ifdef HM_ISA
@@ -12,7 +13,7 @@
 
 #include "families.hpp"
 
-// For planning: chosen::NAME() is the kernel NAME of the vector code, for this processor.
+// For planning: chosen::NAME() returns the vector kernel NAME for this processor.
 #define HM_VECTOR_CODE(NAME)                                                            \
   namespace harmonics::cpu {                                                            \
   namespace baseline {                                                                  \

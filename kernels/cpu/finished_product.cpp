@@ -1,4 +1,4 @@
-// fused_dot: a product whose blocks go through elementwise operations while caches hold them.
+// fused_dot: a product with an epilogue of elementwise operations on each block of C while it is in cache.
 #include "chain_builder.hpp"
 #include "families.hpp"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kMostFurther = 8;
 
-// Buffers of the product: a, b, further tensors, the first result, workspace, an unused one, further results.
+// Buffers of the product: a, b, further inputs, first result, workspace, unused, further results.
 struct FinishedProduct : OwnedChain {
   InnerKernel product;
   uint32_t inputs = 0, results = 0;
@@ -22,7 +22,7 @@ void run_finished(const void* context, void* const* buffers, uint32_t phase, uin
   c.product.run(c.product.context, own, phase, part);
 }
 
-// "add(0,1) gelu(2)" as steps of a chain.
+// Parses "add(0,1) gelu(2)" into steps of a chain.
 class Steps {
  public:
   Steps(ChainBuilder& builder, std::vector<uint32_t> registers) : builder_(builder), registers_(std::move(registers)) {}
@@ -37,7 +37,7 @@ class Steps {
   }
   size_t count() const { return registers_.size(); }
   uint32_t at(size_t i) const { return registers_[i]; }
-  size_t last_read() const { return last_read_; }  // the register made by the last step that reads the product
+  size_t last_read() const { return last_read_; }  // register of the last step that reads the product
 
  private:
   bool take_one(std::string_view step) {
@@ -65,7 +65,8 @@ class Steps {
   size_t last_read_ = 0;
 };
 
-// The first result takes the product's memory, so the product must have been read when that is written.
+// Marks the stored registers as outputs. The first result overwrites the product, so it must be computed after the
+// product's last read.
 bool store_results(ChainBuilder& builder, const Steps& steps, const std::vector<int64_t>& stored, size_t inputs) {
   for (size_t i = 0; i < stored.size(); ++i) {
     const auto r = static_cast<size_t>(stored[i]);

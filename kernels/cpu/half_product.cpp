@@ -22,7 +22,8 @@ struct HalfContext {
   uint32_t row_parts = 1, column_parts = 1;
 };
 
-// g++ 12 has no __builtin_cpu_supports("avx512fp16"). The operating system saves its registers as for AVX-512.
+// CPUID directly, because g++ 12 has no __builtin_cpu_supports("avx512fp16"). It adds no register state to AVX-512, so
+// operating system support needs no further check.
 bool has_half_arithmetic() {
   unsigned a, b, c, d;
   return std::string_view(isa().name) == "avx512" && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
@@ -53,7 +54,7 @@ void run(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   isa().end_product(p, buffers, i0, i1, j0, j1);
 }
 
-// Parts consist of whole tiles, rows first; every part packs its own slices of A and B.
+// Divides C into parts of whole tiles, rows first. Each part packs its own slices of A and B.
 void cut(HalfContext& c, double flops) {
   const Product& p = c.product;
   const uint32_t all = parts_for(flops / product_costs::kHalfRate, INT32_MAX, product_costs::kHalfGrain);

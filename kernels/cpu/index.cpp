@@ -34,7 +34,7 @@ bool answer_scatter(std::unique_ptr<IndexContext> c, hx_kernel& out, const char*
   return true;
 }
 
-// Every outer row has the same positions of one axis.
+// Positions along one axis, the same for every outer row.
 std::unique_ptr<PositionContext> one_axis(const hx_type& x, size_t axis, const hx_type& ids) {
   auto c = std::make_unique<PositionContext>();
   c->rows = c->sizes[0] = x.dims[axis];
@@ -67,8 +67,8 @@ std::unique_ptr<PositionContext> position_context(const Site& site) {
   return c;
 }
 
-// Joins updates to x, in place when asked. 16-bit floats are joined in f32 and rounded once: in the workspace, the
-// result and the updates.
+// Plans the scatter of updates into x, in place if allowed. 16-bit floats are accumulated in f32 and rounded once; the
+// workspace contains result and updates in f32.
 bool answer_positions(const Site& site, std::unique_ptr<PositionContext> c, hx_kernel& out, const char* name) {
   c->half = c->kind != ScatterKind::set && kernels::is_half(c->dtype) ? c->dtype : 0;
   if (c->half) c->dtype = HX_F32;

@@ -30,7 +30,7 @@ const IntegerName* integer_name(uint32_t dtype) {
   return nullptr;
 }
 
-// The name of a packed form: it depends on the type and the width of vectors.
+// Returns the name of the packed form, which depends on the type and the vector width.
 const char* packing_of(const IntegerName& row) {
   static const auto names = [] {
     std::vector<std::string> all;
@@ -41,7 +41,7 @@ const char* packing_of(const IntegerName& row) {
   return names[static_cast<size_t>(&row - kIntegerNames)].c_str();
 }
 
-// g++ 12 and clang 14 have no common names of these instructions.
+// CPUID directly, because g++ 12 and clang 14 name these features differently.
 bool has_vnni() {
   const char* wanted = std::getenv("HARMONICS_VNNI");
   const std::string name = wanted ? wanted : "";
@@ -53,7 +53,7 @@ bool has_vnni() {
   return set == "avx2" && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
 
-// Slices of columns, as each unpacks its rows of the weight; slices of rows only if there are few columns.
+// Slices columns of C first: each part unpacks its own rows of the weight. Slices rows only if there are few columns.
 void cut_integers(IntegerContext& c, uint32_t wanted) {
   const Product& p = c.product;
   c.row_parts = c.column_parts = 1;

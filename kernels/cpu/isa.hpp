@@ -1,7 +1,8 @@
-// Vector code, in isa/ and families/: compiled once per instruction set and selected when the device is created.
+// The table of vector code in isa/ and families/, which is compiled once per instruction set and selected when the
+// device is created.
 //
-// It is in a namespace per instruction set and sees only plain structs. It must not emit inline
-// functions of other namespaces, or the linker could keep the copy that needs AVX-512 for all callers.
+// Each instruction set has its own namespace, and vector code uses only plain structs. It must not emit inline
+// functions of other namespaces: the linker might keep the copy compiled for AVX-512 and use it for all callers.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +20,31 @@ struct IsaTable {
   const char* name;
   int64_t vector;  // floats per vector
   // Returns the function that computes `n` elements of a scalar operation on these types; null if unsupported.
-  // `result_bytes`: of an element of the result.
+  // `result_bytes`: size of an element of the result.
   Block (*block)(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype, int64_t result_bytes);
   // y = activation(y + bias) over a block of rows.
   void (*epilogue)(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
   // Epilogue of a finished block of C, [row, row_end) x [column, column_end): bias and activation.
   void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                       int64_t column_end);
-  // The packed form of a constant B, for packed_matmul.
+  // Writes one piece of the packed form of a constant B, for packed_matmul.
   void (*pack_b)(const void* context, const void* b, uint64_t piece, void* packed);
   const char* packing_of_b;
 #define HM_KERNEL(name) Run name;
 #include "kernel_list.inc"
 #undef HM_KERNEL
-  // The packed form of a constant weight in blocks, for integer_linear, and its bytes for 256 elements of `vector`
-  // rows.
+  // Writes one piece of the packed form of a constant block-quantised weight, for integer_linear; and the bytes of a
+  // packed chunk: 256 elements of `vector` rows.
   void (*pack_integers)(const void* context, const void* b, uint64_t piece, void* packed);
   int64_t (*packed_integer_chunk)(uint32_t dtype);
 };
 
-// Table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is an error.
+// Returns the table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is
+// an error.
 const IsaTable& isa();
-// Whether the operating system lets this process use the tile registers of AMX. Asks for them.
+// Requests the AMX tile registers from the operating system; returns whether this process may use them.
 bool has_tile_registers();
-// One kernel of three instruction sets: the one for this processor.
+// Returns the kernel for this processor.
 Run choose_kernel(Run baseline, Run avx2, Run avx512);
 
 namespace baseline {

@@ -11,7 +11,7 @@ namespace {
 
 double copy_nanoseconds(int64_t bytes) { return 0.15 * static_cast<double>(bytes); }
 
-// Joined; at least one axis.
+// Returns the view of a walk with joined axes; it has at least one axis.
 StridedView view_of(Walk walk) {
   walk.join();
   if (walk.sizes.empty()) walk = {{1}, {{1}, {1}}, std::move(walk.offsets)};
@@ -27,7 +27,7 @@ StridedView view_of(Walk walk) {
   return v;
 }
 
-// Bits of the element of `dtype` nearest to a number.
+// Sets `bits` to the element of `dtype` nearest to a number.
 bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
   bits = 0;
   switch (dtype) {

@@ -1,4 +1,4 @@
-// Copies between strided views (transpose, broadcast, slice, reverse, concat, pad), and sources that only write.
+// Copies between strided views (transpose, broadcast, slice, reverse, concat, pad), and fill, iota, random.
 #pragma once
 
 #include <harmonics/abi.h>
@@ -15,11 +15,11 @@ struct StridedView {
 struct CopyContext {
   StridedView view;
   uint32_t element_bytes, from_buffer, to_buffer;
-  uint32_t parts;  // of the longest outer axis
+  uint32_t parts;  // divide the longest outer axis
   uint32_t split_axis;
-  // Tiles over axes (a, b), where each side is contiguous along one; b is the last axis. -1: no tiles, row by row.
+  // Transposes tiles over this axis and the last one: one side is contiguous along each. -1: copies row by row.
   int32_t tile_axis;
-  // pad: the part first fills its share of the whole result, `fill_count` elements, with `fill`. 0: no fill.
+  // pad: each part first fills its share of the `fill_count` elements of the result with `fill`. 0: no fill.
   int64_t fill_count;
   uint64_t fill;
 };

@@ -18,7 +18,7 @@ struct OwnedGrid : MatmulContext {
   std::vector<int64_t> a_storage, b_storage;
 };
 
-// Chooses the grid of parts: batches first, then rows and columns such that operands are read as little as possible.
+// Chooses the grid of parts: batches first, then rows and columns so that operands are read as few times as possible.
 void cut(MatmulContext& c, uint32_t all) {
   const Product& p = c.product;
   c.batch_parts = static_cast<uint32_t>(std::min<int64_t>(all, p.batch));
@@ -35,8 +35,8 @@ void cut(MatmulContext& c, uint32_t all) {
   }
 }
 
-constexpr int64_t kLeastPackedDepth = 64;  // for shorter sums rows of B are read in place
-// Whether our packed kernel is at least as fast as oneDNN's, which also allocates memory in every run.
+constexpr int64_t kLeastPackedDepth = 64;  // for a smaller depth, rows of B are read in place
+// Whether the packed kernel is at least as fast as oneDNN's, which also allocates memory in every run.
 bool is_packed_here(const Product& p) {
   return isa().vector >= 8 && p.batch == 1 && p.m > kSmallSide && p.n >= 64 && p.k >= kLeastPackedDepth;
 }
@@ -46,19 +46,19 @@ constexpr int64_t kShortDepth = 128;
 int64_t panels(int64_t n, int64_t panel) { return (n + panel - 1) / panel; }
 // Rounds up to whole cache lines, so that vectors of B do not cross lines.
 int64_t lines(int64_t floats) { return (floats + 15) / 16 * 16; }
-// Floats of a block of rows or columns, no larger than the product.
+// Size of a block of rows or columns in floats, at most that of the operand.
 int64_t block_floats(int64_t n, int64_t panel, int64_t most, int64_t depth) {
   return std::min(most, panels(n, panel) * panel) * std::min(kPackedDepth, depth);
 }
 
-// Whether both operands are contiguous per depth and the product is read best that way: short sums, or long ones of
+// Whether both operands are contiguous for each k, and this order reads them best: a small depth, or a large depth with
 // few results.
 bool is_by_depth(const Product& p) {
   const bool is_long = p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n) && std::min(p.m, p.n) < 256;
   return p.a_column != 1 && p.b_column == 1 && (p.k <= kShortDepth || is_long) && !p.has_bias && !p.activation;
 }
 
-// Size of the largest slice relative to the average, in whole granules.
+// Returns the size of the largest slice, in whole granules, relative to the average.
 double imbalance(int64_t length, int64_t granule, uint32_t parts) {
   int64_t most = 0;
   for (uint32_t i = 0; i < parts; ++i)
@@ -72,10 +72,10 @@ void answer_by_depth(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_ker
   auto c = std::make_unique<DeepContext>();
   c->product = p;
   if (p.k <= kShortDepth) {
-    // slices the longer side, as in other kernels
+    // Slices the longer side, as other kernels do.
     (p.n >= p.m ? c->column_parts : c->row_parts) = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
   } else {
-    // Few, square parts: each reads its rows and columns itself.
+    // Few, square parts, because each part reads all of its rows and columns.
     const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, kLongSumGrain));
     while (c->row_parts * c->column_parts < wanted) {
       const int64_t rows = p.m / c->row_parts, columns = p.n / c->column_parts;
@@ -91,8 +91,8 @@ void answer_by_depth(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_ker
 
 constexpr int64_t kLeastKeptRows = 48;
 constexpr int64_t kManyRows = 1024;
-// A B of this many floats exceeds the second-level cache: for fewer than kManyRows it is read where it lies, since a
-// packed copy would pass through memory as often as B, or be kept beside it.
+// A B of this many floats exceeds the L2 cache. For fewer than kManyRows rows it is read in place, since a packed copy
+// would double the memory traffic, or the memory if it were kept.
 constexpr int64_t kLargeFloats = int64_t{1} << 19;
 constexpr int64_t kLeastStripRows = 16, kLeastStripColumns = 256;
 bool is_large(const Product& p) { return p.k * p.n >= kLargeFloats && p.m < kManyRows; }
@@ -103,17 +103,17 @@ bool is_cut_by_columns(const Product& p, uint32_t parts) {
   const int64_t rows = packed_row_panel(isa().vector), columns = packed_column_panel(isa().vector);
   return imbalance(p.n, columns / 2, parts) <= imbalance(p.m, rows, parts) + 0.05;
 }
-// Slices the longer side of the weight, so that each thread finds its part of it in its cache again. Slices of the
-// depth exchange sums of C, which are smaller than the A that all column slices would read. Not possible if C already
-// holds a sum.
+// Slices the longer side of the weight, so that each thread finds its slice in its cache in the next run. Slices of the
+// depth exchange partial sums of C, which are smaller than the A that all column slices would read. Unsupported if C is
+// accumulated into.
 uint32_t depth_parts_of(const Product& p, uint32_t parts) {
   const int64_t narrowest = 16 * static_cast<int64_t>(std::min(parts, kMostSums));
   const bool suits = parts > 1 && narrowest <= p.n && p.n < p.k && p.a_column == 1 && !p.descends && !p.accumulate;
   return suits && is_cut_by_columns(p, parts) ? 2 : 1;
 }
 
-// Whether B^T A^T reads B best: where packing B, whose columns are contiguous, takes as long as multiplying by few
-// rows, or a large B is packed for too few.
+// Whether B^T A^T reads a column-major B best: with few rows packing B takes as long as multiplying, and a large B is
+// not reused enough to repay it.
 bool suits_turned(const Product& p) {
   return is_packed_here(p) && p.b_column != 1 && !p.accumulate && !p.chain && !p.sums &&
          (p.m < kLeastKeptRows || (is_large(p) && p.a_column == 1));
@@ -124,7 +124,7 @@ void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   c->depth_parts = depth_parts_of(p, parts_for(nanoseconds, INT32_MAX, kPackedGrain));
   c->pack_parts = parts_for(static_cast<double>(p.m * p.k) * kPackNanoseconds, (p.k + 15) / 16);
   c->parts = parts_for(nanoseconds, panels(p.n, packed_row_panel(isa().vector)), kPackedGrain);
-  if (p.m >= kLeastKeptRows) c->parts = std::min(c->parts, kUsualParts);  // each has sums of its own
+  if (p.m >= kLeastKeptRows) c->parts = std::min(c->parts, kUsualParts);  // each has its own sums in the workspace
   const int64_t panel = packed_column_panel(isa().vector), rows = panels(p.m, panel) * panel;
   const uint64_t floats =
       static_cast<uint64_t>(rows) * (static_cast<uint64_t>(p.k) + c->parts * c->depth_parts * kTurnedColumns);
@@ -132,18 +132,18 @@ void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   answer(out, std::move(c), isa().turned_matmul, "turned matmul", phases).workspace = floats * sizeof(float);
 }
 
-// Whether rows of A are read for one panel of B after another.
+// Whether to use PackedContext::by_rows.
 bool suits_rows(const Product& p) { return p.m >= kManyRows && p.a_column == 1; }
-// Rows and columns of a part of many rows: a block of B and C fits the second-level cache, and B is read few times.
+// Size of a part for by_rows: a block of B and C fits the L2 cache, and B is read few times.
 constexpr int64_t kPartRows = 2 * kPackedRows, kPartColumns = kPackedColumns;
 
-// Whether each part packs its own blocks of both operands: gradients of weights over many samples. All of A packed
-// would pass through memory twice more.
+// Whether each part packs its own blocks of both operands: weight gradients over many samples. Packing all of A would
+// write and read it once more.
 bool suits_own_blocks(const Product& p) {
   return p.a_column != 1 && p.b_column == 1 && p.k >= kManyRows && std::min(p.m, p.n) >= 256;
 }
 void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) {
-  constexpr int64_t kSide = 384;  // of a part: its block of B and C fit the second-level cache
+  constexpr int64_t kSide = 384;  // of a part: its block of B and C fit the L2 cache
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = *grid;
   const Product& p = c->product;
@@ -151,7 +151,7 @@ void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) 
   c->batch_parts = 1;
   c->row_parts = static_cast<uint32_t>(panels(p.m, kSide));
   c->column_parts = static_cast<uint32_t>(panels(p.n, kSide));
-  // Packing both operands again pays for a second thread, and for an even number of parts.
+  // One more slice, although the operands are packed again: it gives a second thread work, or makes the parts even.
   if (c->row_parts * c->column_parts < 4) ++(p.n > p.m ? c->column_parts : c->row_parts);
   c->owns = true;
   const int64_t widest = panels(panels(p.n, column_panel / 2), c->column_parts) * column_panel / 2;
@@ -165,7 +165,7 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = *grid;
   const Product& p = c->product;
-  // Column slices pack their own part of B, which stays in the second-level cache; row slices share one packed copy.
+  // Column slices pack their own part of B, which stays in the L2 cache; row slices share one packed copy.
   const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
   c->batch_parts = c->row_parts = c->column_parts = 1;
@@ -184,13 +184,14 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
     c->row_parts *= 2;
   c->packs_a = p.a_column != 1;
   if (c->packs_a) c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
-  // Rows of B are read well as they are, and skipped for zeros of A; few rows of A do not repay a second copy of B.
+  // Not for a row-major B, which is efficient to read and whose rows are skipped for zeros of A; nor for few rows of A,
+  // which do not repay a second copy of B.
   c->keeps_b = p.constant_b && p.b_column != 1 && p.m >= kLeastKeptRows;
   c->shares_b = c->keeps_b || c->row_parts > 1;
   const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
-  const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most
-  const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;     // of a part, at most
-  // If one block of rows reads what a part packs, pack one panel at a time, which stays in the first-level cache.
+  const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // per part, at most
+  const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;     // per part, at most
+  // If a single block of rows uses the packed B, pack one panel at a time, which stays in the L1 cache.
   c->block_columns = !c->shares_b && p.m <= kPackedRows ? column_panel : kPackedColumns;
   c->b_part_floats = block_floats(columns, column_panel, c->block_columns, std::min(depth, p.k));
   c->in_place = p.b_column == 1 && !c->packs_a && !c->shares_b && p.m < kLeastKeptRows;
@@ -222,7 +223,7 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   out.packing = isa().packing_of_b;
 }
 
-// Whether a large B is read along its rows while the sums are computed.
+// Whether a large B is read along its rows, in strips of columns.
 bool suits_strips(const Product& p) {
   return is_packed_here(p) && is_large(p) && p.a_column == 1 && p.b_column == 1 && !p.chain && !p.sums &&
          p.m >= kLeastStripRows && p.n >= kLeastStripColumns;
@@ -261,7 +262,7 @@ double small_nanoseconds(const Product& p) {
 }
 void answer_small(std::unique_ptr<OwnedGrid> c, double nanoseconds, hx_kernel& out) {
   const Product& p = c->product;
-  // Rows of the batch: rows of A, or the depth if it is the gradient of a weight.
+  // The rows of the batch are the rows of A, or the depth of a weight gradient.
   cut(*c, std::max(parts_for(nanoseconds, INT32_MAX), parts_for_rows(nanoseconds, p.a_column == 1 ? p.m : p.k)));
   const uint32_t parts = c->batch_parts * c->row_parts * c->column_parts;
   const char* name = is_inner(p) && !broadcasts(p) ? "inner products" : "small matmul";
@@ -275,7 +276,7 @@ void answer_library(std::unique_ptr<OwnedGrid> c, double nanoseconds, hx_kernel&
   answer_onednn_matmul(*c, out);
 }
 
-// A way to multiply. The first one that applies is the fastest.
+// An implementation of products. Routes are in order of preference: the first that applies is used.
 struct Route {
   enum Features { none, invariant = 1, descends = 2 };  // of Product
   unsigned features;
@@ -321,7 +322,7 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   if (!answer_dense_product(numbers, std::move(a_offsets), std::move(b_offsets), dense)) return false;
   const bool looks = !product.invariant && !suits_bf16(numbers) && answer_sparse_product(product, dense, out);
   if (!looks && product.scale == 0) return out = dense, true;
-  if (dense.destroy) dense.destroy(dense.context);  // not used: with few rows the sparse kernel is always chosen
+  if (dense.destroy) dense.destroy(dense.context);  // unused: with few rows the sparse kernel is always chosen
   return looks;
 }
 
@@ -330,7 +331,7 @@ bool answer_summed_product(const Product& product, hx_kernel& out) {
   return suits && answer_product(product, {0}, {0}, out);
 }
 
-// Only products whose result exceeds a second-level cache, which are not divided along the depth.
+// Only products whose result exceeds the L2 cache; these have a single slice of the depth.
 bool answer_finished_product(const Product& p, hx_kernel& out) {
   constexpr int64_t kLeastResults = int64_t{1} << 18;
   const bool suits = is_packed_here(p) && p.a_column == 1 && p.m >= kManyRows && p.m * p.n >= kLeastResults;

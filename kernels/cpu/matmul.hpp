@@ -1,4 +1,5 @@
-// C[b] = A[b] B[b], then bias and activation: the common form of `dot` and `linear`.
+// C[b] = A[b] B[b] with an epilogue of bias and activation: the common form of `dot` and `linear`. The k dimension is
+// called depth.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace harmonics::cpu {
 
 struct ChainContext;
 
-// Limit of the buffers of a product.
+// Most buffers of a product.
 constexpr uint32_t kMostBuffers = 24;
 
 // Strides in elements: A(m, k) = a[m * a_row + k * a_column], B(k, n) = b[k * b_row + n * b_column]; C is dense.
@@ -22,15 +23,15 @@ struct Product {
   int activation;
   bool accumulate = false;              // C += A B
   bool half = false;                    // may be computed in fp16 chunks
-  bool invariant = false;               // each row's bits may not depend on the number of rows
+  bool invariant = false;               // the bits of a row must not depend on the number of rows
   bool descends = false;                // C = old - rate A B, the fused SGD update; packed products only
   uint32_t old = 0, rate = 0;           // buffers
-  bool constant_b = false;              // B never changes: its packed form may be kept
+  bool constant_b = false;              // B never changes, so it may be packed in advance
   bool bf16 = false;                    // operands may be rounded to bf16
-  const ChainContext* chain = nullptr;  // operations on finished blocks of C; products of packed rows only
-  uint32_t extra = 0;                   // number of buffers from c + 3 on
-  uint32_t sums = 0;  // buffer for the sums of B's columns; 0: none. Parts that pack their own blocks only
-  float scale = 0;    // not 0: A holds bytes to be multiplied by it; sparse products only
+  const ChainContext* chain = nullptr;  // elementwise epilogue; only packed products with by_rows
+  uint32_t extra = 0;                   // number of buffers from c + 3
+  uint32_t sums = 0;  // buffer for the column sums of B; 0: none. Only if each part packs its own blocks
+  float scale = 0;    // not 0: A contains bytes, to be multiplied by it; only sparse products
 };
 
 struct MatmulContext {
@@ -40,31 +41,32 @@ struct MatmulContext {
   uint32_t batch_parts, row_parts, column_parts;
 };
 
-// A packed product. Phases: pack shared operands, multiply, add up the slices of the depth.
+// A packed product. Phases: pack shared operands, multiply, reduce the slices of the depth.
 struct PackedContext : MatmulContext {
-  uint32_t depth_parts = 1;  // slices of the depth: the first is summed in C, others in the workspace
-  uint32_t sum_parts = 0;    // parts of the phase that adds them
+  uint32_t depth_parts = 1;  // slices of the depth: the first accumulates in C, the others in the workspace
+  uint32_t sum_parts = 0;    // parts of the phase that adds the slices
   bool packs_a = false;      // A's rows are not contiguous; all of A is packed at the start of the workspace
-  bool shares_b = false;     // all of B is packed, behind A or once; else every part packs its own blocks
+  bool shares_b = false;     // all of B is packed once, after A or in advance; else each part packs its own blocks
   bool in_place = false;     // rows of B are read in place; a part copies blocks of its rows of A, and panels of B
-  bool keeps_b = false;      // B was packed when the program was made, into the buffer after the workspace
-  bool by_rows = false;      // rows of A are read for one panel of B after another
-  bool owns = false;         // A's rows are not contiguous; every part packs its own blocks of both operands
-  uint32_t pack_parts = 0;   // of phase 0, for each operand
+  bool keeps_b = false;      // B was packed at compile time, into the buffer after the workspace
+  bool by_rows = false;      // loops over panels of B inside a row panel of A
+  bool owns = false;         // A's rows are not contiguous; each part packs its own blocks of both operands
+  uint32_t pack_parts = 0;   // parts of phase 0, for each operand
   int64_t a_floats = 0, b_floats = 0;
-  int64_t block_columns = 0;  // columns of B packed, or worked on, at a time
-  int64_t b_part_floats = 0;  // a part's own block
+  int64_t block_columns = 0;  // columns of B packed, or computed, at a time
+  int64_t b_part_floats = 0;  // block of one part
 };
 
-// A product whose operands are both contiguous per depth. Workspace per part: a panel for incomplete columns.
+// A product whose operands are both contiguous for each k: A^T and B are row-major. Workspace per part: a panel for
+// incomplete columns.
 struct DeepContext {
   Product product;
   uint32_t row_parts = 1, column_parts = 1;
 };
 
-// A product of fewer than 48 rows, or of more with a large B, computed as B^T A^T. Phases: pack A, multiply. Workspace:
-// A, and for each part and slice of the depth the sums of kTurnedColumns columns. Slices as in packed products, so that
-// sums have the same order.
+// A product computed as B^T A^T: fewer than 48 rows, or more with a large B. Phases: pack A, multiply. Workspace: A,
+// and for each part and slice of the depth the sums of kTurnedColumns columns. The slices are those of packed products,
+// so that the order of summation is the same.
 struct TurnedContext {
   Product product;
   uint32_t depth_parts = 1;
@@ -72,31 +74,32 @@ struct TurnedContext {
 };
 constexpr int64_t kTurnedColumns = 96;
 
-// A product of some rows with a large B whose rows are contiguous. Phases: multiply, add up the slices of the depth.
-// Workspace: for each part a block of its rows of A and a panel of B; then the sums of the second slice.
+// A product of medium height with a large row-major B. Phases: multiply, reduce the slices of the depth. Workspace: for
+// each part a block of A and a panel of B; then the sums of the second slice.
 struct StripContext {
   Product product;
   uint32_t depth_parts = 1, column_parts = 1, sum_parts = 0;
-  int64_t part_floats = 0;  // a part's own block and panel
+  int64_t part_floats = 0;  // block and panel of one part
 };
-constexpr int64_t kStripColumns = 512;  // columns of B read along its rows
+constexpr int64_t kStripColumns = 512;  // columns of B per strip, read along its rows
 
-// Number of parts that add the sums of two halves of the depth.
+// Returns the number of parts of the phase that adds two slices of the depth.
 uint32_t parts_of_sum(const Product& p);
 
-// Panel sizes: rows of A and columns of B whose sums fill most registers (12 x 2 of 32, 6 x 2 of 16).
+// Register block of the micro-kernel: rows of A by columns of B whose accumulators fill most vector registers (12 x 2
+// of 32, 6 x 2 of 16).
 constexpr int64_t packed_row_panel(int64_t vector) { return vector < 16 ? 6 : 12; }
 constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 : 2 * vector; }
-// Block sizes for the second-level cache: 256 KiB of B and 132 KiB of A.
+// Block sizes for the L2 cache: 256 KiB of B and 132 KiB of A.
 constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
-// The largest depth of a block if B streams past a few rows of A, which lie in the first-level cache.
+// Largest depth of a block if B is streamed and a few rows of A stay in the L1 cache.
 constexpr int64_t kRowsDepth = 512;
-// Rows of A that are read for each panel of a B read in place. Rows of their copy begin in different sets of the
-// caches.
+// Leading dimension of the copy of A if B is read in place. Not a power of two, so that rows map to different cache
+// sets.
 constexpr int64_t kRowsInPlaceStride = kPackedDepth + 16;
 
-// Begin of slice `i` of `slices`: whole granules, spread evenly. kEvenGranule is for slices that whole panels would
-// make uneven.
+// Returns the begin of slice `i` of `slices`: whole granules, distributed evenly. kEvenGranule is for slices that whole
+// panels would make uneven.
 constexpr int64_t kRowGranule = 6, kColumnGranule = 8, kEvenGranule = 4;
 [[gnu::always_inline]] static inline int64_t slice_begin(int64_t length, int64_t granule, uint32_t slices, uint32_t i) {
   const int64_t at = (length + granule - 1) / granule * i / slices * granule;

@@ -13,7 +13,7 @@ constexpr int64_t kMomentBlock = 16;  // rows and columns that share a scale
 
 bool is_step_number(const hx_type& t) { return (t.dtype == HX_I64 || t.dtype == HX_I32) && count(t) == 1; }
 
-// The shape of the scales of w's blocks.
+// Whether t has the type and shape of the scales of w's blocks.
 bool is_scale(const hx_type& t, const hx_type& w) {
   if (w.rank < 2 || count(w) == 0) return false;
   const int64_t rows = w.dims[0], columns = count(w) / rows;
@@ -21,7 +21,8 @@ bool is_scale(const hx_type& t, const hx_type& w) {
          t.dims[1] == (columns + kMomentBlock - 1) / kMomentBlock;
 }
 
-// Reads the type of `moments` moments from input `first` on, of `tensors` there. False: other tensors.
+// Reads the storage type of `moments` moments from the `tensors` inputs that begin at `first`. False: unexpected
+// tensors.
 bool moments_of(const Site& site, uint32_t first, uint32_t moments, uint32_t tensors, MomentType& type) {
   type = moments == 0                      ? MomentType::f32
          : site.in(first).dtype == HX_U8   ? MomentType::coded
@@ -36,8 +37,8 @@ bool moments_of(const Site& site, uint32_t first, uint32_t moments, uint32_t ten
   return true;
 }
 
-// Reads the settings of `update`, whose moments begin at input `first`. False: not such an update, or the moments, the
-// learning rate or the step number do not fit.
+// Reads the settings of `update`, whose moments begin at input `first`. Returns false for other updates, and for
+// moments, a learning rate or a step number of an unexpected type or shape.
 bool rule_of(const Site& site, std::string_view update, uint32_t first, OptimizerContext& c) {
   const bool is_sgd = update == "sgd", is_lion = update == "lion", is_adam = update == "adam" || update == "adamw";
   if ((!is_sgd && !is_lion && !is_adam) || site.inputs() <= first) return false;
@@ -49,7 +50,7 @@ bool rule_of(const Site& site, std::string_view update, uint32_t first, Optimize
                            : is_sgd && tensors == 0 ? 0
                                                     : 1;
   if (tensors < moments || !moments_of(site, first, moments, tensors, c.moments)) return false;
-  // Adam corrects by the step number, and rounding at random needs it.
+  // Adam's bias correction and stochastic rounding need the step number.
   if (c.counts_steps != (is_adam || c.moments != MomentType::f32)) return false;
   if (!is_f32(site.in(0)) || !is_f32(site.in(lr)) || count(site.in(lr)) != 1) return false;
   c.count = count(site.in(0));
@@ -70,7 +71,7 @@ double nanoseconds_of(const OptimizerContext& c) {
   return static_cast<double>(c.count) * (c.counts_steps ? 0.6 : c.has_velocity ? 0.4 : 0.3);
 }
 int64_t rows_of_blocks(const OptimizerContext& c) { return (c.rows + kMomentBlock - 1) / kMomentBlock; }
-// Items that parts divide among them: rows of blocks, or vectors.
+// Number of items that the parts divide: rows of blocks, or groups of 64 elements.
 int64_t items_of(const OptimizerContext& c) {
   return c.moments == MomentType::coded ? rows_of_blocks(c) : (c.count + 63) / 64;
 }
@@ -84,7 +85,7 @@ Run step_of(UpdateKind kind) {
 
 }  // namespace
 
-// Besides in_place (w' = w), further outputs may share the memory of the moments they replace.
+// Besides in_place (w' = w), the other outputs may share the memory of the moments they replace.
 bool plan_optimizer(const Site& site, hx_kernel& out) {
   auto c = std::make_unique<OptimizerContext>();
   if (!rule_of(site, site.op(), 2, *c) || !is_f32(site.in(1)) || !same_shape(site.in(1), site.in(0))) return false;
@@ -102,16 +103,16 @@ namespace {
 
 constexpr uint32_t kMostBuffers = 16;  // Adam with scales: 9 inputs, 5 results, the workspace
 
-// A step for a batch. With few non-zeros in a, the gradient is a sparse product, stored for the step that follows.
+// A step for a batch. If a has few non-zeros, the gradient is a sparse product, stored for the following phase.
 struct BatchUpdate : ProductUpdateContext {
   SparseContext marks{};  // of a; its buffers: a, b, the gradient, the marks
   bool looks = false;
   uint32_t inputs = 0, outputs = 0, lr = 0;
   uint64_t behind_marks = 0;     // offset of the gradient, or of the packed b, in the workspace
-  std::vector<uint32_t> phases;  // parts
+  std::vector<uint32_t> phases;  // number of parts
 };
 
-// Every part packs a share of both.
+// Each part packs a share of both operands.
 void pack_factors(const BatchUpdate& c, void* const* buffers, uint32_t part) {
   auto* const to = static_cast<uint16_t*>(buffers[c.packed]);
   const auto* const a = static_cast<const float*>(buffers[1]);
@@ -120,7 +121,7 @@ void pack_factors(const BatchUpdate& c, void* const* buffers, uint32_t part) {
   pack_bf16_part(*c.bf16, {b, 1, c.columns, c.columns, c.depth, true}, to + c.packed_a, c.pack_parts, part);
 }
 
-// Phases: mark the non-zeros of a (where it pays); the sparse product, or packed b; the steps.
+// Phases: mark the non-zeros of a (if it pays); sparse product, or packing of b; steps.
 void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const BatchUpdate*>(context);
   char* const workspace = static_cast<char*>(buffers[c.inputs + c.outputs]);
@@ -146,7 +147,7 @@ void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32
     isa().update_product(static_cast<const ProductUpdateContext*>(&c), own, is_last, part);
 }
 
-// With factors rounded to bf16, whose zeros are multiplied faster than they are found.
+// Plans a step with factors rounded to bf16. It does not search for zeros, since multiplying them is faster.
 bool answer_rounded(std::unique_ptr<BatchUpdate> c, double products, hx_kernel& out) {
   c->bf16 = bf16_routines();
   c->pack_parts = bf16_pack_parts(std::max(c->rows, c->columns), c->depth);
@@ -163,8 +164,8 @@ bool answer_rounded(std::unique_ptr<BatchUpdate> c, double products, hx_kernel& 
   return true;
 }
 
-// Gives the bits of the product and the step by itself: sums of up to kMostUpdateDepth terms are in order in all dense
-// kernels of AVX2 and AVX-512. Without them products of this size are oneDNN's, which adds in another order.
+// The result has the bits of a separate product and step: all dense kernels of AVX2 and AVX-512 add up to
+// kMostUpdateDepth terms in order. Other instruction sets use oneDNN for these sizes, which adds in another order.
 bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples, hx_kernel& out) {
   constexpr int64_t kLeastRows = 48, kLeastColumns = 64;  // smaller gradients stay in the cache
   const int64_t m = one.rows, n = one.columns;

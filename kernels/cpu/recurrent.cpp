@@ -5,7 +5,7 @@
 namespace harmonics::cpu {
 namespace {
 
-// Panels, vectors and rows are sized for the widest instruction set.
+// Panels, vectors and rows have the sizes of the widest instruction set.
 constexpr int64_t kMostLanes = 16, kMostPanel = 4 * kMostLanes;
 
 int64_t rounded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -33,7 +33,7 @@ bool plan_scan(const Site& site, hx_kernel& out, int64_t gates) {
   divide(*c, gates, false);
   c->packed = rounded(c->width, kMostLanes) * gates * c->width;
   c->stride = rounded(c->width, kMostLanes) + kMostLanes;  // not a power of two: rows would share cache sets
-  c->part_workspace = 3 * c->rows * c->stride;             // state before and after, cell
+  c->part_workspace = 3 * c->rows * c->stride;             // previous state, next state, cell
   const std::vector<uint32_t> parts{c->pack_parts, c->parts};
   const uint64_t workspace = bytes(*c);
   answer(out, std::move(c), gates == 4 ? isa().lstm_scan : isa().gru_scan, gates == 4 ? "lstm" : "gru", parts)
@@ -69,7 +69,7 @@ bool plan_recurrent(const Site& site, hx_kernel& out) {
   if (!site.all_f32()) return false;
   const bool lstm = site.op().substr(0, 4) == "lstm";
   if (!site.op().ends_with("_grad")) return plan_scan(site, out, lstm ? 4 : 3);
-  // Declines sites with gradients of the gates: only tests create them.
+  // Sites with gradients of the gates are unsupported: only tests create them.
   return site.inputs() <= (lstm ? 6u : 5u) && plan_scan_grad(site, out, lstm ? 4 : 3);
 }
 

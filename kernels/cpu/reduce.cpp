@@ -49,7 +49,7 @@ ReduceStage stage_of(int64_t outer, int64_t rows, int64_t inner, int64_t chunks)
 
 }  // namespace
 
-// A stage with several chunks is followed by one that combines them.
+// A stage with several chunks is followed by a stage that combines them.
 bool plan_stages(const hx_type& x, const std::vector<int64_t>& axes, ReduceContext& c) {
   std::vector<Group> groups = groups_of(x, axes);
   const auto last_reduced = [&] {

@@ -10,7 +10,7 @@ constexpr int64_t kReduceGroup = 32;
 
 enum class Reduction : uint8_t { sum, maximum, minimum, product };
 
-// [outer, rows, inner] -> [outer, chunks, inner]: rows are divided into `chunks` fixed pieces, each reduced separately.
+// [outer, rows, inner] -> [outer, chunks, inner]: rows are divided into `chunks` pieces, each reduced separately.
 struct ReduceStage {
   int64_t outer, rows, inner, chunks;
   uint32_t parts;

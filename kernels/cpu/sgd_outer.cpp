@@ -17,7 +17,7 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
     c->rows = m;
     c->columns = n;
     c->gradient = gradient.empty() ? OuterContext::none : gradient == "all" ? OuterContext::all : OuterContext::active;
-    c->parts = parts_for(static_cast<double>(m * n) * 0.02, m);  // most rows are skipped
+    c->parts = parts_for(static_cast<double>(m * n) * 0.02, m);  // a low cost, since most rows are skipped
     answer(out, std::move(c), isa().sgd_outer, "outer product and sgd").in_place = 1;
     return true;
   }

@@ -1,4 +1,4 @@
-// Call sites as planning code sees them, and how it returns kernels.
+// Call sites for planning code, and functions that return kernels.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline bool is_index(const hx_type& t) { return t.dtype == HX_I32 || t.dtype == 
 class Site : public kernels::Site {
  public:
   using kernels::Site::Site;
-  // Returns 0 if all inputs are f32; the attribute `scale` if input `i` holds bytes and the others f32; else nothing.
+  // Returns 0 if all inputs are f32; the attribute `scale` if input `i` is bytes and the others are f32; else nullopt.
   std::optional<float> scale_of(uint32_t i) const {
     const auto scale = static_cast<float>(number("scale"));
     if (scale == 0) return all_f32() ? std::optional(scale) : std::nullopt;
@@ -45,16 +45,16 @@ class Site : public kernels::Site {
   bool allows_bf16() const { return raw().flags & HX_SITE_BF16; }
 };
 
-// Minimum nanoseconds of a part; many times the cost of handing it to another thread.
+// Minimum nanoseconds of a part: many times the cost of scheduling it on another thread.
 constexpr double kGrain = 6000;
 
-constexpr uint32_t kMostParts = 128;  // work for every thread of the largest machines
+constexpr uint32_t kMostParts = 128;  // enough for the largest machines
 constexpr uint32_t kUsualParts = 16;  // enough for most machines
 constexpr uint32_t kMostSums = 16;
 
-// Number of parts for `nanoseconds` of work, at most `items`; depends on shapes only. Powers of two, so that two or
-// four threads have equal shares. Beyond the usual parts they are larger, as each part of a product reads its operands
-// again.
+// Returns the number of parts for `nanoseconds` of work, at most `items`; it depends on shapes only. A power of two, so
+// that two or four threads have equal shares. Above kUsualParts the parts are larger, because each part of a product
+// reads its operands again.
 inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = kGrain) {
   constexpr double kLarger = 8;
   uint32_t parts = 1;
@@ -62,22 +62,22 @@ inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = kGra
   return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));
 }
 
-// The same for parts that each have sums of their own: their number decides the bits of the result, and the memory of
-// the sums.
+// Likewise for parts with separate accumulators: their number determines the bits of the result and the memory of the
+// accumulators.
 inline uint32_t sums_for(double nanoseconds, int64_t items, double grain = kGrain) {
   return std::min(parts_for(nanoseconds, items, grain), kMostSums);
 }
 
-// Lower threshold for row-parallel work: each thread's rows are still in its cache from the step before. Not for few
-// rows, as in single samples, whose steps end before another thread has started.
+// Likewise with a lower threshold, for row-parallel work: the rows of a thread are still in its cache from the previous
+// step. Not for few rows, such as single samples, whose steps end before another thread has started.
 inline uint32_t parts_for_rows(double nanoseconds, int64_t rows) {
   constexpr double kShortGrain = 640;
   constexpr int64_t kLeastRows = 16;  // per half
   return std::max(parts_for(nanoseconds, rows), nanoseconds >= 2 * kShortGrain && rows >= 2 * kLeastRows ? 2u : 1u);
 }
 
-// Fills `out` with a kernel that owns `context`. Plain is the struct the kernel reads; Owner may add storage. Without
-// `parts` there is one phase of context->parts parts.
+// Fills `out` with a kernel that owns `context`. `Plain` is the struct the kernel reads; `Owner` may add storage. If
+// `parts` is empty, the kernel has one phase of context->parts parts.
 template <typename Plain = void, typename Owner>
 hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const char* name,
                   std::vector<uint32_t> parts = {}) {
@@ -97,7 +97,7 @@ hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const
   return out;
 }
 
-// A kernel in the context of another one, which runs it and destroys it.
+// A kernel in the context of another kernel, which runs and destroys it.
 struct InnerKernel : hx_kernel {
   InnerKernel() : hx_kernel{} {}
   InnerKernel(const InnerKernel&) = delete;
@@ -107,7 +107,7 @@ struct InnerKernel : hx_kernel {
     if (destroy) destroy(context);
   }
 };
-// Fills `out` with a kernel that has the name, parts and workspace of the one in `context`.
+// Fills `out` with a kernel that has the name, parts and workspace of the inner kernel in `context`.
 template <typename Owner>
 void answer_as(InnerKernel Owner::*held, hx_kernel& out, std::unique_ptr<Owner> context, Run run) {
   const InnerKernel& inner = (*context).*held;

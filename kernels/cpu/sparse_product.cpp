@@ -11,24 +11,24 @@ namespace {
 
 constexpr int64_t kLeastColumns = 32;        // narrower products gain nothing
 constexpr int64_t kLeastProducts = 1 << 15;  // multiplications of the whole product
-constexpr int64_t kLeastDepth = 16;          // computing shorter sums is faster than looking for zeros
+constexpr int64_t kLeastDepth = 16;          // for a smaller depth, computing is faster than searching for zeros
 constexpr int64_t kFewRows = 4;              // of A: reading B is the bottleneck, so the sparse kernel is never slower
-constexpr int64_t kMostSums = 1 << 17;       // limit of a batch for halves: both fit the second-level cache
+constexpr int64_t kMostSums = 1 << 17;       // limit of the sums for halves: both halves fit the L2 cache
 
 // The sparse product, with a dense kernel as fallback for few zeros.
 struct SparseOrDense : SparseContext {
   InnerKernel dense;
-  std::array<uint32_t, kMostBuffers> dense_buffers{};  // which of our buffers each of its buffers is
-  uint32_t dense_count = 0;                            // number of them, without its workspace
-  uint64_t dense_offset = 0;                           // offset of its workspace in ours
-  // Operands converted for the dense kernel, in the workspace: A as floats; and for C += (-rate A) B or A (-rate B),
+  std::array<uint32_t, kMostBuffers> dense_buffers{};  // dense kernel's buffer -> buffer of this kernel
+  uint32_t dense_count = 0;                            // number of the dense kernel's buffers without its workspace
+  uint64_t dense_offset = 0;                           // offset of its workspace in this kernel's workspace
+  // Operands converted for the dense kernel, in the workspace: A as floats; for C += (-rate A) B or C += A (-rate B),
   // the smaller operand times -rate.
   struct Prepared {
     int64_t count = 0;  // floats; 0: the operand is read in place
     bool scaled = false;
     uint64_t offset = 0;
   } a, b;
-  std::vector<uint32_t> parts;  // by phase: the larger number of both kernels
+  std::vector<uint32_t> parts;  // by phase: the larger number of parts of both kernels
 
   bool prepares() const { return a.count > 0 || b.count > 0; }
 };
@@ -78,8 +78,8 @@ void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32
     });
 }
 
-// Phase 0: marks non-zeros. Phase 1: the sparse product, or operands of the dense one. Dense: its phases follow from 1
-// or 2 on. Sparse: phase 2 adds the halves.
+// Phase 0: marks non-zeros. Phase 1: the sparse product, or preparation of dense operands. Phase 2 adds the halves of a
+// sparse product. The phases of the dense kernel begin at 1, or at 2 after preparation.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
@@ -107,13 +107,13 @@ void cut(SparseContext& c) {
   const auto at_most = [](uint32_t wanted, int64_t pieces) {
     return std::max(1u, static_cast<uint32_t>(std::min<int64_t>(wanted, pieces)));
   };
-  // For one weight, the product and the update make the same choice.
+  // The product and the update of one weight make the same choice.
   if (parts > 1 && !c.always && !p.accumulate && (c.update ? p.k : p.m) * p.n <= kMostSums) {
     if (c.update && p.m > p.n) c.halves = Halves::rows;
     if (!c.update && p.k > p.n && p.a_column == 1) c.halves = Halves::depth;
   }
   const uint32_t each = c.halves == Halves::none ? parts : parts / 2;
-  // Column slices share the marks and divide B and C, but narrow ones read A for little work. A thread gets the same
+  // Column slices share the mask and divide B and C, but narrow slices read A for little work. A thread gets the same
   // columns in the product and in the update, so its slice of the weight stays in its cache.
   c.column_parts = at_most(each, p.n / 96);
   c.row_parts = at_most(each / c.column_parts, p.m / 32);
@@ -138,7 +138,7 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
     c->sums_offset = static_cast<int64_t>(rounded(marks));
     marks = rounded(marks) + static_cast<uint64_t>(p.m * p.n) * sizeof(float);
   }
-  // The dense kernel reuses the memory of the marks; only the verdicts stay.
+  // The dense kernel overwrites the mask; only the verdicts stay.
   c->a.offset = kVerdictBytes;
   c->b.offset = c->a.offset + rounded(static_cast<uint64_t>(c->a.count) * sizeof(float));
   c->dense_offset = c->b.offset + rounded(static_cast<uint64_t>(c->b.count) * sizeof(float));
@@ -157,7 +157,7 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   answer(out, std::move(c), run, name, all).workspace = workspace;
 }
 
-// The dense kernel of an update: a fused SGD update if supported, else a sum in place.
+// Plans the dense kernel of an update: a fused SGD update if supported, else a sum in place.
 bool answer_descent(SparseOrDense& c) {
   if (c.product.scale != 0) c.a.count = c.product.m * c.product.k;
   Product step = c.product;

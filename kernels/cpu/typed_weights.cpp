@@ -10,7 +10,7 @@ namespace {
 
 struct TypeRow {
   DType dtype;
-  const char *product, *rows;  // names of the kernels; null: there is none
+  const char *product, *rows;  // names of the kernels; null: none
 };
 constexpr TypeRow kTypes[] = {
     {DType::BF16, "bf16 weights", nullptr},
@@ -43,7 +43,7 @@ const TypeRow* row_of(uint32_t dtype) {
   return nullptr;
 }
 
-// Slices of columns: each part streams its own share of the weight. Slices of rows only if there are few columns.
+// Slices columns of C first: each part streams its own share of the weight. Slices rows only if there are few columns.
 void cut(TypedContext& c, uint32_t wanted, int64_t granule) {
   const Product& p = c.product;
   c.row_parts = c.column_parts = 1;
@@ -87,7 +87,7 @@ bool product_of_typed(const Site& site, Product& p) {
 
 namespace {
 
-// a [m, k] times a weight [k, n] of a stored type: the gradient of an input.
+// a [m, k] times a weight [k, n] of a stored type: the input gradient of `linear`.
 bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
   const hx_type &x = site.in(0), &weight = site.in(1);
   const bool plain = site.text("activation_type").empty() && site.text("accumulate") != "f64" && !site.number("scale");

@@ -25,7 +25,7 @@ std::unique_ptr<Context> context_for(const Site& site, double nanoseconds) {
 
 }  // namespace
 
-// Besides in_place (w' = w), further outputs may share the memory of the moments they replace.
+// Besides in_place (w' = w), the other outputs may share the memory of the moments they replace.
 bool plan_rmsprop(const Site& site, hx_kernel& out) {
   const bool moving = site.number("momentum") != 0, centered = site.flag("centered");
   if (!is_update(site, 3u + moving + centered, false)) return false;

@@ -12,7 +12,7 @@ struct RmspropContext {
   double alpha, epsilon, momentum, weight_decay;
 };
 
-// `adapt`: two phases: moments and the parts' squared norms of w and its direction, then the update.
+// `adapt`: two phases: moments, and squared norms of w and of the update direction per part; then the update.
 struct LambContext {
   int64_t count;
   uint32_t parts;
@@ -20,7 +20,7 @@ struct LambContext {
   double beta1, beta2, epsilon, weight_decay;
 };
 
-// Blocks of all tensors: sums of squares, then the root of the total.
+// Global norm. Phases: sums of squares of blocks of all tensors; square root of the total.
 struct NormBlock {
   uint32_t tensor;
   int64_t begin, count;

@@ -7,8 +7,7 @@
 namespace harmonics::cpu {
 namespace {
 
-// The stages of the axes with windows, from the last to the first; `shape` becomes that of the result. False if there
-// are too many.
+// Plans a stage for each axis with windows, from the last to the first. Returns false if there are too many stages.
 bool plan_windows(const Site& site, std::vector<int64_t> shape, WindowContext& c) {
   const auto window = site.integers("window"), step = site.integers("strides"), low = site.integers("padding_low"),
              dilation = site.integers("dilation");

@@ -1,4 +1,4 @@
-// Plans attention by cuDNN, or in tiles. Calls that neither supports are inlined: products, and chains between them.
+// Plans attention by cuDNN or by the tiled kernels. Other calls are inlined as products and chains.
 #include "attention.hpp"
 
 #include <algorithm>

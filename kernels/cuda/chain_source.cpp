@@ -5,7 +5,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// Prelude of generated programs. HM_EMULATED: compiled for the processor, which brings its own conversions.
+// Prelude of generated programs. HM_EMULATED: compiled for the CPU, with conversions defined elsewhere.
 const char* kPrelude = R"(typedef unsigned char uchar;
 typedef signed char schar;
 typedef unsigned short ushort;
@@ -33,11 +33,11 @@ template <typename T> __device__ inline void store(T* to, const Pack<T>& from, u
 }
 )";
 
-// Storage type and arithmetic type of an element.
+// Arithmetic type and storage type of an element.
 const char* computed_name(uint32_t dtype) { return dtype == HX_I8 ? "schar" : kernels::type_name(dtype); }
 const char* stored_name(uint32_t dtype) { return is_half(dtype) ? "ushort" : computed_name(dtype); }
 
-// To bool: not zero. From floats to integers: truncates, saturates, NaN gives 0.
+// Cast to bool: not zero. Cast from floats to integers: truncates and saturates; NaN gives 0.
 std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
   if (result == HX_BOOL) return "(uchar)(" + a + " != 0)";
   const std::string to = computed_name(result);
@@ -54,7 +54,7 @@ std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
          " <= " + low + " ? " + least + " : (" + to + ")" + a + ")";
 }
 
-// Rounds a half-precision register to its type.
+// Rounds a register of 16-bit floats to its type.
 std::string rounded(const std::string& text, uint32_t dtype) {
   if (dtype == HX_F16) return "from_f16(to_f16(" + text + "))";
   if (dtype == HX_BF16) return "from_bf16(to_bf16(" + text + "))";
@@ -67,7 +67,8 @@ std::string stored(const std::string& text, uint32_t dtype) {
   return dtype == HX_F16 ? "to_f16(" + text + ")" : dtype == HX_BF16 ? "to_bf16(" + text + ")" : text;
 }
 
-// Type and start of sums, and how two are joined; NaN wins, on ties the first.
+// Accumulator type, initial value and combination of two terms. In max and min, NaN is the result if any term is NaN;
+// of equal terms the first is kept.
 struct SumTexts {
   std::string type, start, joined;
   SumTexts(std::string_view rule, uint32_t dtype) {
@@ -87,7 +88,7 @@ struct SumTexts {
 
 class Writer {
  public:
-  // `whole`: the type that inputs are broadcast to.
+  // Inputs are broadcast to `whole`.
   Writer(const hx_call_site& site, const hx_type& whole, ChainSource& out) : site_(site), whole_(whole), out_(out) {}
 
   void read(uint32_t i) {
@@ -195,7 +196,7 @@ class Writer {
   }
 
  private:
-  // Computes and stores elements first ... first + some - 1, of at most `most`.
+  // Returns text that computes and stores elements [first, first + some), some <= most.
   std::string elements(uint32_t most) const {
     const std::string n = std::to_string(most);
     return loads_ + "#pragma unroll\n  for (uint j = 0; j < " + n + "; ++j) {\n    if (j >= some) break;\n" + body_ +
@@ -206,7 +207,7 @@ class Writer {
                 std::to_string(out_.parameters.size()) + "]; };\n" + functions + "extern \"C\" __global__ void chain(" +
                 head_ + "Parameters p) {\n" + text + "}\n";
   }
-  // Defines `at`: the offset of element `number` of a walk.
+  // Returns text that defines `at`, the offset of element `number` of a walk.
   std::string walk(const std::string& at, const std::string& number, const Walk& w) {
     std::string text = "    uint " + at + " = 0;\n";
     if (w.sizes.empty()) return text;
@@ -257,7 +258,7 @@ bool reduced_chain_source(const hx_call_site& site, const ChainReduction& reduct
   for (uint32_t i = 0; i < site.n_inputs; ++i) writer.read(i);
   for (uint32_t i = 0; i < site.n_chain; ++i) {
     const hx_scalar_op& o = site.chain[i];
-    // In calls, casts and comparisons give a type; other operations have their operands' type.
+    // At call sites only casts and comparisons have a result type; other operations have the type of their operands.
     const bool says = o.dtype == HX_BOOL || std::string_view(o.op) == "cast";
     const uint32_t type = says ? o.dtype : writer.type(std::string_view(o.op) == "select" ? o.b : o.a);
     if (!writer.compute(o.op, o.a, o.b, o.c, type)) return false;

@@ -1,4 +1,4 @@
-// Elementwise chains as CUDA C.
+// Elementwise chains as CUDA C source.
 #pragma once
 
 #include <string>
@@ -8,28 +8,29 @@
 
 namespace harmonics::cuda {
 
-// The program of a call site, shared by all shapes with the same broadcasting; sizes are parameters.
+// The program of a call site. Sizes are parameters, so all shapes with the same broadcasting share it.
 struct ChainSource {
   std::string text;                  // defines a kernel named "chain"
   std::vector<uint32_t> parameters;  // number of elements, then the walks
-  std::vector<bool> same;            // by input: same layout as the result
+  std::vector<bool> same;            // by input: whether it has the layout of the result
 };
 
-// Declines if an operation does not exist for its types.
+// Returns false (declined) if an operation does not exist for its types.
 bool chain_source(const hx_call_site& site, ChainSource& out);
 
 constexpr uint32_t kElementsOfThread = 4;
 
-// How the last result of a chain is reduced as it is computed: in the order of reduce.cu, whose parameters these are.
+// Fused reduction of the last result of a chain, in the order of reduce.cu, with the same parameters.
 struct ChainReduction {
-  std::string rule;  // reduce_sum ...
-  hx_type whole;     // of the terms
+  std::string rule;  // "reduce_sum" ...
+  hx_type whole;     // type of all terms
   Walk kept, reduced;
   uint32_t results, terms, chunks, chunk;
-  uint32_t lanes;  // threads per result and chunk; 0: a thread for each
-  uint32_t to;     // type that sums are stored in
+  uint32_t lanes;  // threads per result and chunk; 0: one thread
+  uint32_t to;     // storage type of the sums
 };
-// Results but the last are stored; the kernel's last buffer takes the sums.
+// Likewise with a reduction of the last result; the other results are stored. The kernel's last buffer receives the
+// sums.
 bool reduced_chain_source(const hx_call_site& site, const ChainReduction& reduction, ChainSource& out);
 
 }  // namespace harmonics::cuda

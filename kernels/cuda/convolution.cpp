@@ -1,4 +1,4 @@
-// Plans convolutions. Calls that cuDNN does not support become patches and products, as in their bodies.
+// Plans convolutions by cuDNN. Other calls are inlined as patches (im2col) and products.
 #include "convolution.hpp"
 
 #include "families.hpp"
@@ -6,7 +6,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// Reads the types of x, weight and y, or of their gradients.
+// Reads shapes and attributes. `x`, `weight`, `y`: types of these tensors or of their gradients.
 bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_type& y, Convolution& c) {
   if (!is_float(x.dtype) || weight.dtype != x.dtype || y.dtype != x.dtype)
     return declined("convolves floats of one type");
@@ -43,10 +43,10 @@ bool answer_gradient(const Site& site, const Convolution& c, hx_kernel& out) {
   return true;
 }
 
-// The gradient of a weight in exact f32 over planes: cuDNN's deterministic engines without tensor cores take several
-// times as long.
+// Plans the gradient of a weight in f32 over planes, without rounding of operands. cuDNN's deterministic engines
+// without tensor cores are several times slower.
 bool answer_weight_gradient(const Site& site, const Convolution& c, hx_kernel& out) {
-  constexpr int64_t kRun = 32, kBlocks = 384, kLeast = 4 * kRun;  // positions per step, blocks in all, least of a part
+  constexpr int64_t kRun = 32, kBlocks = 384, kLeast = 4 * kRun;  // positions per step; blocks; positions per part
   const auto size = [](int64_t n) { return static_cast<uint32_t>(n); };
   const auto at = [](int64_t n) { return static_cast<int32_t>(n); };
   const int64_t outputs = c.y[1], columns = c.weight[1] * c.weight[2] * c.weight[3],

@@ -1,4 +1,4 @@
-// The CUDA device: memory, queues, and the call sites with kernels.
+// The CUDA device: memory, queues and planning of call sites.
 #include <harmonics/plugin.hpp>
 
 #include "families.hpp"
@@ -154,7 +154,7 @@ class CudaDevice final : public CapturingDevice {
     const auto begin = reinterpret_cast<uint64_t>(at);
     return {begin, begin + bytes, writes};
   }
-  // Calls the driver; while the queue is captured, the operation waits for what uses its memory.
+  // Calls the driver. While the queue is captured, the operation depends on earlier operations on its memory.
   template <typename Call>
   void recorded(hx_queue* queue, const std::vector<Extent>& extents, Call call, const char* what) const {
     Recording* const recording = machine().recording(queue);

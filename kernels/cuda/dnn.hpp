@@ -1,4 +1,4 @@
-// The part of cuDNN's graph API used for convolutions and attention. The library is opened when the first of them is
+// The part of cuDNN's graph API used for convolutions and attention. The library is opened when the first of these is
 // planned, so that the plugin loads quickly and works without it. Constants are declared here; tests compare them with
 // cuDNN's header if present.
 #pragma once
@@ -113,7 +113,7 @@ enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kI32 = 4, kBf16 = 9 };
 enum Mode : int { kCrossCorrelation = 1 };
 enum Comparison : int { kGreaterOrEqual = 303 };
 enum HeuristicMode : int { kFallback = 2, kBest = 3 };
-// Numerical notes of an engine.
+// Numerical notes of cuDNN engines.
 enum Note : int {
   kTensorCores = 0,
   kRoundsInputs = 1,

@@ -3,7 +3,7 @@
 namespace harmonics::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // the largest alignment an engine needs; the host guarantees 64
+constexpr int64_t kAlignment = 16;  // the largest alignment that engines need; the host guarantees 64
 
 int data_type(uint32_t dtype) {
   switch (dtype) {
@@ -24,7 +24,7 @@ std::vector<int64_t> dense(const std::vector<int64_t>& dims) {
   return strides;
 }
 
-// A tensor descriptor, not finalized.
+// Returns a tensor descriptor that is not finalized.
 Descriptor tensor(const DnnFunctions& f, int64_t number, int type, const std::vector<int64_t>& dims,
                   const std::vector<int64_t>& strides) {
   Descriptor d(f, dnn::kTensor);
@@ -103,7 +103,7 @@ std::vector<Descriptor> describe(const DnnFunctions& f, const Attention& a, dnn:
       .link(dnn::kAttentionOut, parts[3]);
   operation.link(dnn::kAttentionLse, parts[4]).link(dnn::kAttentionScale, parts[5]);
   if (a.is_causal) {
-    // Graph of one operation on scores: -inf unless row + reach >= column.
+    // Inner graph of the causal mask: scores are -inf unless row + reach >= column.
     const size_t first = parts.size();
     scalar(dnn_numbers::kReach, dnn::kI32), scalar(dnn_numbers::kFill, dnn::kF32);
     const std::vector<int64_t> scores{a.batch, a.heads, a.queries, a.keys};

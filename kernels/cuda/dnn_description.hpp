@@ -10,7 +10,7 @@
 
 namespace harmonics::cuda {
 
-// A cuDNN backend descriptor. Keeps the first error and skips later calls.
+// A cuDNN backend descriptor. Stores the first error and skips later calls.
 class Descriptor {
  public:
   Descriptor(const DnnFunctions& f, int kind) : f_(&f) { code_ = f.make(kind, &it_); }
@@ -74,27 +74,28 @@ enum : int64_t {
 };
 }
 
-// Descriptors of an operation, the operation last, all finalized. For a convolution: x, weight, y, the window.
+// Returns the finalized descriptors of an operation, the operation last. For a convolution: x, weight, y, window,
+// operation.
 std::vector<Descriptor> describe(const DnnFunctions& functions, const Convolution& convolution);
-// `handle`: for the inner graph, the causal mask. Null: no device.
+// `handle`: for the inner graph of the causal mask; null: no device.
 std::vector<Descriptor> describe(const DnnFunctions& functions, const Attention& attention, dnn::Handle handle);
 
-// Target device of a plan: the handle's, or an absent one by its properties.
+// Target device of a plan: the device of the handle, or an absent device with these properties.
 struct DnnTarget {
   dnn::Handle handle = nullptr;
   const Descriptor* properties = nullptr;
 };
-// Rounding allowed to engines.
+// Numerics allowed to engines.
 struct DnnNumbers {
-  bool tensor_cores = false;  // f32 may be multiplied as TF32
-  bool transforms = false;    // Fourier, Winograd: less accurate
+  bool tensor_cores = false;  // f32 products may use TF32
+  bool transforms = false;    // Fourier and Winograd transforms, which are less accurate
 };
 struct DnnPlan {
   std::vector<Descriptor> parts;  // the plan is last
   uint64_t workspace = 0;
 };
-// The first engine of cuDNN's heuristics with acceptable numerics and workspace; depends on the shape only, so that
-// results are reproducible. No parts: none found, with the reason in `why`.
+// Returns the plan of the first engine in cuDNN's heuristics with allowed numerics and workspace. It depends only on
+// the shape, so that results are reproducible. Returns no parts, with the reason in `why`, if there is none.
 DnnPlan plan_operation(const DnnFunctions& functions, const DnnTarget& target, std::vector<Descriptor> parts,
                        const DnnNumbers& numbers, std::string& why);
 

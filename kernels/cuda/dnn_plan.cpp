@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;
 constexpr int64_t kMostNotes = 64;
 
-// Requires determinism; other numerical properties are allowed by the call.
+// Whether an engine is deterministic and its other numerical properties are allowed.
 bool has_numbers(const DnnFunctions& f, const Descriptor& choice, const DnnNumbers& numbers) {
   Descriptor engine(f, dnn::kEngine);
   dnn::Description raw = engine.get();

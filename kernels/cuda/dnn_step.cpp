@@ -9,7 +9,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// A tensor id with its operand in a run, or with the value of its only element.
+// A tensor id with its operand, or with the value of its only element.
 struct Told {
   int64_t number;
   Operand place;
@@ -62,7 +62,7 @@ class DnnStep final : public Step {
   }
 
  private:
-  using Addresses = std::array<void*, 10>;  // in the order of the ids, then the workspace
+  using Addresses = std::array<void*, 10>;  // in the order of the ids; the workspace last
 
   void check(int code) const {
     if (code != 0) throw Error(ErrorKind::Device, std::string("cuDNN could not run its plan: ") + f_.status_text(code));
@@ -75,7 +75,7 @@ class DnnStep final : public Step {
   std::vector<Constant> constants_;
   std::vector<int64_t> numbers_;
   Operand workspace_;
-  // Addresses of the last run; protected by the machine's lock.
+  // Addresses of the last run; guarded by the machine's lock.
   mutable std::optional<Descriptor> pack_;
   mutable Addresses packed_{};
 };
@@ -94,7 +94,7 @@ std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Convolution& 
   const DnnFunctions* f = site.machine().dnn(why);
   if (!f) return nullptr;
   const auto lock = site.machine().lock_dnn();
-  const bool two_bytes = c.dtype == HX_F16 || c.dtype == HX_BF16;  // tensor cores multiply those without rounding
+  const bool two_bytes = c.dtype == HX_F16 || c.dtype == HX_BF16;  // tensor cores do not round these
   DnnPlan plan =
       plan_operation(*f, {site.machine().dnn_handle()}, describe(*f, c), {c.may_round || two_bytes, c.may_round}, why);
   return step_of(

@@ -1,4 +1,4 @@
-// Elementwise operations and chains: programs generated and compiled at plan time.
+// Plans elementwise operations and chains, whose programs are generated and compiled at plan time.
 #include "chain_source.hpp"
 #include "families.hpp"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kMostOperands = 60;
 
-// A kernel with the generated program's parameters.
+// Launches a generated program with its parameters.
 class ChainStep final : public Step {
  public:
   ChainStep(Function function, const Grid& grid, uint32_t buffers, std::vector<uint32_t> parameters)

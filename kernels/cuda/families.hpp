@@ -1,4 +1,4 @@
-// The rows of all families, and what families share.
+// Planning functions of all families, and functions that several families share.
 #pragma once
 
 #include <harmonics/memory_device.hpp>
@@ -17,9 +17,9 @@ const kernels::PlanTable<Plan>& plans();  // of all families
 
 bool plan_elementwise(const Site&, hx_kernel&);
 bool plan_tiled_attention(const Site&, hx_kernel&);  // plain attention in f32
-bool plan_sequence(const Site&, hx_kernel&);  // attention with optional inputs, a window or a cap, or over a cache
+bool plan_sequence(const Site&, hx_kernel&);  // attention with optional inputs, a window or a soft cap, or over a cache
 
-// Shared by families: copies elements of `bytes` along a walk over the result and the source.
+// Shared by several families. Copies elements of `bytes` bytes along a walk over the result and the source.
 void copy_along(Work& work, uint32_t bytes, Operand from, Operand to, Walk walk);
 void fill(Work& work, uint32_t dtype, Operand to, int64_t n, uint64_t bits);
 // Reads the call's activation attribute; false: unknown.

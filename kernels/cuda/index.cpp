@@ -15,7 +15,7 @@ struct Axis {
   }
 };
 
-// Adds updates to y, which already holds the base values.
+// Plans the addition of updates to y, which is already initialised.
 bool answer_added(const Site& site, Work work, const Axis& y, uint32_t ids, uint32_t updates, uint32_t to,
                   const char* name, hx_kernel& out) {
   const Function add = add_function(site.out().dtype);
@@ -91,7 +91,7 @@ bool plan_gather_nd(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// The rows of all positions are numbered first; then updates are joined as those of one axis.
+// Computes the rows of all positions first; then updates are combined as along a single axis.
 bool plan_scatter_nd(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const Function add = add_function(x.dtype);
@@ -118,7 +118,7 @@ bool plan_scatter_nd(const Site& site, hx_kernel& out) {
 }
 
 bool plan_embedding_grad(const Site& site, hx_kernel& out) {
-  constexpr int64_t kMostLooks = int64_t{1} << 32;  // at an index, by any block
+  constexpr int64_t kMostLooks = int64_t{1} << 32;  // limit of index reads by all blocks
   const Axis axis(site.out(), 0);
   const Function collect = collect_function(site.out().dtype);
   const int64_t indices = count(site.in(0)), columns = (axis.inner + kThreads - 1) / kThreads;

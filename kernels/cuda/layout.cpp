@@ -1,4 +1,4 @@
-// Plans strided copies and sources.
+// Plans strided copies, and fill, iota, random.
 #include "families.hpp"
 
 namespace harmonics::cuda {
@@ -11,7 +11,7 @@ bool answer_copy(const Site& site, Walk walk, const char* name, hx_kernel& out) 
   return true;
 }
 
-// Whether this is a batch of plain transposes: tiles are then contiguous on both sides.
+// Whether the walk is a batch of transposes, whose tiles are contiguous on both sides.
 bool is_transpose(const Walk& w) {
   const size_t rank = w.sizes.size();
   if (rank < 2 || rank > 3 || w.offsets[0] != 0 || w.offsets[1] != 0) return false;
@@ -23,7 +23,7 @@ bool is_transpose(const Walk& w) {
   return rank == 2 || (w.strides[0][0] == plane && w.strides[1][0] == plane && w.sizes[0] <= kMostBlocks);
 }
 
-// Takes pairs of elements as one, up to 16 bytes, where all rows are pairs of adjacent elements.
+// Merges pairs of adjacent elements into wider elements, up to 16 bytes, if all rows consist of such pairs.
 void widen(Walk& walk, uint32_t& bytes) {
   const auto even = [](int64_t v) { return v % 2 == 0; };
   while (bytes < 16 && even(walk.sizes.back())) {

@@ -12,7 +12,7 @@ Library::Library(const std::vector<std::string>& names, std::string& why) {
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const char* at = std::getenv(variable); at && *at == '/') folders.push_back(std::string(at) + "/lib64/");
   folders.push_back("/usr/local/cuda/lib64/");
-  std::string broken;  // the loader's words about a file that exists
+  std::string broken;  // the loader's message about a file that exists
   for (const std::string& folder : folders)
     for (const std::string& name : names) {
       if (handle_) break;

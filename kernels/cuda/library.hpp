@@ -1,4 +1,4 @@
-// A toolkit library opened on demand.
+// A library of the CUDA toolkit, opened on demand.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@ namespace harmonics::cuda {
 
 class Library {
  public:
-  // Opens the first of these names, by the loader's search or in the toolkit's usual folders; never closed. None
-  // opened: `why` says so, with the loader's words if a file exists.
+  // Opens the first of these names, in the loader's search path or the toolkit's usual folders. Never closes it. If
+  // none can be opened, sets `why`, with the loader's message if a file exists.
   Library(const std::vector<std::string>& names, std::string& why);
   bool is_open() const { return handle_; }
-  // False with the name in `why` if the library lacks it.
+  // Looks up a symbol. Returns false, with its name in `why`, if the library lacks it.
   template <typename F>
   bool find(F*& to, const char* name, std::string& why) const {
     to = reinterpret_cast<F*>(symbol(name));

@@ -1,4 +1,4 @@
-// The part of cuBLASLt used for products. The library is opened when the first of them is planned, so that the plugin
+// The part of cuBLASLt used for products. The library is opened when the first product is planned, so that the plugin
 // loads quickly and works without it. Constants are declared here; tests compare them with the toolkit's header if
 // present.
 #pragma once
@@ -11,7 +11,7 @@ namespace harmonics::cuda {
 namespace lt {
 
 using Handle = void*;
-using Description = void*;  // of a product, a matrix, a preference
+using Description = void*;  // descriptor of a product, a matrix or a preference
 
 enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBf16 = 14, kE4m3 = 28 };
 enum ComputeType : int { kComputeF32 = 68, kComputeF32Tf32 = 77, kComputeF64 = 70 };
@@ -32,7 +32,7 @@ enum PreferenceAttribute : int {
   kLeastAlignmentC = 7,
   kLeastAlignmentD = 8
 };
-// kSumOf: sums of an operand over the contracted axis, written to the bias pointer.
+// kSumOfA, kSumOfB: sums of an operand over the contracted axis, written to the bias pointer.
 enum Epilogue : uint32_t { kPlain = 1, kRelu = 2, kBias = 4, kReluBias = 6, kSumOfA = 256, kSumOfB = 512 };
 
 struct Algorithm {

@@ -8,13 +8,14 @@ namespace {
 constexpr uint64_t kMostWorkspace = uint64_t{32} << 20;
 constexpr uint32_t kAlignment = 64;  // guaranteed by the host
 
-// An operand, transposed for cuBLASLt: its rows or its columns are contiguous.
+// An operand as cuBLASLt sees it: column-major, or transposed.
 struct Matrix {
   int64_t rows, columns, leading;
   bool transposed;
 };
 
-// The transpose of [outer, inner] with these strides: `inner` becomes rows. Nothing if neither axis is contiguous.
+// Sets m to the transpose of [outer, inner] with these strides: `inner` becomes rows. Returns false if neither axis is
+// contiguous.
 bool matrix_of(int64_t outer, int64_t inner, int64_t outer_stride, int64_t inner_stride, Matrix& m) {
   if ((inner_stride == 1 || inner == 1) && (outer_stride >= inner || outer == 1)) {
     m = {inner, outer, outer == 1 ? inner : outer_stride, false};
@@ -60,7 +61,7 @@ class LtStep final : public Step {
     if (product_) f_.product_destroy(product_);
   }
 
-  // Returns "" or why it is unsupported.
+  // Returns "", or the reason why the product is unsupported.
   std::string prepare() {
     Matrix a, b;
     if (!matrix_of(p_.m, p_.k, p_.a_row, p_.a_column, a) || !matrix_of(p_.k, p_.n, p_.b_row, p_.b_column, b))
@@ -122,7 +123,7 @@ class LtStep final : public Step {
            (batch == 1 || (f_.matrix_set(to, lt::kBatchCount, &batch, sizeof batch) == 0 &&
                            f_.matrix_set(to, lt::kBatchStride, &batch_stride, sizeof batch_stride) == 0));
   }
-  // Selected once per call site; depends on the shape only, so that results are reproducible.
+  // Selects the algorithm, once per call site. It depends only on the shape, so that results are reproducible.
   std::string choose() {
     machine_.check(machine_.driver().become_current(), "become the device of a thread");
     lt::Description preference = nullptr;
@@ -146,7 +147,7 @@ class LtStep final : public Step {
   Operand workspace_;
   lt::Description product_ = nullptr, a_ = nullptr, b_ = nullptr, c_ = nullptr;
   lt::Heuristic chosen_{};
-  mutable const void *bias_ = nullptr, *scales_[2] = {};  // current pointers of the description
+  mutable const void *bias_ = nullptr, *scales_[2] = {};  // current pointers in the descriptor
 };
 
 }  // namespace

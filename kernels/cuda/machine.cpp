@@ -13,7 +13,7 @@ Machine::Machine(std::unique_ptr<Driver> driver, std::unique_ptr<Compiler> compi
   if (!facts_.unavailable.empty()) throw Error(ErrorKind::Device, facts_.unavailable);
 }
 
-// The driver may be unloaded first at process exit; its errors are ignored.
+// Ignores errors of the driver, which may be unloaded before this at process exit.
 Machine::~Machine() {
   if (lt_handle_) lt_->destroy(lt_handle_);
   for (const auto& [source, program] : programs_) driver_->unload(program);
@@ -38,7 +38,7 @@ void* Machine::program(const std::string& source) {
   if (const auto known = programs_.find(source); known != programs_.end()) return known->second;
   const kernels::ProgramFile file("cuda", {compiler_->version(), compiler_->target(facts_), source});
   void* made = nullptr;
-  // A cached program that the driver rejects is rebuilt.
+  // Rebuilds a cached program that the driver rejects.
   if (const std::optional<std::string> kept = file.read(); kept && driver_->load(*kept, &made) != 0) made = nullptr;
   if (!made) {
     const std::string image = compiler_->compile(source, facts_);

@@ -1,4 +1,4 @@
-// The GPU: its properties, driver errors, and compiled programs.
+// The GPU: properties, driver errors, compiled programs.
 #pragma once
 
 #include <atomic>
@@ -29,23 +29,23 @@ class Machine {
   void check(int code, const char* what) const;
   void* allocate(uint64_t bytes) const;
 
-  // Why no source can be compiled; "": it can.
+  // Reason why sources cannot be compiled; "": they can.
   std::string no_compiler() const { return compiler_->unavailable(); }
-  // The function `name` of a program, compiled once per source and cached on disk.
+  // Returns the function `name` of a program, which is compiled once per source and cached on disk.
   Function function(const std::string& source, const char* name);
 
-  // Captures of streams, see Recording. `recording`: that of a stream; null if it is not captured.
+  // Captures of streams (see Recording). recording(): of a stream; null if it is not being captured.
   void begin_recording(void* stream);
   void end_recording(void* stream);
   Recording* recording(void* stream) const;
 
-  // cuBLASLt with a handle; null with the reason in `why` if unavailable.
+  // Opens cuBLASLt and creates its handle. Returns null with the reason in `why` if unavailable.
   const LtFunctions* lt(std::string& why);
   lt::Handle lt_handle() const { return lt_handle_; }
 
-  // cuDNN, likewise. Hold the lock to use its handle.
+  // Likewise for cuDNN. Its handle may be used only with the lock held.
   const DnnFunctions* dnn(std::string& why);
-  // Why convolutions cannot use cuDNN; "": they can, as far as is known without creating a handle, which uses memory.
+  // Reason why cuDNN cannot be used; "": none is known. Does not create a handle, which takes memory.
   std::string no_dnn();
   dnn::Handle dnn_handle() const { return dnn_handle_; }
   std::unique_lock<std::mutex> lock_dnn() const { return std::unique_lock(dnn_mutex_); }

@@ -53,7 +53,7 @@ class Nvrtc final : public Compiler {
     check(f_.create(&program, source.c_str(), "chain.cu", 0, nullptr, nullptr), "take a program");
     const auto [machine_code, target] = architecture(facts);
     const std::string option = "--gpu-architecture=" + target;
-    // No contraction: fused chains give the results of their single operations.
+    // Without contraction to FMA, fused chains have the results of the single operations.
     const char* options[] = {option.c_str(), "--std=c++17", "--fmad=false", "-default-device"};
     const int code = f_.compile(program, 4, options);
     std::string result;
@@ -90,8 +90,8 @@ class Nvrtc final : public Compiler {
         library.find(f_.ptx_size, "nvrtcGetPTXSize", why_) && library.find(f_.ptx, "nvrtcGetPTX", why_);
   }
 
-  // Machine code of the GPU if NVRTC supports it, else PTX of the newest supported architecture, for the driver to
-  // compile.
+  // Selects machine code of the GPU if NVRTC supports it, else PTX of the newest supported architecture, which the
+  // driver compiles.
   std::pair<bool, std::string> architecture(const Facts& facts) {
     const int wanted = facts.major * 10 + facts.minor;
     if (!why_.empty()) return {false, "compute_" + std::to_string(wanted)};

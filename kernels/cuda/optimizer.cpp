@@ -1,4 +1,4 @@
-// Plans optimizer updates, of one or many parameters, and the global norm. Besides in_place (w' = w), further results
+// Plans optimizer updates of one or many parameters, and the global norm. Besides in_place (w' = w), the other results
 // may share the memory of the moments they replace.
 #include <optional>
 
@@ -7,7 +7,8 @@
 namespace harmonics::cuda {
 namespace {
 
-// Tensors per parameter, beginning with w and g; then the learning rate and, for some rules, the step number.
+// Inputs of a rule: `tensors` per parameter, beginning with w and g; the learning rate; for some rules, the step
+// number.
 struct Rule {
   UpdateRule rule;
   uint32_t tensors;
@@ -59,14 +60,14 @@ bool takes(const Site& site, uint32_t parameters, uint32_t tensors, bool with_st
          declined("counts steps in i32 and i64");
 }
 
-// Launches a kernel on many tensors; its argument is a table of as many addresses as fit.
+// Launches a kernel for many tensors, with as many launches as tables of addresses are needed.
 class TableStep final : public Step {
  public:
   struct Tensor {
     uint32_t count;
     std::vector<Operand> at;
   };
-  // `run`: elements per block. `sums`: one per block, if the kernel has them.
+  // `run`: elements per block. `sums`: one sum per block, if the kernel writes sums.
   TableStep(Function function, const OptimizerParameters& settings, uint32_t run, const std::vector<Tensor>& tensors,
             std::optional<Operand> lr, std::optional<Operand> step, std::optional<Operand> sums)
       : function_(function), lr_(lr), step_(step), sums_(sums) {
@@ -117,7 +118,7 @@ class TableStep final : public Step {
   std::vector<Launch> launches_;
 };
 
-// Elements per block: few enough to fill the device, more for large tensors.
+// Returns the elements per block: few, so that blocks occupy the device; more for large tensors.
 uint32_t run_of(const std::vector<TableStep::Tensor>& tensors) {
   constexpr uint64_t kBusy = 2048;  // blocks
   uint64_t all = 0;

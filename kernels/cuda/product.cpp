@@ -1,4 +1,4 @@
-// Plans dot and linear: any batch and contraction axes, rewritten as a batched matrix product.
+// Plans dot and linear with any batch and contraction axes, as batched matrix products.
 #include "product.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 using kernels::Run;
 using kernels::run_of;
 
-// Uses our tiled kernel where cuBLASLt is missing or does not support the type.
+// Adds the native tiled kernel, for types that cuBLASLt does not support or if it is missing.
 bool add_own_product(Work& work, const Product& p) {
   const Function function = product_function(p.dtype);
   if (!function || p.batch > kMostBlocks || p.m / kProductTile >= kMostBlocks) return false;
@@ -26,12 +26,12 @@ bool add_own_product(Work& work, const Product& p) {
   return true;
 }
 
-// The tile for a small product, and the parts into which blocks divide its sums: those with the least estimated time.
+// The tile of a small product and the number of parts of its k dimension (split-k), with the least estimated time.
 struct SmallWay {
   uint32_t tile = 0, parts = 1, terms = 0;
 };
 SmallWay small_way(const Product& p, int64_t units) {
-  // As measured: nanoseconds of a block for 64 terms, alone on a multiprocessor and beside another one; a launch.
+  // Measured nanoseconds: of a block for 64 terms, alone on a multiprocessor and beside another block; of a launch.
   constexpr double kAlone[] = {560, 1200, 1800, 3000}, kBeside[] = {420, 1020, 1580, 2700}, kLaunch = 2000;
   constexpr int64_t kLeastTerms = 128, kMostParts = 16;
   double least = 0;
@@ -54,8 +54,8 @@ SmallWay small_way(const Product& p, int64_t units) {
   return best;
 }
 
-// Uses small tiles for exact f32 where those of cuBLASLt would not fill the GPU, and the product is so small that time
-// passes in waiting.
+// Adds a kernel with small tiles for exact f32, if the tiles of cuBLASLt would not occupy the GPU and the product is
+// latency-bound.
 bool add_small_product(const Site& site, Work& work, const Product& p) {
   constexpr int64_t kRows = 128, kColumns = 64, kMost = 21'000'000;  // cuBLASLt's tiles; multiplications
   const auto parts = [](int64_t n, int64_t of) { return (n + of - 1) / of; };
@@ -70,7 +70,7 @@ bool add_small_product(const Site& site, Work& work, const Product& p) {
   s.m = static_cast<uint32_t>(p.m), s.n = static_cast<uint32_t>(p.n), s.k = static_cast<uint32_t>(p.k);
   s.parts = way.parts, s.terms = way.terms;
   const auto operand = [&](int64_t rows, int64_t row, int64_t term, int64_t batch) {
-    // Operands begin at multiples of 64 bytes.
+    // The host aligns operands to 64 bytes.
     const bool wide = term == 1 && p.k % 4 == 0 && (row % 4 == 0 || rows == 1) && (batch % 4 == 0 || p.batch == 1);
     return SmallOperand{row, term, p.batch > 1 ? batch : 0, wide};
   };
@@ -103,9 +103,9 @@ void finish(Work& work, const Product& p, Activation activation, bool adds_bias)
             FinishParameters{n, static_cast<uint32_t>(p.n), 1, activation, adds_bias});
 }
 
-// Uses cuBLASLt, with operands rounded first if required.
+// Adds a cuBLASLt step, after rounding the operands if necessary.
 bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
-  constexpr int64_t kSuits = 16;  // fp8: contracted size in multiples of 16 bytes
+  constexpr int64_t kSuits = 16;  // fp8: k must be a multiple of 16 bytes
   const Product given = p;
   uint64_t at = work.workspace();
   const auto room = [&](int64_t bytes) {
@@ -148,8 +148,8 @@ bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
   return true;
 }
 
-// Allowed roundings, coarsest first. Products with batch axes occur in attention, whose gradient recomputes scores that
-// must match their sums: they keep TF32's precision.
+// Returns the allowed roundings, coarsest first. Products with batch axes keep the precision of TF32: they occur in
+// attention, whose gradient recomputes scores that must match the forward pass.
 std::vector<Rounding> roundings(const Site& site, uint32_t dtype) {
   std::vector<Rounding> all;
   const bool rounds = dtype == HX_F32 && site.integers("lhs_batch").empty();
@@ -164,11 +164,11 @@ const char* product_name(Rounding rounding) {
                                      : "cuBLASLt product";
 }
 
-// Plans the product, with as much of its epilogue as cuBLASLt supports.
+// Plans the product with as much of the epilogue as cuBLASLt supports.
 bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activation activation, hx_kernel& out) {
   std::string why;
   for (const Rounding rounding : roundings(site, p.dtype)) {
-    const bool alone = rounding == Rounding::fp8;  // cuBLASLt's fp8 biases are bf16
+    const bool alone = rounding == Rounding::fp8;  // no epilogue: cuBLASLt requires bf16 biases for fp8
     p.rounding = rounding;
     p.relu = !alone && activation == Activation::relu;
     p.has_bias = !alone && has_bias;
@@ -193,7 +193,7 @@ bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activ
 
 namespace {
 
-// Rewrites a dot as a matrix product.
+// Returns a dot as a matrix product.
 std::optional<Product> product_of(const Site& site, Work& work) {
   if (site.in(0).dtype != site.in(1).dtype || site.in(0).dtype != site.out().dtype) {
     declined("multiplies operands of one type");
@@ -242,7 +242,7 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
   p->bias = {3};
   std::string why;
   for (const Rounding rounding : roundings(site, HX_F32)) {
-    if (rounding == Rounding::fp8) continue;  // the sums would have to be unscaled
+    if (rounding == Rounding::fp8) continue;  // the sums would contain the scale
     p->rounding = rounding;
     if (add_small_product(site, work, *p)) {
       answer(out, std::move(work), "product and sum in small tiles");

@@ -11,7 +11,7 @@ bool meet(const Extent& a, const Extent& b) { return a.begin < b.end && b.begin 
 
 }  // namespace
 
-// The operations to wait for, without those that another of them waits for already.
+// Returns the operations to depend on, without those that another of them already depends on.
 Recording::Operations Recording::found(const std::vector<Extent>& extents) const {
   std::vector<bool> all(operations_.size());
   for (const Use& use : uses_)
@@ -43,7 +43,7 @@ void Recording::add(const std::vector<Extent>& extents, const Operations& before
       if (earlier[i]) added.waits_for[i] = true;
   }
   operations_.push_back(std::move(added));
-  // A later operation that would wait for that use waits for this one, which waited for it.
+  // Drops covered uses: a later operation that conflicts with one depends on this operation, which depends on it.
   std::erase_if(uses_, [&](const Use& use) {
     return std::any_of(extents.begin(), extents.end(), [&](const Extent& e) {
       return e.writes && e.begin <= use.extent.begin && use.extent.end <= e.end;

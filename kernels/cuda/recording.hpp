@@ -1,5 +1,5 @@
-// A stream's work while it is captured: what each operation waits for is found from the memory it uses, so that
-// operations that do not need each other run side by side in the graph.
+// Dependencies of a captured stream. They are derived from the memory that each operation uses, so that independent
+// operations run in parallel in the graph.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace harmonics::cuda {
 
-// Memory that an operation reads or writes, in addresses.
+// A range of addresses that an operation reads or writes.
 struct Extent {
   uint64_t begin, end;
   bool writes;
@@ -19,18 +19,18 @@ class Recording {
  public:
   Recording(Driver& driver, void* stream) : driver_(driver), stream_(stream) {}
 
-  // Around the capture of an operation. Each returns the driver's status.
+  // Called before and after the capture of an operation. Return the driver's status.
   int begin(const std::vector<Extent>& extents);
   int end();
-  // What is captured next waits for everything before it. `foreign`: operations of others follow, for which everything
-  // later waits.
+  // The next captured operation depends on all operations before it. `foreign`: operations captured by other code
+  // follow, and all later operations depend on them.
   int join(bool foreign);
 
  private:
   using Operations = std::vector<uint32_t>;
   struct Operation {
-    std::vector<void*> last;      // nodes that finish it
-    std::vector<bool> waits_for;  // by operation, also indirectly
+    std::vector<void*> last;      // its final nodes
+    std::vector<bool> waits_for;  // by operation: direct or indirect dependency
   };
   struct Use {
     Extent extent;
@@ -45,8 +45,8 @@ class Recording {
   Driver& driver_;
   void* stream_;
   std::vector<Operation> operations_;
-  std::vector<Use> uses_;  // that later operations may have to wait for
-  // Of the operation in progress.
+  std::vector<Use> uses_;  // possible dependencies of later operations
+  // State of the operation in progress.
   std::vector<Extent> extents_;
   Operations before_;
   std::vector<void*> front_;

@@ -1,4 +1,4 @@
-// Plans the scans of LSTM and GRU, and their gradients.
+// Plans LSTM and GRU scans and their gradients.
 #include "families.hpp"
 
 namespace harmonics::cuda {
@@ -8,7 +8,7 @@ struct Scan {
   Function function;
   uint32_t per_position;  // input that defines the sizes: [N, T, parts H]
   uint32_t parts;
-  uint32_t least, most;  // number of inputs; missing optional ones are replaced by the first
+  uint32_t least, most;  // number of inputs; the first input stands for missing optional ones
   uint32_t workspace;    // in widths, per sample
 };
 

@@ -1,4 +1,4 @@
-// Plans reductions over any axes, in an order that depends on shapes only.
+// Plans reductions over any axes. The order of summation depends only on shapes.
 #include "chain_source.hpp"
 #include "families.hpp"
 
@@ -8,8 +8,8 @@ namespace {
 const char* kNoType = "computes f32, f64, i32, i64 and u8";
 const char* kNoReduction = "reduces floats, i32, i64 and u8";
 
-// Division of work: enough blocks for the whole device, but a minimum of terms per chunk. Chunks begin at multiples of
-// 16 bytes, whatever the type.
+// Division into chunks: enough blocks for the whole device, but a minimum of terms per chunk. Chunks of all types begin
+// at multiples of 16 bytes.
 constexpr int64_t kBusy = 1024, kShortRow = 512, kEven = 16;
 
 struct Split {
@@ -37,7 +37,7 @@ namespace {
 uint32_t number(int64_t v) { return static_cast<uint32_t>(v); }
 uint32_t blocks_of(int64_t n, uint32_t each) { return number((n + each - 1) / each); }
 
-// A reduction over axes in one or two steps. Bits depend on nothing else.
+// Division of a reduction into one or two steps. It determines the bits of the results.
 struct Division {
   Walk kept, reduced;
   int64_t results, terms;
@@ -49,7 +49,7 @@ struct Division {
     auto walks = kernels::reduction_walks(whole, axes);
     kept = std::move(walks.kept), reduced = std::move(walks.reduced);
     results = kept.count(), terms = reduced.count();
-    // Adjacent threads read adjacent elements: terms of one sum, or the same term of adjacent sums.
+    // Coalesced reads: adjacent threads read adjacent terms of one sum, or the same term of adjacent sums.
     by_rows = terms > 1 && (kept.sizes.empty() || kept.strides[0].back() != 1);
     is_short = by_rows && terms <= kShortRow;
     split_ = is_short  ? Split{1, terms}
@@ -71,7 +71,7 @@ struct Division {
     return {number(results),      number(terms),  number(split_.chunks),
             number(split_.chunk), steps<1>(kept), steps<1>(reduced)};
   }
-  // Joins the pieces of the first step, if there are several per result.
+  // Combines the partial results of the first step, if there are several per result.
   void join(Work& work, Operand from, Operand to, uint32_t dtype, Reduction rule) const {
     if (split_.chunks == 1) return;
     const Walk each{{results}, {{split_.chunks}}, {0}}, joined{{split_.chunks}, {{1}}, {0}};
@@ -105,8 +105,8 @@ bool plan_reduce(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// Stores all results of the chain but the last, which is reduced as it is computed, in the order and with the bits of a
-// stored one.
+// Stores all results of the chain except the last one, which is reduced as it is computed, in the order and with the
+// bits of a reduction of the stored result.
 bool plan_fused_reduce(const Site& site, hx_kernel& out) {
   constexpr uint32_t kMostOperands = 60;
   const uint32_t last = site.outputs() - 1, dtype = site.out(last).dtype;

@@ -49,7 +49,7 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// Number of elements that statistics are taken over; 0: unsupported.
+// Returns the number of elements per statistic; 0: unsupported.
 int64_t normalised(const Site& site) {
   const hx_type& x = site.in(0);
   const int64_t axes = site.op().substr(0, 5) == "layer" ? site.integer("norm_axes", 1) : 1;
@@ -72,7 +72,7 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// Each block writes its share of dgain and dbias; a second kernel adds the shares in order.
+// Each block writes its partial sums of dgain and dbias; a second kernel adds them in order.
 bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
   const int64_t columns = normalised(site);
   if (columns == 0) return declined(kOnlyF32);

@@ -1,4 +1,4 @@
-// Driver on the CUDA runtime, linked statically: it loads the driver's library on first use.
+// Driver on the statically linked CUDA runtime, which loads the driver's library on first use.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
@@ -142,7 +142,7 @@ class RuntimeDriver final : public Driver {
     return then([&] {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       const cudaGraphNode_t* first = nullptr;
-      const cudaGraphEdgeData* edges = nullptr;  // how a later node would follow; ours follow complete nodes
+      const cudaGraphEdgeData* edges = nullptr;  // unused: nodes depend on complete nodes
       size_t n = 0;
 #if CUDART_VERSION < 13000
       const cudaError_t code = cudaStreamGetCaptureInfo_v3(of(stream), &status, nullptr, nullptr, &first, &edges, &n);

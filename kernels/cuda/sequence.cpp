@@ -1,4 +1,4 @@
-// Plans attention with optional inputs, rotary positions, and rows appended to a cache.
+// Plans attention with optional inputs, rotary position embedding, and rows appended to a key-value cache.
 #include <cmath>
 
 #include "families.hpp"
@@ -10,7 +10,7 @@ struct Named {
   std::string name;
   uint32_t input;
 };
-// The optional inputs, which follow the first `fixed` ones; false: not as many as the call has inputs.
+// Reads the optional inputs, which follow the first `fixed` inputs. False: their number differs from the call's inputs.
 bool optional_inputs(const Site& site, uint32_t fixed, std::vector<Named>& found) {
   const std::string names = site.text("operands");
   for (size_t at = 0; at < names.size();) {
@@ -31,19 +31,19 @@ struct Rows {
   }
 };
 
-// Keys and values may be f16 or q8_0 in whole blocks.
+// Reads the type of keys or values: f32, f16 or q8_0 in whole blocks. False: another type.
 bool cache_type(const hx_type& x, CacheType& type) {
   type = is_f32(x) ? CacheType::f32 : x.dtype == HX_F16 ? CacheType::f16 : CacheType::q8_0;
   return type != CacheType::q8_0 || (x.dtype == HX_Q8_0 && x.dims[3] % kCacheBlock == 0);
 }
 
-// Parameters of a call, and the inputs that are optional: any where they are not given.
+// Parameters of a call and its optional inputs. The buffers of absent inputs are valid but unused.
 struct Sequence {
   AttendParameters p{};
   std::vector<Named> more;
   uint32_t lengths = 0, mask = 0, bias = 0, sinks = 0;
 
-  // `fixed`: inputs before the optional ones.
+  // `fixed`: number of inputs before the optional ones.
   bool read(const Site& site, uint32_t fixed) {
     const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
     const bool first = site.flag("positions_first");
@@ -55,7 +55,7 @@ struct Sequence {
     const Rows of_q(q, first), of_k(k, first), of_v(v, first);
     p.q_head = of_q.head, p.q_row = of_q.row, p.k_head = of_k.head, p.k_row = of_k.row;
     p.v_head = of_v.head, p.v_row = of_v.row;
-    // The result has q's layout with the width of v.
+    // The result has the layout of q with the width of v.
     p.out_head = p.q_head / p.width * p.values, p.out_row = p.q_row / p.width * p.values;
     p.causal = site.flag("causal");
     p.window = static_cast<uint32_t>(site.number("window"));
@@ -83,7 +83,7 @@ struct Sequence {
 
 uint32_t tiles(uint32_t n, uint32_t tile) { return (n + tile - 1) / tile; }
 
-// A warp for each of n.
+// Launches n warps.
 void launch_warps(Work& work, uint32_t n, Function function, std::vector<Operand> buffers, const AttendParameters& p) {
   constexpr uint32_t kOfBlock = kThreads / 32;
   work.launch(function, {(n + kOfBlock - 1) / kOfBlock, 1, 1, kThreads}, std::move(buffers), p);

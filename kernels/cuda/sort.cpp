@@ -1,4 +1,4 @@
-// Plans sort: the order of every line, doubled in sorted runs.
+// Plans sort as a merge sort of each line's indices, with runs that double in length.
 #include "families.hpp"
 
 namespace harmonics::cuda {

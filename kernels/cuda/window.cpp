@@ -1,4 +1,4 @@
-// Plans patches, unpatches and pooling: planes of one to three axes.
+// Plans im2col (patches), col2im (unpatches) and pooling of planes with one to three axes.
 #include "families.hpp"
 
 namespace harmonics::cuda {
@@ -6,7 +6,7 @@ namespace {
 
 const char* kNoRank = "convolves over one to three axes";
 
-// `image`, `windows`: types of the large and the small side.
+// Reads the attributes. `image`, `windows`: types of the planes and of the results by window.
 bool read(const Site& site, const hx_type& image, const hx_type& windows, WindowParameters& p) {
   if (image.rank < 3 || image.rank > 5 || windows.rank != image.rank) return declined(kNoRank);
   p.rank = image.rank - 2;
@@ -85,7 +85,7 @@ bool plan_unpatches(const Site& site, hx_kernel& out) {
 
 bool plan_pool(const Site& site, hx_kernel& out) {
   WindowParameters p{};
-  if (site.op() == "max_pool_grad") {  // needs no windows, only their indices
+  if (site.op() == "max_pool_grad") {  // needs only indices, no windows
     const hx_type &indices = site.in(0), &dx = site.out();
     if (indices.dtype != HX_I32 || !is_f32(site.in(1)) || dx.rank < 3) return declined("pools f32");
     p.planes = static_cast<uint32_t>(dx.dims[0] * dx.dims[1]);

@@ -16,7 +16,7 @@ bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
     case HX_BOOL:
       return bits = value != 0, true;
     case HX_F16:
-    case HX_BF16:  // other types would need their own rounding
+    case HX_BF16:  // only 0 and 1: other numbers would need rounding
       if (value == 1) bits = dtype == HX_F16 ? 0x3c00 : 0x3f80;
       return value == 1 || (value == 0 && !std::signbit(value));
     case HX_U64:

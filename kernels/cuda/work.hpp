@@ -1,4 +1,4 @@
-// The steps of a call site (kernels, copies, products), and call sites as planning code sees them.
+// The steps of a call site (kernels, copies, products), and call sites for planning code.
 #pragma once
 
 #include <algorithm>
@@ -33,17 +33,17 @@ using kernels::strides;
 using kernels::Walk;
 using kernels::width;
 inline uint64_t bytes_of(const hx_type& t) { return static_cast<uint64_t>(count(t)) * width(t.dtype); }
-// Bits of the element nearest to a number; false: unsupported type.
+// Sets the bits of an element with this value. False: unsupported type or value.
 bool element_bits(uint32_t dtype, double value, uint64_t& bits);
 
-constexpr uint32_t kMostBlocks = 65535;  // of the second and third axis of a grid
+constexpr uint32_t kMostBlocks = 65535;  // limit of the second and third axis of a grid
 
 class Site : public kernels::Site {
  public:
   Site(const hx_call_site& raw, Machine& machine) : kernels::Site(raw), machine_(machine) {}
   Machine& machine() const { return machine_; }
-  // Whether products may round their operands. fp16 chunks are treated as TF32 here: fp16's mantissa with the range
-  // of f32.
+  // Whether products may round their operands. fp16 chunks permit TF32, which has the mantissa of fp16 and the range of
+  // f32.
   bool may_round() const { return raw().flags & (HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8); }
   bool may_round_to_bf16() const { return raw().flags & (HX_SITE_BF16 | HX_SITE_FP8); }
   bool may_round_to_fp8() const { return raw().flags & HX_SITE_FP8; }
@@ -61,7 +61,7 @@ struct Operand {
   char* at(const hx_place* places) const { return address(places[buffer]) + offset; }
 };
 
-// Workspace of cuBLASLt and cuDNN. They take addresses as aligned as those of cudaMalloc; the host guarantees less.
+// Workspace of cuBLASLt and cuDNN, which require the alignment of cudaMalloc. The host guarantees less.
 constexpr uint64_t kWorkspaceAlignment = 256;
 inline uint64_t workspace_bytes(uint64_t bytes) {
   return (bytes + 2 * kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
@@ -75,8 +75,8 @@ class Step {
  public:
   virtual ~Step() = default;
   virtual void enqueue(Machine& machine, void* stream, const hx_place* places) const = 0;
-  // Enqueues the step with results unchanged unless `number` is finite; steps that write only to the workspace may
-  // ignore it.
+  // Enqueues the step; if `number` is not finite, it leaves its results unchanged. Steps that write only to the
+  // workspace may ignore `number`.
   virtual void enqueue_looking(Machine& machine, void* stream, const hx_place* places, const char* number) const {
     (void)number;
     enqueue(machine, stream, places);
@@ -93,7 +93,7 @@ class CopyStep final : public Step {
   uint64_t bytes_;
 };
 
-// A kernel launch: arguments are the buffers, including the checked number if any, then the parameters.
+// A kernel launch. Arguments: the buffers, including the checked number if any, then the parameters.
 class LaunchStep final : public Step {
  public:
   LaunchStep(Function function, const Grid& grid, std::vector<Operand> buffers, const void* parameters, size_t bytes);
@@ -120,29 +120,29 @@ class Work {
     steps_.push_back(std::make_unique<LaunchStep>(function, grid, std::move(buffers), &parameters, sizeof parameters));
     return *this;
   }
-  // Launches at least `threads` threads; kernels ignore those beyond.
+  // Launches at least `threads` threads; kernels ignore the excess.
   template <typename Parameters>
   Work& over(int64_t threads, Function function, std::vector<Operand> buffers, const Parameters& parameters) {
     return launch(function, {static_cast<uint32_t>((threads + kThreads - 1) / kThreads), 1, 1, kThreads},
                   std::move(buffers), parameters);
   }
-  Work& copy(Operand to, Operand from, uint64_t bytes);  // nothing if they are the same
+  Work& copy(Operand to, Operand from, uint64_t bytes);  // skipped if they are the same
   Work& add(std::unique_ptr<Step> step);
-  // Reserves bytes of the call's workspace.
+  // Reserves bytes of the workspace.
   Operand take_workspace(const Site& site, uint64_t bytes);
   uint64_t workspace() const { return workspace_; }
   // Declares that every step that writes results can check a number first.
   void set_looks() { looks_ = true; }
   bool looks() const { return looks_; }
 
-  // The memory that the call uses: of its buffers, and of `workspace` bytes.
+  // Declares the memory that the call uses: its buffers, and `workspace` bytes.
   void set_memory(const Site& site, uint64_t workspace);
   // `number`: null, or the value that steps check.
   void enqueue(hx_queue* queue, const hx_place* places, const hx_place* number = nullptr) const;
 
  private:
   Machine& machine_;
-  struct Memory {  // of a buffer
+  struct Memory {  // use of a buffer
     uint64_t bytes;
     bool writes;
   };
@@ -156,12 +156,11 @@ class Work {
 // Fills `out` with a kernel that owns the work.
 hx_kernel& answer(hx_kernel& out, Work work, const char* name);
 
-// A family's planning function: returns true and fills `out` if it supports the site; else it has declined with a
-// reason.
+// A family's planning function. Returns true and fills `out` if it supports the site; else declines with a reason.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 using PlanRow = kernels::PlanRow<Plan>;
 
-// A walk as kernel parameters.
+// Returns a walk as kernel parameters.
 template <int kArrays>
 Steps<kArrays> steps(const Walk& walk) {
   Steps<kArrays> s{};

@@ -1,4 +1,5 @@
-// Attention without a score matrix: a thread per query, or per key, visits all others.
+// Attention without a score matrix: one thread per query visits all keys; in the gradient, one per key visits all
+// queries.
 #include <cmath>
 
 #include "families.hpp"
@@ -6,9 +7,9 @@
 namespace harmonics::opencl {
 namespace {
 
-constexpr int64_t kWidest = 256;  // elements of a head that a thread keeps
+constexpr int64_t kWidest = 256;  // limit of the head's width, which a thread keeps in registers
 
-// Layout of a head's rows: heads before positions, or after them.
+// Layout of a head's rows: heads before or after positions.
 struct Rows {
   int64_t batch, heads, positions, width, of_head, of_position;
   Rows(const hx_type& x, bool positions_first)
@@ -34,8 +35,8 @@ struct Attention {
     if (std::max(q.width, v.width) > kWidest) return declined("keeps heads of 256 numbers at most");
     return true;
   }
-  // Types and sizes of a thread's arrays. Common widths are compile-time constants; others are parameters, with larger
-  // arrays.
+  // Returns the types and sizes of a thread's arrays. Common widths are compile-time constants; other widths are
+  // parameters and have larger arrays.
   std::string head(const Site& site, uint32_t lse_dtype) const {
     const bool known = q.width % 16 == 0 && v.width == q.width;
     int64_t room = 16;
@@ -59,7 +60,7 @@ struct Attention {
   }
 
  private:
-  // out has q's layout with the width of v: its strides are q's, scaled by width.
+  // out has the layout of q with the width of v: its strides are those of q, scaled by the widths.
   static constexpr const char* kCommon = R"(
 #define SIZES T scale, uint causal, uint width, uint values, uint batches, uint heads, uint shared, uint queries, \
     uint keys, uint q_head, uint q_row, uint k_head, uint k_row, uint v_head, uint v_row
@@ -75,8 +76,9 @@ struct Attention {
 )";
 };
 
-// Stores per query what keys need: p = exp(score - shift) share, and the gradient of a score, p (dp - own). These are
-// lse, 1 and sum(out dout). An lse beyond NEAR lacks digits of its logarithm, so the scores are visited once more.
+// Stores the softmax statistics of each query: p = exp(score - shift) * share; the gradient of a score is
+// p * (dp - own). shift is lse, share is 1 and own is sum(out * dout). Above NEAR, the rounding error of lse is too
+// large, and the statistics are computed again from the scores.
 const char* kQueries = R"(
 #define NEAR 32
 kernel void queries_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), SIZES) {
@@ -123,7 +125,8 @@ kernel void queries_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BU
 }
 )";
 
-// Sums scores in the order of the query kernel: other rounding would change the probability of large scores.
+// Computes scores in the order of summation of the query kernel, since other rounding would change the probability of
+// large scores.
 const char* kKeys = R"(
 kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), SIZES) {
   const uint i = get_global_id(0);
@@ -152,7 +155,7 @@ kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFE
 }
 )";
 
-// Reads keys or values, also of q8_0: blocks of 32 signed bytes behind a scale in f16.
+// Macros that read keys or values; for q8_0, blocks of an f16 scale and 32 signed bytes.
 std::string cache_macros(const std::string& name, const hx_type& type) {
   if (type.dtype != HX_Q8_0) return element_macros(name, type.dtype);
   return "float " + name + R"(_q8(global const uchar* p, uint i) {
@@ -166,7 +169,7 @@ bool is_cache(const hx_type& x) { return is_float(x.dtype) || (x.dtype == HX_Q8_
 
 const char* kTakes = "takes lengths i32, a mask of bool, a bias and sinks of floats";
 
-// With optional inputs: lengths, mask, bias and sinks, as far as they are given.
+// Attention with the optional inputs: lengths, mask, bias and sinks.
 const char* kSequenceSizes = R"(
 #define SEQUENCE_SIZES uint window, T cap, uint mask_item, uint mask_head, uint bias_item, uint bias_head
 #define RANGE                                                                                          \
@@ -207,8 +210,8 @@ kernel void attend(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4) OPTIONA
 }
 )";
 
-// Stores per query own, shift, share and by: p = exp(score - shift) share, and the gradient of a score is p (dp - own)
-// by. A query that sees one key, which has probability 1 for any score, has by = 0.
+// Stores the softmax statistics of each query: p = exp(score - shift) * share; the gradient of a score is
+// p * (dp - own) * by. `by` is 0 for a query with a single visible key, whose probability is 1 for any score.
 const char* kSequenceGradient = R"(
 #define BUFFERS BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6) OPTIONAL, SIZES, \
     SEQUENCE_SIZES
@@ -309,7 +312,7 @@ kernel void sinks_of(BUFFERS) {
 #endif
 )";
 
-// Buffers of the launch from `base` on, for the optional inputs, and the text that reads them.
+// Buffers of the optional inputs, numbered from `base`, and the source text that reads them.
 class OptionalText {
  public:
   explicit OptionalText(uint32_t first) : base(first) {}
@@ -317,9 +320,9 @@ class OptionalText {
   std::string buffers, length = "(int)keys", sink, terms, macros;
   std::vector<uint32_t> places;
   std::vector<std::string> names;
-  int64_t strides[4] = {};  // of items and heads, of the mask and the bias
+  int64_t strides[4] = {};  // strides of batch items and heads, for the mask and the bias
 
-  // False: an input of an unknown name or type.
+  // Returns false for an input of an unknown name or type.
   bool take(const Site& site, uint32_t input, const Attention& a) {
     const std::string list = site.text("operands");
     for (size_t at = 0; at < list.size(); ++input) {

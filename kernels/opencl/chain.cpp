@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kMostBuffers = 32;  // drivers accept at least 1024 bytes of arguments
 
-// To bool: not zero. From floats to integers: truncates, saturates, NaN gives 0.
+// Cast to bool: not zero. Cast from floats to integers: truncates and saturates; NaN gives 0.
 std::string cast_text(const Operation& o) {
   if (o.result == HX_BOOL) return "(uchar)(" + o.a + " != 0)";
   const std::string to = type_name(o.result);
@@ -66,7 +66,7 @@ bool Chain::compute_all() {
   const hx_call_site& raw = site_.raw();
   for (uint32_t i = 0; i < raw.n_chain; ++i) {
     const hx_scalar_op& o = raw.chain[i];
-    // In calls, casts and comparisons give a type; other operations have their operands' type.
+    // At call sites only casts and comparisons have a result type; other operations have the type of their operands.
     const bool says = o.dtype == HX_BOOL || std::string_view(o.op) == "cast";
     if (!compute(o.op, o.a, o.b, o.c, says ? o.dtype : types_.at(std::string_view(o.op) == "select" ? o.b : o.a)))
       return false;

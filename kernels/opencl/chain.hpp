@@ -1,11 +1,11 @@
-// Chains of elementwise operations as source text for one element per thread.
+// Source text for chains of elementwise operations, one element per thread.
 #pragma once
 
 #include "families.hpp"
 
 namespace harmonics::opencl {
 
-// An operation's expression; "" if it does not exist for these types.
+// One operation; text_of returns its expression, or "" if it does not exist for these types.
 struct Operation {
   std::string_view op;
   uint32_t operands;  // element type of operands
@@ -14,10 +14,11 @@ struct Operation {
 };
 std::string text_of(const Operation& operation);
 
-// Element `i` of `whole`: registers r0, r1 ... are the site's inputs, broadcast to it, then results in order.
+// Text that computes element `i` of `whole`. Registers r0, r1 ... are the site's inputs, broadcast to `whole`, then
+// results in order.
 class Chain {
  public:
-  // `words`: element types by width, in place of the site's own.
+  // `words`: element types by width that replace the site's types.
   Chain(const Site& site, const hx_type& whole, const uint32_t* words = nullptr)
       : site_(site), whole_(whole), words_(words) {}
   Chain(const Chain&) = delete;
@@ -25,10 +26,10 @@ class Chain {
 
   void read_inputs();
   bool compute(std::string_view op, uint32_t a, uint32_t b, uint32_t c, uint32_t result);  // false: declined
-  bool compute_all();                                                                      // the site's own chain
-  // Adds a register computed by `text` from r0, r1, ...
+  bool compute_all();                                                                      // the site's chain
+  // Adds a register computed by `text` from r0, r1, ...; returns its number.
   uint32_t add(uint32_t result, const std::string& text);
-  // Writes registers to the site's outputs, from the first on.
+  // Writes registers to the site's outputs in order.
   void store(const std::vector<uint32_t>& registers);
 
   uint32_t type(uint32_t r) const { return types_.at(r); }
@@ -40,7 +41,7 @@ class Chain {
   uint32_t in_place() const;        // mask of inputs with the layout and element width of the first output
 
  private:
-  // Layout of an input relative to the whole: same, scalar, or broadcast.
+  // Layout of an input relative to `whole`: same, scalar, or broadcast.
   struct Operand {
     enum How { same, one, stretched };
     How how = same;

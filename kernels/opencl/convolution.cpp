@@ -1,16 +1,16 @@
-// Convolutions: patches in the workspace, and a matrix product per sample and group. With max pooling, the
-// convolution's result stays in the workspace too.
+// Convolutions as im2col in the workspace and a matrix product per sample and group. With max pooling, the result of
+// the convolution stays in the workspace.
 #include "product.hpp"
 #include "windows.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-constexpr int64_t kMostParts = 16;  // of samples, whose weight gradients are computed side by side
+constexpr int64_t kMostParts = 16;  // parts of the samples, whose weight gradients are computed in parallel
 
 class Convolution {
  public:
-  // Shapes of x and weight.
+  // `x`, `weight`: shapes.
   Convolution(const Site& site, const std::vector<int64_t>& x, const std::vector<int64_t>& weight)
       : site_(site),
         windows_(site, x, {weight.begin() + 2, weight.end()}),
@@ -69,8 +69,8 @@ class Convolution {
          columns.at});
     if (!windows_.are_elements()) work.launches.push_back(windows_.unpatches(site_.machine(), dtype_, columns, dx));
   }
-  // Samples are summed in order within parts, and parts in order. 16-bit results are one part, so that partial sums are
-  // not rounded.
+  // Adds samples in order within parts, then the parts in order. 16-bit results have a single part, so that partial
+  // sums are not rounded.
   void gradient_of_weight(Place x, Place dy, Place dweight) {
     const Place columns = columns_of(x);
     const int64_t each = is_half(dtype_) ? samples_ : (samples_ + kMostParts - 1) / kMostParts,
@@ -102,7 +102,7 @@ class Convolution {
     work.launches.push_back(windows_.patches(site_.machine(), dtype_, x, columns, 0));
     return columns;
   }
-  // Adds `parts` times `each` samples from `first` on.
+  // Adds `parts` times `each` samples from `first`.
   void add_gradients(Place columns, Place dy, Place to, int64_t each, int64_t first, int64_t parts) {
     const int64_t places = windows_.windows(), of_dy = outputs_ * places, of_columns = groups_ * rows_ * places;
     add({{dy.buffer, dtype_, places, 1, of_dy},
@@ -122,7 +122,7 @@ class Convolution {
   const Site& site_;
   Windows windows_;
   uint32_t dtype_;
-  int64_t samples_, groups_, outputs_, own_, rows_;  // own: outputs per group; rows: channels per group times taps
+  int64_t samples_, groups_, outputs_, own_, rows_;  // own_: outputs per group; rows_: channels per group times taps
   Room room_;
 };
 
@@ -173,7 +173,7 @@ bool plan_conv_max_pool(const Site& site, hx_kernel& out) {
   return conv.give(out, "convolution and max pool");
 }
 
-// Gradient before pooling: a window's gradient at its maximum, else 0.
+// Computes the gradient before pooling: a window's gradient at its maximum, 0 elsewhere.
 bool plan_conv_max_pool_grad(const Site& site, hx_kernel& out) {
   const bool of_input = site.op() == "conv_max_pool_grad_input";
   Convolution conv(site, dims(of_input ? site.out() : site.in(0)), dims(of_input ? site.in(0) : site.out()));

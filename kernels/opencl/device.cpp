@@ -1,4 +1,4 @@
-// The OpenCL device: memory, queues, and the call sites with kernels.
+// The OpenCL device: memory, queues and planning of call sites.
 #include <map>
 #include <utility>
 
@@ -25,7 +25,7 @@ const kernels::PlanTable<Plan>& plans() {
   return table;
 }
 
-// Whole words and the remainder.
+// Copies whole words, then the remaining bytes.
 const char* kCopyIfFinite = R"(
 kernel void copy_if_finite(BUFFER(0), BUFFER(1), BUFFER(2), ulong bytes) {
   const ulong i = get_global_id(0);
@@ -103,7 +103,7 @@ class OpenClDevice final : public StagingDevice {
 
   void* allocate_host(uint64_t bytes) override { return machine().allocate_host(bytes); }
   void release_host(void* memory) override { machine().release_host(memory); }
-  // Work that another queue waits for must be submitted.
+  // Flushes, because work that another queue waits for must be submitted.
   hx_event* record(hx_queue* queue) override {
     const cl_event event = mark(of(queue));
     check(clFlush(of(queue)), "start what is queued");

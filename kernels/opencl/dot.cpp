@@ -1,5 +1,5 @@
-// Products: batched matrices with any strides, in tiles shared by a work-group; affine maps with activation, sums of
-// products, SGD updates.
+// Batched matrix products with any strides, by tiles in local memory. Epilogues: bias and activation, addition, SGD
+// update.
 #include <cmath>
 #include <optional>
 
@@ -9,8 +9,8 @@
 namespace harmonics::opencl {
 namespace {
 
-// A group of 8 x 8 threads computes a tile of 32 x 32, each thread 4 x 4 of it, 16 terms at a time. Float products
-// support all endings.
+// A work-group of 8 x 8 threads computes a tile of 32 x 32, each thread 4 x 4 of it, 16 terms at a time. Float products
+// support all epilogues.
 const char* kProduct = R"(
 #define GROUP 8
 #define EACH 4
@@ -141,7 +141,7 @@ void add_product(const Site& site, Work& work, Room& room, DotOperand a, DotOper
                                   ending));
 }
 
-// Sums of floats are f64 if the result is, else f32.
+// Whether the accumulator type is that of the result: f64 for f64 results, else f32.
 bool sums_in_type_of_result(const Site& site) {
   if (!is_float(site.in(0).dtype) || !is_float(site.in(1).dtype)) return true;
   return kernels::sum_type(site, site.in(0).dtype, site.in(1).dtype) == (site.out().dtype == HX_F64 ? HX_F64 : HX_F32);
@@ -152,7 +152,7 @@ bool sums_in_type_of_result(const Site& site) {
 Launch product(Machine& machine, Product p, const Ending& ending) {
   p.batches.join();
   const int64_t matrices = p.batches.count();
-  widen(p.batches, 2);  // one program for small numbers of axes
+  widen(p.batches, 2);  // one program for up to two axes
   const bool endings = is_float(p.dtype);
   std::string body = element_macros("A", p.a.dtype) + element_macros("B", p.b.dtype) + element_macros("Y", p.dtype) +
                      "#define SUM " + sum_name(p.dtype) + "\n";
@@ -209,7 +209,7 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// sum, a, b, keep? -> the sum, or 0 if not kept, plus the product
+// sum, a, b, keep? -> product + (keep ? sum : 0)
 bool plan_dot_add(const Site& site, hx_kernel& out) {
   const bool keeps = site.inputs() == 4;
   if (!is_float(site.out().dtype)) return declined("adds products of floats only");

@@ -23,7 +23,7 @@ bool answer_chain(const Site& site, Chain& chain, const std::vector<uint32_t>& s
   return true;
 }
 
-// Operations compiled into one program: they are many and small, and a driver compiles all as fast as one.
+// Operations that share one program. They are small, and drivers compile all of them about as fast as one.
 struct Group {
   std::vector<std::string_view> ops;
   bool of_bool, to_bool;

@@ -4,7 +4,7 @@
 namespace harmonics::opencl {
 namespace {
 
-// "INDEX(i)": index i of buffer 1, clamped to [0, size).
+// Defines the macro INDEX(n, i, size): index i of buffer n, clamped to [0, size).
 std::string index_macro(uint32_t dtype) {
   const std::string type = type_name(dtype);
   return "#define INDEX(n, i, size) ((uint)clamp((long)min(AT(" + type + ", n)[i], (" + type + ")" +
@@ -52,8 +52,8 @@ bool plan_gather(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// Links indices of the same row: each thread visits all of them in order and links those of its own rows; `last` holds
-// the latest of each row. The top bit of a link marks indices that are not the first of their row.
+// Builds a linked list of the indices of each row. Each thread visits all indices in order and links those of its own
+// rows; `last` is the latest index of each row. The top bit of a link marks an index that is not the first of its row.
 const char* kLink = R"(
 #define NONE 0x7fffffffu
 #define LINKS 64
@@ -75,14 +75,14 @@ void link(BUFFER(0), BUFFER(1), uint size, uint indices) {
 )";
 constexpr size_t kLinks = 64;
 
-// Rows of `inner` elements, `size` of them `outer` times, and the buffer of `indices` row numbers.
+// Rows of `inner` elements, `size` of them `outer` times; `indices`: number of row indices.
 struct Scatter {
   int64_t outer, size, inner, indices;
   uint32_t ids, updates, result;
   std::string index_text;  // defines INDEX
 };
 
-// Joins the rows of `updates` to those of the result, in index order.
+// Combines the rows of `updates` with rows of the result, in index order.
 void scatter(Work& work, const Site& site, const Scatter& s, std::string_view reduction) {
   const uint32_t dtype = site.in(s.updates).dtype;
   const std::string sum = reduction == "add" ? sum_name(dtype) : type_name(dtype);
@@ -137,7 +137,7 @@ bool plan_embedding_grad(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// "uint place": offset of a block's element, with starts read on the device.
+// Defines the macro PLACE(i, place): offset in `whole` of element i of a block, with starts read on the device.
 std::string block_text(const hx_type& whole, uint32_t index_dtype, const char* starts) {
   std::string s = index_macro(index_dtype) + "#define PLACE(i, place) uint place = 0; { uint rest = i, wide = 1;";
   for (uint32_t a = whole.rank; a-- > 0;) {
@@ -190,7 +190,8 @@ bool plan_update_slice(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// Positions of several axes: batches of `rows` rows of `inner` elements; each has `places` positions of `k` numbers.
+// Positions along several axes: batches of `rows` rows of `inner` elements, each with `places` positions of `k`
+// indices.
 struct Positions {
   int64_t batches = 1, rows = 1, inner = 1, places, k;
   std::vector<int64_t> sizes;  // of the k indexed axes
@@ -204,7 +205,7 @@ struct Positions {
     }
     places = count(ids) / (batches * k);
   }
-  // "uint row_of(...)": the row of position `p` of all batches, from indices in buffer 1.
+  // Defines the macro ROW_OF(p, row): the row of position `p` of all batches, from indices in buffer 1.
   std::string text(uint32_t index_dtype) const {
     std::string s = index_macro(index_dtype) + "#define ROW_OF(p, row) uint row = (p) / places;";
     for (size_t j = 0; j < sizes.size(); ++j) {
@@ -244,7 +245,7 @@ bool plan_gather_nd(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// The rows of all positions are numbered first, in the workspace after the links.
+// Computes the rows of all positions first, in the workspace after the links.
 bool plan_scatter_nd(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const Positions at(site);
@@ -272,7 +273,8 @@ bool plan_scatter_nd(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// NaN counts as largest; on ties the lower index wins: each result takes the best element after the previous one.
+// NaN is the largest; of equal elements, the lower index is first. Each result is the best element after the previous
+// one.
 bool plan_top_k(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const std::string type = type_name(x.dtype);

@@ -1,4 +1,4 @@
-// Strided copies and sources.
+// Strided copies, and fill, iota, random.
 #include <cmath>
 
 #include "families.hpp"

@@ -198,7 +198,7 @@ cl_program Machine::program(const std::string& source) {
     if (made && (code != CL_SUCCESS || usable != CL_SUCCESS ||
                  clBuildProgram(made, 1, &device_, options().c_str(), nullptr, nullptr) != CL_SUCCESS)) {
       clReleaseProgram(made);
-      made = nullptr;  // made by another driver: rebuilt
+      made = nullptr;  // built by another driver: rebuild
     }
   }
   if (!made) {

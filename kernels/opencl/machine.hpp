@@ -1,4 +1,4 @@
-// The accelerator: selection among the drivers' devices, properties, compiled programs.
+// The OpenCL device: selection among all platforms, properties, compiled programs.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 120
@@ -13,12 +13,12 @@
 
 namespace harmonics::opencl {
 
-// Text of a status: "CL_OUT_OF_RESOURCES (-5)".
+// Returns the text of a status: "CL_OUT_OF_RESOURCES (-5)".
 std::string code_text(cl_int code);
 // Throws ErrorKind::Device unless the code is CL_SUCCESS.
 void check(cl_int code, const char* what);
 
-// The object behind hx_queue. Drivers keep times only in profiling queues, which may be slower: work goes to `plain`,
+// The object behind hx_queue. Drivers record times only in profiling queues, which may be slower. Work goes to `plain`,
 // and to `timed` from the first timed event until the queue is synchronized.
 struct Queue {
   cl_command_queue plain = nullptr, timed = nullptr, now = nullptr;
@@ -27,8 +27,8 @@ inline Queue& queue_of(hx_queue* queue) { return *reinterpret_cast<Queue*>(queue
 
 class Machine {
  public:
-  // The first GPU, else accelerator, else CPU. HARMONICS_OPENCL_DEVICE=TEXT selects the first whose name or platform
-  // name contains the text. Throws ErrorKind::Device with the reason if there is none.
+  // Opens the first GPU, else the first accelerator, else the first CPU. HARMONICS_OPENCL_DEVICE=TEXT selects the first
+  // device whose name or platform name contains TEXT. Throws ErrorKind::Device with the reason if there is none.
   Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -44,11 +44,11 @@ class Machine {
   uint64_t most_bytes() const { return most_bytes_; }
   bool has_f64() const { return has_f64_; }
 
-  // Host memory with direct device access: a buffer that stays mapped.
+  // Allocates host memory with direct device access: a buffer that stays mapped.
   void* allocate_host(uint64_t bytes);
   void release_host(void* memory);
 
-  // A kernel of a program compiled once per source; release with clReleaseKernel.
+  // Returns a kernel of a program, which is compiled once per source. Release with clReleaseKernel.
   cl_kernel kernel(const std::string& source, const char* name);
 
  private:

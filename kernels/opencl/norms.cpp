@@ -6,7 +6,7 @@ namespace {
 
 bool is_centred(const Site& site) { return site.op().substr(0, 5) == "layer"; }
 
-// Number of elements that statistics are taken over; 0: unsupported.
+// Returns the number of elements per statistic; 0: unsupported.
 int64_t normalised(const Site& site) {
   const hx_type& x = site.in(0);
   const int64_t axes = is_centred(site) ? site.integer("norm_axes", 1) : 1;
@@ -55,7 +55,7 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// Gradients of gain and bias: column sums over the rows of a part, then over the parts in order.
+// Gradients of gain and bias: column sums over the rows of each part, then over the parts in order.
 const char* kColumns = R"(
 kernel void parts(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), uint rows, uint n, uint all) {
   const uint i = get_global_id(0) % n, part = get_global_id(0) / n;
@@ -132,7 +132,7 @@ bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// Each group sums the squares of its part in fixed order; the last kernel adds the parts of all tensors.
+// Each work-group sums the squares of its part in a fixed order; the last kernel adds the parts of all tensors.
 const char* kSquares = R"(
 #define GROUP 64
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))

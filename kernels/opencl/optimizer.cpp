@@ -1,5 +1,5 @@
-// Optimizer updates of one parameter, in place; formulas in the order of the functionals' bodies. One program contains
-// all rules.
+// Optimizer updates of one parameter, in place, with the operations and order of the functionals' bodies. One program
+// contains all rules.
 #include <cmath>
 
 #include "families.hpp"
@@ -9,9 +9,8 @@ namespace {
 
 enum Rule : uint32_t { kSgd, kAdam, kAdamW, kRmsprop, kLion, kLamb, kLambStep };
 
-// Buffers: w, g, up to three moments, lr, the step number, w', the next moments, and the checked number or null.
-// Buffers that a rule does not have are not accessed.
-// 1 - beta^step is computed as -expm1(step log beta), which is accurate in f32 too.
+// Buffers: w, g, up to three moments, lr, the step number, w', the next moments, and the checked number or null. A rule
+// does not access the buffers it lacks. 1 - beta^step is computed as -expm1(step log beta), which is accurate in f32.
 const char* kUpdate = R"(
 #define OLD0 AT(float, 2)[i]
 #define OLD1 AT(float, 3)[i]
@@ -86,7 +85,7 @@ std::string program() {
   return text + kUpdate;
 }
 
-// The first `tensors` inputs have the first one's type, f32, followed by lr and (with_step) the step number.
+// Whether the first `tensors` inputs are f32 of one size, followed by lr and (with_step) the step number.
 bool is_update(const Site& site, uint32_t tensors, bool with_step) {
   if (site.inputs() != tensors + 1 + with_step) return declined("steps with other operands");
   for (uint32_t i = 0; i < tensors; ++i)
@@ -101,7 +100,7 @@ struct Rates {
   double momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 0;
 };
 
-// `moments`: their number; `step`: input index of the step number, 0: none.
+// `moments`: number of moments; `step`: input index of the step number, 0: none.
 Launch update(const Site& site, Rule rule, uint32_t variant, const Rates& rates, uint32_t moments, uint32_t step = 0) {
   const uint32_t outputs = site.inputs(), lr = 2 + moments;
   std::vector<uint32_t> buffers{0, 1, 0, 0, 0, lr, step, outputs, outputs, outputs, outputs, kLooked};
@@ -126,7 +125,7 @@ bool answer_update(hx_kernel& out, Launch launch, const char* name) {
   Work work;
   work.launches.push_back(std::move(launch));
   work.looks = true;
-  answer(out, std::move(work), name).in_place = 1;  // further outputs may share the memory of the moments they replace
+  answer(out, std::move(work), name).in_place = 1;  // other outputs may share the memory of the moments they replace
   return true;
 }
 
@@ -165,7 +164,7 @@ bool plan_lion(const Site& site, hx_kernel& out) {
   return answer_update(out, update(site, kLion, 0, rates, 1), "lion");
 }
 
-// Moments and direction, then the norms of w and the direction, then the update.
+// Launches: moments and update direction; norms of w and of the direction; update.
 bool plan_lamb(const Site& site, hx_kernel& out) {
   if (!is_update(site, 4, true)) return false;
   const uint32_t wide = site.in(5).dtype == HX_I64;

@@ -1,4 +1,4 @@
-// LSTM and GRU scans: a work-group runs one sample through all positions. Sums are in index order.
+// LSTM and GRU scans: a work-group computes one sample over all positions. Sums are in index order.
 #include "families.hpp"
 #include "kernels/shared/scalar_texts.hpp"
 
@@ -167,8 +167,8 @@ ALONE gru_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5),
 struct Scan {
   const char* kernel;
   uint32_t per_position;  // input that defines the sizes: [N, T, parts H]
-  uint32_t parts, kept;   // kept: an input, or a result (from inputs() on), that is not rounded
-  uint32_t least, most;   // number of inputs; missing optional ones are replaced by the first
+  uint32_t parts, kept;   // kept: index of an input, or inputs() + index of a result, that is not rounded
+  uint32_t least, most;   // number of inputs; the first input stands for missing optional ones
   int64_t workspace;      // in widths, per sample
 };
 

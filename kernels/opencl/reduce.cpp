@@ -1,4 +1,4 @@
-// Reductions along any axes, of stored tensors or of chains; argmax, argmin and cumsum along one axis.
+// Reductions of tensors or fused chains along any axes; argmax, argmin and cumsum along one axis.
 #include "chain.hpp"
 #include "kernels/shared/scalar_texts.hpp"
 #include "rows.hpp"
@@ -6,10 +6,10 @@
 namespace harmonics::opencl {
 namespace {
 
-constexpr int64_t kShort = 64;   // terms that a single thread sums
-constexpr int64_t kMany = 2048;  // results that keep a device busy with one thread each
+constexpr int64_t kShort = 64;   // up to this many terms, one thread per result
+constexpr int64_t kMany = 2048;  // from this many results, one thread each occupies the device
 constexpr size_t kReduceGroup = 64;
-// a chain with fewer results of more elements would have too few threads
+// A chain with fewer results and more elements would have too few threads.
 constexpr int64_t kLeastOfChain = 64, kMostOfChain = 1 << 18;
 bool is_by_group(int64_t results, int64_t terms) { return terms > kShort && results < kMany; }
 
@@ -46,8 +46,8 @@ std::string start_of(uint32_t dtype, bool largest) {
   }
 }
 
-// Combination of two terms, b being the later, and the initial value: selected by `op`, so that one program has all
-// reductions.
+// Macros for the initial value and the combination of two terms (b is the later one), selected by `op`, so that one
+// program contains all reductions.
 std::string join_macros(uint32_t dtype) {
   const std::string type = sum_name(dtype);
   return "#define SUM " + type + "\n#define START (op == 0 ? (SUM)0 : op == 1 ? (SUM)1 : op == 2 ? (SUM)" +
@@ -60,7 +60,7 @@ uint32_t number_of(std::string_view op) {
   return op == "reduce_sum" ? 0 : op == "reduce_prod" ? 1 : op == "reduce_max" ? 2 : 3;
 }
 
-// The reduced terms: element `i` of `whole`, computed by statements that define `term`.
+// The terms of a reduction: `statements` define `term` from element `i` of `whole`.
 struct Terms {
   uint32_t dtype;
   std::vector<uint32_t> buffers;
@@ -71,7 +71,7 @@ struct Terms {
 Launch reduction(const Site& site, const hx_type& whole, std::string_view op, int64_t results, const Terms& of,
                  const Chain* chain) {
   auto [kept, reduced] = kernels::reduction_walks(whole, site.integers("axes"));
-  widen(kept, 2);  // one program for small numbers of axes
+  widen(kept, 2);  // one program for up to two axes
   const int64_t terms = count(whole) / std::max<int64_t>(results, 1);
   const bool by_group = is_by_group(results, terms);
   std::string body = kernels::kScalarMacros + join_macros(of.dtype) + "kernel void reduce(" + of.declared +
@@ -129,8 +129,8 @@ bool plan_reduce(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// Stores all results of the chain but the last, which is reduced as it is computed, in the order and with the bits of a
-// stored one.
+// Stores all results of the chain except the last one, which is reduced as it is computed, in the order and with the
+// bits of a reduction of the stored result.
 bool plan_fused_reduce(const Site& site, hx_kernel& out) {
   const uint32_t last = site.outputs() - 1, dtype = site.out(last).dtype;
   const uint32_t* const registers = site.raw().chain_outputs;
@@ -161,7 +161,7 @@ bool plan_fused_reduce(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// One axis between those before and after it.
+// One axis, and the elements around it.
 struct Lanes {
   int64_t size, inner, all;
   Lanes(const hx_type& x, int64_t axis)

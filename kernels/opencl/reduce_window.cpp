@@ -1,10 +1,10 @@
-// Sums and extremes of windows over any axes. One thread computes one result, in the order of the window.
+// Sums, maxima and minima of windows over any axes. One thread computes one result, in the order of the window.
 #include "families.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// Where a reduction starts; a window of padding alone keeps it.
+// Returns the initial value of a reduction, which is the result of a window of padding.
 std::string least_of(uint32_t dtype, std::string_view reduction) {
   const bool largest = reduction == "max";
   if (reduction == "sum") return "0";

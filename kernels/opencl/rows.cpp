@@ -1,5 +1,5 @@
-// Row-wise kernels: softmax and its losses, layer_norm, rms_norm. Some lanes of a work-group share a row; their number,
-// and so the order of sums, depends on the row's length only.
+// Row-wise kernels: softmax and its losses, layer_norm, rms_norm. Several threads (lanes) of a work-group share a row.
+// Their number, and so the order of summation, depends only on the length of the row.
 #include "rows.hpp"
 
 namespace harmonics::opencl {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kRowGroup = 64;
 
-// Lanes beyond the last row take part in barriers and reductions, but write nothing.
+// Lanes beyond the last row participate in barriers and reductions, but write nothing.
 const char* kRow = R"(
 #define GROUP 64
 #if LANES == 1
@@ -81,7 +81,7 @@ hx_kernel& answer_rows(const Site& site, const std::string& head, const std::str
   return answer(out, std::move(work), name);
 }
 
-// The maximum ignores NaN, which comes back through the exponentials.
+// The maximum ignores NaN, which the exponentials propagate.
 const char* const kExponentials = R"(
   T shift = -INFINITY, sum = 0;
   EACH { const T x = X_READ(0, start + i); shift = x > shift ? x : shift; }
@@ -119,8 +119,9 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// A label outside the classes has probability 0: the loss is infinite. The loss is not computed from lse, so that large
-// logits lose no precision; the gradient's exponentials relative to lse are divided by their own sum.
+// A label out of range has probability 0, so its loss is infinite. The loss is not computed from lse, so that large
+// logits lose no precision. In the gradient, exponentials relative to lse are divided by their sum, which cancels the
+// rounding error of lse.
 bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   if (!is_float(x.dtype) || is_float(site.in(1).dtype)) return declined(kOnlyFloatRows);

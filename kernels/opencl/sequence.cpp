@@ -1,4 +1,4 @@
-// Rotary positions, and rows appended to a cache.
+// Rotary position embedding, and rows appended to a key-value cache.
 #include <cmath>
 
 #include "families.hpp"
@@ -6,8 +6,8 @@
 namespace harmonics::opencl {
 namespace {
 
-// The angle of a position and a pair. Frequencies known now are turns in 64-bit fixed point: their product with a
-// position wraps, which leaves the exact fraction of a turn without f64.
+// The angle of a position and a pair. Frequencies known at plan time are in turns, as 64-bit fixed point: their product
+// with a position wraps to the exact fraction of a turn, without f64.
 const char* kFixedAngle = R"(
 #define ANGLE(place, pair) ((T)(long)(turns[pair] * (ulong)(long)(place)) * (T)3.4061215800304595e-19)
 )";
@@ -18,7 +18,7 @@ T angle_of(int place, float frequency) {
 }
 #define ANGLE(place, pair) angle_of(place, FREQUENCIES[pair])
 )";
-// A thread per pair of a row, and one per element that is not turned.
+// One thread per pair of a row, and one per element that is not rotated.
 const char* kTurn = R"(
 kernel void turn(BUFFER(0), BUFFER(1) OPTIONAL, global const ulong* turns, uint n, uint width, uint half_width,
     uint positions, uint repeats, uint item, int offset, T sign, uint interleaved) {
@@ -95,7 +95,7 @@ bool plan_rope(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// A thread per block of 32: a row is whole blocks.
+// One thread per block of 32; a row is whole blocks.
 const char* kAppendBlocks = R"(
 kernel void append(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint capacity, uint rows, uint row) {
   const uint i = get_global_id(0);

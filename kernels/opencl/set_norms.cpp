@@ -1,12 +1,12 @@
-// Norms over sets of elements: a channel of a whole batch (batch_norm), some channels of one sample (group_norm). A
-// work-group handles a set; the order of sums depends on shapes only.
+// Normalisation over sets of elements: a channel of a batch (batch_norm), or a group of channels of one sample
+// (group_norm). One work-group per set; the order of summation depends only on shapes.
 #include "rows.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// Element e of set s is at s * apart + e / run * jump + e % run; its gain has index s % repeat * gains + e / run *
-// step.
+// Element e of set s is at offset s * apart + e / run * jump + e % run; its gain is at index
+// s % repeat * gains + e / run * step.
 const char* kSets = R"(
 #define GROUP 64
 #define SETS uint n, uint run, uint jump, uint apart, uint repeat, uint gains, uint step
@@ -89,7 +89,7 @@ struct Sets {
 };
 
 struct Channels {
-  int64_t batch, channels, places, groups;  // groups of channels; 0: one channel of the whole batch
+  int64_t batch, channels, places, groups;  // groups: of channels; 0: batch_norm
 
   explicit Channels(const Site& site)
       : batch(site.in(0).dims[0]),
@@ -144,7 +144,7 @@ bool plan_set_norm_grad(const Site& site, hx_kernel& out) {
   Launch& gradients =
       work.launches.emplace_back(site.machine(), text, "gradients", std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
   channels.sets().give(gradients);
-  // x and dy are read before dx is written
+  // In place: x and dy are read before dx is written.
   answer(out, std::move(work), channels.groups == 0 ? "batch norm" : "group norm").in_place = 1 | 1 << 4;
   return true;
 }

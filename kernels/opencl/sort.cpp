@@ -1,4 +1,5 @@
-// Stable sort along an axis: runs of indices are merged in pairs, each element finding its place by binary search.
+// Stable merge sort along an axis: runs of indices are merged in pairs; each element finds its position by binary
+// search.
 #include "families.hpp"
 
 namespace harmonics::opencl {

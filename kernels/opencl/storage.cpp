@@ -1,10 +1,10 @@
-// quantize and dequantize, with one scale and zero point, or one per index of an axis.
+// quantize and dequantize, with one scale and zero point per tensor or per index of an axis.
 #include "families.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// Element i, of channel c; `statement` writes it.
+// Plans a kernel in which `statement` writes element i of channel c.
 bool answer_channels(const Site& site, const std::string& statement, const char* name, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const bool one = site.in(1).rank == 0;
@@ -26,11 +26,11 @@ bool answer_channels(const Site& site, const std::string& statement, const char*
 
 }  // namespace
 
-// saturate(round half to even(x / scale) + zero); NaN gives the zero point.
+// y = saturate(round_half_to_even(x / scale) + zero); NaN gives the zero point.
 bool plan_quantize(const Site& site, hx_kernel& out) {
   const uint32_t real = site.in(0).dtype, whole = site.out().dtype;
   const std::string type = type_name(real), stored = type_name(whole);
-  // A million exceeds every stored type with any zero point.
+  // A million exceeds the range of every stored type with any zero point.
   return answer_channels(site,
                          "  const " + type + " steps = rint(" +
                              rounded(real, read(real, 0, "i") + " / " + read(site.in(1).dtype, 1, "c")) +

@@ -1,11 +1,11 @@
-// Patches and unpatches (a convolution is these and a product), max pooling and its gradient.
+// im2col (patches), col2im (unpatches), max pooling and its gradient.
 #include "windows.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// One thread computes one result. `from` is set to the element under a tap of a window, `window` to the window whose
-// tap is at an element.
+// One thread computes one result. ELEMENT sets `from` to the element at a tap of a window; WINDOW sets `window` to the
+// window that has this tap at an element.
 const char* kKernels = R"(
 #define TAPS uint n, uint taps, uint windows, uint plane, uint start, uint to, uint to_chosen, T fill AXES_DECLARED
 kernel void patches(BUFFER(0), BUFFER(1), BUFFER(2), TAPS) {
@@ -57,7 +57,7 @@ std::string numbered(const std::string& text, size_t axis) {
   for (const char c : text) s += c == '#' ? std::to_string(axis) : std::string(1, c);
   return s;
 }
-// The text for each axis, from the last to the first.
+// Repeats the text for each axis, from the last to the first.
 std::string for_axes(size_t axes, const std::string& text) {
   std::string s;
   for (size_t a = axes; a-- > 0;) s += numbered(text, a);
@@ -139,7 +139,7 @@ Launch Windows::largest(Machine& machine, uint32_t dtype, Place from, Place to, 
   return launch(machine, dtype, "largest", from, to, chosen, 0, planes_ * windows_);
 }
 
-// Some threads share a plane; each owns elements.
+// Several threads share a plane; each owns some of its elements.
 Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place gradients, Place to, int64_t planes,
               int64_t windows, int64_t plane) {
   static const char* const body = R"(
@@ -179,7 +179,7 @@ bool plan_patches(const Site& site, hx_kernel& out) {
                        "patches");
 }
 
-// Each element of the image adds its windows in tap order.
+// Each element of the image adds the values of its windows in tap order.
 bool plan_unpatches(const Site& site, hx_kernel& out) {
   const Windows windows(site, dims(site.out()), {});
   return answer_launch(out, windows.unpatches(site.machine(), site.in(0).dtype, {0}, {1}), "unpatches");

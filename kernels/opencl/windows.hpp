@@ -13,15 +13,15 @@ struct Place {
 
 class Windows {
  public:
-  // Attribute names begin with `prefix`; missing ones have their defaults. `image` is [N, C, ...].
+  // Reads the attributes, whose names begin with `prefix`; missing ones have defaults. `image`: shape [N, C, ...].
   Windows(const Site& site, const std::vector<int64_t>& image, std::vector<int64_t> kernel, const char* prefix = "");
 
   int64_t planes() const { return planes_; }
   int64_t plane() const { return plane_; }  // elements of a plane
   int64_t taps() const { return taps_; }
   int64_t windows() const { return windows_; }  // windows per plane
-  std::vector<int64_t> places() const;          // by axis
-  bool are_elements() const;                    // each window is a single element, in order
+  std::vector<int64_t> places() const;          // windows by axis
+  bool are_elements() const;                    // whether the windows are the elements in order
 
   Launch patches(Machine& machine, uint32_t dtype, Place from, Place to, double fill) const;
   Launch unpatches(Machine& machine, uint32_t dtype, Place from, Place to) const;
@@ -36,12 +36,12 @@ class Windows {
   Launch launch(Machine& machine, uint32_t dtype, const char* name, Place from, Place to, Place chosen, double fill,
                 int64_t threads) const;
 
-  std::vector<Axis> axes_;  // at least three, so that one program covers fewer
+  std::vector<Axis> axes_;  // at least three, so that one program covers one to three axes
   size_t real_;             // number of actual axes, the last ones
   int64_t planes_, plane_ = 1, taps_ = 1, windows_ = 1;
 };
 
-// Adds gradients to the elements that windows of a plane chose, in window order.
+// Adds the gradients of windows to the chosen elements of their plane, in window order.
 Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place gradients, Place to, int64_t planes,
               int64_t windows, int64_t plane);
 

@@ -16,7 +16,7 @@ const char kPrelude[] = R"(
 #define AT(T, n) ((global T*)(b##n + o##n))
 )";
 
-// 16-bit floats exist in memory only. Included in programs that use them.
+// Conversions of 16-bit floats, which exist only in memory. Included in programs that use them.
 const char kHalves[] = R"(
 float f16_get(global const ushort* p, ulong i) { return vload_half(i, (global const half*)p); }
 void f16_put(global ushort* p, ulong i, float v) { vstore_half_rte(v, i, (global half*)p); }
@@ -140,7 +140,7 @@ Launch& Launch::groups(size_t x, size_t y, size_t z, size_t local_x, size_t loca
   return *this;
 }
 
-// Addresses rarely change: arguments are set only when they do.
+// Sets only the buffer arguments that have changed, since addresses rarely change.
 void Launch::enqueue(cl_command_queue queue, const hx_place* places, const hx_place* number) const {
   const hx_place none{0, 0};
   if (copies_) {
@@ -181,7 +181,7 @@ void widen(Walk& walk, size_t axes) {
   for (auto& s : walk.strides) s.insert(s.begin(), more, 0);
 }
 
-// The first axis needs no size: its index is the final quotient.
+// The size of the first axis is not needed: its index is the last quotient.
 std::string walk_text(const Walk& walk, const std::string& number, const std::string& prefix,
                       const std::vector<std::string>& places) {
   std::string s;

@@ -1,4 +1,4 @@
-// The kernel launches of a call site, and call sites as planning code sees them.
+// The kernel launches of a call site, and call sites for planning code.
 #pragma once
 
 #include <algorithm>
@@ -30,15 +30,16 @@ using kernels::Walk;
 using kernels::width;
 using kernels::word_name;
 const char* sum_name(uint32_t dtype);  // accumulator type
-// A literal of that type: "0.1f", "-INFINITY", "(uchar)1".
+// Returns a literal of the arithmetic type: "0.1f", "-INFINITY", "(uchar)1".
 std::string literal(uint32_t dtype, double value);
 
-// Expression that loads element `at` of a buffer; statement that stores one, rounded; the value rounded to the type.
+// Source text: an expression that loads element `at` of a buffer; a statement that rounds and stores an element; the
+// value rounded to the type.
 std::string read(uint32_t dtype, uint32_t buffer, const std::string& at);
 std::string write(uint32_t dtype, uint32_t buffer, const std::string& at, const std::string& value);
 std::string rounded(uint32_t dtype, const std::string& value);
-// NAME: the arithmetic type. NAME_READ(buffer, at), NAME_WRITE(buffer, at, value): the above as macros, for sources
-// independent of types.
+// Macros for sources independent of types: NAME, the arithmetic type; NAME_READ(buffer, at) and NAME_WRITE(buffer, at,
+// value), as read() and write().
 std::string element_macros(const std::string& name, uint32_t dtype);
 
 class Site : public kernels::Site {
@@ -74,10 +75,10 @@ class Launch {
   }
   Launch& with_all(const std::vector<uint32_t>& values);
   Launch& with_number(uint32_t dtype, double value);  // converted to the arithmetic type of `dtype`
-  // Launches at least `threads` threads in one dimension; the kernel ignores those beyond.
+  // Launches at least `threads` threads in one dimension; the kernel ignores the excess.
   Launch& over(int64_t threads);
   Launch& groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y = 1);
-  // A copy of the first buffer to the second, which is left out where they are the same place.
+  // Declares a copy from the first buffer to the second, which is skipped if they are the same.
   Launch& unless_same() {
     copies_ = true;
     return *this;
@@ -122,14 +123,14 @@ struct Work {
 // Fills `out` with a kernel that owns the work.
 hx_kernel& answer(hx_kernel& out, Work work, const char* name);
 
-// A family's planning function: returns true and fills `out` if it supports the site; else it has declined with a
-// reason.
+// A family's planning function. Returns true and fills `out` if it supports the site; else declines with a reason.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 using PlanRow = kernels::PlanRow<Plan>;
 
-// Pads to this minimum of axes: source texts depend on their number.
+// Pads a walk to at least this number of axes, since source texts depend on the number.
 void widen(Walk& walk, size_t axes);
-// "uint a0 = ..., a1 = ...;": the offset in each array of element `number`, from parameters that begin with `prefix`.
+// Returns "uint a0 = ..., a1 = ...;": the offset of element `number` in each array. Names of the walk's parameters
+// begin with `prefix`.
 std::string walk_text(const Walk& walk, const std::string& number, const std::string& prefix,
                       const std::vector<std::string>& places);
 std::string walk_parameters(const Walk& walk, const std::string& prefix);  // ", uint w_d0, int w_s0_0 ..."

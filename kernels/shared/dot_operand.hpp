@@ -13,11 +13,11 @@
 
 namespace harmonics::kernels {
 
-// Several axes merged into one.
+// Several axes merged into one axis.
 struct Run {
   int64_t size, stride;
 };
-// Merges axes, in this order; nothing if they have no common stride. A run of one element has the stride `of_one`.
+// Merges axes in this order; nullopt if they have no common stride. A run of one element has the stride `of_one`.
 inline std::optional<Run> run_of(const hx_type& t, const std::vector<int64_t>& axes, int64_t of_one = 1) {
   const auto own = strides(t);
   Run run{1, of_one};
@@ -46,12 +46,12 @@ struct DotOperand {
           std::find(contract.begin(), contract.end(), i) == contract.end())
         free.push_back(i);
   }
-  // Whether free and contracted axes are runs, and one of them is contiguous.
+  // Whether the free and the contracted axes are runs, one of them contiguous.
   bool is_matrix() const {
     const auto f = run_of(type, free), k = run_of(type, contract);
     return f && k && (f->stride == 1 || k->stride == 1 || f->size == 1 || k->size == 1);
   }
-  // Becomes dense [batch..., free..., contract...]; returns the copy's walk over the new array and the old one.
+  // Makes the operand dense [batch..., free..., contract...]. Returns the walk of the copy: array 0 is the new array.
   Walk rearrange() {
     std::vector<int64_t> order = batch;
     order.insert(order.end(), free.begin(), free.end());
@@ -72,8 +72,8 @@ struct DotOperand {
   }
 };
 
-// The operands `first` and `first` + 1 of a dot. Contracted axes may be paired in any order; sorting by the left
-// operand's makes contiguous runs likelier.
+// Returns the operands `first` and `first` + 1 of a dot. Contracted axes may be paired in any order; sorting by the
+// left operand's axes makes contiguous runs more likely.
 inline std::array<DotOperand, 2> dot_operands(const Site& site, uint32_t first) {
   const auto a = site.integers("lhs_contract"), b = site.integers("rhs_contract");
   std::vector<size_t> order(a.size());

@@ -1,5 +1,5 @@
-// Caches released device memory for reuse: drivers synchronise the whole device on allocation and release, so compiling
-// a graph would stall others that are serving.
+// Caches released device memory for reuse. Drivers synchronise the device on allocation and release, so compiling one
+// graph would stall the graphs being served.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class MemoryPool {
     return block.buffer;
   }
 
-  // Caches the block; releases the oldest ones while more is cached than used.
+  // Caches the block. Releases the oldest blocks while more memory is cached than used.
   void release(uint64_t buffer) {
     const std::lock_guard lock(mutex_);
     const auto at = used_.find(buffer);

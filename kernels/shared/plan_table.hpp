@@ -1,7 +1,7 @@
-// A device's table: operations of call sites and the functions that plan their kernels.
+// Table of a device: operation name -> function that plans its kernel.
 //
-// Each source that plans kernels ends with its rows, HM_PLANS(FAMILY, {"op", plan_op}, …). The device names its
-// families once, in families.inc: families.hpp declares their rows from it, and device.cpp collects them.
+// A source that plans kernels ends with its rows, HM_PLANS(FAMILY, {"op", plan_op}, …). The families of a device are
+// listed in families.inc, from which families.hpp declares the rows and device.cpp collects them.
 #pragma once
 
 #include <span>
@@ -24,7 +24,7 @@ class PlanTable {
     for (const auto& row : rows) plans_[row.op] = row.plan;
   }
   void add(std::string_view op, Plan plan) { plans_[op] = plan; }
-  // Null: no kernel of the device computes it.
+  // Returns null if no kernel of the device computes the operation.
   Plan find(std::string_view op) const {
     const auto at = plans_.find(op);
     return at == plans_.end() ? nullptr : at->second;

@@ -22,7 +22,7 @@ struct Header {
   uint64_t key, bytes, sum;
 };
 
-// FNV-1a.
+// FNV-1a hash.
 uint64_t sum_of(const std::string& text, uint64_t h = 0xcbf29ce484222325u) {
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return h;

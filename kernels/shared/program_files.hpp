@@ -1,4 +1,4 @@
-// On-disk cache of compiled programs, in the user's cache folder, keyed by their inputs. Damaged files are ignored.
+// On-disk cache of compiled programs in the user's cache folder, keyed by all inputs. Damaged files are ignored.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ class ProgramFile {
   // `device`: folder name in the cache; `made_from`: all inputs that affect the program.
   ProgramFile(const std::string& device, const std::vector<std::string>& made_from);
   std::optional<std::string> read() const;
-  // Write errors are ignored: the program is rebuilt next time.
+  // Ignores write errors: the program is rebuilt next time.
   void write(const std::string& binary) const;
-  const std::string& path() const { return path_; }  // "": there is no cache folder
+  const std::string& path() const { return path_; }  // "": no cache folder
 
  private:
   std::string path_, key_;

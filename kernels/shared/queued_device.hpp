@@ -1,4 +1,4 @@
-// What devices with queues of their own have in common.
+// Shared parts of devices with command queues (OpenCL, CUDA).
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,21 @@
 namespace harmonics::kernels {
 
 constexpr int64_t kMostElements = int64_t{1} << 31;  // kernels use 32-bit indices
-constexpr uint32_t kLooked = ~0u;                    // buffer index of the value that a kernel checks; null if none
+constexpr uint32_t kLooked = ~0u;                    // argument: the number that a kernel checks; null if none
 
-// Declines tensors without elements, and those beyond 32-bit indices.
+// Declines empty tensors and tensors beyond 32-bit indices.
 inline bool can_index(const hx_type& t) {
   if (count(t) == 0) return declined("leaves tensors without elements to the host");
   return count(t) < kMostElements || declined("counts elements in 31 bits");
 }
 
-// The connection to the device: opened on first use; after a failure it is not tried again. Thread-safe.
+// The connection to the device, opened on first use. A failure is final. Thread-safe.
 template <typename Machine>
 class Connection {
  public:
   explicit Connection(std::function<std::unique_ptr<Machine>()> open) : open_(std::move(open)) {}
 
-  // Why there is none; "": it is open.
+  // Opens the connection if necessary. Returns the reason for a failure; "": it is open.
   std::string unavailable() const {
     const std::lock_guard lock(mutex_);
     if (machine_ || !unavailable_.empty()) return unavailable_;
@@ -43,7 +43,7 @@ class Connection {
     }
     return unavailable_;
   }
-  // Throws ErrorKind::Device with the reason if there is none.
+  // Throws ErrorKind::Device with the reason if the connection failed.
   Machine& machine() const {
     if (const std::string why = unavailable(); !why.empty()) throw Error(ErrorKind::Device, why);
     return *machine_;
@@ -67,8 +67,8 @@ hx_status enqueue_work(const void* context, hx_queue* queue, const hx_place* pla
   }
 }
 
-// Fills `out` with a kernel that owns the work: work.enqueue(queue, places, number). `looks`: the work can check a
-// number first; otherwise `number` is null.
+// Fills `out` with a kernel that owns `work` and calls work.enqueue(queue, places, number). `looks`: the work can check
+// a number first; otherwise `number` is null.
 template <typename Work>
 hx_kernel& answer(hx_kernel& out, Work work, bool looks, const char* name) {
   out.struct_size = std::min<uint32_t>(out.struct_size, sizeof(hx_kernel));

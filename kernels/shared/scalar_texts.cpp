@@ -58,7 +58,7 @@ const Texts& float_texts() {
   return texts;
 }
 
-// Expressions for integers, which wrap; a quotient or remainder by zero is 0; shifts by the width or more leave no bit.
+// Expressions for integers: overflow wraps, quotient and remainder by zero are 0, shifts by the width or more give 0.
 const Texts& whole_texts() {
   static const Texts texts = {
       {"neg", "($T)(($U)0 - ($U)$a)"},

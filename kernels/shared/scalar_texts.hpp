@@ -10,20 +10,20 @@ namespace harmonics::kernels {
 enum class Kind { real, whole, flag };  // of operands
 Kind kind_of(uint32_t dtype);
 
-// Arithmetic type: "float", also for f16 and bf16; bool is uchar; i8 is OpenCL's char. Null: no type.
+// Arithmetic type: "float" for f16 and bf16 too; "uchar" for bool; i8 is OpenCL's char. Null: unsupported.
 const char* type_name(uint32_t dtype);
 const char* word_name(uint32_t dtype);  // unsigned type of the same width
 
-// Parts of an expression: operands, their type, and the unsigned type of the same width.
+// Substitutions in an expression: operands, their type, and the unsigned type of the same width.
 struct ScalarWords {
   std::string a, b, c, type, unsigned_type;
 };
 
-// The expression; "" if it does not exist for these operands, or depends on the result type (cast). `uchar` is the type
-// of booleans; LOGISTIC is a macro defined in the prelude.
+// Returns the expression; "" if the operation does not exist for these operands or depends on the result type (cast).
+// Booleans are `uchar`; LOGISTIC is a macro of the prelude.
 std::string scalar_text(std::string_view op, Kind operands, const ScalarWords& words);
 
-// Operations that devices compute by these texts alone.
+// Operations for which these texts are the whole kernel.
 inline constexpr const char* kScalarOperations[] = {
     "neg",
     "abs",

@@ -1,4 +1,4 @@
-// Call sites as planning code sees them.
+// Call sites for planning code.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class Site {
   uint32_t outputs() const { return raw_.n_outputs; }
   const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
   const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
-  // Buffers of a call are its inputs, its outputs, then the workspace.
+  // Index of the workspace: the buffers of a call are its inputs, its outputs, then the workspace.
   uint32_t workspace() const { return inputs() + outputs(); }
   const hx_type& buffer(uint32_t i) const { return i < inputs() ? in(i) : out(i - inputs()); }
   bool all_f32() const {
@@ -50,14 +50,14 @@ class Site {
   const hx_call_site& raw_;
 };
 
-// Of reduce_window: the last element that windows reach along an axis, counted from the padding's first.
+// reduce_window: the last element covered by a window along an axis, counted from the first element of the padding.
 inline int64_t last_of_windows(const Site& site, uint32_t axis) {
   const auto of = [&](const char* name) { return site.integers(name)[axis]; };
   return (site.out().dims[axis] - 1) * of("strides") + (of("window") - 1) * of("dilation");
 }
 
-// Whether the call has what contract 1.5 added: optional inputs, a window or a cap of the scores; other pairs. Whole
-// numbers may be attributes of type float.
+// Whether a call of attention uses features of contract 1.5: optional inputs, a window or a soft cap of the scores.
+// Reads numbers, since integers may be attributes of type float.
 inline bool has_more_than_attention(const Site& site) {
   return !site.text("operands").empty() || site.number("window") != 0 || site.number("softcap") != 0;
 }
@@ -69,7 +69,7 @@ inline bool has_more_than_rope(const Site& site) {
 inline uint32_t sum_type(const Site& site, uint32_t a, uint32_t b) {
   return a == HX_F64 || b == HX_F64 || site.text("accumulate") == "f64" ? HX_F64 : HX_F32;
 }
-// Whether a product's rows are multiplied as they are.
+// Whether the rows of x are quantised before the product.
 inline bool quantises_rows(const Site& site) { return !site.text("activation_type").empty(); }
 
 }  // namespace harmonics::kernels

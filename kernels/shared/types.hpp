@@ -1,4 +1,4 @@
-// Helpers on types for planning code of devices.
+// Functions of tensor types for planning code of devices.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline std::vector<int64_t> strides(const hx_type& t) {
   for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];
   return s;
 }
-// Strides of an input that is broadcast to y, by axis of y.
+// Strides of an input broadcast to y, by axis of y.
 inline std::vector<int64_t> broadcast_strides(const hx_type& x, const hx_type& y) {
   const auto own = strides(x);
   std::vector<int64_t> s(y.rank, 0);
@@ -34,7 +34,7 @@ inline bool same_shape(const hx_type& a, const hx_type& b) {
 }
 inline bool is_f32(const hx_type& t) { return t.dtype == HX_F32; }
 
-// Bytes of an element. Devices decline sites with stored types, whose elements have none, before they plan.
+// Bytes of an element. Not for stored types, whose elements have no width; devices decline them before planning.
 inline uint32_t width(uint32_t dtype) { return static_cast<uint32_t>(element_bytes(static_cast<DType>(dtype))); }
 inline bool is_stored(uint32_t dtype) { return harmonics::is_stored(static_cast<DType>(dtype)); }
 inline bool is_signed(uint32_t dtype) {

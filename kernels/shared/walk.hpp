@@ -40,7 +40,7 @@ struct Walk {
   }
 };
 
-// Walks of primitives that copy elements: array 0 is the result, array 1 the input.
+// Walks of copying primitives: array 0 is the result, array 1 the input.
 inline Walk transpose_walk(const Site& site) {
   const auto own = strides(site.in(0));
   std::vector<int64_t> from;
@@ -71,7 +71,7 @@ inline Walk reverse_walk(const Site& site) {
   }
   return {dims(site.out()), {strides(site.out()), std::move(from)}, {0, offset}};
 }
-// Covers the elements of the input; the result is filled first.
+// Walks over the elements of the input; the caller fills the result first.
 inline Walk pad_walk(const Site& site) {
   const auto low = site.integers("low"), interior = site.integers("interior");
   const hx_type& x = site.in(0);

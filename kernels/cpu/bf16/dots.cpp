@@ -1,4 +1,4 @@
-// Products by the dot products of AVX512-BF16; called only on processors that have it.
+// Products by the dot-product instructions of AVX512-BF16. Called only on processors that support it.
 #include "pack.hpp"
 #include "product.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 struct Dots {
   struct Scope {};
 
-  // Eight rows at a time, so that the sums fill half of the registers.
+  // Eight rows at a time, whose accumulators fill half of the registers.
   template <int kRows, int kColumns>
   static void run(const Square& s) {
     constexpr int kSome = 8;

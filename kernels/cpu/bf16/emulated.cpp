@@ -1,10 +1,10 @@
-// Products with operands rounded to bf16 on any processor, to check results.
+// Emulated products with operands rounded to bf16, for checking results on any processor.
 #include "product.hpp"
 
 namespace harmonics::cpu::bf16 {
 namespace {
 
-// To nearest, ties to even; denormals become zero, as in the processor's conversion.
+// Rounds to nearest, ties to even. Flushes subnormal numbers to zero, as the conversion instruction does.
 uint16_t narrow(float x) {
   uint32_t bits;
   __builtin_memcpy(&bits, &x, sizeof bits);

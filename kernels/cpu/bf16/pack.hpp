@@ -1,4 +1,4 @@
-// Packing with AVX512-BF16. Private to the including translation unit.
+// Packs operands by AVX512-BF16 conversions. Private to the including translation unit.
 #pragma once
 
 #include <immintrin.h>
@@ -14,10 +14,10 @@ HM_PACK_INLINE __mmask16 lanes(int64_t n) {
   return static_cast<__mmask16>(n >= kStrip ? 0xffff : n <= 0 ? 0 : (1 << n) - 1);
 }
 HM_PACK_INLINE __m512 load_lanes(const float* p, __mmask16 some) { return _mm512_maskz_loadu_ps(some, p); }
-// 32 numbers in bf16: those of `low`, then those of `high`.
+// Rounds 32 numbers to bf16: `low`, then `high`.
 HM_PACK_INLINE __m512i rounded(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
-// Rows of 16 words become columns.
+// Transposes 16 rows of 16 words.
 HM_PACK_INLINE void transpose_words(__m512i (&r)[16]) {
   __m512i t[16];
 #pragma GCC unroll 8
@@ -45,7 +45,7 @@ HM_PACK_INLINE void store_tile(uint16_t* to, const __m512i (&r)[16]) {
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * kTileDepth, r[i]);
 }
 
-// 32 numbers from depth `k` on of a row or column whose numbers follow each other.
+// Loads 32 numbers from `k` of a row or column that is contiguous along k.
 HM_PACK_INLINE __m512i along(const Bf16Operand& x, int64_t row, int64_t k) {
   const float* p = x.from + row * x.stride + k;
   if (k + kTileDepth <= x.depth) return rounded(_mm512_loadu_ps(p), _mm512_loadu_ps(p + kStrip));
@@ -81,7 +81,7 @@ void pack_along(const Bf16Operand& x, uint16_t* to, int64_t strip) {
   }
 }
 
-// Pairs of numbers at depths `k` and `k` + 1 of up to 16 rows or columns that follow each other.
+// Loads the pairs of numbers at `k` and `k` + 1 of up to 16 adjacent rows or columns.
 HM_PACK_INLINE __m512i across(const Bf16Operand& x, int64_t i, int64_t k, __mmask16 some) {
   const __m512i interleaved = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -93,7 +93,7 @@ HM_PACK_INLINE __m512i across(const Bf16Operand& x, int64_t i, int64_t k, __mmas
 
 void pack_across(const Bf16Operand& x, uint16_t* to, int64_t strip) {
   const int64_t tiles = depth_tiles(x.depth);
-  if (x.is_b) {  // along the rows of memory
+  if (x.is_b) {  // reads memory along its rows
     for (int64_t k = 0; k < tiles * kTileDepth; k += 2)
       for (int64_t i = 0; i < x.count; i += kStrip)
         _mm512_storeu_si512(to + i / kStrip * strip + k * kStrip, across(x, i, k, lanes(x.count - i)));

@@ -1,4 +1,5 @@
-// Blocks of C over squares of up to 2 x 2 tiles, for every Core. Private to the including translation unit.
+// Computes blocks of C by register blocks (squares) of up to 2 x 2 tiles, for every Core. Private to the including
+// translation unit.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +9,9 @@
 namespace harmonics::cpu::bf16 {
 namespace {
 
-constexpr int64_t kSide = 2 * kStrip;  // of a square
+constexpr int64_t kSide = 2 * kStrip;  // side of a square
 
-// Operands of a square at a and b.
+// Operands and result of a square.
 struct Square {
   const uint16_t *a, *b;
   int64_t a_strip, b_strip, tiles;
@@ -27,7 +28,7 @@ void multiply_square(const Square& s, int64_t rows, int64_t columns) {
     columns > 1 ? Core::template run<1, 2>(s) : Core::template run<1, 1>(s);
 }
 
-// Incomplete tiles of C are summed in a square of their own.
+// Computes incomplete tiles of C in a temporary square.
 template <typename Core>
 void multiply_edge(Square s, int64_t rows, int64_t columns) {
   alignas(64) float sums[kSide * kSide];
@@ -41,7 +42,7 @@ void multiply_edge(Square s, int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows; ++i) __builtin_memcpy(c + i * c_row, sums + i * kSide, static_cast<size_t>(bytes));
 }
 
-// The shorter side changes last: its strips stay in the first-level cache.
+// The shorter side is the outer loop, so that its strips stay in the L1 cache.
 template <typename Core>
 void multiply_block(const Bf16Block& x) {
   [[maybe_unused]] const typename Core::Scope scope;

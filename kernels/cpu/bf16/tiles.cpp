@@ -1,4 +1,4 @@
-// Products in the tile registers of AMX; called only where the operating system lets the process use them.
+// Products in the tile registers of AMX. Called only if the operating system permits their use.
 #include "pack.hpp"
 #include "product.hpp"
 
@@ -12,7 +12,7 @@ struct alignas(64) TileConfiguration {
 };
 const TileConfiguration kWholeTiles;
 
-// The intrinsics of g++ 12 do not say that they read and write memory.
+// Compiler barrier: the tile intrinsics of g++ 12 are not declared to access memory.
 [[gnu::always_inline]] inline void settle_memory() { asm volatile("" ::: "memory"); }
 
 struct Tiles {
@@ -21,7 +21,7 @@ struct Tiles {
     ~Scope() { _tile_release(); }
   };
 
-  // Registers 0 to 3: C, by rows; 4 and 5: A; 6 and 7: B.
+  // Tile registers 0 to 3: C, by rows; 4 and 5: A; 6 and 7: B.
   template <int kRows, int kColumns>
   static void run(const Square& s) {
     constexpr bool kBelow = kRows > 1, kBeside = kColumns > 1;

@@ -1,4 +1,4 @@
-// The largest magnitude of rows (abs_max), and normalised rows as whole numbers with a scale each (rms_norm_quantize).
+// The largest magnitude of rows (abs_max), and normalised rows quantised with a scale per row (rms_norm_quantize).
 #include "../family.hpp"
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace harmonics::cpu::HM_ISA {
 
 namespace {
 
-// The largest f(vector, lanes) of a row, at least 0; NaN if one is. f gives 0 in missing lanes.
+// Returns the largest f(offset, lanes) of a row, at least 0; NaN if any is NaN. f must return 0 in missing lanes.
 template <typename F>
 HM_INLINE float largest_of_row(int64_t n, F f) {
   vf most{};

@@ -1,5 +1,5 @@
-// Attention within the documents of packed rows: each document is an attention of its own, so that blocks of other
-// documents are never visited, and a document gives the same bits packed as alone.
+// Attention restricted to the documents of packed sequences. Each document is computed as a separate attention: blocks
+// of other documents are never visited, and a packed document gives the same bits as the document alone.
 #include "../family.hpp"
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace {
 // q, k, v and the optional inputs -> out, lse; or q, k, v, out, lse, dout and the optional inputs -> dq, dk, dv,
 // dsinks?.
 struct DocumentsContext {
-  AttentionContext plain;            // of a document, but for its length
-  CachedAttentionContext sequence;   // the same with a window or a cap
-  SequenceGradientContext gradient;  // their gradient
+  AttentionContext plain;            // of a document, except for its length
+  CachedAttentionContext sequence;   // with a window, soft cap or sinks
+  SequenceGradientContext gradient;  // gradient with a window, soft cap or sinks
   int64_t batch, shared, positions;  // of the call
-  bool is_plain;                     // neither window, cap nor sinks
+  bool is_plain;                     // no window, soft cap or sinks
   uint32_t documents, sinks;         // buffers
-  uint32_t results, workspace;       // buffers: the first result
+  uint32_t results, workspace;       // buffers; results: the first result
   uint32_t parts, sink_parts;        // sink_parts: of phase 1, the gradient of the sinks
   int64_t part_workspace;            // floats
 };
@@ -33,7 +33,7 @@ struct DocumentsContext {
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Calls f(first position, length) for each run of equal numbers.
+// Calls f(first position, length) for each document: a run of equal numbers.
 template <typename F>
 void each_document(const DocumentsContext& c, void* const* buffers, int64_t batch, F f) {
   const int32_t* numbers = static_cast<const int32_t*>(buffers[c.documents]) + batch * c.positions;
@@ -49,12 +49,12 @@ float* rows_at(void* const* buffers, uint32_t i, const HeadRows& at, int64_t bat
   return static_cast<float*>(buffers[i]) + batch * at.batch + head * at.head + position * at.row;
 }
 
-// The sinks from a head on; null: there are none.
+// Returns the sinks from a head; null if there are none.
 float* sinks_at(const DocumentsContext& c, void* const* buffers, int64_t head) {
   return c.sinks == kNoBuffer ? nullptr : static_cast<float*>(buffers[c.sinks]) + head;
 }
 
-// A sink has the probability exp(sink - lse) in each query, and a value of 0.
+// Computes the gradient of the sinks. A sink has the probability exp(sink - lse) for each query, and the value 0.
 void gradient_of_sinks(const DocumentsContext& c, void* const* buffers, uint32_t part) {
   const int64_t heads = c.shared * c.plain.group;
   const Range own = share(heads, c.sink_parts, part);
@@ -236,7 +236,7 @@ bool plan_documents(const Site& site, hx_kernel& out) {
     c->gradient.bias_tables = 1;
     c->gradient.parts = c->gradient.bias_parts = 1;
     c->gradient.part_workspace = 2 * kQueryBlock * kKeyBlock;
-    // As plan_attention has it, for the longest document.
+    // As in plan_attention, for the longest possible document.
     constexpr int64_t kMostDense = 384 * 1024;
     const auto collide = [](const HeadRows& at) { return at.row % 256 == 0; };
     const int64_t dense = a.group * c->positions * (2 * a.width + a.value_width);

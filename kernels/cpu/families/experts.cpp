@@ -1,4 +1,4 @@
-// Products of groups of rows with a matrix for each group: only the rows of a group meet its matrix.
+// Grouped products: the rows of each group are multiplied by the matrix of the group (mixture of experts).
 #include "../family.hpp"
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace {
 
 // x [rows, k], offsets and weights -> y [rows, n]. The first buffer of weights is 2.
 struct GroupedContext {
-  TypedContext typed;  // of a group; for f32 only the product's sizes
+  TypedContext typed;  // product of a group; for f32, only the sizes are used
   int64_t rows, groups;
-  bool stacked;     // one buffer holds all weights
-  bool is_f32;      // the weights
+  bool stacked;     // one buffer contains all weights
+  bool is_f32;      // type of the weights
   bool transposed;  // matrices are [k, n]
-  bool invariant;   // sums have the same order in groups of any size
+  bool invariant;   // the order of summation must not depend on the size of a group
   int64_t matrix_bytes;
-  int64_t decoded;  // rows of a transposed weight that are decoded at a time
+  int64_t decoded;  // rows of a transposed weight decoded at a time
   uint32_t parts, workspace;
   int64_t part_workspace;  // floats
 };
@@ -29,8 +29,8 @@ struct GroupedOuterContext {
 };
 
 constexpr int64_t kGroupGranule = 8;                      // columns of y
-constexpr int64_t kDecodedRows = 32;                      // of y, that share decoded rows of a weight
-constexpr int64_t kPieceColumns = 64, kPieceDepth = 256;  // of a weight that is turned for many rows
+constexpr int64_t kDecodedRows = 32;                      // rows of y that share decoded rows of a weight
+constexpr int64_t kPieceColumns = 64, kPieceDepth = 256;  // piece of a weight that is transposed for many rows
 constexpr int64_t kManyRows = 16;
 
 }  // namespace
@@ -52,7 +52,8 @@ struct RowGroups {
   int64_t at(int64_t e) const { return offsets[e] < 0 ? 0 : offsets[e] < rows ? offsets[e] : rows; }
   int64_t count(int64_t e) const { return at(e + 1) > at(e) ? at(e + 1) - at(e) : 0; }
 
-  // Calls f(group, first granule, end) for this part's share of all groups' granules, which weigh `weight(e)` each.
+  // Calls f(group, first granule, end) for the part's share of the granules of all groups; a granule of group e has the
+  // weight weight(e).
   template <typename Granules, typename Weight, typename F>
   void each(uint32_t parts, uint32_t part, Granules granules, Weight weight, F f) const {
     int64_t total = 0;
@@ -78,7 +79,7 @@ void clear_floats(float* x, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth) store_some(x + i, vf{}, lanes_at(i, n));
 }
 
-// Rows times columns [0, n) of a weight [n, k], many rows: pieces of the weight are turned first.
+// Multiplies many rows and rows [0, n) of a weight [n, k], transposing the weight piece by piece.
 void multiply_turned(const float* x, int64_t rows, const float* w, int64_t k, float* y, int64_t y_row, int64_t n,
                      float* room) {
   for (int64_t j = 0; j < n; j += kPieceColumns) {
@@ -110,7 +111,7 @@ void grouped_linear(const void* context, void* const* buffers, uint32_t, uint32_
     const int64_t end = all.at(c.groups);
     clear_floats(y + end * n, (c.rows - end) * n);
   }
-  if (c.transposed && !c.is_f32) {  // every row of the weight is decoded for a block of rows
+  if (c.transposed && !c.is_f32) {  // decodes all rows of the weight for each block of rows
     const auto blocks = [&](int64_t e) { return (all.count(e) + kDecodedRows - 1) / kDecodedRows; };
     all.each(
         c.parts, part, blocks, [](int64_t) { return int64_t{1}; },
@@ -176,7 +177,7 @@ HM_VECTOR_CODE(grouped_outer)
 namespace harmonics::cpu {
 namespace {
 
-// Fills the context's sizes; false: other types or shapes.
+// Sets the sizes of the context; false: unsupported types or shapes.
 bool take_groups(const Site& site, GroupedContext& c) {
   const hx_type &x = site.in(0), &weight = site.in(2);
   if (!is_f32(x) || site.in(1).dtype != HX_I32 || !is_f32(site.out())) return false;
@@ -206,7 +207,7 @@ bool plan_grouped_linear(const Site& site, hx_kernel& out) {
   if (!c->is_f32 && !multiplies_type(site.in(2).dtype))
     return declined("multiplies f32 by weights of f32, 16-bit floats and stored types");
   const int64_t k = c->typed.product.k, n = c->typed.product.n;
-  constexpr int64_t kPanelFloats = 32768;  // a quarter of a second-level cache
+  constexpr int64_t kPanelFloats = 32768;  // 128 KiB, well within the L2 cache
   if (c->is_f32)
     c->part_workspace = kPieceColumns * kPieceDepth;
   else if (c->transposed)

@@ -11,7 +11,7 @@ struct NormContext {
   int64_t rows, columns;
   uint32_t parts;
   bool centred;           // layer_norm; else rms_norm
-  uint32_t column_parts;  // gradient: parts of the second phase, which adds up the parts' sums
+  uint32_t column_parts;  // gradient: parts of the second phase, which adds the sums of the parts
   float epsilon;
 };
 
@@ -24,7 +24,7 @@ struct BatchNormContext {
 struct GroupNormContext {
   int64_t batch, groups, channels, places;  // channels: per group
   uint32_t parts;
-  uint32_t channel_parts;  // gradient: parts of the second phase, which adds up the samples' sums
+  uint32_t channel_parts;  // gradient: parts of the second phase, which adds the sums of the samples
   float epsilon;
 };
 
@@ -86,8 +86,8 @@ void row_norm(const void* context, void* const* buffers, uint32_t, uint32_t part
   }
 }
 
-// x, gain, [mean], rstd, dy -> dx, dgain, [dbias]. Phase 0: dx, and each part's sums in the workspace; phase 1 adds
-// them up.
+// x, gain, [mean], rstd, dy -> dx, dgain, [dbias]. Phase 0: dx, and the sums of each part in the workspace. Phase 1:
+// adds these sums.
 void row_norm_grad(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const NormContext*>(context);
   const uint32_t inputs = c.centred ? 5 : 4, sums = c.centred ? 2 : 1;
@@ -143,7 +143,7 @@ HM_INLINE void for_channel(const BatchNormContext& c, int64_t channel, F f) {
     for (int64_t i = 0; i < c.places; i += kWidth) f(start + i, lanes_at(i, c.places));
   }
 }
-// Sum over a channel, plane by plane.
+// Returns the sum over a channel, plane by plane.
 template <typename F>
 HM_INLINE float sum_channel(const BatchNormContext& c, int64_t channel, F f) {
   vf total{};
@@ -156,7 +156,7 @@ HM_INLINE float sum_channel(const BatchNormContext& c, int64_t channel, F f) {
   return sum_of(total);
 }
 
-// Spread of a channel's values around `mean`.
+// Returns the statistics of a channel's values around `mean`.
 HM_INLINE Spread spread_of_channel(const BatchNormContext& c, int64_t channel, const float* x, float mean) {
   const float one_share = 1.0f / static_cast<float>(c.batch * c.places);
   vf total{}, totals{};
@@ -177,8 +177,7 @@ HM_INLINE Spread spread_of_channel(const BatchNormContext& c, int64_t channel, c
 
 }  // namespace
 
-// x, gain, bias -> y, mean, rstd. With one position per channel, adjacent channels are adjacent in memory:
-// batch_norm_columns then handles a vector of channels at a time.
+// x, gain, bias -> y, mean, rstd. For one position per channel, where channels are contiguous, see batch_norm_columns.
 void batch_norm(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const BatchNormContext*>(context);
   const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]),
@@ -222,7 +221,7 @@ void batch_norm_grad(const void* context, void* const* buffers, uint32_t, uint32
   }
 }
 
-// The case of one position per channel: a part handles vectors of channels.
+// Likewise for one position per channel, vectorised over channels.
 void batch_norm_columns(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const BatchNormContext*>(context);
   const int64_t n = c.channels;
@@ -283,8 +282,8 @@ void batch_norm_columns_grad(const void* context, void* const* buffers, uint32_t
 
 namespace {
 
-// f(offset in the row, lanes, gain, bias) for the vectors of a row, which is one group of one sample. Gain and bias are
-// per channel; with one position per channel they vary from lane to lane.
+// Calls f(offset in the row, lanes, gain, bias) for the vectors of a row, which is one group of one sample. Gain and
+// bias are per channel; with one position per channel they differ between lanes.
 template <typename F>
 HM_INLINE void each_vector(const GroupNormContext& c, const float* gain, const float* bias, F f) {
   if (c.places == 1) {
@@ -299,7 +298,7 @@ HM_INLINE void each_vector(const GroupNormContext& c, const float* gain, const f
       f(channel * c.places + i, lanes_at(i, c.places), splat(gain[channel]), splat(bias[channel]));
 }
 
-// Per channel of a row: the sum of dy, and of dy times normalised x.
+// Computes, for each channel of a row, the sums of dy and of dy times normalised x.
 HM_INLINE void channel_sums(const GroupNormContext& c, const float* x, const float* dy, float mean, float rstd,
                             float* sum, float* product) {
   if (c.places == 1) {
@@ -343,8 +342,8 @@ void group_norm(const void* context, void* const* buffers, uint32_t, uint32_t pa
   }
 }
 
-// x, gain, mean, rstd, dy -> dx, dgain, dbias. Phase 0: dx, and each sample's sums by channel (of dy, of dy times
-// normalised x) in the workspace; phase 1 adds them up.
+// x, gain, mean, rstd, dy -> dx, dgain, dbias. Phase 0: dx, and the sums of each sample by channel (of dy, of dy times
+// normalised x) in the workspace. Phase 1: adds these sums.
 void group_norm_grad(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const GroupNormContext*>(context);
   const int64_t n = c.channels * c.places, all = c.groups * c.channels;

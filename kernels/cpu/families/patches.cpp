@@ -1,4 +1,4 @@
-// Windows of planes written out (patches) and summed back (unpatches).
+// im2col (patches) and its transpose col2im (unpatches).
 #include "../family.hpp"
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 namespace harmonics::cpu {
 namespace {
 
-// Planes of three axes; missing leading ones have size 1.
+// Planes of three axes; missing leading axes have size 1.
 struct PatchContext {
-  int64_t planes;  // N C
+  int64_t planes;  // N * C
   int64_t size[3], place[3], kernel[3], stride[3], low[3], dilation[3];
   float fill;
-  uint32_t parts;  // patches: of planes and taps; unpatches: of planes
+  uint32_t parts;  // divide planes x taps (patches) or planes (unpatches)
 };
 
 }  // namespace
@@ -26,7 +26,7 @@ struct PatchContext {
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Places [begin, end) of an axis whose element `tap` of the window exists; that of place 0 is at `start`.
+// Places [begin, end) of an axis where element `tap` of the window is in range; `start`: that element at place 0.
 struct Reach {
   int64_t start, begin, end;
 };
@@ -71,7 +71,7 @@ void patches(const void* context, void* const* buffers, uint32_t, uint32_t part)
   }
 }
 
-// Taps in order, so that the sums do not depend on the parts.
+// Adds the taps in order, so that the sums do not depend on the parts.
 void unpatches(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const PatchContext*>(context);
   const int64_t taps = c.kernel[0] * c.kernel[1] * c.kernel[2], places = c.place[0] * c.place[1] * c.place[2],

@@ -1,4 +1,4 @@
-// Pooling over one or two spatial axes; one axis is a plane of height 1.
+// Pooling over one or two spatial axes; a single axis is treated as a plane of height 1.
 #include "../family.hpp"
 
 #include <cstdint>
@@ -45,7 +45,7 @@ HM_INLINE Range inside(const PoolContext& c) {
   return {begin, end};
 }
 
-// NaN wins and stays; on ties the first wins.
+// Whether v replaces the earlier maximum. NaN replaces numbers and stays; the first of equal values stays.
 HM_INLINE bool takes_over(float v, float most) { return v > most || (v != v && most == most); }
 
 void max_place(const PoolContext& c, const float* x, const Window& rows, int64_t j, float* y, int32_t* index) {
@@ -60,7 +60,7 @@ void max_place(const PoolContext& c, const float* x, const Window& rows, int64_t
   *index = static_cast<int32_t>(best);
 }
 
-// n floats `step` apart; `left` floats may be read.
+// Loads n floats with stride `step`; `left` floats from p may be read.
 HM_INLINE vf load_apart(const float* p, int64_t step, int64_t n, int64_t left) {
   if (step == 1) return load_some(p, n);
 #if defined(__AVX512F__)
@@ -82,7 +82,7 @@ HM_INLINE vf load_apart(const float* p, int64_t step, int64_t n, int64_t left) {
 #endif
 }
 
-// n <= kWidth adjacent positions with windows horizontally inside the plane.
+// Computes n <= kWidth adjacent positions whose windows are horizontally inside the plane.
 void max_places(const PoolContext& c, const float* x, const Window& rows, int64_t j, int64_t n, float* y,
                 int32_t* indices) {
   const int64_t step = c.strides[1], size = c.height * c.width;
@@ -213,7 +213,7 @@ HM_VECTOR_CODE(avg_pool_grad)
 namespace harmonics::cpu {
 namespace {
 
-// `x` and `y`: types of the large and the small side. False for more than two spatial axes.
+// Reads the attributes. `x`, `y`: types of the input and the result of the pooling. False: more than two spatial axes.
 bool fill(const Site& site, const hx_type& x, const hx_type& y, PoolContext& c) {
   if (x.rank < 3 || x.rank > 4 || y.rank != x.rank) return false;
   const uint32_t spatial = x.rank - 2, skip = 2 - spatial;

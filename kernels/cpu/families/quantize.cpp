@@ -1,4 +1,4 @@
-// Whole numbers of 8 to 32 bits in steps of a scale, from and to f32.
+// Conversion between f32 and integers of 8 to 32 bits with a scale and a zero point.
 #include "../family.hpp"
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace {
 // [outer, channels, inner]; each channel has a scale and a zero point.
 struct QuantizeContext {
   int64_t outer, channels, inner;
-  uint32_t dtype;  // of the whole numbers
-  uint32_t parts;  // of outer * channels; of the elements if there is one channel
+  uint32_t dtype;  // of the integers
+  uint32_t parts;  // divide outer * channels, or the elements if there is one channel
 };
 
 }  // namespace
@@ -36,7 +36,7 @@ HM_INLINE void for_channels(const QuantizeContext& c, uint32_t part, Visit visit
   for (int64_t r = rows.begin; r < rows.end; ++r) visit(r % c.channels, r * c.inner, (r + 1) * c.inner);
 }
 
-// Rounds half to even, saturates; NaN gives the zero point.
+// Rounds to nearest, ties to even, and saturates; NaN gives the zero point.
 template <typename T>
 void quantize_all(const QuantizeContext& c, void* const* buffers, int32_t least, int32_t most, uint32_t part) {
   const float *x = static_cast<const float*>(buffers[0]), *scales = static_cast<const float*>(buffers[1]);

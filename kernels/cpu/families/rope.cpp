@@ -1,4 +1,4 @@
-// Rotary positions.
+// Rotary position embedding.
 #include "../family.hpp"
 
 #include <cstdint>
@@ -14,17 +14,17 @@ struct RopeContext {
   int64_t rows, width, entries;
   int64_t positions;   // of a sequence
   int64_t repeats;     // consecutive rows with the same position
-  int64_t batch_rows;  // rows of an item of the first axis, where positions differ by item; 0: they do not
+  int64_t batch_rows;  // rows per item of the first axis if positions differ between items; else 0
   int64_t tables;
   uint32_t parts;
   bool interleaved;
-  const float *cosines, *sines;  // null: made from the positions, in the workspace
+  const float *cosines, *sines;  // null: computed in the workspace from run-time positions or frequencies
   // Positions known at run time.
-  uint32_t positions_input, frequencies_input;  // kNoInput: not given
-  uint32_t table_parts, y, workspace;           // buffers
+  uint32_t positions_input, frequencies_input;  // kNoInput: none
+  uint32_t table_parts, y, workspace;           // y, workspace: buffers
   const double* frequencies;                    // by pair, unless they are an input
-  double turn;                                  // -1: inverse
-  int64_t offset;                               // of positions that are not given
+  double turn;                                  // -1: inverse rotation
+  int64_t offset;                               // of positions that are not an input
 };
 
 }  // namespace
@@ -47,10 +47,10 @@ constexpr int64_t kDoubles = HM_VECTOR_BYTES / 8;
 struct Circle {
   vd cosine, sine;
 };
-// For angles up to about 10^6 quarters exact to f64 rounding, beyond with an error of their own last place. Taylor
-// series on [-pi/4, pi/4].
+// Sine and cosine by Taylor series on [-pi/4, pi/4]. Exact to f64 rounding for angles up to about 10^6 * pi / 2; above,
+// the error is about a unit in the last place of the angle.
 HM_INLINE Circle circle(vd angle) {
-  constexpr double kRounder = 6755399441055744.0;  // 1.5 2^52: leaves a whole number in the lowest bits
+  constexpr double kRounder = 6755399441055744.0;  // 1.5 * 2^52: rounds to an integer in the low bits
   const vd shifted = angle * 0.63661977236758134308 + kRounder, n = shifted - kRounder;
   vd r = angle - n * 1.57079632673412561417;  // pi / 2 in 33 bits: the product is exact
   r = r - n * 6.07710050650619224932e-11;
@@ -78,7 +78,7 @@ HM_INLINE Circle circle(vd angle) {
           reinterpret_cast<vd>(reinterpret_cast<vl>(sine) ^ minus_sine)};
 }
 
-// Cosines and sines of a position, pairs in vectors of doubles.
+// Computes cosines and sines of a position, in vectors of doubles.
 void fill_row(const RopeContext& c, const float* frequencies, double position, float* cosines, float* sines) {
   const int64_t pairs = c.interleaved ? c.entries / 2 : c.entries;
   for (int64_t i = 0; i < pairs; i += kDoubles) {
@@ -119,7 +119,7 @@ template <int... kLanes>
 HM_INLINE vf swap_lanes(vf x, std::integer_sequence<int, kLanes...>) {
   return __builtin_shufflevector(x, x, (kLanes ^ 1)...);
 }
-// The other element of each pair.
+// Swaps the elements of each pair.
 HM_INLINE vf swap_pairs(vf x) { return swap_lanes(x, std::make_integer_sequence<int, static_cast<int>(kWidth)>()); }
 
 void turn_row(const RopeContext& c, const float* x, float* y, const float* cosine, const float* sine) {
@@ -142,7 +142,7 @@ void turn_row(const RopeContext& c, const float* x, float* y, const float* cosin
 
 }  // namespace
 
-// Without positions or frequencies as inputs one phase, else the first fills the tables.
+// Phases: fill the tables, only with positions or frequencies as inputs; rotate.
 void rope(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const RopeContext*>(context);
   const bool known = c.cosines != nullptr;
@@ -175,7 +175,7 @@ struct Owned : RopeContext {
   std::vector<double> powers;
 };
 
-// Inputs named by the attribute `operands`; false: there are others.
+// Finds the inputs named by the attribute `operands`; false: unsupported inputs.
 bool find_inputs(const Site& site, RopeContext& c) {
   const std::string names = site.text("operands");
   c.positions_input = c.frequencies_input = kNoInput;
@@ -187,7 +187,7 @@ bool find_inputs(const Site& site, RopeContext& c) {
   return site.inputs() == 1 + given && (given > 0 || names.empty());
 }
 
-// Angles are f64 for accuracy at late positions.
+// Computes the tables. Angles are f64, for accuracy at large positions.
 void fill_table(Owned& c, double decay) {
   const int64_t cells = c.positions * c.entries, pair = c.interleaved ? 2 : 1;
   c.table.resize(static_cast<size_t>(2 * cells));

@@ -1,4 +1,4 @@
-// Row-wise kernels: softmax and its losses.
+// Row-wise kernels: softmax, log_softmax and softmax losses.
 #include "../family.hpp"
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct RowsContext {
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Ignores NaN, which comes back through the exponentials.
+// Returns the maximum of a row. Ignores NaN, which the exponentials propagate.
 float row_max(const float* x, int64_t n) {
   vf m[4] = {splat(-kInfinity), splat(-kInfinity), splat(-kInfinity), splat(-kInfinity)};
   int64_t i = 0;
@@ -36,7 +36,7 @@ float row_max(const float* x, int64_t n) {
   return max_of(vmax(vmax(m[0], m[1]), vmax(m[2], m[3])));
 }
 
-// Sum of exp(x - shift); stores the terms if y is given.
+// Returns the sum of exp(x - shift). kStore: stores the terms in y.
 template <bool kStore>
 HM_INLINE float sum_of_exponentials(const float* x, float* y, float shift, int64_t n) {
   vf sum{}, other{};
@@ -63,13 +63,13 @@ HM_INLINE float sum_of_exponentials(const float* x, float* y, float shift, int64
 
 float vector_log(float x) { return vlog(splat(x))[0]; }
 
-// The maximum of a row, and the logarithm of the sum of exponentials relative to it.
+// Computes the maximum of a row and the logarithm of the sum of exponentials relative to it.
 void log_sum_exp(const float* x, int64_t n, float& shift, float& log_sum) {
   shift = row_max(x, n);
   log_sum = vector_log(sum_of_exponentials<false>(x, nullptr, shift, n));
 }
 
-// For kRows rows of at most one vector each: their latencies overlap.
+// Likewise for kRows rows of at most one vector each, to overlap their latencies.
 template <int kRows>
 HM_INLINE void log_sums_exp(const float* x, int64_t n, float* shifts, float* log_sums) {
   vf row[kRows], sums = splat(1);
@@ -159,8 +159,8 @@ void log_softmax_grad(const void* context, void* const* buffers, uint32_t, uint3
   }
 }
 
-// A label outside the classes has probability 0: the loss is infinite. Shift and logarithm are subtracted from the
-// label's logit one after the other, so that large logits lose no precision.
+// A label out of range has probability 0, so its loss is infinite. Shift and logarithm are subtracted from the label's
+// logit one after the other, so that large logits lose no precision.
 void softmax_cross_entropy(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const RowsContext*>(context);
   const Range rows = share(c.rows, c.parts, part);
@@ -178,7 +178,7 @@ void softmax_cross_entropy(const void* context, void* const* buffers, uint32_t, 
   }
 }
 
-// The rounding error of lse is common to a row: exponentials relative to it are divided by their own sum.
+// Exponentials relative to lse are divided by their sum, which cancels the rounding error of lse.
 void softmax_cross_entropy_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const RowsContext*>(context);
   const Range rows = share(c.rows, c.parts, part);

@@ -1,5 +1,5 @@
-// Stable sort along an axis: elements become unsigned keys of the same order, which are sorted with their indices, few
-// by insertion and many digit by digit.
+// Stable sort along an axis. Elements are mapped to unsigned keys of the same order, which are sorted with their
+// indices: few by insertion sort, many by radix sort.
 #include "../family.hpp"
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 namespace harmonics::cpu {
 namespace {
 
-// `outer` * `inner` lines of `size` elements. Each part has room for two lines of items in the workspace.
+// `outer` * `inner` lines of `size` elements. The workspace has two lines of items for each part.
 struct SortContext {
   int64_t outer, size, inner;
   uint32_t dtype, element_bytes, parts;
   bool descending;
 };
 
-// Bytes of an item, which holds the key of an element and its index.
+// Bytes of an item: the key of an element and its index.
 constexpr int64_t sort_item_bytes(uint32_t element_bytes) { return element_bytes == 8 ? 16 : 8; }
 
 }  // namespace
@@ -30,10 +30,10 @@ constexpr int64_t sort_item_bytes(uint32_t element_bytes) { return element_bytes
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-constexpr int64_t kInsertion = 40;  // most items that are sorted by insertion
+constexpr int64_t kInsertion = 40;  // up to this many items, insertion sort
 constexpr int kDigits = 256;
 
-// Items of elements of up to 32 bits: the key above the index.
+// Items for elements of up to 32 bits: key in the high bits, index in the low bits.
 using Narrow = uint64_t;
 struct Wide {
   uint64_t key, index;
@@ -71,7 +71,7 @@ Item* sort_items(Item* items, Item* others, int64_t n, uint32_t passes) {
     for (uint32_t p = 0; p < passes; ++p) ++counts[p][digit(items[i], p)];
   for (uint32_t p = 0; p < passes; ++p) {
     uint32_t* places = counts[p];
-    if (places[digit(items[0], p)] == n) continue;  // all have the same digit
+    if (places[digit(items[0], p)] == n) continue;  // all items have the same digit
     uint32_t sum = 0;
     for (int d = 0; d < kDigits; ++d) {
       const uint32_t count = places[d];
@@ -86,7 +86,8 @@ Item* sort_items(Item* items, Item* others, int64_t n, uint32_t passes) {
   return items;
 }
 
-// Keys of floats: the largest for every NaN, one for both zeros. `magnitude` is the mask of all bits but the sign.
+// Returns the key of a float: every NaN has the largest key, both zeros have the same. `magnitude`: mask of all bits
+// except the sign.
 template <typename Bits>
 HM_INLINE Bits float_key(Bits bits, Bits magnitude, Bits infinity) {
   const Bits size = bits & magnitude;

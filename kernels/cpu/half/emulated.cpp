@@ -1,4 +1,4 @@
-// Emulates AVX512-FP16 on other processors: halves are kept as floats and rounded after every operation.
+// Emulates AVX512-FP16: fp16 numbers are floats, rounded after every operation.
 #include <immintrin.h>
 
 #include "product.hpp"
@@ -22,7 +22,7 @@ struct Emulated {
     const __m256 x = _mm256_set1_ps(_cvtsh_ss(static_cast<uint16_t>(*p)));
     return {{x, x, x, x}};
   }
-  // The product of two halves is exact in fp32; the sum is rounded to fp32 and then to a half.
+  // The product of two fp16 numbers is exact in fp32; the sum is rounded to fp32 and then to fp16.
   static Halves fma(const Halves& a, const Halves& b, const Halves& c) {
     Halves h;
     for (int i = 0; i < 4; ++i) h.lanes[i] = rounded(_mm256_fmadd_ps(a.lanes[i], b.lanes[i], c.lanes[i]));

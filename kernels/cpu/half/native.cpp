@@ -1,4 +1,4 @@
-// Halves in AVX512-FP16 registers; called only on processors that support it.
+// fp16 vectors by AVX512-FP16. Called only on processors that support it.
 #include <immintrin.h>
 
 #include "product.hpp"
@@ -11,7 +11,7 @@ struct Native {
 
   [[gnu::always_inline]] static Halves zero() { return Halves{}; }
   [[gnu::always_inline]] static Halves load(const uint16_t* p) { return (Halves)_mm512_loadu_si512(p); }
-  // Broadcasting 32 bits from memory uses no arithmetic port, 16 bits would.
+  // A 32-bit broadcast from memory uses no arithmetic port; a 16-bit broadcast would.
   [[gnu::always_inline]] static Halves pair(const uint32_t* p) {
     return (Halves)_mm512_set1_epi32(static_cast<int>(*p));
   }

@@ -1,4 +1,5 @@
-// The product over vectors of 32 halves, for native and emulated lanes. Private to the including translation unit.
+// The product with vectors of 32 fp16 numbers, for native and emulated Lanes. Private to the including translation
+// unit.
 #pragma once
 
 #include "../half_product.hpp"
@@ -6,7 +7,7 @@
 namespace harmonics::cpu::half {
 namespace {
 
-// Exponent of the power of two that scales a magnitude into [16, 32).
+// Returns the exponent of the power of two that scales a magnitude into [16, 32).
 int32_t exponent_below_32(float largest) {
   uint32_t bits;
   __builtin_memcpy(&bits, &largest, sizeof bits);
@@ -21,10 +22,10 @@ float power_of_two(int32_t exponent) {
   return value;
 }
 
-// Ignores NaN, which does not affect the scale and reaches the result anyway.
+// Ignores NaN, which must not affect the scale and propagates to the result anyway.
 float larger(float a, float b) { return b > a ? b : a; }
 
-// Packs panels of kHalfColumns columns along the depth.
+// Packs column panels of B, kHalfColumns wide.
 template <typename Lanes>
 void pack_b(const Product& p, const float* b, int64_t depth, int64_t columns, HalfWorkspace& w) {
   for (int64_t j = 0; j < columns; j += kHalfColumns) {
@@ -52,7 +53,7 @@ void pack_b(const Product& p, const float* b, int64_t depth, int64_t columns, Ha
   }
 }
 
-// Packs panels of kHalfRows rows along the depth.
+// Packs row panels of A, kHalfRows high.
 template <typename Lanes>
 void pack_a(const Product& p, const float* a, int64_t rows, int64_t depth, HalfWorkspace& w) {
   for (int64_t i = 0; i < rows; ++i) {
@@ -96,7 +97,7 @@ constexpr SumChunks kSumChunks[] = {sum_chunks<L, 1>, sum_chunks<L, 2>,  sum_chu
                                     sum_chunks<L, 5>, sum_chunks<L, 6>,  sum_chunks<L, 7>,  sum_chunks<L, 8>,
                                     sum_chunks<L, 9>, sum_chunks<L, 10>, sum_chunks<L, 11>, sum_chunks<L, 12>};
 
-// Undoes the scaling by two factors: neither leaves the range of fp32 unless the result does.
+// Undoes the scaling by two factors, neither of which leaves the range of fp32 unless the result does.
 void give_back(const float* totals, const int32_t* a_exponents, const int32_t* b_exponents, int64_t rows,
                int64_t columns, float* c, int64_t c_row, bool add) {
   for (int64_t i = 0; i < rows; ++i)

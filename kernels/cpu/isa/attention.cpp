@@ -6,9 +6,9 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Queries or keys handled together along the mask's staircase: rows of a tile, within a vector of queries.
+// Rows of a tile along the staircase of the causal mask; at most a vector.
 constexpr int64_t kStep = kWidth < 8 ? kWidth : 8;
-// scores[key][query] = k q for the keys visible to the block's queries, by vectors of queries.
+// scores[key][query] = k q for the keys visible to the block's queries; vectorised over queries.
 void scores_of(const Staircase& at, Matrix keys, const float* by_column, int64_t width, float* scores, NextHead& next) {
   for (int64_t v = 0; v < at.rows; v += 2 * kWidth) {
     const int64_t both = at.seen(v + kWidth), one = at.seen(v + 2 * kWidth);
@@ -39,8 +39,8 @@ void join_values(const Staircase& at, const float* weights, const float* values,
   }
 }
 
-// Calls body(key, mask) for the keys visible to the vector of queries from v on; the mask is all ones if all of them
-// see the key.
+// Calls body(key, mask) for the keys visible to any query of the vector at v. The mask selects the queries that see the
+// key.
 template <typename Body>
 HM_INLINE void for_keys(const Staircase& at, int64_t v, Body body) {
   const int64_t seen = at.seen(v + kWidth), all = least(seen, at.offset + v + 1);
@@ -50,13 +50,13 @@ HM_INLINE void for_keys(const Staircase& at, int64_t v, Body body) {
   for (; k < seen; ++k) body(k, query >= splat_int(static_cast<int32_t>(k - at.offset)));
 }
 
-// Adds a block of scores to its queries' running maximum (times log2(e)), sum and weighted values.
+// Online softmax: updates the running maximum (times log2(e)), the sum and the weighted values of the block's queries.
 void join_scores(const AttentionContext& c, const Staircase& at, float* scores, bool first_block, float* largest,
                  float* sums, float* out, int64_t out_row, int64_t width) {
   const vf scale = splat(c.scale * kLog2E);
   for (int64_t v = 0; v < at.rows; v += kWidth) {
     float* const s = scores + v;
-    // NaN scores are handled by the exponentials. Four maxima in turn hide the latency of one.
+    // The exponentials propagate NaN scores. Four alternating maxima hide the latency of vmax.
     vf most_of[4] = {splat(-kInfinity), splat(-kInfinity), splat(-kInfinity), splat(-kInfinity)};
     for_keys(
         at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
@@ -90,7 +90,7 @@ void join_scores(const AttentionContext& c, const Staircase& at, float* scores, 
 
 }  // namespace
 
-// q, k, v -> out, lse. `largest` and `sums` of a chunk's queries are kept in the workspace between blocks of keys.
+// q, k, v -> out, lse. The workspace keeps `largest` and `sums` of a chunk's queries between blocks of keys.
 void attention(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const AttentionContext*>(context);
   const int64_t heads = c.shared * c.group;
@@ -110,7 +110,7 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
     float* out = head_of(static_cast<float*>(buffers[3]), c.out, head, heads);
     float* lse = static_cast<float*>(buffers[4]) + head * c.queries;
     next.set(c);
-    // The next part most likely runs on this thread as well.
+    // Also across the end of the part: the next part probably runs on this thread.
     if (const int64_t other = (item + 1) / c.query_chunks; other != head && other < c.batch * heads) {
       next.add(head_of(static_cast<const float*>(buffers[3]), c.out, other, heads), c.out.row, c.queries,
                c.value_width);
@@ -139,7 +139,7 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
     for (int64_t i = begin; i < end; i += kWidth) {
       const int64_t n = lanes_at(i, end);
       const vf sum = load(sums + i - begin);
-      const vi blind = sum == 0.0f;  // a query that sees no key gives 0, lse -inf
+      const vi blind = sum == 0.0f;  // no visible key: the result is 0, lse is -inf
       store_some(lse + i, choose(blind, splat(-kInfinity), load(largest + i - begin) * kLog2 + vlog(sum)), n);
       float by[kWidth];
       store(by, choose(blind, vf{}, 1.0f / sum));

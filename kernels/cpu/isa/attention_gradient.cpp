@@ -1,5 +1,5 @@
-// The gradient of attention: blocks of keys against blocks of queries. Keys and values are transposed once for each
-// block of keys; no score outlives its block.
+// The gradient of attention, by blocks of keys and queries. Keys and values are transposed once per block of keys;
+// scores are recomputed block by block.
 #include "attention_rows.hpp"
 #include "gemm.hpp"
 #include "kernels.hpp"
@@ -9,10 +9,10 @@ namespace harmonics::cpu::HM_ISA {
 namespace {
 
 constexpr int64_t kBlock = kGradientBlock;
-constexpr int64_t kTileRows = 8;  // queries of a tile of scores, and of a step along the mask's staircase
+constexpr int64_t kTileRows = 8;  // queries per tile of scores, and per step along the mask's staircase
 
-// Softmax statistics of a head's queries: p = 2^(scaled score - shift) share; the gradient of a score is p (by dp -
-// less).
+// Softmax statistics of a head's queries: p = 2^(scaled score - shift) * share; the gradient of a score is
+// p * (by * dp - less).
 struct SoftmaxRows {
   float *shift, *share, *less, *by;
 
@@ -23,9 +23,9 @@ struct SoftmaxRows {
 struct GradientRoom {
   float *keys_by_column, *values_by_column;  // [width][kBlock]
   float *p, *dp;                             // [query][key]
-  float *dk, *dv;                            // copies
-  float *queries, *douts, *dq, *keys;        // copies of all heads' rows, and of a block's keys
-  SoftmaxRows rows;                          // of all heads of the item, each aligned to a whole block
+  float *dk, *dv;                            // contiguous results of a block
+  float *queries, *douts, *dq, *keys;        // contiguous rows of all heads of the item; keys: of a block
+  SoftmaxRows rows;                          // of all heads of the item, each padded to whole blocks
 
   GradientRoom(const AttentionContext& c, float* at) {
     const auto take = [&](int64_t n) { return (at += n) - n; };
@@ -45,8 +45,8 @@ struct GradientRoom {
   }
 };
 
-// Above this magnitude lse lacks digits of its logarithm: rounded to the size of the scores, its error would affect all
-// probabilities of the row.
+// Above this magnitude the rounding error of lse would affect all probabilities of the row, so the statistics are
+// computed again from the scores.
 constexpr float kNear = 32;
 
 bool is_far(const float* lse, int64_t queries) {
@@ -66,7 +66,7 @@ void rows_from_lse(const float* lse, int64_t queries, const SoftmaxRows& rows) {
   }
 }
 
-// ---- products of queries and keys by column; end(query, key, sum) takes a vector of keys
+// ---- products of queries and transposed keys; end(query, key, sum) receives a vector of keys
 
 template <int kRows, int kVectors, typename End>
 HM_INLINE void product_tile(const float* a, int64_t a_row, const float* b, int64_t depth, NextHead& next, End end) {
@@ -89,7 +89,7 @@ HM_INLINE void product_tile(const float* a, int64_t a_row, const float* b, int64
     for (int v = 0; v < kVectors; ++v) end(i, v * kWidth, sum[i][v]);
 }
 
-// kRows queries and the first `keys` keys.
+// kRows queries times the first `keys` keys.
 template <int kRows, typename End>
 HM_INLINE void product_rows(int64_t keys, const float* a, int64_t a_row, const float* b, int64_t depth, NextHead& next,
                             End end) {
@@ -139,14 +139,14 @@ template <typename End>
         next, [&](int i, int64_t key, vf sum) __attribute__((always_inline)) { end(r + i, key, sum); });
 }
 
-// Lanes of keys from `key` on that query r of the block sees.
+// Returns the mask of the lanes, keys from `key`, that are visible to query r of the block.
 HM_INLINE vi seen_lanes(const Staircase& at, int64_t r, int64_t key) {
   return lanes() <= splat_int(static_cast<int32_t>(r + at.offset - key));
 }
 
 // ---- sums over queries and over keys
 
-// out[key] = or += sum of weights[query][key] rows[query] over the queries that see the key.
+// out[key] = or += sum of weights[query][key] * rows[query] over the queries that see the key.
 void join_queries(const Staircase& at, const float* weights, const float* rows, int64_t row, int64_t width, float* out,
                   int64_t out_row, bool add, NextHead& ahead) {
   const int64_t full = at.full(), seen = at.seen();
@@ -159,7 +159,7 @@ void join_queries(const Staircase& at, const float* weights, const float* rows, 
   }
 }
 
-// out[query] = or += sum of weights[query][key] keys[key] over the keys it sees.
+// out[query] = or += sum of weights[query][key] * keys[key] over the visible keys.
 void join_keys(const Staircase& at, const float* weights, const float* keys, int64_t row, int64_t width, float* out,
                int64_t out_row, bool add, NextHead& ahead) {
   if (at.full() == at.keys)
@@ -175,7 +175,7 @@ void join_keys(const Staircase& at, const float* weights, const float* keys, int
   }
 }
 
-// One head's queries and one block of keys.
+// The queries of one head and one block of keys.
 struct GradientBlock {
   const AttentionContext& c;
   const GradientRoom& room;
@@ -221,7 +221,7 @@ struct GradientBlock {
         });
   }
 
-  // Adds the block to the rows' maximum (shift, times log2(e)), sum (share) and sum of p dp (less).
+  // Online softmax: updates the maximum (shift, times log2(e)), the sum (share) and the sum of p dp (less) of the rows.
   void measure(const Staircase& at, int64_t q0, bool first_keys) const {
     const SoftmaxRows r = rows.from(q0);
     const auto keep = [](float* to) {
@@ -235,7 +235,7 @@ struct GradientBlock {
     }
   }
   void measure_row(const float* scores, const float* douts, int64_t keys, const SoftmaxRows& row) const {
-    vf here = splat(-kInfinity);  // NaN is left to the exponentials
+    vf here = splat(-kInfinity);  // the exponentials propagate NaN
     for (int64_t v = 0; v < keys; v += kWidth) here = vmax(first(load(scores + v), keys - v, splat(-kInfinity)), here);
     const float scale = c.scale * kLog2E, top = max_of(here), scaled = top == -kInfinity ? top : top * scale;
     const float most = *row.shift > scaled ? *row.shift : scaled, shift = most == -kInfinity ? 0.0f : most;
@@ -270,7 +270,7 @@ void products_of_rows(const float* a, const float* b, int64_t stride, int64_t ro
   for (; r < rows; ++r) y[r] = sum_of(product(r));
 }
 
-// Call after the last measured block.
+// Normalises the statistics after the last call of measure().
 void end_measure(const SoftmaxRows& rows, int64_t queries) {
   for (int64_t i = 0; i < queries; ++i) {
     const float sum = rows.share[i], share = sum == 0 ? 0.0f : 1.0f / sum;
@@ -280,7 +280,7 @@ void end_measure(const SoftmaxRows& rows, int64_t queries) {
   }
 }
 
-// Gradients of one key and value head, from all query heads that share it.
+// The gradients of one key and value head, and of all query heads that share it.
 struct GradientItem {
   const AttentionContext& c;
   void* const* buffers;
@@ -305,14 +305,14 @@ struct GradientItem {
   }
   int64_t queries_at(int64_t q0) const { return least(kBlock, c.queries - q0); }
 
-  // Transposes rows [k0, k0 + n) of keys or values; lanes beyond the last key are zeros.
+  // Transposes n rows of keys or values; lanes beyond the last key are zeros.
   void by_column(const float* from, int64_t row, int64_t n, int64_t width, float* to) const {
     if (n < kBlock) clear(to, width * kBlock);
     transpose(from, row, to, kBlock, n, width);
   }
 
-  // Calls f(block, staircase, g, q0) for queries that see some of the n keys from k0 on, for the first keys for all
-  // queries; the last ones, which see all keys, come first.
+  // Calls f(block, staircase, g, q0) for the blocks of queries that see any of the n keys from k0; for k0 = 0, for all
+  // blocks. In descending order, since the last queries see all keys.
   template <typename F>
   void for_blocks(int64_t k0, int64_t n, float* dk, float* dv, F f) const {
     const float* const keys = head_of(in(1), c.k, item, c.shared) + k0 * c.k.row;
@@ -367,14 +367,14 @@ struct GradientItem {
       }
     }
   }
-  // A query with a single key gives it probability 1 for any score.
+  // Lanes of queries with a single visible key. Its probability is 1 for any score, so the score has no gradient.
   vi is_alone(int64_t query) const {
     if (c.keys == 1) return splat_int(-1);
     const int64_t lane = c.causal ? c.queries - c.keys - query : -1;
     return lanes() == splat_int(lane < 0 || lane >= kWidth ? -1 : static_cast<int32_t>(lane));
   }
 
-  // Measures all scores once more, for blocks of queries with a large lse.
+  // Computes the statistics from the scores for blocks of queries with a large lse.
   void measure() const {
     for (int64_t k0 = 0; k0 < c.keys; k0 += kBlock)
       for_blocks(k0, least(kBlock, c.keys - k0), nullptr, nullptr,
@@ -399,7 +399,7 @@ struct GradientItem {
         block.run(at, q0, k0 == 0, first);
         first = false;
       });
-      if (first) {  // no queries
+      if (first) {  // no query sees the block
         clear(block_dk, n * c.width);
         clear(block_dv, n * c.value_width);
       }

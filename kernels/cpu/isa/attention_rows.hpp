@@ -1,4 +1,4 @@
-// Rows of heads, the causal mask of a block, and the fetching of the next head: shared by attention and its gradient.
+// Shared by attention and its gradient: rows of heads, the causal mask of a block, prefetch of the next head.
 #pragma once
 
 #include "../attention.hpp"
@@ -9,8 +9,8 @@ namespace {
 
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Causal mask of a block: query r sees the keys before r + 1 + offset, at most `keys`; the last query of all sees all
-// keys. Lanes are queries, so a key visible to only some of them is masked.
+// Causal mask of a block: query r sees the keys before r + 1 + offset, at most `keys`. The last query of the sequence
+// sees all keys.
 struct Staircase {
   int64_t offset, rows, keys;
 
@@ -26,8 +26,8 @@ struct Staircase {
   HM_INLINE int64_t full() const { return offset < 0 ? 0 : least(offset, seen()); }
 };
 
-// Prefetches the rows of the next head, which are in no cache, into the second level: a line every few steps of the
-// current head's products.
+// Prefetches the rows of the next head into the L2 cache: one line every few k-loop steps of the current head's
+// products.
 class NextHead {
  public:
   HM_INLINE void one() {
@@ -41,7 +41,7 @@ class NextHead {
     at_ += 16;
     --left_;
   }
-  // Prefetches nothing if that would evict the current head's data.
+  // Starts a new head. Without a prefetch distance (ahead_every 0) nothing is prefetched.
   void set(const AttentionContext& c) {
     areas_ = left_ = 0;
     wait_ = every_ = c.ahead_every;
@@ -83,7 +83,7 @@ struct FetchNext {
   for (int64_t i = 0; i < n; i += kWidth) store_some(x + i, load_some(x + i, lanes_at(i, n)) * factor, lanes_at(i, n));
 }
 
-// Rows of a head in x, which has `heads` heads per sample.
+// Returns the rows of a head in x, which has `heads` heads per sample.
 template <typename T>
 HM_INLINE T* head_of(T* x, const HeadRows& at, int64_t head, int64_t heads) {
   return x + head / heads * at.batch + head % heads * at.head;
@@ -95,7 +95,7 @@ HM_INLINE T* head_of(T* x, const HeadRows& at, int64_t head, int64_t heads) {
     for (int64_t j = 0; j < width; j += kWidth)
       store_some(to + i * to_row + j, load_some(from + i * from_row + j, lanes_at(j, width)), lanes_at(j, width));
 }
-// The block's rows with stride `width`: in place, or copied to `room`.
+// Returns the rows in place, or a copy in `room` with leading dimension `width`.
 [[maybe_unused]] const float* dense(const float* rows, int64_t stride, int64_t n, int64_t width, bool copies,
                                     float* room) {
   if (!copies) return rows;

@@ -89,7 +89,7 @@ void float_pow(const void* a, const void* b, const void*, void* out, int64_t n) 
 // ---- any element type
 // ---------------------------------------------------------------------------------------------------
 
-// Operands may alias the result element by element; there are no other dependences.
+// Operands may alias the result element by element, the only dependence of these loops.
 #define HM_UNARY_LOOP(Name, expression)                                      \
   template <typename T>                                                      \
   void Name(const void* a, const void*, const void*, void* out, int64_t n) { \
@@ -128,7 +128,7 @@ HM_BINARY_LOOP(loop_and, uint8_t, x& z)
 HM_BINARY_LOOP(loop_or, uint8_t, x | z)
 HM_BINARY_LOOP(loop_xor, uint8_t, x ^ z)
 
-// Bits, by width; an amount outside the width shifts every bit out.
+// Bitwise operations, by width. A shift by the width or more shifts all bits out.
 HM_BINARY_LOOP(loop_bit_and, T, x& z)
 HM_BINARY_LOOP(loop_bit_or, T, x | z)
 HM_BINARY_LOOP(loop_bit_xor, T, x ^ z)
@@ -136,7 +136,7 @@ template <typename T>
 inline constexpr T kLastBit = 8 * sizeof(T) - 1;
 HM_BINARY_LOOP(loop_shift_left, T, z <= kLastBit<T> ? (x + 0u) << (z & kLastBit<T>) : 0)
 HM_BINARY_LOOP(loop_shift_right, T, z <= kLastBit<T> ? x >> (z & kLastBit<T>) : 0)
-// T is unsigned; the sign fills.
+// Arithmetic shift right; T is unsigned.
 HM_BINARY_LOOP(loop_shift_sign, T,
                static_cast<std::make_signed_t<T>>(x) >> (z <= kLastBit<T> ? z & kLastBit<T> : kLastBit<T>))
 
@@ -344,7 +344,7 @@ Block arithmetic_block(ScalarOp op) {
   }
 }
 
-// T is the unsigned type of the width.
+// Bitwise operations; T is the unsigned type of the width.
 template <typename T>
 Block bits_block(ScalarOp op, bool has_sign) {
   switch (op) {
@@ -406,7 +406,7 @@ Block bool_block(ScalarOp op) {
   }
 }
 
-// Operations that move elements without interpreting them, by width.
+// Operations that copy elements without interpreting them, by width.
 Block moving_block(ScalarOp op, int64_t width) {
   if (op == ScalarOp::select_)
     return width == 1   ? loop_select<uint8_t>
@@ -419,7 +419,7 @@ Block moving_block(ScalarOp op, int64_t width) {
                       : loop_copy<uint64_t>;
 }
 
-// Integers wrap; computed unsigned where that gives the same bits.
+// Integer overflow wraps. Computed unsigned where the bits are the same.
 Block integer_block(ScalarOp op, uint32_t dtype) {
   const bool wraps = op == ScalarOp::add_ || op == ScalarOp::sub_ || op == ScalarOp::mul_;
   switch (dtype) {

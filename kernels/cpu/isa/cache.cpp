@@ -6,7 +6,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Writes n elements, which are whole blocks of q8_0.
+// Writes n elements; for q8_0 these are whole blocks.
 void append_row(const AppendContext& c, const char* from, char* to, int64_t n, int64_t bytes) {
   if (c.how == Append::narrow_f16)
     narrow_f16(reinterpret_cast<const float*>(from), reinterpret_cast<uint16_t*>(to), n);
@@ -16,14 +16,14 @@ void append_row(const AppendContext& c, const char* from, char* to, int64_t n, i
     std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// Where row `row` of a batch item lies in its pages; null: nowhere.
+// Returns the address of row `row` of a batch item in its pages; null if it is out of range.
 char* row_in_pages(const AppendContext& c, const int32_t* table, int64_t row, char* pool) {
   if (row < 0 || row >= c.entries * c.capacity) return nullptr;
   const int64_t page = table[row / c.capacity];
   return page < 0 || page >= c.pool ? nullptr : pool + (page * c.capacity + row % c.capacity) * c.row_bytes;
 }
 
-// Elements of every row, in order: of rows that have the same place the last one remains.
+// Writes the part's elements of every row in order, so that the last of several rows at one position remains.
 void append_to_pages(const AppendContext& c, void* const* buffers, uint32_t part) {
   const char* added = static_cast<const char*>(buffers[1]);
   const auto *start = static_cast<const int32_t*>(buffers[2]), *pages = static_cast<const int32_t*>(buffers[3]);
@@ -41,7 +41,7 @@ void append_to_pages(const AppendContext& c, void* const* buffers, uint32_t part
 
 }  // namespace
 
-// In place only the new rows are written.
+// Phases: copy the cache, skipped in place; write the new rows.
 void cache_append(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const AppendContext*>(context);
   const char *x = static_cast<const char*>(buffers[0]), *added = static_cast<const char*>(buffers[1]);

@@ -21,18 +21,18 @@ void clear_row(float* x, int64_t n) {
 HM_INLINE float power_of(float x, float shift) { return power(splat(x), splat(1), splat(shift))[0]; }
 HM_INLINE float finite_shift(float largest) { return largest == -kInfinity ? 0.0f : largest; }
 
-// What a query has summed: 2^largest is the unit of sum and values.
+// Running softmax state of a query: `sum` and the values are scaled by 2^-largest.
 struct Sums {
   float largest, sum;
 };
 
-// Adds a query's scores [from, to) of a block: they become weights, and `values` is brought to their unit.
+// Online softmax: replaces a query's scores [from, to) of a block by weights, and rescales `values` to the new maximum.
 [[gnu::noinline]] void weigh(const Cached& c, const ScoreTerms& terms, float* scores, int64_t from, int64_t to,
                              bool fresh, Sums& sums, float* values) {
   const int64_t begin = from / kWidth * kWidth;
   const bool changed = c.softcap > 0 || terms.any(), whole = from == begin && to % kWidth == 0;
   const auto mask = [&](int64_t v) __attribute__((always_inline)) { return lanes_within(v, from, to); };
-  vf here = splat(-kInfinity);  // NaN is left to the exponentials
+  vf here = splat(-kInfinity);  // the exponentials propagate NaN
   if (whole && !changed) {
     for (int64_t v = begin; v < to; v += kWidth) here = vmax(load(scores + v), here);
   } else {
@@ -71,7 +71,7 @@ struct Sums {
   sums = {largest, sum + sum_of(more)};
 }
 
-// Joins the sums of the next split to those of the former ones.
+// Merges the sums of the next split into those of the previous splits.
 [[gnu::noinline]] void join(Sums& total, float* values, const Sums& next, const float* next_values, int64_t n) {
   const float largest = total.largest > next.largest ? total.largest : next.largest, shift = finite_shift(largest);
   const float a = power_of(total.largest, shift), b = power_of(next.largest, shift);
@@ -114,11 +114,11 @@ struct Query {
 
 // Workspace of a part.
 struct Room {
-  float *q, *scores, *values;     // of all queries of an item
+  float *q, *scores, *values;     // by query row of the item
   float *k_copy, *v_copy;         // of a block
-  float *largest, *sums;          // of all queries: of the current split
-  float *all_largest, *all_sums;  // of the splits before
-  int8_t* packed_q = nullptr;     // for tiles
+  float *largest, *sums;          // by query row, for the current split
+  float *all_largest, *all_sums;  // by query row, for the previous splits
+  int8_t* packed_q = nullptr;     // for AMX tiles
   float* q_units = nullptr;
 
   Room(const Cached& c, float* at) {
@@ -139,12 +139,12 @@ struct Room {
   }
 };
 
-// Rows of floats.
+// Rows of floats with a leading dimension.
 struct Dense {
   const float* at;
   int64_t stride;
 };
-// Rows [from, to) of a cache, one after another in `copy`.
+// Packs rows [from, to) of a cache contiguously into `copy`, as floats.
 Dense copied(const Rows& rows, int64_t from, int64_t to, int64_t width, float* copy) {
   Ahead ahead(rows, from, to);
   ahead.fetch(16);
@@ -164,7 +164,7 @@ Dense copied(const Rows& rows, int64_t from, int64_t to, int64_t width, float* c
 }
 Dense floats_at(const char* rows, const Rows& of) { return {reinterpret_cast<const float*>(rows), of.stride() / 4}; }
 
-// scores[query][key], with the sums of few_scores.
+// Computes scores[query][key], in the order of summation of few_scores.
 void scores_of(int64_t queries, int64_t keys, int64_t width, const float* q, const Dense& k, float* scores) {
 #if defined(__AVX512F__)
   Ahead none;
@@ -174,7 +174,7 @@ void scores_of(int64_t queries, int64_t keys, int64_t width, const float* q, con
 #endif
 }
 
-// Some queries of one key and value head, with all query heads that share it.
+// A tile of queries of one key and value head, for all query heads that share it.
 class Item {
  public:
   Item(const Cached& c, void* const* buffers, const Room& room, int64_t batch, int64_t head, int64_t tile)
@@ -198,7 +198,7 @@ class Item {
     if (c.k_tiles) c.k_tiles->pack_queries(room.q, queries_ * c.group, c.width, room.packed_q, room.q_units);
   }
 
-  // All splits of the queries, one after another.
+  // Computes and merges all splits of the queries in order.
   void run() const {
     bool begun[kMostTile] = {};
     for (int64_t split = 0; split < c_.splits; ++split) {
@@ -221,7 +221,7 @@ class Item {
       }
   }
 
-  // One split, whose sums are kept for the second phase.
+  // Computes one split and stores its sums for the second phase.
   void run_apart(int64_t split) const {
     bool fresh[kMostTile];
     if (!sum(split, fresh)) return;
@@ -255,7 +255,7 @@ class Item {
     room_.all_sums[i] = total.sum;
   }
 
-  // Sums a split into the room; `fresh` stays true for queries that see none of its keys. False: all of them.
+  // Sums a split into the room. Sets `fresh` for queries that see none of its keys; returns false if all queries are.
   bool sum(int64_t split, bool* fresh) const {
     for (int64_t t = 0; t < queries_; ++t) fresh[t] = true;
     bool any = false;
@@ -281,7 +281,7 @@ class Item {
     Ahead ahead(k_, end, least(end + kCacheBlock, seen(queries_ - 1).end));
     for (int64_t t = 0; t < queries_;) {
       const Seen here = seen(t).within(first, end);
-      int64_t next = t + 1;  // queries that see the same keys are multiplied together
+      int64_t next = t + 1;  // multiplies queries that see the same keys together
       while (next < queries_ && fresh[next] == fresh[t] && same(seen(next).within(first, end), here)) ++next;
       if (!here.none()) multiply(t, next, first, here, fresh[t], copy, all.begin, ahead);
       for (; t < next; ++t) fresh[t] = fresh[t] && here.none();
@@ -289,7 +289,7 @@ class Item {
     return true;
   }
 
-  // Scores of the keys that any query sees, in the columns of the block that begins with key `first`.
+  // Computes the scores of the keys visible to any query. `first`: the key of column 0 of the block.
   void scores_of_block(const Seen& all, int64_t first) const {
     const int64_t rows = queries_ * c_.group;
     float* const scores = room_.scores - first;
@@ -315,14 +315,14 @@ class Item {
           });
     });
   }
-  // Places of rows [from, to); returns their number.
+  // Lists the addresses of rows [from, to); returns their number.
   static int64_t list_rows(const Rows& rows, int64_t from, int64_t to, const char** places) {
     rows.each(from, to, [&](const char* row, int64_t first, int64_t n) {
       for (int64_t i = 0; i < n; ++i) places[first - from + i] = row + i * rows.stride();
     });
     return to > from ? to - from : 0;
   }
-  // Adds the values of a block to all queries; `all`: the keys that any of them sees.
+  // Adds the values of a block to all queries by AMX tiles; `all`: the keys visible to any query.
   void add_tiles(int64_t first, int64_t end, const Seen& all, bool* fresh) const {
     const char *values[kCacheBlock], *next[kCacheBlock];
     TiledQuery queries[kMostTile];
@@ -347,7 +347,7 @@ class Item {
     c_.v_tiles->values({room_.scores, queries, c_.group, queries_ * c_.group, c_.value_width, values, all.begin - first,
                         all.end - first, room_.values, RowsAhead{next, ahead, k_.bytes()}});
   }
-  // Turns the scores of a query into weights.
+  // Replaces the scores of a query by softmax weights.
   void weigh_row(int64_t t, int64_t g, int64_t first, const Seen& at, bool fresh) const {
     const int64_t i = t * c_.group + g;
     Sums sums{room_.largest[i], room_.sums[i]};
@@ -360,12 +360,12 @@ class Item {
   }
   static bool same(const Seen& a, const Seen& b) { return a.begin == b.begin && a.end == b.end; }
 
-  // `copy`: the values from key `copied_from` on, if they are copied.
+  // `copy`: the values from key `copied_from`, if they are copied.
   void multiply(int64_t t, int64_t next, int64_t first, const Seen& at, bool fresh, const Dense& copy,
                 int64_t copied_from, Ahead& ahead) const {
     for (int64_t i = t * c_.group; i < next * c_.group; ++i) weigh_row(i / c_.group, i % c_.group, first, at, fresh);
     const int64_t begin = t * c_.group, rows = (next - t) * c_.group, width = c_.value_width;
-    const float* const weights = room_.scores + begin * kCacheBlock - first;  // of key 0
+    const float* const weights = room_.scores + begin * kCacheBlock - first;  // address of the weight of key 0
     float* const values = room_.values + begin * width;
     const auto add_values = [&](const Dense& v, int64_t key, int64_t n) {
       gemm_broadcast(rows, width, n, {weights + key, kCacheBlock, 1}, v.at, v.stride, values, width,
@@ -389,8 +389,9 @@ class Item {
   int64_t batch_, head_, first_, queries_, length_;
 };
 
-// The work of a call: groups of items with as many keys each, one for each key and value head. A group is a tile of
-// queries, or a split of one; its weight is in blocks of keys. Lengths are known at run time only.
+// Divides the work of a call, whose lengths are known only at run time. A group is a tile of queries, or one split of a
+// tile; it has an item for each key and value head, and the items have the same number of keys. The weight of an item
+// is its number of key blocks.
 class Groups {
  public:
   Groups(const Cached& c, void* const* buffers) : c_(c), buffers_(buffers) {
@@ -398,8 +399,8 @@ class Groups {
       for (int64_t g = 0; g < of_item(); ++g) total_ += c.shared * blocks(b, g);
   }
 
-  // Calls f(batch, head, tile, split) for the items that begin in the share of a part: of all weights, whose order is
-  // by batch item, group and head.
+  // Calls f(batch, head, tile, split) for the items that begin in the part's share of the total weight. Items are
+  // ordered by batch item, group and head.
   template <typename F>
   void each(uint32_t part, F f) const {
     const Range range = share(total_, c_.parts, part);
@@ -431,7 +432,7 @@ class Groups {
   int64_t total_ = 0;
 };
 
-// Joins the splits of a query.
+// Merges the splits of a query in order.
 void join_apart(const Cached& c, void* const* buffers, int64_t row) {
   const int64_t heads = c.shared * c.group;
   const Query at{row / c.queries / heads, row / c.queries % heads, row % c.queries};

@@ -1,7 +1,7 @@
-// Rows of a cache where they lie: their places, and products of a few queries with rows of every type of cache.
+// Cache rows read in place: their addresses, and products of a few queries with rows of every cache type.
 //
-// Sums have the order of gemm.hpp: scores add whole vectors from element 0 on and then their lanes, values add a key
-// after the other.
+// The order of summation is that of gemm.hpp: scores accumulate whole vectors from element 0 and then reduce the lanes;
+// values accumulate key by key.
 #pragma once
 
 #include "../cached_attention.hpp"
@@ -12,12 +12,12 @@ namespace harmonics::cpu::HM_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kMostFewRows = 8, kValueSums = 24;  // rows together; vectors of sums in registers
+constexpr int kMostFewRows = 8, kValueSums = 24;  // rows multiplied together; accumulator registers
 #else
 constexpr int kMostFewRows = 4, kValueSums = 8;
 #endif
 
-// ---- types of rows: `vector` is kWidth numbers from element at + more on, a step is kVectors of them
+// ---- row types: vector() returns kWidth numbers from element at + more; a Step covers kVectors vectors
 
 struct FloatRows {
   static constexpr int kVectors = 1;
@@ -60,7 +60,7 @@ struct EightBitRows {
   HM_INLINE static vf vector(const char* row, int64_t at, int64_t more, const Step& step) {
     return step.scale * floats_of_bytes(row + at / kEightBlock * kEightBytes + 2 + at % kEightBlock + more);
   }
-  HM_INLINE static vf part(const char*, int64_t, int64_t) { return vf{}; }  // rows are whole blocks
+  HM_INLINE static vf part(const char*, int64_t, int64_t) { return vf{}; }  // unused: rows are whole blocks
 };
 
 inline int64_t cache_bytes(CacheType type, int64_t elements) {
@@ -69,9 +69,9 @@ inline int64_t cache_bytes(CacheType type, int64_t elements) {
                                   : elements / kEightBlock * kEightBytes;
 }
 
-// ---- places
+// ---- addresses
 
-// The keys or values of a batch item and a head.
+// The keys or values of one head of a batch item.
 class Rows {
  public:
   Rows() = default;
@@ -94,7 +94,7 @@ class Rows {
   int64_t stride() const { return stride_; }  // bytes
   int64_t bytes() const { return bytes_; }    // of a row
 
-  // Row `key`; n <= most rows from it on follow each other.
+  // Returns the address of row `key`, and sets n <= most to the number of rows from there that are equally spaced.
   const char* run(int64_t key, int64_t most, int64_t& n) const {
     n = most;
     if (!table_) return at_ + key * stride_;
@@ -112,14 +112,14 @@ class Rows {
   }
 
  private:
-  const char* at_ = nullptr;  // of the head, in page 0
+  const char* at_ = nullptr;  // row 0 of the head, in page 0
   const int32_t* table_ = nullptr;
   CacheType type_ = CacheType::f32;
   int64_t stride_ = 0, bytes_ = 0, page_ = 0, last_page_ = 0, page_bytes_ = 0;
 };
 
-// Prefetches the rows that are read next while others are multiplied: those of a head lie too far apart for the
-// processor to see them coming.
+// Prefetches the next rows during the products of others. The rows of a head are too far apart for the hardware
+// prefetcher.
 class Ahead {
  public:
   Ahead() = default;
@@ -141,7 +141,7 @@ class Ahead {
 // ---- scores
 
 #if defined(__AVX512F__)
-// Lane i of the result is the sum of the lanes of v[i], added as sums_of does.
+// Returns the sums of the lanes of v[i] in lane i, in the order of summation of sums_of.
 HM_INLINE vf sums_of_sixteen(const vf* v) {
   const auto fold = [&](int i) __attribute__((always_inline)) {
     return _mm512_shuffle_f32x4(v[i], v[i + 4], 0x44) + _mm512_shuffle_f32x4(v[i], v[i + 4], 0xee);
@@ -157,7 +157,7 @@ HM_INLINE vf sums_of_sixteen(const vf* v) {
 }
 #endif
 
-// Stores the sums of the lanes of sum[query][key].
+// Reduces the lanes of sum[query][key] and stores the results.
 template <int kRows, int kColumns>
 HM_INLINE void store_scores(const vf (&sum)[kRows][kColumns], float* scores) {
 #if defined(__AVX512F__)
@@ -231,12 +231,12 @@ HM_INLINE void score_tile(const float* q, int64_t width, const char* k, int64_t 
   store_scores<kRows, kColumns>(sum, scores);
 }
 
-// Keys that are multiplied together by kRows queries: their sums fit in registers.
+// Keys per tile of `rows` queries, so that the accumulators fit the registers.
 template <typename Cache>
 constexpr int columns_of(int rows) {
 #if defined(__AVX512F__)
   const int most = 16 / rows;
-  return rows == 3 ? 4 : Cache::kVectors > 1 && most > 8 ? 8 : most;  // scales are in registers too
+  return rows == 3 ? 4 : Cache::kVectors > 1 && most > 8 ? 8 : most;  // scales occupy registers too
 #else
   return Cache::kVectors > 1 || rows > 3 ? 2 : 4;
 #endif
@@ -258,7 +258,7 @@ HM_INLINE void score_rows(const float* q, int64_t width, const char* k, int64_t 
   tiles.template operator()<1>();
 }
 
-// scores[query][key] of a few queries.
+// Computes scores[query][key] of a few queries.
 template <typename Cache>
 [[gnu::noinline]] void few_scores(int64_t queries, int64_t keys, int64_t width, const float* q, const char* k,
                                   int64_t stride, float* scores, Ahead& ahead) {
@@ -282,7 +282,7 @@ template <typename Cache>
 
 // ---- values
 
-// kRows queries times kVectors vectors of the values from `column` on; the last has `lanes_left` of them.
+// kRows queries times kVectors vectors of values from `column`. Not kFull: a single vector of `lanes_left` lanes.
 template <typename Cache, int kRows, int kVectors, bool kFull>
 HM_INLINE void value_tile(const float* weights, const char* v, int64_t stride, int64_t column, int64_t keys, bool add,
                           int64_t lanes_left, float* out, int64_t out_row, Ahead* ahead) {
@@ -341,7 +341,7 @@ HM_INLINE void value_rows(const float* weights, const char* v, int64_t stride, i
   if (j < width) value_tile<Cache, kRows, 1, false>(weights, v, stride, j, keys, add, width - j, out, width, ahead);
 }
 
-// out[query] += sum of weights[query][key] values[key], of a few queries; without `add` it is set.
+// out[query] += sum of weights[query][key] * values[key], for a few queries; without `add`, stores the sum.
 template <typename Cache>
 [[gnu::noinline]] void few_values(int64_t queries, int64_t keys, int64_t width, const float* weights, const char* v,
                                   int64_t stride, bool add, float* out, Ahead& ahead) {
@@ -359,7 +359,7 @@ template <typename Cache>
   if (i < queries) rows.template operator()<1>();
 }
 
-// Calls f with the type of the rows.
+// Calls f with an object of the row type.
 template <typename F>
 HM_INLINE void with_type(CacheType type, F f) {
   if (type == CacheType::f16)

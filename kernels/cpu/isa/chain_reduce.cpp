@@ -7,7 +7,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// reduce_row() for a row in pieces; all but the last are multiples of four vectors.
+// reduce_row() for a row that arrives in pieces; all pieces but the last are multiples of four vectors.
 template <typename Rule>
 class RowInPieces {
  public:
@@ -64,12 +64,12 @@ HM_INLINE float* partials(const ChainReduceContext& c, void* const* buffers) {
   return c.join_parts ? static_cast<float*>(buffers[c.workspace]) + c.partials : results(c, buffers);
 }
 
-// Rows of a chunk.
+// Returns the rows of a chunk.
 HM_INLINE Range rows_of(const ReduceStage& s, int64_t chunk) {
   return {s.rows * chunk / s.chunks, s.rows * (chunk + 1) / s.chunks};
 }
 
-// Along the last axis.
+// Reduces along the last axis.
 template <typename Rule>
 void reduce_runs(const ChainReduceContext& c, void* const* buffers, uint32_t part) {
   const ReduceStage& s = c.stages.stage[0];
@@ -96,7 +96,7 @@ void reduce_runs(const ChainReduceContext& c, void* const* buffers, uint32_t par
   }
 }
 
-// y = y combined with `rows` rows of n floats.
+// Combines `rows` rows of n floats with y.
 template <typename Rule>
 HM_INLINE void join_rows(float* y, const float* x, int64_t rows, int64_t stride, int64_t n) {
   int64_t j = 0;
@@ -124,7 +124,7 @@ HM_INLINE void begin_row(float* y, int64_t n) {
   for (int64_t j = 0; j < n; j += kWidth) store_some(y + j, splat(Rule::kStart), lanes_at(j, n));
 }
 
-// Along an axis before the last: groups of rows.
+// Reduces groups of rows along an axis before the last.
 template <typename Rule>
 void reduce_groups(const ChainReduceContext& c, void* const* buffers, uint32_t part) {
   const ReduceStage& s = c.stages.stage[0];

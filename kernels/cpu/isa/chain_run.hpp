@@ -1,5 +1,5 @@
-// Runs chains of scalar operations: each piece of elements goes through all steps. Private to the including translation
-// unit.
+// Runs chains of scalar operations: all steps for one piece of elements, then the next piece. Private to the including
+// translation unit.
 #pragma once
 
 #include "../elementwise.hpp"
@@ -31,7 +31,7 @@ void fill_as(void* to, const void* value, int64_t n) {
     std::memcpy(to + at, from, static_cast<size_t>(bytes < total - at ? bytes : total - at));
 }
 
-// Elements [start, start + n) of the broadcast buffer: runs along the last axis, which has stride 0 or 1.
+// Expands elements [start, start + n) of a broadcast buffer, by runs along the last axis, which has stride 0 or 1.
 [[maybe_unused]] void stretch(const ChainRegister& r, const char* from, int64_t start, int64_t n, char* to) {
   int64_t index[HX_MAX_RANK], offset = 0;
   int64_t rest = start;
@@ -59,7 +59,7 @@ void fill_as(void* to, const void* value, int64_t n) {
   }
 }
 
-// A running chain: the addresses of its registers.
+// The state of a running chain: the addresses of its registers.
 class ChainRun {
  public:
   ChainRun(const ChainContext& c, void* const* buffers) : c_(c), buffers_(buffers) {
@@ -88,7 +88,7 @@ class ChainRun {
       step.block(at_[step.a], at_[step.b], at_[step.c], at_[step.result], n);
     }
   }
-  // A register of the last piece.
+  // Returns the elements of a register for the last piece.
   const char* at(uint32_t i) const { return at_[i]; }
 
  private:

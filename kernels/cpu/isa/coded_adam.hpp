@@ -1,8 +1,8 @@
-// Steps of Adam and AdamW with coded moments, 16 rows by 64 columns at a time, in units of each block's scale. Private
-// to the including translation unit.
+// Steps of Adam and AdamW with coded moments, by pieces of 16 rows and 64 columns. Private to the including translation
+// unit.
 //
 // A code is decoded without its block's scale, to a float whose exponent is that of the code plus a constant. The
-// factors of the rule contain the scales, which are powers of two, so moments have the bits that update_piece() gives.
+// scales are folded into the factors of the rule. They are powers of two, so moments have the bits of update_piece().
 #pragma once
 
 #include "update_rules.hpp"
@@ -10,7 +10,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Stored gradients. at(): a vector of row r from column j on; scaled(): the same, divided by its block's scale.
+// Stored gradients. at() returns a vector of row r from column j; scaled() returns it divided by its block's scale.
 template <typename Load>
 struct LoadedGradient {
   Load load_from;  // (r, j, lanes)
@@ -21,7 +21,7 @@ struct LoadedGradient {
   }
 };
 
-// The gradient of a single sample, a b^T. kGradient: also adds up w b in each of 16 rows.
+// The gradient of a single sample, a b^T. kGradient: also accumulates w b for each of 16 rows.
 template <bool kGradient>
 struct OuterGradient {
   const float *a, *b;  // a: of the first row
@@ -42,13 +42,13 @@ struct OuterGradient {
 };
 
 #if defined(__AVX512F__)
-// Decoded numbers have exponents from kLowest on.
+// Lowest biased exponent of decoded numbers.
 constexpr int kLowest = 96;
 
 // Scales of the four blocks of a piece, and the factors of the rule that depend on them.
 struct BlockUnits {
   alignas(16) float inverse[kPieceBlocks], rest2[kPieceBlocks], root[kPieceBlocks], epsilon[kPieceBlocks];
-  alignas(16) int32_t mean[kPieceBlocks], square[kPieceBlocks];  // exponents of the units
+  alignas(16) int32_t mean[kPieceBlocks], square[kPieceBlocks];  // exponents of the scales
 
   HM_INLINE static __m128i four_scales(const uint8_t* p, int exponents) {
     int32_t bytes;
@@ -62,13 +62,13 @@ struct BlockUnits {
   HM_INLINE static __mmask8 is_within(__m128i x, int least, int most) {
     return _mm_cmpge_epi32_mask(x, _mm_set1_epi32(least)) & _mm_cmple_epi32_mask(x, _mm_set1_epi32(most));
   }
-  // False: a factor would be no normal float.
+  // Returns false if a factor would not be a normal float.
   HM_INLINE bool set(const AdamRule<true>& rule, const uint8_t* mean_scales, const uint8_t* square_scales) {
     const __m128i m = four_scales(mean_scales, 16), v = four_scales(square_scales, 32);
     const __m128i ratio = _mm_sub_epi32(_mm_add_epi32(m, m), v);
     if ((is_within(m, -48, 48) & is_within(v, -88, 80) & is_within(ratio, -100, 100)) != 15) return false;
     const __m128 smaller = power(_mm_sub_epi32(_mm_setzero_si128(), m));
-    // The root of the squares' unit.
+    // The square root of the scale of the squares.
     const __m128 odd =
         _mm_mask_blend_ps(_mm_test_epi32_mask(v, _mm_set1_epi32(1)), _mm_set1_ps(1), _mm_set1_ps(1.41421356f));
     const __m128 unit_root = _mm_mul_ps(power(_mm_sub_epi32(_mm_srai_epi32(v, 1), m)), odd);
@@ -82,7 +82,7 @@ struct BlockUnits {
   }
 };
 
-// Largest lanes of four vectors that are not negative.
+// Returns the largest lane of each of four non-negative vectors.
 HM_INLINE __m128i largest_of(const vf* x) {
   const __m512 a = _mm512_max_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1])),
                b = _mm512_max_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
@@ -92,7 +92,7 @@ HM_INLINE __m128i largest_of(const vf* x) {
   const __m256 two = _mm256_max_ps(_mm512_castps512_ps256(four), _mm512_extractf32x8_ps(four, 1));
   return _mm_castps_si128(_mm_max_ps(_mm256_castps256_ps128(two), _mm256_extractf128_ps(two, 1)));
 }
-// Stores four scales; writes the codes' base, in steps of a code, for each block.
+// Stores four scales. Sets the base of the codes of each block, in code steps.
 HM_INLINE void put_scales(uint8_t* to, __m128i most, const int32_t* unit, int exponents, int32_t* base) {
   const __m128i least = _mm_set1_epi32(exponents), units = _mm_load_si128(reinterpret_cast<const __m128i*>(unit));
   const __m128i reach = _mm_srli_epi32(_mm_add_epi32(most, _mm_set1_epi32((1 << kCodeShift) - 1)), 23);
@@ -102,13 +102,13 @@ HM_INLINE void put_scales(uint8_t* to, __m128i most, const int32_t* unit, int ex
   const __m128i field = _mm_sub_epi32(_mm_sub_epi32(scale, units), _mm_set1_epi32(exponents - 1));
   _mm_store_si128(reinterpret_cast<__m128i*>(base), _mm_slli_epi32(_mm_max_epi32(field, _mm_setzero_si128()), 3));
 }
-// The bases of two blocks in the order of packed words.
+// Returns the bases of two blocks in the order of packed words.
 HM_INLINE __m512i base_words(const int32_t* base) {
   return _mm512_mask_set1_epi16(_mm512_set1_epi16(static_cast<int16_t>(base[0])), 0xf0f0f0f0,
                                 static_cast<int16_t>(base[1]));
 }
 
-// Indices of a shuffle that moves 16 codes to the highest bytes of 16 lanes.
+// Returns the shuffle indices that move 16 codes to the highest bytes of 16 lanes.
 HM_INLINE __m512i code_places() {
   const __m128i top = _mm_setr_epi8(-128, -128, -128, 0, -128, -128, -128, 1, -128, -128, -128, 2, -128, -128, -128, 3);
   const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
@@ -130,8 +130,8 @@ HM_INLINE vf decode_square(const uint8_t* p, __m512i places) {
   return (vf)_mm512_ror_epi32(code, 4);
 }
 
-// The step of `rows` rows from `row` on, columns [begin, begin + kPiece). False: some block's scale is too far from 1,
-// and nothing was done.
+// Updates `rows` rows from `row`, columns [begin, begin + kPiece). Returns false and changes nothing if a block's scale
+// is too far from 1.
 template <typename Gradient>
 HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeights& c, int64_t row, int64_t rows,
                                      int64_t begin, Gradient& gradient) {
@@ -148,7 +148,7 @@ HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeig
     const int64_t at = (row + r) * c.n + begin;
     for (int64_t j = 0; j < kPiece; j += 16) __builtin_prefetch(c.w + at + kPiece + j, 0, 2);  // the next piece
     for (int k = 0; k < 2; ++k) __builtin_prefetch(m.old[k] + at + kPiece, 0, 2);
-    // An operation of all four blocks before the next one, as in AdamRule::step_together().
+    // Interleaves the four blocks: each operation for all of them, as in AdamRule::step_together().
     vf mean[kPieceBlocks], square[kPieceBlocks], weight[kPieceBlocks], g[kPieceBlocks], step[kPieceBlocks];
     const auto each = [](auto run) __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -187,7 +187,7 @@ HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeig
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = (row + r) * c.n + begin;
     vu random = c.random.at(at);
-    // A code and what lies above it, up to the sign, of a rounded number.
+    // The code of a rounded number in the low bits, followed by its exponent and sign.
     vi mean[4], square[4];
 #pragma GCC unroll 4
     for (int b = 0; b < kPieceBlocks; ++b) {
@@ -211,7 +211,7 @@ HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeig
 }
 #endif
 
-// Rows [row, row + rows) of one row of blocks, columns [begin, end) from a whole block on.
+// Updates rows [row, row + rows) of one row of blocks, columns [begin, end); `begin` is the first column of a block.
 template <typename Rule, typename Gradient>
 HM_INLINE void update_blocks(const Rule& rule, const CodedWeights& c, int64_t row, int64_t rows, int64_t begin,
                              int64_t end, Gradient&& gradient) {

@@ -1,4 +1,4 @@
-// Sums of columns, for gradients of biases. Private to the including translation unit.
+// Column sums, for gradients of biases. Private to the including translation unit.
 #pragma once
 
 #include "simd.hpp"
@@ -6,8 +6,8 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Sums `rows` rows of `columns` columns: every fourth row together, which hides the latency of an addition. `add`: onto
-// the numbers in `to`.
+// Sums `rows` rows of `columns` columns. Four accumulators per column hide the latency of addition. `add`: adds to the
+// numbers in `to`.
 HM_INLINE void sum_columns(const float* x, int64_t row, int64_t rows, int64_t columns, float* to, bool add) {
   for (int64_t j = 0; j < columns; j += kWidth) {
     const int64_t n = lanes_at(j, columns);

@@ -1,5 +1,5 @@
-// Convolution with a vector of outputs per position: inputs are broadcast, weights are packed. Max pooling runs while a
-// band of the result is in cache, so the full result is never stored.
+// Convolution vectorised over outputs: inputs are broadcast, weights are packed. Max pooling runs while a band of the
+// result is in cache, so the full result is never stored.
 #include "../convolution.hpp"
 #include "kernels.hpp"
 #include "transpose.hpp"
@@ -8,14 +8,14 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-constexpr int64_t kPair = 2 * kWidth;  // outputs per tile; the last tile may hold kWidth
+constexpr int64_t kPair = 2 * kWidth;  // outputs per tile; the last tile may have kWidth
 
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 HM_INLINE int64_t tile_lanes(const ConvContext& c, int64_t first) {
   return c.outputs - first <= kWidth ? kWidth : kPair;
 }
 
-// Packs weights tile by tile, [depth, lanes], zero-padded; the bias follows in the same number of lanes.
+// Packs weights by tiles [depth, lanes], padded with zeros. Each tile is followed by its bias in the same lanes.
 void pack_weight(const ConvContext& c, const float* w, const float* bias, float* to) {
   for (int64_t first = 0; first < c.outputs; first += kPair) {
     const int64_t lanes = tile_lanes(c, first), outputs = least(lanes, c.outputs - first);
@@ -70,7 +70,7 @@ HM_INLINE void tile(const float* x, const int32_t* taps, int64_t depth, const fl
     for (int v = 0; v < kVectors; ++v) store(to + (i * kVectors + v) * kWidth, vmax(floor, sum[i][v]));
 }
 
-// Divides the positions of a row into tiles as evenly as possible: 14 is 5 + 5 + 4, not 6 + 6 + 2.
+// Divides the positions of a row into tiles as evenly as possible: 14 = 5 + 5 + 4 rather than 6 + 6 + 2.
 template <int kMost, int kVectors>
 void tiles_of_row(const float* x, const int32_t* taps, int64_t depth, const float* w, const float* bias, vf floor,
                   int64_t places, float* to) {
@@ -94,7 +94,7 @@ void tiles_of_row(const float* x, const int32_t* taps, int64_t depth, const floa
   }
 }
 
-// First maximum of each window; NaN wins. kSize: the window's size, 0 if it is known only at run time.
+// Stores the first maximum of each window; NaN is the largest. kSize: the window size; 0: known only at run time.
 template <int kSize>
 void pool_places(const ConvContext& c, const float* band, int64_t lanes, int64_t columns, int64_t first_row,
                  int64_t rows, float* largest, float* indices) {

@@ -6,7 +6,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// [blocks, outputs, kernel rows, kernel columns, block]
+// Packs the weight as [blocks, outputs, kernel rows, kernel columns, block].
 void pack_weight(const ConvContext& c, const float* w, float* to) {
   const int64_t window = c.kernel[0] * c.kernel[1];
   for (int64_t b = 0; b < c.blocks; ++b)
@@ -17,7 +17,7 @@ void pack_weight(const ConvContext& c, const float* w, float* to) {
     }
 }
 
-// Scatters the windows of one output's list: adds each gradient times the weights at its window.
+// Scatters one output's list: adds each gradient times the weights to its window.
 using Add = void (*)(const float* w, const int32_t* at, const float* value, int64_t n, float* to, int64_t row,
                      int64_t rows, int64_t vectors);
 template <int kVectors>
@@ -54,13 +54,13 @@ void unpack_block(const ConvContext& c, const float* from, int64_t first, float*
   }
 }
 
-// Gathering: with gradients sorted by position, rows of dx are computed while a window of them stays in registers.
+// Gathering: gradients are sorted by position, and a sliding window of a row of dx stays in registers.
 struct Gradient {
   int32_t weight;  // offset of its output's weights
   float value;
 };
 
-// Adds to a row of dx what one row of gradients contributes through one row of the kernel.
+// Adds the contribution of one row of gradients through one kernel row to a row of dx.
 using Spread = void (*)(const Gradient* gradients, int64_t room, const int32_t* count, int64_t places, const float* w,
                         float* to);
 template <int kColumns, int kVectors>
@@ -105,8 +105,8 @@ constexpr Spread kSpreads[kMostSpreadColumns][4] = {HM_SPREADS(1), HM_SPREADS(2)
                                                     HM_SPREADS(5), HM_SPREADS(6), HM_SPREADS(7)};
 #undef HM_SPREADS
 
-// One sample, one band at a time: the rows that a row of pooling windows covers. A position outside its band, which max
-// pooling never produces, is added separately.
+// Computes one sample band by band; a band is the rows covered by a row of pooling windows. A position outside its
+// band, which max pooling never produces, is added separately.
 void gather_sample(const ConvContext& c, const float* weight, const int32_t* indices, const float* dy,
                    Gradient* gradients, int32_t* count, float* sums) {
   const int64_t window = c.kernel[0] * c.kernel[1] * c.block, row = c.row * c.block;
@@ -135,7 +135,7 @@ void gather_sample(const ConvContext& c, const float* weight, const int32_t* ind
   }
 }
 
-// Scatters window by window, in the order of the outputs.
+// Computes one sample by scattering window by window, in the order of the outputs.
 void scatter_sample(const ConvContext& c, const float* weight, const int32_t* indices, const float* dy, int32_t* at,
                     float* value, float* sums) {
   const int64_t pooled = c.pooled_height * c.pooled_width, window = c.kernel[0] * c.kernel[1] * c.block;

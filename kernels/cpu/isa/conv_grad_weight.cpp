@@ -33,7 +33,7 @@ using Sum = void (*)(const float* x, int64_t row, const int32_t* at, const float
 template <int kRows, int kVectors>
 void sum_windows(const float* x, int64_t row, const int32_t* at, const float* value, int64_t n, float* sums,
                  int64_t sums_row) {
-  // Two alternating sets of sums where there are few: their additions would wait for each other.
+  // Few accumulators are doubled and used alternately, to hide the latency of the additions.
   constexpr int kSets = kRows * kVectors * 2 <= kMostSums ? 2 : 1;
   vf sum[kSets][kRows][kVectors] = {};
   const auto add = [&](int64_t i, vf(&to)[kRows][kVectors]) __attribute__((always_inline)) {
@@ -98,7 +98,7 @@ void sum_sample(const ConvContext& c, const float* x, const int32_t* indices, co
   }
 }
 
-// Adds the parts' sums in fixed order: dw[o][channel][a][b].
+// Adds the sums of the parts in a fixed order: dw[o][channel][a][b].
 void join_sums(const ConvContext& c, const float* sums, int64_t each_part, int64_t o, float* dw) {
   const int64_t sums_row = c.vectors * kWidth, each = c.kernel[0] * sums_row;
   for (int64_t channel = 0; channel < c.channels; ++channel)

@@ -1,5 +1,5 @@
-// Gradients behind max pooling: only the maximum of each window has one, and positions cut off by the activation have
-// none. Zeros are not multiplied.
+// Gradients through max pooling: only the maximum of each window has a gradient, unless the activation cuts it off.
+// Zeros are not multiplied.
 #pragma once
 
 #include "../convolution.hpp"
@@ -16,7 +16,7 @@ HM_INLINE bool has_gradient(float gradient) {
   return (bits & 0x7fffffff) != 0;
 }
 
-// Lists the windows of one plane with a non-zero gradient: offset and gradient.
+// Lists offset and gradient of the windows of one plane with a non-zero gradient; returns their number.
 [[maybe_unused]] int64_t list_gradients(const ConvContext& c, const int32_t* indices, const float* dy, int32_t* at,
                                         float* value) {
   const int64_t n = c.pooled_height * c.pooled_width;

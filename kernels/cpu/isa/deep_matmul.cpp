@@ -1,18 +1,18 @@
-// Products whose operands are both contiguous per depth, as in gradients of weights; operands are read in place. Each
-// part passes over the depth once, in blocks of rows and columns that fit the second-level cache, and prefetches the
-// next block while it multiplies, since long operands are in no cache.
+// Products whose operands are both contiguous for each k, such as weight gradients. Operands are read in place. Each
+// part passes over the depth once, by blocks of rows and columns that fit the L2 cache, and prefetches the next block,
+// since long operands come from memory.
 #include "kernels.hpp"
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Prefetch state of the next block: a tile fetches one line of each row.
+// Prefetch state of the next block: each tile prefetches one cache line per k.
 struct NextBlock {
   const float *a, *b;
   int64_t a_step, b_step, a_floats, b_floats, depth, fetched = 0;
 
-  // Returns lines already in cache if nothing is left to fetch, or if the next block is shallower than this one.
+  // Returns the lines for the next tile; lines already in cache if none are left or the next block has a smaller depth.
   HM_INLINE Ahead lines(const float* there, int64_t sums) {
     const int64_t at = fetched;
     if (depth < sums || at >= a_floats + b_floats) return {there, 16, sums};
@@ -21,7 +21,7 @@ struct NextBlock {
   }
 };
 
-// A block read in place; only the last columns, which do not fill a panel, are packed.
+// A block read in place. Only the last columns, if they do not fill a panel, are packed.
 struct Block {
   const float *a, *b, *last_b;
   int64_t a_step, b_step, rows, columns, depth;
@@ -61,7 +61,7 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
         const Block block{
             a + i + k * p.a_column, b + k * p.b_row + j, last_b, p.a_column, p.b_row, rows, columns, depth};
-        // The same rows and columns one block further down; prefetched by the first tiles that use them.
+        // The same rows and columns in the next block along k. Only the first block of rows or columns prefetches them.
         NextBlock ahead{a + i + next * p.a_column,
                         b + next * p.b_row + j,
                         p.a_column,

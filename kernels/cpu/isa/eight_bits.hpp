@@ -1,5 +1,5 @@
-// q8_0 in memory, f32 in vectors: blocks of 32 signed bytes behind a scale in f16, with the bits of the reference
-// conversion.
+// Conversion between q8_0 in memory and f32 in vectors. A block is an f16 scale followed by 32 signed bytes. Results
+// have the bits of the reference conversion.
 #pragma once
 
 #include <cstring>
@@ -23,7 +23,7 @@ HM_INLINE vf floats_of_bytes(const char* p) {
 #endif
 }
 
-// n floats, whole blocks.
+// Widens n elements, whole blocks.
 [[maybe_unused]] void widen_q8_0(const char* from, float* to, int64_t n) {
   for (int64_t i = 0; i < n; i += kEightBlock, from += kEightBytes) {
     uint16_t half;
@@ -34,10 +34,10 @@ HM_INLINE vf floats_of_bytes(const char* p) {
   }
 }
 
-// Ties go away from zero, for magnitudes below 2^22.
+// Rounds to nearest, ties away from zero, for magnitudes below 2^22.
 HM_INLINE vf round_away(vf t) {
 #if defined(__AVX512F__)
-  asm("" : "+v"(t));  // the product that t is must be rounded before the sum
+  asm("" : "+v"(t));  // prevents fusing with the product in t, which must be rounded first
 #else
   asm("" : "+x"(t));
 #endif
@@ -51,7 +51,7 @@ HM_INLINE vf round_away(vf t) {
 #endif
 }
 
-// Whole numbers from -127 to 127 in two vectors of 16 floats, or so many vectors as 32 floats have.
+// Stores 32 floats with integer values from -127 to 127 as bytes.
 HM_INLINE void put_steps(const vf* v, int8_t* to) {
 #if defined(__AVX512F__)
   for (int i = 0; i < 2; ++i)
@@ -72,7 +72,7 @@ HM_INLINE void put_steps(const vf* v, int8_t* to) {
 #endif
 }
 
-// The steps of a block of 32; returns its scale, in f16.
+// Quantises a block of 32 floats to bytes; returns the scale in f16.
 HM_INLINE uint16_t eight_bits_of(const float* from, int8_t* to) {
   constexpr int kVectors = static_cast<int>(kEightBlock / kWidth);
   vf v[kVectors], most{};
@@ -86,7 +86,7 @@ HM_INLINE uint16_t eight_bits_of(const float* from, int8_t* to) {
   }
   if (any(~finite)) {
     std::memset(to, 0, kEightBlock);
-    return 0x7e00;  // all of the block reads as NaN
+    return 0x7e00;  // NaN: the whole block decodes to NaN
   }
   const float scale = max_of(most) / 127, inverse = scale > 0 ? 1 / scale : 0;
 #pragma GCC unroll 8
@@ -106,7 +106,7 @@ HM_INLINE uint16_t eight_bits_of(const float* from, int8_t* to) {
   }
 }
 
-// The sum of sixteen signed bytes.
+// Returns the sum of sixteen signed bytes.
 HM_INLINE int32_t sum_of_steps(const int8_t* steps) {
   const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(steps)),
                 sums = _mm_sad_epu8(_mm_xor_si128(v, _mm_set1_epi8(-128)), _mm_setzero_si128());

@@ -1,4 +1,4 @@
-// Small matrix products in registers. The order of every sum depends on sizes only.
+// Micro-kernels for small matrix products. The order of summation depends on sizes only.
 #pragma once
 
 #include "simd.hpp"
@@ -20,15 +20,15 @@ struct Matrix {
   HM_INLINE const float* at(int64_t r, int64_t c) const { return data + r * row + c * column; }
 };
 
-// ---- B's rows are contiguous: a column of A is broadcast over vectors of B
+// ---- row-major B: elements of A are broadcast over vectors of B
 // ---------------------------------------------
 
-// Called once per depth step of a tile to prefetch memory; this one does nothing.
+// Prefetch policy, called once per k-loop step of a tile. This one does nothing.
 struct NoFetch {
   HM_INLINE void one() {}
 };
 
-// kRows x (kVectors * kWidth) of C over `depth`; the last vector has `lanes_left` columns.
+// Register block of kRows x (kVectors * kWidth) of C; the last vector has `lanes_left` columns.
 template <int kRows, int kVectors, bool kFull, typename Fetch>
 HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t depth, bool add,
                      int64_t lanes_left, Fetch& fetch) {
@@ -86,18 +86,18 @@ template <typename Fetch = NoFetch>
   for (int64_t k = 0; k < depth; k += kPanelDepth, add = true) {
     const int64_t d = depth - k < kPanelDepth ? depth - k : kPanelDepth;
     const float* bk = b + k * b_row;
-    constexpr int64_t kColumns = kPanelVectors * kWidth * 4;  // a piece of B that stays in cache while A is read
+    constexpr int64_t kColumns = kPanelVectors * kWidth * 4;  // columns of B that stay in cache while A is read
     for (int64_t j = 0; j < n; j += kColumns) {
       const int64_t w = n - j < kColumns ? n - j : kColumns;
       int64_t i = 0;
-      if constexpr (kPanelVectors > 2) {  // narrow: twice the rows for the same number of sums in registers
+      if constexpr (kPanelVectors > 2) {  // narrow C: twice the rows for the same number of accumulators
         for (; w <= 2 * kWidth && i + 2 * kPanelRows <= m; i += 2 * kPanelRows)
           panel_of_rows<2 * kPanelRows, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d,
                                            add, fetch);
         for (; w <= 2 * kWidth && i + 8 <= m; i += 8)
           panel_of_rows<8, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add, fetch);
       }
-      // Eight rows are four and four: a tile of two has too few sums to hide the latency of an addition.
+      // Divides eight rows into four and four: two rows have too few accumulators to hide the latency of addition.
       const int64_t sixes = kPanelVectors > 2 && (m - i) % kPanelRows == 2 && m - i >= 8 ? m - 8 : m;
       for (; i + kPanelRows <= sixes; i += kPanelRows)
         panel_of_rows<kPanelRows, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row,
@@ -132,10 +132,10 @@ template <typename Fetch = NoFetch>
   }
 }
 
-// ---- rows of A and columns of B are contiguous: inner products
+// ---- row-major A, column-major B: inner products
 // -----------------------------------------------------------
 
-// Horizontal sums of four vectors.
+// Returns the horizontal sums of four vectors.
 HM_INLINE __m128 sums_of(vf a, vf b, vf c, vf d) {
 #if defined(__AVX512F__)
   const auto fold = [](vf v) __attribute__((always_inline)) {
@@ -151,7 +151,7 @@ HM_INLINE __m128 sums_of(vf a, vf b, vf c, vf d) {
 #endif
 }
 
-// sum += kRows rows of A (stride a_row) times kColumns columns of B (stride b_column), all contiguous along the depth.
+// sum += kRows rows of A (stride a_row) times kColumns columns of B (stride b_column), all contiguous along k.
 template <int kRows, int kColumns>
 HM_INLINE void add_inner_products(const float* a, int64_t a_row, const float* b, int64_t b_column, int64_t depth,
                                   vf (&sum)[kRows][kColumns]) {
@@ -180,7 +180,7 @@ HM_INLINE void add_inner_products(const float* a, int64_t a_row, const float* b,
   }
 }
 
-// C = A B, or C += A B if `add`, of operands as above.
+// C = A B, or C += A B if `add`; operands as above.
 template <int kRows, int kColumns>
 HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int64_t b_column, float* c, int64_t c_row,
                               int64_t depth, bool add) {

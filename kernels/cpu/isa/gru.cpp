@@ -45,7 +45,7 @@ struct GruForward {
 struct GruBackward {
   const ScanPart& part;
   const float *y, *gates, *h0, *dy;
-  float *dx, *dpast, *dh, *dgates;  // dgates: of the position, dense, for the state's part
+  float *dx, *dpast, *dh, *dgates;  // dgates: of the current position, contiguous, for the product with the weight
 
   HM_INLINE void row(int64_t row, int64_t step) const {
     const int64_t n = part.c.width, place = part.place(row, part.position(step));

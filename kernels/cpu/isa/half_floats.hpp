@@ -1,4 +1,4 @@
-// f16 in memory, f32 in vectors; rounds to nearest, ties to even.
+// Conversion between f16 in memory and f32 in vectors; rounds to nearest, ties to even.
 #pragma once
 
 #include "simd.hpp"
@@ -27,7 +27,7 @@ HM_INLINE void store_f16(uint16_t* p, vf v) {
   _mm_storeu_si128(reinterpret_cast<__m128i_u*>(p), _mm256_cvtps_ph(v, 8));
 }
 #else
-// Denormal f16 become denormal f32, which the product makes normal.
+// A subnormal f16 becomes a subnormal f32, which the product normalises.
 HM_INLINE vf load_f16(const uint16_t* p) {
   vi h{};
   for (int i = 0; i < kWidth; ++i) h[i] = p[i];
@@ -44,7 +44,7 @@ HM_INLINE uint16_t f16_of(float x) {
     h = 0x7e00 | (size >> 13 & 0x3ff);
   } else if (size >= 0x477ff000) {
     h = 0x7c00;
-  } else if (size < 0x38800000) {  // the last place of 1/2 is the smallest f16
+  } else if (size < 0x38800000) {  // subnormal f16: adding 1/2 rounds to its unit, the last place of 1/2
     float near;
     __builtin_memcpy(&near, &size, sizeof near);
     near += 0.5f;
@@ -73,7 +73,7 @@ HM_INLINE void store_f16_part(uint16_t* p, vf v, int64_t n) {
 }
 #endif
 
-// n floats.
+// Widens n elements.
 [[maybe_unused]] void widen_f16(const uint16_t* from, float* to, int64_t n) {
   int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) store(to + i, load_f16(from + i));

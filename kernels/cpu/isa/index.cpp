@@ -34,7 +34,7 @@ int64_t run_offset(const BlockCopyContext& c, int64_t run) {
   return offset;
 }
 
-// Row of a position among those of all batches.
+// Returns the row of a position, counted over all batches.
 HM_INLINE int64_t row_of(const PositionContext& c, const void* indices, int64_t position) {
   int64_t row = position / c.places;
   if (c.shared) position %= c.places;
@@ -43,7 +43,7 @@ HM_INLINE int64_t row_of(const PositionContext& c, const void* indices, int64_t 
   return row;
 }
 
-// Integers wrap.
+// Integer overflow wraps.
 template <typename T>
 HM_INLINE T sum_of(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -53,7 +53,7 @@ HM_INLINE T sum_of(T a, T b) {
     return a + b;
   }
 }
-// NaN wins and stays.
+// Returns NaN if either operand is NaN.
 template <typename T>
 HM_INLINE T greater_of(T a, T b) {
   return a != a || (b == b && !(b > a)) ? a : b;
@@ -63,7 +63,7 @@ HM_INLINE T smaller_of(T a, T b) {
   return a != a || (b == b && !(b < a)) ? a : b;
 }
 
-// Applies the updates of all positions in order, where row and columns belong to this part.
+// Applies the updates of all positions in order, for the rows and columns of this part.
 template <typename T, typename Join>
 HM_INLINE void scatter_rows(const PositionContext& c, const void* indices, const void* updates, void* y, Range rows,
                             Range columns, Join join) {
@@ -99,7 +99,7 @@ void scatter_bytes(const PositionContext& c, const void* indices, const void* up
   }
 }
 
-// Types of top_k: stored numbers, and the wider ones that are compared.
+// Element types of top_k: the stored type, and the wider type for comparisons.
 template <typename T>
 struct Whole {
   using Stored = T;
@@ -129,7 +129,7 @@ struct BrainFloats {
   }
 };
 
-// The order of top_k: falling, NaN first, then the lower index.
+// The order of top_k: descending, NaN first, ties by lower index.
 template <typename T>
 HM_INLINE bool before(T a, int64_t i, T b, int64_t j) {
   const bool a_nan = a != a, b_nan = b != b;
@@ -137,7 +137,7 @@ HM_INLINE bool before(T a, int64_t i, T b, int64_t j) {
   return a > b || (a == b && i < j);
 }
 
-// Values with their indices as a heap whose root comes last in that order.
+// Heap of values and indices; the root is last in the order of before().
 template <typename Type>
 struct Chosen {
   typename Type::Stored* values;
@@ -200,7 +200,7 @@ void top_k_rows(const TopKContext& c, void* const* buffers, const Range& rows) {
 
 }  // namespace
 
-// Out-of-range indices are clamped.
+// Gathers rows. Out-of-range indices are clamped.
 void gather(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const IndexContext*>(context);
   const Range rows = share(c.outer * c.indices, c.parts, part);
@@ -213,7 +213,7 @@ void gather(const void* context, void* const* buffers, uint32_t, uint32_t part) 
   }
 }
 
-// Each part owns some rows and columns of the result and adds the updates for them, in index order.
+// Each part owns rows and columns of the result and adds their updates in index order.
 void scatter_add(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const IndexContext*>(context);
   const Range rows = share(c.size, c.row_parts, part / c.column_parts),
@@ -283,7 +283,7 @@ void scatter_part(const PositionContext& c, const void* ids, const void* updates
   }
 }
 
-// Phases of 16-bit floats: widen x and updates, join, narrow.
+// Phases for 16-bit floats: widen x and updates; scatter; narrow.
 void scatter_halves(const PositionContext& c, void* const* buffers, uint32_t phase, uint32_t part) {
   const int64_t whole = c.batches * c.rows * c.inner, given = c.batches * c.places * c.inner;
   float *sums = static_cast<float*>(buffers[4]), *updates = sums + whole;
@@ -300,7 +300,7 @@ void scatter_halves(const PositionContext& c, void* const* buffers, uint32_t pha
 
 }  // namespace
 
-// In place only the rows at the positions are written.
+// Phases: copy x, skipped in place; scatter.
 void scatter_nd(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const PositionContext*>(context);
   if (c.half) return scatter_halves(c, buffers, phase, part);
@@ -321,7 +321,7 @@ void dynamic_slice(const void* context, void* const* buffers, uint32_t, uint32_t
     std::memcpy(block + r * c.run_bytes, whole + run_offset(c, r), static_cast<size_t>(c.run_bytes));
 }
 
-// In place only the block is written.
+// Phases: copy the whole, skipped in place; write the block.
 void update_slice(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const BlockCopyContext*>(context);
   const char *x = static_cast<const char*>(buffers[0]), *block = static_cast<const char*>(buffers[1]);

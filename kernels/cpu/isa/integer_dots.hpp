@@ -1,4 +1,4 @@
-// Sums of products of bytes, by the instructions that a processor has.
+// Dot products of bytes, by the instructions available.
 #pragma once
 
 #include <cstring>
@@ -8,7 +8,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// ---- sums of four products of bytes in each lane. kSums products of pairs are added in 16 bits.
+// ---- dot products of four bytes in each lane. kSums pairwise products are added in 16 bits.
 
 #if defined(__AVX512F__)
 HM_INLINE vi pairs_of_bytes(vi unsigned_bytes, vi signed_bytes) {
@@ -48,8 +48,8 @@ HM_INLINE vi four_at(const int8_t* x) {
 }
 
 #if defined(__AVX2__)
-// `add` adds to each lane the products of the four bytes of w there and the four at x. The compiler's flags do not
-// allow the instruction, which not every processor of the set has.
+// VNNI: adds the products of the four bytes of w and the four bytes at x to each lane. Assembly, because the flags of
+// the instruction set do not include VNNI.
 struct FourAtOnce {
   static constexpr int kSums = 1;
   static constexpr bool kSigned = false, kLanes = true;
@@ -74,7 +74,7 @@ struct FourAtOnce {
 };
 #endif
 
-// Indices below 64; kMost products of pairs fit 16 bits.
+// For indices below 64; the sum of kMost pairwise products fits 16 bits.
 template <int kMost>
 struct PairsAtOnce {
   static constexpr int kSums = kMost;
@@ -84,7 +84,7 @@ struct PairsAtOnce {
   HM_INLINE static vi add(vi pairs, vi w, vi size, const int8_t* x) { return add(pairs, w, size, four_at(x)); }
 };
 
-// Indices of all bytes, less 128.
+// For indices of 8 bits, minus 128.
 struct SignedPairs {
   static constexpr int kSums = 1;
   static constexpr bool kSigned = true, kLanes = false;
@@ -95,7 +95,7 @@ struct SignedPairs {
   HM_INLINE static vi add(vi pairs, vi w, vi size, const int8_t* x) { return add(pairs, w, size, four_at(x)); }
 };
 
-// Without FourAtOnce.
+// Selects the dot product for processors without VNNI.
 template <typename W, int kSums = W::kSums>
 struct PairsFor {
   using Dot = PairsAtOnce<kSums>;

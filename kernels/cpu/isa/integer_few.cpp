@@ -9,7 +9,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Sums of kRows rows of x in registers.
+// Accumulators of kRows rows of x, in registers.
 template <typename Dot, int kRun, bool kLeast, int kRows>
 struct FewSums {
   const IntegerChunk* x;
@@ -21,7 +21,7 @@ struct FewSums {
       w[k] = Dot::kSigned ? indices[k] ^ bytes_of(128) : indices[k];
       size[k] = Dot::prepared(w[k]);
     }
-    // so many sums of a result that one need not wait for the other
+    // Accumulators per result: two hide the latency of the addition if there are few rows.
     constexpr int kWays = kRows < 4 && Dot::kSums == 1 ? 2 : 1;
     vi sum[kRows][kWays];
 #pragma GCC unroll 8
@@ -53,7 +53,7 @@ struct FewSums {
   }
 };
 
-// Fetches a chunk of these rows, or of the next: a row is too short for the processor to notice its stream in time.
+// Prefetches a chunk of these rows, or of the next ones. A row is too short for the hardware prefetcher.
 template <typename W>
 HM_INLINE void fetch(const FewIntegerRows& work, int64_t chunk) {
   const char* at = work.rows[0];

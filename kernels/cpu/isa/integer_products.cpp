@@ -1,6 +1,6 @@
-// Products of x, rounded to q8_0, with weights in blocks of whole numbers. Products of bytes are added exactly within a
-// run of elements that share a step; a lane adds the runs of one result in order. So a result depends neither on the
-// number of rows nor on the instructions that multiply bytes.
+// Products of x, quantised to q8_0, and block-quantised integer weights. Byte products are summed exactly within a run
+// of elements with one scale, and a lane adds the runs of one result in order. The bits of a result therefore depend
+// neither on the number of rows nor on the instructions used.
 #include "../integer_products.hpp"
 
 #include <harmonics/abi.h>
@@ -83,7 +83,7 @@ HM_INLINE void integer_tile(const IntegerPanel* panels, const IntegerChunk* x, f
     for (int t = 0; t < kTiles; ++t) store(sums + (r * kTiles + t) * kWidth, total[r][t]);
 }
 
-// `rows` rows, kRows at a time, then fewer.
+// Multiplies `rows` rows, kRows at a time, then the rest in smaller tiles.
 template <typename Dot, int kRun, int kTiles, int kRows>
 void integer_rows(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows, bool has_least) {
   int64_t i = 0;
@@ -94,7 +94,7 @@ void integer_rows(const IntegerPanel* panels, const IntegerChunk* x, float* sums
       integer_rows<Dot, kRun, kTiles, kRows / 2>(panels, x + i, sums + i * kTiles * kWidth, rows - i, has_least);
 }
 
-// At most kRows rows: many rows are cut evenly, so that most pieces are full.
+// Multiplies at most kRows rows. The caller divides rows evenly, so most tiles are full.
 template <typename Dot, int kRun, int kTiles, int kRows>
 void integer_piece(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows, bool has_least) {
   if constexpr (kRows > 1)
@@ -107,13 +107,13 @@ void integer_piece(const IntegerPanel* panels, const IntegerChunk* x, float* sum
 using MultiplyPanels = void (*)(const IntegerPanel* panels, const IntegerChunk* x, float* sums, int64_t rows,
                                 bool has_least);
 
-constexpr int64_t kFewRows = 8;  // one panel at a time, so that fewer rows of the weight are read side by side
+constexpr int64_t kFewRows = 8;  // up to here one panel at a time, which reads fewer rows of the weight in parallel
 constexpr int kTilesOfMany = 2;
-constexpr int kTileRows = kWidth < 16 ? 2 : 6;  // as many as registers hold the sums of
+constexpr int kTileRows = kWidth < 16 ? 2 : 6;  // the accumulators fit the registers
 
 template <typename W>
 void quantise_chunk(const float* x, int64_t blocks, IntegerChunk& to) {
-  constexpr int kRuns = 32 / W::kRun;  // of a block
+  constexpr int kRuns = 32 / W::kRun;  // runs per block
   if (blocks < 8) std::memset(&to, 0, sizeof to);
   for (int b = 0; b < blocks; ++b) {
     alignas(32) int8_t steps[kEightBlock];
@@ -132,10 +132,10 @@ void quantise_chunk(const float* x, int64_t blocks, IntegerChunk& to) {
 }
 
 struct IntegerType {
-  // Unpacks the chunk that begins at `rows`, and moves them to the next. `blocks`: of 32, in the last chunk.
+  // Unpacks the chunk at `rows` and advances the pointers. `blocks`: number of blocks of 32 in the chunk.
   void (*unpack)(const char** rows, int64_t blocks, IntegerPanel& to);
   void (*unpack_packed)(const char* chunk, IntegerPanel& to);
-  // Packs the chunk that begins at `rows`, and moves them as unpack does.
+  // Packs the chunk at `rows` and advances the pointers.
   void (*pack)(const char** rows, int64_t blocks, char* to);
   MultiplyPanels few, many;
   void (*quantise)(const float* x, int64_t blocks, IntegerChunk& to);
@@ -143,7 +143,7 @@ struct IntegerType {
   bool has_least;
 };
 
-// Calls `then` with the chunk that begins at `rows`, whole, and moves them to the next.
+// Calls `then` with the chunk at `rows`, padded to a whole chunk, and advances the pointers.
 template <typename W, typename Then>
 HM_INLINE void with_chunk(const char** rows, int64_t blocks, Then then) {
   LastChunk last;
@@ -210,13 +210,13 @@ int64_t blocks_of_chunk(int64_t depth, int64_t chunk) {
   return (left < kIntegerDepth ? left : kIntegerDepth) / 32;
 }
 
-// kWidth rows of the weight from `row` on; rows behind the last are the last.
+// Sets the addresses of kWidth rows of the weight from `row`; the last row pads the group.
 HM_INLINE void rows_from(const IntegerContext& c, const char* w, int64_t row, const char** to) {
   const int64_t last = c.product.n - 1;
   for (int64_t i = 0; i < kWidth; ++i) to[i] = w + (row + i < last ? row + i : last) * c.row_bytes;
 }
 
-// All rows of a times rows `columns` of b.
+// Multiplies all rows of a and rows `columns` of b.
 void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char* w, const IntegerChunk* x, float* y,
                        Range columns) {
   const Product& p = c.product;
@@ -241,11 +241,11 @@ void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char
   }
 }
 
-// Prefetches the bytes that are read next, a few lines at a time while others are multiplied: the processor sees no
-// stream then.
+// Prefetches the next chunk, a few cache lines at a time during the products; the hardware prefetcher misses this
+// pattern.
 struct BytesAhead {
   const char* at[kTilesOfMany];
-  int64_t bytes;  // of each
+  int64_t bytes;  // per chunk
   int64_t next = 0;
   HM_INLINE void fetch(int tiles, int64_t lines) {
     for (; lines > 0 && next < bytes; --lines, next += 64)
@@ -253,7 +253,7 @@ struct BytesAhead {
   }
 };
 
-// Rows [row, row_end) of a times rows [column, column_end) of b.
+// Multiplies `rows` of a and rows `columns` of b.
 void multiply_chunks(const IntegerContext& c, const IntegerType& type, const char* w, const IntegerChunk* x, float* y,
                      Range rows, Range columns) {
   const Product& p = c.product;
@@ -279,7 +279,7 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         const int64_t blocks = blocks_of_chunk(p.k, chunk);
         for (int64_t k = 0; k < width && !c.packed_chunk; ++k) {
-          // what is read next: a row is too short for the processor to notice its stream in time
+          // The chunk that follows; a row is too short for the hardware prefetcher.
           const char* soon = chunk + 1 < chunks ? at[k] + type.chunk_bytes : next[k];
           for (int64_t byte = 0; byte < type.chunk_bytes; byte += 64) _mm_prefetch(soon + byte, _MM_HINT_T0);
         }
@@ -289,7 +289,7 @@ void multiply_chunks(const IntegerContext& c, const IntegerType& type, const cha
           else
             type.unpack(at + t * kWidth, blocks, panels[t]);
         }
-        // Of a packed weight: the next chunk, or the first one of the tiles that follow.
+        // Packed weight: the next chunk, or the first chunk of the following tiles.
         BytesAhead ahead{{}, c.packed_chunk};
         for (int t = 0; t < tiles; ++t)
           ahead.at[t] = packed[t] + (chunk + 1 + (chunk + 1 < chunks ? 0 : (tiles - 1) * chunks)) * c.packed_chunk;

@@ -1,5 +1,5 @@
-// Blocks of whole numbers unpacked for products of bytes: a lane is a row of the weight, and holds four neighbouring
-// indices. An index counts from 0; the number is step * (index - offset), or step * index + least.
+// Unpacks block-quantised integer weights for byte dot products. A lane is a row of the weight and contains four
+// adjacent unsigned indices. The value is step * (index - offset), or step * index + least.
 #pragma once
 
 #include <harmonics/abi.h>
@@ -10,7 +10,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// 256 elements of kWidth rows of a weight.
+// 256 unpacked elements of kWidth rows of a weight.
 struct IntegerPanel {
   alignas(64) int32_t indices[64][kWidth];
   alignas(64) float steps[16][kWidth], leasts[16][kWidth];  // by run
@@ -31,7 +31,7 @@ struct PanelOfRuns {
   }
 };
 
-// The sixteen bytes at `at` of each row: lane i of vector j has bytes 4 j to 4 j + 3 of row i.
+// Loads and transposes the sixteen bytes at `at` of each row: lane i of vector j is bytes 4 j to 4 j + 3 of row i.
 HM_INLINE void turn(const char* const* rows, int64_t at, vi* to) {
 #if defined(__AVX512F__)
   __m512i v[4];
@@ -75,7 +75,7 @@ HM_INLINE void turn(PackedLanes<kStreamed> rows, int64_t at, vi* to) {
   for (int j = 0; j < 4; ++j) to[j] = rows.lane(at / 4 + j);
 }
 
-// The two bytes at `at` in the low bits of each lane, others undefined.
+// Loads the two bytes at `at` of each row into the low bits of its lane; the other bits are undefined.
 HM_INLINE vi two_bytes(const char* const* rows, int64_t at) {
   vi last[4];
   turn(rows, at - 14, last);
@@ -86,7 +86,7 @@ HM_INLINE vi two_bytes(PackedLanes<kStreamed> rows, int64_t at) {
   return rows.lane(at / 4);
 }
 
-// Three lanes from `at` on, then two bytes in the low bits.
+// Loads and transposes fourteen bytes: three lanes from `at`, then two bytes in the low bits.
 HM_INLINE void turn_fourteen(const char* const* rows, int64_t at, vi* to) {
   turn(rows, at - 2, to);
 #pragma GCC unroll 3
@@ -98,7 +98,7 @@ HM_INLINE void turn_fourteen(PackedLanes<kStreamed> rows, int64_t at, vi* to) {
   turn(rows, at, to);
 }
 
-// Byte i of the table for each byte i < 16.
+// Returns byte i of the table for each byte i < 16.
 HM_INLINE vi look_up_bytes(__m128i table, vi v) {
 #if defined(__AVX512F__)
   return (vi)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), (__m512i)v);
@@ -109,7 +109,7 @@ HM_INLINE vi look_up_bytes(__m128i table, vi v) {
 #endif
 }
 
-// 16 in byte j of a lane whose bit j is set.
+// Returns 16 in byte j of a lane if its bit j is set.
 HM_INLINE vi fifth_of_bits(vi flags) {
 #if defined(__AVX512F__)
   const __m512i table =
@@ -122,10 +122,10 @@ HM_INLINE vi fifth_of_bits(vi flags) {
 #endif
 }
 
-// The f16 in the low bits of each lane.
+// Converts the f16 in the low bits of each lane; the other bits are 0.
 HM_INLINE vf halves_of_lanes(vi h) {
   const vi size = (h & 0x7fff) << 13;
-  const vi moved = bits(as_float(size) * splat(0x1p112f));  // also of subnormal numbers
+  const vi moved = bits(as_float(size) * splat(0x1p112f));  // also normalises subnormal numbers
   return as_float((size >= 0x0f800000 ? size | 0x7f800000 : moved) | (h & 0x8000) << 16);
 }
 HM_INLINE vi choose_int(vi mask, vi a, vi b) { return mask ? a : b; }
@@ -134,7 +134,7 @@ HM_INLINE vi low_halves(vi v) { return v & bytes_of(15); }
 HM_INLINE vi high_halves(vi v) { return v >> 4 & bytes_of(15); }
 HM_INLINE vf floats(vi v) { return __builtin_convertvector(v, vf); }
 
-// The f16 in the low 16 bits of each lane, others ignored.
+// Converts the f16 in the low 16 bits of each lane; ignores the other bits.
 HM_INLINE vf low_halves_as_floats(vi v) {
 #if defined(__AVX512F__)
   return _mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)v));
@@ -146,19 +146,22 @@ HM_INLINE vf low_halves_as_floats(vi v) {
 #endif
 }
 
-// Half of the powers of two that the bytes in the low bits of each lane mean (half_power).
+// half_power() of the low byte of each lane.
 HM_INLINE vf half_powers(vi v) {
   const vi e = v & 255, number = (e - 1) << 23, small = splat_int(0x00200000) << (e & 1);
   return as_float(choose_int(e == 255, splat_int(0x7fc00000), choose_int(e < 2, small, number)));
 }
 
-// What a type says: kRun, elements with one step; kOffset; kLeast, whether there is a least number; kSums, how many
-// products of pairs fit 16 bits when added, 0: none unless indices are signed; kTurned, whether chunks of x have the
-// runs of a half in the order 0 2 4 6 1 3 5 7, in which the type unpacks them; the bytes of 256 elements, a chunk.
-// `chunk` gives the runs of a chunk of kWidth rows to `sums`, in order: add(run, indices, steps, leasts). Rows are
-// those of a file or packed; `pack` packs a chunk into kPackedBytes.
+// Members of a type:
+//   kRun: elements per step. kOffset: zero point. kLeast: whether there is a least number (minimum).
+//   kSums: number of pairwise products whose sum fits 16 bits; 0: none with unsigned indices.
+//   kTurned: whether chunks of x have the runs of each half in the order 0 2 4 6 1 3 5 7, the order of unpacking.
+//   kChunkBytes: bytes of 256 elements, a chunk.
+//   chunk(rows, sums): calls sums.add(run, indices, steps, leasts) for the runs of a chunk of kWidth rows, in order.
+//   The rows are in the file's layout or packed.
+//   pack(rows, to): packs a chunk into kPackedBytes.
 
-// kWidth bytes as lanes.
+// Widens kWidth unsigned bytes to lanes.
 HM_INLINE vi lanes_of_bytes(const char* p) {
 #if defined(__AVX512F__)
   return (vi)_mm512_cvtepu8_epi32(load_bytes(p));
@@ -171,8 +174,8 @@ HM_INLINE vi lanes_of_bytes(const char* p) {
 #endif
 }
 
-// Blocks of 32: Kind makes indices of a block's bytes. The chunk is read as lanes of four bytes, so that scales come
-// with the indices; a block that does not begin with a lane is moved into place by shifts.
+// Blocks of 32; Kind converts the bytes of a block to indices. The chunk is read as lanes of four bytes, scales
+// included; blocks that are not aligned to lanes are shifted.
 template <typename Kind>
 struct IntegerShort : Kind {
   static constexpr int kRun = 32;
@@ -185,7 +188,7 @@ struct IntegerShort : Kind {
     blocks<0>(rows, lanes, sums);
   }
 
-  // Packed: the lanes of all indices, of whole ones with the highest bit changed; fifth bits; steps; leasts.
+  // Packed layout: lanes of all indices (8-bit ones with the highest bit inverted); fifth bits; steps; leasts.
  private:
   static constexpr int64_t kIndexLanes = Kind::kWhole ? 8 : 4, kVector = 4 * kWidth, kHead = Kind::kPowers ? 1 : 2;
   static constexpr int64_t kFifthsAt = 8 * kIndexLanes * kVector,
@@ -247,7 +250,7 @@ struct IntegerShort : Kind {
   }
 
  private:
-  // The turns that the first n blocks need.
+  // Number of calls of turn() for the first n blocks.
   static constexpr int turns(int n) { return (n * kBytes + 15) / 16; }
   template <int from, int to>
   HM_INLINE static void read(const char* const* rows, vi* lanes) {
@@ -257,7 +260,7 @@ struct IntegerShort : Kind {
       read<from + 1, to>(rows, lanes);
     }
   }
-  // The four bytes from byte `at` on.
+  // Returns the four bytes at byte `at`.
   template <int at>
   HM_INLINE static vi four_bytes(const vi* lanes) {
     if constexpr (at % 4 == 0)
@@ -266,7 +269,7 @@ struct IntegerShort : Kind {
       return (vi)((vu)lanes[at / 4] >> at % 4 * 8) | lanes[at / 4 + 1] << (32 - at % 4 * 8);
   }
   template <int at>
-  HM_INLINE static vi low_bytes(const vi* lanes) {  // bytes in the low bits, others undefined
+  HM_INLINE static vi low_bytes(const vi* lanes) {  // the bytes from `at` in the low bits; the others are undefined
     return (vi)((vu)lanes[at / 4] >> at % 4 * 8);
   }
   template <int b, int i>
@@ -339,7 +342,7 @@ struct IntegerLong {
   static constexpr int kRun = run;
   static constexpr bool kTurned = run == 16;
   static constexpr int64_t kChunkBytes = bytes;
-  // Packed: the bytes in order, in whole lanes.
+  // Packed layout: the bytes in order, padded to whole lanes.
   static constexpr int64_t kLanes = (bytes + 3) / 4, kPackedBytes = kLanes * 4 * kWidth;
   static void pack(const char* const* rows, char* to) {
     for (int64_t lane = 0; lane < kLanes; ++lane)
@@ -352,7 +355,7 @@ struct IntegerLong {
 };
 HM_INLINE vi byte_of(vi v, int i) { return (vi)((vu)v >> 8 * i) & 255; }
 
-// Steps and leasts of q4_k and q5_k.
+// Scales and minima of q4_k and q5_k.
 struct EightPairsOfLanes {
   vf scale, minimum;
   vi steps[2], leasts[2];
@@ -417,8 +420,7 @@ struct IntegerFiveAndMinima : IntegerLong<32, 176> {  // q5_k
   }
 };
 
-// The half `half` and sixteen bytes `part` of a block with runs of 16: quarter j is the run 8 * half + 2 * j + part,
-// the one at `place` in turned chunks.
+// Position in turned chunks of the run 8 * half + 2 * j + part: quarter j of the sixteen bytes `part` of a half.
 HM_INLINE constexpr int place(int half, int part, int j) { return 8 * half + 4 * part + j; }
 HM_INLINE constexpr int place_of(int run) { return place(run / 8, run % 2, run % 8 / 2); }
 
@@ -485,7 +487,7 @@ struct IntegerThree : IntegerLong<16, 110> {  // q3_k
   template <typename Rows, typename Sums>
   HM_INLINE static void chunk(Rows rows, Sums& sums) {
     vi third[8], packed[4], steps[4];
-    turn_fourteen(rows, 96, packed);  // scales, and the step of all
+    turn_fourteen(rows, 96, packed);  // scales of the runs, and the scale of the block
     const vf scale = low_halves_as_floats(packed[3]);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i)
@@ -533,7 +535,7 @@ struct IntegerUnevenRuns : IntegerLong<32, 136> {  // iq4_xs
   }
 };
 
-// Calls `then` with the code of a type.
+// Calls `then` with an object of the type's class.
 template <typename Then>
 HM_INLINE void with_integer_type(uint32_t dtype, Then then) {
   switch (dtype) {
@@ -566,10 +568,10 @@ HM_INLINE void with_integer_type(uint32_t dtype, Then then) {
   }
 }
 
-// The last chunk of kWidth rows, zeros behind its blocks.
+// The last chunk of kWidth rows, padded with zeros.
 struct LastChunk {
   char bytes[kWidth][8 * 34];
-  // Moves `rows` there unless the chunk has all its blocks.
+  // Copies an incomplete chunk and redirects `rows` to the copy.
   template <typename W>
   void complete(const char** rows, int64_t blocks) {
     if (blocks == 8) return;

@@ -1,4 +1,4 @@
-// Kernels of one instruction set.
+// Functions of one instruction set, shared between its sources.
 #pragma once
 
 #include "../block.hpp"
@@ -12,11 +12,11 @@ Block find_block(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype, int
 Block find_cast(uint32_t from, uint32_t to);
 Block find_trigonometric(ScalarOp op, uint32_t operand_dtype);  // tan, hyperbolic functions, inverses
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
-// Adds the sums of both halves of the depth, then bias and activation, for one of `parts` slices of rows. C holds the
-// first half's sums, `more` the second half's.
+// Adds `more`, the sums of the second half of the depth, to C, the sums of the first, and applies bias and activation,
+// for one of `parts` slices of rows.
 void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part);
-void pack_constant_b(const void* context, const void* b, uint64_t piece, void* packed);  // of a PackedContext
-void pack_integers(const void* context, const void* b, uint64_t piece, void* packed);    // of an IntegerContext
+void pack_constant_b(const void* context, const void* b, uint64_t piece, void* packed);  // context: PackedContext
+void pack_integers(const void* context, const void* b, uint64_t piece, void* packed);    // context: IntegerContext
 int64_t packed_integer_chunk(uint32_t dtype);
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                  int64_t column_end);

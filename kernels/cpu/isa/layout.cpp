@@ -24,8 +24,7 @@ void copy_row(const T* from, int64_t from_stride, T* to, int64_t to_stride, int6
   }
 }
 
-// to[i * to_stride + j] = from[i + j * from_stride] for a full tile, so that reads and writes stay in a few cache
-// lines.
+// Transposes a tile: to[i * to_stride + j] = from[i + j * from_stride]. Reads and writes stay in few cache lines.
 template <typename T>
 void transpose_tile(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows, int64_t columns) {
   if (rows == kTile && columns == kTile) {
@@ -39,7 +38,7 @@ void transpose_tile(const T* from, int64_t from_stride, T* to, int64_t to_stride
     for (int64_t j = 0; j < columns; ++j) to[i * to_stride + j] = from[j * from_stride + i];
 }
 
-// Axis a is contiguous in `from`, the last axis in `to`.
+// Transposes a plane: axis a is contiguous in `from`, the last axis in `to`.
 template <typename T>
 void transpose_plane(const T* from, T* to, const StridedView& v, uint32_t a, const int64_t* dims) {
   const uint32_t b = v.rank - 1;
@@ -95,7 +94,7 @@ void fill_bytes(char* to, uint64_t bits, uint32_t width, Range r) {
 
 }  // namespace
 
-// With a fill there are two phases: fill, copy.
+// Phases: fill, if there is one; copy.
 void strided_copy(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const CopyContext*>(context);
   const char* from = static_cast<const char*>(buffers[c.from_buffer]);

@@ -1,4 +1,4 @@
-// GGUF's blocks of 256 as vectors of f32, as stored_types.hpp.
+// Decodes GGUF's blocks of 256 to vectors of f32, with the interface of stored_types.hpp.
 #pragma once
 
 #include "stored_types.hpp"
@@ -6,11 +6,11 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Blocks of 256 with scales of their own for each run.
+// Blocks of 256 with a scale for each run.
 struct LongBlocks : NoScales {
   static constexpr int64_t kStep = 256;
   HM_INLINE static vf part(const char*, int64_t, int64_t) { return vf{}; }
-  // Sixteen signed bytes, times the numbers of `scales`.
+  // Stores sixteen signed bytes multiplied by `scales`.
   HM_INLINE static void scaled(__m128i bytes, const vf* scales, float* to) {
     store(to, floats_of<0>(bytes) * scales[0]);
     if constexpr (kWidth < 16) store(to + kWidth, floats_of<1>(bytes) * scales[1]);
@@ -27,14 +27,14 @@ struct LongBlocks : NoScales {
 };
 
 #if defined(__AVX2__)
-// Blocks become bytes first, 32 at a time.
+// Blocks are first unpacked to bytes, 32 at a time.
 HM_INLINE __m256i load_32(const char* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 HM_INLINE void store_32(char* p, __m256i v) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
 HM_INLINE __m256i bits_of_32(__m256i v, int mask) {
   return _mm256_and_si256(v, _mm256_set1_epi8(static_cast<char>(mask)));
 }
 
-// f of the vectors of 256 signed bytes.
+// Calls f for the vectors of 256 signed bytes, converted by `number`.
 template <typename Number, typename F>
 HM_INLINE void each_of_bytes(const char* bytes, Number number, F f) {
 #pragma GCC unroll 32
@@ -48,10 +48,10 @@ HM_INLINE uint32_t load_u32(const char* p) {
   return v;
 }
 
-// q4_k and q5_k begin with eight steps and eight minima, packed.
+// q4_k and q5_k begin with eight packed scales and minima of 6 bits.
 struct EightPairs : LongBlocks {
   HM_INLINE static void pairs(const char* block, float* to) {
-    // the lanes a, b and c give a & 63, c & 15 | a >> 6 << 4, b & 63, c >> 4 | b >> 6 << 4
+    // From the lanes a, b and c: a & 63, c & 15 | a >> 6 << 4, b & 63, c >> 4 | b >> 6 << 4.
     const __m128i all = load_bytes(block), low = _mm_shuffle_epi32(all, 0xed), high = _mm_shuffle_epi32(all, 0x94);
     const __m128i shifted = _mm_blend_epi16(low, _mm_srli_epi32(low, 4), 0xc0);
     const __m128i packed =

@@ -10,9 +10,9 @@ struct LstmForward {
   const ScanPart& part;
   const float *x, *packed;
   float *y, *cells, *gates;  // results
-  float* cell;               // of the part
+  float* cell;               // cell state of the part's samples
 
-  // Computes kWidth units from `unit` on of kRows samples, at position t.
+  // Computes kWidth units from `unit` of kRows samples, at position t.
   template <int kRows>
   HM_INLINE void units(const float* before, float* after, int64_t row, int64_t unit, int64_t t) const {
     const int64_t n = part.c.width, stride = part.c.stride, lanes = lanes_at(unit, n);
@@ -42,10 +42,10 @@ struct LstmForward {
 
 struct LstmBackward {
   const ScanPart& part;
-  const float *cells, *gates, *c0, *dy, *dc;  // dc: null
-  float *dx, *dh, *dcell, *dgates;            // dgates: of the position, dense
+  const float *cells, *gates, *c0, *dy, *dc;  // dc may be null
+  float *dx, *dh, *dcell, *dgates;            // dgates: of the current position, contiguous
 
-  // Gradients of one sample's gate inputs at the position of `step`.
+  // Computes the gradients of one sample's gate inputs at the position of `step`.
   HM_INLINE void row(int64_t row, int64_t step) const {
     const int64_t n = part.c.width, place = part.place(row, part.position(step));
     const float* before =

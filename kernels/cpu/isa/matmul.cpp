@@ -70,7 +70,7 @@ void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64
       run.piece(i * p.n + j, column_end - j < most ? column_end - j : most);
 }
 
-// B is contiguous along n, or A and B are contiguous along k.
+// Products with a row-major B, or with A and B contiguous along k.
 void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const MatmulContext*>(context);
   const Product& p = c.product;

@@ -7,7 +7,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Calls `run` with the begin and the number of rows of each row of blocks in a part.
+// Calls `run` with the first row and the number of rows of each row of blocks in a part.
 template <typename Run>
 HM_INLINE void for_blocks(int64_t rows, uint32_t parts, uint32_t part, Run run) {
   const Range blocks = share((rows + kBlock - 1) / kBlock, parts, part);
@@ -39,7 +39,7 @@ HM_INLINE void update_part(const OptimizerContext& c, void* const* buffers, uint
   } else {
     Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 2, kOut, RandomBits(number));
     all.g = g;
-    // Parts begin at whole vectors.
+    // Parts are multiples of vectors.
     const Range vectors = share((c.count + kWidth - 1) / kWidth, c.parts, part);
     const int64_t end = vectors.end * kWidth < c.count ? vectors.end * kWidth : c.count;
     all.template steps<true>(rule, vectors.begin * kWidth, end);
@@ -52,7 +52,7 @@ void update_kind(const void* context, void* const* buffers, uint32_t part) {
       kKind, c, [&](auto types) __attribute__((always_inline)) { update_part<decltype(types)>(c, buffers, part); });
 }
 
-// One row of w for a single sample: the gradient of the weights is x b. Returns the sum of w b, with the old w.
+// Updates one row of w for a single sample, with the gradient x b. Returns the sum of w b for the old w.
 template <bool kGradient, typename Rule, typename Moment>
 HM_INLINE float update_row(const Rule& rule, const Elements<Rule, Moment>& row, float x, const float* b, int64_t n) {
   vf sum{};
@@ -78,16 +78,16 @@ HM_INLINE float update_row(const Rule& rule, const Elements<Rule, Moment>& row, 
   return kGradient ? sum_of(sum) : 0;
 }
 
-// A block of rows whose gradient lies in the first-level cache, for rows that do not end with a whole vector: their
-// vectors would cross cache lines in every operand.
+// Rows whose length is not a multiple of a vector would make vectors cross cache lines in every operand. They are
+// updated in blocks of rows that are a multiple, and whose gradient stays in the L1 cache.
 constexpr int64_t kBlockFloats = 2048;
 HM_INLINE int64_t rows_of_block(int64_t columns) {
   int64_t rows = 1;
   while (rows * columns % kWidth != 0) rows *= 2;
-  return rows == 1 ? 1 : kBlockFloats / (rows * columns) * rows;  // 0: too long
+  return rows == 1 ? 1 : kBlockFloats / (rows * columns) * rows;  // 0: the rows are too long
 }
 
-// The factored gradient x b of one row; returns the sum of w b.
+// Stores the gradient x b of one row in g; returns the sum of w b.
 template <bool kGradient>
 HM_INLINE float multiply_row(const float* w, float x, const float* b, float* g, int64_t n) {
   vf sum{};

@@ -1,4 +1,5 @@
-// Panels and tiles of packed products (Goto, van de Geijn 2008). Private to the including translation unit.
+// Packing and micro-kernels of products (Goto, van de Geijn 2008). A tile is the register block of the micro-kernel.
+// Private to the including translation unit.
 #pragma once
 
 #include <array>
@@ -16,15 +17,17 @@ constexpr int kRows = packed_row_panel(kWidth);
 constexpr int64_t kColumns = packed_column_panel(kWidth);
 constexpr int kVectors = kColumns / kWidth;
 
-// Layout of a tile's operands. by_rows: a(i, k) = a[i * a_step + k], b packed: depth x kColumns. packed: a(i, k) = a[i
-// + k * kRows], b packed. by_depth: a(i, k) = a[i + k * a_step], b(k, j) = b[j + k * b_step], full columns only.
-// in_place: a as by_rows, b as by_depth.
+// Layout of a tile's operands.
+//   by_rows: a(i, k) = a[i * a_step + k]; b is packed, [depth, kColumns].
+//   packed: a(i, k) = a[i + k * kRows]; b is packed.
+//   by_depth: a(i, k) = a[i + k * a_step], b(k, j) = b[j + k * b_step]; full columns only.
+//   in_place: a as in by_rows, b as in by_depth.
 enum class PanelOrder { by_rows, packed, by_depth, in_place };
 
-// Prefetch during a tile, one cache line per step of the depth: down `rows` rows, then again one line further. Spread
-// out like this, the fetches stall nothing; a cold first access would cost a quarter of a short sum.
+// Prefetches one cache line per k-loop step: down `rows` rows, then the next line of these rows. Evenly spaced
+// prefetches do not stall the micro-kernel.
 struct Ahead {
-  static constexpr bool kPlain = false;  // C is a block in the first-level cache with room for whole panels
+  static constexpr bool kPlain = false;  // true: C is an L1-resident buffer of whole panels, and is not prefetched
   const float* at;
   int64_t step, rows, fetched = 0;
   template <PanelOrder kOrder>
@@ -34,7 +37,7 @@ struct Ahead {
     if (++fetched == rows) fetched = 0, at += 16 - rows * step;
   }
 };
-// Strides along the depth, and whether `a` is contiguous along it.
+// Strides along k, and whether `a` is contiguous along k.
 template <PanelOrder kOrder>
 constexpr bool kAlongRows = kOrder == PanelOrder::by_rows || kOrder == PanelOrder::in_place;
 template <PanelOrder kOrder>
@@ -46,14 +49,14 @@ HM_INLINE int64_t b_stride(int64_t b_step) {
   return kOrder == PanelOrder::by_depth || kOrder == PanelOrder::in_place ? b_step : kColumns;
 }
 
-// Stores a sum, or C = old + factor * sum. `old` has the layout of C and may be C.
+// Epilogue of a tile: C = sum, or C = old + factor * sum. `old` has the layout of C and may be C.
 struct Ending {
-  const float* old;  // null: store
+  const float* old;  // null: C = sum
   float factor;
   HM_INLINE Ending at(int64_t place) const { return {old ? old + place : nullptr, factor}; }
 };
 
-// Stores the sums of `columns` columns.
+// Applies the epilogue to the accumulators of `columns` columns and stores them.
 template <int kUsed, int kUsedVectors>
 HM_INLINE void store_sums(const vf (&sum)[kUsed][kUsedVectors], float* c, int64_t c_row, int64_t columns,
                           const Ending& end) {
@@ -79,7 +82,7 @@ HM_INLINE void store_sums(const vf (&sum)[kUsed][kUsedVectors], float* c, int64_
     });
 }
 
-// Computes a panel's first kUsedVectors vectors of columns: all or half of them.
+// Micro-kernel for kUsed rows and the first kUsedVectors vectors of a panel: all or half of them.
 template <int kUsed, PanelOrder kOrder, int kUsedVectors, typename Fetch>
 HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c,
                     int64_t c_row, int64_t columns, const Ending& end, Fetch ahead) {
@@ -88,7 +91,7 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
   for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kUsedVectors; ++v) sum[i][v] = vf{};
-  // Prefetches C while the sums are computed, so that the stores do not wait for memory one by one.
+  // Prefetches C, so that the stores after the k-loop do not wait for memory.
   if constexpr (!Fetch::kPlain)
     for (int i = 0; i < kUsed; ++i)
       for (int64_t j = 0; j < kUsedVectors * kWidth && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
@@ -111,7 +114,7 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
   store_sums(sum, c, c_row, Fetch::kPlain ? kUsedVectors * kWidth : columns, end);
 }
 
-// A tile whose columns fill at most half a vector.
+// Micro-kernel for columns that fill at most half a vector.
 template <int kUsed, PanelOrder kOrder, typename Fetch>
 HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c,
                            int64_t c_row, int64_t columns, const Ending& end, Fetch ahead) {
@@ -147,10 +150,10 @@ template <PanelOrder kOrder, int kUsedVectors, typename Fetch, int... kLess>
 constexpr std::array<Tile<Fetch>, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
   return {tile_out<kLess + 1, kOrder, kUsedVectors, Fetch>...};
 }
-// Indexed by rows - 1. kUsedVectors 0: half a vector.
+// Micro-kernels by rows - 1. kUsedVectors 0: half a vector.
 template <PanelOrder kOrder, int kUsedVectors, typename Fetch>
 constexpr auto kTiles = tiles_of<kOrder, kUsedVectors, Fetch>(std::make_integer_sequence<int, kRows>());
-// The tile for the first kRows x kColumns, or for fewer. Fetch prefetches memory, as Ahead does.
+// Returns the micro-kernel for at most kRows x kColumns. `Fetch`: a prefetch policy such as Ahead.
 template <PanelOrder kOrder, typename Fetch = Ahead>
 HM_INLINE Tile<Fetch> tile_for(int64_t rows, int64_t columns) {
   const auto at = static_cast<size_t>((rows < kRows ? rows : kRows) - 1);
@@ -159,15 +162,15 @@ HM_INLINE Tile<Fetch> tile_for(int64_t rows, int64_t columns) {
   return columns <= kColumns / 2 ? kTiles<kOrder, kVectors / 2, Fetch>[at] : kTiles<kOrder, kVectors, Fetch>[at];
 }
 
-// Tensors with the layout of C that the operations on a finished block read and write.
+// Tensors with the layout of C that an elementwise epilogue reads and writes.
 struct Beside {
   static constexpr int64_t kMost = 4;
   const float* at[kMost];
   int64_t count = 0;
 };
 
-// What a tile prefetches for later ones, a line of each every four steps of the depth: C of the next tile, for writing,
-// an operand in steps of `step`, after `turn` of them 16 floats further, and tensors beside this tile's C.
+// Prefetches for later tiles, one line of each every four k-loop steps: C of the next tile, for writing; an operand
+// with stride `step`, continuing 16 floats further after `turn` lines; and the tensors of this tile's epilogue.
 struct NextTile {
   const float *c, *operand;
   int64_t c_row, step, turn, c_left = kRows * kColumns / 16, c_rows = 0, fetched = 0;
@@ -194,8 +197,7 @@ struct NextTile {
   }
 };
 
-// A whole tile whose rows of A are read for one panel of B after another, so that B streams from the second-level
-// cache.
+// Micro-kernel for a whole tile in a loop over panels of B inside a row panel of A: B streams from the L2 cache.
 template <PanelOrder kOrder>
 [[gnu::noinline, maybe_unused]] void row_tile(const float* a, int64_t a_row, const float* b, int64_t depth, float* c,
                                               int64_t c_row, const Ending& end, NextTile next) {
@@ -228,7 +230,7 @@ template <PanelOrder kOrder>
   store_sums(sum, c, c_row, kColumns, end);
 }
 
-// Ending of a product's sums from depth `k` on.
+// Returns the tile epilogue of a product for the block of the depth that begins at `k`.
 HM_INLINE Ending ending_of(const Product& p, void* const* buffers, int64_t k) {
   const float* c = static_cast<const float*>(buffers[p.c]);
   if (p.descends)
@@ -236,7 +238,7 @@ HM_INLINE Ending ending_of(const Product& p, void* const* buffers, int64_t k) {
   return {p.accumulate || k > 0 ? c : nullptr, 1};
 }
 
-// Packs one panel of rows over the depth; missing rows of the last panel are not written, their sums not used.
+// Packs one row panel of A. Missing rows of the last panel are not written, since their sums are unused.
 HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t depth, float* to) {
   for (int64_t k = 0; k < depth; ++k, a += a_column, to += kRows) {
     if (used == kRows)
@@ -246,7 +248,7 @@ HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t
   }
 }
 
-// Packs panels of columns, `panel` floats apart. Rows of B are contiguous.
+// Packs column panels of a row-major B, `panel` floats apart.
 HM_INLINE void pack_columns(const float* b, int64_t b_row, int64_t columns, int64_t depth, float* to, int64_t panel) {
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; j += kWidth) {
@@ -257,7 +259,7 @@ HM_INLINE void pack_columns(const float* b, int64_t b_row, int64_t columns, int6
 }
 HM_INLINE void pack_transposed(const float* b, int64_t b_column, int64_t columns, int64_t depth, float* to,
                                int64_t panel) {
-  constexpr int64_t kDepth = 64;  // of a panel: as much as a first-level cache holds
+  constexpr int64_t kDepth = 64;  // along k: the piece of a panel fits the L1 cache
   for (int64_t j = 0; j < columns; j += kColumns)
     for (int64_t k = 0; k < depth; k += kDepth)
       transpose(b + j * b_column + k, b_column, to + j / kColumns * panel + k * kColumns, kColumns,
@@ -270,17 +272,16 @@ HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t
     pack_transposed(b, p.b_column, columns, depth, to, panel);
 }
 
-// Multiplies rows of A over a block of the depth with packed columns.
+// Multiplies rows of A and packed columns of B over a block of the depth: panels of B outside, row panels inside.
 template <PanelOrder kOrder>
 HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b,
                         int64_t b_panel, int64_t columns, int64_t depth, float* to, int64_t c_row, const Ending& end) {
-  // Rows a page apart share one set of the first-level cache, which has eight lines.
+  // Rows a multiple of a page apart map to one set of the L1 cache, which has eight ways.
   const int64_t step = kOrder == PanelOrder::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
     for (int64_t ii = 0; ii < rows; ii += step) {
-      // Prefetches the next rows, or the first ones for the next columns: one line per depth step, so along 16 rows
-      // no further than the depth. Columns beyond it may belong to other threads, whose writes to shared lines are
-      // slow.
+      // Prefetches the next rows, or the first rows for the next columns. One line per k-loop step over 16 rows stays
+      // within the block's depth; columns beyond it may belong to other threads, which write these lines.
       const float* next = a + (ii + step < rows ? ii + step : 0) * panel_step;
       const Ahead ahead = kOrder == PanelOrder::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
       tile_for<kOrder>(rows - ii < step ? rows - ii : step, columns - jj)(
@@ -289,8 +290,8 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
     }
 }
 
-// The same for many rows, each read for all columns. Rows a page apart share one set of the first-level cache, so they
-// are copied.
+// Likewise with row panels outside and panels of B inside, for many rows. Rows a multiple of a page apart are copied,
+// since they map to one set of the L1 cache.
 template <PanelOrder kOrder>
 HM_INLINE void multiply_rows(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b,
                              int64_t b_panel, int64_t columns, int64_t depth, float* to, int64_t c_row,
@@ -314,7 +315,7 @@ HM_INLINE void multiply_rows(const float* a, int64_t a_row, int64_t panel_step, 
                                                   end.at(at), Ahead{own, 16, depth});
         continue;
       }
-      // The tiles of a row share its successor's operands among them.
+      // The tiles of a row panel share the prefetch of the next row panel.
       const bool is_last = jj + kColumns >= columns, below = ii + kRows < rows;
       const float* next = below ? a + (ii + kRows) * panel_step : a;
       next += depth * jj / columns / 16 * 16 * (kAlongRows<kOrder> ? 1 : kRows);

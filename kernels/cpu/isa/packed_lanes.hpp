@@ -1,4 +1,4 @@
-// Chunks of packed weights in blocks of whole numbers, as vectors of lanes.
+// Chunks of packed block-quantised integer weights, as vectors of lanes.
 #pragma once
 
 #include "simd.hpp"
@@ -6,11 +6,11 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// So far ahead of what is multiplied that memory answers in time.
+// Prefetch distance, long enough for the latency of memory.
 constexpr int64_t kAheadBytes = 4096;
 
-// A chunk of kWidth rows of a packed weight: vectors of lanes, each of which has four neighbouring bytes of a row.
-// Streamed: with each line that is read, one is fetched; all lines of a chunk at once would wait for each other.
+// A chunk of kWidth rows of a packed weight: vectors of lanes, each with four adjacent bytes of a row. kStreamed:
+// prefetches one line for each line read, since prefetching a whole chunk at once would fill the line buffers.
 template <bool kStreamed>
 struct PackedLanes {
   const char* at;

@@ -1,4 +1,4 @@
-// Large products by packed panels, contiguous for any stride of the operands. Contiguous rows of A are read in place.
+// Large products with packed panels, for any strides of the operands. A row-major A is read in place.
 #include "../elementwise.hpp"
 #include "column_sums.hpp"
 #include "kernels.hpp"
@@ -7,15 +7,15 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Packs one part's share of both operands. Shares match the slices that parts multiply, so a thread often packed what
-// it reads.
+// Packs one part's share of both operands. Shares match the slices of the next phase, so a thread often reads what it
+// packed.
 void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
   const Product& p = c.product;
   float* workspace = static_cast<float*>(buffers[p.c + 1]);
   if (c.packs_a) {
     const Range panels = share((p.m + kRows - 1) / kRows, c.pack_parts, part);
     const float* a = static_cast<const float*>(buffers[p.a]);
-    // A few pages of A at a time.
+    // Reads few pages of A at a time.
     constexpr int64_t kBlock = 64;
     for (int64_t k = 0; k < p.k; k += kBlock)
       for (int64_t i = panels.begin * kRows; i < panels.end * kRows && i < p.m; i += kRows)
@@ -30,14 +30,14 @@ void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
            p.k * kColumns);
 }
 
-// Fetches a tile's share of the next panel of B, at most a line for each step of the depth: all tiles of a panel share
-// it, so that memory is read at an even rate.
+// Prefetches a tile's share of the next panel of B, at most one line per k-loop step. All tiles of a panel share the
+// work, so that memory is read at an even rate.
 struct ShareAhead {
   static constexpr bool kPlain = false;
-  static constexpr int64_t kLines = (kColumns + 15) / 16;  // of a row
+  static constexpr int64_t kLines = (kColumns + 15) / 16;  // per row
   const float* next;
   int64_t b_row, left, line = 0;  // left: lines
-  // For a tile of `used` rows from row `i` on, of `rows` rows of A.
+  // Returns the share of a tile with `used` rows from row `i`, of `rows` rows of A.
   HM_INLINE static ShareAhead of(const float* panel, int64_t b_row, int64_t depth, int64_t i, int64_t used,
                                  int64_t rows) {
     const int64_t from = depth * i / rows, to = depth * (i + used) / rows;
@@ -51,7 +51,7 @@ struct ShareAhead {
     if (++line == kLines) line = 0, next += b_row;
   }
 };
-// Also copies the columns of B that the tile reads into a panel.
+// Also packs the columns of B that the tile reads into a panel.
 struct PackAhead : ShareAhead {
   float* to;
   HM_INLINE void keep(int v, vf row) {
@@ -60,15 +60,15 @@ struct PackAhead : ShareAhead {
   }
 };
 
-// A part of the product whose rows of B are read where they lie.
+// A part of a product that reads rows of B in place.
 struct InPlace {
   const float *a, *b;
   int64_t a_row, b_row, rows, columns, c_row;
-  float *to, *own_a, *own_b;  // own: copies of a block of A and of a panel of B
+  float *to, *own_a, *own_b;  // own_a, own_b: copies of a block of A and of a panel of B
 };
 
-// Adds a block of the depth. The first tile of a panel of B packs it for the others, which costs it nothing; `below`:
-// whether as many rows of B follow.
+// Adds a block of the depth. The first tile of a panel of B packs it for the others at no extra cost. `below`: whether
+// another block of `depth` rows of B follows.
 HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, bool below, const Ending& end) {
   constexpr int64_t kRow = kRowsInPlaceStride;
   for (int64_t i = 0; i < x.rows; ++i)
@@ -94,7 +94,7 @@ HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, boo
   }
 }
 
-// A whole tile of rows of B where they lie, which it also copies into a panel for the tiles below it.
+// Micro-kernel for a whole tile that reads B in place, and packs it into a panel for the tiles below.
 [[gnu::noinline]] void packing_tile(const float* a, const float* b, int64_t b_row, float* panel, int64_t depth,
                                     float* c, int64_t c_row, const Ending& end, NextTile next) {
   constexpr int64_t kAhead = 8;  // rows of B
@@ -120,7 +120,7 @@ HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, boo
   store_sums(sum, c, c_row, kColumns, end);
 }
 
-// A part that packs its own blocks: a panel of A at a time, and those of B by the tiles of the first panel of A.
+// Computes a part that packs its own blocks: A panel by panel, and B in the tiles of the first row panel.
 HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers, Range rows, Range columns,
                                    float* workspace) {
   const Product& p = c.product;
@@ -148,7 +148,7 @@ HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers,
                                                     Ahead{own_a, 16, depth});
           continue;
         }
-        // Each tile fetches a line of a quarter of the next block's depth.
+        // Each tile prefetches one column of lines over a quarter of the next block's depth.
         const int64_t tile = i / kRows * tiles_in_row + j / kColumns, line = tile / 4,
                       row = next_k + tile % 4 * quarter;
         const bool is_a = line < a_lines;
@@ -170,13 +170,13 @@ HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers,
   }
 }
 
-// Depth of equal blocks of a product by rows.
+// Returns the depth of the blocks of a product by_rows, all about equal.
 HM_INLINE int64_t even_depth(int64_t depth) {
   const int64_t blocks = (depth + kRowsDepth - 1) / kRowsDepth;
   return ((depth + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
-// From `place` of C on.
+// Returns the tensors of the chain, at offset `place` of C.
 HM_INLINE Beside beside_of(const Product& p, void* const* buffers, int64_t place) {
   Beside beside;
   for (uint32_t i = 0; p.chain && i < p.chain->n_registers && beside.count < Beside::kMost; ++i) {
@@ -187,14 +187,14 @@ HM_INLINE Beside beside_of(const Product& p, void* const* buffers, int64_t place
   return beside;
 }
 
-// Sums of the second slice of the depth; those of the first are in C.
+// Returns the sums of the second slice of the depth; the sums of the first are in C.
 HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
   return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats;
 }
 
 }  // namespace
 
-// A piece is a panel of columns.
+// A piece is a column panel.
 void pack_constant_b(const void* context, const void* b, uint64_t piece, void* packed) {
   const Product& p = static_cast<const PackedContext*>(context)->product;
   const int64_t j = static_cast<int64_t>(piece) * kColumns;
@@ -208,7 +208,7 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   if (packs && phase == 0) return pack_shared(c, buffers, part);
   if (phase == (packs ? 2 : 1)) return end_halves(c.product, buffers, second_sums(c, buffers), c.sum_parts, part);
   const Product& p = c.product;
-  const int64_t granule = c.shares_b ? kColumns : kColumns / 2;  // parts that pack their own B need no whole panels
+  const int64_t granule = c.shares_b ? kColumns : kColumns / 2;  // half panels if each part packs its own B
   const uint32_t grid = c.row_parts * c.column_parts, slice = part / grid, row = part % grid / c.column_parts,
                  column = part % c.column_parts;
   const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, row), i1 = slice_begin(p.m, kRows, c.row_parts, row + 1);

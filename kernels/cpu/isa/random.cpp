@@ -1,4 +1,4 @@
-// Philox 4x32-10, the engine's random numbers as defined in harmonics/philox.hpp; kWidth counters at once.
+// Philox 4x32-10 random numbers as defined in harmonics/philox.hpp, for kWidth counters at once.
 #include "../layout.hpp"
 #include "kernels.hpp"
 #include "simd.hpp"
@@ -15,7 +15,7 @@ uint64_t splitmix(uint64_t x) {
 
 typedef uint64_t vl __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
 
-// Products of even lanes.
+// Returns the 64-bit products of the even lanes.
 HM_INLINE vl multiply_even(vl a, vl b) {
 #if defined(__AVX512F__)
   return (vl)_mm512_mul_epu32((__m512i)a, (__m512i)b);

@@ -1,4 +1,4 @@
-// Shared by the scans of LSTM and GRU: products of a few rows with a packed weight, and the division of rows.
+// Shared by the LSTM and GRU scans: products of few rows and a packed weight, and the division of rows into blocks.
 #pragma once
 
 #include "../recurrent.hpp"
@@ -7,7 +7,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Accumulators of a tile that fit the registers.
+// Accumulators of a register block.
 #if defined(__AVX512F__)
 constexpr int kTile = 24;
 #else
@@ -18,14 +18,14 @@ template <int kCount>
 struct Count {
   static constexpr int value = kCount;
 };
-// f(Count<n>) for n in 1 ... kMost.
+// Calls f(Count<n>), 1 <= n <= kMost.
 template <int kMost, typename F>
 HM_INLINE void with_count(int64_t n, F f) {
   if constexpr (kMost > 1)
     if (n < kMost) return with_count<kMost - 1>(n, f);
   f(Count<kMost>{});
 }
-// f(Count<n>, first) for blocks of at most kMost rows, as even as possible.
+// Calls f(Count<n>, first) for blocks of at most kMost rows, as even as possible.
 template <int kMost, typename F>
 HM_INLINE void in_blocks(int64_t rows, F f) {
   const uint32_t blocks = static_cast<uint32_t>((rows + kMost - 1) / kMost);
@@ -36,7 +36,7 @@ HM_INLINE void in_blocks(int64_t rows, F f) {
   }
 }
 
-// sum[i][v] += row i of a times the panel's columns of vector v.
+// sum[i][v] += row i of a times vector v of the panel's columns.
 template <int kRows, int kVectors>
 HM_INLINE void products(const float* a, int64_t a_row, const float* panel, int64_t depth, vf (&sum)[kRows][kVectors]) {
   for (int64_t k = 0; k < depth; ++k, panel += kVectors * kWidth) {
@@ -68,7 +68,7 @@ struct ScanPart {
   int64_t place(int64_t row, int64_t t) const { return (samples.begin + row) * c.positions + t; }
 };
 
-// Copies [samples, width] of the part to rows `stride` apart, and back.
+// Copies [samples, width] of the part to rows of leading dimension `stride`, and back.
 HM_INLINE void read_state(const ScanPart& p, const float* from, float* to) {
   const int64_t n = p.c.width;
   for (int64_t r = 0; r < p.rows(); ++r)
@@ -85,7 +85,7 @@ HM_INLINE void clear(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = 0;
 }
 
-// Forward panels: per vector of units and input, a vector of weights of each gate; zero-padded.
+// Packs forward panels: for each vector of units and each k, a vector of weights per gate; padded with zeros.
 template <int kGates>
 void pack_units(const RecurrentContext& c, const float* weight, float* packed, uint32_t part) {
   const int64_t n = c.width;
@@ -99,7 +99,7 @@ void pack_units(const RecurrentContext& c, const float* weight, float* packed, u
     }
 }
 
-// Backward panels: for some columns of the weight, its rows.
+// Packs backward panels of panel_vectors vectors of columns.
 HM_INLINE void pack_columns(const RecurrentContext& c, int64_t depth, const float* weight, float* packed,
                             uint32_t part) {
   const int64_t n = c.width, columns = c.panel_vectors * kWidth;
@@ -130,7 +130,7 @@ void product_of_gates(const ScanPart& p, const float* packed, int64_t depth, con
             }
         });
 }
-// dh = gradients of the gates times the weight, added to dh or replacing it.
+// dh = or += gradients of the gates times the weight.
 HM_INLINE void carry_back(const ScanPart& p, const float* packed, int64_t depth, const float* gates, float* dh,
                           bool add) {
   if (p.c.panel_vectors == 4)

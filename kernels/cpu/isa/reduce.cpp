@@ -4,7 +4,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// `n` columns, n <= kVectors * kWidth, over `rows` rows.
+// Reduces `rows` rows of n <= kVectors * kWidth columns.
 template <typename Rule, int kVectors, bool kFull>
 HM_INLINE void reduce_columns(const float* x, int64_t rows, int64_t stride, float* y, int64_t n) {
   vf total[kVectors], block[kVectors], group[kVectors];
@@ -50,7 +50,7 @@ void reduce_stage(const ReduceStage& s, const float* x, float* y, uint32_t part)
   }
 }
 
-// Element types without vector code, in index order.
+// Reduces element types without vector code, in index order.
 template <typename T, typename Join>
 void reduce_plainly(const ReduceStage& s, const void* from, void* to, T start, uint32_t part, Join join) {
   const T* x = static_cast<const T*>(from);
@@ -77,13 +77,13 @@ void reduce_type(Reduction reduction, const ReduceStage& s, const void* x, void*
   }
 }
 
-// Whether b replaces the earlier a: not on ties; NaN wins and stays.
+// Whether b replaces the earlier a. The first of equal values stays; NaN replaces numbers and stays.
 template <typename T>
 HM_INLINE bool beats(T b, T a, bool largest) {
   if (a != a || b != b) return a == a;
   return largest ? b > a : b < a;
 }
-// Extreme value of a row, then its first index.
+// Returns the first index of the largest or smallest element of a row.
 template <bool kLargest>
 HM_INLINE int64_t row_extreme(const float* x, int64_t n) {
   const auto at = [&](int64_t i) __attribute__((always_inline)) {

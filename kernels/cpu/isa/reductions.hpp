@@ -1,4 +1,4 @@
-// Reduction rules and their order of summation, the same for stored and for just computed values. Private to the
+// Reduction rules and their order of summation, which is the same for stored and for fused operands. Private to the
 // including translation unit.
 #pragma once
 

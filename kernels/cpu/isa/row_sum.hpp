@@ -10,8 +10,8 @@ HM_INLINE float scalar_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_
 
 constexpr int64_t kRowGroup = 32 * kWidth;
 
-// Calls f(offset, lanes, way) for the vectors of [begin, end). The ways 0 to 3 take turns: four accumulators hide the
-// latency of an addition.
+// Calls f(offset, lanes, way) for the vectors of [begin, end). `way` cycles from 0 to 3: four accumulators hide the
+// latency of addition.
 template <typename F>
 HM_INLINE void each_of_four(int64_t begin, int64_t end, F f) {
   int64_t i = begin;
@@ -25,7 +25,8 @@ HM_INLINE void each_of_four(int64_t begin, int64_t end, F f) {
 }
 HM_INLINE vf sum_of_ways(const vf (&ways)[4]) { return (ways[0] + ways[1]) + (ways[2] + ways[3]); }
 
-// Sum of f(vector, lanes) over a row, in groups so that long rows keep precision. f gives 0 in missing lanes.
+// Returns the sum of f(offset, lanes) over a row. Sums are grouped to limit rounding errors of long rows. f must return
+// 0 in missing lanes.
 template <typename F>
 HM_INLINE float sum_row(int64_t n, F f) {
   vf total{};
@@ -40,7 +41,7 @@ HM_INLINE float sum_row(int64_t n, F f) {
   return sum_of(total);
 }
 
-// Mean of squares minus square of the mean; infinity and NaN stay.
+// Mean of squares minus square of the mean, at least 0; propagates infinity and NaN.
 HM_INLINE vf variance_of(vf squares, vf mean) {
   const vf more = mean * mean;
   return choose(squares > 3.4028235e38f, squares, choose(squares < more, vf{}, squares - more));
@@ -50,8 +51,8 @@ HM_INLINE float variance_of(float squares, float mean) {
   return squares > 3.4028235e38f ? squares : squares < more ? 0.0f : squares - more;
 }
 
-// Statistics of values that were centred by a rounded mean; `share` is 1 / count. `rest` is the error of that mean.
-// unit() normalises a centred value.
+// Statistics of values centred by a rounded mean; `share` is 1 / count, `rest` is the error of the mean. unit()
+// normalises a centred value.
 struct Spread {
   float rest, rstd, shift;
 

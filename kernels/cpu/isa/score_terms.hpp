@@ -1,4 +1,4 @@
-// What becomes of the scores of a query: the keys it sees, mask, bias and cap.
+// Visible keys, mask and bias of the scores of a query.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 HM_INLINE int64_t most_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// Keys [begin, end) that a query sees.
+// The visible keys [begin, end) of a query.
 struct Seen {
   int64_t begin, end;
   HM_INLINE bool none() const { return end <= begin; }
@@ -28,7 +28,7 @@ HM_INLINE Seen seen_by(const SequenceAttention& c, int64_t length, int64_t query
   return {c.window > 0 ? most_of(0, position - c.window + 1) : 0, c.causal ? least(length, position + 1) : length};
 }
 
-// Lanes of bools; n of them are read.
+// Returns a lane mask from n bools.
 HM_INLINE vi mask_of(const uint8_t* p, int64_t n) {
   uint8_t all[16] = {};
   if (n == kWidth)
@@ -45,7 +45,7 @@ HM_INLINE vi mask_of(const uint8_t* p, int64_t n) {
 #endif
 }
 
-// Mask and bias of a query, from a key on; null: not given.
+// Mask and bias of a query, from one key; null: not given.
 struct ScoreTerms {
   const uint8_t* mask;
   const float* bias;
@@ -59,14 +59,14 @@ struct ScoreTerms {
             c.bias.given() ? static_cast<const float*>(buffers[c.bias.buffer]) + at(c.bias) : nullptr};
   }
   HM_INLINE bool any() const { return mask || bias; }
-  // Lanes v .. v + n of the scores x.
+  // Applies bias and mask to x, the scores of keys [v, v + n).
   HM_INLINE vf apply(vf x, int64_t v, int64_t n) const {
     if (bias) x += load_some(bias + v, n);
     return mask ? choose(mask_of(mask + v, n), x, splat(-kInfinity)) : x;
   }
 };
 
-// Lanes v .. v + kWidth within [from, to).
+// Returns the mask of the lanes of [v, v + kWidth) within [from, to).
 HM_INLINE vi lanes_within(int64_t v, int64_t from, int64_t to) {
   const vi at = lanes() + static_cast<int32_t>(v);
   return (at >= splat_int(static_cast<int32_t>(from))) & (at < splat_int(static_cast<int32_t>(to)));

@@ -1,4 +1,4 @@
-// The gradient of attention with lengths, window, cap, mask, bias and sinks.
+// The gradient of attention with lengths, window, soft cap, mask, bias and sinks.
 #include "../cached_attention.hpp"
 
 #include "gemm.hpp"
@@ -10,8 +10,8 @@ namespace {
 
 using Gradient = SequenceGradientContext;
 
-// Softmax of each query, p = 2^(score log2(e) - shift) share; the gradient of a score is p (dp - delta) by, where by is
-// 0 for a query that sees one key, which has probability 1 for any score, and else 1.
+// Softmax statistics of each query: p = 2^(score * log2(e) - shift) * share; the gradient of a score is
+// p * (dp - delta) * by. `by` is 0 for a query with a single visible key, whose probability is 1 for any score; else 1.
 struct Statistics {
   float *shift, *share, *delta, *by;
 
@@ -39,7 +39,7 @@ class QueryBlock {
         rows_(least(kQueryBlock, c.queries - first)),
         length_(length_of(c, buffers, batch)) {}
 
-  // Keys within [from, to) that any of the queries sees.
+  // Returns the keys within [from, to) that are visible to any of the queries.
   Seen seen(int64_t from, int64_t to) const {
     Seen all{to, from};
     for (int64_t t = 0; t < rows_; ++t) {
@@ -56,7 +56,7 @@ class QueryBlock {
     }
   }
 
-  // Fills the statistics.
+  // Computes the statistics.
   void measure() const {
     float largest[kQueryBlock], sum[kQueryBlock], inner[kQueryBlock], count[kQueryBlock];
     for (int64_t t = 0; t < rows_; ++t) largest[t] = -kInfinity, sum[t] = inner[t] = count[t] = 0;
@@ -71,7 +71,7 @@ class QueryBlock {
         inner[t] *= less;
         largest[t] = top;
       }
-      const float part = sum[t] == 0 ? 0.0f : 1.0f / sum[t];  // a query that sees no key has no gradient
+      const float part = sum[t] == 0 ? 0.0f : 1.0f / sum[t];  // no gradient without visible keys
       all_.shift[row(t)] = largest[t] == -kInfinity ? 0.0f : largest[t];
       all_.share[row(t)] = part;
       all_.delta[row(t)] = inner[t] * part;
@@ -79,7 +79,7 @@ class QueryBlock {
     }
   }
 
-  // Adds to dk and dv, and writes dq.
+  // Accumulates into dk and dv, and writes dq.
   void run() const {
     float* const dq = static_cast<float*>(buffers_[c_.dq]) + at(c_.q, head_, first_);
     bool begun = false;
@@ -98,7 +98,7 @@ class QueryBlock {
     for (int64_t t = 0; t < rows_ && !begun; ++t) clear(dq + t * c_.q.row, c_.width);
   }
 
-  // Adds the gradients of the scores to rows [T, S] of a bias.
+  // Adds the gradients of the scores to the rows [T, S] of a bias.
   void add_to_bias(float* rows) const {
     for_keys([&](Seen keys) {
       multiply(keys);
@@ -130,13 +130,13 @@ class QueryBlock {
   const float* dout() const { return in(5) + at(c_.out, head_, first_); }
   float sink() const { return in(c_.sinks)[head_] * kLog2E; }
 
-  // Products of queries and keys into p_, of dout and values into dp_.
+  // p_ = products of queries and keys; dp_ = products of dout and values.
   void multiply(Seen keys) const {
     const int64_t n = keys.end - keys.begin;
     gemm_inner(rows_, n, c_.width, q(), c_.q.row, k(keys.begin), c_.k.row, p_, kKeyBlock, false);
     gemm_inner(rows_, n, c_.value_width, dout(), c_.out.row, v(keys.begin), c_.v.row, dp_, kKeyBlock, false);
   }
-  // Calls f(lane, number of lanes, lanes seen, scores, derivative of the scores by the products).
+  // Calls f(lane, number of lanes, mask of visible lanes, scores, derivative of the scores by the products).
   template <typename F>
   HM_INLINE void each(int64_t t, Seen keys, F f) const {
     const Seen own = seen_by(c_, length_, first_ + t).within(keys.begin, keys.end);
@@ -186,7 +186,7 @@ class QueryBlock {
     inner = inner * less + sum_of(products);
     count += sum_of(seen);
   }
-  // p_ becomes probabilities, dp_ the gradients of products of queries and keys.
+  // Replaces p_ by probabilities, and dp_ by the gradients of the products of queries and keys.
   HM_INLINE void weigh(int64_t t, Seen keys) const {
     each(
         t, keys, [&](int64_t v, int64_t, vi mask, vf x, vf derivative) __attribute__((always_inline)) {
@@ -203,7 +203,7 @@ class QueryBlock {
   int64_t batch_, head_, first_, rows_, length_;
 };
 
-// All query heads that share a key and value head.
+// Computes the gradients of one key and value head from all query heads that share it.
 void run_item(const Gradient& c, void* const* buffers, float* room, int64_t item) {
   const int64_t batch = item / c.shared, head = item % c.shared;
   for (int64_t key = 0; key < c.keys; ++key) {
@@ -220,7 +220,7 @@ void run_item(const Gradient& c, void* const* buffers, float* room, int64_t item
     }
 }
 
-// A block of rows of one table of the bias, from all items and heads that share it.
+// Computes a block of rows of one bias matrix from all batch items and heads that share it.
 void run_bias(const Gradient& c, void* const* buffers, float* room, int64_t item) {
   const int64_t blocks = whole_blocks(c.queries) / kQueryBlock, table = item / blocks;
   const int64_t first = item % blocks * kQueryBlock, heads = c.shared * c.group;

@@ -1,4 +1,4 @@
-// A step of plain gradient descent for one sample: rows of zeros are skipped.
+// An SGD step for a single sample; rows whose gradient is zero are skipped.
 #include "../sgd_outer.hpp"
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// kRows rows of w: new = w - x b and, if the gradient is wanted, the sum of w b. b is read once for all rows.
+// Updates kRows rows: new = w - x b; kGradient: also sums w b. b is read once for all rows.
 template <int kRows, bool kGradient>
 HM_INLINE void step_rows(const float* const* row, float* const* to, const float* x, const float* b, int64_t n,
                          float* gradient) {
@@ -41,7 +41,7 @@ HM_INLINE void step_rows(const float* const* row, float* const* to, const float*
     for (int r = 0; r < kRows; ++r) gradient[r] = sum_of(sum[r][0] + sum[r][1]) + rest[r];
 }
 
-// Collects rows until there are enough to share b.
+// Collects active rows and updates four at a time, which share the reads of b.
 template <bool kGradient>
 HM_INLINE void step_active_rows(const OuterContext& c, Range rows, const float* w, const float* a, const float* b,
                                 float rate, float* to, float* gradient) {

@@ -47,7 +47,7 @@ HM_INLINE vi lanes() {
 HM_INLINE vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 HM_INLINE vf vsqrt(vf v) { return _mm512_sqrt_ps(v); }
 HM_INLINE vf vround(vf v) { return _mm512_roundscale_ps(v, 8); }
-HM_INLINE vf vmax(vf a, vf b) { return _mm512_max_ps(a, b); }  // b if either is NaN
+HM_INLINE vf vmax(vf a, vf b) { return _mm512_max_ps(a, b); }  // returns b if either is NaN
 HM_INLINE vf vmin(vf a, vf b) { return _mm512_min_ps(a, b); }
 HM_INLINE vf load_part(const float* p, int64_t n) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
@@ -82,7 +82,7 @@ HM_INLINE void store_part(float* p, vf v, int64_t n) {
 }
 #endif
 
-// Bit i: lane i of a comparison.
+// Returns lane i of a comparison in bit i.
 HM_INLINE uint32_t mask_bits(vi mask) {
 #if defined(__AVX512F__)
   uint32_t lanes = _mm512_movepi32_mask((__m512i)mask);
@@ -103,15 +103,15 @@ HM_INLINE bool any(vi mask) { return mask_bits(mask) != 0; }
 HM_INLINE vf vabs(vf v) { return as_float(bits(v) & 0x7fffffff); }
 HM_INLINE vf copy_sign(vf size, vf sign) { return as_float((bits(size) & 0x7fffffff) | (bits(sign) & INT32_MIN)); }
 HM_INLINE vf with_sign_of(vf size, vf sign) { return as_float(bits(size) ^ (bits(sign) & INT32_MIN)); }
-// NaN if either operand is NaN.
+// Return NaN if either operand is NaN.
 HM_INLINE vf maximum(vf a, vf b) { return choose(a != a, a, choose(a > b, a, b)); }
 HM_INLINE vf minimum(vf a, vf b) { return choose(a != a, a, choose(a < b, a, b)); }
-// The first n lanes of v; `other` in the remaining lanes.
+// Returns the first n lanes of v, and `other` in the remaining lanes.
 HM_INLINE vf first(vf v, int64_t n, vf other) {
   return n >= kWidth ? v : choose(lanes() < static_cast<int32_t>(n), v, other);
 }
 
-// Reduces lanes by halves: a tree that depends only on the width.
+// Reduces the lanes by halves, in an order that depends only on the width.
 template <typename Join>
 HM_INLINE float join_halves(vf v, Join join) {
 #if defined(__AVX512F__)
@@ -141,7 +141,7 @@ HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p)
 HM_INLINE void store_some(float* p, vf v, int64_t n) { n == kWidth ? store(p, v) : store_part(p, v, n); }
 HM_INLINE int64_t lanes_at(int64_t i, int64_t n) { return n - i < kWidth ? n - i : kWidth; }
 
-// The lower half of a vector: half the work on processors that execute wide vectors as two halves.
+// Operations on the lower half of a vector, which are cheaper on processors that execute wide vectors as two halves.
 #if defined(__AVX512F__)
 constexpr bool kHalves = true;
 typedef float vh __attribute__((vector_size(32), may_alias));
@@ -161,7 +161,7 @@ HM_INLINE void store_half(float* p, vh v, int64_t n) { store_part(p, v, n); }
 HM_INLINE vh fma_half(float x, vh b, vh c) { return fma(splat(x), b, c); }
 #endif
 
-// Items of part `part` of `parts`.
+// The items [begin, end) of a part.
 struct Range {
   int64_t begin, end;
 };

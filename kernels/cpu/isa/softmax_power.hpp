@@ -1,4 +1,4 @@
-// Exponentials of a softmax that is accumulated block by block, in powers of two.
+// Exponentials of an online softmax, as powers of two.
 #pragma once
 
 #include "vector_math.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kLog2E = 1.44269504088896341f, kLog2 = 0.69314718055994531f;
 
-// scale s - shift, rounded once: a separate product would lose the digits of the difference for large scores.
+// scale * s - shift, rounded once: for large scores a rounded product would lose the digits of the difference.
 HM_INLINE vf difference(vf s, vf scale, vf shift) {
 #if defined(__AVX2__)
   return fma(s, scale, -shift);
@@ -21,7 +21,7 @@ HM_INLINE vf difference(vf s, vf scale, vf shift) {
 #endif
 }
 
-// p = 2^(scale s - shift); 0 where that is not a normal number; NaN stays NaN.
+// 2^(scale * s - shift); flushes subnormal results to 0 and propagates NaN.
 HM_INLINE vf power(vf s, vf scale, vf shift) {
   const vf t = difference(s, scale, shift);
 #if defined(__AVX512F__)

@@ -7,13 +7,12 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-constexpr int kPanel = HM_VECTOR_BYTES == 16 ? 4 : 8;  // vectors of C in registers
+constexpr int kPanel = HM_VECTOR_BYTES == 16 ? 4 : 8;  // accumulator registers
 
-// Bit i: lane i is not zero (NaN counts as non-zero).
+// Bit i is set if lane i is non-zero; NaN is non-zero.
 HM_INLINE uint32_t nonzero_mask(vf v) { return mask_bits(v != vf{}); }
 
-// Workspace behind the verdicts: a bit per non-zero element of A, one word per 64 elements of a row, [pieces][m]; or
-// the only row as a list.
+// Workspace: verdicts, then the mask of A, a word per 64 elements of a row, [pieces][m]; or a list of the only row.
 HM_INLINE int32_t* verdicts_of(const SparseContext& c, void* const* buffers) {
   return static_cast<int32_t*>(buffers[c.workspace]);
 }
@@ -21,7 +20,7 @@ HM_INLINE uint64_t* words_of(const SparseContext& c, void* const* buffers) {
   return reinterpret_cast<uint64_t*>(static_cast<char*>(buffers[c.workspace]) + kVerdictBytes);
 }
 
-// Elements of A with stride `step`: floats, or bytes times a scale.
+// Elements of A with stride `step`: floats here, bytes times a scale below.
 struct Numbers {
   const float* at;
   int64_t step;
@@ -35,7 +34,7 @@ struct Bytes {
   HM_INLINE Bytes from(int64_t place) const { return {at + place, step, scale}; }
   HM_INLINE float one(int64_t i) const { return static_cast<float>(at[i * step]) * scale; }
 };
-// Calls `run` with A's elements from the first on.
+// Calls `run` with the elements of A.
 template <typename Run>
 HM_INLINE void with_elements(const SparseContext& c, void* const* buffers, Run run) {
   const Product& p = c.product;
@@ -45,7 +44,7 @@ HM_INLINE void with_elements(const SparseContext& c, void* const* buffers, Run r
     run(Numbers{static_cast<const float*>(buffers[p.a]), p.a_column});
 }
 
-// Bit i: element i of `n`, at most 64, is not zero.
+// Bit i is set if element i is non-zero; n <= 64.
 HM_INLINE uint64_t nonzeros(const float* p, int64_t n) {
   uint64_t bits = 0;
   int64_t i = 0;
@@ -70,8 +69,8 @@ HM_INLINE uint64_t nonzeros(const uint8_t* p, int64_t n) {
 }
 HM_INLINE int64_t left(int64_t i, int64_t n) { return n - i < kSparsePiece ? n - i : kSparsePiece; }
 
-// The range a part marks: contiguous runs, which are whole rows of A or pieces of its columns. `row`: number of the
-// first row.
+// The elements that a part marks: contiguous runs, which are whole rows of A or pieces of its columns. `row`: index of
+// the first row.
 template <typename T>
 struct Region {
   const T* at;
@@ -89,8 +88,8 @@ HM_INLINE Region<T> region_of(const SparseContext& c, const T* a, uint32_t part)
   return {a + begin, p.k, p.a_column, end - begin, begin};
 }
 
-// Decides by a sample if the result is clear: dense products should not pay for the search, nor pull cache lines from
-// the threads that wrote them.
+// Whether a sample of the elements is clearly dense. Then the search is skipped, which would also transfer cache lines
+// from the threads that wrote them.
 template <typename T>
 HM_INLINE bool is_clearly_dense(const Region<T>& a) {
   constexpr int64_t kStep = 8;
@@ -103,7 +102,7 @@ HM_INLINE bool is_clearly_dense(const Region<T>& a) {
   return static_cast<double>(count) > kClear * static_cast<double>(seen);
 }
 
-// Bit k of row i becomes bit i of row k (Warren, Hacker's Delight, 7-3).
+// Transposes 64 x 64 bits (Warren, Hacker's Delight, 7-3).
 HM_INLINE void transpose_bits(uint64_t* rows) {
   uint64_t mask = 0x00000000ffffffff;
   for (int half = 32; half > 0; half /= 2, mask ^= mask << half)
@@ -115,7 +114,7 @@ HM_INLINE void transpose_bits(uint64_t* rows) {
       }
 }
 
-// Marks non-zeros and returns their number. Runs are rows.
+// Marks the non-zeros of rows and returns their number.
 template <typename T>
 HM_INLINE int64_t mark_rows(const Region<T>& a, int64_t rows, uint64_t* words) {
   int64_t count = 0;
@@ -126,7 +125,7 @@ HM_INLINE int64_t mark_rows(const Region<T>& a, int64_t rows, uint64_t* words) {
     }
   return count;
 }
-// For halves of the depth: of two pieces, one word has the lower halves and the next the upper.
+// Likewise for halves of the depth: one word has the lower halves of two pieces, the next word the upper halves.
 template <typename T>
 HM_INLINE int64_t mark_halves(const Region<T>& a, int64_t rows, uint64_t* words) {
   constexpr uint64_t kLower = (uint64_t{1} << kHalfPiece) - 1;
@@ -144,7 +143,7 @@ HM_INLINE int64_t mark_halves(const Region<T>& a, int64_t rows, uint64_t* words)
     }
   return count;
 }
-// Runs are columns.
+// Likewise for runs that are columns.
 template <typename T>
 HM_INLINE int64_t mark_columns(const Region<T>& a, int64_t rows, uint64_t* words) {
   alignas(64) uint64_t block[64];
@@ -204,7 +203,7 @@ HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list)
   for (int64_t k = 0; k < p.k; k += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
     const vf v = load_some(a.at + k, lanes_at(k, p.k));
     const auto mask = static_cast<__mmask16>(nonzero_mask(v));
-    // whole vectors: the list has room for one behind its last element
+    // Stores whole vectors; the list has room for one more vector.
     store(list.values + n, _mm512_maskz_compress_ps(mask, v));
     _mm512_storeu_si512(list.offsets + n, _mm512_maskz_compress_epi32(mask, (__m512i)offset));
     n += __builtin_popcount(mask);
@@ -213,10 +212,10 @@ HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list)
 }
 #endif
 
-// The work of one pass over A on rows of C, for a panel of columns.
+// Arguments of one pass over A for rows of C and a panel of columns.
 template <typename Elements>
 struct Panel {
-  Elements a;  // at the pass's first element of the first row
+  Elements a;  // from the first element of the pass, in the first row
   int64_t a_row;
   const uint64_t* words;  // mask of non-zeros, one word per row
   int64_t gap;            // added to positions marked in the upper half of a word
@@ -226,17 +225,17 @@ struct Panel {
   int64_t c_row, rows;
   int64_t lanes_left;  // of the last vector
   bool adds;           // adds to C instead of overwriting it
-  const float* old;    // of an update, C = old - rate * sum; same layout as C
+  const float* old;    // update: C = old - rate * sum; the layout of C
   float rate;
 };
 
-// How full a panel's last vector is: whole, part, or at most the lower half, which costs half as much.
+// Lanes of a panel's last vector: all, some, or at most the lower half, which is cheaper.
 enum class Last { whole, part, half };
 
-// kVectors vectors of every row of C.
+// Computes kVectors vectors of every row of C.
 template <int kVectors, Last kLast, bool kUpdate, typename Elements>
 [[gnu::noinline, maybe_unused]] void sum_rows(const Panel<Elements>& panel) {
-  constexpr int kWhole = kVectors - (kLast == Last::half);  // plus a half
+  constexpr int kWhole = kVectors - (kLast == Last::half);  // whole vectors; Last::half has half a vector more
   constexpr int64_t kRest = kWhole * kWidth;
   const int64_t lanes_left = panel.lanes_left, b_row = panel.b_row, gap = panel.gap, c_row = panel.c_row;
   const auto some = [=](const float* p, int v) __attribute__((always_inline)) {
@@ -295,7 +294,7 @@ HM_INLINE void sum_panel(const Panel<Elements>& panel, int64_t vectors) {
   kSumRows<Last::part, kUpdate, Elements>[vectors - 1](panel);
 }
 
-// Adds kRows rows of B at once over the whole width, for a single row of C, which stays in cache.
+// Adds kRows rows of B at once to a single row of C, which stays in cache.
 template <int kRows>
 HM_INLINE void add_rows(const float* values, const int32_t* offsets, const float* b, float* c, int64_t columns,
                         bool add) {
@@ -310,7 +309,7 @@ HM_INLINE void add_rows(const float* values, const int32_t* offsets, const float
     for (int r = 0; r < kRows; ++r) sum = fma(x[r], load(row[r] + j), sum);
     store(c + j, sum);
   }
-  for (; j < columns; ++j) {  // few; cheaper than masked vectors
+  for (; j < columns; ++j) {  // few columns: cheaper than masked vectors
     float sum = add ? c[j] : 0;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) sum += values[r] * row[r][j];
@@ -368,7 +367,7 @@ HM_INLINE void for_rows(const SparseContext& c, const Slice& slice, Run run) {
   }
 }
 
-// Sums of the second half of the depth; those of the first are in C.
+// Returns the sums of the second half of the depth; the sums of the first are in C.
 HM_INLINE float* second_sums(const SparseContext& c, void* const* buffers) {
   return reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + c.sums_offset);
 }
@@ -380,13 +379,13 @@ struct Pass {
 };
 HM_INLINE int64_t passes_of(const SparseContext& c) { return c.halves == Halves::depth ? c.pieces / 2 : c.pieces; }
 HM_INLINE Pass pass_at(const SparseContext& c, uint32_t half, int64_t i) {
-  // Starts in the middle, where most of an image is: cold lines of C then load while there is work to do.
+  // Starts in the middle, where images have most non-zeros: the loads of cold lines of C overlap with that work.
   const int64_t passes = passes_of(c), at = (i + passes / 2) % passes;
   if (c.halves == Halves::depth) return {2 * at + half, 2 * at * kSparsePiece + half * kHalfPiece, i == 0};
   return {at, at * kSparsePiece, i == 0};
 }
 
-// One panel of columns from j on.
+// Computes one pass for a panel of columns from j.
 template <typename Elements>
 HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, const Slice& slice,
                               const Pass& pass, int64_t j, int64_t vectors) {
@@ -416,7 +415,7 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
 
 }  // namespace
 
-// Phase 0: the product, or both halves of the depth. Phase 1: their sum.
+// Phase 0: the product, or both halves of the depth. Phase 1: the sum of the halves.
 void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
   const Product& p = c.product;
@@ -438,7 +437,7 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, 
           }
         });
   }
-  if (p.sums && slice.row == 0)  // in the blocks of the dense product
+  if (p.sums && slice.row == 0)  // same blocks, and so the same bits, as the dense product
     for (int64_t k = 0; k < p.k; k += kPackedDepth)
       sum_columns(static_cast<const float*>(buffers[p.b]) + k * p.b_row + columns.begin, p.b_row,
                   p.k - k < kPackedDepth ? p.k - k : kPackedDepth, columns.end - columns.begin,

@@ -1,5 +1,5 @@
-// Moments stored in 16 or 8 bits: see engine/functional/stored_moments.hpp, which defines their bits. Private to the
-// including translation unit.
+// Moments stored in 16 or 8 bits; engine/functional/stored_moments.hpp defines their bits. Private to the including
+// translation unit.
 #pragma once
 
 #include <type_traits>
@@ -11,7 +11,7 @@ namespace {
 
 // ---- instructions ---------------------------------------------------------------------------------------------------
 
-// Whole vectors of narrow elements, and four vectors of numbers packed into bytes with saturation.
+// Widening of narrow elements, and saturating packing of four vectors into bytes.
 #if defined(__AVX512F__)
 typedef __m512i Ints;
 template <bool kSigned>
@@ -54,7 +54,7 @@ HM_INLINE Ints pack_signed_bytes(Ints a, Ints b) { return _mm_packs_epi16(a, b);
 HM_INLINE Ints in_order(Ints v) { return v; }
 #endif
 
-// `n` lanes of bytes; the others are zero.
+// Loads n bytes as lanes; the other lanes are zero.
 template <bool kSigned>
 HM_INLINE vi load_bytes(const uint8_t* p, int64_t n) {
   if (n == kWidth) return widen_bytes<kSigned>(p);
@@ -72,7 +72,7 @@ HM_INLINE void store_bytes(uint8_t* p, Ints v, int64_t n) {
 
 // ---- random bits ----------------------------------------------------------------------------------------------------
 
-// Random bits of a step: the upper ones for means, the lower ones for squares.
+// Random bits of a step: the upper bits for means, the lower bits for squares.
 struct RandomBits {
   static constexpr uint32_t kStep = 0x9e3779b1u;
   uint32_t key;
@@ -90,11 +90,11 @@ HM_INLINE vu bits_of(vu random, int moment) {
 
 // ---- 16 bits --------------------------------------------------------------------------------------------------------
 
-// A moment's element as it is stored: float or bf16.
+// Loads and stores elements of a moment, float or bf16.
 HM_INLINE vf load_moment(const float* p, int64_t n) { return load_some(p, n); }
 HM_INLINE void store_moment(float* p, vf v, int64_t n, vu) { store_some(p, v, n); }
 #if defined(__AVX512F__)
-// Words move between the upper halves of lanes and a row of words: one instruction instead of a shift and a conversion.
+// One permutation moves words to or from the upper halves of lanes, instead of a conversion and a shift.
 HM_INLINE vf load_moment(const uint16_t* p, int64_t n) {
   const auto mask = static_cast<__mmask16>((1u << n) - 1);
   const __m256i words =
@@ -138,18 +138,18 @@ HM_INLINE void store_moment(uint16_t* p, vf v, int64_t n, vu random) {
 
 // ---- 8 bits ---------------------------------------------------------------------------------------------------------
 
-constexpr int kBlock = 16, kCodeShift = 20;  // rows and columns of a block; bits of f32's fraction below a code's
-// Columns of a piece of work: a row's codes fill a cache line, and weights are read in runs of four lines.
+constexpr int kBlock = 16, kCodeShift = 20;  // rows and columns of a block; fraction bits of f32 that a code drops
+// Columns of a piece: the codes of a row fill one cache line, its weights four.
 constexpr int64_t kPiece = 64;
 constexpr int kPieceBlocks = kPiece / kBlock;
 constexpr int64_t kPacked = 4 * kWidth;  // codes encoded together
 
 HM_INLINE vi larger(vi a, vi b) { return a > b ? a : b; }
 
-// Format of a code: its exponents, and whether it has a sign and a zero.
+// Format of a code: number of exponents, and whether it has a sign and a zero.
 template <int kExponents, bool kSigned>
 struct Code {
-  // Scales are 0 before the first step.
+  // Clamps the scale, which is 0 before the first step.
   HM_INLINE static int32_t base(uint8_t scale) {
     return ((scale > kExponents ? scale : kExponents) - (kExponents - 1)) << 23;
   }
@@ -173,7 +173,7 @@ struct Code {
     return as_float((number + base) & ~(vi)((code & 127) == 0));
 #endif
   }
-  // Codes of four vectors. Numbers below the base become negative here and 0 when packed.
+  // Encodes four vectors. Numbers below the base become negative, and 0 by saturation.
   HM_INLINE static Ints encode(const vf* x, const int32_t* base, const vu* random) {
     vi t[4];
 #pragma GCC unroll 4
@@ -183,7 +183,7 @@ struct Code {
     }
     Ints codes = pack_bytes(pack_words(t[0], t[1]), pack_words(t[2], t[3]));
     if constexpr (kSigned) {
-      // Saturation keeps the signs of all floats that are no denormals.
+      // Saturation keeps the sign of every float that is not subnormal.
       const Ints signs =
           pack_signed_bytes(pack_signed_words(bits(x[0]), bits(x[1])), pack_signed_words(bits(x[2]), bits(x[3])));
       codes = (Ints)((vi)codes | ((vi)signs & static_cast<int32_t>(0x80808080)));
@@ -196,7 +196,7 @@ using SquareCode = Code<32, false>;
 template <int kMoment>
 using CodeOf = std::conditional_t<kMoment == 0, MeanCode, SquareCode>;
 
-// Codes and scales of a mean and, if the rule has two moments, of a mean square, before and after a step.
+// Codes and scales before and after a step: of the mean and, if the rule has two moments, of the mean square.
 struct CodedMoments {
   const uint8_t *old[2], *old_scale[2];
   uint8_t *now[2], *now_scale[2];
@@ -220,8 +220,8 @@ HM_INLINE void encode_row(const CodedMoments& m, const float* from, const int32_
   store_bytes(m.now[kMoment] + at, CodeOf<kMoment>::encode(x, base, random), n);
 }
 
-// A step of `rows` <= 16 rows from `row` on, columns [begin, end), at most kPiece of them, of whole blocks.
-// kFull: kPiece columns. `gradient(r, j, lanes, w)`: that of row + r, columns from j on.
+// Updates `rows` <= 16 rows from `row`, columns [begin, end): at most kPiece, beginning at a block. kFull: kPiece
+// columns. gradient(r, j, lanes, w) returns the gradient of row + r, columns from j.
 template <bool kFull, typename Rule, typename Gradient>
 HM_INLINE void update_piece(const Rule& rule, const CodedWeights& c, int64_t row, int64_t rows, int64_t begin,
                             int64_t end, const Gradient& gradient) {

@@ -1,5 +1,5 @@
-// Elements of 16-bit floats and stored types in memory, f32 in vectors: the numbers of the reference conversion, bit
-// for bit (harmonics/element_conversion.hpp).
+// Decodes 16-bit floats and stored types to vectors of f32, with the bits of the reference conversion
+// (harmonics/element_conversion.hpp).
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 HM_INLINE __m128i load_bytes(const char* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 
-// Vector `i` of the sixteen signed bytes.
+// Returns vector `i` of the sixteen signed bytes.
 template <int i>
 HM_INLINE vf floats_of(__m128i bytes) {
 #if defined(__AVX512F__)
@@ -27,7 +27,7 @@ HM_INLINE vf floats_of(__m128i bytes) {
 #endif
 }
 
-// kWidth signed bytes from memory.
+// Loads kWidth signed bytes.
 HM_INLINE vf load_floats(const char* p) {
 #if defined(__AVX512F__)
   return floats_of<0>(load_bytes(p));
@@ -46,7 +46,7 @@ HM_INLINE uint16_t load_u16(const char* p) {
   return v;
 }
 
-// kWidth numbers of f16.
+// Loads kWidth numbers of f16.
 HM_INLINE vf floats_of_halves(const uint16_t* p) {
 #if defined(__AVX512F__)
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -55,30 +55,30 @@ HM_INLINE vf floats_of_halves(const uint16_t* p) {
 #else
   const vi h = (vi)_mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
   const vi magnitude = (h & 0x7fff) << 13;
-  // 2^112 moves the exponent, also of subnormal numbers
+  // 2^112 corrects the exponent bias, also for subnormal numbers.
   const vi moved = bits(as_float(magnitude) * splat(0x1p112f));
   return as_float((magnitude >= 0x0f800000 ? magnitude | 0x7f800000 : moved) | (h & 0x8000) << 16);
 #endif
 }
 
-// The value of v, which the compiler may not fuse with the operation that takes it.
+// Returns v, and prevents the compiler from fusing it with the next operation.
 HM_INLINE vf rounded(vf v) {
   asm("" : "+v"(v));
   return v;
 }
 
 #if defined(__AVX512F__)
-// Sixteen numbers of a table by the low four bits of each lane.
+// Looks up numbers of a table by the low four bits of each lane.
 HM_INLINE vf look_up(__m512i indices, vf table) { return _mm512_permutexvar_ps(indices, table); }
 HM_INLINE __m512i widen(__m128i bytes) { return _mm512_cvtepu8_epi32(bytes); }
 HM_INLINE __m512i high_bits(__m512i indices) { return _mm512_srli_epi32(indices, 4); }
 #endif
 
-// ---- element types: `each` gives the kStep numbers from element k of a row, in kStepBytes bytes, as vectors, `part`
-// the last n of them
+// ---- element types: each() passes the kStep numbers from element k of a row, kStepBytes bytes, to f as vectors;
+// part() returns the last n numbers
 
-// Types without blocks have no scales.
 constexpr int kGroup = 16;  // blocks whose scales are converted together
+// Base of types whose scales are not converted in groups.
 struct NoScales {
   static constexpr bool kScales = false;
   HM_INLINE static void scales(const char*, int64_t, int64_t, float*) {}
@@ -116,13 +116,13 @@ struct LoadHalf {
 };
 using Float16s = Halves<LoadHalf>;
 
-// Blocks of 32, the scale first.
+// Blocks of 32 that begin with an f16 scale.
 template <typename Bytes>
 struct Blocks {
   static constexpr int64_t kStep = 32, kStepBytes = Bytes::kBlock;
   static constexpr bool kScales = true;
   HM_INLINE static int64_t at(int64_t k) { return k / 32 * Bytes::kBlock; }
-  // The scales of the blocks from element k on.
+  // Converts the scales of `blocks` blocks from element k.
   HM_INLINE static void scales(const char* row, int64_t k, int64_t blocks, float* to) {
     alignas(64) uint16_t halves[kGroup] = {};
     for (int64_t i = 0; i < blocks; ++i) halves[i] = load_u16(row + (k / 32 + i) * Bytes::kBlock);
@@ -187,7 +187,7 @@ struct FourBits {
   }
 };
 
-// The number at p, of f16.
+// Converts the f16 at p.
 HM_INLINE float float_of_half(const char* p) {
 #if defined(__AVX2__)
   return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_u16(p))));
@@ -197,11 +197,11 @@ HM_INLINE float float_of_half(const char* p) {
 #endif
 }
 
-// The low or high four bits of each byte.
+// Return the low or high four bits of each byte.
 HM_INLINE __m128i low_four(__m128i bytes) { return _mm_and_si128(bytes, _mm_set1_epi8(15)); }
 HM_INLINE __m128i high_four(__m128i bytes) { return low_four(_mm_srli_epi16(bytes, 4)); }
 
-// f(at), f(at + 1), ... of the sixteen signed bytes, made numbers by `number`.
+// Calls f(at + i, vector i) for the sixteen signed bytes, converted by `number`.
 template <typename Number, typename F>
 HM_INLINE void sixteen(int at, __m128i bytes, Number number, F f) {
   f(at, number(floats_of<0>(bytes)));
@@ -212,8 +212,8 @@ HM_INLINE void sixteen(int at, __m128i bytes, Number number, F f) {
   }
 }
 
-// Blocks of 32 of four bits and more: Kind has the step, the sixteen low and the sixteen high indices of a block, and
-// whether a least number follows the step.
+// Blocks of 32 elements of four or five bits. Kind provides the step, the sixteen low and the sixteen high indices of a
+// block, and whether a minimum follows the step.
 template <typename Kind>
 struct ShortBlocks : NoScales {
   static constexpr int64_t kStep = 32, kStepBytes = Kind::kBytes;
@@ -252,7 +252,7 @@ struct FourAndLeast {  // q4_1
   HM_INLINE static __m128i high(const char*, __m128i bytes) { return high_four(bytes); }
 };
 
-// 16 in each byte whose bit is set.
+// Returns 16 in each byte whose bit is set.
 HM_INLINE __m128i fifth_bits(uint16_t flags) {
   const __m128i spread = _mm_shuffle_epi8(_mm_cvtsi32_si128(flags),
                                           _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1)),
@@ -300,7 +300,7 @@ struct UnevenFour {  // iq4_nl
   }
 };
 
-// Half of the power of two that a byte of mxfp4 means.
+// Returns half of the power of two with the exponent byte of mxfp4.
 HM_INLINE float half_power(char exponent) {
   const auto e = static_cast<uint8_t>(exponent);
   const uint32_t number = e == 255 ? 0x7fc00000u : e < 2 ? 0x00200000u << e : (e - 1u) << 23;
@@ -318,9 +318,9 @@ struct HalfStepFour {  // mxfp4
   HM_INLINE static __m128i high(const char*, __m128i bytes) { return _mm_shuffle_epi8(half_steps(), high_four(bytes)); }
 };
 
-// ---- one or half a byte each, without scales
+// ---- elements of one byte or half a byte, without scales
 
-// The kWidth bytes or fewer at p, zeros behind them.
+// Loads kBytes bytes, padded with zeros.
 template <int64_t kBytes>
 HM_INLINE __m128i load_few(const char* p) {
   if constexpr (kBytes == 16) {
@@ -370,7 +370,7 @@ struct LoadE4M3 {
 };
 struct LoadE5M2 {
   static constexpr int64_t kInByte = 1;
-  HM_INLINE static vf of(__m128i bytes) {  // the upper half of an f16
+  HM_INLINE static vf of(__m128i bytes) {  // the bytes are the upper halves of f16 numbers
     uint16_t halves[16];
     const __m128i none = _mm_setzero_si128();
     _mm_storeu_si128(reinterpret_cast<__m128i*>(halves), _mm_unpacklo_epi8(none, bytes));
@@ -408,7 +408,7 @@ struct LoadFourBitIntegers {  // i4
   }
 };
 
-// ---- 64 of these behind a scale in f32
+// ---- blocks: an f32 scale, then 64 of these elements
 
 template <typename Load>
 struct ScaledBlocks : NoScales {

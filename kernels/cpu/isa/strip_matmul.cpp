@@ -1,16 +1,15 @@
-// Products of some rows with a large B whose rows are contiguous, such as the gradient of a layer's input: B is read
-// where it lies, line after line along its rows, while the sums are computed.
+// Products of medium height with a large row-major B, such as input gradients. B is read in place, along its rows.
 #include "kernels.hpp"
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Prefetches rows of B's next columns one after the other; a line every `every` steps of the depth, so that all tiles
-// of the columns before share the work.
+// Prefetches the next columns of B row by row: one line per `every` calls, so that all tiles of the current columns
+// share the work.
 struct StripAhead {
   const float* row;
-  int64_t b_row, lines, left, every, line = 0, steps = 0;  // lines: of a row; left: of all rows
+  int64_t b_row, lines, left, every, line = 0, steps = 0;  // lines: per row; left: remaining lines of all rows
   HM_INLINE void fetch() {
     if (--steps > 0 || left <= 0) return;
     steps = every;
@@ -20,7 +19,7 @@ struct StripAhead {
   }
 };
 
-// A whole tile: `a` are copied rows. kPacks: B is read where it lies, and copied to `own`.
+// Micro-kernel for a whole tile; `a` is the copy of the rows of A. kPacks: reads B in place and packs it into `own`.
 template <bool kPacks>
 [[gnu::noinline, maybe_unused]] void strip_tile(const float* a, const float* b, int64_t b_row, int64_t depth, float* c,
                                                 int64_t c_row, float* own, const Ending& end, StripAhead& ahead) {
@@ -59,14 +58,14 @@ template <bool kPacks>
 
 // The product of a part's rows of A and columns of B over a block of the depth.
 struct Strip {
-  const float *a, *b, *next;  // next: of B, read after this block
+  const float *a, *b, *next;  // next: the block of B that follows
   int64_t a_row, b_row, rows, columns, depth, next_depth;
   float* to;
   int64_t c_row;
   float *own_a, *own_b;
 };
 
-// The columns of one panel: the first tile packs them for the others.
+// Multiplies the columns of one panel, which the first tile packs for the others.
 HM_INLINE void multiply_panel(const Strip& x, int64_t j, int64_t columns, const Ending& end, StripAhead& ahead) {
   constexpr int64_t kRow = kRowsInPlaceStride;
   const bool packs_first = columns == kColumns && x.rows >= kRows;
@@ -85,7 +84,7 @@ HM_INLINE void multiply_panel(const Strip& x, int64_t j, int64_t columns, const 
   }
 }
 
-constexpr int64_t kGroup = 64;  // columns that are fetched while those before them are multiplied
+constexpr int64_t kGroup = 64;  // prefetch distance, columns
 
 HM_INLINE void multiply_strip(const Strip& x, const Ending& end) {
   constexpr int64_t kRow = kRowsInPlaceStride;
@@ -103,14 +102,14 @@ HM_INLINE void multiply_strip(const Strip& x, const Ending& end) {
   }
 }
 
-// Sums of the second slice of the depth; those of the first are in C.
+// Returns the sums of the second slice of the depth; the sums of the first are in C.
 HM_INLINE float* second_strip_sums(const StripContext& c, void* const* buffers) {
   return static_cast<float*>(buffers[c.product.c + 1]) + c.part_floats * c.depth_parts * c.column_parts;
 }
 
 }  // namespace
 
-// Phases: multiply, add up the slices of the depth.
+// Phases: multiply; add the slices of the depth.
 void strip_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const StripContext*>(context);
   const Product& p = c.product;

@@ -1,4 +1,4 @@
-// Small transposes in registers.
+// Transposes of small tiles in registers.
 #pragma once
 
 #include "simd.hpp"
@@ -17,8 +17,8 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
 }
 
 #if defined(__AVX2__)
-// A tile of kWidth rows and columns. Loads put every fourth row into one vector, so that the four shuffles of each
-// quarter of the columns finish them.
+// Transposes a tile of kWidth rows and columns. Each vector is loaded from every fourth row, so that four shuffles
+// complete a quarter of the columns.
 HM_INLINE void transpose_whole(const float* from, int64_t from_row, float* to, int64_t to_row) {
 #pragma GCC unroll 4
   for (int64_t quarter = 0; quarter < kWidth / 4; ++quarter) {
@@ -52,8 +52,8 @@ HM_INLINE void transpose_whole(const float* from, int64_t from_row, float* to, i
 }
 #endif
 
-// to[j * to_row + i] = from[i * from_row + j]. Iterates over the rows with the larger stride, a tile at a time: rows a
-// power of two apart share few cache sets. Incomplete tiles at an edge overlap their neighbours.
+// to[j * to_row + i] = from[i * from_row + j]. The outer loop is over the rows with the larger stride, by tiles,
+// because rows a power of two apart map to few cache sets. Tiles at an edge overlap their neighbours.
 [[maybe_unused]] void transpose(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows,
                                 int64_t columns) {
   if (rows < 4 || columns < 4) {
@@ -83,7 +83,7 @@ HM_INLINE void transpose_whole(const float* from, int64_t from_row, float* to, i
       4, [](auto... of) __attribute__((always_inline)) { transpose_four(of...); });
 }
 
-// For bytes, 16 by 16: each round interleaves the two halves of the rows.
+// Transposes bytes, 16 by 16: each round interleaves the two halves of the rows.
 [[maybe_unused]] void transpose(const uint8_t* from, int64_t from_row, uint8_t* to, int64_t to_row, int64_t rows,
                                 int64_t columns) {
   for (int64_t i = 0; i < rows; i += 16)

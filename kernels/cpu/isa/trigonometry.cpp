@@ -19,7 +19,7 @@ HM_INLINE vf polynomial(vf z, float first, More... more) {
     return fma(polynomial(z, more...), z, splat(first));
 }
 
-// For |x| <= 8192, with pi / 2 in four pieces; products with the first three are exact.
+// Tangent for |x| <= 8192. pi / 2 is split into four terms; products with the first three are exact.
 HM_INLINE vf tangent(vf x) {
   const vf n = vround(x * 0.63661977236758134f);
   vf r = fma(n, splat(-1.5703125f), x);
@@ -83,7 +83,7 @@ HM_INLINE vf arc_cosine(vf x) {
   return choose(far, choose(x < 0.0f, left, r + r), near);
 }
 
-// exp(|x|) / 2 and exp(-|x|) / 2; the first is correct up to the largest finite result.
+// exp(|x|) / 2 and exp(-|x|) / 2; the first does not overflow before its largest finite result.
 struct Powers {
   vf rising, falling;
 };
@@ -104,7 +104,7 @@ HM_INLINE vf hyperbolic_cosine(vf x) {
 }
 
 constexpr float kLog2 = 0.693147181f;
-constexpr float kLarge = 1e9f;  // beyond it x^2 + 1 and x^2 - 1 are x^2
+constexpr float kLarge = 1e9f;  // above, x^2 + 1 and x^2 - 1 round to x^2
 
 HM_INLINE vf inverse_sine(vf x) {
   const vf a = vabs(x), square = a * a;

@@ -1,5 +1,5 @@
-// Products of few rows, or with a large B, whose columns are contiguous, such as linear maps: computed as B^T A^T, so
-// that B is read where it lies, a row of a tile for each column, and only A is packed.
+// Products with a column-major B and few rows, or with a large column-major B, such as linear maps. Computed as B^T
+// A^T: B is read in place, a column for each row of a tile, and only A is packed.
 #include "kernels.hpp"
 #include "packed.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kTurnedBlock = kTurnedColumns / kRows * kRows;
 
-// Prefetches columns of B that are read later, one line for each step of the depth.
+// Prefetches later columns of B, one line per k-loop step.
 struct ColumnsAhead {
   static constexpr bool kPlain = true;
   const float* at;
@@ -25,15 +25,15 @@ struct DepthRange {
   int64_t begin, end;
 };
 
-// The sums of `columns` <= kTurnedBlock columns of B with all of A, over a range of the depth; `after` are columns read
-// next.
+// Multiplies `columns` <= kTurnedBlock columns of B and all of A over a range of the depth. `after`: the columns that
+// follow, for prefetch.
 HM_INLINE void add_columns(const Product& p, const float* packed, const float* b, int64_t columns, DepthRange all,
                            const float* after, float* sums, int64_t sums_row) {
   const int64_t panel = p.k * kColumns, row_panels = sums_row / kColumns;
   for (int64_t k = all.begin; k < all.end; k += kPackedDepth) {
     const int64_t depth = all.end - k < kPackedDepth ? all.end - k : kPackedDepth;
     const float* next = k + depth < all.end ? b + k + depth : after;
-    // A panel of A stays in the first-level cache while columns of B pass; the next ones are fetched meanwhile.
+    // A panel of A stays in the L1 cache while columns of B are streamed and the next ones prefetched.
     for (int64_t i = 0; i < row_panels; ++i) {
       const int64_t rows = p.m - i * kColumns < kColumns ? p.m - i * kColumns : kColumns;
       const int64_t share_of_next = i * kPackedDepth / row_panels / 16 * 16;
@@ -54,7 +54,7 @@ HM_INLINE void add_sums(float* to, const float* more, int64_t n) {
 
 }  // namespace
 
-// Phases: pack A^T; multiply columns of B. Sums are in the order of the packed product.
+// Phases: pack A^T; multiply columns of B. The order of summation is that of the packed product.
 void turned_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const TurnedContext*>(context);
   const Product& p = c.product;

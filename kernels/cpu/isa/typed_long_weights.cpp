@@ -1,4 +1,4 @@
-// Products with weights in blocks of 256.
+// Products with weights stored in blocks of 256.
 #include <harmonics/abi.h>
 
 #include "long_blocks.hpp"

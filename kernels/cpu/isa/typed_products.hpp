@@ -1,6 +1,6 @@
-// Products with weights of 16-bit floats and stored types. Every result is the sum of one inner product in the order
-// that the depth alone determines, so it does not depend on how many rows are multiplied together: lane i of a vector
-// adds the products of elements i, i + kWidth, ... in turn, then the lanes are added.
+// Products with weights of 16-bit floats and stored types. A result is one inner product whose order of summation
+// depends only on the depth: lane i accumulates the products of elements i, i + kWidth, ... in order, then the lanes
+// are reduced. The bits therefore do not depend on the number of rows.
 #pragma once
 
 #include "../typed_weights.hpp"
@@ -10,15 +10,15 @@
 
 namespace harmonics::cpu::HM_ISA {
 
-// For types with blocks of 256: as typed_block and decode_row.
+// typed_block and decode_row for types with blocks of 256.
 void multiply_long_blocks(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n);
 void decode_long_blocks(uint32_t dtype, const char* row, float* to, int64_t depth);
 
 namespace {
 
-// ---- few rows: weights are converted in registers
+// ---- few rows: the weight is converted in registers
 
-// kRows rows of A times kColumns rows of the weight.
+// Micro-kernel for kRows rows of A and kColumns rows of the weight.
 template <typename W, int kRows, int kColumns>
 HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int64_t row_bytes, float* c, int64_t c_row,
                               int64_t depth) {
@@ -33,7 +33,7 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
     for (int64_t i = 0; k < group; k += W::kStep, ++i) {
 #pragma GCC unroll 8
       for (int j = 0; j < kColumns; ++j) {
-        // the rows after these: a row is too short for the processor to notice its stream in time
+        // Prefetches the rows that follow; a row is too short for the hardware prefetcher.
         for (int64_t at = 0; at < W::kStepBytes; at += 64)
           _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k) + at, kRows > 2 ? _MM_HINT_T1 : _MM_HINT_T0);
         W::each(
@@ -68,8 +68,8 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
   }
 }
 
-// As many rows of A as leave registers for their sums with three columns. More rows of A, a multiple of 4 KiB apart as
-// they often are, would also leave no room in a first-level cache for the weight.
+// Rows of A per tile: their accumulators with three columns fit the registers. Rows of A are often a multiple of 4 KiB
+// apart; more rows would evict the weight from their L1 set.
 constexpr int kTileRows = kWidth < 16 ? 3 : 8;
 
 template <typename W, int kRows>
@@ -79,12 +79,12 @@ void typed_rows(const TypedContext& c, const float* a, const char* w, float* y, 
   int64_t j = 0;
   for (; j + kColumns <= n; j += kColumns)
     typed_products<W, kRows, kColumns>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
-  for (; j < n; ++j)  // few: not worth code for every number of rows
+  for (; j < n; ++j)  // few columns do not justify code for every number of rows
     for (int r = 0; r < kRows; ++r)
       typed_products<W, 1, 1>(a + r * p.k, p.k, w + j * c.row_bytes, c.row_bytes, y + r * p.n + j, p.n, p.k);
 }
 
-// m rows, from kRows down.
+// Multiplies m <= kRows rows.
 template <typename W, int kRows = kTileRows>
 void typed_tile(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n) {
   if (m == kRows) return typed_rows<W, kRows>(c, a, w, y, n);
@@ -112,8 +112,8 @@ void decode_row(const char* row, float* to, int64_t depth) {
 
 // ---- sums of a block of rows and a panel of decoded rows
 
-// Multiplies kRows rows of A by kColumns decoded rows of the weight, over `depth` elements. `state` holds the sums of
-// the elements before; it is not read if `first`, and C is written instead if `last`.
+// Multiplies kRows rows of A and kColumns decoded rows of the weight over `depth` elements. `state`: accumulators of
+// the previous elements, not read if `first`. If `last`, the results are written to C instead.
 template <int kRows, int kColumns>
 HM_INLINE void panel_tile(const float* a, int64_t a_row, const float* b, int64_t b_row, vf* state, float* c,
                           int64_t c_row, int64_t depth, bool first, bool last) {
@@ -136,8 +136,8 @@ HM_INLINE void panel_tile(const float* a, int64_t a_row, const float* b, int64_t
   }
 }
 
-// Prefetches the rows of a weight that are decoded next, a few lines at a time while others are multiplied: the
-// processor sees no stream then.
+// Prefetches the rows of the weight that are decoded next, a few cache lines at a time during the products; the
+// hardware prefetcher misses this pattern.
 struct LinesAhead {
   const char* rows;
   int64_t count, row_bytes, bytes;
@@ -150,7 +150,7 @@ struct LinesAhead {
   }
 };
 
-// A part of the depth of a panel: rows of A times decoded rows of the weight.
+// A block of the depth of a panel: rows of A times decoded rows of the weight.
 struct PanelPart {
   const float* a;
   int64_t a_row;
@@ -159,10 +159,10 @@ struct PanelPart {
   vf* state;  // [rows][kTypedPanel]
   float* c;
   int64_t c_row;
-  bool first, last;  // of the depth
+  bool first, last;  // block of the depth
 };
 constexpr int kPanelTileRows = kWidth < 16 ? 3 : 6;
-constexpr int64_t kPanelStride = kTypedDepth + 16;  // not a multiple of a page: rows would share sets of the cache
+constexpr int64_t kPanelStride = kTypedDepth + 16;  // not a multiple of a page, so that rows use different cache sets
 
 template <int kRows = kPanelTileRows>
 HM_INLINE void panel_rows(const PanelPart& p, int64_t i, int64_t rows, LinesAhead& ahead, int64_t lines) {
@@ -190,8 +190,8 @@ HM_INLINE void panel_rows(const PanelPart& p, int64_t i, int64_t rows, LinesAhea
   }
 }
 
-// A block of C: rows of A times `n` rows of the weight. Panels of decoded rows are on the stack, so that they stay in
-// the thread's caches: workspaces of parts would pass through memory.
+// Computes a block of C: rows of A times `n` rows of the weight. Panels of decoded rows are on the stack, which stays
+// in the thread's cache; a workspace per part would be written to memory.
 template <typename W>
 void by_panels(const TypedContext& c, const float* a, const char* w, float* y, int64_t m, int64_t n) {
   const Product& p = c.product;
@@ -222,7 +222,7 @@ void typed_block(const TypedContext& c, const float* a, const char* w, float* y,
   if (m > kDirectRows) return by_panels<W>(c, a, w, y, m, n);
   const Product& p = c.product;
   const int64_t tiles = (m + kTileRows - 1) / kTileRows;
-  constexpr int64_t kColumns = 24;  // whole tiles of any width; their rows of the weight stay in cache
+  constexpr int64_t kColumns = 24;  // a multiple of every tile width; these rows of the weight stay in cache
   for (int64_t j = 0; j < n; j += kColumns)
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t i = m * t / tiles, end = m * (t + 1) / tiles;

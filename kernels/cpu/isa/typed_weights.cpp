@@ -9,7 +9,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Calls `then` with the code of a type; false for blocks of 256.
+// Calls `then` with an object of the type's class. Returns false for types with blocks of 256.
 template <typename Then>
 HM_INLINE bool with_type(uint32_t dtype, Then then) {
   switch (dtype) {
@@ -64,7 +64,7 @@ void round_blocks(const float* x, float* to, int64_t blocks) {
   }
 }
 
-// The part's share of a transposed product.
+// Computes one part of a transposed product.
 void typed_transposed(const TypedContext& c, void* const* buffers, uint32_t part) {
   const Product& p = c.product;
   const uint32_t row_part = part / c.column_parts, column_part = part % c.column_parts;
@@ -123,7 +123,7 @@ void typed_linear(const void* context, void* const* buffers, uint32_t phase, uin
   end_product(p, buffers, i, i + rows, j, j + columns);
 }
 
-// Out-of-range indices are clamped, as in gather.
+// Gathers and decodes rows of a table. Out-of-range indices are clamped, as in gather.
 void typed_embedding(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const TypedRowsContext*>(context);
   const Range range = share(c.rows, c.parts, part);

@@ -1,5 +1,5 @@
-// Optimizer steps of an affine map's weight for a batch: a tile of the gradient is used while it is in the first-level
-// cache, and never stored as a whole.
+// Optimizer steps of an affine map's weight for a batch. Each tile of the gradient is used while it is in the L1 cache;
+// the whole gradient is never stored.
 #include "../bf16_product.hpp"
 #include "coded_adam.hpp"
 #include "kernels.hpp"
@@ -11,15 +11,16 @@ namespace {
 
 constexpr int64_t kBlockColumns = 256;
 
-// Prefetch of the weights and moments of a block of columns while its gradient is computed, one line of each per step
-// of the depth: along the rows, so that the processor's own prefetch, which follows few streams, runs ahead. A burst
-// would hold up the loads of the product. Each tile fetches a share of the block's lines.
+// Prefetches weights and moments of a block of columns while its gradient is computed. Each tile prefetches a share of
+// the block's lines: one line per array and k-loop step, because a burst would delay the loads of the product. Along
+// the rows, which lets the hardware prefetcher run ahead.
 template <int kArrays>
 struct BlockAhead {
   static constexpr bool kPlain = true;
   const float* at[kArrays];
-  int64_t left, in_row, row, jump;  // lines of the tile, and of the row; lines of a row; floats to the next one
-  // Of tile `tile` of `tiles`.
+  // left, in_row: remaining lines of the tile and of the row. row: lines per row. jump: floats to the next row.
+  int64_t left, in_row, row, jump;
+  // Begins the share of tile `tile` of `tiles`.
   HM_INLINE void begin(int64_t n, int64_t rows, int64_t columns, int64_t tile, int64_t tiles) {
     row = (columns + 15) / 16, jump = n - row * 16;
     const int64_t all = rows * row, each = (all + tiles - 1) / tiles, from = tile * each, r = from / row,
@@ -48,8 +49,8 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
   using Rule = typename Types::Rule;
   using Moment = typename Types::Moment;
   constexpr int kMoments = Rule::kMoments, kLr = 3 + kMoments;
-  // Moments are fetched while the gradient is computed, and the weights of the next block while this one is stepped, so
-  // that memory is never idle. bf16 moments are half as long, and are left to the processor's own prefetch.
+  // Prefetches moments while the gradient is computed, and the weights of the next block while this one is updated, so
+  // that memory is never idle. bf16 moments have half the size and are left to the hardware prefetcher.
   constexpr bool kFetchesMoments = sizeof(Moment) == sizeof(float) && kMoments > 0;
   constexpr int kFetched = kFetchesMoments ? kMoments : 1;
   const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
@@ -89,7 +90,7 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
   }
 }
 
-// Coded moments: a tile has the rows of a block, multiplied in strips.
+// With coded moments: a tile has the rows of a block of scales, and is multiplied in strips of rows.
 template <typename Types>
 void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t part) {
   using Rule = typename Types::Rule;
@@ -131,7 +132,7 @@ void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uin
   }
 }
 
-// Rows of w and of the moments that are stepped two rows later.
+// Prefetches the rows of w and of the moments that are updated two rows later.
 template <typename Rule, typename Moment>
 HM_INLINE void fetch_row(const Elements<Rule, Moment>& all, int64_t at, int64_t columns) {
   constexpr int64_t kLine = 64;
@@ -142,7 +143,7 @@ HM_INLINE void fetch_row(const Elements<Rule, Moment>& all, int64_t at, int64_t 
   }
 }
 
-// The gradient of a tile in bf16, whose rows are stepped by `step(i, rows, j, columns, block)`.
+// Computes the gradient tile by tile with bf16 operands and calls step(i, rows, j, columns, block) for each tile.
 template <typename Step>
 HM_INLINE void for_rounded_tiles(const ProductUpdateContext& c, const uint16_t* packed, uint32_t part, Step step) {
   alignas(64) float block[kRoundedRows * kBlockColumns];

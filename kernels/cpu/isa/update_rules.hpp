@@ -1,5 +1,5 @@
-// What an optimizer does to one vector of a parameter, in the operations and order of its reference body; AdamRule
-// contracts products and sums. Private to the including translation unit.
+// Optimizer rules for one vector of a parameter, with the operations and order of the reference body, except that
+// AdamRule fuses multiplication and addition. Private to the including translation unit.
 #pragma once
 
 #include "../optimizer.hpp"
@@ -9,8 +9,8 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Flushes denormals to zero while it lives: a moment of a weight without gradients decays, and every operation on a
-// denormal takes a hundred times as long.
+// Flushes subnormal numbers to zero in its scope. Moments of weights without gradients decay to subnormal numbers,
+// whose operations are very slow.
 class FlushDenormals {
  public:
   FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero); }
@@ -31,13 +31,12 @@ HM_INLINE vf fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
 HM_INLINE vf fnma(vf a, vf b, vf c) { return c - a * b; }
 #endif
 
-// m / (sqrt(v) * scale + epsilon), v >= 0. kRough: within 2^-12, for moments that are rounded more coarsely.
-// `estimates`: epsilon and scale are such that the divisor has a normal reciprocal; then the result is NaN if v is
-// infinite.
+// Returns m / (sqrt(v) * scale + epsilon), v >= 0. kRough: accurate to 2^-12, for moments with coarser rounding.
+// `estimates`: the divisor is known to have a normal reciprocal; the result is then NaN if v is infinite.
 template <bool kRough>
 HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon, [[maybe_unused]] bool estimates) {
 #if defined(__AVX512F__)
-  // Refined by FMA, one unit in the last place: the divider would take 35 cycles for a root and a quotient.
+  // Estimates refined by FMA to one unit in the last place, faster than the divider for a root and a quotient.
   if (__builtin_expect(estimates, 1)) {
     const vf y = _mm512_rsqrt14_ps(vmax(v, splat(0x1p-126f))), near = v * y;
     if constexpr (kRough) return m * (vf)_mm512_rcp14_ps(fma(near, scale, epsilon));
@@ -48,15 +47,15 @@ HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon, [[maybe_unused]]
   return m / fma(vsqrt(v), scale, epsilon);
 }
 
-// Vectors that are stepped together, each operation on all of them before the next one: a step is a chain of dependent
-// operations, too long for the processor to overlap with those of other vectors.
+// Vectors whose steps are interleaved, operation by operation. A step is a dependency chain too long for out-of-order
+// execution to overlap with the next one.
 #if defined(__AVX512F__)
 constexpr int kTogether = 4;
 #else
 constexpr int kTogether = 1;
 #endif
 
-// A rule has kMoments moments a weight. step() replaces them and returns the new weight.
+// A rule has kMoments moments per weight. step() replaces them and returns the new weight.
 template <bool kMoving>
 struct SgdRule {
   static constexpr int kMoments = kMoving;
@@ -95,7 +94,7 @@ struct AdamRule {
     rest1 = static_cast<float>(1 - c.beta1), beta2 = static_cast<float>(c.beta2),
     rest2 = static_cast<float>(1 - c.beta2);
     shrink = c.decoupled && decay != 0, penalise = !c.decoupled && decay != 0;
-    // The root is below 2^64.
+    // With a root below 2^64, the divisor has a normal reciprocal.
     estimates = epsilon >= 0x1p-100f && epsilon <= 0x1p100f && scale <= 0x1p30f;
   }
   HM_INLINE vf step(vf w, vf g, vf* moments) const {
@@ -107,7 +106,7 @@ struct AdamRule {
     return fnma(quotient_of_root<kRough>(mean, square, splat(scale), splat(epsilon), estimates), splat(size), w);
   }
 #if defined(__AVX512F__)
-  // The same for kTogether vectors, with the same bits.
+  // Steps kTogether vectors, with the bits of step().
   HM_INLINE void step_together(vf* w, vf* g, vf (*moments)[kTogether]) const {
     vf square[kTogether], y[kTogether], near[kTogether], d[kTogether], r[kTogether];
     vf* const mean = moments[0];
@@ -157,14 +156,14 @@ struct LionRule {
         keep(1.0f - rate * static_cast<float>(c.weight_decay)) {}
   HM_INLINE vf step(vf w, vf g, vf* moments) const {
     const vf old = moments[0], mixed = beta1 * old + rest1 * g;
-    // For 0 and NaN, the interpolated value itself.
+    // The sign; 0 and NaN remain.
     const vf sign = choose(mixed > 0, splat(1), choose(mixed < 0, splat(-1), mixed));
     moments[0] = beta2 * old + rest2 * g;
     return w * keep - lr * sign;
   }
 };
 
-// Elements of w, its gradient and its moments in a row; moments are float or bf16.
+// Contiguous elements of w, its gradient and its moments, which are float or bf16.
 template <typename Rule, typename Moment = float>
 struct Elements {
   const float *w, *g;
@@ -172,7 +171,7 @@ struct Elements {
   float* new_w;
   Moment* now[Rule::kMoments + 1];
   RandomBits random;
-  int64_t place;  // of the first element in w: its random bits depend on it
+  int64_t place;  // index in w of the first element, which determines the random bits
   HM_INLINE void step(const Rule& rule, int64_t i, int64_t n, vf weight, vf gradient) const {
     vf moments[Rule::kMoments + 1];
     for (int k = 0; k < Rule::kMoments; ++k) moments[k] = load_moment(old[k] + i, n);
@@ -181,7 +180,7 @@ struct Elements {
     for (int k = 0; k < Rule::kMoments; ++k) store_moment(now[k] + i, moments[k], n, bits_of<16>(bits, k));
     store_some(new_w + i, next, n);
   }
-  // kTogether whole vectors from i on. `gradient(k, weight)`: that of vector k.
+  // Steps kTogether whole vectors from i. gradient(k, weight) returns the gradient of vector k.
   template <typename Gradient>
   HM_INLINE void step_together(const Rule& rule, int64_t i, const Gradient& gradient) const {
     vf weights[kTogether], gradients[kTogether], moments[Rule::kMoments + 1][kTogether];
@@ -209,13 +208,13 @@ struct Elements {
       store(new_w + at, weights[v]);
     }
   }
-  // Fetches elements that a pass over all of them reaches soon: the processor's own prefetch ends with every page.
+  // Prefetches later elements of a pass over all of them; the hardware prefetcher stops at page boundaries.
   HM_INLINE void fetch(int64_t i) const {
     constexpr int64_t kAhead = 1024;
     __builtin_prefetch(w + i + kAhead);
     for (int k = 0; k < Rule::kMoments; ++k) __builtin_prefetch(old[k] + i + kAhead);
   }
-  // Elements [begin, end). kPass: of a pass over all of them.
+  // Steps elements [begin, end). kPass: as part of a pass over all elements, with prefetch.
   template <bool kPass>
   HM_INLINE void steps(const Rule& rule, int64_t begin, int64_t end) const {
     steps(
@@ -223,7 +222,7 @@ struct Elements {
           if (kPass) fetch(i);
         });
   }
-  // Calls ahead(i) before each step.
+  // Likewise; calls ahead(i) before the step of each vector.
   template <typename Ahead>
   HM_INLINE void steps(const Rule& rule, int64_t begin, int64_t end, const Ahead& ahead) const {
     const auto step_some = [&](int64_t i, int64_t n) __attribute__((always_inline)) {
@@ -242,7 +241,7 @@ struct Elements {
   }
 };
 
-// Elements from the first of w on; `moments` and `results` are the buffers of the first moment and of the new w.
+// Returns all elements of w. `moments`, `results`: the buffers of the first moment and of the new w.
 template <typename Rule, typename Moment>
 HM_INLINE Elements<Rule, Moment> elements_of(void* const* buffers, int moments, int results, const RandomBits& random) {
   Elements<Rule, Moment> all{{}, {}, {}, {}, {}, random, 0};
@@ -259,13 +258,13 @@ HM_INLINE Elements<Rule, Moment> from_place(Elements<Rule, Moment> x, int64_t at
   return x;
 }
 
-// The step number, if the rule has one.
+// Returns the step number; 0 if the rule has none.
 HM_INLINE uint32_t step_number(const OptimizerContext& c, const void* step) {
   if (!c.counts_steps) return 0;
   return static_cast<uint32_t>(c.wide_step ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step));
 }
 
-// Weights [..., n] with coded moments; `moments` and `results` are the buffers of the first moment and of the new w.
+// Returns weights [..., n] with coded moments. `moments`, `results`: the buffers of the first moment and of the new w.
 // The scales follow all moments.
 template <typename Rule>
 HM_INLINE CodedWeights coded_weights(void* const* buffers, int moments, int results, int64_t n, uint32_t step) {
@@ -280,7 +279,7 @@ HM_INLINE CodedWeights coded_weights(void* const* buffers, int moments, int resu
   return c;
 }
 
-// A rule, and the type of its moments in memory: float, uint16_t (bf16) or uint8_t (coded).
+// A rule and the stored type of its moments: float, uint16_t (bf16) or uint8_t (coded).
 template <typename R, typename M>
 struct StepTypes {
   using Rule = R;
@@ -299,7 +298,7 @@ HM_INLINE void with_moments(MomentType moments, const Run& run) {
       return run(StepTypes<Rough, uint8_t>{});
   }
 }
-// Calls run(StepTypes{}) for the step of `c`.
+// Calls run(StepTypes{}) with the types of `c`.
 template <typename Run>
 HM_INLINE void with_step_types(UpdateKind kind, const OptimizerContext& c, const Run& run) {
   switch (kind) {

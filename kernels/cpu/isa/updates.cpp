@@ -6,7 +6,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Parts begin at whole vectors.
+// Returns the elements of a part, whole vectors.
 HM_INLINE Range elements(int64_t count, uint32_t parts, uint32_t part) {
   const Range vectors = share((count + kWidth - 1) / kWidth, parts, part);
   return {vectors.begin * kWidth, vectors.end * kWidth < count ? vectors.end * kWidth : count};
@@ -51,7 +51,7 @@ void rmsprop_part(const RmspropContext& c, void* const* buffers, uint32_t part) 
 
 struct AdamScale {
   float size, spread, epsilon, decay;
-  // LAMB's update direction.
+  // Returns LAMB's update direction.
   HM_INLINE vf direction(vf m, vf v, vf w) const {
     const vf d = size * (m / (vsqrt(v) / spread + epsilon));
     return decay != 0 ? d + decay * w : d;
@@ -67,7 +67,7 @@ HM_INLINE AdamScale scale_of(const LambContext& c, const void* step) {
           static_cast<float>(c.weight_decay)};
 }
 
-// Elements whose squares are summed in f32; beyond that, in f64.
+// Squares of this many elements are summed in f32; the sums are added in f64.
 constexpr int64_t kRun = 4096;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Elementary functions on f32 vectors, accurate to a few units in the last place for all inputs, including infinities,
-// NaN, denormals and signed zeros.
+// NaN, subnormal numbers and signed zeros.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
-// 2^n, n in [-252, 254], in two steps so that denormal results and 2^128 are reached.
+// x * 2^n, n in [-252, 254], in two steps so that subnormal results and 2^128 are reached.
 HM_INLINE vf scale_by_power(vf x, vi n) {
   const vi half = n >> 1;
   const vf a = as_float((half + 127) << 23), b = as_float((n - half + 127) << 23);
@@ -22,7 +22,7 @@ struct Reduced {
   vf r;
   vi power;  // in the lowest bits
 };
-// x = n log(2) + r, |r| <= log(2) / 2, for |x| <= 150. Adding 1.5 2^23 rounds, and leaves n in the lowest bits.
+// x = n log(2) + r, |r| <= log(2) / 2, for |x| <= 150. Adding 1.5 * 2^23 rounds and leaves n in the low bits.
 HM_INLINE Reduced reduce_exponent(vf x) {
   constexpr float kRounder = 12582912.0f;
   const vf shifted = fma(x, splat(1.44269504088896341f), splat(kRounder));
@@ -39,14 +39,14 @@ HM_INLINE vf exponential_tail(vf r) {
   return fma(p, r, splat(5.0000001201e-1f));
 }
 
-// For x in [-87, 88], where results and intermediate values are normal numbers.
+// exp(x) for x in [-87, 88], where results and intermediate values are normal numbers.
 HM_INLINE vf exp_within(vf x) {
   const Reduced e = reduce_exponent(x);
   const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r) + 1.0f;
   return as_float((vi)((vu)bits(p) + ((vu)e.power << 23)));
 }
 HM_INLINE vf exp_anywhere(vf x) {
-  const vf clamped = vmin(splat(89.0f), vmax(splat(-104.5f), x));  // NaN stays
+  const vf clamped = vmin(splat(89.0f), vmax(splat(-104.5f), x));  // propagates NaN
   const Reduced e = reduce_exponent(clamped);
   const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r) + 1.0f;
   return scale_by_power(p, e.power << 23 >> 23);
@@ -58,7 +58,7 @@ HM_INLINE vf vexp(vf x) {
   return exp_within(x);
 }
 
-// 2^t for t in [-126, 127] to two units in the last place; NaN stays.
+// 2^t for t in [-126, 127], accurate to two units in the last place; propagates NaN.
 HM_INLINE vf exp2_of_fraction(vf f) {
   vf p = splat(1.5353434811e-4f);
   p = fma(p, f, splat(1.3398884679e-3f));
@@ -105,8 +105,8 @@ HM_INLINE vf log_of_reduced(vf f, vf n) {
 HM_INLINE vf vlog(vf x) {
   const vi tiny = x < 1.17549435e-38f;
   const vf scaled = choose(tiny, x * 8388608.0f, x);
-  // Subtracting the bits of sqrt(1/2) makes the exponent field count from [sqrt(1/2), sqrt(2)); unsigned, because it
-  // may wrap.
+  // Subtracting the bits of sqrt(1/2) makes the exponent that of a mantissa in [sqrt(1/2), sqrt(2)). Unsigned, since
+  // the difference may wrap.
   const vi shifted = (vi)((vu)bits(scaled) - 0x3f3504f3u);
   const vi exponent = (shifted >> 23) - (tiny & 23);
   const vi b = (shifted & 0x007fffff) + 0x3f3504f3;
@@ -161,14 +161,14 @@ HM_INLINE vf verf(vf x) {
   return any(far) ? choose(far, erf_far(x), near) : near;
 }
 
-// Normal distribution from its tail: exp(-z^2 / 2) times a rational function (Mills' ratio, fitted to 5e-9).
+// The normal distribution from its tail: exp(-z^2 / 2) times a rational function (Mills' ratio, fitted to 5e-9).
 struct Normal {
   vf cumulative;   // up to x; small values keep their precision
   vf exponential;  // exp(-x^2 / 2)
 };
 HM_INLINE Normal normal(vf x) {
-  constexpr float kEnd = 13.19f;            // beyond it the tail is below the normal numbers
-  const vf z = vmin(splat(kEnd), vabs(x));  // NaN stays
+  constexpr float kEnd = 13.19f;            // above, the tail is subnormal
+  const vf z = vmin(splat(kEnd), vabs(x));  // propagates NaN
   vf p = splat(4.0373099999e-3f);
   p = fma(p, z, splat(4.0100155572e-2f));
   p = fma(p, z, splat(0.18165199441f));
@@ -194,7 +194,7 @@ HM_INLINE vf gelu_derivative(vf x) {
   return fma(x * 0.39894228040143268f, n.exponential, n.cumulative);
 }
 
-// Sine of x + quarter * pi / 2 for |x| <= 8192, with pi / 2 in three pieces.
+// Sine of x + quarter * pi / 2 for |x| <= 8192; pi / 2 is split into three terms.
 HM_INLINE vf sine(vf x, int quarter) {
   const vf n = vround(x * 0.63661977236758134f);
   vf r = fma(n, splat(-1.5703125f), x);

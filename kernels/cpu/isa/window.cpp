@@ -9,7 +9,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Integers wrap.
+// Integer overflow wraps.
 template <typename T>
 struct Sum {
   static constexpr T kStart = 0;
@@ -34,7 +34,7 @@ constexpr T most() {
   else
     return static_cast<T>(~least<T>());
 }
-// NaN wins and stays.
+// NaN replaces numbers and stays.
 template <typename T>
 struct Maximum {
   static constexpr T kStart = least<T>();
@@ -48,7 +48,7 @@ struct Minimum {
 
 HM_INLINE int64_t up(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-// Results are joined in a block of this many, then stored, rounded to 16 bits where `half` says so.
+// Results are computed in blocks of this size, then stored, narrowed to the type `half` unless it is 0.
 constexpr int64_t kBlock = 256;
 template <typename T>
 void store_block(const T* block, void* y, int64_t at, int64_t n, uint32_t half) {
@@ -65,7 +65,7 @@ HM_INLINE T larger(T a, T b) {
   return a > b ? a : b;
 }
 
-// Whole rows of `inner` elements are joined.
+// Reduces whole rows of `inner` elements.
 template <typename Rule, typename T>
 void join_rows(const WindowStage& s, const T* x, void* y, uint32_t half, Range rows) {
   T block[kBlock];
@@ -85,7 +85,7 @@ void join_rows(const WindowStage& s, const T* x, void* y, uint32_t half, Range r
   }
 }
 
-// Along contiguous rows: one element of all windows after the other.
+// Reduces along contiguous rows: tap by tap, for all windows of a block.
 template <typename Rule, typename T>
 void slide(const WindowStage& s, const T* x, void* y, uint32_t half, Range rows) {
   T block[kBlock];
@@ -94,7 +94,7 @@ void slide(const WindowStage& s, const T* x, void* y, uint32_t half, Range rows)
       const int64_t n = smaller(kBlock, s.places - first);
       for (int64_t p = 0; p < n; ++p) block[p] = Rule::kStart;
       for (int64_t k = 0; k < s.window; ++k) {
-        const int64_t start = first * s.stride + k * s.dilation - s.low;  // of the block's place 0
+        const int64_t start = first * s.stride + k * s.dilation - s.low;  // element of the block's first place
         const int64_t begin = up(-start, s.stride), end = smaller(up(s.size - start, s.stride), n);
         const T* from = x + r * s.size + start;
         if (s.stride == 1)
@@ -109,7 +109,7 @@ void slide(const WindowStage& s, const T* x, void* y, uint32_t half, Range rows)
 template <typename Rule, typename T>
 void run_stage(const WindowStage& s, void* const* buffers, uint32_t half, uint32_t part) {
   const T* x = static_cast<const T*>(buffers[s.from]) + s.from_offset;
-  void* y = half ? buffers[s.to] : static_cast<T*>(buffers[s.to]) + s.to_offset;  // 16 bits: only the result
+  void* y = half ? buffers[s.to] : static_cast<T*>(buffers[s.to]) + s.to_offset;  // half: only for the final result
   if (s.inner == 1)
     slide<Rule>(s, x, y, half, share(s.outer, s.parts, part));
   else
@@ -125,8 +125,8 @@ void run_type(const WindowContext& c, void* const* buffers, uint32_t stage, uint
   run_stage<Minimum<T>, T>(s, buffers, half, part);
 }
 
-// Offset in the plane of a window's first element, which may be padding, and the taps that exist along its first `axes`
-// axes.
+// Offset in the plane of a window's first element, which may be padding, and the taps within the plane along its first
+// `axes` axes.
 struct Taps {
   int64_t begin[HX_MAX_RANK], end[HX_MAX_RANK], step[HX_MAX_RANK];
   int64_t first = 0;
@@ -165,8 +165,8 @@ HM_INLINE void for_each_tap(const Taps& taps, Visit visit) {
   }
 }
 
-// Along contiguous rows: a tap of all windows of a block after the other. An element gets its shares in the order of
-// the windows, as below.
+// Spreads gradients along contiguous rows: tap by tap, for all windows of a block. An element receives its shares in
+// the order of the windows, as in spread_windows.
 template <typename T>
 void spread_rows(const WindowGradContext& c, const T* x, const T* y, const T* dy, T* dx) {
   const uint32_t last = c.rank - 1;
@@ -177,7 +177,7 @@ void spread_rows(const WindowGradContext& c, const T* x, const T* y, const T* dy
     for (int64_t block = 0; block < places; block += kBlock) {
       const int64_t n = smaller(kBlock, places - block);
       const T* const best = y + w + block;
-      // Calls visit(place, begin, end) for tap k of the windows [begin, end) of the block that have it.
+      // Calls visit(place, begin, end) for tap k of the windows [begin, end) of the block where it is in range.
       const auto tap = [&](int64_t k, auto visit) __attribute__((always_inline)) {
         const int64_t ahead = block * stride + k * dilation, start = ahead - c.low[last];
         const int64_t begin = up(-start, stride), end = smaller(up(c.size[last] - start, stride), n);
@@ -193,7 +193,7 @@ void spread_rows(const WindowGradContext& c, const T* x, const T* y, const T* dy
             for (int64_t p = begin; p < end; ++p) ties[p] += here[p * stride] == best[p] ? T(1) : T(0);
         });
       for (int64_t p = 0; p < n; ++p) ties[p] = dy[w + block + p] / larger(ties[p], T(1));
-      for (int64_t k = c.window[last]; k-- > 0;)  // the first window that has an element has it as its last tap
+      for (int64_t k = c.window[last]; k-- > 0;)  // descending: the first window covers an element by its last tap
         tap(k, [&](int64_t place, int64_t begin, int64_t end) {
           const T* const here = x + place;
           T* const to = dx + place;
@@ -209,7 +209,7 @@ void spread_rows(const WindowGradContext& c, const T* x, const T* y, const T* dy
   }
 }
 
-// dy of every window goes in equal shares to the elements that equal its extreme.
+// Distributes dy of each window in equal shares to the elements equal to its maximum or minimum.
 template <typename T>
 void spread_windows(const WindowGradContext& c, void* const* buffers, uint32_t part) {
   const Range planes = share(c.planes, c.plane_parts, part / c.column_parts),

@@ -1,5 +1,5 @@
 // Convolution and its gradients by oneDNN. Each part is a fixed chunk of the batch, so results do not depend on the
-// number of threads. Operands are reordered into oneDNN's preferred layouts; the weight once per run, in the first
+// number of threads. Operands are reordered to oneDNN's preferred layouts; the weight only once per run, in the first
 // phase.
 #include <optional>
 
@@ -59,7 +59,7 @@ std::optional<Geometry> geometry(const Site& site, const std::vector<int64_t>& x
   return g;
 }
 
-// An operand of a part: its own memory, or a reordered copy at `offset` of the workspace.
+// An operand of a part: a slice of its buffer, or a reordered copy at `offset` of the workspace.
 struct Operand {
   Desc plain, used;
   uint64_t offset = 0;
@@ -80,7 +80,7 @@ struct Convolution {
   bool has_bias = false;
   int activation = kNone;
   std::vector<Part> parts;
-  Operand weight;         // reordered once
+  Operand weight;         // shared by the parts, reordered once
   bool prepares = false;  // whether a first phase reorders the weight
   uint64_t partials = 0;  // grad_weight: offset of the parts' results
   ReduceContext sum{};
@@ -114,7 +114,7 @@ Operand weight_operand(Convolution& c, const Desc& used) {
     c.prepares = c.weight.reorder != nullptr;
   }
   if (used != c.weight.used)
-    return operand(c, c.geometry.weight, used, false);  // a chunk of another size chose another layout
+    return operand(c, c.geometry.weight, used, false);  // oneDNN prefers another layout for this chunk size
   return {c.weight.plain, c.weight.used, c.weight.offset, nullptr, c.prepares};
 }
 
@@ -168,7 +168,7 @@ void add_part(Convolution& c, int64_t first, int64_t n) {
                                                              {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
   } else {
     using Back = dnnl::convolution_backward_weights;
-    // A single channel keeps its layout: padding to a vector of channels would cost eight times the work.
+    // A single channel keeps its layout: padding it to a vector of channels would multiply the work.
     const Desc source = g.x[1] == 1 ? plain(x) : any(x);
     const Back::primitive_desc d(
         Back::desc(direct, source, any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes,
@@ -235,7 +235,7 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
   isa().reduce(&c.sum, sum_buffers, 0, part);
 }
 
-// Adds the parts' weight gradients in fixed order.
+// Plans the sum of the parts' weight gradients, in a fixed order.
 void add_sum(Convolution& c) {
   const int64_t n = c.geometry.weight[0] * sample_size(c.geometry.weight);
   c.partials = c.take(static_cast<uint64_t>(n) * 4 * c.parts.size());

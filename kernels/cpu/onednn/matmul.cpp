@@ -44,8 +44,8 @@ std::unique_ptr<Execution> make_execution(const Product& p, int64_t rows, int64_
       Pairs{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
 }
 
-// Rows a multiple of 2 KiB apart share few sets of the first-level cache, which costs oneDNN a third of its speed: such
-// operands are copied with slightly longer rows.
+// Rows a multiple of 2 KiB apart map to few sets of the L1 cache, which slows oneDNN down. Such operands are copied to
+// a larger leading dimension.
 constexpr int64_t kCrowded = 512, kSpacing = 16;
 
 void copy_when_crowded(OneDnnMatmul& c, int which, int64_t rows, int64_t columns, uint32_t buffer, int64_t& row,

@@ -1,6 +1,6 @@
 // oneDNN for kernels: one OpenMP thread per call; primitives and memory objects are created once.
 //
-// A kernel's memory objects are rebound to the buffers of each run, so a kernel must not run twice at once.
+// Each run rebinds a kernel's memory objects to its buffers, so runs of one kernel must not overlap.
 #pragma once
 
 #include <dnnl.hpp>
@@ -14,8 +14,8 @@ namespace harmonics::cpu {
 
 const dnnl::engine& cpu_engine();
 
-// Limits OpenMP to one thread in this scope, since parts already run in parallel. Primitives must be created in such a
-// scope too: they keep their number of threads.
+// Limits OpenMP to one thread in its scope, since parts already run in parallel. Primitives must be created in such a
+// scope too, because they store the number of threads.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) {
@@ -31,11 +31,11 @@ class OneThread {
   int before_;
 };
 
-// A primitive with its memory objects; running it allocates nothing here.
+// A primitive with its memory objects. run() allocates nothing here.
 class Execution {
  public:
   Execution(dnnl::primitive primitive, std::initializer_list<std::pair<int, dnnl::memory::desc>> arguments);
-  // Pointers in the order of the arguments.
+  // `pointers`: in the order of the arguments.
   void run(std::initializer_list<const void*> pointers) const;
 
  private:

@@ -9,10 +9,10 @@ namespace {
 
 #define HM_INLINE [[gnu::always_inline, maybe_unused]] inline
 
-constexpr int64_t kBlock = 32, kBlockBytes = 34;  // of q8_0: a scale in f16, then signed bytes
-constexpr int64_t kKeys = 16;                     // of a tile of keys
-constexpr int64_t kGroup = 64;                    // keys whose weights have a unit
-constexpr int64_t kBlocks = 4;                    // multiplied before their sums are read
+constexpr int64_t kBlock = 32, kBlockBytes = 34;  // q8_0 block: f16 scale, then signed bytes
+constexpr int64_t kKeys = 16;                     // keys per tile
+constexpr int64_t kGroup = 64;                    // keys whose weights share a scale
+constexpr int64_t kBlocks = 4;                    // blocks multiplied before their sums are read
 constexpr int64_t kBlockOfKeys = 128;
 constexpr float kMostStep = 16319, kMostWeight = 32760;  // 127 * 128 + 63; below 2^15
 
@@ -21,17 +21,18 @@ struct alignas(64) TileConfiguration {
   uint16_t row_bytes[16];
   uint8_t rows[16];
 };
-// Sums (0 to 3), keys (4, 5), queries (6, 7); sums (0 to 3), weights (4, 5), values (6, 7).
+// Tile registers for scores: sums (0 to 3), keys (4, 5), queries (6, 7); for values: sums (0 to 3), weights (4, 5),
+// values (6, 7).
 const TileConfiguration kScoreTiles{.row_bytes = {64, 64, 64, 64, 32, 32, 64, 64},
                                     .rows = {16, 16, 16, 16, 16, 16, 8, 8}},
     kValueTiles{.row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {8, 8, 8, 8, 8, 8, 16, 16}};
 
-// The intrinsics of g++ 12 do not say that they read and write memory.
+// Compiler barrier: the tile intrinsics of g++ 12 are not declared to access memory.
 HM_INLINE void settle_memory() { asm volatile("" ::: "memory"); }
 
 void end() { _tile_release(); }
 
-// Calls f with n as a constant.
+// Calls f with n as a template argument.
 template <typename F>
 HM_INLINE void with_blocks(int64_t n, F f) {
   switch (n) {
@@ -50,7 +51,7 @@ HM_INLINE __m512 splat(float x) { return _mm512_set1_ps(x); }
 HM_INLINE __m512i size_bits(__m512 v) {
   return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
 }
-// The largest of magnitudes given as bits; NaN is above all.
+// Returns the largest of the magnitudes with these bits; NaN is the largest.
 HM_INLINE float largest(__m512i sizes) {
   const int32_t bits = _mm512_reduce_max_epi32(sizes);
   float x;
@@ -68,8 +69,8 @@ HM_INLINE void fetch(const RowsAhead& ahead, int64_t from, int64_t to) {
   }
 }
 
-// ---- queries: sets of 8, blocks of 32 elements. A block is a tile: in row k, four elements from 4 k on of the high
-// parts of eight queries, then of their low parts.
+// ---- packed queries: sets of 8, blocks of 32 elements. A block is a tile. Its row k has the elements 4 k to 4 k + 3
+// of eight queries: their high parts, then their low parts.
 
 void pack_queries(const float* q, int64_t rows, int64_t width, int8_t* packed, float* units) {
   const int64_t sets = query_sets(rows), set_bytes = 2 * kTileQueries * width;
@@ -102,14 +103,14 @@ void pack_queries(const float* q, int64_t rows, int64_t width, int8_t* packed, f
 
 // ---- scores
 
-// Sixteen keys, whose rows are one stride apart, and their scales by block.
+// Sixteen keys with equally spaced rows, and their scales by block.
 struct SomeKeys {
   const char* rows;
   int64_t stride;
   alignas(64) float scales[kMostTiledWidth / kBlock][kKeys];
 };
 
-// Rows that are not one stride apart are copied.
+// Copies the rows if they are not equally spaced.
 HM_INLINE void take_keys(const char* const* keys, int64_t n, int64_t width, char* copies, SomeKeys& to) {
   const int64_t blocks = width / kBlock, bytes = blocks * kBlockBytes;
   to.rows = keys[0];
@@ -135,7 +136,7 @@ HM_INLINE void take_keys(const char* const* keys, int64_t n, int64_t width, char
   }
 }
 
-// Row r of the result holds lane r of sums[0] to sums[15].
+// Transposes: row r of the result has lane r of sums[0] to sums[15].
 HM_INLINE void exchange(const __m256* sums, __m512* rows) {
   __m512 z[8], t[8], u[8];
 #pragma GCC unroll 8
@@ -166,7 +167,7 @@ struct ExactScores {
   alignas(64) int32_t sums[kBlocks][kKeys][16];
 };
 
-// Exact sums of the products of sixteen keys and a set of queries, for n blocks.
+// Computes the exact integer products of sixteen keys and a set of queries, for n blocks.
 template <int n>
 HM_INLINE void multiply_keys(const char* keys, int64_t stride, const int8_t* queries, ExactScores& to) {
   settle_memory();
@@ -200,7 +201,7 @@ HM_INLINE void multiply_keys(const char* keys, int64_t stride, const int8_t* que
   settle_memory();
 }
 
-// The sums of the blocks in f32, in their order.
+// Adds the scaled sums of the blocks in f32, in order.
 template <int n>
 HM_INLINE void add_blocks(const ExactScores& exact, const float (*scales)[kKeys], bool add, float (*totals)[16]) {
 #pragma GCC unroll 16
@@ -213,12 +214,12 @@ HM_INLINE void add_blocks(const ExactScores& exact, const float (*scales)[kKeys]
   }
 }
 
-// A set of queries and sixteen keys.
+// A step: some blocks of sixteen keys and a set of queries.
 struct ScoreStep {
   const float (*scales)[kKeys];
-  int64_t row, key;  // the first
+  int64_t row, key;  // the first of each
   __mmask16 keys;
-  bool add, last;  // of its blocks
+  bool add, last;  // add: not the first blocks of the keys; last: the last ones
 };
 
 HM_INLINE void put_scores(const TiledScores& x, const ScoreStep& step, float (*totals)[16]) {
@@ -235,7 +236,7 @@ HM_INLINE void put_scores(const TiledScores& x, const ScoreStep& step, float (*t
                             _mm512_mul_ps(rows[r], splat(x.units[step.row + r])));
 }
 
-// Tiles multiply for a step while the sums of the one before are read.
+// Software pipeline: tiles multiply for one step while the sums of the previous step are read.
 void scores(const TiledScores& x) {
   alignas(64) char copies[2][kKeys * (kMostTiledWidth / kBlock * kBlockBytes)];
   alignas(64) float totals[kKeys][16];
@@ -276,11 +277,11 @@ void scores(const TiledScores& x) {
 
 // ---- values
 
-// 64 values: their bytes in tiles of 16 columns, whose row k holds keys k, k + 32, k + 16 and k + 48, one below the
-// other; and their scales by block.
+// The values of 64 keys: bytes in tiles of 16 columns, whose row k interleaves keys k, k + 32, k + 16 and k + 48; and
+// scales by block.
 struct SomeValues {
   alignas(64) int8_t tiles[2 * kBlocks][16][64];
-  alignas(64) float scales[kBlocks][kGroup], steps[kBlocks][kGroup];  // steps: over the largest
+  alignas(64) float scales[kBlocks][kGroup], steps[kBlocks][kGroup];  // steps: kMostWeight * scale / largest scale
   float most[kBlocks];
 };
 
@@ -293,7 +294,7 @@ HM_INLINE float largest_of(const __m512* v) {
                                   _mm512_max_epi32(size_bits(v[2]), size_bits(v[3]))));
 }
 
-// rows[k]: of key k; rows of absent keys may be any. `present`: keys that exist.
+// `rows`: the row of each key; any row for absent keys. `present`: mask of the keys that exist.
 template <int blocks>
 HM_INLINE void take_values(const char* const* rows, uint64_t present, int64_t first, SomeValues& to) {
   const __m512i order =
@@ -342,11 +343,11 @@ HM_INLINE uint64_t bits_between(int64_t from, int64_t to) {
   return from >= to ? 0 : (to - from == 64 ? ~uint64_t{0} : ((uint64_t{1} << (to - from)) - 1) << from);
 }
 
-// A set of queries and a group: weights over their largest.
+// Weights of a set of queries for a group of keys, divided by the largest weight of each query.
 struct SetWeights {
   alignas(64) float over_most[kTileQueries][kGroup];
   float most[kTileQueries];
-  uint64_t seen[kTileQueries];  // keys; none: the row has no weights
+  uint64_t seen[kTileQueries];  // mask of visible keys; 0: all weights are 0
 };
 
 HM_INLINE void take_weights(const float* weights, uint64_t seen, int64_t row, SetWeights& to) {
@@ -359,7 +360,7 @@ HM_INLINE void take_weights(const float* weights, uint64_t seen, int64_t row, Se
   for (int v = 0; v < 4; ++v) _mm512_store_ps(to.over_most[row] + 16 * v, _mm512_mul_ps(w[v], inverse));
 }
 
-// Weights for a block of values, in whole numbers: high bytes are signed, low ones are not.
+// 16-bit integer weights for a block of values: high bytes are signed, low bytes unsigned.
 struct WholeWeights {
   alignas(64) int8_t high[kTileQueries][64];
   alignas(64) uint8_t low[kTileQueries][64];
@@ -378,7 +379,7 @@ HM_INLINE void round_weights(const SetWeights& from, const SomeValues& values, i
   float scale = values.most[b];
   if (seen == ~uint64_t{0}) {
     for (int v = 0; v < 4; ++v) steps[v] = _mm512_load_ps(values.steps[b] + 16 * v);
-  } else {  // the scales of other keys do not matter
+  } else {  // ignores the scales of other keys
     for (int v = 0; v < 4; ++v)
       steps[v] = _mm512_maskz_load_ps(static_cast<__mmask16>(seen >> 16 * v), values.scales[b] + 16 * v);
     scale = largest_of(steps);
@@ -396,7 +397,7 @@ HM_INLINE void round_weights(const SetWeights& from, const SomeValues& values, i
   _mm512_store_si512(to.high[row], _mm512_ternarylogic_epi32(even, _mm512_srli_epi16(near, 8), far, 0xca));
 }
 
-// Exact sums of the products of a set's weights and a block of a group's values: of high and low bytes.
+// Exact integer products of the weights of a set and a block of a group's values, for high and low bytes.
 struct ExactValues {
   alignas(64) int32_t high[2][kTileQueries][16], low[2][kTileQueries][16];
 };
@@ -422,8 +423,9 @@ HM_INLINE void multiply_values(const WholeWeights& weights, const SomeValues& va
   settle_memory();
 }
 
-// A set of queries and a group of values of `blocks` blocks from `first` on. Tiles multiply for a block while weights
-// of the next are rounded and the sums of the one before are read. `sets`: rows that begin with this group.
+// Adds the products of a set of queries and a group of values, for `blocks` blocks from `first`. Software pipeline:
+// tiles multiply for one block while the weights of the next block are quantised and the sums of the previous one are
+// read. `sets`: mask of the rows whose sums begin with this group.
 HM_INLINE void add_set(const TiledValues& x, const SetWeights& weights, const SomeValues& values, int64_t row,
                        int64_t first, int64_t blocks, uint32_t sets) {
   WholeWeights whole[3];
@@ -449,7 +451,7 @@ HM_INLINE void add_set(const TiledValues& x, const SetWeights& weights, const So
   };
   round(0);
   for (int64_t b = 0; b < blocks; ++b) {
-    if (b + 1 < blocks) round(b + 1);  // what tiles load was stored long before
+    if (b + 1 < blocks) round(b + 1);  // early, so that tile loads do not wait for these stores
     multiply_values(whole[b % 3], values, b, exact[b % 2]);
     if (b > 0) add(b - 1);
   }

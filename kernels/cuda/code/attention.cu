@@ -1,5 +1,5 @@
-// Attention with lengths, mask, bias, window, cap and sinks over caches, and its gradient. A warp's lanes share the
-// elements of a head; keys, or queries, are visited in order.
+// Attention with lengths, mask, bias, window, soft cap and sinks over caches, and its gradient. The lanes of a warp
+// share the elements of a head; keys or queries are visited in order.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -17,14 +17,14 @@ __device__ inline float element(const void* x, CacheType type, int64_t i) {
          static_cast<float>(static_cast<int8_t>(block[2 + i % kCacheBlock]));
 }
 
-// What decides the scores beside q and k.
+// Inputs of the scores besides q and k.
 struct Terms {
   const int32_t* lengths;
   const uint8_t* mask;
   const float* bias;
 };
 
-// A query: where its rows lie, and the keys it may see.
+// A query: offsets of its rows, and its range of keys.
 struct Query {
   uint32_t batch, head;
   int64_t q_at, k_at, v_at, out_at, row, first, end;
@@ -48,7 +48,7 @@ struct Query {
     seen = terms.mask ? terms.mask + wide(batch) * p.mask_item + wide(head) * p.mask_head + table : nullptr;
     more = terms.bias ? terms.bias + wide(batch) * p.bias_item + wide(head) * p.bias_head + table : nullptr;
   }
-  // Turns the product with key j into its score; -inf: not seen. `derivative`: of the score by the product.
+  // Returns the score of key j from the product q k; -inf: masked. `derivative`: of the score by the product.
   __device__ float score(const AttendParameters& p, int64_t j, float product, float& derivative) const {
     float s = product * p.scale;
     derivative = p.scale;
@@ -62,7 +62,7 @@ struct Query {
   }
 };
 
-// This lane's elements of a row of f32. Loops have a constant length, so that x stays in registers.
+// This lane's elements of an f32 row. Loops have constant trip counts, so that x stays in registers.
 struct Lane {
   float x[kMostOfLane];
   __device__ Lane(const float* row, uint32_t width) {
@@ -91,7 +91,7 @@ struct Lane {
   }
 };
 
-// A warp per query.
+// One warp per query.
 __global__ void __launch_bounds__(kThreads)
     attend(const float* q, const void* k, const void* v, const int32_t* lengths, const uint8_t* mask, const float* bias,
            const float* sinks, float* out, float* lse, AttendParameters p) {
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) lse[row] = total == 0 ? -infinity() : logf(total) + largest;
 }
 
-// Softmax of each query: p = exp(score - shift) share, and the gradient of a score is p (dp - own) by. A query that
-// sees one key, which has probability 1 for any score, has by = 0.
+// Softmax statistics of each query: p = exp(score - shift) * share; the gradient of a score is p * (dp - own) * by.
+// `by` is 0 for a query with a single visible key, whose probability is 1 for any score.
 struct Softmax {
   float *own, *shift, *share, *by;
   __device__ Softmax(float* all, const AttendParameters& p) {
@@ -137,7 +137,7 @@ struct Softmax {
   }
 };
 
-// A warp per query: its softmax, and dq.
+// One warp per query: softmax statistics and dq.
 __global__ void __launch_bounds__(kThreads)
     attend_queries(const float* q, const float* k, const float* v, const float* dout, const int32_t* lengths,
                    const uint8_t* mask, const float* bias, const float* sinks, float* dq, float* statistics,
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kThreads)
   sums.store(dq + query.q_at, p.width);
 }
 
-// A warp per key: dk and dv, from all queries of the heads that share it.
+// One warp per key: dk and dv, from the queries of all heads that share the key.
 __global__ void __launch_bounds__(kThreads)
     attend_keys(const float* q, const float* k, const float* v, const float* dout, const int32_t* lengths,
                 const uint8_t* mask, const float* bias, float* statistics, float* dk, float* dv, AttendParameters p) {
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kThreads)
   of_value.store(dv + v_at, p.values);
 }
 
-// A warp per element of the bias: the sum over the items and heads that share it.
+// One warp per element of the bias: the sum over the batch items and heads that share it.
 __global__ void __launch_bounds__(kThreads)
     attend_bias(const float* q, const float* k, const float* v, const float* dout, const int32_t* lengths,
                 const uint8_t* mask, const float* bias, float* statistics, float* dbias, AttendParameters p) {
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) dbias[number] = sum;
 }
 
-// A thread per head.
+// One thread per head.
 __global__ void attend_sinks(const float* sinks, float* statistics, float* dsinks, AttendParameters p) {
   const uint32_t head = thread_number();
   if (head >= p.heads) return;

@@ -1,21 +1,21 @@
-// The gradient of a convolution's weight, as a product over samples and places: weight [outputs, channels * taps] is
-// dy [outputs, positions] times patches [positions, channels * taps], which are read from x.
+// The weight gradient of a convolution as an implicit GEMM: dweight [outputs, channels * taps] = dy [outputs,
+// positions] times patches [positions, channels * taps], which are read from x. Positions are those of all samples.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-constexpr uint32_t kRun = 32;        // positions per step: one for each lane
-constexpr uint32_t kRunStride = 36;  // of a row in shared memory: aligned to 16 bytes, without bank conflicts
+constexpr uint32_t kRun = 32;        // positions per step, one per lane
+constexpr uint32_t kRunStride = 36;  // leading dimension in shared memory: 16-byte aligned, no bank conflicts
 constexpr uint32_t kAcross = 16;     // threads along columns, and along rows
-constexpr uint32_t kColumns = 64;    // of a tile
+constexpr uint32_t kColumns = 64;    // columns of a tile
 constexpr uint32_t kColumnsEach = kColumns / kAcross;
 
 struct alignas(16) Four {
   float x[4];
 };
 
-// Parts [parts, outputs, channels * taps]: a block sums a run of positions for a tile.
+// Writes parts [parts, outputs, channels * taps]. A block computes a tile over a range of positions (split-k).
 template <uint32_t kRowsEach>
 __global__ void __launch_bounds__(kThreads)
     weight_gradient(const float* x, const float* dy, float* parts, WeightGradientParameters p) {
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t places = p.high * p.wide, columns = p.channels * p.taps_high * p.taps_wide;
   const int64_t positions = static_cast<int64_t>(p.batch) * places, begin = blockIdx.z * p.part,
                 end = begin + p.part < positions ? begin + p.part : positions;
-  // The columns whose patches this thread reads.
+  // The columns of patches that this thread reads.
   constexpr uint32_t kReads = kColumns / (kThreads / kWarp);
   int32_t channel[kReads], down[kReads], across[kReads];
   for (uint32_t i = 0; i < kReads; ++i) {
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-// A lane per element, whose parts the block's warps share.
+// Adds the parts: a lane per element; the warps of a block share the parts.
 __global__ void __launch_bounds__(kThreads) sum_parts(const float* parts, float* y, SumPartsParameters p) {
   constexpr uint32_t kWarps = kThreads / kWarp;
   __shared__ float sums[kWarps][kWarp];

@@ -12,8 +12,8 @@ __global__ void gather(const T* x, const void* indices, T* y, GatherParameters p
   y[i] = x[(static_cast<int64_t>(row / p.indices) * p.size + at) * p.inner + i % p.inner];
 }
 
-// links[k]: the next k with the same index, `indices` if there is none; links[indices + k]: whether k is the first
-// with its index. With these lists each row sums its updates in index order, for any number of blocks.
+// links[k]: the next k with the same index; `indices` if there is none. links[indices + k]: whether k is the first with
+// its index. With these linked lists each row adds its updates in index order, for any number of blocks.
 __global__ void link(const void* indices, uint32_t* links, LinkParameters p) {
   const uint32_t k = thread_number();
   if (k >= p.indices) return;
@@ -39,8 +39,8 @@ __global__ void add(const T* updates, const void* indices, const uint32_t* links
   }
 }
 
-// y [size, inner]: each row is the sum of the updates with its index, in index order. A block computes a row and
-// kThreads columns: it lists the updates of a run of indices, and then adds them.
+// y [size, inner]: each row is the sum of the updates with its index, in index order. A block computes kThreads columns
+// of a row: it lists the matching updates of a run of indices, then adds them.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) collect(const T* updates, const void* indices, T* y, AddParameters p) {
   constexpr uint32_t kAhead = 8;  // loads in flight
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) collect(const T* updates, const void
   if (adds) y[static_cast<int64_t>(blockIdx.x) * p.inner + column] = sum;
 }
 
-// The row of a position: of its batch, then by the axes it names.
+// Returns the row of a position: its batch, then its index on each axis.
 __device__ inline uint32_t row_of(const void* indices, const PositionParameters& p, uint32_t position) {
   uint32_t row = position / p.places;
   for (uint32_t a = 0; a < p.k; ++a)
@@ -88,7 +88,7 @@ __global__ void rows(const void* indices, uint32_t* numbers, const __grid_consta
   if (i < p.count) numbers[i] = row_of(indices, p, i);
 }
 
-// Offset in the whole of the block's element i.
+// Returns the offset in the whole tensor of element i of the block.
 __device__ inline int64_t block_place(const void* starts, const BlockParameters& p, uint32_t i) {
   int64_t place = 0, wide = 1;
   for (uint32_t a = p.rank; a-- > 0;) {
@@ -110,14 +110,14 @@ __global__ void update_slice(const T* block, const void* starts, T* y, const __g
   if (i < p.count) y[block_place(starts, p, i)] = block[i];
 }
 
-// NaN counts as largest; on ties the lower index comes first.
+// The order of top_k: descending, NaN first, ties by lower index.
 template <typename T>
 __device__ inline bool comes_first(T a, uint32_t i, T b, uint32_t j) {
   if (a != a || b != b) return a != a && (b == b || i < j);
   return a > b || (a == b && i < j);
 }
 
-// Each result takes the best element that comes after the previous one.
+// Each result is the best element after the previous one.
 template <typename T>
 __global__ void top(const T* x, T* values, int64_t* places, TopParameters p) {
   __shared__ T best_values[kThreads];

@@ -1,18 +1,19 @@
-// Shared by host and device code: kernels and their parameters, which follow the buffers.
+// Kernels and their parameters, shared by host and device code. Comments list the buffers, which precede the
+// parameters.
 #pragma once
 
 #include <cstdint>
 
 namespace harmonics::cuda {
 
-// Threads per block of every kernel that does not say otherwise.
+// Default number of threads per block.
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMostRank = 8;
 
-// The handle that the driver launches; also used by kernels compiled for tests.
+// Handle of a kernel for the driver, or for the emulated device.
 using Function = const void*;
 
-// Walk through arrays: sizes and, per array, strides and offset in elements.
+// A walk through arrays: sizes and, per array, strides and offset in elements.
 template <int kArrays>
 struct Steps {
   uint32_t rank;
@@ -44,15 +45,15 @@ Function copy_function(uint32_t element_bytes);  // from, to; also 16 bytes
 struct CopyIfFiniteParameters {
   uint64_t bytes;
 };
-// from, to, number: whole words of 4 bytes and the remainder, with any number of threads
+// from, to, number: words of 4 bytes, then the remaining bytes; any number of threads
 Function copy_if_finite_function();
 constexpr uint32_t kTransposedTile = 64;
-Function transpose_function(uint32_t element_bytes);  // from, to; tiles, by blocks {columns, rows, batch}
+Function transpose_function(uint32_t element_bytes);  // from, to; tiles in blocks {columns, rows, batch}
 Function fill_function(uint32_t element_bytes);       // to
 Function iota_function();                             // to
 Function random_function();                           // counter, to; four numbers per thread
 
-// ---- index.cu: x [outer, size, inner], `indices` numbers of any integer type
+// ---- index.cu: x [outer, size, inner]; `indices` indices of any integer type
 struct GatherParameters {
   uint32_t count, size, inner, indices, dtype;
 };
@@ -71,16 +72,16 @@ struct BlockParameters {
 struct TopParameters {
   uint32_t size, k;
 };
-// Positions of several axes: each has k numbers, of axes of these sizes, and names a row of its batch.
+// Positions along several axes. A position has k indices, for axes of these sizes, and selects a row of its batch.
 struct PositionParameters {
   uint32_t count, places, inner, k, dtype;
   uint32_t sizes[kMostRank];
 };
 Function gather_function(uint32_t element_bytes);  // x, indices, y
 Function link_function();  // indices, links: for each the next with the same index, and whether it is the first
-// updates, indices, links, y: updates are joined to y; null: unsupported type; blocks {indices, outer}
+// updates, indices, links, y: combines updates with y; null: unsupported type; blocks {indices, outer}
 Function add_function(uint32_t dtype);
-// updates, indices, y [size, inner]: the sums of the updates; null: unsupported type; blocks {size, columns}
+// updates, indices, y [size, inner]: sums of the updates; null: unsupported type; blocks {size, columns}
 Function collect_function(uint32_t dtype);
 Function gather_nd_function(uint32_t element_bytes);      // x, indices, y
 Function rows_function();                                 // indices, rows: the row of each position, u32
@@ -92,19 +93,19 @@ Function top_function(uint32_t dtype);                    // x, values, indices;
 struct SortParameters {
   uint32_t count, size, inner, run, descending;
 };
-Function begin_sort_function();                         // order: 0, 1 ... of every line
-Function merge_function(uint32_t dtype);                // x, order, merged: runs of `run` elements joined in pairs
+Function begin_sort_function();                         // order: 0, 1 ... for every line
+Function merge_function(uint32_t dtype);                // x, order, merged: merges runs of `run` elements in pairs
 Function finish_sort_function(uint32_t element_bytes);  // x, order, values, indices
 
 // ---- reduce.cu
 enum class Reduction : uint32_t { sum, product, maximum, minimum };
 struct ReduceParameters {
-  uint32_t results, terms, chunks, chunk;  // terms in all, and per chunk
+  uint32_t results, terms, chunks, chunk;  // terms: per result; chunk: terms per chunk
   Steps<1> kept, reduced;
 };
 // Types of x and y: the same, or one of them f32 and the other of 16 bits; null: unsupported.
 Function reduce_rows_function(uint32_t from, uint32_t to, Reduction);        // x, y [results, chunks]; a block for each
-Function reduce_short_rows_function(uint32_t from, uint32_t to, Reduction);  // the same with a warp for each
+Function reduce_short_rows_function(uint32_t from, uint32_t to, Reduction);  // likewise, a warp for each
 // x, y [chunks, results]; a thread for each, blocks {results, chunks}
 Function reduce_columns_function(uint32_t from, uint32_t to, Reduction);
 constexpr uint32_t kJoinedResults = 32;
@@ -126,21 +127,21 @@ constexpr uint32_t kProductTile = 64;
 Function product_function(uint32_t dtype);  // a, b, c; blocks {columns, rows, batch}
 // ---- small_product.cu: c [batch, m, n] dense = activation(a b + bias), in f32
 struct SmallOperand {
-  int64_t row, term, batch;  // strides; rows of b are its columns. One of the first two is 1.
-  uint32_t wide;             // terms are adjacent, and rows begin at multiples of 16 bytes
+  int64_t row, term, batch;  // strides; for b, row is the stride of columns. row or term is 1.
+  uint32_t wide;             // terms are contiguous, and rows are aligned to 16 bytes
 };
 struct SmallProductParameters {
   uint32_t m, n, k, has_bias, relu;
-  uint32_t parts, terms;  // parts of a sum, and terms of each: a multiple of kSmallTerms; without a batch
+  uint32_t parts, terms;  // split-k: parts, and terms per part, a multiple of kSmallTerms; only without a batch
   SmallOperand a, b;
 };
 constexpr uint32_t kSmallTerms = 64;
-enum class SmallSum : uint32_t { none, a, b };  // also sums this operand over k; without a batch
+enum class SmallSum : uint32_t { none, a, b };  // also sums this operand over k; only without a batch
 constexpr uint32_t kSmallTiles[][2] = {{16, 16}, {32, 32}, {64, 32}, {64, 64}};  // rows, columns
 // a, b, c, bias, sums; blocks {columns, rows, batch}, or {columns, rows, parts} with c and sums for each part
 Function small_product_function(uint32_t tile, SmallSum sum);
 struct SmallJoinParameters {
-  uint32_t count, columns, beside, parts, has_bias, relu;  // elements of c and of the sums
+  uint32_t count, columns, beside, parts, has_bias, relu;  // count: elements of c; beside: elements of the sums
 };
 Function small_join_function();  // parts of c, parts of the sums, bias, c, sums
 
@@ -150,16 +151,16 @@ struct FinishParameters {
   Activation activation;
   uint32_t has_bias;
 };
-Function finish_function(uint32_t dtype);  // bias, y of one float type: y = activation(y + bias)
+Function finish_function(uint32_t dtype);  // bias, y (one float type): y = activation(y + bias)
 struct RoundParameters {
   uint32_t count;
 };
-Function round_function(uint32_t dtype);  // f32, f16 or bf16: finite values saturate at the range of f16
-Function widen_function();                // f16, f32
+Function round_function(uint32_t dtype);  // from f32, to f16 or bf16; finite values saturate at the range of f16
+Function widen_function();                // from f16, to f32
 constexpr uint32_t kLargestParts = kThreads;
 Function largest_function();  // x f32 [count], the largest finite |x| per part; a block for each
-// Scales to fp8 (E4M3) by a power of two that brings the largest value into range: writes [batch, rows, columns] dense,
-// and the scale.
+// Rounds to fp8 (E4M3) after scaling by the power of two that brings the largest value into range. Writes dense [batch,
+// rows, columns] and the scale.
 struct ScaledParameters {
   uint32_t rows, columns;
   int64_t row, column, batch;  // strides of x
@@ -173,7 +174,7 @@ struct RowsParameters {
   uint32_t label_dtype;
   float epsilon;
 };
-// A kernel for rows of some length, and how many of them each of its blocks takes.
+// A kernel for rows of a given length; rows and threads per block.
 struct RowKernel {
   Function function;
   uint32_t rows, threads;
@@ -192,13 +193,13 @@ struct NormGradParameters {
 constexpr uint32_t kMostSummedColumns = 8192;  // largest width whose sums fit the registers of a block
 struct NormGradKernel {
   Function function;
-  uint32_t rows, threads, most_blocks;  // rows that a block takes at once
+  uint32_t rows, threads, most_blocks;  // rows: rows per block at a time
 };
 NormGradKernel layer_norm_grad_kernel(uint32_t columns);  // x, gain, mean, rstd, dy, dx, sums [2, blocks, columns]
 NormGradKernel rms_norm_grad_kernel(uint32_t columns);    // x, gain, rstd, dy, dx, sums [1, blocks, columns]
-// A block per kSummedColumns columns.
+// One block per kSummedColumns columns.
 constexpr uint32_t kSummedColumns = 32;
-Function sum_blocks_function();      // sums, dgain: of the first sum only
+Function sum_blocks_function();      // sums, dgain: only the first sum
 Function sum_two_blocks_function();  // sums, dgain, dbias
 struct ChannelParameters {
   uint32_t batch, channels, places;
@@ -211,12 +212,12 @@ Function group_norm_function();       // x, gain, bias, y, mean, rstd; a block p
 Function group_norm_grad_function();  // x, gain, mean, rstd, dy, dx
 Function group_norm_sums_function();  // x, mean, rstd, dy, dgain, dbias; a block per channel
 
-// ---- optimizer.cu: many tensors at once, each with its own blocks
+// ---- optimizer.cu: many tensors per launch, each with its own blocks
 struct OptimizerParameters {
   uint32_t count;      // LAMB
   uint32_t wide_step;  // the step number is i64, else i32
   uint32_t decoupled, nesterov, adapts, blocks;
-  uint32_t run;  // elements per block of an update
+  uint32_t run;  // update: elements per block
   double momentum, beta1, beta2, epsilon, weight_decay, alpha;
 };
 // Tensors of one parameter, and its first block.
@@ -225,13 +226,13 @@ struct TensorRow {
   uint32_t count, first_block;
 };
 constexpr uint32_t kMostTensors = 48;
-// A kernel's only argument; every driver allows 4 KiB.
+// The only argument of a kernel; every driver allows 4 KiB.
 struct TensorTable {
   OptimizerParameters settings;
   const float* lr;
   const void* step;
   double* sums;
-  const float* number;  // updates happen only if it is finite; null: always
+  const float* number;  // the update is skipped if this is not finite; null: never
   uint32_t tensors;
   TensorRow rows[kMostTensors];
 };
@@ -246,7 +247,7 @@ enum class UpdateRule : uint32_t {
   rmsprop_both,
   lion
 };
-constexpr uint32_t kUpdateRun = 1024;       // elements per block of an update: a multiple of this
+constexpr uint32_t kUpdateRun = 1024;       // OptimizerParameters::run is a multiple of this
 Function update_function(UpdateRule rule);  // rows: w, g, moments ..., w', moments' ...
 Function lamb_moments_function();           // w, g, m, v, step, m', v', sums [blocks, 2], number
 Function lamb_step_function();              // w, m', v', lr, step, sums, w', number; a thread per element
@@ -262,7 +263,7 @@ struct WindowParameters {
   uint32_t count, rank, planes, plane, places, taps;
   int32_t size[3], kernel[3], step[3], low[3], apart[3], place[3];
   uint32_t include_padding;
-  uint64_t fill;  // bits
+  uint64_t fill;  // bits of the element
 };
 // Windows over any axes.
 struct ReduceWindowParameters {
@@ -287,17 +288,17 @@ struct WeightGradientParameters {
 struct SumPartsParameters {
   uint32_t count, parts;
 };
-constexpr uint32_t kGradientColumns = 64;  // of a tile
-// x, dy, parts; `rows` of a tile: 16, 32 or 64; blocks {columns, rows, parts}
+constexpr uint32_t kGradientColumns = 64;  // columns of a tile
+// x, dy, parts; `rows`: of a tile, 16, 32 or 64; blocks {columns, rows, parts}
 Function weight_gradient_function(uint32_t rows);
 Function sum_parts_function();  // parts [parts, count], y; 32 elements per block
 
-// ---- attention.cu: over what is known at run time
+// ---- attention.cu: with optional inputs, and over caches
 constexpr uint32_t kWidestHead = 256;
-constexpr uint32_t kCacheBlock = 32, kCacheBytes = 34;  // of q8_0
+constexpr uint32_t kCacheBlock = 32, kCacheBytes = 34;  // elements and bytes of a q8_0 block
 enum class CacheType : uint32_t { f32, f16, q8_0 };
 struct AttendParameters {
-  uint32_t batch, heads, shared, queries, keys, width, values;              // of a head: width of queries, of values
+  uint32_t batch, heads, shared, queries, keys, width, values;              // width, values: elements of a head's rows
   uint32_t q_head, q_row, k_head, k_row, v_head, v_row, out_head, out_row;  // strides
   uint32_t mask_item, mask_head, bias_item, bias_head;
   uint32_t causal, window;
@@ -305,14 +306,14 @@ struct AttendParameters {
   uint32_t has_lengths, has_mask, has_bias, has_sinks;
   float scale, cap;
 };
-// All f32 but keys, values, lengths and mask; a warp each. `statistics` are four numbers per query.
-Function attend_function();          // q, k, v, lengths, mask, bias, sinks, out, lse; of a query
-Function attend_queries_function();  // q, k, v, dout, lengths, mask, bias, sinks, dq, statistics; of a query
-Function attend_keys_function();     // q, k, v, dout, lengths, mask, bias, statistics, dk, dv; of a key
-Function attend_bias_function();     // q, k, v, dout, lengths, mask, bias, statistics, dbias; of an element of the bias
+// All f32, except keys, values, lengths and mask. `statistics`: four numbers per query.
+Function attend_function();          // q, k, v, lengths, mask, bias, sinks, out, lse; a warp per query
+Function attend_queries_function();  // q, k, v, dout, lengths, mask, bias, sinks, dq, statistics; a warp per query
+Function attend_keys_function();     // q, k, v, dout, lengths, mask, bias, statistics, dk, dv; a warp per key
+Function attend_bias_function();     // q, k, v, dout, lengths, mask, bias, statistics, dbias; a warp per bias element
 Function attend_sinks_function();    // sinks, statistics, dsinks; a thread per head
 
-// ---- tiled_attention.cu: without optional inputs, heads of `width` numbers at most
+// ---- tiled_attention.cu: without optional inputs; heads of at most `width` numbers
 constexpr uint32_t kWidestTiledHead = 64, kAttentionQueries = 64, kAttentionKeys = 32;
 Function attend_tiles_function(uint32_t width);  // q, k, v, out, lse; a block per kAttentionQueries queries of a head
 // q, k, v, out, dout, dq, statistics (three numbers per query); a block per kAttentionKeys queries of a head
@@ -320,10 +321,10 @@ Function attend_tiles_queries_function(uint32_t width);
 // q, k, v, dout, statistics, dk, dv; a block per kAttentionKeys keys of a shared head
 Function attend_tiles_keys_function(uint32_t width);
 
-// ---- sequence.cu: rotary positions, caches
+// ---- sequence.cu: rotary position embedding, caches
 struct TurnParameters {
-  uint32_t count;                                  // pairs that are turned and elements that are not
-  uint32_t width, half, positions, repeats, item;  // item: rows of an item of the first axis
+  uint32_t count;                                  // rotated pairs, and elements that are not rotated
+  uint32_t width, half, positions, repeats, item;  // item: rows per item of the first axis
   uint32_t has_positions, own_positions, has_frequencies, interleaved;
   int32_t offset;
   double decay, sign;
@@ -332,11 +333,11 @@ Function turn_function();  // x, positions, frequencies, y: f32
 struct AppendParameters {
   uint32_t count, capacity, rows, row;
 };
-Function append_function(uint32_t element_bytes);  // rows, start, cache: of one type
-Function append_half_function();                   // rows in f32, start, cache in f16
-Function append_blocks_function();                 // rows in f32, start, cache in q8_0; count and row are of blocks
+Function append_function(uint32_t element_bytes);  // rows, start, cache; rows and cache have one type
+Function append_half_function();                   // rows (f32), start, cache (f16)
+Function append_blocks_function();                 // rows (f32), start, cache (q8_0); count and row are in blocks
 
-// ---- storage.cu: whole numbers with a scale and a zero point each, or per index of an axis
+// ---- storage.cu: integers with a scale and a zero point per tensor, or per index of an axis
 struct ChannelsParameters {
   uint32_t count, size, inner;
 };
@@ -345,11 +346,11 @@ Function dequantize_function(uint32_t dtype);  // x, scale, zero, y
 
 // ---- recurrent.cu: a block per sample
 constexpr uint32_t kScanThreads = 512;
-// Memory per sample, in widths: two states; or gradients of gates, of h and c, and parts of sums.
+// Workspace per sample, in widths: two states; or gradients of gates, of h and c, and partial sums.
 constexpr uint32_t kScanForward = 2, kScanBackward = 6 + kScanThreads / 32;
 struct ScanParameters {
   uint32_t positions, width, reverse;
-  uint32_t given;  // how many of the optional inputs
+  uint32_t given;  // number of optional inputs
 };
 Function lstm_function();       // x, weight, h0, c0, y, c, gates, memory
 Function lstm_grad_function();  // weight, c, gates, c0, dy, dc, dgates, dx, dh0, dc0, memory

@@ -1,4 +1,4 @@
-// The kernels' language: CUDA, or its emulation on the processor for tests. And common device functions.
+// The language of the kernels, CUDA or its emulation on the CPU for tests, and common device functions.
 #pragma once
 
 #include "kernels.hpp"
@@ -11,8 +11,8 @@
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #define HM_FUNCTION(...) reinterpret_cast<::harmonics::cuda::Function>(&__VA_ARGS__)
-#define HM_UNROLL _Pragma("unroll")        // of loops over arrays, which stay in registers then
-#define HM_UNROLL_BY(n) HM_TEXT(unroll n)  // of loops whose loads are to be under way together
+#define HM_UNROLL _Pragma("unroll")        // for loops over arrays, which then stay in registers
+#define HM_UNROLL_BY(n) HM_TEXT(unroll n)  // for loops with several loads in flight
 #define HM_TEXT(...) _Pragma(#__VA_ARGS__)
 #endif
 
@@ -23,17 +23,17 @@ namespace harmonics::cuda {
 #ifndef HM_EMULATED
 using Half = __half;
 using BFloat16 = __nv_bfloat16;
-// Saturates at 448.
+// Converts to E4M3; saturates at 448.
 __device__ inline uint8_t e4m3_bits(float x) { return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3); }
 #endif
 
 constexpr uint32_t kWarp = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 
-// Index of this thread in a one-dimensional grid.
+// Returns the index of this thread in a one-dimensional grid.
 __device__ inline uint32_t thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Whether the kernel leaves its outputs unchanged, because the number it checks is infinite or NaN.
+// Whether the kernel must leave its outputs unchanged: the checked number is infinite or NaN.
 __device__ inline bool stays(const float* number) { return number && *number - *number != 0; }
 
 template <int kArrays>
@@ -70,13 +70,13 @@ __device__ inline int64_t whole_at(const void* numbers, uint32_t dtype, uint32_t
     }
   }
 }
-// Clamped to [0, size).
+// Returns index i, clamped to [0, size).
 __device__ inline uint32_t index_at(const void* numbers, uint32_t dtype, uint32_t i, uint32_t size) {
   const int64_t v = whole_at(numbers, dtype, i);
   return v < 0 ? 0 : v >= size ? size - 1 : static_cast<uint32_t>(v);
 }
 
-// Sums of narrow integers are 64-bit and wrap when stored.
+// Accumulator types. Integers are summed in 64 bits and wrap when stored.
 template <typename T>
 struct SumOf {
   using type = int64_t;
@@ -99,7 +99,7 @@ struct SumOf<BFloat16> {
   using type = float;
 };
 
-// NaN wins and stays in extremes.
+// Combines two values. In max and min, NaN replaces numbers and stays.
 template <typename T>
 __device__ inline T joined(T a, T b, Joining how) {
   if (how == Joining::set) return b;
@@ -128,7 +128,7 @@ __device__ inline T join_warp(T v) {
   for (uint32_t apart = kWarp / 2; apart > 0; apart /= 2) v = Join::join(v, __shfl_xor_sync(kAllLanes, v, apart));
   return v;
 }
-// Every thread of the block of kCount threads gets the result.
+// Reduces over the block of kCount threads; every thread receives the result.
 template <typename Join, uint32_t kCount = kThreads, typename T>
 __device__ inline T join_block(T v) {
   __shared__ T warps[kCount / kWarp];
@@ -148,19 +148,19 @@ __device__ inline T join_lanes(T v) {
     return join_block<Join, kLanes>(v);
 }
 
-// How many of 0 ... n - 1 begin at `first` and are `apart`. Loops over such a number have their loads under way
-// together where they are unrolled.
+// Returns the number of values first, first + apart, ... below n. Unrolled loops with this trip count have several
+// loads in flight.
 __device__ inline uint32_t rounds_of(uint32_t first, uint32_t n, uint32_t apart) {
   return first < n ? (n - first - 1) / apart + 1 : 0;
 }
 
-// The instance of a kernel for elements of `element_bytes` bytes.
+// Instance of a kernel for elements of `element_bytes` bytes.
 #define HM_BY_WIDTH(kernel)                             \
   (element_bytes == 1   ? HM_FUNCTION(kernel<uint8_t>)  \
    : element_bytes == 2 ? HM_FUNCTION(kernel<uint16_t>) \
    : element_bytes == 4 ? HM_FUNCTION(kernel<uint32_t>) \
                         : HM_FUNCTION(kernel<uint64_t>))
-// by(kernel<T>) for elements of type `dtype`; null: no such type.
+// by(kernel<T>) for elements of type `dtype`; null: unsupported type.
 #define HM_BY_NUMBER(by, kernel)           \
   (dtype == HX_F32   ? by(kernel<float>)   \
    : dtype == HX_F64 ? by(kernel<double>)  \
@@ -171,8 +171,8 @@ __device__ inline uint32_t rounds_of(uint32_t first, uint32_t n, uint32_t apart)
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
-// Mean of squares minus square of the mean, never negative. The mean of large numbers is rounded, so kernels also pass
-// the mean of the centred values.
+// Variance: mean of squares minus square of the mean, at least 0. The mean of large numbers is rounded, so kernels pass
+// the mean of the centred values too.
 __device__ inline float variance_of(float squares, float mean) {
   const float less = squares - mean * mean;
   return squares == infinity() ? squares : less < 0 ? 0.0f : less;

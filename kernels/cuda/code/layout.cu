@@ -1,4 +1,4 @@
-// Strided copies, and sources that only write.
+// Strided copies, and fill, iota, random.
 #include "packs.hpp"
 
 namespace harmonics::cuda {
@@ -21,8 +21,8 @@ __global__ void copy_if_finite(const uint8_t* from, uint8_t* to, const float* nu
   if (thread_number() < p.bytes % 4) to[words * 4 + thread_number()] = from[words * 4 + thread_number()];
 }
 
-// Threads load a tile of 64 x 64 along one side's rows and store it along the other's, four elements at a time where
-// rows begin at multiples of four.
+// Transposes tiles of 64 x 64 in shared memory: loads along the rows of one side, stores along the rows of the other,
+// four elements at a time if rows begin at multiples of four.
 constexpr uint32_t kTileRow = kTransposedTile / 4, kTileStep = kThreads / kTileRow;
 
 template <typename T>
@@ -120,7 +120,7 @@ __device__ inline uint64_t splitmix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Philox 4x32-10 as in harmonics/philox.hpp: numbers 4 t ... 4 t + 3 are the words of counter {step, t}.
+// Philox 4x32-10 as in harmonics/philox.hpp: numbers 4 t to 4 t + 3 are the words of counter {step, t}.
 __global__ void random(const int64_t* counter, float* to, RandomParameters p) {
   const uint32_t t = thread_number();
   if (t * 4 >= p.count) return;

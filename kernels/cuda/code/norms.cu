@@ -1,11 +1,11 @@
-// Gradients of layer_norm and rms_norm; normalisation over batch and space or over groups of channels.
+// Gradients of layer_norm and rms_norm; batch_norm and group_norm with their gradients.
 #include "packs.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// A block's sums by column, from those of its warps, in their order. Warps share columns only if each takes rows of its
-// own.
+// Writes a block's sums by column, adding the sums of its warps in order. Warps share columns only if each warp has its
+// own rows.
 template <uint32_t kLanes, uint32_t kPacks>
 __device__ inline void put_sums(const Row<kLanes, kPacks>& row, const Pack<float> (&mine)[kPacks], float* to) {
   if constexpr (kLanes != kWarp) {
@@ -26,13 +26,13 @@ __device__ inline void put_sums(const Row<kLanes, kPacks>& row, const Pack<float
   }
 }
 
-// A warp, or a block, takes rows at equal distances and sums their share of dgain and dbias by column in registers.
+// A warp or a block processes equally spaced rows and accumulates their dgain and dbias by column in registers.
 template <uint32_t kLanes, uint32_t kPacks, bool kCentred>
 __device__ inline void row_grad(const float* x, const float* gain, const float* means, const float* rstds,
                                 const float* dy, float* dx, float* sums, const NormGradParameters& p) {
   const Row<kLanes, kPacks> row(p.columns);
   const float count = static_cast<float>(row.n);
-  constexpr uint32_t kRows = Row<kLanes, kPacks>::kBlock / kLanes;  // at once
+  constexpr uint32_t kRows = Row<kLanes, kPacks>::kBlock / kLanes;  // rows per block at a time
   Pack<float> dgain[kPacks], dbias[kPacks];
   row.kept([&](uint32_t j, const Place&) {
     HM_UNROLL
@@ -86,7 +86,8 @@ __global__ void __launch_bounds__(Row<kLanes, kPacks>::kBlock)
   row_grad<kLanes, kPacks, false>(x, gain, nullptr, rstd, dy, dx, sums, p);
 }
 
-// A warp's lanes have adjacent columns, and each warp sums every eighth block.
+// Returns the sum of a column over all blocks. Lanes of a warp have adjacent columns; each warp sums every eighth
+// block.
 __device__ inline float sum_of_blocks(const float* sums, const NormGradParameters& p) {
   constexpr uint32_t kWarps = kThreads / kWarp;
   __shared__ float parts[kWarps][kWarp];
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(kThreads)
   dbias[c] = sum;
 }
 
-// A group of a sample is contiguous.
+// A group of a sample is contiguous in memory.
 __global__ void __launch_bounds__(kThreads) group_norm(const float* x, const float* gain, const float* bias, float* y,
                                                        float* means, float* rstds, ChannelParameters p) {
   const uint32_t own = p.channels / p.groups, n = own * p.places, first = blockIdx.x % p.groups * own;
@@ -231,7 +232,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-// Blocks are many where each takes short rows, and few where their sums are long.
+// Short rows get many blocks; long rows few, since each block writes sums of that length.
 #define HM_GRAD_BY_COLUMNS(kernel)                                                                    \
   (columns <= 256    ? NormGradKernel{HM_FUNCTION(kernel<kWarp, 2>), kThreads / kWarp, kThreads, 512} \
    : columns <= 1024 ? NormGradKernel{HM_FUNCTION(kernel<kWarp, 8>), kThreads / kWarp, kThreads, 256} \

@@ -1,4 +1,4 @@
-// Optimizer updates, many tensors per launch, and the global norm. Formulas are those of the functionals' bodies.
+// Optimizer updates, many tensors per launch, and the global norm, with the operations of the functionals' bodies.
 #include "packs.hpp"
 
 namespace harmonics::cuda {
@@ -9,13 +9,13 @@ __device__ inline double step_number(const void* step, const OptimizerParameters
                      : static_cast<double>(*static_cast<const int32_t*>(step));
 }
 
-// Bias corrections start near 0, so they are computed in f64, by one thread of a block for all.
+// Bias corrections start near 0, so they are computed in f64, once per block.
 struct Scale {
   float size, spread;
 };
 __device__ inline Scale scale_of(double lr, const void* step, const OptimizerParameters& p) {
   __shared__ Scale shared;
-  if (threadIdx.x % kWarp == 0 && threadIdx.x / kWarp < 2) {  // two warps compute a power each
+  if (threadIdx.x % kWarp == 0 && threadIdx.x / kWarp < 2) {  // two warps compute one power each
     const bool is_first = threadIdx.x == 0;
     const double left = 1 - pow(is_first ? p.beta1 : p.beta2, step_number(step, p));
     (is_first ? shared.size : shared.spread) = static_cast<float>(is_first ? lr / left : sqrt(left));
@@ -24,7 +24,7 @@ __device__ inline Scale scale_of(double lr, const void* step, const OptimizerPar
   return shared;
 }
 
-// Update rules for an element: of w, g, moments ... to w', moments' ..., in the table's order.
+// Update rules for one element: w, g, moments ... -> w', moments' ..., in the order of the table.
 struct Sgd {
   static constexpr int kTensors = 2;
   float lr, decay;
@@ -79,7 +79,7 @@ struct Adam {
   }
 };
 
-// v, then the velocity if kMoving, then the mean if kCentered.
+// Moments: v; the velocity if kMoving; the mean if kCentered.
 template <bool kMoving, bool kCentered>
 struct Rmsprop {
   static constexpr int kTensors = 3 + kMoving + kCentered;
@@ -123,13 +123,13 @@ struct Lion {
   __device__ void step(const float (&in)[kTensors], float (&out)[kTensors - 1]) const {
     const float w = in[0], g = in[1], m = in[2];
     const float mixed = beta1 * m + rest1 * g;
-    const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // for 0 and NaN, the interpolated value itself
+    const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // 0 and NaN remain
     out[1] = beta2 * m + rest2 * g;
     out[0] = w * (1.0f - lr * decay) - lr * sign;
   }
 };
 
-// A tensor's blocks are consecutive; tensors are in the table's order.
+// Returns the tensor of this block by binary search. The blocks of a tensor are consecutive, in the order of the table.
 __device__ inline const TensorRow& row_of_block(const TensorTable& table) {
   uint32_t low = 0, high = table.tensors;
   while (high - low > 1) {
@@ -142,7 +142,7 @@ __device__ inline const TensorRow& row_of_block(const TensorTable& table) {
   return table.rows[low];
 }
 
-// A block's range of its tensor.
+// A block's range of elements of its tensor.
 struct Part {
   uint32_t begin, end;
 };
@@ -151,7 +151,7 @@ __device__ inline Part part_of_block(const TensorRow& row, uint32_t run) {
   return {begin, row.count - begin < run ? row.count : begin + run};
 }
 
-// The first elements are under way while the rule is made, the next ones while results are written.
+// Loads are in flight while the rule is constructed and while the previous results are written.
 template <typename Rule>
 __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ TensorTable table) {
   constexpr int kTensors = Rule::kTensors;
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ Tenso
   const Part part = part_of_block(row, table.settings.run);
   Place at{part.begin + threadIdx.x * 4, 1, part.end};
   Pack<float> before[kTensors];
-  // Only a tensor's end is in no whole pack.
+  // Only the end of a tensor can be an incomplete pack.
   const auto fetch = [&] {
     HM_UNROLL
     for (int i = 0; i < kTensors; ++i) {
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kThreads) global_norm(const double* sums, floa
   if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(sum));
 }
 
-// LAMB's update direction.
+// Returns LAMB's update direction.
 __device__ inline float direction(float w, float m, float v, const Scale& scale, const OptimizerParameters& p) {
   const float d = scale.size * (m / (sqrtf(v) / scale.spread + static_cast<float>(p.epsilon)));
   return p.weight_decay != 0 ? d + static_cast<float>(p.weight_decay) * w : d;

@@ -1,4 +1,4 @@
-// Access to memory in packs of 16 bytes, and rows that a warp or a block keeps in its registers.
+// Memory access in packs of four elements, and rows that a warp or a block keeps in registers.
 #pragma once
 
 #include "language.hpp"
@@ -10,7 +10,7 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
   T x[kCount];
 };
 
-// Stores a pack by one instruction per 16 bytes, where the compiler would take one per element.
+// Stores a pack by one instruction per 16 bytes; the compiler would use one per element.
 #ifdef HM_EMULATED
 template <typename P>
 void store_whole(void* to, const P& v) {
@@ -34,15 +34,15 @@ __device__ inline void store_whole(void* to, const P& v) {
 }
 #endif
 
-// Where a thread's four elements of an array of `end` elements lie: side by side, or `apart`, where rows do not begin
-// at multiples of 16 bytes. Adjacent threads access adjacent elements either way.
+// Positions of a thread's four elements in an array of `end` elements: contiguous, or with stride `apart` if rows are
+// not aligned to 16 bytes. Access is coalesced in both cases.
 struct Place {
   uint32_t first, apart, end;
   __device__ uint32_t at(uint32_t c) const { return first + c * apart; }
   __device__ bool holds(uint32_t c) const { return at(c) < end; }
 };
 
-// Elements beyond the end read as `pad`.
+// Reads four elements; elements beyond the end are `pad`.
 __device__ inline Pack<float> read(const float* from, const Place& place, float pad) {
   if (place.apart == 1 && place.first < place.end) return *reinterpret_cast<const Pack<float>*>(from + place.first);
   Pack<float> v;
@@ -60,28 +60,28 @@ __device__ inline void write(float* to, const Place& place, const Pack<float>& v
     if (place.holds(c)) to[place.at(c)] = v.x[c];
 }
 
-constexpr uint32_t kWideLanes = 1024;  // threads of the longest rows
+constexpr uint32_t kWideLanes = 1024;  // threads per row for the longest rows
 
-// Row r of n elements, shared by kLanes threads. Each keeps up to kPacks packs; the rest of a row that is too long is
-// read again, by kWideLanes threads only.
+// A row of n elements, shared by kLanes threads. Each thread keeps up to kPacks packs in registers. The rest of a
+// longer row is read again; this is supported only with kWideLanes threads.
 template <uint32_t kLanes, uint32_t kPacks>
 struct Row {
   static constexpr uint32_t kBlock = kLanes == kWarp ? kThreads : kLanes;  // threads per block
   uint32_t lane, n;
 
   __device__ explicit Row(uint32_t columns) : lane(threadIdx.x % kLanes), n(columns) {}
-  // Number of this thread's row in a grid of one row per kLanes threads.
+  // Returns the number of this thread's row in a grid with kLanes threads per row.
   __device__ static uint32_t number() { return blockIdx.x * (kBlock / kLanes) + threadIdx.x / kLanes; }
   __device__ Place place(uint32_t pack) const {
     return n % 4 == 0 ? Place{(pack * kLanes + lane) * 4, 1, n} : Place{pack * 4 * kLanes + lane, kLanes, n};
   }
-  // f(pack, place) for the packs that are kept.
+  // Calls f(pack, place) for the packs that stay in registers.
   template <typename F>
   __device__ void kept(F f) const {
     HM_UNROLL
     for (uint32_t j = 0; j < kPacks; ++j) f(j, place(j));
   }
-  // f(place) for the rest.
+  // Calls f(place) for the rest of the row.
   template <typename F>
   __device__ void rest(F f) const {
     if constexpr (kLanes == kWideLanes)

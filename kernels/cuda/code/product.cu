@@ -1,4 +1,4 @@
-// Matrix products with any strides, for types and machines that cuBLASLt does not support, and epilogues.
+// Matrix products with any strides, for types that cuBLASLt does not support or if it is missing; epilogues; rounding.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
   S sums[kEach][kEach] = {};
   for (uint32_t d = 0; d < p.k; d += kDeep) {
     for (uint32_t e = me; e < kDeep * kProductTile; e += kThreads) {
-      // Adjacent threads read adjacent elements.
+      // Coalesced: adjacent threads read adjacent elements.
       const uint32_t ar = p.a_column == 1 ? e / kDeep : e % kProductTile,
                      ad = p.a_column == 1 ? e % kDeep : e / kProductTile;
       const uint32_t bc = p.b_column == 1 ? e % kProductTile : e / kDeep,
@@ -109,13 +109,13 @@ __global__ void largest(const float* from, float* parts, RoundParameters p) {
   if (threadIdx.x == 0) parts[blockIdx.x] = most;
 }
 
-// The least power of two that scales all values to at most 448.
+// Returns the smallest power of two that, as a divisor, brings all values to at most 448.
 __device__ inline float scale_for(float most) {
   if (most == 0) return 1;
   return __int_as_float((__float_as_int(most / 448) + 0x7fffff) & 0x7f800000);
 }
 
-// Tiles of 32 x 32 are loaded along x's contiguous axis and stored along rows; infinities become NaN.
+// Tiles of 32 x 32 are loaded along the contiguous axis of x and stored along rows; infinities become NaN.
 __global__ void round_scaled(const float* from, const float* parts, uint8_t* to, float* scale, ScaledParameters p) {
   __shared__ float tile[kRoundedTile][kRoundedTile + 1];
   const float unit = scale_for(join_block<Largest>(parts[threadIdx.x]));

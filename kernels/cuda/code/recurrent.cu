@@ -1,17 +1,17 @@
-// LSTM and GRU from state to state: a block runs one sample through all positions. The weight's rows are multiplied by
-// a warp each, its columns by threads that share their terms.
+// LSTM and GRU scans: a block computes one sample over all positions. In products with rows of the weight, a warp
+// computes each row; in products with columns, groups of threads divide the terms.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// What a block knows of its sample. Threads exchange states through the workspace, with a barrier after each exchange.
+// The sample of a block. Threads exchange states through the workspace, with a barrier after each exchange.
 struct Sample {
   const ScanParameters& p;
   int64_t row = blockIdx.x;
 
   __device__ explicit Sample(const ScanParameters& all) : p(all) {}
-  // The place in [samples, positions] of step `step`.
+  // Returns the index in [samples, positions] of step `step`.
   __device__ int64_t place(uint32_t step) const {
     return row * p.positions + (p.reverse ? p.positions - 1 - step : step);
   }
@@ -23,7 +23,7 @@ __device__ inline float logistic(float x) {
   return (x >= 0 ? 1.0f : e) / (1.0f + e);
 }
 
-// sums[g]: row g * width + unit of the weight [gates width, width] times h; every lane of the warp gets them.
+// sums[g] = row g * width + unit of the weight [gates * width, width] times h, in every lane of the warp.
 template <uint32_t kGates>
 __device__ inline void products(const float* weight, const float* h, uint32_t width, uint32_t unit,
                                 float (&sums)[kGates]) {
@@ -41,8 +41,8 @@ __device__ inline void products(const float* weight, const float* h, uint32_t wi
   for (uint32_t g = 0; g < kGates; ++g) sums[g] = join_warp<Sum>(sums[g]);
 }
 
-// to[j] = start[j] + the sum of d[k] weight[k, j] over k < depth. Groups of threads sum parts of the terms, which are
-// added in their order; `parts` [groups, width].
+// to[j] = (adds ? to[j] : 0) + sum of d[k] * weight[k, j] over k < depth. Groups of threads sum parts of the terms,
+// which are added in order; `parts`: [groups, width].
 __device__ inline void carry_back(const float* weight, const float* d, uint32_t depth, uint32_t width, float* parts,
                                   float* to, bool adds) {
   const uint32_t lanes = (width + kWarp - 1) / kWarp * kWarp, groups = lanes < blockDim.x ? blockDim.x / lanes : 1,

@@ -1,5 +1,5 @@
-// Reductions in an order that depends on shapes only: each thread takes terms at equal distances, then threads combine
-// in pairs.
+// Reductions. The order of summation depends only on shapes: each thread combines equally spaced terms, then threads
+// combine in pairs.
 #include "packs.hpp"
 
 namespace harmonics::cuda {
@@ -39,7 +39,7 @@ struct Multiply {
     return a * b;
   }
 };
-// NaN wins; on ties the first wins.
+// Maximum; NaN if any term is NaN. Of equal terms the first is kept.
 struct Most {
   template <typename T>
   __device__ static T start() {
@@ -75,14 +75,14 @@ __device__ inline int64_t place_of(const Steps<1>& walk, uint32_t number) {
   return at[0];
 }
 
-// Chunk's terms, in the order of the walk.
+// The terms [begin, end) of a chunk, in the order of the walk.
 struct Terms {
   uint32_t begin, end;
   __device__ Terms(const ReduceParameters& p, uint32_t chunk)
       : begin(chunk * p.chunk), end(begin + p.chunk < p.terms ? begin + p.chunk : p.terms) {}
 };
 
-// kLanes threads, 32 or a block, per result and chunk.
+// One result and chunk per kLanes threads, a warp or a block.
 template <uint32_t kLanes, typename T, typename To, typename Rule>
 __global__ void __launch_bounds__(kThreads) reduce_rows(const T* x, To* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
   y[static_cast<int64_t>(blockIdx.y) * p.results + result] = static_cast<To>(sum);
 }
 
-// Joins x [terms, results]: a warp's lanes have adjacent results, and each warp joins every eighth term.
+// Combines x [terms, results] over terms. Lanes of a warp have adjacent results; each warp combines every eighth term.
 template <typename T, typename To, typename Rule>
 __global__ void __launch_bounds__(kThreads) join_chunks(const T* x, To* y, const __grid_constant__ ReduceParameters p) {
   using S = typename SumOf<T>::type;
@@ -173,7 +173,7 @@ __global__ void arg_extreme(const T* x, int64_t* y, LaneParameters p) {
     if (me < half && places[me + half] < p.size) {
       const uint32_t mine = places[me], other = places[me + half];
       const T a = values[me], b = values[me + half];
-      // On ties, and between NaNs, the lower index wins.
+      // Of equal values, and of NaNs, the lower index is first.
       const bool alike = a == b || (a != a && b != b);
       if (mine == p.size || (alike ? other < mine : beats(b, a))) {
         places[me] = other;
@@ -197,7 +197,7 @@ __global__ void cumsum(const T* x, T* y, LaneParameters p) {
   }
 }
 
-// The instance of a kernel by its rule.
+// Instance of a kernel for a reduction rule.
 #define HM_BY_REDUCTION(...)                                        \
   (r == Reduction::sum       ? HM_FUNCTION(__VA_ARGS__, Add >)      \
    : r == Reduction::product ? HM_FUNCTION(__VA_ARGS__, Multiply >) \
@@ -222,7 +222,7 @@ Function chunks_by(Reduction r) {
 
 }  // namespace
 
-// by<from, to>(r); null: no such types.
+// by<from, to>(r); null: unsupported types.
 #define HM_BY_TYPES(by)                                                            \
   (from == to     ? (from == HX_F16    ? by<Half, Half>(r)                         \
                      : from == HX_BF16 ? by<BFloat16, BFloat16>(r)                 \

@@ -1,11 +1,11 @@
-// Row-wise kernels: softmax and its losses, layer_norm, rms_norm. A warp handles a short row, a block a long one. Rows
-// are read once and stay in registers.
+// Row-wise kernels: softmax and its losses, layer_norm, rms_norm. A warp processes a short row, a block a long one.
+// Rows are read once and stay in registers.
 #include "packs.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// Threads beyond the last row take part in the reductions of their warp, but write nothing.
+// Threads beyond the last row participate in the reductions of their warp, but write nothing.
 template <uint32_t kLanes, uint32_t kPacks>
 struct RowOf : Row<kLanes, kPacks> {
   uint32_t r;
@@ -21,7 +21,7 @@ struct RowOf : Row<kLanes, kPacks> {
 
 #define HM_BOUNDS __launch_bounds__(kLanes == kWarp ? kThreads : kLanes)
 
-// Ignores NaN, which comes back through the exponentials.
+// Ignores NaN, which the exponentials propagate.
 __device__ inline float largest_of(const Pack<float>& v, float most) {
   HM_UNROLL
   for (uint32_t c = 0; c < 4; ++c) most = Largest::join(v.x[c], most);
@@ -94,9 +94,9 @@ __global__ void HM_BOUNDS softmax_grad(const float* y, const float* dy, float* d
   row.rest([&](const Place& at) { put(at, read(y + row.start, at, 0), read(dy + row.start, at, 0)); });
 }
 
-// Each thread sums exponentials relative to its own maximum so far, so a row is read once, whatever its length. A label
-// outside the classes has probability 0: the loss is infinite. The loss is not computed from lse, so that large logits
-// lose no precision.
+// Online softmax: each thread sums exponentials relative to its running maximum, so a row of any length is read once. A
+// label out of range has probability 0, so its loss is infinite. The loss is not computed from lse, so that large
+// logits lose no precision.
 template <uint32_t kLanes, uint32_t kPacks>
 __global__ void HM_BOUNDS cross_entropy(const float* x, const void* labels, float* loss, float* lse, RowsParameters p) {
   const RowOf<kLanes, kPacks> row(p);
@@ -127,7 +127,7 @@ __global__ void HM_BOUNDS cross_entropy(const float* x, const void* labels, floa
   lse[row.r] = log_sum + shift;
 }
 
-// The rounding error of lse is common to a row: exponentials relative to it are divided by their own sum.
+// Exponentials relative to lse are divided by their sum, which cancels the rounding error of lse.
 template <uint32_t kLanes, uint32_t kPacks>
 __global__ void HM_BOUNDS cross_entropy_grad(const float* x, const void* labels, const float* lse, const float* dloss,
                                              float* dx, RowsParameters p) {
@@ -144,7 +144,7 @@ __global__ void HM_BOUNDS cross_entropy_grad(const float* x, const void* labels,
       sum += v.x[c];
     }
   };
-  // The kept packs are under way meanwhile.
+  // The loads of the kept packs are in flight meanwhile.
   row.rest([&](const Place& at) {
     Pack<float> v = read(x + row.start, at, -infinity());
     add(v);
@@ -222,13 +222,13 @@ __global__ void HM_BOUNDS rms_norm(const float* x, const float* gain, float* y, 
   norm<kLanes, kPacks, false>(x, gain, nullptr, y, nullptr, rstd, p);
 }
 
-constexpr uint32_t kOfWarp = 4 * kWarp, kOfBlock = 4 * kThreads;  // elements of a pack per thread
+constexpr uint32_t kOfWarp = 4 * kWarp, kOfBlock = 4 * kThreads;  // elements, with one pack per thread
 
 constexpr RowKernel by_warp(Function f) { return {f, kThreads / kWarp, kThreads}; }
 constexpr RowKernel by_block(Function f) { return {f, 1, kThreads}; }
 constexpr RowKernel by_wide_block(Function f) { return {f, 1, kWideLanes}; }
 
-// A kernel that keeps one array of a row: kernel<lanes, packs>, more arguments follow.
+// Instance of a kernel that keeps one array of a row in registers: kernel<lanes, packs, ...>.
 #define HM_BY_COLUMNS(kernel, ...)                                                                     \
   (columns <= 2 * kOfWarp     ? by_warp(HM_FUNCTION(kernel<kWarp, 2 __VA_OPT__(, ) __VA_ARGS__>))      \
    : columns <= 8 * kOfWarp   ? by_warp(HM_FUNCTION(kernel<kWarp, 8 __VA_OPT__(, ) __VA_ARGS__>))      \
@@ -244,7 +244,7 @@ RowKernel softmax_kernel(uint32_t columns, bool logarithm) {
 RowKernel cross_entropy_grad_kernel(uint32_t columns) { return HM_BY_COLUMNS(cross_entropy_grad); }
 RowKernel layer_norm_kernel(uint32_t columns) { return HM_BY_COLUMNS(layer_norm); }
 RowKernel rms_norm_kernel(uint32_t columns) { return HM_BY_COLUMNS(rms_norm); }
-// Two arrays, or none, in registers.
+// Keeps two arrays of a row in registers, or none.
 RowKernel softmax_grad_kernel(uint32_t columns, bool logarithm) {
   if (columns <= 8 * kOfWarp)
     return by_warp(logarithm ? HM_FUNCTION(softmax_grad<kWarp, 8, true>) : HM_FUNCTION(softmax_grad<kWarp, 8, false>));

@@ -1,10 +1,11 @@
-// Rotary positions; rows appended to a cache.
+// Rotary position embedding; rows appended to a key-value cache.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// A thread per pair of a row, and one per element that is not turned. Angles in f64, for accuracy at late positions.
+// One thread per pair of a row, and one per element that is not rotated. Angles are f64, for accuracy at large
+// positions.
 __global__ void turn(const float* x, const int32_t* positions, const float* frequencies, float* y, TurnParameters p) {
   const uint32_t i = thread_number(), each = p.width - p.half;
   if (i >= p.count) return;
@@ -41,7 +42,7 @@ __global__ void append_half(const float* rows, const int32_t* start, Half* cache
   if (i < p.count) cache[append_place(start, p, i)] = static_cast<Half>(rows[i]);
 }
 
-// A thread per block of 32: a row is whole blocks.
+// One thread per block of 32; a row is whole blocks.
 __global__ void append_blocks(const float* rows, const int32_t* start, uint8_t* cache, AppendParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
@@ -54,7 +55,7 @@ __global__ void append_blocks(const float* rows, const int32_t* start, uint8_t* 
     finite = finite && from[j] - from[j] == 0;
   }
   const float scale = finite ? most / 127 : 0, inverse = scale > 0 ? 1 / scale : 0;
-  // A block with an infinity or NaN reads as NaN.
+  // A block with an infinity or NaN decodes to NaN.
   *reinterpret_cast<Half*>(to) = static_cast<Half>(finite ? scale : __int_as_float(0x7fc00000));
   for (uint32_t j = 0; j < kCacheBlock; ++j) {
     const float steps = roundf(from[j] * inverse);  // ties away from zero

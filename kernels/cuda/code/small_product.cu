@@ -1,5 +1,5 @@
-// Products of f32 whose tiles would not fill the GPU if each took a large part of the result: blocks take small tiles,
-// and their warps divide the sums. Adds up in an order that depends on shapes only.
+// f32 products that would not occupy the GPU with large tiles: blocks compute small tiles, and their warps divide the k
+// dimension. The order of summation depends only on shapes.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -18,7 +18,7 @@ inline void end_group() {}
 template <int kMost>
 inline void await_groups() {}
 #else
-// Copies to shared memory in the background; writes zeros if not `valid`.
+// Copies to shared memory asynchronously; writes zeros if not `valid`.
 template <uint32_t kBytes>
 __device__ inline void copy_async(float* to, const float* from, bool valid) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
@@ -28,25 +28,25 @@ __device__ inline void copy_async(float* to, const float* from, bool valid) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(valid ? 4 : 0) : "memory");
 }
 __device__ inline void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most the last kMost groups are incomplete.
+// Waits until at most the last kMost groups are incomplete.
 template <int kMost>
 __device__ inline void await_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kMost) : "memory");
 }
 #endif
 
-// A block's part of the work: its tile, the terms in one stage of shared memory, the stages, and how many warps divide
-// the rows, the columns and the terms.
+// The tile of a block: rows, columns, terms per stage of shared memory, stages, and the numbers of warps that divide
+// rows and columns; the other warps divide the terms.
 template <int rows, int columns, int deep, int stages, int row_warps, int column_warps, int lane_rows>
 struct Tile {
   static constexpr int kRows = rows, kColumns = columns, kDeep = deep, kStages = stages, kRowWarps = row_warps,
                        kColumnWarps = column_warps;
-  // Lanes of a warp: so many rows and 4 columns. With 4 rows, the halves of a warp have terms of their own.
+  // Lanes of a warp are arranged in lane_rows rows and 4 columns. With 4 rows, the halves of a warp divide the terms.
   static constexpr int kLaneRows = lane_rows, kHalves = 8 / lane_rows;
   static constexpr int kSlices = static_cast<int>(kThreads / kWarp) / (kRowWarps * kColumnWarps) * kHalves;
-  // Elements of a lane lie as far apart as there are lanes.
+  // Elements of a lane are spaced by the number of lanes.
   static constexpr int kEachRow = kRows / kRowWarps / kLaneRows, kEachColumn = kColumns / kColumnWarps / 4;
-  static constexpr int kPitch = kDeep + 4;  // no bank conflicts
+  static constexpr int kPitch = kDeep + 4;  // avoids bank conflicts
   static constexpr int kFloats = kStages * (kRows + kColumns) * kPitch;
   static_assert(kSlices * (kRows + 1) * kColumns <= kFloats && kFloats % 4 == 0 && kFloats <= 12 * 1024);
 };
@@ -55,7 +55,8 @@ using Tile32 = Tile<32, 32, 32, 4, 1, 1, 8>;
 using Tile64x32 = Tile<64, 32, 32, 3, 2, 1, 8>;
 using Tile64 = Tile<64, 64, 16, 4, 2, 2, 8>;
 
-// Writes elements [first, first + kRows) x [d, d + kDeep) of an operand to shared memory, row by row; zeros beyond it.
+// Loads elements [first, first + kRows) x [d, d + kDeep) of an operand to shared memory, row by row; zeros out of
+// range.
 template <typename T, int kRows>
 __device__ inline void load(float* to, const float* from, const SmallOperand& o, uint32_t first, uint32_t d,
                             uint32_t size, uint32_t k) {
@@ -70,7 +71,7 @@ __device__ inline void load(float* to, const float* from, const SmallOperand& o,
     return;
   }
   for (uint32_t e = me; e < kRows * T::kDeep; e += kThreads) {
-    // Adjacent threads read adjacent elements.
+    // Coalesced: adjacent threads read adjacent elements.
     const uint32_t r = o.term == 1 ? e / T::kDeep : e % kRows, t = o.term == 1 ? e % T::kDeep : e / kRows;
     const bool valid = first + r < size && d + t < k;
     copy_async<4>(to + r * T::kPitch + t, valid ? from + (first + r) * o.row + (d + t) * o.term : from, valid);
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (i < chunks) fetch(i);
     end_group();
   }
-  // Slices of the terms are shared out to warps, and to their halves.
+  // Slices of the terms are assigned to warps and their halves.
   constexpr uint32_t kWarpSlices = T::kSlices / T::kHalves;
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, lane_row = lane / 4 % T::kLaneRows,
                  lane_column = lane % 4, place = warp / kWarpSlices,
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   float total[T::kEachRow][T::kEachColumn] = {}, beside[kOfA ? T::kEachRow : kOfB ? T::kEachColumn : 1] = {};
   for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
     await_groups<T::kStages - 2>();
-    __syncthreads();  // the chunk is there, and the stage written next has been read
+    __syncthreads();  // the chunk has arrived, and the next stage to write has been read
     if (chunk + T::kStages - 1 < chunks) fetch(chunk + T::kStages - 1);
     end_group();
     const float* left = tiles + chunk % T::kStages * kStage + my_row * T::kPitch;
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
   await_groups<0>();
-  __syncthreads();  // the stages have been read; they become the slices' sums
+  __syncthreads();  // the stages have been read; their memory is reused for the sums of the slices
   float* of_slice = tiles + slice * T::kRows * T::kColumns;
 #pragma unroll
   for (int i = 0; i < T::kEachRow; ++i)

@@ -1,4 +1,5 @@
-// Stable sort along an axis: runs of indices are merged in pairs, each element finding its place by binary search.
+// Stable merge sort along an axis: runs of indices are merged in pairs; each element finds its position by binary
+// search.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -19,7 +20,7 @@ __global__ void begin_sort(uint32_t* order, SortParameters p) {
   if (i < p.count) order[i] = i % p.size;
 }
 
-// An element passes those of the other run that come before it; of equal ones those of the left run.
+// The position of an element is its rank in both runs; of equal elements, those of the left run come first.
 template <typename T>
 __global__ void merge(const T* x, const uint32_t* order, uint32_t* merged, SortParameters p) {
   const uint32_t g = thread_number();

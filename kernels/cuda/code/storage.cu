@@ -1,17 +1,17 @@
-// quantize and dequantize, with one scale and zero point, or one per index of an axis.
+// quantize and dequantize, with one scale and zero point per tensor or per index of an axis.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// saturate(round half to even(x / scale) + zero); NaN gives the zero point.
+// y = saturate(round_half_to_even(x / scale) + zero); NaN gives the zero point.
 template <typename T>
 __global__ void quantize(const float* x, const float* scale, const T* zero, T* y, ChannelsParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const uint32_t c = i / p.inner % p.size;
   const float steps = rintf(x[i] / scale[c]);
-  // A million exceeds every stored type with any zero point.
+  // A million exceeds the range of every stored type with any zero point.
   const int32_t whole = steps != steps ? 0
                                        : static_cast<int32_t>(steps < -1e6f  ? -1e6f
                                                               : steps > 1e6f ? 1e6f

@@ -1,13 +1,13 @@
-// Plain attention and its gradient, never with all scores in memory: scores are computed a tile of queries by kRun keys
-// at a time (FlashAttention, arXiv 2205.14135). Heads of up to 64 numbers. Sums run over keys, or queries, in order.
+// Plain attention and its gradient by tiles of queries and kRun keys, without storing the score matrix (FlashAttention,
+// arXiv 2205.14135). Heads of up to 64 numbers. Sums are over keys or queries in order.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-constexpr uint32_t kRun = kAttentionKeys;  // keys of a tile, and queries of a tile of gradients
-constexpr uint32_t kAcross = 16;           // threads along keys, or along a head's numbers
-constexpr uint32_t kScores = kRun + 4;     // floats of a row of scores: aligned to 16 bytes
+constexpr uint32_t kRun = kAttentionKeys;  // keys per tile; in the gradient also queries per tile
+constexpr uint32_t kAcross = 16;           // threads along keys, or along the numbers of a head
+constexpr uint32_t kScores = kRun + 4;     // leading dimension of scores, 16-byte aligned
 
 struct alignas(16) Four {
   float x[4];
@@ -17,14 +17,14 @@ struct alignas(4 * kWidth / kAcross) Piece {  // a thread's numbers of a head
   float x[kWidth / kAcross];
 };
 
-// Over the threads of a row of scores.
+// Reduces over the threads of a row of scores.
 template <typename Join>
 __device__ inline float join_row(float v) {
   for (uint32_t apart = kAcross / 2; apart > 0; apart /= 2) v = Join::join(v, __shfl_xor_sync(kAllLanes, v, apart));
   return v;
 }
 
-// Rows [first, first + kRows) of a matrix in memory; 0 outside.
+// Loads rows [first, first + kRows) of a matrix; 0 out of range.
 template <uint32_t kRows, uint32_t kWidth>
 __device__ inline void load(float (*to)[kWidth + 4], const float* from, uint32_t first, uint32_t rows, uint32_t stride,
                             uint32_t width) {
@@ -35,7 +35,7 @@ __device__ inline void load(float (*to)[kWidth + 4], const float* from, uint32_t
   }
 }
 
-// sums[i][j] += products of rows `row + i * kAcross` of a and `column + j * kAcross` of b.
+// sums[i][j] += inner product of row `row + i * kAcross` of a and row `column + j * kAcross` of b.
 template <uint32_t kRows, uint32_t kColumns, uint32_t kWidth>
 __device__ inline void add_products(float (&sums)[kRows][kColumns], const float (*a)[kWidth + 4],
                                     const float (*b)[kWidth + 4], uint32_t row, uint32_t column) {
@@ -48,7 +48,7 @@ __device__ inline void add_products(float (&sums)[kRows][kColumns], const float 
         for (uint32_t j = 0; j < kColumns; ++j) sums[i][j] += x[i].x[n] * y[j].x[n];
   }
 }
-// sums[i] += scores of row `row + i * kAcross` times this thread's numbers of the rows of b.
+// sums[i] += scores in row `row + i * kAcross` times this thread's numbers of the rows of b.
 template <uint32_t kRows, uint32_t kWidth>
 __device__ inline void add_rows(Piece<kWidth> (&sums)[kRows], const float (*scores)[kScores],
                                 const float (*b)[kWidth + 4], uint32_t row, uint32_t column) {
@@ -64,7 +64,7 @@ __device__ inline void add_rows(Piece<kWidth> (&sums)[kRows], const float (*scor
   }
 }
 
-// Where the rows of a head lie.
+// Offsets of the rows of a head.
 struct Head {
   int64_t q, k, v, out, row;
   __device__ Head(const AttendParameters& p, uint32_t batch, uint32_t head) {
@@ -77,7 +77,7 @@ struct Head {
     row = (wide(batch) * p.heads + head) * p.queries;
   }
 };
-// Keys that a query sees: the first of them.
+// Returns the number of keys visible to a query; these are the first keys.
 __device__ inline uint32_t seen_keys(const AttendParameters& p, uint32_t query) {
   if (query >= p.queries) return 0;
   if (!p.causal) return p.keys;
@@ -85,8 +85,8 @@ __device__ inline uint32_t seen_keys(const AttendParameters& p, uint32_t query) 
   return end <= p.queries ? 0 : end - p.queries < p.keys ? end - p.queries : p.keys;
 }
 
-// Adds the keys of a tile to a row's softmax: products become exp(score - largest). Returns what earlier ones are
-// multiplied by. `first`: this thread's first key.
+// Online softmax of a row: replaces the products of a tile by exp(score - largest). Returns the factor for the earlier
+// sums. `first`: this thread's first key.
 template <uint32_t kKeys>
 __device__ inline float add_to_softmax(float (&s)[kKeys], uint32_t first, uint32_t seen, float scale, float& largest,
                                        float& total) {
@@ -106,7 +106,7 @@ __device__ inline float add_to_softmax(float (&s)[kKeys], uint32_t first, uint32
   return less;
 }
 
-// A block per kAttentionQueries queries of a head.
+// One block per kAttentionQueries queries of a head.
 template <uint32_t kWidth>
 __global__ void __launch_bounds__(kThreads)
     attend_tiles(const float* q, const float* k, const float* v, float* out, float* lse, AttendParameters p) {
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Softmax of each query: its probabilities are exp(score - shift) share, and the gradients of its scores are
-// probability (dp - own) by. With large scores, the lse of the forward pass is too coarse for this.
+// Softmax statistics of each query: p = exp(score - shift) * share; the gradient of a score is p * (dp - own) * by.
+// They are computed again, since the lse of the forward pass is too inaccurate for large scores.
 struct Softmax {
   float *own, *shift, *share;
   __device__ Softmax(float* all, const AttendParameters& p) {
@@ -161,7 +161,7 @@ struct Softmax {
     own = all, shift = all + rows, share = all + 2 * rows;
   }
 };
-// Keys that are seen, and the factor of gradients: 0 with one key, which has probability 1 for any score.
+// The number of visible keys, and the factor of gradients: 0 for a single key, whose probability is 1 for any score.
 struct Seen {
   uint32_t keys;
   float by;
@@ -169,7 +169,7 @@ struct Seen {
       : keys(seen_keys(p, query)), by(keys == 1 ? 0.0f : p.scale) {}
 };
 
-// A block per kRun queries of a head: their softmax, and dq.
+// One block per kRun queries of a head: softmax statistics and dq.
 template <uint32_t kWidth>
 __global__ void __launch_bounds__(kThreads)
     attend_tiles_queries(const float* q, const float* k, const float* v, const float* out, const float* dout, float* dq,
@@ -238,13 +238,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block per kRun keys of a shared head: dk and dv, from the queries of all heads that share it.
+// One block per kRun keys of a shared head: dk and dv, from the queries of all heads that share it.
 template <uint32_t kWidth>
 __global__ void __launch_bounds__(kThreads)
     attend_tiles_keys(const float* q, const float* k, const float* v, const float* dout, float* statistics, float* dk,
                       float* dv, AttendParameters p) {
   constexpr uint32_t kEach = kRun / kAcross, kPiece = kWidth / kAcross;
-  // Scores are kept with a row per key.
+  // Scores have a row per key.
   alignas(16) __shared__ float queries[kRun][kWidth + 4], given[kRun][kWidth + 4], keys[kRun][kWidth + 4],
       values[kRun][kWidth + 4], probabilities[kRun][kScores], gradients[kRun][kScores];
   const uint32_t tiles = (p.keys + kRun - 1) / kRun, first = blockIdx.x % tiles * kRun, group = p.heads / p.shared;

@@ -1,10 +1,11 @@
-// Sliding windows over planes: patches, unpatches, pooling. One thread computes one result, in tap order.
+// Sliding windows over planes: im2col (patches), col2im (unpatches), pooling. One thread computes one result, in tap
+// order.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// Offset in its plane of tap `tap` of window `window`; -1: outside.
+// Returns the offset in the plane of tap `tap` of window `window`; -1: out of range.
 __device__ inline int32_t element_at(const WindowParameters& p, uint32_t tap, uint32_t window) {
   int32_t place = 0, wide = 1;
   for (uint32_t a = p.rank; a-- > 0;) {
@@ -18,7 +19,7 @@ __device__ inline int32_t element_at(const WindowParameters& p, uint32_t tap, ui
   }
   return place;
 }
-// The window whose tap `tap` is at `element`; -1: none.
+// Returns the window whose tap `tap` is at `element`; -1: none.
 __device__ inline int32_t window_at(const WindowParameters& p, uint32_t tap, uint32_t element) {
   int32_t place = 0, wide = 1;
   for (uint32_t a = p.rank; a-- > 0;) {
@@ -55,7 +56,7 @@ __global__ void unpatches(const T* columns, T* x, const __grid_constant__ Window
   x[i] = static_cast<T>(sum);
 }
 
-// NaN wins and stays; on ties the first wins.
+// NaN replaces numbers and stays; of equal elements the first is chosen.
 __global__ void max_pool(const float* x, float* y, int32_t* indices, const __grid_constant__ WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
@@ -70,8 +71,8 @@ __global__ void max_pool(const float* x, float* y, int32_t* indices, const __gri
   indices[i] = best;
 }
 
-// A block handles a plane. The windows of a run add in rounds, one for each window that has a given element, so that
-// each element adds its windows in order.
+// One block per plane. The windows of a run add in rounds: in each round, at most one window per element. So each
+// element adds its windows in order.
 __global__ void __launch_bounds__(kThreads)
     max_pool_grad(const int32_t* indices, const float* dy, float* dx, const __grid_constant__ WindowParameters p) {
   __shared__ uint32_t elements[kThreads];
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Where an extreme starts; a window of padding alone keeps it.
+// Returns the initial value of a reduction, which is the result of a window of padding.
 template <typename T>
 __device__ inline T start_of(Joining joining) {
   if (joining == Joining::add) return T(0);
