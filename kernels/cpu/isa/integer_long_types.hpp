@@ -131,24 +131,27 @@ struct IntegerSix : IntegerLong<16, 210> {  // q6_k
   // gives an index of the first twelve, where the file's layout takes four or five.
  private:
   static constexpr int64_t kStepsAt = 48 * 4 * kWidth, kScalesAt = kStepsAt + 16 * kWidth;
-  static uint32_t index_of(const char* block, int run, int64_t element) {
+  // Four neighbouring indices of a run, from the element 4 * lane on.
+  static uint32_t four_of(const char* block, int run, int64_t lane) {
     const int half = run / 8, quarter = run % 8 / 2;
-    const int64_t at = 16 * (run % 2) + element;
-    const auto byte = [block](int64_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(block[i])); };
-    return (byte(64 * half + 32 * (quarter % 2) + at) >> (quarter < 2 ? 0 : 4) & 15) |
-           (byte(128 + 32 * half + at) >> 2 * quarter & 3) << 4;
+    const int64_t at = 16 * (run % 2) + 4 * lane;
+    uint32_t low, high;
+    std::memcpy(&low, block + 64 * half + 32 * (quarter % 2) + at, 4);
+    std::memcpy(&high, block + 128 + 32 * half + at, 4);
+    return (low >> (quarter < 2 ? 0 : 4) & 0x0f0f0f0f) | (high >> 2 * quarter & 0x03030303) << 4;
   }
 
  public:
-  static constexpr int64_t kPackedBytes = kScalesAt + 2 * kWidth;
+  static constexpr int64_t kPackedBytes = kScalesAt + 4 * kWidth;  // whole lanes
   static void pack(const char* const* rows, char* to) {
     for (int64_t i = 0; i < kWidth; ++i) {
       for (int run = 0; run < 16; ++run) {
         const int at = place_of(run);
-        for (int64_t lane = 0; lane < 3; ++lane)
-          for (int64_t j = 0; j < 4; ++j)
-            to[((3 * at + lane) * kWidth + i) * 4 + j] = static_cast<char>(
-                index_of(rows[i], run, 4 * lane + j) | (index_of(rows[i], run, 12 + j) >> 2 * lane & 3) << 6);
+        const uint32_t last = four_of(rows[i], run, 3);
+        for (int64_t lane = 0; lane < 3; ++lane) {
+          const uint32_t four = four_of(rows[i], run, lane) | (last >> 2 * lane & 0x03030303) << 6;
+          std::memcpy(to + ((3 * at + lane) * kWidth + i) * 4, &four, 4);
+        }
         to[kStepsAt + at * kWidth + i] = rows[i][192 + run];
       }
       std::memcpy(to + kScalesAt + 2 * i, rows[i] + 208, 2);
