@@ -12,6 +12,7 @@ namespace {
 // Sums of kRows rows of x in registers.
 template <typename Dot, int kRun, bool kLeast, int kRows>
 struct FewSums {
+  static constexpr bool kBytes = Dot::kLanes;  // indices may be multiples of 16
   const IntegerChunk* x;
   vf total[kRows];
   HM_INLINE void add(int run, const vi* indices, vf steps, vf leasts) {
@@ -22,7 +23,7 @@ struct FewSums {
       size[k] = Dot::prepared(w[k]);
     }
     // so many sums of a result that one need not wait for the other
-    constexpr int kWays = kRows < 4 && Dot::kSums == 1 ? 2 : 1;
+    constexpr int kWays = kRun > 16 && kRows < 4 && Dot::kSums == 1 ? 2 : 1;
     vi sum[kRows][kWays];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)

@@ -24,6 +24,7 @@ HM_INLINE vi bytes_of(uint8_t byte) { return splat_int(static_cast<int32_t>(byte
 // Unpacks a chunk into a panel.
 template <int kRun>
 struct PanelOfRuns {
+  static constexpr bool kBytes = false;
   IntegerPanel& to;
   HM_INLINE void add(int run, const vi* indices, vf steps, vf leasts) {
 #pragma GCC unroll 8
