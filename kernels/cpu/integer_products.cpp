@@ -15,12 +15,13 @@ namespace {
 struct IntegerName {
   DType dtype;
   const char* kernel;
+  int packing = 1;  // version of the packed layout
 };
 constexpr IntegerName kIntegerNames[] = {
     {DType::Q8_0, "q8_0 times q8_0"},     {DType::Q4_0, "q4_0 times q8_0"},   {DType::Q4_1, "q4_1 times q8_0"},
     {DType::Q5_0, "q5_0 times q8_0"},     {DType::Q5_1, "q5_1 times q8_0"},   {DType::Q2_K, "q2_k times q8_0"},
     {DType::Q3_K, "q3_k times q8_0"},     {DType::Q4_K, "q4_k times q8_0"},   {DType::Q5_K, "q5_k times q8_0"},
-    {DType::Q6_K, "q6_k times q8_0"},     {DType::MXFP4, "mxfp4 times q8_0"}, {DType::IQ4_NL, "iq4_nl times q8_0"},
+    {DType::Q6_K, "q6_k times q8_0", 2},  {DType::MXFP4, "mxfp4 times q8_0"}, {DType::IQ4_NL, "iq4_nl times q8_0"},
     {DType::IQ4_XS, "iq4_xs times q8_0"},
 };
 
@@ -30,12 +31,13 @@ const IntegerName* integer_name(uint32_t dtype) {
   return nullptr;
 }
 
-// Returns the name of the packed form, which depends on the type and the vector width.
+// Returns the name of the packed layout: type, instruction set and version.
 const char* packing_of(const IntegerName& row) {
   static const auto names = [] {
     std::vector<std::string> all;
     for (const IntegerName& name : kIntegerNames)
-      all.push_back(std::string(element_type(name.dtype).name) + " lanes/" + isa().name + "/1");
+      all.push_back(std::string(element_type(name.dtype).name) + " lanes/" + isa().name + "/" +
+                    std::to_string(name.packing));
     return all;
   }();
   return names[static_cast<size_t>(&row - kIntegerNames)].c_str();

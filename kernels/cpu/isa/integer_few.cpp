@@ -12,6 +12,7 @@ namespace {
 // Accumulators of kRows rows of x, in registers.
 template <typename Dot, int kRun, bool kLeast, int kRows>
 struct FewSums {
+  static constexpr bool kBytes = Dot::kLanes;  // indices may have all eight bits
   const IntegerChunk* x;
   vf total[kRows];
   HM_INLINE void add(int run, const vi* indices, vf steps, vf leasts) {
@@ -22,7 +23,7 @@ struct FewSums {
       size[k] = Dot::prepared(w[k]);
     }
     // Accumulators per result: two hide the latency of the addition if there are few rows.
-    constexpr int kWays = kRows < 4 && Dot::kSums == 1 ? 2 : 1;
+    constexpr int kWays = kRun > 16 && kRows < 4 && Dot::kSums == 1 ? 2 : 1;
     vi sum[kRows][kWays];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
