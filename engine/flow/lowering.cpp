@@ -251,13 +251,14 @@ class Lowerer : public ParameterSource {
   }
 
   // Returns the arrow into `n`, or into the nearest layer before it, that is the stream of a producer; null if there is
-  // none.
-  const GraphEdge* stream_behind(int n) const {
-    const GraphEdge* last = nullptr;
+  // none. `found` keeps the results, so that each layer is visited once.
+  const GraphEdge* stream_behind(int n, std::map<int, const GraphEdge*>& found) const {
+    if (const auto known = found.find(n); known != found.end()) return known->second;
+    const GraphEdge*& last = found[n];
     for (const GraphEdge& e : graph_.edges) {
       if (e.target != n || !active(e.cycle, e.branches)) continue;
-      if (e.is_stream) return &e;
-      if (const GraphEdge* further = stream_behind(e.source)) last = further;
+      if (e.is_stream) return last = &e;
+      if (const GraphEdge* further = stream_behind(e.source, found)) last = further;
     }
     return last;
   }
@@ -268,7 +269,8 @@ class Lowerer : public ParameterSource {
     Error e(ErrorKind::Name,
             fmt::format("the training tap of '{}' reaches no weights, so nothing would be learned", node(t.layer).name),
             t.span);
-    const GraphEdge* stream = stream_behind(t.layer);
+    std::map<int, const GraphEdge*> found;
+    const GraphEdge* stream = stream_behind(t.layer, found);
     if (!stream) throw e.note("give an arrow before it weights, such as SOURCE -(affine)-> LAYER;");
     const std::string &from = node(stream->source).name, &to = node(stream->target).name;
     std::string functions;

@@ -139,24 +139,31 @@ uint64_t Decoder::token_bytes() const {
 
 void Decoder::limit_caches(int64_t tokens, int64_t kept) {
   if (!caches_) return;
-  caches_->pool().raise_limit(std::max<int64_t>(whole_pages(tokens), 1));
+  const int64_t pages = std::max<int64_t>(whole_pages(tokens), 1);
+  make_room(pages);
+  caches_->pool().raise_limit(pages);
   caches_->pool().keep_prefixes(whole_pages(kept));
-  {
-    const std::lock_guard lock(mutex_);
-    limited_ = true;
-  }
-  make_room();
+  const std::lock_guard lock(mutex_);
+  limited_ = true;
 }
 
 // Reserves one page more than the context needs, for the copy of a shared page that is written.
 void Decoder::session_opened(int64_t context) {
   if (!caches_) return;
+  int64_t pages;
   {
     const std::lock_guard lock(mutex_);
     reserved_ += whole_pages(context) + 1;
-    if (!limited_) caches_->pool().raise_limit(reserved_);
+    if (limited_) return;
+    pages = reserved_;
   }
-  make_room();
+  try {
+    make_room(pages);
+  } catch (...) {
+    session_closed(context);
+    throw;
+  }
+  caches_->pool().raise_limit(pages);
 }
 
 void Decoder::session_closed(int64_t context) {
@@ -164,10 +171,16 @@ void Decoder::session_closed(int64_t context) {
   reserved_ -= whole_pages(context) + 1;
 }
 
-// Reserves addresses up to the limit of the pool. Drops all plans if they move, because plans depend on the addresses
-// and the number of pages.
-void Decoder::make_room() {
-  const int64_t wanted = caches_->pool().limit();
+Error Decoder::caches_full() const {
+  return Error(
+      ErrorKind::Unavailable,
+      fmt::format("the caches are full: {} pages of {} tokens are in use", caches_->pool().held(), PagePool::kRows), {},
+      {"end other texts, or give more memory: --cache-memory"});
+}
+
+// Reserves addresses for so many pages, before the pool may give them out. Drops all plans if the addresses move, because
+// plans depend on them and on the number of pages.
+void Decoder::make_room(int64_t wanted) {
   {
     const std::shared_lock lock(caches_->moving);
     if (caches_->pages() >= wanted) return;
@@ -444,11 +457,7 @@ void Decoder::step(std::span<StepPart> parts) {
   for (const StepPart& part : parts) {
     Session& s = *part.session;
     const auto more = part.missing > 0 ? part.missing : static_cast<int64_t>(part.tokens.size());
-    if (!s.reserve(s.computed_ + more))
-      throw Error(
-          ErrorKind::Unavailable,
-          fmt::format("the caches are full: {} pages of {} tokens are in use", caches_->pool().held(), PagePool::kRows),
-          {}, {"end other texts, or give more memory: --cache-memory"});
+    if (!s.reserve(s.computed_ + more)) throw caches_full();
   }
   if (caches_ && (parts.size() > 1 || (!parts.empty() && parts[0].wanted == StepPart::all))) return step_rows(parts);
   const auto width = static_cast<size_t>(model_.vocabulary);

@@ -107,7 +107,8 @@ class Decoder {
   void capacity_changed(int64_t from, int64_t to);  // of a session with its own caches; 0 for none
   void session_opened(int64_t context);
   void session_closed(int64_t context);
-  void make_room();
+  void make_room(int64_t pages);
+  Error caches_full() const;
 
   const Model& model_;
   Executor& executor_;
@@ -128,7 +129,7 @@ class Decoder {
 class Session {
  public:
   // `context` is the maximum number of tokens; 0 for the number that the model was trained for. `whole`: allocate
-  // memory for all of them now instead of growing.
+  // memory for all of them now instead of growing; an error if a limit of the caches does not allow it.
   explicit Session(Decoder& decoder, int64_t context = 0, bool whole = false);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -52,7 +52,10 @@ Session::Session(Decoder& decoder, int64_t context, bool whole)
   }
   grow(whole ? context_ : 1);
   decoder_.session_opened(context_);
-  if (whole) reserve(context_);
+  if (whole && !reserve(context_)) {
+    decoder_.session_closed(context_);
+    throw decoder_.caches_full();
+  }
 }
 
 Session::~Session() {

@@ -222,6 +222,10 @@ TEST_CASE("batches: a session whose pages went to another computes its sequence 
         "the caches are full: 5 pages of 16 tokens are in use\n"
         "end other texts, or give more memory: --cache-memory");
   CHECK(second.length() == 0);
+  const auto one_more = [&] { Session whole(decoder, 120, true); };
+  CHECK(message_of(one_more) ==
+        "the caches are full: 5 pages of 16 tokens are in use\n"
+        "end other texts, or give more memory: --cache-memory");
   first.release();
   CHECK(first.length() == 70);
   CHECK(first.missing().size() == 70 - 4 * kPage);  // the rest is still cached
