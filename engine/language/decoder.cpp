@@ -178,8 +178,8 @@ Error Decoder::caches_full() const {
       {"end other texts, or give more memory: --cache-memory"});
 }
 
-// Reserves addresses for so many pages, before the pool may give them out. Drops all plans if the addresses move, because
-// plans depend on them and on the number of pages.
+// Reserves addresses for so many pages, before the pool may give them out. Drops all plans if the addresses move,
+// because plans depend on them and on the number of pages.
 void Decoder::make_room(int64_t wanted) {
   {
     const std::shared_lock lock(caches_->moving);
