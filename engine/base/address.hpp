@@ -31,7 +31,7 @@ struct Address {
 // Throws ErrorKind::Usage with the address, the position and a remedy.
 Address parse_address(std::string_view text);
 
-// NAME=ADDRESS or ADDRESS, as --producer and --consumer take them. Without NAME the name is empty.
+// The value of --producer and --consumer: NAME=ADDRESS, or ADDRESS with an empty name.
 struct Binding {
   std::string name;
   Address address;

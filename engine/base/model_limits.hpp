@@ -21,11 +21,11 @@ struct ModelLimits {
 // Parses any of "steps=2000000,weights=64G,seconds=60". Throws ErrorKind::Usage.
 ModelLimits parse_model_limits(const std::string& text);
 
-// Measures the time against ModelLimits::seconds from construction on.
+// Enforces ModelLimits::seconds, counted from construction.
 class CompileTime {
  public:
   explicit CompileTime(const ModelLimits& limits);
-  // Throws ErrorKind::Shape after the limit. `doing` is the work that exceeded it.
+  // Throws ErrorKind::Shape if the limit is exceeded. `doing` describes the work for the message.
   void check(const std::string& doing);
 
  private:
