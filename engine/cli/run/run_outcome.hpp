@@ -45,7 +45,8 @@ std::string figures_text(const Evaluation& e);
 // Returns the outcome in the schema of docs/schema/run.json.
 boost::json::object run_object(BoundGraph& graph, const Options& options, const RunOutcome& outcome);
 void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outcome);
-// Returns an error if the loss of a test or validation is not finite. The command then fails even if training succeeded.
+// Returns an error if the loss of a test or validation is not finite. The command then fails even if training
+// succeeded.
 std::optional<Error> undefined_figure(const RunOutcome& outcome);
 
 }  // namespace harmonics::engine::cli
