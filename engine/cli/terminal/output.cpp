@@ -88,7 +88,7 @@ void flush_output() {
 
 void finish_output() {
   if (std::ferror(stdout) && nobody_reads()) throw output_error(EPIPE);
-  if (std::ferror(stdout)) throw Error(ErrorKind::Output, "cannot write to standard output");  // an earlier write failed
+  if (std::ferror(stdout)) throw Error(ErrorKind::Output, "cannot write to standard output");
   flush_output();
 }
 
