@@ -28,7 +28,7 @@ struct Address {
   std::string str() const;
 };
 
-// Throws ErrorKind::Usage with the address, the position and a remedy.
+// Parses an address. Throws ErrorKind::Usage with the address, the reason and a remedy.
 Address parse_address(std::string_view text);
 
 // The value of --producer and --consumer: NAME=ADDRESS, or ADDRESS with an empty name.

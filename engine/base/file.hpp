@@ -1,4 +1,4 @@
-// File access of the engine: mapped for reading, replaced as a whole when written.
+// File access of the engine: files are mapped for reading and replaced as a whole when written.
 #pragma once
 
 #include <cstddef>
@@ -78,17 +78,17 @@ using LengthRule = std::function<uint64_t(std::string_view first, uint64_t size)
 std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system(),
                             const LengthRule& length_rule = {});
 
-// The bytes of a regular file, mapped read-only and paged in on access. If the file is truncated meanwhile, reads may
-// return zeros: read_whole() of <harmonics/file_mapping.hpp> detects this.
+// The bytes of a regular file, mapped read-only and paged in on access. If the file is truncated while it is mapped,
+// reads may return zeros; read_whole() of <harmonics/file_mapping.hpp> detects this.
 class MappedFile {
  public:
-  // Throws ErrorKind::NoInput when the file is missing, cannot be read or is not a regular file.
+  // Maps a file. Throws ErrorKind::NoInput if it is missing, cannot be read or is not a regular file.
   static std::shared_ptr<const MappedFile> open(const std::string& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   const void* data() const { return mapping_.data(); }
   size_t bytes() const { return mapping_.bytes(); }
-  // Throws ErrorKind::InputOutput if a part that was read is gone.
+  // Throws ErrorKind::InputOutput if a part that was read is lost, because the file was truncated or its device failed.
   void expect_whole() const;
   bool is_lost() const { return mapping_.lost(); }
   // Identifies the content: files with equal stamps have equal bytes. "" if the file changed so recently that a further

@@ -1,4 +1,4 @@
-// ModelLimits: resources a flow may use before it runs. Flows may come from untrusted authors.
+// ModelLimits: limits of the resources that a flow may use before it runs. Flows may come from untrusted authors.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace harmonics::engine {
 
 struct ModelLimits {
   uint64_t steps = 1'000'000;  // operations of one traced program
-  uint64_t weights = 0;        // bytes of weights, statistics and moments; 0: the memory of the machine
+  uint64_t weights = 0;        // bytes of weights, statistics and moments; 0: the machine's memory
   uint64_t seconds = 600;      // to compile one program
 
   Budget for_steps() const;

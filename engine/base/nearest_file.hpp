@@ -1,4 +1,4 @@
-// Advice about a missing file.
+// Gives advice for a missing file.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A named text, and errors shown in it with a caret.
+// Named source texts, and errors that are shown in them with a caret.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ struct TextErrors {
   std::vector<Error> errors;
 };
 
-// Errors collected from one text or several, thrown together. what() is the whole rendered report.
+// Errors of one or several texts, thrown together. what() is the rendered report of all.
 class SourceErrors : public Error {
  public:
   SourceErrors(const SourceText& source, std::vector<Error> errors);

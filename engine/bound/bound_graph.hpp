@@ -88,8 +88,8 @@ class BoundGraph {
   // test and validation streams are bound with the vocabulary of the training streams.
   void expect_words(const std::map<std::string, std::string>& metadata, const std::string& file);
   void share_words();
-  void bind_consumer(const std::string& name,
-                     Address address);  // "": the first unbound consumer, else the unnamed one
+  // Binds a consumer of the graph. An empty name is the first unbound consumer, or else the unnamed consumer.
+  void bind_consumer(const std::string& name, Address address);
   void bind_consumer(int node, Sink sink);
   std::map<int, std::unique_ptr<Sink>>& sinks() { return sinks_; }
   std::optional<LiveReading>& live_reading() { return live_reading_; }
@@ -125,10 +125,9 @@ class BoundGraph {
   std::vector<int> results(int cycle) const;
 
   // Load and return the weights with the metadata needed to use them (streams, symbols, flow) as a safetensors file.
+  // `name` is used in messages. Memory viewed by `file` must outlive the call.
   void load_weights(const std::string& path);
-  void load_weights(TensorFile file,
-                    const std::string& name);  // `name` for messages; the memory that `file` views must outlive the
-                                               // call
+  void load_weights(TensorFile file, const std::string& name);
   TensorFile weights() const;
   // Returns the last training step that changed the weights, which a loaded file may record. Null if unknown.
   const std::optional<WeightsVersion>& version() const { return version_; }
@@ -152,7 +151,7 @@ class BoundGraph {
   void set_limits(const ModelLimits& limits);
   // Allows files of this folder in weights= of the flow.
   void allow_weights_in(std::string folder) { graph_.weights_folders.push_back(std::move(folder)); }
-  // Messages such as "surplus: a.b.affine.weight"; filled by lower().
+  // Returns the messages of lower() about loaded weights, such as "in the file but not used by this graph: ...".
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
 
  private:

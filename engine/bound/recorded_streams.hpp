@@ -1,4 +1,4 @@
-// Metadata of a weights file about the streams its graph was trained on.
+// Records the streams on which a graph was trained in the metadata of its weights file.
 #pragma once
 
 #include <map>

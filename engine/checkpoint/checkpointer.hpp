@@ -37,7 +37,7 @@ class Checkpointer {
   Checkpoint read_last() const { return read_checkpoint(last_, calls_); }
   // Returns why a run cannot resume from the last checkpoint of this run; empty if it can.
   const std::string& not_resumable() const { return state_.not_resumable; }
-  // Sets a callback that receives a checkpoint's state once it is on disk, on the thread that wrote it.
+  // Sets a callback that gets the state of each checkpoint after it is on disk, on the thread that wrote it.
   void on_saved(std::function<void(const RunState&)> callback) { saved_ = std::move(callback); }
   // Also keeps the `most` checkpoints with the smallest validation losses.
   void keep_best(size_t most);

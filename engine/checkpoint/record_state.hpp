@@ -1,4 +1,4 @@
-// RecordState: what a cycle has counted and measured up to the end of a step, as stored in a checkpoint.
+// RecordState: the counts and measurements of a cycle at the end of a step, as stored in a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace harmonics::engine {
 
 class Fields;
 
-// Means, sums and counts of a CycleRecord, and what its metrics have accumulated in the epoch.
+// Means, sums and counts of a CycleRecord, and the accumulated state of its metrics in the epoch.
 struct RecordState {
   int64_t epoch_steps = 0, epoch_samples = 0;
   double epoch_measured = 0, epoch_correct = 0, epoch_judged = 0, epoch_start = 0;

@@ -28,7 +28,7 @@ inline double exact_number(std::string_view text, std::string_view key) {
   return v;
 }
 
-// Writes the numbers that Fields::numbers reads.
+// Formats numbers by name for Fields::numbers().
 inline boost::json::object exact(const std::map<std::string, double>& numbers) {
   boost::json::object o;
   for (const auto& [name, v] : numbers) o[name] = exact(v);

@@ -1,4 +1,4 @@
-// Example calls to test functionals and implementations.
+// Generates example calls for the checks of functionals and implementations.
 #pragma once
 
 #include <string>

@@ -121,7 +121,7 @@ inline std::vector<HTensor> make_operands(const FunctionalCase& c, DType dtype, 
   return in;
 }
 
-// Reproducible small odd sizes.
+// Generates small sizes, reproducible by seed.
 class Sizes {
  public:
   explicit Sizes(uint64_t seed) : generator_(seed) {}

@@ -11,7 +11,7 @@
 
 namespace harmonics::engine {
 
-// A call of a functional or primitive, as implementations see it.
+// A call of a functional or primitive as presented to implementations.
 struct CallSiteInfo {
   std::string op;
   AttributeMap attributes;

@@ -19,7 +19,7 @@ uint64_t learned_in(const TokenStore& store, const Piece& piece) {
   return static_cast<uint64_t>(std::count_if(at, at + piece.positions, [](int32_t token) { return token >= 0; }));
 }
 
-// Appends pieces to the row that is being filled.
+// Appends pieces to the current row.
 class RowsInOrder {
  public:
   RowsInOrder(const TokenStore& store, uint64_t window, PackedRows& to) : store_(store), window_(window), to_(to) {}

@@ -43,7 +43,7 @@ struct StepReport {
   double products = 0;  // as in Progress
 };
 
-// Progress of a run before it began; zero unless resumed.
+// Progress before the start of this process; zero unless the run is resumed.
 struct Beginning {
   int64_t step = 0, epochs = 0;  // completed epochs
 };

@@ -46,7 +46,7 @@ std::unique_ptr<JointReader> reader_of(BoundGraph& graph, int cycle, StreamSet& 
                 {"limit an endless stream: take=N in its address"});
   return reader;
 }
-// Sums the parts of a loss, each the mean over its counted positions.
+// Accumulates the parts of a loss. Each part is a mean over its counted positions; the loss is their sum.
 class Means {
  public:
   explicit Means(size_t parts) : sums_(parts) {}

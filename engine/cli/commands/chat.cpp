@@ -1,4 +1,4 @@
-// harmonics chat: a conversation with a language model.
+// harmonics chat: converses with a language model.
 #include <atomic>
 #include <csignal>
 #include <ctime>

@@ -20,7 +20,7 @@ class Explanation {
 
   void section(const char* key, const std::string& title, const std::string& text);
   void say(const std::string& text) const;  // prints only in the readable form
-  // Appends to the array of this key.
+  // Appends an entry to the array of this key.
   void add(const char* key, boost::json::value entry);
   boost::json::object& object() { return object_; }
 

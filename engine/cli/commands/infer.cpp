@@ -125,7 +125,7 @@ int infer_model(const Options& options) {
   return infer_samples(model_of(imported, model_options(options)), options);
 }
 
-// Returns whether the flow names files to load weights from.
+// Returns whether the flow names files of weights.
 bool names_weights(const Graph& graph) {
   for (const GraphEdge& e : graph.edges)
     for (const BoundCall& c : e.calls)

@@ -120,7 +120,7 @@ void make_known(Registry& registry) {
       Registry::global().add(std::const_pointer_cast<Item>(registry.find(kind, name)));
 }
 
-// Loads the library in a child process and, with settings, checks everything it registers.
+// Loads the library in a child process and, with settings, checks all items that it registers.
 Examined examine(const std::string& path, const CheckSettings* settings,
                  const std::function<void(const Examined&)>& watch = {}) {
   Examined e;

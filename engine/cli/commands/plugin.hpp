@@ -14,7 +14,7 @@ int new_plugin(const std::string& name, const Options& options);
 struct Template {
   const char *name, *text;  // file name such as "activation.cpp"; content with placeholders like @name@
 };
-// Made from the files of engine/cli/templates at build time.
+// Generated from the files of engine/cli/templates at build time.
 extern const Template kTemplates[];
 extern const unsigned kTemplateCount;
 

@@ -319,7 +319,7 @@ int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, cons
                                                           : kDone;  // first() is 0 after a control message
 }
 
-// Keeps a copy of weights that are saved nowhere else.
+// Keeps a copy of otherwise unsaved weights.
 void keep(BoundGraph& graph, const Options& options, RunOutcome& outcome) {
   const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
   if (elsewhere || options.no_keep || !outcome.trained || outcome.report.steps == 0) return;

@@ -60,7 +60,7 @@ struct Options {
   std::vector<int64_t> batches;
   std::vector<int> threads;  // empty: one thread, and all threads of the machine
   double seconds = 1;        // per measurement
-  // Outside access: run, serve, ctl
+  // External access: run, serve, ctl
   std::vector<std::string> serve;  // ADDRESS
   std::string control, token;
   double latency = 0.002;  // seconds

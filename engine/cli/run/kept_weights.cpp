@@ -25,7 +25,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// GRAPH-20261125T020322-PROCESS.safetensors
+// Pattern of the copies' names: GRAPH-20261125T020322-PROCESS.safetensors.
 constexpr const char* kPattern =
     "*-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]T[0-9][0-9][0-9][0-9][0-9][0-9]-*.safetensors";
 

@@ -14,7 +14,7 @@
 
 namespace harmonics::engine::cli {
 
-// Learning from chosen and rejected answers.
+// Settings for learning from chosen and rejected answers.
 struct PreferenceSettings {
   double beta = 0.1;
   std::string loss = "sigmoid";
@@ -22,7 +22,7 @@ struct PreferenceSettings {
   std::string reference;  // reference model; "": the trained model before training
 };
 
-// Learning from the scores of another model.
+// Settings for learning from the scores of another model.
 struct DistillationSettings {
   std::string teacher;
   double temperature = 1, beta = 0;

@@ -22,7 +22,7 @@ class WatchedCycle {
 
   // Sets the runtime's callbacks; the object must outlive the run. `starting` is called before the first step.
   void attach(CycleRuntime& runtime, std::function<void()> starting);
-  // Ends lines and logs.
+  // Ends the progress line and the logs.
   void end();
   RunRates rates_of(const CycleReport& report) {
     return meter_.at(report.samples_per_second, report.products, report.seconds);
