@@ -18,7 +18,7 @@ namespace harmonics::engine {
 
 // Returns whether the path of a data set is the address of a stream ("tcp:127.0.0.1:5555", "stdin:") and not a file.
 bool is_live_address(const std::string& path);
-// Returns whether a data set of the corpus has such a path.
+// Returns whether a data set of the corpus is such a stream.
 bool is_live_corpus(const CorpusOptions& options);
 // Throws ErrorKind::Usage for options that a stream does not support: several data sets, validation, and a vocabulary
 // of characters, which needs all texts.
