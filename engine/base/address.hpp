@@ -28,10 +28,10 @@ struct Address {
   std::string str() const;
 };
 
-// Throws ErrorKind::Usage with the address, the position and a remedy.
+// Parses an address. Throws ErrorKind::Usage with the address, the reason and a remedy.
 Address parse_address(std::string_view text);
 
-// NAME=ADDRESS or ADDRESS, as --producer and --consumer take them. Without NAME the name is empty.
+// The value of --producer and --consumer: NAME=ADDRESS, or ADDRESS with an empty name.
 struct Binding {
   std::string name;
   Address address;

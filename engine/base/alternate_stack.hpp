@@ -8,7 +8,7 @@
 
 namespace harmonics::engine {
 
-// Does nothing if memory is short or the thread already has one.
+// Does nothing if the allocation fails or the thread already has such a stack.
 class AlternateStack {
  public:
   AlternateStack() {

@@ -1,4 +1,4 @@
-// Byte counts in readable form.
+// Parses byte counts in readable form.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-// Returns false at the end of the pipe or after a timeout.
+// Appends available bytes to `buffer`. Returns false at the end of the pipe or after a timeout.
 bool read_some(int fd, double seconds, std::string& buffer, bool& timed_out) {
   pollfd p{fd, POLLIN, 0};
   int ready = 0;

@@ -26,8 +26,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// A signal may interrupt a waiting call, for example on a network file system. Nothing was done, and the call is
-// repeated.
+// Repeats a call that a signal interrupted before it had any effect, for example on a network file system.
 template <typename Call>
 auto uninterrupted(Call call) {
   auto result = call();
@@ -99,7 +98,7 @@ class FileReplacement::State {
                         mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
     if (file_ < 0) fail_by_system();
     exists_ = true;
-    // Bypasses the umask. If this fails the file keeps the umask's permissions, which are fewer.
+    // Restores the old file's permissions despite the umask. On failure the new file has fewer permissions, not more.
     if (mode_ >= 0) (void)::fchmod(file_, static_cast<mode_t>(mode_));
   }
 
@@ -186,7 +185,7 @@ namespace {
   if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
   throw e;
 }
-// A folder, a pipe or a device in place of a file.
+// Throws the error for a path that names a folder, a pipe or a device.
 [[noreturn]] void refuse_special(const std::string& path) {
   std::error_code failed;
   if (std::filesystem::is_directory(path, failed))
@@ -225,7 +224,7 @@ int make_directories(const std::string& path, FileCalls& calls) {
   for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
     const std::string part = path.substr(0, at);
     if (calls.make_directory(part.c_str()) == 0) {
-      // A new name survives a power cut once its directory is synced.
+      // A new name survives a power cut only after its directory is synced.
       const size_t slash = part.rfind('/');
       if (const int reason = sync_directory(slash == std::string::npos ? "." : part.substr(0, slash + 1), calls))
         return reason;
@@ -312,7 +311,7 @@ std::string read_plain_file(const std::string& path, FileCalls& calls, const Len
 
 namespace {
 
-// Two changes within one tick of the file system's clock have the same time.
+// Changes within one tick of the file system's clock have equal timestamps.
 constexpr long kTickSeconds = 2;
 
 std::string stamp_of_state(const struct stat& s) {

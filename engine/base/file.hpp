@@ -1,4 +1,4 @@
-// File access of the engine: mapped for reading, replaced as a whole when written.
+// File access of the engine: files are mapped for reading and replaced as a whole when written.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace harmonics::engine {
 
-// The system calls for files that must survive, with results and errno as in POSIX. Tests inject a full disk or a
-// power cut here.
+// System calls for durable files, with results and errno as in POSIX. Tests override them to inject a full disk or a
+// power cut.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
@@ -34,15 +34,15 @@ class FileCalls {
   static FileCalls& system();
 };
 
-// A file that is being written: a new file beside `path`, which finish() syncs and renames to `path`. Without finish()
-// the old file stays and no new one remains. Errors are those of write_file_atomically.
+// Writes a new file beside `path`, which finish() syncs and renames to `path`. Without finish() the old file is
+// unchanged and the new one is removed. Throws the errors of write_file_atomically().
 class FileReplacement {
  public:
   explicit FileReplacement(const std::string& path, FileCalls& calls = FileCalls::system());
   FileReplacement(FileReplacement&&) noexcept;
   ~FileReplacement();
   void append(std::string_view bytes);
-  void sync();  // before finish(), to learn of a full disk
+  void sync();  // optional: reports a full disk before finish()
   void finish();
 
  private:
@@ -56,46 +56,45 @@ class FileReplacement {
 void write_file_atomically(const std::string& path, std::span<const std::string_view> pieces,
                            FileCalls& calls = FileCalls::system());
 void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls = FileCalls::system());
-// The pieces are those that `next` returns, up to an empty one; each is valid until the next call.
+// Writes the pieces that `next` returns, up to an empty one. A piece must be valid until the next call.
 void write_file_atomically(const std::string& path, const std::function<std::string_view()>& next,
                            FileCalls& calls = FileCalls::system());
 
-// Syncs a directory: only then do its names survive a power cut. Returns 0 or errno. File systems without this call
-// count as synced.
+// Syncs a directory, so that the names in it survive a power cut. Returns 0 or errno. Succeeds on file systems that
+// cannot sync directories.
 int sync_directory(const std::string& directory, FileCalls& calls = FileCalls::system());
 
 // Creates a directory and its missing parents so that their names survive a power cut. Returns 0 or errno.
 int make_directories(const std::string& path, FileCalls& calls = FileCalls::system());
 
-// Returns whether write_file_atomically uses this name for unfinished files, which a killed process leaves behind.
+// Returns whether the name is that of a temporary file of write_file_atomically(). Killed processes leave such files.
 bool is_unfinished_file(std::string_view name);
 
-// Examines the first bytes of a file before memory for the whole file is allocated. Returns how many bytes it needs to
-// see (no more than it has seen: the content is accepted), or throws an error for a file of this size with this
-// beginning.
+// Checks the first bytes of a file before memory for the whole file is allocated. Returns how many bytes it needs; a
+// number up to first.size() accepts the file. Throws to reject a file of this size with this beginning.
 using LengthRule = std::function<uint64_t(std::string_view first, uint64_t size)>;
 
 // Reads a regular file into memory. Throws ErrorKind::NoInput with the reason, also when memory is insufficient.
 std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system(),
                             const LengthRule& length_rule = {});
 
-// The bytes of a regular file, mapped read-only and paged in on access. If the file is truncated meanwhile, reads may
-// return zeros: read_whole() of <harmonics/file_mapping.hpp> detects this.
+// The bytes of a regular file, mapped read-only and paged in on access. If the file is truncated while it is mapped,
+// reads may return zeros; read_whole() of <harmonics/file_mapping.hpp> detects this.
 class MappedFile {
  public:
-  // Throws ErrorKind::NoInput when the file is missing, cannot be read or is not a regular file.
+  // Maps a file. Throws ErrorKind::NoInput if it is missing, cannot be read or is not a regular file.
   static std::shared_ptr<const MappedFile> open(const std::string& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   const void* data() const { return mapping_.data(); }
   size_t bytes() const { return mapping_.bytes(); }
-  // Throws ErrorKind::InputOutput if a part that was read is gone.
+  // Throws ErrorKind::InputOutput if a part that was read is lost, because the file was truncated or its device failed.
   void expect_whole() const;
   bool is_lost() const { return mapping_.lost(); }
-  // Names this state of the file: files of equal stamps have equal bytes. "": it changed too recently for its clock to
-  // tell a later change.
+  // Identifies the content: files with equal stamps have equal bytes. "" if the file changed so recently that a further
+  // change may leave its timestamp the same.
   const std::string& stamp() const { return stamp_; }
-  // Frees the memory of the whole pages within these bytes of the file, which are read again when they are needed.
+  // Releases the memory of all whole pages in this range of the mapping. A later access reads them from the file again.
   void let_go(const void* from, size_t bytes) const;
 
  private:

@@ -30,7 +30,7 @@ void FileGroup::finish() {
   for (FileReplacement& file : files_) file.sync();
   const bool replaces = is_plain(path_);
   if (replaces) {
-    std::error_code failed;  // of a symbolic link, the file that it names
+    std::error_code failed;  // a symbolic link is kept and its target replaced
     const std::string former = fs::canonical(path_, failed).string(), folder = fs::path(former).parent_path().string();
     if (failed || calls_.remove(former.c_str()) != 0) {
       const int reason = failed ? failed.value() : errno;
@@ -42,7 +42,7 @@ void FileGroup::finish() {
   try {
     for (const std::string& path : removed_)
       if (is_plain(path)) (void)calls_.remove(path.c_str());
-    for (size_t i = files_.size(); i-- > 0;) files_[i].finish();  // the leading one last
+    for (size_t i = files_.size(); i-- > 0;) files_[i].finish();  // the leading file is last
   } catch (Error& e) {
     if (!is_plain(path_))
       e.note("note: '" + path_ + "' is missing, because the files beside it are incomplete; write them again");

@@ -1,4 +1,4 @@
-// Files that belong together, replaced together.
+// Replaces several files that belong together.
 #pragma once
 
 #include <deque>
@@ -10,18 +10,18 @@
 namespace harmonics::engine {
 
 // Readers open the leading file first, such as config.json of a model's folder. All files are first written under
-// temporary names; an error up to then leaves the former files unchanged. finish() removes the former leading file and
-// files that are no longer needed, renames the others, and renames the leading file last. If the process stops at any
-// point, readers find all former files, all new files, or no leading file.
+// temporary names; an error before finish() leaves the old files unchanged. finish() removes the old leading file and
+// the files passed to remove(), renames the others, and renames the leading file last. If the process stops at any
+// point, readers find all old files, all new files, or no leading file.
 class FileGroup {
  public:
   explicit FileGroup(const std::string& leading, FileCalls& calls = FileCalls::system());
-  // The leading file. References to files are valid as long as the group.
+  // Returns the leading file. References to files are valid during the group's lifetime.
   FileReplacement& leading() { return files_.front(); }
   FileReplacement& add(const std::string& path);
-  // A file that finish() removes if it exists.
+  // Makes finish() remove this file if it exists.
   void remove(const std::string& path) { removed_.push_back(path); }
-  // Throws the errors of write_file_atomically(); a note says if the files are incomplete.
+  // Throws the errors of write_file_atomically(). A note on the error says if the group is left incomplete.
   void finish();
 
  private:

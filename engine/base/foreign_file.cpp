@@ -8,8 +8,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns whether the user is the only member of the group. Debian and others give each user such a group, with write
-// access.
+// Returns whether the user is the only member of the group. Debian and others create such a group for each user, and
+// new files are writable by it.
 bool is_private_group(gid_t gid) {
   const passwd* user = getpwuid(geteuid());
   if (!user || user->pw_gid != gid) return false;

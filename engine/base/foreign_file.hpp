@@ -7,8 +7,8 @@
 
 namespace harmonics::engine {
 
-// Returns "belongs to another user (number 1001)", "can be written to by everybody" or "... by its group", or "" if
-// only this user and root have access.
+// Returns "belongs to another user (number 1001)", "is writable by all users" or "is writable by its group"; "" if only
+// this user and root can write to the file.
 std::string foreign_access(const struct stat& file);
 
 }  // namespace harmonics::engine

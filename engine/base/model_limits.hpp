@@ -1,4 +1,4 @@
-// ModelLimits: resources a flow may use before it runs. Flows may come from untrusted authors.
+// ModelLimits: limits of the resources that a flow may use before it runs. Flows may come from untrusted authors.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace harmonics::engine {
 
 struct ModelLimits {
   uint64_t steps = 1'000'000;  // operations of one traced program
-  uint64_t weights = 0;        // bytes of weights, statistics and moments; 0: the memory of the machine
+  uint64_t weights = 0;        // bytes of weights, statistics and moments; 0: the machine's memory
   uint64_t seconds = 600;      // to compile one program
 
   Budget for_steps() const;
@@ -21,11 +21,11 @@ struct ModelLimits {
 // Parses any of "steps=2000000,weights=64G,seconds=60". Throws ErrorKind::Usage.
 ModelLimits parse_model_limits(const std::string& text);
 
-// Measures the time against ModelLimits::seconds from construction on.
+// Enforces ModelLimits::seconds, counted from construction.
 class CompileTime {
  public:
   explicit CompileTime(const ModelLimits& limits);
-  // Throws ErrorKind::Shape after the limit. `doing` is the work that exceeded it.
+  // Throws ErrorKind::Shape if the limit is exceeded. `doing` describes the work for the message.
   void check(const std::string& doing);
 
  private:

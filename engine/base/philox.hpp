@@ -1,4 +1,4 @@
-// The engine uses the public random number generator.
+// The engine uses the random number generator of the public API.
 #pragma once
 
 #include <harmonics/philox.hpp>

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kShortestRead = 64 * 1024, kLongestRead = 1024 * 1024;
 
-// An open file. Reading it does not wait forever for a pipe's writer.
+// An open file. The first read of a pipe waits a limited time for a writer.
 class InputFile {
  public:
   explicit InputFile(const std::string& path)
@@ -65,12 +65,12 @@ class InputFile {
     }
     return ready.revents;
   }
-  // A pipe without a writer reads as ended. Returns whether a writer has opened it.
+  // Returns whether a pipe has data after all: read() returns 0 before a writer has opened it.
   bool awaits_writer() {
     if (!S_ISFIFO(state_.st_mode)) return false;
     const short events = wait_for(kPatience);
     if (events == 0) refuse(path_, "it is a pipe, and nothing writes to it");
-    return (events & POLLIN) != 0;  // otherwise it was opened and closed again
+    return (events & POLLIN) != 0;  // otherwise a writer has opened and closed the pipe
   }
 
   const std::string& path_;

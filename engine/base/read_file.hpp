@@ -9,8 +9,9 @@
 
 namespace harmonics::engine {
 
-// Throws ErrorKind::NoInput when the file cannot be opened or read, is not a stream of bytes, holds more than `limit`
-// bytes, or is a pipe without a writer. `expect` sees the opened file before it is read, and may throw.
+// Throws ErrorKind::NoInput if the file cannot be opened or read, is not a stream of bytes, has more than `limit`
+// bytes, or is a pipe without a writer. `expect` is called with the opened file's state before it is read, and may
+// throw.
 std::string read_file(const std::string& path, size_t limit,
                       const std::function<void(const struct stat&)>& expect = {});
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kWidestExcerpt = 200;  // bytes of a line in messages
 
-// The shown part of a line, made safe for a terminal, and the marks below it.
+// The displayed part of a line, with unprintable characters replaced, and the marks below it.
 struct Excerpt {
   std::string text, marks;
 };

@@ -1,4 +1,4 @@
-// A named text, and errors shown in it with a caret.
+// Named source texts, and errors that are shown in them with a caret.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,10 @@ class SourceText {
   Span span(size_t offset, size_t length) const;
   std::string_view line(uint32_t number) const;  // 1-based, without line end
 
-  // Returns "name:9:22", or only the name if the span has no position. A text may have no name: the command line.
+  // Returns "name:9:22", or only the name if the span has no position. The name is empty for the command line.
   std::string place(Span span) const;
-  // Returns "name:9:22: error: message" + the line + caret and tildes + one line per note, ending with a newline. A
-  // note is a remedy and printed after "help: ", unless it begins with "note: ".
+  // Returns "name:9:22: error: message", the line, a caret with tildes, and one line per note, ending with a newline.
+  // Notes are remedies and get the prefix "help: ", unless they begin with "note: ".
   std::string render(const Error& error, std::string_view severity = "error") const;
 
  private:
@@ -35,15 +35,15 @@ struct TextErrors {
   std::vector<Error> errors;
 };
 
-// Errors collected from one text or several, thrown together. what() is the whole rendered report.
+// Errors of one or several texts, thrown together. what() is the rendered report of all.
 class SourceErrors : public Error {
  public:
   SourceErrors(const SourceText& source, std::vector<Error> errors);
   explicit SourceErrors(std::vector<TextErrors> texts);  // at least one error
   const std::vector<Error>& errors() const { return errors_; }
-  // The name of the text of each error.
+  // The name of each error's text.
   const std::vector<std::string>& files() const { return files_; }
-  // As given to the second constructor; empty for the first one.
+  // The argument of the second constructor; empty after the first.
   const std::vector<TextErrors>& texts() const { return texts_; }
 
  private:
@@ -52,15 +52,15 @@ class SourceErrors : public Error {
   std::vector<TextErrors> texts_;
 };
 
-// Throws the only error as it is, or all as SourceErrors in order of the text. Without a text (null) it throws the
-// first.
+// Throws a single error unchanged, and several as SourceErrors sorted by position. If `source` is null, it throws the
+// first error.
 [[noreturn]] void throw_errors(const SourceText* source, std::vector<Error> errors);
 
-// Throws all errors, text by text and each in its order, as SourceErrors. A single one without a place is thrown as it
-// is. Returns if there are none.
+// Throws all errors as SourceErrors, grouped by text and sorted by position. A single error without a position is
+// thrown unchanged. Returns if there are no errors.
 void throw_texts(std::vector<TextErrors> texts);
 
-// Sorts errors from top to bottom. Errors at one position keep their order.
+// Sorts errors by position. The sort is stable.
 std::vector<Error> in_order_of_text(std::vector<Error> errors);
 
 }  // namespace harmonics::engine

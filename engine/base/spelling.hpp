@@ -9,23 +9,23 @@
 
 namespace harmonics::engine {
 
-// Damerau-Levenshtein distance (adjacent swaps count one).
+// Returns the Levenshtein distance in which a swap of adjacent characters counts one.
 size_t edit_distance(std::string_view a, std::string_view b);
-// Returns the known words that `word` may mean: the same without regard to case, else its synonyms, else the nearest
-// one within a third of its length (at least 1), ties by order. Only synonyms can be several.
+// Returns the known words that `word` may mean: the one that differs only in case, else its synonyms, else the first
+// with the smallest edit distance, up to a third of the length of `word` (at least 1). Only synonyms give several.
 std::vector<std::string> meant_by(std::string_view word, const std::vector<std::string>& known);
-// Returns the first of them.
+// Returns the first word of meant_by().
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
 // Returns "did you mean 'cuda' or 'opencl'?", or "" if no word is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
-// "1 example", "2,000 examples": a number and a word whose plural ends in s.
+// Formats a number and a noun whose plural ends in s: "1 example", "2,000 examples".
 std::string number_of(uint64_t number, std::string_view one);
 
-// "a, b, c"
+// Returns "a, b, c".
 std::string comma_separated(const std::vector<std::string>& words);
 
-// Words of other programs and their names here. A row applies if the name is one of the known words.
+// A word of other programs and its equivalent here. It is used only where `name` is among the known words.
 struct Synonym {
   std::string_view word, name;
 };

@@ -1,4 +1,4 @@
-// Errors of all stages of a flow in one report: syntax, names, functions, settings, shapes.
+// Reports the errors of all stages of a flow together: syntax, names, functions, settings, shapes.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace harmonics::engine {
 
-// Throws all errors as SourceErrors in order of the text, or the first twenty.
+// Throws the first twenty errors as SourceErrors, sorted by position.
 [[noreturn]] void refuse(const SourceText& source, std::vector<Error> errors, std::vector<Error> more);
-// The same for a text with syntax errors. `later`: errors of what could be read; one at the place of a syntax error has
-// the same cause and is left out.
+// The same for a text with syntax errors. `later` are the errors of the parts that could be parsed; those at the
+// position of a syntax error have the same cause and are omitted.
 [[noreturn]] void refuse(const FlowErrors& syntax, std::vector<Error> later);
 
 }  // namespace harmonics::engine

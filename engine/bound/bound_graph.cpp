@@ -27,7 +27,7 @@ namespace {
 
 const std::string kMoment = "moment/";
 
-// Whether the elements are read from a model's file at every start.
+// Returns whether the elements are read from a model's file at every start.
 bool is_in_model_file(const StoredTensor& stored) { return stored.of_model && stored.fixed; }
 
 size_t symbol_bytes(const StreamType& type) {
@@ -146,7 +146,7 @@ const std::map<int, StreamType>& BoundGraph::types() {
 
 namespace {
 
-// Whether the uses of a producer decide if its numbers are classes, and so its shape.
+// Returns whether the numbers of this stream may be class indices. Its uses then decide, and with them its shape.
 bool may_be_classes(const StreamInfo& info) {
   return is_integer(info.dtype) && (info.sample.rank() <= 1 || info.sample.back() == 1);
 }
@@ -184,7 +184,7 @@ void BoundGraph::assume_declared_types(const std::function<bool(int)>& is_doubte
     if (types_.count(n) || !node.has_shape || node.shape.front() < 0 || is_doubted(n)) continue;
     StreamType t;
     const StreamUse use = use_of(graph_, n);
-    if (use.tokens && !use.computed && node.shape.size() == 1) {  // as many tokens
+    if (use.tokens && !use.computed && node.shape.size() == 1) {  // the declared shape is the number of tokens
       t.dtype = DType::I32;
       t.sample = Shape(node.shape);
       t.positions = 1;
@@ -351,7 +351,7 @@ void BoundGraph::load_weights(TensorFile file, const std::string& path) {
   widths_.reset();
 }
 
-// Refuses a weights file of another graph, which would leave every weight at its initial value.
+// Rejects a weights file of another graph: loading it would leave every weight at its initial value.
 void BoundGraph::check_belonging() const {
   bool owns = false;
   for (const GraphEdge& e : graph_.edges)
@@ -384,7 +384,7 @@ std::vector<std::string> prefixes_elsewhere(const Graph& graph, int cycle) {
 
 }  // namespace
 
-// Whether every function that uses the parameter is frozen.
+// Returns whether the parameter is used and every function that uses it is frozen.
 bool BoundGraph::is_frozen(const std::string& name) const {
   bool frozen = false;
   for (const GraphEdge& e : graph_.edges)
@@ -502,7 +502,7 @@ void BoundGraph::snapshot(TensorFile& into) const {
   into.metadata = metadata();
   std::map<std::string, HTensor> former = std::exchange(into.tensors, {});
   for (const auto& [name, t] : store_->all()) {
-    if (is_accumulator(name) || is_in_model_file(t)) continue;  // reset by every step; read at every start
+    if (is_accumulator(name) || is_in_model_file(t)) continue;  // reset by every step, or read at every start
     const std::string key = t.role == Role::moment ? kMoment + name : name;
     if (t.fixed && t.layout == Layout::natural) {
       into.tensors.emplace(key, store_->tensor(name));

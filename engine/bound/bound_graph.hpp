@@ -1,4 +1,4 @@
-// BoundGraph: a flow with its streams, its weights and their metadata. Every front end works on this object.
+// BoundGraph: a flow with its streams, its weights and their metadata. All front ends use this class.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@
 
 namespace harmonics::engine {
 
-// Settings of a run. Absent ones come from the cycle's parentheses, then from the defaults.
+// Settings of a run. An absent setting is that of the cycle in the flow, else the default.
 struct RunSettings : DeviceSettings {
   std::optional<int64_t> epochs, steps, batch, seed;
   std::optional<int64_t> accumulate;  // micro-batches in a step
@@ -32,13 +32,13 @@ struct RunSettings : DeviceSettings {
   std::optional<std::string> optimizer, schedule;
   std::vector<std::string> until;          // "loss<0.05"
   std::vector<std::string> metrics;        // "topk(5)": measured in addition to the task's defaults
-  bool confusion = false;                  // testing and validation count truth by prediction
+  bool confusion = false;                  // tests and validations compute the confusion matrix
   int threads = 0;                         // 0: all threads of the machine
-  std::optional<int64_t> patience;         // validations without a smaller loss that end the run
-  std::optional<int64_t> window;           // samples of test-then-train; default 1000 for live streams
+  std::optional<int64_t> patience;         // end the run after this many validations without a smaller loss
+  std::optional<int64_t> window;           // samples in the test-then-train window; default 1000 for live streams
   std::optional<LossGuardSettings> guard;  // null: a loss that is not finite ends the run
   bool shuffle = true;
-  bool goes_on = false;        // a later run continues the streams that can be read only once
+  bool goes_on = false;        // a later run continues the live streams
   bool deterministic = false;  // refuse settings whose result depends on the clock or on arrival times
 };
 
@@ -50,20 +50,20 @@ struct ResolvedSettings : UpdateSettings {
   int64_t batch = 64;
   int64_t accumulate = 1;
   uint64_t seed = 0;
-  std::optional<Unpaired> unpaired;  // if no address gives one
+  std::optional<Unpaired> unpaired;  // used if no address specifies it
   Schedule schedule;
-  // "adamw(lr=0.001, ...), schedule cosine(...), clip 1, 4 batches a step"
+  // Returns "adamw(lr=0.001, ...), schedule cosine(...), clip 1, 4 batches a step".
   std::string training() const;
 };
 
-// "loss<0.05", "output.accuracy >= 0.98"; throws ErrorKind::Usage.
+// Parses "loss<0.05" or "output.accuracy >= 0.98". Throws ErrorKind::Usage.
 Comparison parse_comparison(const std::string& text);
 
 // State of a stopped cycle over live streams, for the next cycle that reads them.
 struct LiveReading {
   std::vector<int> producers;
   std::unique_ptr<JointReader> reader;
-  std::vector<char> restored;  // by live producer: it has positions, and receives durable()
+  std::vector<char> restored;  // by live producer: it has positions and gets calls of durable()
   std::string not_resumable;
 };
 
@@ -74,37 +74,38 @@ class BoundGraph {
   BoundGraph& operator=(const BoundGraph&) = delete;
 
   const Graph& graph() const { return graph_; }
-  // `graph`: the same flow with its functions looked up again. Programs compiled before keep the old ones.
+  // Replaces the graph by the same flow with its functions looked up again. Existing programs keep the old functions.
   void replace_functions(Graph graph);
-  // `graph`: the same flow with other arguments. Returns the former one. Programs compiled before keep the old ones.
+  // Replaces the graph by the same flow with other arguments, and returns the old graph. Existing programs keep the old
+  // arguments.
   Graph exchange(Graph graph);
   Registry& registry() { return registry_; }
   ParameterStore& store() { return *store_; }
   StreamSet& streams() { return streams_; }                        // --producer
   StreamSet& test_streams() { return test_streams_; }              // --test
   StreamSet& validation_streams() { return validation_streams_; }  // --validate
-  // Streams bound after these calls number words as the weights' metadata say, and test and validation streams as the
-  // training streams do.
+  // After expect_words(), streams are bound with the vocabulary in the metadata of a weights file; after share_words(),
+  // test and validation streams are bound with the vocabulary of the training streams.
   void expect_words(const std::map<std::string, std::string>& metadata, const std::string& file);
   void share_words();
-  void bind_consumer(const std::string& name,
-                     Address address);  // "": the graph's only unbound consumer, else the unnamed one
+  // Binds a consumer of the graph. An empty name is the first unbound consumer, or else the unnamed consumer.
+  void bind_consumer(const std::string& name, Address address);
   void bind_consumer(int node, Sink sink);
   std::map<int, std::unique_ptr<Sink>>& sinks() { return sinks_; }
   std::optional<LiveReading>& live_reading() { return live_reading_; }
 
-  // Resolves stream types, then widths, once streams are bound. Types of unbound producers come from the loaded
-  // weights or the other stream set.
+  // Return the resolved types of streams and the widths; call them after binding streams. An unbound training stream
+  // has the type of the validation or test stream, else the one recorded with the loaded weights.
   const Widths& widths();
   const std::map<int, StreamType>& types();
-  // Returns the errors of streams and widths in a graph with refused parts that do not depend on these, up to twenty.
-  // `assume_declared`: as after assume_declared_streams().
+  // Returns the errors of streams and up to twenty of widths in a graph with refused parts, without errors that depend
+  // on these parts. `assume_declared`: as after assume_declared_streams().
   std::vector<Error> shape_errors(const GraphErrors::Rest& rest, bool assume_declared);
-  // Assumes the types declared in the file itself ({28, 28} and such), to explain a graph without data.
+  // Gives unbound producers the types that the flow declares, such as {28, 28}, to explain a graph without data.
   void assume_declared_streams();
 
-  // Replaces the items that an earlier build of a library registered, in the graph and in the registry. Without
-  // `keep`, the destructor of the result restores the former items. Throws ErrorKind::Plugin if arguments have
+  // Replaces items in the graph and in the registry by those of a newer build of their library. The destructor of the
+  // result restores the old items unless keep() was called. Throws ErrorKind::Plugin if the arguments of an item have
   // changed.
   class Replaced;
   Replaced replace_functions(const std::vector<std::shared_ptr<Item>>& items);
@@ -112,44 +113,45 @@ class BoundGraph {
   ResolvedSettings settings(int cycle, const RunSettings& run) const;
   Executor& executor(int threads);
   CompileOptions compile_options(const DeviceSettings& device, bool training = false);
-  // With loaded weights, throws ErrorKind::Weights listing all missing parameters (in training: adds a note).
+  // If weights were loaded and parameters are missing, throws ErrorKind::Weights that lists them; in training it adds a
+  // note instead.
   Lowered lower(const LoweringOptions& options);
-  // The model of a cycle with its results, or of a part, over this graph's weights; it must not outlive the graph, nor
-  // a change of its streams or functions. `seed`: of weights that are not declared yet. Programs made of it are checked
-  // as lower() checks them.
+  // Returns the model of a cycle with its results, or of a part, that shares this graph's weights. It is valid until
+  // the graph is destroyed or its streams or functions change. `seed` initialises weights that are not declared yet.
+  // Lowering the model checks the loaded weights as lower() does.
   Model model(int cycle, uint64_t seed = 0);
   Model model(FlowPart part);
   // Returns the nodes whose values a cycle returns: consumers with an arrow, and final layers without one.
   std::vector<int> results(int cycle) const;
 
-  // Weights and the metadata needed to use them (streams, symbols, graph text) as one safetensors file.
+  // Load and return the weights with the metadata needed to use them (streams, symbols, flow) as a safetensors file.
+  // `name` is used in messages. Memory viewed by `file` must outlive the call.
   void load_weights(const std::string& path);
-  void load_weights(TensorFile file,
-                    const std::string& name);  // `name` for messages; the memory that `file` views must outlive the
-                                               // call
+  void load_weights(TensorFile file, const std::string& name);
   TensorFile weights() const;
-  // The step that changed the weights last: that of the loaded file, then that of training. Null: unknown, or none.
+  // Returns the last training step that changed the weights, which a loaded file may record. Null if unknown.
   const std::optional<WeightsVersion>& version() const { return version_; }
   void set_version(const WeightsVersion& version) { version_ = version; }
-  // Checks before training that a weights file could be read again; throws ErrorKind::Stream.
+  // Checks before training that the metadata fits into the header of a weights file. Throws ErrorKind::Stream.
   void expect_savable();
-  // Copies the model's part of a checkpoint: weights, metadata, and moments as "moment/NAME". Reuses memory of `into`
-  // that fits.
+  // Copies the weights, the metadata and the moments (as "moment/NAME") into a checkpoint. Reuses tensors of `into` of
+  // the same type.
   void snapshot(TensorFile& into) const;
-  // Restores a snapshot into the parameters declared now or later.
+  // Restores a snapshot into the declared parameters, and into others when they are declared.
   void restore(const TensorFile& snapshot);
-  // Called once parameters are declared: forgets tensors without a parameter, and returns them and the parameters
-  // missing from the snapshot, as messages. `branches`: some moments are declared later, when a branch is first taken.
+  // Ends restore() after the parameters are declared: drops tensors without a parameter. Returns messages that list
+  // these tensors and the parameters missing from the snapshot. `branches`: keeps moments, which may be declared later,
+  // when a branch is first taken.
   std::vector<std::string> end_restore(const TensorFile& snapshot, bool branches);
-  // Differences between the bound streams and those of the loaded weights, as messages; each is reported once.
+  // Returns and clears the messages about differences between the bound streams and those of the loaded weights.
   std::vector<std::string> take_stream_notes() { return std::exchange(stream_notes_, {}); }
-  // Text of the flow that the loaded weights were trained in; empty if unknown.
+  // Returns the text of the flow with which the loaded weights were trained; empty if unknown.
   const std::string& learned_flow() const { return learned_flow_; }
   // Sets the limits of the model for later calls.
   void set_limits(const ModelLimits& limits);
-  // Adds a folder that may hold files named with weights= in the flow.
+  // Allows files of this folder in weights= of the flow.
   void allow_weights_in(std::string folder) { graph_.weights_folders.push_back(std::move(folder)); }
-  // Messages such as "surplus: a.b.affine.weight"; filled by lower().
+  // Returns the messages of lower() about loaded weights, such as "in the file but not used by this graph: ...".
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
 
  private:
@@ -159,11 +161,11 @@ class BoundGraph {
   bool is_frozen(const std::string& name) const;
   // Marks the parameters that no program of this graph changes.
   void fix_parameters(const Program& program);
-  // Compares a program's weights with those of the loaded file. Throws, or fills weight_notes_, as lower() says.
+  // Compares a program's weights with those of the loaded file. Throws or fills weight_notes_ as described at lower().
   void compare_with_file(const Program& program, int cycle, Mode mode);
 
   Graph graph_;
-  mutable Registry registry_;  // looking up a name may open a library
+  mutable Registry registry_;  // mutable, as lookups may load a library
   std::shared_ptr<ParameterStore> store_ = std::make_shared<ParameterStore>();
   StreamSet streams_, test_streams_, validation_streams_;
   std::map<int, std::unique_ptr<Sink>> sinks_;
@@ -188,7 +190,7 @@ class BoundGraph::Replaced {
   ~Replaced();
   Replaced(const Replaced&) = delete;
   Replaced& operator=(const Replaced&) = delete;
-  // Whether programs of the graph may compute something else now.
+  // Returns whether programs of the graph may compute different results after the replacement.
   bool concerns_programs() const { return !former_.empty() || chosen_by_name_; }
   void keep() { kept_ = true; }
 

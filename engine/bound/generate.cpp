@@ -103,7 +103,7 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
   const std::string output = lowered.values.at(results.front());
   const TensorType result = lowered.program.type(lowered.program.output(output)->value);
   const int64_t scored =
-      result.shape.rank() == 3 ? result.shape.back() : 0;  // as declared, possibly more than there are symbols
+      result.shape.rank() == 3 ? result.shape.back() : 0;  // the declared width, possibly more than the symbols
   if (result.shape != Shape{1, window, std::max(scored, classes)})
     throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, "
                                               "{}]: a score of every symbol at every position",
@@ -118,7 +118,7 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
   }
 
   std::vector<int32_t> context = encode(settings.prompt, stream.symbols);
-  if (context.empty()) {  // begin at the start of a line if the text has lines
+  if (context.empty()) {  // start as after a newline, if there is such a symbol
     const auto newline = std::find(stream.symbols.begin(), stream.symbols.end(), "\n");
     context.push_back(newline == stream.symbols.end() ? 0 : static_cast<int32_t>(newline - stream.symbols.begin()));
   }

@@ -1,4 +1,4 @@
-// Writes text with a graph that maps a window of symbols to scores of the next one at every position.
+// Generates text with a graph that maps a window of symbols to scores of the next symbol at every position.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,13 @@ struct GenerateSettings : DeviceSettings {
   double temperature = 0.8;  // 0: always the most likely symbol
   uint64_t seed = 0;
   int threads = 0;
-  double seconds = 0;  // ends after this time, with at least one symbol; 0: no limit
+  double seconds = 0;  // time limit, after at least one symbol; 0: none
 };
 
-// Requires one producer of symbols and one result of [positions, symbols]; else throws ErrorKind::Usage saying what
-// is missing. `emit` receives each symbol as it is written (the prompt is not repeated). A symbol of the prompt
-// missing from the vocabulary is an error. Each symbol costs one step where the flow keeps positions apart but for
-// causal attention; else the whole window runs again for every symbol, and the reason is returned.
+// Requires one producer of symbols and one result of shape [positions, symbols]. Throws ErrorKind::Usage otherwise, and
+// for text of the prompt that the vocabulary lacks. `emit` receives each generated symbol; the prompt is not repeated.
+// If positions interact only by causal attention, keys and values are cached and each symbol costs one position, and
+// "" is returned. Otherwise the whole window runs for every symbol, and the reason is returned.
 std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& settings,
                      const std::function<void(const std::string&)>& emit);
 

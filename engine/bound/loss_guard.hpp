@@ -1,4 +1,4 @@
-// What becomes of a batch whose loss is not finite, or far above those before it.
+// Settings for batches whose loss is not finite or far above that of the batches before.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 namespace harmonics::engine {
 
 struct LossGuardSettings {
-  double deviations = 0;  // standard deviations above the mean of the last steps; 0: losses that are not finite only
-  int64_t patience = 1;   // batches in a row; the last of them ends the run
-  bool returns = false;   // instead, to the weights of the last checkpoint
-  std::string folder;     // of a file for each such batch; "": none is written
+  double deviations = 0;  // limit in standard deviations above the mean of the last steps; 0: finite losses pass
+  int64_t patience = 1;   // the run ends at this many such batches in a row
+  bool returns = false;   // it returns to the weights of the last checkpoint instead
+  std::string folder;     // receives a file for each such batch; "": none is written
 
-  // "deviations=6, patience=3, then=checkpoint"
+  // Returns "deviations=6, patience=3, then=checkpoint".
   std::string str() const;
   friend bool operator==(const LossGuardSettings&, const LossGuardSettings&) = default;
 };
 
-// "deviations=6, patience=3, then=stop": default patience 3; `then` is stop or checkpoint. Errors as in
-// parse_named_settings().
+// Parses "deviations=6, patience=3, then=stop". `patience` is 3 by default, `then` is stop or checkpoint. Throws the
+// errors of parse_named_settings().
 LossGuardSettings parse_loss_guard(std::string_view text);
 
 }  // namespace harmonics::engine

@@ -22,7 +22,7 @@ std::vector<std::string> input_names(const Lowered& lowered) {
   return names;
 }
 
-// A graph of producers alone, for StreamSet.
+// Returns a graph with only producers, for StreamSet.
 Graph producers_of(const Model& model, const std::vector<std::string>& names) {
   Graph graph;
   graph.name = model.name;
@@ -36,7 +36,7 @@ Graph producers_of(const Model& model, const std::vector<std::string>& names) {
   return graph;
 }
 
-// A result and the consumer of its samples. Results without one go to stdout:, or are left out.
+// A result and the consumer of its samples.
 struct Delivered {
   std::string output;
   TensorType sample;
@@ -70,7 +70,7 @@ std::vector<Delivered> delivered(const Lowered& lowered, std::vector<Binding> co
   throw e;
 }
 
-// One input: samples as read, and as the model takes them.
+// One input: reads samples of the stream's type and converts them to the model's type.
 class RowInput {
  public:
   RowInput(const std::string& name, const TensorType& batched, const StreamType& stream)
@@ -84,7 +84,7 @@ class RowInput {
     if (stream.dtype != batched.dtype) converted_ = std::make_unique<Storage>(taken_.bytes());
   }
   void* samples() const { return samples_->data(); }
-  // Completes a batch of `n` samples with its first one, and returns what the model takes.
+  // Fills a batch of `n` samples up with copies of its first one, and returns it in the model's type.
   const void* batch(int64_t n) {
     auto* bytes = static_cast<std::byte*>(samples_->data());
     const auto size = static_cast<int64_t>(read_.bytes()) / read_.shape[0];

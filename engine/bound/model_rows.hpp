@@ -13,11 +13,11 @@
 namespace harmonics::engine {
 
 struct RowSettings {
-  std::vector<Binding> producers, consumers;  // by name of an input or result; without one, the first that is left
-  int64_t batch = 64;                         // samples of one run, unless an address says
-  uint64_t seed = 0;                          // of shuffled addresses
-  CompileOptions compile;                     // registry: of streams and devices
-  // Gets the values of each run; results without a consumer are not shown then.
+  std::vector<Binding> producers, consumers;  // by name of an input or result; "": the first unbound one
+  int64_t batch = 64;                         // samples per run, unless an address specifies it
+  uint64_t seed = 0;                          // for shuffling
+  CompileOptions compile;                     // its registry has the streams and devices
+  // Receives the values of each run. If it is set, results without a consumer are not printed.
   ValueFiles* values = nullptr;
 };
 
@@ -26,10 +26,11 @@ struct RowReport {
   double seconds = 0;
 };
 
-// Every result of the entry "forward" goes to a consumer, as samples in the order of the streams; results without one
-// go to stdout:. Inputs with an axis for tokens take as many as the first stream's samples have. An input of whole
-// numbers takes streams of any type whose numbers it has. Reads the streams to their end. Throws ErrorKind::Usage for
-// an input without a producer, Shape for samples that do not fit, Stream for numbers out of range, and as streams do.
+// Runs the entry "forward" on all samples of the streams and passes each result to its consumer, one sample at a time
+// in stream order. Results without a consumer are printed to stdout. A token axis has the length of the first stream's
+// samples. An integer input accepts streams of any type if its type can represent their numbers. Throws
+// ErrorKind::Usage for an input without a producer, Shape for samples of another shape, Stream for numbers that cannot
+// be represented, and the errors of streams.
 RowReport infer_rows(const Model& model, Executor& executor, RowSettings settings);
 
 }  // namespace harmonics::engine

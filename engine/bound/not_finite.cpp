@@ -23,7 +23,7 @@ struct FirstPlace {
   std::string producer = {};
 };
 
-// Locates a sample in a producer's data, with the record number if it can be found.
+// Describes the place of a sample in a producer's data, with its record number if it can be found.
 FirstPlace place_in_data(const NotFinite& step, int producer, const void* samples, int64_t sample, int64_t bytes) {
   const std::string& name = step.graph.graph().nodes[static_cast<size_t>(producer)].name;
   const auto record = step.graph.streams().record_of(producer, step.graph.registry(),
@@ -54,7 +54,7 @@ FirstPlace first_place(const NotFinite& step, const CompiledStep& look) {
   return {"the loss itself: every layer is finite"};
 }
 
-// Makes the inputs and results of the plugins' own code outputs of the program.
+// Adds the inputs and results of opaque plugin functions to the outputs of the program.
 std::vector<PluginCall> watch_plugins(BoundGraph& graph, const CompileOptions& options, Program& program) {
   Selection selection(graph.registry(), options, options.training);
   if (!selection.idle())
@@ -120,7 +120,7 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
   else if (by_code.empty() && !step.given)
     notes.push_back(
         "lower the learning rate (run: --lr 1e-4, train: --set learning_rate=1e-4) or look at the data of that step");
-  const std::string loss = std::isnan(step.loss) ? "nan" : fmt::format("{}", step.loss);  // without the sign of a NaN
+  const std::string loss = std::isnan(step.loss) ? "nan" : fmt::format("{}", step.loss);  // never "-nan"
   return Error(ErrorKind::Diverged,
                fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", loss, step.steps + 1,
                            step.epoch, first.text),

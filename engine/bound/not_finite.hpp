@@ -1,4 +1,4 @@
-// Explains a loss that is not finite: locates the first bad number and reports the state of the weights.
+// Explains a loss that is not finite by locating the first value that is not finite.
 #pragma once
 
 #include <string>
@@ -17,12 +17,12 @@ struct NotFinite {
   uint64_t epoch;                           // from 1
   float loss;
   std::string first_non_finite;  // name of an infinite or NaN weight; empty: none
-  bool given;                    // some were so before the first step
+  bool given;                    // some weights were not finite before the first step
 };
 
-// Requires that the step has changed nothing. Runs it forward again as `observing` says, checks the samples and every
-// layer, and returns an ErrorKind::Diverged that names the first non-finite value. The caller adds the state of the
-// weights.
+// Repeats the forward pass of the step with the options `observing`, checks the samples and every layer, and returns an
+// ErrorKind::Diverged that names the first non-finite value. The step must not have changed any state. The caller adds
+// the state of the weights.
 Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor,
                  const DeviceSettings& device);
 

@@ -8,8 +8,8 @@
 
 namespace harmonics::engine {
 
-// Returns the arrows of both graphs whose functions or arguments differ, without functions that act only in training.
-// "from 'x' to 'h' by relu, which is tanh now".
+// Returns a text for each arrow of both graphs whose functions or arguments differ, such as "from 'x' to 'h' by relu,
+// which is tanh now". Functions that act only in training are ignored.
 std::vector<std::string> other_functions(const Graph& learned, const Graph& now);
 
 }  // namespace harmonics::engine

@@ -96,8 +96,8 @@ PreparedStep::PreparedStep(BoundGraph& graph, const Rows& rows, const PreparedSe
   for (const auto& pointers : pointers_) step_->check_indices(pointers.data());
 }
 
-// Lays out batches back to back, each aligned to a cache line, as in a running cycle. There, a device with its own
-// memory gets a batch while it works on earlier ones; here it has all of them.
+// Lays out the batches consecutively, each aligned to a cache line, as a running cycle does. A running cycle transfers
+// each batch to a device with its own memory during earlier steps; here all batches are transferred in advance.
 void PreparedStep::lay_out(BoundGraph& graph, const Rows& rows, const PreparedSettings& settings) {
   const auto batch = static_cast<uint64_t>(settings.batch);
   if (rows.count() < batch)

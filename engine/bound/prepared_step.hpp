@@ -1,4 +1,4 @@
-// One step of a cycle with its data in memory, for timing without reading.
+// One step of a cycle with its data in memory, so that timings exclude reading.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace harmonics::engine {
 
-// Joint samples of a cycle, read once. A producer without a stream supplies random numbers of its declared type.
+// Joint samples of a cycle, read once. Producers without a stream get random numbers of their declared type.
 class Rows {
  public:
   // Reads 2048 samples or eight batches, whichever is more, limited to 128 MiB but at least one batch. A finite
-  // stream restarts at its end. Throws ErrorKind::Usage for a type that the graph cannot know.
+  // stream restarts at its end. Throws ErrorKind::Usage if the type of a producer is unknown or has no random numbers.
   Rows(BoundGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed);
 
   uint64_t count() const { return count_; }
@@ -38,11 +38,11 @@ struct PreparedSettings : DeviceSettings {
   int64_t batch = 1;
   int threads = 0;
   uint64_t seed = 0;
-  UpdateSettings update;  // training
+  UpdateSettings update;  // used only if `trains`
 };
 
-// A compiled step that takes the first branch of every condition. Each run takes the next batch of the rows, and
-// restarts at the first after the last.
+// A compiled step that takes the first branch of every condition. Each run takes the next batch of the rows, and the
+// first one after the last.
 class PreparedStep {
  public:
   PreparedStep(BoundGraph& graph, const Rows& rows, const PreparedSettings& settings);

@@ -14,7 +14,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 constexpr uint64_t kWarm = 3, kLeast = 10, kMost = 50000;
 
-// Measures the time that one clock reading adds to each step.
+// Returns the measured time of one clock reading, which is part of each step's time.
 double clock_cost() {
   double least = 1;
   for (int i = 0; i < 1000; ++i) {
@@ -31,7 +31,7 @@ double time_of(const Body& body) {
   return seconds_since(start);
 }
 
-// Returns how many runs take about a second, including the timed ones.
+// Returns how many pairs of a plain and a timed run take about a second.
 uint64_t runs_of_a_second(PreparedStep& step) {
   const double one = time_of([&] { step.run(); });
   return std::clamp(static_cast<uint64_t>(0.5 / std::max(one, 1e-9)), kLeast, kMost);
@@ -84,7 +84,7 @@ double Times::best() const {
   }
   if (batches == 0) return 0;
   return std::min(sum / batches,
-                  at(0.5));  // with few runs of each batch, the fastest may be slowed by other load
+                  at(0.5));  // with few runs per batch, other load may slow even the fastest
 }
 
 double Times::at(double quantile) const {
@@ -102,7 +102,7 @@ double floor_of(const Executable& executable, MachinePeaks& peaks) {
 
 Profile profile(PreparedStep& step, MachinePeaks& peaks, const ProfileSettings& settings) {
   Profile result;
-  describe(step.executable(), peaks);  // measures the rooflines before and, below, after the runs
+  describe(step.executable(), peaks);  // measures the rooflines before the runs; they are measured again after them
   for (uint64_t i = 0; i < kWarm; ++i) step.run();
   result.runs = settings.runs ? settings.runs : runs_of_a_second(step);
 

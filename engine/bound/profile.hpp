@@ -1,4 +1,4 @@
-// Profiles a step: the measured and the least possible time of each part of its plan on this machine.
+// Profiles a step: the measured time of each part of its plan, and its roofline time on this machine.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 
 namespace harmonics::engine {
 
-struct ProfiledStep {  // of the plan
+struct ProfiledStep {  // one step of the plan
   size_t index = 0;
   std::string what, kernel, scope, origin;
   uint32_t parts = 1;
   double seconds = 0, median = 0;  // best (see Times); of the median run
   double flops = 0, bytes = 0;     // required work; see Work
-  double floor = 0;                // least time for this work
+  double floor = 0;                // roofline: least time for this work
 };
 
 struct Profile {
@@ -25,7 +25,7 @@ struct Profile {
   double floor = 0;                // of all steps of the plan together
   double kernels = 0;              // sum of their best times
   double engine = 0;               // the same plan with empty kernels
-  bool by_device = false;          // single steps were timed by the device's clock
+  bool by_device = false;          // steps were timed by the device's clock
   double waiting = 0;      // subtracted from each step's time: by the device's clock the time of an idle step, else
                            // see MachinePeaks
   double allocations = 0;  // per step; -1: not counted
@@ -39,14 +39,14 @@ struct ProfileSettings {
   std::function<uint64_t()> allocations;  // returns the number of allocations so far; absent: not counted
 };
 
-// Alternates runs without and with inner clock readings.
+// Measures the step. Runs without and with inner clock readings alternate.
 Profile profile(PreparedStep& step, MachinePeaks& peaks, const ProfileSettings& settings);
 
-// Returns the least time for all steps of a plan together.
+// Returns the roofline time of all steps of a plan together.
 double floor_of(const Executable& executable, MachinePeaks& peaks);
 
-// Times of one step on several batches. The time may depend on the numbers (zeros can be skipped), so the overall
-// fastest run would be that of the easiest batch.
+// Times of one step on several batches. The time may depend on the data (zeros can be skipped), so the minimum of all
+// runs would be that of one favourable batch.
 class Times {
  public:
   void add(double seconds, size_t batch = 0);

@@ -70,8 +70,8 @@ std::string kind_of(const StreamType& t) {
   return fmt::format("{}{}", dtype_name(t.dtype), t.dtype == DType::U8 ? ", scaled to [0, 1]" : ", used unchanged");
 }
 
-// Bytes are scaled and other integers are not, so the same numbers would differ in scale. Floating-point numbers may
-// have been scaled by their source.
+// Returns a message if the types differ. Bytes are scaled to [0, 1] and other integers are not, so a change between
+// them throws. Floating-point numbers may have been scaled by their source.
 std::string other_numbers(const Compared& c) {
   if (c.was.dtype == c.now.dtype) return "";
   const bool rescaled = (c.was.dtype == DType::U8) != (c.now.dtype == DType::U8);
@@ -99,7 +99,7 @@ std::string other_shape(const Compared& c, OtherShape other) {
 
 namespace {
 
-// One-letter symbols come from a text; others are the words of a column.
+// Symbols of one character come from a text, others from a column of words.
 std::string symbols_advice(const StreamType& was) {
   const auto is_letter = [](const std::string& s) {
     return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }) == 1;

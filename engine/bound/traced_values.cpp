@@ -13,7 +13,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// The rows of the samples that count.
+// Returns the rows of the first `n` of `batch` samples, or the whole value if its first axis is not a multiple of the
+// batch.
 HTensor counted_rows(const HTensor& value, int64_t n, int64_t batch) {
   const Shape& shape = value.shape();
   if (n == batch || shape.rank() == 0 || shape[0] % batch != 0) return value;

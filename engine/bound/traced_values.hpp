@@ -1,4 +1,4 @@
-// Values inside a run: what each layer, block and operation computes, written as files of safetensors.
+// Writes the intermediate values of a run, by layer, block and operation, as safetensors files.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace harmonics::engine {
 
-// Writes the values of each run to a file of its own: FOLDER/0.safetensors, FOLDER/1.safetensors and so on. Tensors
-// have the names that `explain` shows ("hidden", "blk.0.QKV.q"); results and inputs have their own, and results named
-// like a layer are that layer's. Metadata: the model, the number of the file's first sample, and of its samples.
+// Writes one file per run: FOLDER/0.safetensors, FOLDER/1.safetensors and so on. Tensors have the names that `explain`
+// shows ("hidden", "blk.0.QKV.q"). Results and inputs have their own names; a layer takes precedence over a result or
+// input of the same name. Metadata: the model, the index of the file's first sample, and the number of its samples.
 class ValueFiles {
  public:
-  // Makes the folder. Throws ErrorKind::Output if it cannot.
+  // Creates the folder. Throws ErrorKind::Output on failure.
   ValueFiles(std::string folder, std::string model, FileCalls& calls = FileCalls::system());
-  // Values of the last run of a step that StepOptions::observe lowered. `streams`: one buffer for each of
-  // Lowered::inputs. Of `batch` samples the first `n` count: others are left out, where the first axis of a value is a
-  // multiple of the batch.
+  // Writes the values of the last run of a step lowered with StepOptions::observe. `streams` has one buffer for each of
+  // Lowered::inputs. Only the first `n` of `batch` samples are written, if the first axis of a value is a multiple of
+  // the batch.
   void write(const CompiledStep& step, const void* const* streams, int64_t n, int64_t batch);
   uint64_t samples() const { return samples_; }
   size_t tensors() const { return tensors_; }  // in the last file
@@ -31,11 +31,12 @@ class ValueFiles {
   size_t tensors_ = 0;
 };
 
-// Runs a cycle of a flow without its taps over its streams, to their end, and takes the first branch of every
-// condition.
+// Runs a cycle in inference mode over its streams to their end and writes the values of each batch. Takes the first
+// branch of every condition.
 void trace_flow(BoundGraph& graph, int cycle, const RunSettings& run, ValueFiles& to);
 
-// Runs the entry "forward" once for a sequence of tokens. Throws ErrorKind::Usage for a model with other inputs.
+// Runs the entry "forward" once for a sequence of tokens and writes its values. Throws ErrorKind::Usage for a model
+// with other inputs.
 void trace_tokens(const Model& model, Executor& executor, const CompileOptions& compile,
                   const std::vector<int32_t>& tokens, ValueFiles& to);
 

@@ -1,4 +1,4 @@
-// Decides which files a flow may name: those in its own folder, and in folders that the user allows.
+// Checks the files that a flow names: they must be in its own folder, or in folders that the user allows.
 #include <algorithm>
 #include <filesystem>
 
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Resolves links and dots, as far as the path exists.
+// Resolves symbolic links, "." and ".." as far as the path exists. Returns an empty path on failure.
 fs::path resolved_path(const fs::path& path) {
   std::error_code failed;
   const fs::path absolute = fs::absolute(path, failed), real = fs::weakly_canonical(absolute, failed);
@@ -26,7 +26,8 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
   return end == real.end() && rest != file.end();
 }
 
-// `written`: the path in the flow; `spoken`: the argument that gives it.
+// Returns the path of an allowed file, relative to the flow. `written` is the path in the flow; `spoken` is its
+// argument, for the message. Throws ErrorKind::Denied.
 std::string allowed_file(const Graph& graph, const std::string& written, const std::string& spoken, Span span) {
   const fs::path flow = graph.source ? fs::path(graph.source->name()) : fs::path();
   const fs::path folder = flow.has_parent_path() ? flow.parent_path() : fs::path(".");

@@ -19,21 +19,22 @@ struct BestCheckpoint {
   friend bool operator==(const BestCheckpoint&, const BestCheckpoint&) = default;
 };
 
-// {"version": 1, "best": [{"file": "checkpoint-...", "step": 200, "loss": 1.5}]}. Null for any other text.
+// Parse and format {"version": 1, "best": [{"file": "checkpoint-...", "step": 200, "loss": 1.5}]}. parse_best() returns
+// none for other text.
 std::optional<std::vector<BestCheckpoint>> parse_best(std::string_view text);
 std::string best_text(const std::vector<BestCheckpoint>& best);
 
 class BestCheckpoints {
  public:
-  // Keeps `most`, at least one. Reads the list of the folder; one that is damaged counts as empty.
+  // Keeps `most` checkpoints, at least one. Reads the folder's list; a missing or malformed one counts as empty.
   BestCheckpoints(std::string folder, size_t most, FileCalls& calls = FileCalls::system());
 
-  // Whether a checkpoint with this loss would be in the list.
+  // Returns whether a checkpoint with this loss would enter the list.
   bool wants(double loss) const;
-  // Adds it, drops the worst beyond `most`, and writes the list. Of equal losses the first stays before. Throws
-  // ErrorKind::Output; the list in memory has changed then.
+  // Adds a checkpoint, drops the worst beyond `most`, and writes the list. Among equal losses the earlier one ranks
+  // first. Throws ErrorKind::Output after changing the list in memory.
   void add(BestCheckpoint checkpoint);
-  // Smallest loss first.
+  // Returns the list, smallest loss first.
   const std::vector<BestCheckpoint>& list() const { return list_; }
   std::set<std::string> files() const;
 

@@ -109,7 +109,7 @@ void CheckpointFolder::claim() {
   }
   std::vector<std::string> names;
   if (calls_.list(path_.c_str(), names) != 0) cannot_write(path_, errno);
-  // New numbers continue after the largest existing one.
+  // The number of a new checkpoint follows the largest existing one.
   for (const std::string& name : names)
     if (const auto entry = entry_of(path_, name); entry && entry->number > kMostNumber)
       throw Error(ErrorKind::Usage,

@@ -18,7 +18,7 @@ struct Checkpoint {
   RunState state;
 };
 
-// Reads a checkpoint and verifies every byte. Throws ErrorKind::Weights or NoInput.
+// Reads a checkpoint and verifies every byte. Throws ErrorKind::Weights, NoInput or InputOutput.
 Checkpoint read_checkpoint(const std::string& path, FileCalls& calls = FileCalls::system());
 
 class CheckpointFolder {
@@ -38,8 +38,8 @@ class CheckpointFolder {
   // Returns the entries, newest first; none if the directory does not exist. Throws ErrorKind::NoInput if it cannot
   // be read.
   std::vector<Entry> list() const;
-  // Returns the newest undamaged checkpoint; `notes` receives what was skipped and why. Empty if there are none.
-  // Throws if all are damaged.
+  // Returns the newest readable checkpoint, or none if there are no checkpoints. `notes` receives the reason for each
+  // skipped one. Throws if none can be read.
   std::optional<Checkpoint> newest(std::vector<std::string>& notes) const;
 
   // Creates the directory if needed, locks it for this process until the object is destroyed, and removes unfinished
@@ -47,7 +47,7 @@ class CheckpointFolder {
   void claim();
   // Writes the next checkpoint atomically and returns its path. The folder must be claimed.
   std::string write(const TensorFile& sealed, int64_t step);
-  // Removes all but the newest n and those of these names. Failures to remove are ignored.
+  // Removes all checkpoints except the newest n and those with these file names. Ignores failures to remove.
   void keep(size_t n, const std::set<std::string>& names = {}) const;
 
  private:

@@ -8,8 +8,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Includes the stream positions: a stream's end may arrive after the last step, and its sender keeps the end until it
-// is durable.
+// Identifies the step and the positions of the streams. A stream may end after the last step, which changes only its
+// position; a further checkpoint then lets its sender drop the end.
 std::string place_of(const RunState& s) {
   std::string place = fmt::format("{}/{}/{}/{}/{}", s.cycle, s.step, s.epoch, s.index, s.identity);
   for (const auto& [name, live] : s.live) place += fmt::format("/{}/{}/{}", name, live.index, live.position);
@@ -100,7 +100,7 @@ void Checkpointer::rate_last(double loss) {
   folder_.keep(keep_, best_->files());
 }
 
-// The checkpoint is on disk, whatever becomes of the list.
+// Adds a checkpoint to the best ones. A failure is only reported, as the checkpoint itself is on disk.
 void Checkpointer::rate(const std::string& path, double loss) {
   try {
     best_->add({path.substr(folder_.path().size() + 1), state_.step, loss});

@@ -1,4 +1,4 @@
-// Checkpointer: writes checkpoints of a running cycle, in the background, and keeps the newest few.
+// Checkpointer: writes checkpoints of a running cycle in the background and keeps the newest ones.
 #pragma once
 
 #include <atomic>
@@ -24,28 +24,28 @@ CheckpointInterval parse_interval(const std::string& text);
 
 class Checkpointer {
  public:
-  // Claims the directory.
+  // Claims the directory as CheckpointFolder::claim(). Keeps the newest `keep` checkpoints, at least one.
   Checkpointer(std::string directory, CheckpointInterval every, size_t keep, FileCalls& calls = FileCalls::system());
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
   ~Checkpointer();  // waits for a write in progress
 
   const CheckpointFolder& folder() const { return folder_; }
-  // The newest checkpoint, of this run or before it; empty if there is none.
+  // Returns the path of the newest finished checkpoint, which may be from an earlier run; empty if there is none.
   const std::string& last() const { return last_; }
-  // Reads it. Throws as read_checkpoint().
+  // Reads the checkpoint last(). Throws the errors of read_checkpoint().
   Checkpoint read_last() const { return read_checkpoint(last_, calls_); }
-  // Why a run could not resume from the newest checkpoint; empty if it can.
+  // Returns why a run cannot resume from the last checkpoint of this run; empty if it can.
   const std::string& not_resumable() const { return state_.not_resumable; }
-  // Sets a callback that receives a checkpoint's state once it is on disk, on the thread that wrote it.
+  // Sets a callback that gets the state of each checkpoint after it is on disk, on the thread that wrote it.
   void on_saved(std::function<void(const RunState&)> callback) { saved_ = std::move(callback); }
-  // Keeps the `most` checkpoints with the smallest validation losses too.
+  // Also keeps the `most` checkpoints with the smallest validation losses.
   void keep_best(size_t most);
-  // Those, best first; waits for a write in progress.
+  // Returns these checkpoints, smallest loss first. Waits for a write in progress.
   std::vector<BestCheckpoint> best();
-  // Whether a checkpoint of weights with this validation loss would be one of them. Waits likewise.
+  // Returns whether a checkpoint with this validation loss would be one of them. Waits for a write in progress.
   bool is_best(double loss);
-  // The last checkpoint has weights with this validation loss.
+  // Adds the last checkpoint to the best ones if this validation loss of its weights is small enough.
   void rate_last(double loss);
   // Returns whether a checkpoint is being written.
   bool busy() const { return writing_.load(std::memory_order_acquire); }
@@ -55,16 +55,16 @@ class Checkpointer {
   // Returns whether a checkpoint is due and none is being written. `epoch_ended`: an epoch ended with this step, and
   // `epoch` is the next one.
   bool due(double now, int64_t step, bool epoch_ended, uint64_t epoch);
-  // Fills in the content of a checkpoint; the file's memory is reused for the next.
+  // Fills in the content of a checkpoint. The file is that of the previous checkpoint, so that its memory is reused.
   using Content = std::function<RunState(TensorFile&)>;
-  // Takes the content now and writes it in the background. `loss`: of a validation of its weights.
+  // Takes the content now and writes it in the background. `loss` is the validation loss of its weights, if known.
   void start(const Content& content, std::optional<double> loss = {});
-  // Takes the content and waits until it is on disk, unless the last checkpoint has the same step and position.
-  // Throws if it cannot be written.
+  // Takes the content and writes it before returning, unless the last checkpoint has the same step and position. Throws
+  // if it cannot be written.
   void write(const Content& content);
   // Waits for a write in progress.
   void wait();
-  // Returns the errors since the last call as messages; the run continues.
+  // Returns and clears the errors of background writes as messages.
   std::vector<std::string> take_notes();
 
  private:

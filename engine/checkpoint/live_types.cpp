@@ -14,7 +14,7 @@ namespace {
 
 using Texts = std::map<std::string, std::string>;
 
-// Returns the types, and sets `metadata` to that of the header.
+// Returns the types and sets `metadata` to that of the header; none if the file is no readable checkpoint.
 std::optional<Texts> types_of_checkpoint(const std::string& path, Texts& metadata) {
   try {
     const auto file = MappedFile::open(path);

@@ -1,5 +1,5 @@
-// The types of a run's live streams as stored in its checkpoints: a resumed run opens the streams without waiting for
-// a sender to announce them.
+// Reads the types of live streams from checkpoints, so that a resumed run opens the streams without waiting for senders
+// to announce them.
 #pragma once
 
 #include <map>
@@ -7,8 +7,8 @@
 
 namespace harmonics::engine {
 
-// Returns texts of <harmonics/announced.hpp> by producer, from a checkpoint file or the newest readable checkpoint of
-// a folder. Reads only headers and verifies no checksum; that is done when the run resumes. Empty if there is no
+// Returns the types by producer, as texts of <harmonics/announced.hpp>, from a checkpoint file or the newest readable
+// checkpoint of a folder. Reads headers only and verifies no checksum; resuming does that. Empty if there is no
 // checkpoint.
 std::map<std::string, std::string> live_types_in(const std::string& path);
 // Returns the metadata of the same header: "harmonics.streams" and others. Empty if there is no checkpoint.

@@ -18,7 +18,7 @@ const std::string kWindow = "run/window/", kCurve = "run/curve", kTable = "run/t
 HTensor tensor_of(const void* bytes, DType type, const Shape& shape) {
   const size_t size = TensorType{type, shape}.bytes();
   auto storage = std::make_shared<Storage>(size);
-  if (size > 0) std::memcpy(storage->data(), bytes, size);  // an empty vector's data may be null
+  if (size > 0) std::memcpy(storage->data(), bytes, size);  // an empty vector's data() may be null
   return make_value({type, shape}, std::move(storage));
 }
 
@@ -129,7 +129,7 @@ EpochReport take_epoch(const json::value& value, int64_t version, TensorFile& fi
   return e;
 }
 
-// Files of earlier versions contain every epoch.
+// Files without these counts contain every epoch.
 void take_epoch_counts(const Fields& f, RecordState& r) {
   const auto kept = static_cast<int64_t>(r.by_epoch.size());
   r.closed_epochs = f.all().contains("closed_epochs") ? f.count("closed_epochs") : kept;
@@ -252,7 +252,7 @@ WindowState take_window(const Fields& f, const std::string& name, TensorFile& fi
     w.steps.push_back(all_count ? StepSums{rows[i], weight, weight, weight}
                                 : StepSums{rows[i], weight, rows[2 * n + i], rows[3 * n + i]});
   }
-  constexpr size_t kSamples = size_t{1} << 24;  // of a window over samples
+  constexpr size_t kSamples = size_t{1} << 24;  // limit of a test-then-train window
   if (n > (name.starts_with("window.") ? kSamples : WindowMean::kSize) || w.next >= WindowMean::kSize)
     throw std::runtime_error(fmt::format("the window of '{}' is too long", name));
   return w;

@@ -61,8 +61,7 @@ double Speed::at(double now) const {
     if (m.now > now - kWindow) break;
     from = m;
   }
-  const double since =
-      std::min(now - from.now, kWindow);  // an older mark precedes a pause in which nothing was counted
+  const double since = std::min(now - from.now, kWindow);  // older marks precede a pause in counting
   return since > 0 ? (count_ - from.count) / std::max(since, 1e-3) : 0;
 }
 

@@ -1,5 +1,5 @@
-// RunHistory: figures of a whole run in fixed memory. When it is full, every second point is dropped and the distance
-// between points doubles.
+// RunHistory: figures of a whole run in constant memory. When it is full, every second point is dropped and the
+// distance between points doubles.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ class RunHistory {
   void begin(std::vector<std::string> names);
   const std::vector<std::string>& names() const { return names_; }
   bool wants(int64_t step) const { return step >= next_; }
-  // Called after a step for which wants() is true; does not allocate. `values` are by name, NaN if there is none yet.
+  // Adds a point after a step for which wants() is true. Does not allocate. `values` are in the order of names(); NaN:
+  // no value yet.
   void add(const Point& point, const std::vector<double>& values);
   size_t size() const { return size_; }
   const Point& point(size_t i) const { return points_[i]; }
@@ -44,7 +45,7 @@ class Speed {
 
   void begin(double now, double count);
   void add(double now, double count);
-  // The rate as if `count` were counted now; 0 before the first call of add().
+  // Returns the rate per second over the last kWindow seconds, counting up to the last add(); 0 after a longer pause.
   double at(double now) const;
 
  private:

@@ -66,7 +66,7 @@ std::string identity_of(const std::string& text) { return fmt::format("{:016x}",
 std::string RunState::position() const { return fmt::format("epoch {}, sample {}", epoch + 1, index); }
 
 void write_state(const RunState& s, TensorFile& file) {
-  file.tensors.erase(file.tensors.lower_bound("run/"), file.tensors.lower_bound("run0"));  // of an earlier state
+  file.tensors.erase(file.tensors.lower_bound("run/"), file.tensors.lower_bound("run0"));  // those of an earlier state
   json::object streams, implementations, routes, live;
   for (const auto& [name, at] : s.live) {
     json::object o{{"index", at.index}, {"position", at.position}};

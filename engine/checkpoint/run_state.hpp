@@ -1,4 +1,4 @@
-// RunState: the state of a run at the end of a step, besides its tensors: everything needed to resume it exactly.
+// RunState: the state of a run at the end of a step. With the run's tensors it suffices to resume exactly.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,35 @@
 namespace harmonics::engine {
 
 struct RunState {
-  int64_t cycle = 0;  // from 0
+  int64_t cycle = 0;  // index of the cycle
   int64_t step = 0, batches = 0, samples = 0;
   uint64_t epoch = 0, index = 0;  // the position: joint samples of this epoch used by steps
   double seconds = 0;
   double learning_rate = 0;
-  std::optional<double> learning_rate_set;  // set from outside, in place of the schedule
+  std::optional<double> learning_rate_set;  // replaces that of the schedule, set while the run was running
   RecordState record;
 
-  std::string not_resumable;                // why the streams cannot return to the position; empty: they can
+  std::string not_resumable;                // why the streams cannot seek to the position; empty: they can
   std::map<std::string, uint64_t> streams;  // samples in a pass, by producer; 0: unbounded or unknown
   struct Live {
-    uint64_t index = 0;     // the next sample to read, counted from the beginning of this stream
-    std::string position;   // as given by its producer
-    std::string type = {};  // as announced by its source (<harmonics/announced.hpp>)
+    uint64_t index = 0;     // index of the next sample in this stream
+    std::string position;   // the producer's position
+    std::string type = {};  // as announced by the sender (<harmonics/announced.hpp>)
   };
   std::map<std::string, Live> live;  // by producer, for live streams with positions
-  std::string reading;               // shuffle, skip, take, ...: the options that give the position its meaning
+  std::string reading;               // options of the streams that the position depends on: shuffle, skip, take, ...
   std::string graph;                 // name of the graph
-  std::string identity;              // hash of its text
+  std::string identity;              // hash of the graph's text
   uint64_t seed = 0;
   std::string training, device;  // training settings and device
   int64_t batch = 0, accumulate = 1;
-  std::map<std::string, std::string> implementations;  // of each functional; empty: written by an earlier version
-  // What decides the last bits beside the settings: "precision" ("precision chosen": by auto), "device" (its own line,
-  // with the instruction set), "kernels of OPERATION"; empty: written by an earlier version
+  std::map<std::string, std::string> implementations;  // by functional; empty: from an earlier version
+  // Further conditions of bit-identical results: "precision" ("precision chosen" if by auto), "device" (its
+  // description, with the instruction set), "kernels of OPERATION"; empty: from an earlier version.
   std::map<std::string, std::string> routes;
   std::map<std::string, double> metrics;  // for display
 
-  // Returns "epoch 3, sample 1,200"; epochs count from 1 here.
+  // Returns "epoch 3, sample 1200", with epochs counted from 1.
   std::string position() const;
 };
 
@@ -49,8 +49,8 @@ std::string identity_of(const std::string& text);
 
 // Stores the state in a file's metadata ("harmonics.run", JSON with a version) and in tensors named "run/...".
 void write_state(const RunState& state, TensorFile& file);
-// Takes the "run/..." tensors out of the file. Throws ErrorKind::Weights with `name` if there is no state, or it is
-// of a later version or malformed.
+// Restores the state and removes the "run/..." tensors from the file. Throws ErrorKind::Weights with `name` if there is
+// no state, or if it is malformed or of a later version.
 RunState take_state(TensorFile& file, const std::string& name);
 
 }  // namespace harmonics::engine

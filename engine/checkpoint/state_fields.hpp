@@ -14,7 +14,7 @@
 
 namespace harmonics::engine {
 
-// Writes a number as text, because the library does not restore all numbers exactly, and JSON has no infinity.
+// Formats a number as text: the JSON library does not restore all numbers exactly, and JSON has no infinity.
 inline std::string exact(double v) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, v).ptr};
@@ -28,14 +28,15 @@ inline double exact_number(std::string_view text, std::string_view key) {
   return v;
 }
 
-// Writes the numbers that Fields::numbers reads.
+// Formats numbers by name for Fields::numbers().
 inline boost::json::object exact(const std::map<std::string, double>& numbers) {
   boost::json::object o;
   for (const auto& [name, v] : numbers) o[name] = exact(v);
   return o;
 }
 
-// A JSON object whose fields must exist and have the right type and range; std::exception describes the error.
+// A JSON object whose fields must exist and have the right type and range. Functions throw std::exception with the
+// error.
 class Fields {
  public:
   explicit Fields(const boost::json::value& value) : object_(value.as_object()) {}

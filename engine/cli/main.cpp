@@ -31,7 +31,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// Called before any input is read that takes time.
+// Throws if the device is unknown, before any slow input is read.
 void expect_device(const std::string& name) {
   if (name == "cpu") return;
   if (const size_t colon = name.find(':'); colon != std::string::npos) {  // "trace:cpu"
@@ -45,7 +45,7 @@ void expect_device(const std::string& name) {
   throw e.note(plugin_help(HX_DEVICE));
 }
 
-// Says how a model is downloaded if a file is missing that is named like one of a hub.
+// Runs a verb. If a missing file has a name like a model on a hub, adds the command to download it to the error.
 int run_verb(const VerbRow& verb, const Options& options) {
   try {
     return verb.run(options);
@@ -62,7 +62,7 @@ int run_verb(const VerbRow& verb, const Options& options) {
 int dispatch(const VerbRow& verb, Options options) {
   expect_separate_files(options);
   std::optional<CrashReport> crashes;
-  if (options.verb != "plugin") crashes.emplace();  // its child processes may crash
+  if (options.verb != "plugin") crashes.emplace();  // plugin handles crashes in its child processes
   if (!options.quiet) set_call_notes(print_note);
   for (const std::string& plugin : options.plugins) load_plugin(plugin);
   if (!options.plugins.empty() && !options.quiet)
@@ -81,7 +81,7 @@ int dispatch(const VerbRow& verb, Options options) {
 
 namespace {
 
-// Converts exceptions that are not ours: a file system error, or a bug.
+// Converts exceptions of other classes: a file system error, or a bug.
 Error error_of(const std::exception& e) {
   if (const auto* refused = dynamic_cast<const std::filesystem::filesystem_error*>(&e)) {
     const int reason = refused->code().value();
@@ -107,7 +107,7 @@ int run_program(int argc, char** argv, Options& options) {
   try {
     const VerbRow* const verb = parse_options(command_table(), argc, argv, options);
     const int code = verb ? dispatch(*verb, options) : static_cast<int>(kDone);
-    if (code == kDone) finish_output();  // with another code the error was already printed
+    if (code == kDone) finish_output();  // for another code the error was already printed
     return code;
   } catch (const Error& e) {
     print_error(e);
@@ -119,19 +119,19 @@ int run_program(int argc, char** argv, Options& options) {
   }
 }
 
-// Returns whether JSON was requested, even if the rest of the command line has errors.
+// Returns whether JSON was requested, even if the rest of the command line is invalid.
 bool wants_json(int argc, char** argv, const Options& options) {
   return options.json ||
          std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
 }
 
-// With --json the last line is an object even when nothing else was printed.
+// Prints the first error as JSON unless an object was already printed, so that --json always ends with an object.
 void print_failure() {
   if (printed_json() || first_error().is_null()) return;
   try {
     print_json(boost::json::object{{"version", 1}, {"error", first_error()}});
     finish_output();
-  } catch (const Error&) {  // the output is gone
+  } catch (const Error&) {  // standard output is closed
   }
 }
 
@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
   using namespace harmonics::engine::cli;
   take_standard_streams();
   std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins on this signal
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit becomes a write error with its reason
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails with an error
   Options options;
   const int code = run_program(argc, argv, options);
   if (reader_has_gone() && code == kUnavailable) end_by_reader();

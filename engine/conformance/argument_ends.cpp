@@ -1,4 +1,4 @@
-// Boundary values of arguments, where settings fail first.
+// Checks items with boundary values of their arguments.
 #include <cmath>
 
 #include <fmt/core.h>
@@ -11,7 +11,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr double kInside = 1e-6;  // distance from an excluded end
+constexpr double kInside = 1e-6;  // relative distance from an excluded bound
 
 std::optional<AttributeValue> moved(const AttributeValue& end, double by) {
   if (const auto* i = std::get_if<int64_t>(&end)) return *i + static_cast<int64_t>(by > 0 ? 1 : -1);
@@ -19,7 +19,7 @@ std::optional<AttributeValue> moved(const AttributeValue& end, double by) {
   return std::nullopt;
 }
 
-// "0<..1" -> 1e-6 and 1; "relu|tanh" -> both words.
+// Returns the boundary values of an argument: 1e-6 and 1 for "0<..1", both words for "relu|tanh".
 std::vector<AttributeValue> ends_of(const ArgumentSpec& a) {
   if (a.type == HX_ARG_BOOL) return {false, true};
   std::vector<AttributeValue> ends;

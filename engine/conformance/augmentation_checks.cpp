@@ -1,4 +1,5 @@
-// Augmentations: one sample and its random draw, with results in memory that reveals unwritten bytes.
+// Checks of augmentations: single samples with their random draws. Results are computed in memory of different contents
+// to detect unwritten bytes.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -47,7 +48,7 @@ class Tried {
   std::string str() const { return sample().str() + (sample() == result() ? "" : " -> " + result().str()); }
   bool says_so_again() const { return from_c(result_of()) == result(); }
 
-  // Returns the result, in memory initialised with `fill`; `wrong`: other memory it has written.
+  // Returns the result. Its memory is initialised with `fill`. `wrong` is set if other memory was written.
   Bytes operator()(const hx_draw& draw, unsigned char fill = 0, std::string* wrong = nullptr) const {
     GuardedBytes from(sample().bytes(), 0), to(result().bytes(), fill);
     std::memcpy(from.data(), numbers_.bytes(), from.size());
@@ -106,7 +107,7 @@ Finding writes_its_result(const std::vector<TriedPtr>& all) {
       if (!wrong.empty())
         return {Outcome::Failed, fmt::format("for {} {}", t->str(), wrong),
                 "read only the given sample and write exactly the numbers of the result"};
-      const bool keeps_something = (*t)(draw_of(record)) != zeros;  // checked below
+      const bool keeps_something = (*t)(draw_of(record)) != zeros;  // otherwise reported below
       if (zeros != ones && !keeps_something) {
         const auto at = std::mismatch(zeros.begin(), zeros.end(), ones.begin()).first - zeros.begin();
         return {Outcome::Failed,

@@ -26,14 +26,15 @@ std::vector<HTensor> same_shaped(size_t count, const Shape& shape, DType type, u
   return inputs;
 }
 
-// Inputs of different shapes that fit together: of an affine map, a norm, a batched product.
+// Combinations of input shapes: of affine maps, norms and batched products.
 const std::vector<std::vector<Shape>> kTogether = {
     {{3, 5}, {4, 5}},         {{3, 5}, {5, 4}},      {{3, 5}, {5}},      {{2, 3, 5}, {2, 5, 4}},
     {{2, 3, 5}, {2, 4, 5}},   {{3, 5}, {3}},         {{3, 5}, {}},       {{5}, {4, 5}},
     {{3, 5}, {4, 5}, {4}},    {{3, 5}, {5, 4}, {4}}, {{3, 5}, {5}, {5}}, {{3, 5}, {5}, {}},
     {{3, 5}, {7, 5}, {7, 4}}, {{3, 5}, {5}, {5}, {}}};
 
-// Entries of kTogether with `inputs` inputs that the body accepts; 0: any number.
+// Returns calls with shapes of kTogether that the body accepts. `inputs` is their number of inputs; 0: that of the
+// first accepted call.
 std::vector<CallExample> taken_together(const std::string& op, const AttributeMap& attributes, size_t inputs,
                                         DType type, uint64_t seed) {
   std::vector<CallExample> calls;
@@ -51,7 +52,8 @@ std::vector<CallExample> taken_together(const std::string& op, const AttributeMa
   return calls;
 }
 
-// Calls with `inputs` inputs of one shape that the body accepts; `refused`: its error for the first it rejects.
+// Returns calls with `inputs` inputs of one shape that the body accepts. `refused` receives the error of the first
+// rejected call.
 std::vector<CallExample> taken(const std::string& op, const AttributeMap& attributes, size_t inputs, DType type,
                                uint64_t seed, std::optional<Error>& refused) {
   std::vector<CallExample> calls;
@@ -73,7 +75,8 @@ bool of_one_shape(const conformance::FunctionalCase& c) {
   });
 }
 
-// The conformance cases, whose tensors are small; with inputs of one shape also larger ones.
+// Returns the conformance cases of a functional, whose tensors are small, and larger calls if all inputs have one
+// shape.
 std::vector<CallExample> library_calls(const std::string& functional, DType type, uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::vector<CallExample> calls, larger;
@@ -94,7 +97,7 @@ HTensor numbers_for(const TensorType& type, uint64_t seed) {
   return cast(random_indices(type.shape, seed, 2), type.dtype);
 }
 
-// Uses of the primitive in the bodies of the library's functionals.
+// Returns calls of the primitive as in the bodies of the library's functionals.
 std::vector<CallExample> primitive_calls(const std::string& primitive, DType type, uint64_t seed) {
   std::vector<CallExample> calls;
   std::set<std::string> seen;

@@ -1,4 +1,4 @@
-// Example calls to test functionals and implementations.
+// Generates example calls for the checks of functionals and implementations.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace harmonics::engine {
 
-// A call with its inputs.
+// A call with inputs.
 struct CallExample {
   std::string op;
   AttributeMap attributes;
@@ -18,23 +18,24 @@ struct CallExample {
   std::string str() const;  // "silu(f32[3, 5])"
 };
 
-// Calls of a plugin's functional, with arguments from arguments_to_try(): x and one input per argument that names a
-// layer, in odd sizes; if rejected, more inputs; of one shape, and of shapes that fit together.
+// Returns calls of a plugin's functional with the arguments of arguments_to_try(). They follow its signature if there
+// is one. Otherwise they have x and one input per argument that names a layer, and more inputs if that is rejected; the
+// inputs have one shape, or shapes of common operations. Throws the functional's error if it accepts no call.
 std::vector<CallExample> calls_of_item(const Item& functional, DType type, uint64_t seed);
 
-// Calls accepted by a functional or primitive: conformance cases for the library's functionals, their uses of
-// primitives, and calls as above for a plugin's functional. Empty if the operation or examples for it are unknown.
+// Returns calls that a functional or primitive accepts: conformance cases for a functional of the library, calls in the
+// bodies of these for a primitive, and calls_of_item() for a plugin's functional. Empty if no examples are known.
 std::vector<CallExample> calls_of(const std::string& op, DType type, uint64_t seed);
 
-// Tolerance of a type, relative to the largest result.
+// Returns the tolerance of a type, relative to the largest result (at least 1).
 double tolerance_of(DType type);
-// Describes where results differ by more; "" if they do not. Integers must be equal.
+// Describes the first element that differs by more than the tolerance; "" if none does. Integers must be equal.
 std::string difference(const HTensor& got, const HTensor& expected, const char* by, double tolerance);
 inline std::string difference(const HTensor& got, const HTensor& expected, const char* by) {
   return difference(got, expected, by, tolerance_of(expected.dtype()));
 }
 
-// The call's site. Throws errors of its types.
+// Returns the call's site. Throws the operation's error if it rejects the types.
 CallSiteInfo site_of(const CallExample& call, bool training);
 
 }  // namespace harmonics::engine

@@ -12,7 +12,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Names of the inputs of a call with so many: without optional ones if that is enough, repeated ones numbered.
+// Returns names for `count` inputs: without optional inputs if possible, with numbers for repeated ones. Empty if the
+// signature does not allow this count.
 std::vector<std::string> input_names(const Signature& signature, size_t count) {
   for (const bool optional : {false, true}) {
     std::vector<const OperandSpec*> inputs;
@@ -64,7 +65,7 @@ bool works(const CallExample& call) {
   }
 }
 
-// Returns the call without optional inputs and attributes.
+// Returns the call without the attributes that it does not need.
 CallExample shortened(CallExample call) {
   const AttributeMap all = call.attributes;
   for (const auto& [name, value] : all.entries()) {
@@ -84,7 +85,7 @@ std::optional<CallExample> shortest(const std::vector<CallExample>& calls) {
   return least ? std::optional<CallExample>(shortened(*least)) : std::nullopt;
 }
 
-// Calls of primitives that the library's functionals do not use.
+// Returns calls of a primitive that the bodies of the library's functionals rarely use.
 std::vector<CallExample> further_calls(const std::string& primitive) {
   const HTensor x = HTensor::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   const HTensor first = HTensor::from<int64_t>({2}, {0, 1}), scale = HTensor::scalar(0.5f);
@@ -133,7 +134,7 @@ std::vector<CallExample> further_calls(const std::string& primitive) {
   return found;
 }
 
-// Floats, integers or flags of one shape, whichever an elementwise primitive accepts.
+// Returns the calls of an elementwise primitive that it accepts, with f32, bool or i32 inputs of one shape.
 std::vector<CallExample> elementwise_calls(const std::string& primitive) {
   std::vector<CallExample> calls;
   const HTensor flags(DType::Bool, {2, 3}), numbers(DType::F32, {2, 3}), wholes(DType::I32, {2, 3});

@@ -1,4 +1,4 @@
-// Calls in source form, as `inspect` shows them for functionals and primitives.
+// Formats calls of functionals and primitives as source text, for `inspect`.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace harmonics::engine {
 
-// A call of a library functional or primitive with the fewest inputs and attributes that work. Empty: no example is
-// known.
+// Returns a call of a functional or primitive of the library with as few inputs and attributes as possible; none if no
+// example is known.
 std::optional<CallExample> shortest_call(const std::string& op);
 
-// Source text: `call("linear", {x, weight})  // x f32[3, 2], weight f32[5, 2]`
+// Returns the source text `call("linear", {x, weight})  // x f32[3, 2], weight f32[5, 2]`.
 std::string call_text(const CallExample& call);
 
 }  // namespace harmonics::engine

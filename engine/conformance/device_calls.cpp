@@ -19,7 +19,7 @@ namespace {
 constexpr DType kFloats[] = {DType::F32, DType::F64, DType::F16, DType::BF16};
 constexpr DType kWhole[] = {DType::I32, DType::I64, DType::U8};
 constexpr size_t kMostOfOne = 12;  // examples per primitive and type
-// Limit of chains: devices may compile a program for each, and types differ only in loads and stores.
+// Maximum number of chains. Devices may compile a program for each, and types differ only in loads and stores.
 constexpr size_t most_chains(DType type) { return type == DType::F32 ? 40 : 8; }
 const std::vector<Shape> kSmall = {{}, {7}, {3, 5}, {2, 3, 5}, {1, 1}, {0, 3}};
 const Shape kLarge{37, 1031};
@@ -30,13 +30,13 @@ HTensor numbers_of(const TensorType& type, uint64_t seed) {
   return cast(random_indices(type.shape, seed, 5) + 1, type.dtype);
 }
 
-// Inputs for which a body's results are finite, and indices in range.
+// Returns inputs that keep the results of bodies finite and indices in range.
 HTensor careful_numbers_of(const TensorType& type, uint64_t seed) {
   if (is_float(type.dtype)) return random_tensor(type.shape, seed, 0.1, 0.9, type.dtype);
   return cast(random_indices(type.shape, seed, 2), type.dtype);
 }
 
-// Primitives that are rare or missing in bodies.
+// Returns a program of primitives that are rare or missing in bodies.
 Program further_primitives(DType type) {
   Tracer t("primitives");
   const HTensor x = t.input("x", {type, {3, 5}}), image = t.input("image", {type, {2, 3, 5, 7}}),
@@ -108,7 +108,7 @@ Program further_primitives(DType type) {
   return t.take();
 }
 
-// Sizes beyond a vector of the processor and beyond one part.
+// Returns cases larger than a SIMD vector and than one part of a kernel.
 conformance::Cases larger_cases() {
   using conformance::indices, conformance::numbers, conformance::positives, conformance::randoms, conformance::rate,
       conformance::spreads, conformance::statistics, conformance::Operand;
@@ -126,7 +126,7 @@ conformance::Cases larger_cases() {
   cases.push_back({"softmax_cross_entropy", {}, {rows, indices({37}, 131, DType::I64)}});
   cases.push_back({"embedding", {}, {rows, indices({5, 29}, 37, DType::I64)}});
   cases.push_back({"attention", AttributeMap().set("causal", true), {heads, heads, heads}});
-  // few distinct rows, repeated often
+  // Few distinct rows, each repeated often.
   const Operand each = statistics({37}), spread = spreads({37}), ids = indices({37}, 5, DType::I64);
   for (const char* name : {"softmax_grad", "log_softmax_grad"})
     cases.push_back({name, {}, {rows, rows}}), cases.push_back({name, {}, {numbers(kLarge), numbers(kLarge)}});
@@ -194,7 +194,7 @@ class Collection {
 
   void primitives(const Program& program, DType type) {
     for (const Node& node : program.nodes) {
-      if (node.op == Op::scan) {  // hosts run the loop, devices its body
+      if (node.op == Op::scan) {  // the host runs the loop, devices run its body
         primitives(*node.body, type);
         continue;
       }

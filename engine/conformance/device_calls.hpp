@@ -1,4 +1,4 @@
-// Calls to test devices.
+// Calls for the checks of devices.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@
 
 namespace harmonics::engine {
 
-// A call with its site; may be a chain of elementwise operations.
+// A call with its site. It may be a chain of elementwise operations.
 struct DeviceCall {
   CallExample call;
   CallSiteInfo site;
 
-  Values meaning() const;  // results by the reference
-  // Input that result `output` may overwrite, in an optimizer's update; -1: none.
+  Values meaning() const;  // results of the reference implementation
+  // Returns the input that result `output` of an optimizer's update may overwrite; -1 if there is none.
   int64_t replaced_by(size_t output) const;
 };
 
-// All functionals and primitives of the library, and the operations and chains of their bodies, once each: in f32, f64,
-// f16 and bf16, elementwise ones also in integers; small odd sizes, some large or empty.
+// Returns calls of all functionals and primitives of the library, and of the operations and elementwise chains in their
+// bodies, without duplicates. Types are f32, f64, f16 and bf16, for elementwise operations also integers. Sizes are
+// small and odd, some large or zero.
 std::vector<DeviceCall> device_calls(uint64_t seed);
 
 }  // namespace harmonics::engine

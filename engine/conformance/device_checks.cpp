@@ -1,4 +1,4 @@
-// Devices: kernels for call sites.
+// Checks of devices: their kernels for call sites.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -80,7 +80,7 @@ KernelPtr find(KernelSource& source, const CallSiteInfo& site) {
   return source.find(site.op, site.attributes, site.inputs, site.outputs);
 }
 
-// Faults by call: the first in full, and only the operation of the others.
+// Collects faults: the text of the first, and the operations of the others.
 class Faults {
  public:
   void add(const CallSiteInfo& site, const std::string& text) {
@@ -94,7 +94,7 @@ class Faults {
       others_.push_back(site.op);
   }
   bool none() const { return count_ == 0; }
-  // Passed, with `passed`, if there are no faults.
+  // Returns a passed finding with the text `passed` if there are no faults.
   Finding finding(const std::string& passed, const char* remedy) const {
     if (count_ == 0) return {Outcome::Passed, passed, ""};
     std::string text = first_;
@@ -117,7 +117,8 @@ Finding DeviceChecks::available() const {
   return {Outcome::Passed, info.name, ""};
 }
 
-// Times copies, increasing them until the host's clock notices, then an empty interval.
+// Compares the device's times of copies with the host's clock, with more copies until these take long enough, and
+// checks that the times of successive intervals add up.
 Finding DeviceChecks::keeps_times() const {
   using Clock = std::chrono::steady_clock;
   constexpr uint64_t kBytes = 1 << 20;
@@ -175,7 +176,7 @@ Finding DeviceChecks::describes() const {
   return {Outcome::Passed, text, ""};
 }
 
-// Text: "serves 40 of 2000 calls: linear 12 of 64, relu; declines, 'computes f32 only': linear; declines, without a
+// Returns "serves 40 of 2000 calls: linear 12 of 64, relu; declines, 'computes f32 only': linear; declines, without a
 // reason: abs, add".
 std::string coverage(const std::vector<Asked>& asked, size_t served) {
   std::map<std::string, std::pair<size_t, size_t>> operations;  // accepted, total
@@ -243,8 +244,8 @@ Finding DeviceChecks::answers_alike() {
       "", "the answer depends on the call site alone, so that results are the same for any number of threads");
 }
 
-// Inputs that results may overwrite, one arrangement per entry: in_place of the kernel's first result, and those of
-// optimizers.
+// Returns the allowed assignments of inputs that results overwrite, by result: those of the kernel's in_place, and that
+// of an optimizer's update.
 std::vector<std::vector<int64_t>> replacements(const Asked& a) {
   const CallSiteInfo& site = a.call.site;
   const auto fits = [&](size_t output, size_t input) {
@@ -348,7 +349,7 @@ Finding DeviceChecks::rounded(Precision precision, double tolerance) {
 constexpr float kLooked[] = {0.5f,     -0.0f,     std::numeric_limits<float>::max(),
                              INFINITY, -INFINITY, std::numeric_limits<float>::quiet_NaN()};
 
-// Copies data so that the host waits for events only.
+// Checks copy_if_finite. The host waits for events only, which checks await_event too.
 void DeviceChecks::look_by_copies() const {
   const auto queue = std::make_shared<DeviceQueue>(item_);
   for (const uint64_t bytes : {4, 7, 64, 4099}) {
@@ -401,8 +402,8 @@ Finding DeviceChecks::looks() const {
                         "by the time the queue comes there");
 }
 
-// Repeatedly looks up, runs and releases kernels for few distinct calls, so that the first half of the check meets them
-// all and caches stop growing.
+// Repeatedly looks up, runs and releases kernels for few distinct calls. All of them occur in the first half of the
+// check, so that caches do not grow in the second.
 Finding DeviceChecks::many_times() {
   const size_t different = std::min<size_t>(served_.size(), 200);
   size_t next = 0;
@@ -434,7 +435,7 @@ void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
   attempt(log, "reports the calls it serves", [&] { return checks.answers(); });
   if (!checks.serves_any()) return;
   attempt(log, "answers consistently", [&] { return checks.answers_alike(); });
-  bool careful = false;  // a kernel that fails this could corrupt our memory
+  bool careful = false;  // a kernel that fails this may corrupt memory in later checks
   attempt(log, "stays within its memory", [&] {
     const Finding f = checks.keeps_to_memory();
     careful = f.outcome == Outcome::Passed;

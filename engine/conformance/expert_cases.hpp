@@ -1,4 +1,4 @@
-// Calls of the functionals of experts, and of the last map with its loss.
+// Conformance cases of the functionals for experts, and of the last linear map with its loss.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Exporters: any model is written or refused, equally every time and on every thread; errors of the file are passed
-// on; what an importer of the format reads is what was written.
+// Checks of exporters: any model is written or rejected, with equal results in every call and on every thread; errors
+// of the file are passed on; an importer of the format reads the model that was written.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -68,7 +68,7 @@ std::vector<ModelCase> model_cases(uint64_t seed) {
   return all;
 }
 
-// What an exporter has written, with the number of writes and the one that fails, from 1.
+// Output of an exporter, the number of its writes, and the number of the write that fails, from 1; 0: none.
 struct Written {
   std::string bytes;
   int writes = 0, fails_at = 0;
@@ -141,7 +141,7 @@ class ExporterChecks {
     return item_->table<hx_exporter_vt>().write(item_->self, &c_model, view_.get(), &sink);
   }
 
-  // The bytes of the file after "=", or "!" and the reason for a refusal.
+  // Returns "=" with the bytes of the file, or "!" with the exporter's error.
   std::string answer(const ModelCase& model) const {
     Written to;
     const hx_status status = write(model, to);

@@ -1,4 +1,4 @@
-// Activations and losses: pure functions.
+// Checks of activations and losses, which are pure functions.
 #include <cmath>
 
 #include <fmt/core.h>
@@ -25,7 +25,7 @@ std::string list_of_shapes() {
   return s;
 }
 
-// Evaluates the function in a program, as a step does.
+// Evaluates the function in a traced program, as a step does.
 HTensor through_a_program(const FunctionCall& f, const HTensor& x) {
   Tracer tracer("check");
   tracer.output("y", f(tracer.input("x", type_of(x))));
@@ -83,8 +83,8 @@ Finding finite(const FunctionCall& f) {
   return {};
 }
 
-// A prediction and a target as flows pass them: integer targets as i32 if the loss takes classes, all else as f32 of
-// the prediction's shape.
+// A prediction and a target as in a flow: classes are i32 if the loss takes classes; other targets are f32 and have the
+// prediction's shape.
 struct Pair {
   HTensor prediction, target;
   bool classes;
@@ -109,7 +109,7 @@ std::vector<Pair> pairs_of_flows(const Item& item, uint64_t seed) {
 
 using LossCall = std::function<HTensor(const HTensor& prediction, const HTensor& target)>;
 
-// Sets p and target to the first accepted pair; a loss that takes classes must accept one.
+// Sets p and target to the first accepted pair. A loss that takes classes must accept a pair with classes.
 Finding takes_a_target(const Item& item, const std::vector<Pair>& pairs, const LossCall& loss, HTensor& p,
                        HTensor& target) {
   const bool takes_classes = item.flags & HX_TAKES_CLASSES;

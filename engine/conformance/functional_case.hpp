@@ -1,4 +1,4 @@
-// One call of a functional in conformance tests: its inputs by shape and distribution.
+// Calls of functionals in conformance tests: shapes and distributions of the inputs.
 #pragma once
 
 #include <cmath>
@@ -15,10 +15,10 @@
 
 namespace harmonics::engine::conformance {
 
-// An input: shape and distribution.
+// Shape and distribution of an input.
 struct Operand {
   enum Kind {
-    number,    // of the tested float type, away from 0 (kinks)
+    number,    // of the tested floating-point type, away from 0, where gradients may jump
     positive,  // like number, above 0
     fraction,  // like number, between 0 and 1
     random,    // f32 in [0, 1), not differentiated
@@ -30,7 +30,7 @@ struct Operand {
   Shape shape;
   DType dtype = DType::I64;
   int64_t limit = 0;
-  bool statistic = false;  // mean, rstd, lse and the like: f32 if the tested type is 16-bit
+  bool statistic = false;  // mean, rstd, lse and similar: f32 if the tested type is 16-bit
 };
 
 struct FunctionalCase {
@@ -80,9 +80,10 @@ inline HTensor make_operand(const Operand& operand, DType dtype, std::mt19937_64
   return cast(HTensor::from(operand.shape, values), single ? DType::F32 : dtype);
 }
 
-// Computes the results of the forward call that a gradient takes, which are not random: kernels may use either form.
+// Replaces random inputs that must be consistent with others: results of the forward call in a gradient, from which or
+// from the inputs kernels may compute, offsets, and permutations.
 using Completion = void (*)(const AttributeMap&, std::vector<HTensor>& in);
-// Offsets of groups do not fall; an order has each place once.
+// Sorts the offsets of groups, which must not decrease.
 inline void sort_offsets(HTensor& offsets) { offsets = sort(offsets, 0).first; }
 inline const std::map<std::string, Completion>& completions() {
   static const std::map<std::string, Completion> all{
@@ -120,7 +121,7 @@ inline std::vector<HTensor> make_operands(const FunctionalCase& c, DType dtype, 
   return in;
 }
 
-// Reproducible small odd sizes.
+// Generates small sizes, reproducible by seed.
 class Sizes {
  public:
   explicit Sizes(uint64_t seed) : generator_(seed) {}

@@ -1,4 +1,4 @@
-// Calls of every functional with random odd shapes, for conformance tests and checks of implementations.
+// Cases of every functional with random odd shapes, for conformance tests and checks of implementations.
 #pragma once
 
 #include <cstdint>
@@ -153,7 +153,7 @@ inline void add_loss_cases(Cases& cases, Sizes& sizes) {
   }
 }
 
-// A random window over `axes` spatial axes: attributes of conv and pooling.
+// Returns attributes of a random window over `axes` spatial axes, for convolution and pooling.
 struct Window {
   std::vector<int64_t> kernel, strides, low, high, dilation, input, output;
 
@@ -324,7 +324,7 @@ inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
   cases.push_back({"global_norm", {}, {w, numbers({}), numbers({sizes.odd()})}});
 }
 
-// Every functional at least once, with shapes from the seed.
+// Returns at least one case of every functional. The seed determines the shapes.
 inline Cases functional_cases(uint64_t seed) {
   Sizes sizes(seed);
   Cases cases;

@@ -1,4 +1,4 @@
-// Functionals: bodies traced for each combination of input types.
+// Checks of functionals, whose bodies are traced for each combination of input types.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -31,7 +31,7 @@ std::string types_text(const Values& values) {
   return text;
 }
 
-// "[3, 5]" for inputs of one shape, else "[3, 5]x[4, 5]".
+// Returns "[3, 5]" for inputs of one shape, else "[3, 5]x[4, 5]".
 std::string shapes_of(const CallExample& call) {
   std::string text;
   bool one = true;
@@ -60,7 +60,7 @@ Values in_a_program(const CallExample& call) {
   return interpret(record(call), leaves);
 }
 
-// The call with new random inputs of the same types; whole numbers, which may be indices, stay.
+// Returns the call with new random inputs of the same types. Integers are kept, because they may be indices.
 CallExample other_numbers(const CallExample& call, uint64_t seed) {
   CallExample other = call;
   for (HTensor& x : other.inputs)
@@ -107,7 +107,7 @@ Finding shapes_alone(const std::vector<CallExample>& calls, uint64_t seed) {
   return {Outcome::Passed, seen, ""};
 }
 
-// A gradient that is zero for some inputs may be intended; a wrong one is not.
+// Returns whether all differing gradients are zero: blocking a gradient may be intended, a wrong one is a fault.
 bool only_stops(const GradientComparison& c) {
   return std::all_of(c.mismatches.begin(), c.mismatches.end(),
                      [](const GradientMismatch& m) { return m.gradient == 0; });

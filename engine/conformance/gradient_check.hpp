@@ -1,5 +1,4 @@
-// Gradients against central finite differences: traced functions are differentiated and compared, element by element,
-// with differences of the immediate evaluation.
+// Compares gradients of traced functions, element by element, with central finite differences of immediate evaluations.
 #pragma once
 
 #include <functional>
@@ -10,12 +9,13 @@
 
 namespace harmonics::engine {
 
-// Uniform in [low, high), reproducible by seed.
+// Returns uniform random numbers in [low, high) that depend on the seed only.
 HTensor random_tensor(const Shape& shape, uint64_t seed, double low = -1, double high = 1, DType dtype = DType::F64);
-// Returns i64 numbers in [0, below).
+// Returns random i64 numbers in [0, below).
 HTensor random_indices(const Shape& shape, uint64_t seed, int64_t below);
 
-// Sum of all floating-point results with fixed weights; `only_first`: of the first result.
+// Returns the sum of all elements of the floating-point results with fixed weights. `only_first`: only of the first
+// such result. Throws ErrorKind::Type if there is none.
 HTensor weighted_sum(const std::vector<HTensor>& results, bool only_first = false);
 
 // A function of tensors written with operations.
@@ -37,7 +37,7 @@ struct GradientComparison {
   std::vector<GradientMismatch> mismatches;
 };
 
-// Compares gradients of all inputs of type `wrt`. Throws errors of tracing and differentiation.
+// Compares the gradients of all inputs of type `wrt`. Throws the errors of tracing and differentiation.
 GradientComparison compare_gradient(const Composition& f, const std::vector<HTensor>& inputs,
                                     GradientTolerance tolerance = {}, DType wrt = DType::F64);
 

@@ -1,4 +1,4 @@
-// Turns a comparison of gradients with finite differences into a finding for the function's author.
+// Reports a comparison of gradients with finite differences as a finding.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,8 @@
 
 namespace harmonics::engine {
 
-// Compares in double if the function accepts it, else in float with a larger step; a missing gradient is noted.
+// Compares in double precision, or in single precision with a larger step if the function does not accept double. A
+// missing gradient is reported as a note.
 Finding gradient_finding(const std::function<GradientComparison(DType, GradientTolerance)>& compare);
 
 }  // namespace harmonics::engine

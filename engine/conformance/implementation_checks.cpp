@@ -1,4 +1,4 @@
-// Implementations of functionals and primitives.
+// Checks of implementations of functionals and primitives.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -22,12 +22,12 @@ using Outcome = Finding::Outcome;
 
 constexpr DType kTypes[] = {DType::F32, DType::F64, DType::F16, DType::BF16};
 
-// A call offered to the implementation, with the reference results.
+// A call offered to the implementation, with the expected results.
 struct AskedImplementation {
   CallExample call;
   CallSiteInfo site;
   Values expected;
-  std::optional<std::string> declined;  // the reason
+  std::optional<std::string> declined;  // the reason; none if it is accepted
   bool training = false;
 
   std::string str() const { return site.str() + (training ? " in a training step" : ""); }
@@ -120,7 +120,7 @@ Finding means_the_same(const ItemPtr& item, const std::vector<const AskedImpleme
   return {Outcome::Passed, count(served.size(), "call"), ""};
 }
 
-// Gradients of the call's floating-point inputs.
+// Returns the gradients of the call's floating-point inputs.
 Values gradients(const AskedImplementation& a, const std::function<Values(const Values&)>& call, bool only_first) {
   Tracer tracer("check");
   Values inputs, wrt;
@@ -171,7 +171,7 @@ Finding own_gradient(const ItemPtr& item, const std::vector<const AskedImplement
   return {Outcome::Passed, count(compared, "call"), ""};
 }
 
-// Runs kernels between guards, and counts them.
+// Runs the kernel of `step`, if there is one, in guarded memory and counts it.
 Finding memory_of(const HostFunction& step, const char* whose, const std::string& site, const Values& inputs,
                   const std::vector<TensorType>& results, size_t& kernels) {
   hx_kernel kernel{};
@@ -186,7 +186,7 @@ Finding memory_of(const HostFunction& step, const char* whose, const std::string
           "those of the inputs; parts of one phase run in any order and write disjoint memory"};
 }
 
-// The implementation's own gradient and its operands.
+// Returns the implementation's own gradient and sets its operands.
 std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const AskedImplementation& a, Values& operands) {
   Tracer tracer("check");
   operands = a.call.inputs;
@@ -261,7 +261,7 @@ void check_implementation(const ItemPtr& item, const CheckSettings& settings, Ch
   if (asked.empty()) return;
   attempt(log, "answers consistently", [&] { return answers_alike(*item, asked); });
   if (served.empty()) return;
-  bool careful = false;  // a kernel that fails this could corrupt our memory
+  bool careful = false;  // a kernel that fails this may corrupt memory in later checks
   attempt(
       log, "stays within its memory",
       [&] {

@@ -1,5 +1,5 @@
-// Conformance checks of registered items: the rules of each kind, tested on random inputs from a seed. `plugin check`
-// runs them in a child process and reports findings as they are made, so that a crash is attributed to its check.
+// Conformance checks of registered items: tests the rules of each kind on random inputs from a seed. `plugin check`
+// runs them in a child process and reports each finding immediately, so that a crash is attributed to its check.
 #pragma once
 
 #include <functional>
@@ -15,35 +15,36 @@ struct Finding {
   enum class Outcome { Passed, Failed, Noted };
   Outcome outcome = Outcome::Passed;
   std::string text;    // the observation
-  std::string remedy;  // "" when passed
+  std::string remedy;  // "" if passed
 };
 
 class CheckLog {
  public:
   virtual void begin(const std::string& check) = 0;
-  virtual void alive() {}  // progress of a long check
+  virtual void alive() {}  // called regularly during long checks
   virtual void end(const Finding& finding) = 0;
   virtual ~CheckLog() = default;
 };
 
 struct CheckSettings {
   uint64_t seed = 0;
-  int64_t calls = 1'000'000;  // for the leak check, which also ends after `seconds`
+  int64_t calls = 1'000'000;  // calls of the leak check, which also ends after `seconds`
   double seconds = 2;
-  // For producers and consumers: "my:path?option=1"; "": the scheme alone. For importers and tokenizers: a file.
+  // For producers and consumers an address such as "my:path?option=1"; "": the scheme alone. For importers and
+  // tokenizers a file.
   std::string address;
 };
 
-// Arguments without default get a value of their type. Functionals, including those that implementations compute, are
-// looked up in the global registry.
+// Runs all checks of the item's kind. Arguments without a default get a value of their type. Functionals, also those
+// that implementations compute, are looked up in the global registry.
 void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 
-// Runs one check. An exception is a failure with its notes as remedy, or `otherwise` if it has none. Returns whether
-// the check finished without an exception.
+// Runs one check. An exception is reported as a failure, with its notes or else `otherwise` as the remedy. Returns
+// whether the check finished without an exception.
 bool attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body,
              const std::string& otherwise = "");
 
-// One suite per kind; called by check_item().
+// The checks of each kind, called by check_item().
 void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_loss(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_layer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
@@ -62,18 +63,19 @@ void check_policy(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
 void check_exporter(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_reader(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);  // importers, tokenizers
 
-// Compares bits; false for different types.
+// Returns whether types and bits are equal.
 bool same_bits(const HTensor& a, const HTensor& b);
-// Runs `body` on four threads at once, `times` times each; returns the first error.
+// Runs `body` on four threads concurrently, `times` times each. Returns the first error, or "".
 std::string on_four_threads(int times, const std::function<void()>& body);
-// Calls `body` up to `settings.calls` times; compares memory use between the middle and the end.
+// Calls `body` up to `settings.calls` times and compares the memory use at half of the calls with that at the end.
 Finding many_calls(const CheckSettings& settings, const std::function<void()>& body);
-// The schema's defaults; a value of the type where there is none. Arguments that name layers are left out.
+// Returns the default of each argument, or else a value of its type. Arguments that name layers are omitted.
 AttributeMap arguments_to_try(const Item& item);
-// The same with one argument at an end of its range, one map per end: the end itself or the nearest number inside, each
-// word of a choice, both values of a flag.
+// Returns arguments_to_try() with one argument at a boundary of its range, one map per boundary: the bound or a number
+// next to an excluded bound, each word of a choice, both values of a flag.
 std::vector<AttributeMap> arguments_at_their_ends(const Item& item);
-// Runs `body` with each of them; a returned text or an exception is a failure that shows the arguments.
+// Runs `body` with each of arguments_at_their_ends(). A returned text or an exception is reported as a failure with the
+// arguments.
 Finding at_the_ends(const Item& item, const std::function<std::string(const AttributeMap& arguments)>& body);
 
 }  // namespace harmonics::engine

@@ -34,10 +34,10 @@ bool GuardedBytes::intact() const {
 
 namespace {
 
-// Buffers of one run.
+// The guarded buffers of one run.
 class Buffers {
  public:
-  // `replaced`: by result, the input whose memory it shares, -1: none; empty: none for all.
+  // `replaced` has for each result the input whose memory it shares; -1 or absent: separate memory.
   Buffers(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results,
           unsigned char fill, const std::vector<int64_t>& replaced = {})
       : inputs_(inputs), results_(results), replaced_(replaced), fill_(fill) {
@@ -60,14 +60,14 @@ class Buffers {
       throw Error(ErrorKind::Plugin, "throws something that is not a std::exception");
     }
   }
-  // Runs all parts of all phases, in reverse order if `backwards`; or enqueues the kernel once on a device.
+  // Runs all phases, with the parts of each in reverse order if `backwards`; or enqueues a queued kernel once.
   void run_all(const hx_kernel& kernel, const ItemPtr& device, bool backwards = false) {
     if (kernel.enqueue) return run_queued(kernel, device);
     for (uint32_t phase = 0; phase < kernel.phases; ++phase)
       for (uint32_t part = 0; part < kernel.parts[phase]; ++part)
         run(kernel, phase, backwards ? kernel.parts[phase] - 1 - part : part);
   }
-  // `number`: passed to enqueue_if_finite; null: enqueue.
+  // Calls enqueue_if_finite with `number`, or enqueue if it is null.
   void run_queued(const hx_kernel& kernel, const ItemPtr& device, const float* number = nullptr) {
     const auto queue = std::make_shared<DeviceQueue>(device);
     std::vector<std::unique_ptr<DeviceBuffer>> there;
@@ -93,7 +93,7 @@ class Buffers {
   bool same_result(size_t i, const void* other) const {
     return std::memcmp(result(i), other, results_[i].bytes()) == 0;
   }
-  // Writes outside of the kernel's outputs.
+  // Describes a write outside of the kernel's outputs; "" if there was none.
   std::string wrong() const {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const bool input = i < inputs_.size();
@@ -104,7 +104,7 @@ class Buffers {
     }
     return "";
   }
-  // Checks whether inputs and results still have their old contents. The workspace, the last buffer, may change.
+  // Describes a write to inputs or results; "" if there was none. The workspace, the last buffer, may change.
   std::string changed() const {
     for (size_t i = 0; i + 1 < memory_.size(); ++i) {
       const unsigned char* data = memory_[i].data();
@@ -129,11 +129,11 @@ class Buffers {
   const std::vector<int64_t> replaced_;
   const unsigned char fill_;
   std::deque<GuardedBytes> memory_;
-  std::vector<std::string> names_;  // names of the buffers
+  std::vector<std::string> names_;  // of the buffers
   std::vector<void*> pointers_;
 };
 
-// Returns what a run did wrong, or how its results differ from `expected`.
+// Describes an invalid write of a run, or a difference of its results from `expected`; "" if there is none.
 std::string against(const Buffers& run, const std::vector<HTensor>& expected, const char* when) {
   if (const std::string text = run.wrong(); !text.empty()) return fmt::format("{} {}", text, when);
   for (size_t i = 0; i < expected.size(); ++i)

@@ -1,4 +1,4 @@
-// Layers: traced, with parameters.
+// Checks of layers, which are traced and have parameters.
 #include <cmath>
 #include <optional>
 
@@ -19,7 +19,7 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-// A minimal graph around the layer under test.
+// The scope of the layer under test, without a graph.
 class StandIn final : public hx_scope {
  public:
   StandIn(Tracer& tracer, bool training, uint32_t leading) : tracer_(tracer), training_(training), leading_(leading) {}
@@ -52,7 +52,7 @@ struct Sample {
 // Features, positions with features, images.
 const std::vector<Sample> kSamples = {
     {{DType::F32, {3, 6}}, 1}, {{DType::F32, {3, 5, 4}}, 2}, {{DType::F32, {3, 2, 8, 8}}, 1}};
-// Symbols, passed by flows to layers that take classes, in the stream's type.
+// Symbols in the type of a stream, for layers that take classes.
 const std::vector<Sample> kSymbols = {{{DType::I64, {3, 5}}, 2}, {{DType::I32, {3, 5}}, 2}, {{DType::U8, {3, 5}}, 2}};
 
 Program trace(const ItemPtr& item, const Sample& sample, bool training, bool differentiate) {

@@ -1,4 +1,4 @@
-// Metrics: values over a pass must not depend on how it is divided into batches.
+// Checks of metrics: the value over a pass must not depend on its division into batches.
 #include <cmath>
 #include <cstddef>
 
@@ -35,7 +35,7 @@ class Opened {
 
   void add(const hx_metric_batch& batch) { expect(table_->add(object_, &batch)); }
   void reset() { expect(table_->reset(object_)); }
-  // Saves the state and restores it in another object; false: the metric cannot save it.
+  // Saves the state and restores it in another object. Returns false if the metric does not support this.
   bool hand_over(Opened& to) {
     const size_t saves = offsetof(hx_metric_vt, restore) + sizeof table_->restore;
     if (table_->struct_size < saves || !table_->save || !table_->restore) return false;

@@ -1,4 +1,4 @@
-// Optimizers: traced steps on parameters of several shapes, and on a quadratic function.
+// Checks of optimizers: traced steps of parameters of several shapes, and on a quadratic function.
 #include <cmath>
 
 #include <fmt/core.h>
@@ -70,7 +70,7 @@ class Walk {
     value = next[0];
     for (size_t i = 0; i < kept_.size(); ++i) leaves_[kept_[i].name] = next[i + 1];
   }
-  // First infinite or NaN value, as "moment 'v' is nan after step 1"; "" if there is none.
+  // Describes the first infinite or NaN value: "moment 'v' is nan after step 1"; "" if there is none.
   std::string not_finite() const {
     for (size_t i = 0; i <= kept_.size(); ++i) {
       const HTensor& t = i == 0 ? value : leaves_.at(kept_[i - 1].name);
@@ -123,7 +123,7 @@ Finding steps_alike(const Optimizer& optimizer) {
   return {Outcome::Passed, types, ""};
 }
 
-// Steps with ordinary gradients, then with zero gradients.
+// Runs steps with random gradients. Describes the first value that is not finite; "" if there is none.
 std::string walk(const Optimizer& optimizer, const SteppedParameter& p, uint64_t seed) {
   Walk w(optimizer, p, random_tensor(p.type.shape, seed, -1, 1, DType::F32));
   for (uint64_t i = 0; i < 5; ++i) {

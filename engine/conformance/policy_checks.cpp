@@ -1,4 +1,4 @@
-// Policies: decisions about products of many kinds, on devices with and without narrow types.
+// Checks of policies: decisions about various products, on devices with and without narrow types.
 #include <cstring>
 #include <vector>
 

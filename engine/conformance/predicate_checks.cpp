@@ -1,4 +1,4 @@
-// Predicates: evaluated at points of a run, before and after the first measurements.
+// Checks of predicates, evaluated at points of a run before and after the first measurements.
 #include <fmt/core.h>
 #include <harmonics/training_abi.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-// A run with any metric it is asked for, or with none yet.
+// A run that returns `value` for every metric, or has not measured any yet.
 struct MetricValues {
   bool measured = false;
   double value = 0;

@@ -1,4 +1,5 @@
-// Importers and tokenizers: any bytes are read or refused, equally every time and on every thread.
+// Checks of importers and tokenizers: any bytes are read or rejected, with equal results in every call and on every
+// thread.
 #include <algorithm>
 #include <deque>
 #include <vector>
@@ -20,9 +21,10 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-constexpr uint64_t kMostLent = uint64_t{1} << 30;  // bytes of memory for one tensor
+constexpr uint64_t kMostLent = uint64_t{1} << 30;  // limit of the memory for one tensor
 
-// Bytes of many lengths: few values, so that lengths and counts in them are small, and all values.
+// Returns random bytes of many lengths: of few values, so that they contain small lengths and counts, and of all
+// values.
 std::vector<std::string> any_bytes(uint64_t seed) {
   std::vector<std::string> all = {"", std::string(1, '\0'), std::string(4096, '\0'), std::string(100, '\xff')};
   uint64_t state = seed;
@@ -36,7 +38,7 @@ std::vector<std::string> any_bytes(uint64_t seed) {
   return all;
 }
 
-// Numbers of 32 bits as headers have them.
+// Returns random headers of 32-bit numbers, most of which are small.
 std::vector<std::string> any_numbers(uint64_t seed) {
   std::vector<std::string> all;
   uint64_t state = ~seed;
@@ -54,7 +56,7 @@ std::vector<std::string> any_numbers(uint64_t seed) {
 
 struct Answer {
   uint32_t score = 0;
-  std::string opened;  // a description, or why it was refused
+  std::string opened;  // a description, or why the file was rejected
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 
@@ -115,7 +117,7 @@ class ReaderChecks {
     return a;
   }
 
-  // "!" and the reason for a refusal.
+  // Returns "!" with the reader's error.
   std::string refusal(hx_status status) const {
     if (status != HX_ERROR) throw plugin_error(*item_, status);
     const std::string text = harmonics_api()->last_error(nullptr);
@@ -153,7 +155,7 @@ class ReaderChecks {
       const auto end = checked_sum<uint64_t>(tensor.offset, tensor.bytes);
       const bool known = tensor.file <= lent.size();
       const uint64_t size = !known ? 0 : tensor.file == 0 ? bytes.size() : lent[tensor.file - 1].size();
-      if (!end || *end > size) text[0] = '!';  // the host refuses it
+      if (!end || *end > size) text[0] = '!';  // the host rejects such a tensor
       text += fmt::format(" {} at {}", tensor.name, tensor.offset);
       at += tensor.struct_size;
     }

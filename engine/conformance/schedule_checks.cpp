@@ -1,4 +1,4 @@
-// Schedules: learning rate factors in runs that end by steps, by time, or at an unknown point.
+// Checks of schedules: learning rate factors in runs that end by steps, by time, or at an unknown point.
 #include <cmath>
 #include <bit>
 #include <cstdint>
@@ -26,7 +26,7 @@ hx_run_point point(int64_t step, int64_t steps, double progress) {
   return {sizeof(hx_run_point), 0, step, steps, progress};
 }
 
-// Runs of one step, of a thousand steps, and by time; one without end if the schedule accepts that.
+// Returns runs of one step, of a thousand steps and by time, and one without end if the schedule allows it.
 std::vector<Run> runs_for(const Item& item) {
   std::vector<Run> runs = {
       {"a run of one step", {point(0, 1, 0)}}, {"a run of 1000 steps", {}}, {"a run that ends by time", {}}};
@@ -62,7 +62,7 @@ class CheckedSchedule {
 
 bool same(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// First unusable factor, "the factor -1 at step 2 of a run ..."; "" if there is none.
+// Describes the first invalid factor: "the factor -1 at step 2 of a run ..."; "" if there is none.
 std::string unusable(const CheckedSchedule& factor, const std::vector<Run>& runs) {
   for (const Run& run : runs)
     for (const hx_run_point& at : run.points)

@@ -1,4 +1,4 @@
-// Calls of the functionals of sequences: attention, rotary positions, caches, recurrences.
+// Conformance cases of the functionals of sequences: attention, rotary positions, caches, recurrences.
 #pragma once
 
 #include <string>

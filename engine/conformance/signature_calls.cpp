@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<int64_t, 5> kSizes{5, 3, 4, 2, 7};
 
-// Sizes by axis name; names get theirs in the order in which they appear.
+// Assigns sizes to axis names in the order of their appearance.
 class Axes {
  public:
   explicit Axes(std::vector<int64_t> any) : any_(std::move(any)) {}
@@ -44,7 +44,8 @@ class Axes {
   std::map<std::string, int64_t> sizes_;
 };
 
-// The element type that the text begins with; `otherwise` where it begins with the shape.
+// Returns the element type at the beginning of the operand's type, `otherwise` if there is only a shape, and none if it
+// is unknown.
 std::optional<DType> dtype_of(const OperandSpec& operand, DType otherwise) {
   const std::string word = operand.type.substr(0, operand.type.find_first_of(" ["));
   if (word.empty()) return otherwise;
@@ -61,7 +62,8 @@ HTensor indices_below(int64_t limit, const Shape& shape, DType dtype) {
   return cast(HTensor::from(shape, values), dtype);
 }
 
-// The call with these axes; nothing where an input is not described well enough, or the body refuses it.
+// Returns the call with the axes `any` for "...". Returns none if an input is not fully described or the body rejects
+// the call.
 std::optional<CallExample> call_with(const std::string& op, const Signature& s, const AttributeMap& attributes,
                                      std::vector<int64_t> any, bool optional, DType type, uint64_t seed) {
   Axes axes(std::move(any));

@@ -1,4 +1,4 @@
-// Calls of a plugin's functional made from its signature.
+// Generates calls of a plugin's functional from its signature.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace harmonics::engine {
 
-// Axes of one name have one size, "..." stands for none, one or two axes; indices lie below their limits. With and
-// without optional inputs. Only calls that the body accepts; none where the signature does not say enough.
+// Returns calls that match the signature and that the body accepts, with and without optional inputs. Axes of one name
+// have one size, "..." is replaced by none, one or two axes, and indices are below their limits. Empty if the signature
+// is incomplete.
 std::vector<CallExample> calls_by_signature(const std::string& op, const Signature& signature,
                                             const AttributeMap& attributes, DType type, uint64_t seed);
 

@@ -1,4 +1,4 @@
-// Producers and consumers, opened at an address.
+// Checks of producers and consumers, opened at an address.
 #include <cstring>
 
 #include <fmt/core.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-constexpr uint64_t kMost = 20'000;  // samples of a pass that are checked
+constexpr uint64_t kMost = 20'000;  // maximum number of samples checked in a pass
 
 class OneItem {
  public:

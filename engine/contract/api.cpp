@@ -1,4 +1,4 @@
-// The C function table of the public API. Every function catches all exceptions and returns a status.
+// The C function table of the public API. No exception leaves its functions: guard() turns them into statuses.
 #include <cstring>
 #include <string_view>
 
@@ -73,7 +73,7 @@ hx_status type_of_value(const hx_value* v, hx_type* out) {
 hx_status data(const hx_value* v, const void** out) {
   return guard([&] { *out = with_numbers(v).storage->data(); });
 }
-// Copy on write: neither another handle nor another value over the same storage may see the change.
+// Copies the elements first if another handle or another value shares the storage.
 hx_status mutable_data(hx_value** v, void** out) {
   return guard([&] {
     const hx_value& held = with_numbers(*v);
@@ -244,7 +244,7 @@ constexpr hx_api api_with(Apply apply) {
   };
 }
 constexpr hx_api kApi = api_with(apply_op), kApiBeforeSignatures = api_with(apply_unchecked);
-constexpr uint16_t kSignatures = 5;  // the minor of the contract that checks attributes
+constexpr uint16_t kSignatures = 5;  // from this contract minor on, attributes are checked
 
 }  // namespace
 

@@ -22,8 +22,8 @@ hx_status probe(const Item& item, const hx_file_start& start, uint32_t& score) {
 }
 
 struct Probed {
-  std::vector<ItemPtr> best;          // equal scores
-  std::vector<std::string> failures;  // of probes
+  std::vector<ItemPtr> best;          // the items with the highest score
+  std::vector<std::string> failures;  // messages of failed probes
 };
 
 Probed probe_all(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry) {

@@ -1,4 +1,4 @@
-// Items that read files: which importer or tokenizer takes a file, and its view of the file.
+// Selects the importer or tokenizer that reads a file.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace harmonics::engine {
 
-// Returns the item of this kind (HX_IMPORTER, HX_TOKENIZER) whose probe scores highest for the file; null: none reads
-// it. Plugins that cannot be loaded and probes that fail read nothing. Throws ErrorKind::Usage if several score
-// equally.
+// Returns the item of this kind (HX_IMPORTER, HX_TOKENIZER) whose probe gives the highest score for the file; null if
+// none reads it. Plugins that cannot be loaded and failing probes are skipped. Throws ErrorKind::Usage if several items
+// share the highest score.
 ItemPtr find_reader(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry);
-// The same, or the item of this name if one is given. Throws ErrorKind::Weights if none reads the file, with its size,
-// its first bytes, the known items and the failures.
+// Returns the item called `name`, or that of find_reader() if `name` is empty. If none reads the file, throws
+// ErrorKind::Weights with its size, its first bytes, the known items and the failures.
 ItemPtr need_reader(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry,
                     const std::string& name = "");
 

@@ -8,7 +8,7 @@
 
 namespace harmonics::engine {
 
-// Stores this thread's last error and returns HX_ERROR.
+// Sets this thread's last error and returns HX_ERROR.
 hx_status fail(ErrorKind kind, std::string text);
 
 template <typename Body>

@@ -24,7 +24,7 @@ Error plugin_error(const Item& item, hx_status status) {
   uint32_t kind = 0;
   const std::string text = harmonics_api()->last_error(&kind);
   const Error said = detail::error_of(static_cast<ErrorKind>(kind), text.empty() ? "failed without a reason" : text);
-  // Readers and writers of files of the program's own plugins name the file themselves.
+  // Importers, tokenizers and exporters shipped with the program name the file in their messages.
   const bool of_files = item.kind == HX_IMPORTER || item.kind == HX_TOKENIZER || item.kind == HX_EXPORTER;
   if (of_files && is_shipped(item) && !item.plugin.empty() && !text.empty()) return said;
   return {said.kind(), spoken_name(item) + ": " + said.what(), said.span(), said.notes()};
@@ -62,7 +62,7 @@ std::vector<HTensor> zeros_of(const std::vector<TensorType>& types) {
   return zeros;
 }
 
-// The gradient of a body as a body: of inputs, result and the result's gradient.
+// Returns the gradient as a body whose inputs are the inputs of `body`, its result and the result's gradient.
 PluginBodyPtr gradient_body(const PluginBody& body) {
   auto result = std::make_shared<PluginBody>();
   result->item = body.item;
@@ -109,7 +109,7 @@ class OpaqueBody : public HostFunction {
 
 // ---- the first use of a signature ----
 
-// Receives the figures of the body that this thread traces; null: none is traced.
+// Receives the figures of the body that this thread traces; null if it traces none.
 thread_local std::vector<ReportedFigure>* reported = nullptr;
 
 class FiguresOfTrace {
@@ -139,7 +139,8 @@ Program trace_once(const PluginBody& body, const std::vector<TensorType>& types,
   return scratch.take();
 }
 
-// A body with its own gradient becomes an opaque node; otherwise the derived gradient would be used.
+// Returns whether the body has its own gradient for these types. It then becomes an opaque node, because inlining it
+// would use the derived gradient.
 bool has_own_gradient(const PluginBody& body, const std::vector<TensorType>& types, const TensorType& y) {
   if (!body.gradient) return false;
   std::vector<TensorType> all = types;

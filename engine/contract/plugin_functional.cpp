@@ -1,4 +1,4 @@
-// Functionals of plugins: their bodies are traced like the library's.
+// Functionals of plugins. Their bodies are traced like those of the library.
 #include <fmt/core.h>
 
 #include <harmonics/functional_abi.h>
@@ -64,7 +64,8 @@ Values differentiate(const Item& item, const AttributeMap& attributes, std::span
   return results;
 }
 
-// Inputs and results as the plugin names them; attributes are its arguments, but for those that name layers.
+// Returns the plugin's signature for inputs and results. Its attributes are the item's arguments, except those that
+// name layers.
 Signature signature_of(const Item& item) {
   const auto& table = item.table<hx_functional_vt>();
   const char* text = HM_TABLE_HAS(table, signature) ? table.signature(item.self) : nullptr;

@@ -1,11 +1,11 @@
-// A plugin's functional, as the table of functionals holds it.
+// Converts a plugin's functional into an entry of the table of functionals.
 #pragma once
 
 #include "engine/program/functional.hpp"
 
 namespace harmonics::engine {
 
-// Without name and description.
+// Returns the functional without its name and description. Throws ErrorKind::Plugin for an invalid item.
 Functional functional_of(const ItemPtr& item);
 
 }  // namespace harmonics::engine

@@ -9,7 +9,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Arguments as the plugin reads them; they live as long as the body.
+// Returns the C view of a copy of the arguments, which the pointer owns.
 std::shared_ptr<const AttributeView> view_of_arguments(const AttributeMap& arguments) {
   struct Held {
     explicit Held(const AttributeMap& a) : map(a), view(map) {}
@@ -40,7 +40,7 @@ void expect_batch(const Item& item, const HTensor& y, const HTensor& x) {
                                              spoken_name(item), type_of(y).str(), type_of(x).str()));
 }
 
-// A loss is a scalar, or has the batch axis of the prediction.
+// Throws unless the loss is a scalar or has the batch axis of the prediction.
 void fits_batch(const Item& item, const TensorType& loss, const TensorType& prediction) {
   const bool fits = is_float(loss.dtype) && (loss.shape.rank() == 0 || loss.shape[0] == prediction.shape[0]);
   if (fits) return;
@@ -55,7 +55,7 @@ PluginBody::CheckResult checks_loss(const ItemPtr& item) {
   return [item](const TensorType& loss, const std::vector<TensorType>& inputs) { fits_batch(*item, loss, inputs[0]); };
 }
 
-// Names of the arguments that name layers; their values are the body's inputs behind prediction and target.
+// Names of the arguments that name layers. Their values are the body's inputs after prediction and target.
 using LayerNames = std::vector<std::string>;
 
 AttributeView with_layers(const AttributeMap& arguments, const LayerNames& layers, const std::vector<HTensor>& in) {
@@ -94,7 +94,7 @@ std::shared_ptr<PluginBody> fused_loss(const ItemPtr& item, const AttributeMap& 
     const AttributeView args = with_layers(arguments, layers, in);
     const hx_status status =
         table.apply_fused(item->self, args.get(), activation.c_str(), in[0].raw(), in[1].raw(), out);
-    return status == HX_NEEDS_VALUES ? HX_DECLINED : status;  // the plain form handles such bodies
+    return status == HX_NEEDS_VALUES ? HX_DECLINED : status;  // the plain form supports opaque bodies
   };
   body->check = checks_loss(item);
   return body;
@@ -104,7 +104,7 @@ std::shared_ptr<PluginBody> fused_loss(const ItemPtr& item, const AttributeMap& 
 
 namespace {
 
-// Immediate tensors: calls the plugin directly.
+// Calls the plugin directly, for a tensor that is not traced.
 HTensor activate_now(const Item& item, const AttributeMap& arguments, const HTensor& x) {
   const AttributeView view(arguments);
   hx_value* out = nullptr;

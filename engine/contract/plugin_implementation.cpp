@@ -45,7 +45,7 @@ class SiteView {
   hx_call_site raw_{};
 };
 
-// The implementation or its gradient: a kernel if it has one, else a function on tensors.
+// A node that calls an implementation or its gradient: its kernel if there is one, else its function on tensors.
 class PluginStep : public HostFunction {
  public:
   PluginStep(ItemPtr item, CallSiteInfo site, std::vector<TensorType> results, std::string name)
@@ -59,7 +59,7 @@ class PluginStep : public HostFunction {
     hx_kernel kernel{};
     if (find_kernel(kernel, owner)) {
       if (kernel.run) return run_kernel(kernel, inputs);
-      if (kernel.destroy) kernel.destroy(kernel.context);  // it runs on the device only
+      if (kernel.destroy) kernel.destroy(kernel.context);  // a kernel for the device's queue only
     }
     std::vector<hx_value*> out(results_.size(), nullptr);
     const hx_status status = call(inputs, out.data());
@@ -161,7 +161,7 @@ class GradientStep final : public PluginStep {
   }
 };
 
-// Gradient derived from the body, for the given gradients of its results.
+// Returns the gradients of the inputs, derived from the body, for the gradients `dy` of its results.
 std::vector<HTensor> derived_gradient(const CallSiteInfo& site, const std::vector<HTensor>& inputs,
                                       const std::vector<HTensor>& dy) {
   Tracer scratch("gradient of " + site.op);

@@ -1,4 +1,4 @@
-// Implementations of plugins: asked whether they accept a call, and called in its place.
+// Implementations of plugins: whether they support a call, and the node that calls them instead.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace harmonics::engine {
 
-// A call of a functional or primitive, as implementations see it.
+// A call of a functional or primitive as presented to implementations.
 struct CallSiteInfo {
   std::string op;
   AttributeMap attributes;
@@ -20,19 +20,21 @@ struct CallSiteInfo {
   uint32_t flags = 0;  // HX_SITE_...
   hx_native native{};  // of the device
 
-  // Text: "attention{causal = true}(f32[2, 8], ...) -> f32[2, 8]".
+  // Returns "attention{causal = true}(f32[2, 8], ...) -> f32[2, 8]".
   std::string str() const;
 };
 
-// Short name: "flash" of 'attention.flash'.
+// Returns the name after the functional: "flash" for 'attention.flash'.
 std::string implementation_name(const Item& item);
-// Name with plugin: "flash of org.example.fast".
+// Returns the name with the plugin: "flash of org.example.fast".
 std::string implementation_title(const Item& item);
 
-// Why it declines the call; empty: it accepts. ErrorKind::Plugin with its name if it fails to answer.
+// Returns why the implementation declines the call; none if it supports it. Throws ErrorKind::Plugin with its name if
+// it fails.
 std::optional<std::string> declines(const Item& item, const CallSiteInfo& site);
 
-// A node that calls the implementation. Results and gradients of wrong types throw errors that name it.
+// Returns a function that calls the implementation. It throws errors with its name for results and gradients of wrong
+// types.
 std::shared_ptr<const HostFunction> make_implementation_call(const ItemPtr& item, const CallSiteInfo& site,
                                                              Selected selected);
 

@@ -11,20 +11,22 @@ namespace harmonics::engine {
 
 namespace {
 
-// The first minor with stored types, and with float inputs of several types.
+// The first minor with stored types and with mixed floating-point types of inputs.
 constexpr uint16_t kFreeOperands = 5;
 
 bool has_stored(const std::vector<TensorType>& types) {
   return std::any_of(types.begin(), types.end(), [](const TensorType& t) { return is_stored(t.dtype); });
 }
 
-// Whether float inputs have several types, in a call that allows it since a contract later than the item's.
+// Returns whether the first two inputs have different floating-point types and the functional allows this only since a
+// contract later than `minor`.
 bool is_mixed(const Functional& functional, uint16_t minor, const std::vector<TensorType>& inputs) {
   if (functional.traits.free_types <= minor || inputs.size() < 2 || !is_float(inputs[0].dtype)) return false;
   return inputs[0].dtype != inputs[1].dtype;
 }
 
-// Whether the call is a product whose operands, sums or result have other types than before contract 1.5.
+// Returns whether the call is a product with mixed operand types, or with attributes for the types of its sums or
+// result: features of contract 1.5.
 bool is_free_product(std::string_view op, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
   const OpRow* primitive = find_op(op);
   return primitive && primitive->op == Op::dot && inputs.size() == 2 &&

@@ -1,4 +1,4 @@
-// Which calls a library of an earlier contract is offered.
+// Decides which calls are offered to libraries built for an earlier contract.
 #pragma once
 
 #include <string>

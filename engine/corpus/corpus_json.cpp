@@ -1,4 +1,4 @@
-// The description of a corpus in a file.
+// The JSON description of a corpus.
 #include <algorithm>
 
 #include <boost/json.hpp>
@@ -17,7 +17,7 @@ constexpr const char* kPackings[] = {"concatenate", "pack", "pad"};
 constexpr const char* kTooLong[] = {"error", "skip", "truncate", "split"};
 constexpr const char* kKindWords[] = {"auto", "text", "instruction", "chat", "preference"};
 
-// An object whose members are all read; others are refused with the nearest name.
+// A JSON object with known members. Throws for unknown ones, with the nearest known name.
 class Members {
  public:
   Members(const json::value& value, const std::string& path, std::vector<std::string> known)
@@ -52,7 +52,7 @@ class Members {
     if (value && !value->is_bool()) refuse(fmt::format("has neither true nor false as '{}'", name));
     return value && value->as_bool();
   }
-  // The place of a text among the words; none if it is missing.
+  // Returns the index of the member's value among the words; none if the member is missing.
   template <size_t N>
   std::optional<int> word(const char* name, const char* const (&words)[N]) const {
     if (!find(name)) return std::nullopt;

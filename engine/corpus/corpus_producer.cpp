@@ -1,4 +1,4 @@
-// Rows of a corpus as samples: one of their fields.
+// Producers of the rows of a corpus. Each delivers one field of the rows.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -18,7 +18,8 @@ enum class Field { tokens, next, documents };
 
 class CorpusProducer final : public Producer {
  public:
-  // `pass`: rows in a pass of the stream; 0: those of the corpus. `seed`: of the order; none: in order.
+  // `pass` is the number of rows in a pass of the stream; 0: all rows of the corpus. `seed` shuffles the rows; none: in
+  // order.
   CorpusProducer(std::shared_ptr<const Corpus> corpus, Field field, uint64_t pass, std::optional<uint64_t> seed)
       : corpus_(std::move(corpus)), field_(field), seed_(seed) {
     info_.dtype = DType::I32;
@@ -60,7 +61,7 @@ class CorpusProducer final : public Producer {
   void fill(uint64_t index, int32_t* to) const {
     RowArrays arrays;
     (field_ == Field::tokens ? arrays.tokens : field_ == Field::next ? arrays.next : arrays.documents) = to;
-    // Passes of the stream follow each other through the passes of the corpus.
+    // Consecutive passes of the stream continue through the passes of the corpus.
     const uint64_t rows = corpus_->rows(), row = epoch_ * info_.size + index, pass = row / rows;
     corpus_->fill(pass, seed_ ? RowOrder(rows, *seed_, pass).at(row % rows) : row % rows, arrays);
   }
@@ -72,7 +73,7 @@ class CorpusProducer final : public Producer {
   uint64_t epoch_ = 0, at_ = 0;
 };
 
-// Rows as they arrive. The fields of one corpus are read together, by their order.
+// Rows of a live corpus. Producers of its other fields return the same rows in the same order.
 class LiveCorpusProducer final : public Producer {
  public:
   LiveCorpusProducer(std::shared_ptr<LiveCorpus> corpus, Field field)

@@ -42,7 +42,7 @@ std::string tokenizer_json(boost::json::object vocabulary, boost::json::value di
                                                     {"model", std::move(model)}});
 }
 
-// Of a folder without a model the tokenizer in it.
+// Returns the tokenizer.json in a folder without a model, or `name` itself.
 std::string tokenizer_path(const std::string& name) {
   std::error_code failed;
   const std::filesystem::path folder = name;
@@ -51,7 +51,7 @@ std::string tokenizer_path(const std::string& name) {
   return alone ? (folder / "tokenizer.json").string() : name;
 }
 
-// How many tokens of `whole` the tokens of its first `bytes` bytes begin with.
+// Returns how many leading tokens the first `bytes` bytes of the text, tokenized alone, have in common with `whole`.
 size_t tokens_before(const TextExample& example, size_t bytes, const std::vector<int32_t>& whole,
                      const Tokenizer& tokenizer, const EncodeOptions& options) {
   if (bytes == 0) return 0;
@@ -105,7 +105,7 @@ CorpusTokenizer open_corpus_tokenizer(const std::string& name, const std::string
     try {
       if (is_model(path, registry)) metadata = import_model(path, registry).metadata;
     } catch (const Error& e) {
-      // Of a model that importers do not know the tokenizer is read alone; its chat template is not known then.
+      // If no importer knows the model, only its tokenizer is read, and its chat template is unknown.
       if (e.kind() != ErrorKind::Weights) throw;
       made.tokenizer = Tokenizer::open(path, registry);
       if (chat_template.empty()) return made;
@@ -128,7 +128,7 @@ std::vector<int32_t> tokens_of(const TextExample& example, const Tokenizer& toke
   std::vector<int32_t> tokens;
   tokens.reserve(ids.size() + 2);
   if (example.begin) {
-    // Only tokenizers whose whole texts have a begin id put one in front.
+    // The begin id is added only if the tokenizer adds one to whole texts.
     const std::vector<int32_t> empty = tokenizer.encode("", {.begin = false, .end = false, .whole = true});
     if (!empty.empty() && tokenizer.bos() && empty.front() == *tokenizer.bos()) tokens.push_back(~*tokenizer.bos());
   }

@@ -1,4 +1,4 @@
-// The tokenizer of a corpus, and examples as tokens.
+// Opens the tokenizer of a corpus and converts examples to tokens.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,22 @@ namespace harmonics::engine {
 
 struct CorpusTokenizer {
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> format;  // the model's own, or ChatML
-  std::string json;                            // tokenizer.json, if it was made here: of "characters" and "bytes"
+  std::shared_ptr<const ChatTemplate> format;  // the model's chat template, or ChatML; null if it is unknown
+  std::string json;                            // tokenizer.json of "characters" and "bytes"; otherwise empty
 };
 
-// `name`: a file or folder of a model or a tokenizer; "bytes"; or "characters": those of the texts at `texts`.
-// `chat_template`: a file, or "": the model's own. Throws what opening them throws.
+// Opens a tokenizer. `name` is a file or folder of a model or a tokenizer, "bytes", or "characters": a vocabulary of
+// all characters in the plain texts at the paths `texts`. `chat_template` is a file, or "" for that of the model.
+// Throws the errors of opening them, and ErrorKind::Usage if `name` is empty.
 CorpusTokenizer open_corpus_tokenizer(const std::string& name, const std::string& chat_template,
                                       const std::vector<std::string>& texts);
 
-// tokenizer.json of a vocabulary of characters, in their order, and of the 256 bytes.
+// Return the tokenizer.json of a vocabulary of these characters, in this order, and of one of the 256 bytes.
 std::string characters_tokenizer_json(std::u32string_view characters);
 std::string bytes_tokenizer_json();
 
-// The ids of an example: ~id where it is not learned. A token is learned if no part of it lies before the learned range
-// and it does not reach over the range's end; ranges are found by tokenizing what comes before their ends.
+// Returns the ids of an example, with ~id for tokens that are not learned. The bounds of a learned range are found by
+// tokenizing the text up to them: a token across the start of a range is learned, a token across its end is not.
 std::vector<int32_t> tokens_of(const TextExample& example, const Tokenizer& tokenizer);
 
 }  // namespace harmonics::engine

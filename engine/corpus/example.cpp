@@ -18,7 +18,7 @@ struct KindRow {
   const char* name;
   ExampleKind kind;
 };
-// The first name of a kind is its own; the others are those of other programs.
+// The first row of a kind has its name; further rows have the names in other programs.
 constexpr KindRow kKinds[] = {
     {"auto", ExampleKind::automatic},          {"text", ExampleKind::text},
     {"instruction", ExampleKind::instruction}, {"chat", ExampleKind::chat},
@@ -30,7 +30,7 @@ constexpr KindRow kKinds[] = {
 constexpr const char* kColumns[] = {"text",     "prompt", "completion", "instruction", "input",  "output",
                                     "messages", "role",   "content",    "tools",       "chosen", "rejected"};
 
-// The words before an instruction, as the data set of that name was made with (Taori et al. 2023).
+// The prompt of the Alpaca data set (Taori et al. 2023).
 constexpr const char* kWithInput =
     "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
     "response that appropriately completes the request.\n\n";
@@ -231,8 +231,8 @@ TextExample ExampleFormat::chat(const json::object& line) const {
   return rendered(messages_of(line), std::move(tools));
 }
 
-// What the assistant writes is what the template adds for its messages. A template may write earlier messages
-// differently once later ones follow (without reasoning, for example); their ends are then found by their content.
+// Learns the text that the template adds for messages of the assistant. A template may render a message differently
+// if others follow, for example without its reasoning; its end is then found by its content.
 TextExample ExampleFormat::rendered(json::array messages, json::array tools) const {
   if (!format_) refuse_example("is a conversation, and there is no chat template");
   ChatPrompt prompt;
@@ -276,7 +276,7 @@ TextExample ExampleFormat::rendered(json::array messages, json::array tools) con
   return example;
 }
 
-// One of the two answers, behind its prompt.
+// Returns one of the two answers, after its prompt.
 TextExample ExampleFormat::answer(const json::object& line, const char* what) const {
   const std::string name = column(what);
   const json::value* given = line.if_contains(name);
@@ -304,7 +304,7 @@ std::pair<TextExample, TextExample> ExampleFormat::read_pair(const json::value& 
   const auto differ =
       std::mismatch(both.first.text.begin(), both.first.text.end(), both.second.text.begin(), both.second.text.end());
   const auto shared = static_cast<size_t>(differ.first - both.first.text.begin());
-  for (TextExample* one : {&both.first, &both.second}) {  // earlier answers of a conversation are a part of the prompt
+  for (TextExample* one : {&both.first, &both.second}) {  // answers before the first difference are part of the prompt
     std::erase_if(one->learned, [&](const TextExample::Range& range) { return range.end < shared; });
     if (one->learned.empty() || one->learned.back().begin == one->learned.back().end)
       refuse_example("has an empty answer");

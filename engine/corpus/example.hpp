@@ -1,4 +1,4 @@
-// Examples of data sets: texts, and which parts of them a model learns to write.
+// Examples of data sets: texts, with the ranges that a model learns to generate.
 #pragma once
 
 #include <cstddef>
@@ -15,51 +15,53 @@
 
 namespace harmonics::engine {
 
-// How the examples of a data set are written.
+// The formats of examples.
 enum class ExampleKind {
-  automatic,    // by the fields of the first example
-  text,         // a text
+  automatic,    // determined by the fields of the first example
+  text,         // "text", or a plain text file
   instruction,  // "prompt" and "completion", or "instruction", "input" and "output"
   chat,         // "messages", or "conversations"
-  preference    // "chosen" and "rejected" answers to a "prompt"; of conversations, lists of messages
+  preference    // "chosen" and "rejected" answers to a "prompt": texts or lists of messages
 };
 std::vector<std::string> example_kind_names();
-const char* example_kind_name(ExampleKind kind);  // "preference"
-// Also by the names of other programs: "alpaca", "completion", "chat_template", "sharegpt". Throws ErrorKind::Usage
-// with the nearest name.
+const char* example_kind_name(ExampleKind kind);  // "text", "chat", ...
+// Returns the kind of a name, which may be that of another program: "alpaca", "completion", "chat_template",
+// "sharegpt". Throws ErrorKind::Usage with the nearest name.
 ExampleKind example_kind_named(const std::string& name);
 
 struct TextExample {
   struct Range {
-    size_t begin, end;  // bytes of `text`
+    size_t begin, end;  // offsets in bytes
   };
   std::string text;
-  std::vector<Range> learned;  // in order, without overlaps
-  bool special = false;        // special tokens are written in the text
-  bool begin = true;           // begins with the tokenizer's begin id, where whole texts do
-  bool end = true;             // the end id follows, and is learned
-  bool continues = false;      // the next example is the same document
+  std::vector<Range> learned;  // sorted, without overlaps
+  bool special = false;        // the text contains special tokens
+  bool begin = true;           // add the begin id, if the tokenizer adds it to whole texts
+  bool end = true;             // append the end id, which is learned
+  bool continues = false;      // the next example continues the document
 };
 
-// Fields of an example by what they hold: "prompt" -> "question".
+// Field names of an example by column: "prompt" -> "question".
 using Columns = std::map<std::string, std::string>;
-// Parses "prompt:question,completion:answer". Throws ErrorKind::Usage for what no kind of examples holds.
+// Parses "prompt:question,completion:answer". Throws ErrorKind::Usage for unknown columns.
 Columns parse_columns(const std::string& text);
 
-// Reads examples of one data set. Immutable after construction: used by any threads at once.
+// Reads examples of one data set. Immutable after construction, thus thread-safe.
 class ExampleFormat {
  public:
-  // `format` may be null if the kind is text or instruction. `all`: prompts are learned too.
+  // `format` may be null if no example is a conversation. `end_text` is the text of the tokenizer's end id. `all`:
+  // prompts are learned too.
   ExampleFormat(ExampleKind kind, Columns columns, std::shared_ptr<const ChatTemplate> format, std::string end_text,
                 bool all);
 
-  // The kind of a data set whose first example this is. Throws ErrorKind::Stream if no kind fits.
+  // Returns the kind of a data set with this first example. Throws ErrorKind::Stream if no kind fits.
   ExampleKind kind_of(const boost::json::value& first) const;
-  // Throws ErrorKind::Stream with what is wrong about the example, without its place.
+  // Reads an example. Throws ErrorKind::Stream with the reason, without the position in the file.
   TextExample read(const boost::json::value& line, ExampleKind kind) const;
-  // The chosen and the rejected answer of a preference; only what differs is learned. Throws as read().
+  // Reads the chosen and the rejected answer of a preference. Answers before the first difference are not learned.
+  // Throws the errors of read().
   std::pair<TextExample, TextExample> read_pair(const boost::json::value& line) const;
-  // The whole content of a file, or a part of it.
+  // Returns plain text as an example that is learned completely.
   static TextExample of_text(std::string text);
 
  private:
@@ -77,7 +79,7 @@ class ExampleFormat {
   ExampleKind kind_;
   Columns columns_;
   std::shared_ptr<const ChatTemplate> format_;
-  std::string end_text_;  // of the tokenizer's end id
+  std::string end_text_;  // text of the tokenizer's end id
   bool all_;
 };
 

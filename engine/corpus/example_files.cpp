@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 constexpr size_t kLongestLine = size_t{64} << 20, kLongestList = size_t{1} << 30;
-constexpr size_t kTextPiece = size_t{1} << 20;  // of a text, as one call of the tokenizer
+constexpr size_t kTextPiece = size_t{1} << 20;  // target size of a piece of text for one call of the tokenizer
 
 enum class Written { text, lines, list };
 
@@ -60,7 +60,7 @@ json::value parsed_json(std::string_view text, json::error_code& failed) {
   return json::parse(json::string_view(text.data(), text.size()), failed, {}, options);
 }
 
-// One file, from its mapped bytes.
+// Reads the examples of one file from its bytes.
 class ExampleFile {
  public:
   ExampleFile(const ExampleFileOptions& options, const ExampleFormat& format, const std::string& path,
@@ -101,7 +101,8 @@ class ExampleFile {
     }
   }
 
-  // Cuts behind the end of a line and before a character that is no white space: words do not reach over it.
+  // Returns where to cut the text: after a line break and before a character that is not white space, so that no word
+  // crosses the cut.
   static size_t piece_end(std::string_view text) {
     if (text.size() <= kTextPiece) return text.size();
     for (size_t at = kTextPiece; at < text.size(); ++at)
@@ -176,7 +177,7 @@ class ExampleFile {
 
 std::string_view text_in(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
 
-// Calls `read` with the text of a file, unpacked.
+// Calls `read` with the decompressed text of a file.
 void with_text(const std::string& path, const std::function<void(std::string_view)>& read) {
   auto file = MappedFile::open(path);
   if (is_packed(text_in(*file))) file = read_whole(*file, [&] { return unpacked_file(text_in(*file), path); });

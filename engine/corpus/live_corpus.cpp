@@ -17,7 +17,7 @@ namespace harmonics::engine {
 namespace {
 
 constexpr size_t kLongestLiveLine = size_t{16} << 20;
-constexpr size_t kLongestPiece = size_t{1} << 20;  // of a text without the end of a line
+constexpr size_t kLongestPiece = size_t{1} << 20;  // limit of a piece of text without a line break
 
 [[noreturn]] void not_live(const std::string& path, const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::Usage, fmt::format("'{}' is a stream, {}", path, what)).note(remedy);
@@ -25,7 +25,7 @@ constexpr size_t kLongestPiece = size_t{1} << 20;  // of a text without the end 
 
 bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r'; }
 
-// The bytes of the stream one by one, whatever they mean.
+// Opens the stream as raw bytes.
 Source open_bytes(const std::string& path) {
   Address address = parse_address(path);
   for (const char* key : {"format", "type"})
@@ -103,7 +103,7 @@ bool LiveCorpus::next(int reader, const RowArrays& to) {
   return true;
 }
 
-// Reads until a line, or enough text, is whole. False: there is no more.
+// Reads until there is a further row. Returns false at the end of the stream.
 bool LiveCorpus::read_more() {
   if (ended_) return false;
   const size_t rows = rows_.size();
@@ -151,7 +151,7 @@ void LiveCorpus::take_text(std::string text, bool last) {
   cut_text(last);
 }
 
-// Whole rows of the text; at its end what is left, in a row that is filled up.
+// Makes rows of the pending text. At its end the last row is padded.
 void LiveCorpus::cut_text(bool last) {
   const uint64_t window = options_.window;
   uint64_t rows = text_.size() > 1 ? (text_.size() - 1) / window : 0;

@@ -1,4 +1,4 @@
-// Rows of tokens made of texts that arrive: plain text or JSON lines from a socket, a pipe, ZeroMQ or standard input.
+// Makes rows of tokens from a live stream of plain text or JSON lines: a socket, a pipe, ZeroMQ or standard input.
 #pragma once
 
 #include <atomic>
@@ -16,29 +16,30 @@
 
 namespace harmonics::engine {
 
-// Whether the path of a data set is the address of a stream ("tcp:127.0.0.1:5555", "stdin:"), and no file.
+// Returns whether the path of a data set is the address of a stream ("tcp:127.0.0.1:5555", "stdin:") and not a file.
 bool is_live_address(const std::string& path);
-// Whether some data set of a corpus is one.
+// Returns whether a data set of the corpus is such a stream.
 bool is_live_corpus(const CorpusOptions& options);
-// Throws ErrorKind::Usage for options that need all texts: several data sets, validation, a vocabulary of characters.
+// Throws ErrorKind::Usage for options that a stream does not support: several data sets, validation, and a vocabulary
+// of characters, which needs all texts.
 void expect_live_corpus(const CorpusOptions& options);
 
-// Reads the bytes of one stream as they arrive. Text is cut into rows; lines that begin with '{' are examples, each (or
-// each pair) in a row, or several with RowPacking::pack. Lines are limited to 16 MiB. Several senders of one address
-// send whole lines or whole messages that end with a line.
+// Reads the bytes of one stream as they arrive. Text is cut into rows. If the stream begins with '{', its lines are
+// examples; each example or pair has its own row, unless RowPacking::pack puts several into one. Lines are limited to
+// 16 MiB. If an address has several senders, each must send whole lines, or messages that end with a line break.
 //
-// Safe for several threads: each reader has its place, and rows that all have read are dropped.
+// Thread-safe. Each reader has its own position; rows are dropped when all readers have read them.
 class LiveCorpus {
  public:
-  // Throws as expect_live_corpus(), and what opening the stream and the tokenizer throws.
+  // Throws the errors of expect_live_corpus() and of opening the stream and the tokenizer.
   explicit LiveCorpus(const CorpusOptions& options);
-  // The same corpus for equal options as long as one is in use.
+  // Returns the corpus in use for equal options, or a new one.
   static std::shared_ptr<LiveCorpus> open(const CorpusOptions& options);
 
   int add_reader();
   void remove_reader(int reader);
-  // The next row of a reader; waits for it. False: the stream has ended, or cancel() was called. Throws
-  // ErrorKind::Stream for malformed lines, unless they are skipped.
+  // Waits for the next row of a reader and copies it. Returns false if the stream has ended or cancel() was called.
+  // Throws ErrorKind::Stream for malformed lines, unless they are skipped.
   bool next(int reader, const RowArrays& to);
 
   uint64_t window() const { return options_.window; }
@@ -63,22 +64,22 @@ class LiveCorpus {
   CorpusOptions options_;
   CorpusTokenizer tokenizer_;
   std::optional<ExampleFormat> format_;
-  std::optional<ExampleKind> kind_;  // once the first line shows it
+  std::optional<ExampleKind> kind_;  // known after the first line
   std::optional<Source> source_;
   int32_t padding_ = 0;
 
   std::mutex mutex_;
-  std::map<int, uint64_t> readers_;  // the number of the next row of each
+  std::map<int, uint64_t> readers_;  // number of the next row, by reader
   int next_reader_ = 0;
   std::deque<Row> rows_;
   uint64_t first_ = 0;  // number of rows_.front()
   std::atomic<bool> ended_ = false;
   std::atomic<uint64_t> refused_ = 0;
-  std::string held_;  // bytes that are no whole line or piece of text
+  std::string held_;  // bytes of an incomplete line or piece of text
   bool is_text_ = false, begun_ = false;
   uint64_t line_ = 0;
-  std::vector<int32_t> text_;                    // tokens that are no whole row
-  std::vector<std::vector<int32_t>> documents_;  // that have no row yet
+  std::vector<int32_t> text_;                    // tokens that do not fill a row yet
+  std::vector<std::vector<int32_t>> documents_;  // documents without a row yet
 };
 
 }  // namespace harmonics::engine

@@ -16,7 +16,7 @@ Mixture::Mixture(std::vector<uint64_t> sizes, const std::vector<double>& weights
     shares_[i] = std::max<uint64_t>(1, static_cast<uint64_t>(std::llround(rows * weights[i] / total)));
   size_ = std::accumulate(shares_.begin(), shares_.end(), uint64_t{0});
   differ_ = shares_ != sizes_;
-  // Row k goes to the set that is furthest behind its share of the first k + 1 rows; of equal ones to the first.
+  // Row k is of the set that is furthest behind its share of the first k + 1 rows; ties go to the first set.
   std::vector<uint64_t> given(sizes_.size(), 0);
   order_.reserve(size_);
   for (uint64_t k = 0; k < size_; ++k) {

@@ -1,4 +1,4 @@
-// The order in which rows of several data sets follow each other.
+// Mixes the rows of several data sets.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ struct MixedRow {
   uint64_t row;
 };
 
-// With equal weights of 0, the data sets follow each other and each pass has all rows once. Otherwise each has its
-// share of the rows of a pass, spread evenly: one with a larger share begins again, and one with a smaller share
-// continues in the next pass where it ended. A function of sizes and weights alone.
+// If all weights are 0, a pass has all rows once, one data set after the other. Otherwise each data set has its share
+// of the rows of a pass, spread evenly: a set with fewer rows than its share repeats rows, and a set with more rows
+// continues in the next pass. The order depends on sizes and weights only.
 class Mixture {
  public:
-  // `sizes`: rows of the data sets, 1 to 2^32 each. `weights`: of the same length; all 0, or all above 0.
+  // `sizes` are the rows of the data sets, 1 to 2^32 each. `weights` has the same length; all are 0, or all above 0.
   Mixture(std::vector<uint64_t> sizes, const std::vector<double>& weights);
 
   uint64_t size() const { return size_; }  // rows in a pass
@@ -30,9 +30,9 @@ class Mixture {
   bool differ_ = false;
   struct Place {
     uint32_t set;
-    uint64_t number;  // among the rows of the set in one pass
+    uint64_t number;  // index among the set's rows of one pass
   };
-  std::vector<Place> order_;  // of one pass; empty: one after the other
+  std::vector<Place> order_;  // order of one pass; empty: one set after the other
 };
 
 }  // namespace harmonics::engine

@@ -1,4 +1,4 @@
-// Data sets that several producers of a run read are opened once.
+// Shares one open data set among the producers that read it.
 #pragma once
 
 #include <map>
@@ -8,8 +8,7 @@
 
 namespace harmonics::engine {
 
-// The object of these options that is open already, or a new one. `T` is made of `Options`, whose key() tells one data
-// set from another. Any thread may call it.
+// Returns the object in use whose options have the same key(), or a new T(options). Thread-safe.
 template <typename T, typename Options>
 std::shared_ptr<T> opened_once(const Options& options) {
   static std::mutex mutex;

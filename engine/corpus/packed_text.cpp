@@ -20,14 +20,14 @@ namespace harmonics::engine {
 namespace {
 
 constexpr std::string_view kGzip = "\x1F\x8B", kZstd = "\x28\xB5\x2F\xFD";
-constexpr size_t kUnpackedPiece = size_t{1} << 20, kMostPacked = size_t{1} << 30;  // of one call
+constexpr size_t kUnpackedPiece = size_t{1} << 20, kMostPacked = size_t{1} << 30;  // per call
 constexpr uint64_t kBelievedRatio = 4096, kAlwaysBelieved = uint64_t{64} << 20;
 
 [[noreturn]] void refuse_packed(const std::string& name, const std::string& what, size_t at) {
   throw Error(ErrorKind::Stream, fmt::format("'{}' {} at byte {}", name, what, at), {}, {"get the file again"});
 }
 
-// Passes pieces on, up to the limit.
+// Passes pieces on and throws above the limit of the decompressed size.
 class UnpackedPieces {
  public:
   UnpackedPieces(std::string_view packed, const std::string& name, const std::function<void(std::string_view)>& take)
@@ -60,7 +60,7 @@ class Inflated {
   z_stream stream{};
 };
 
-// A file may have several members, one after another.
+// Decompresses a gzip file, which may have several members.
 void unpack_gzip(std::string_view packed, const std::string& name, UnpackedPieces& pieces) {
   Inflated inflated;
   z_stream& z = inflated.stream;
@@ -101,7 +101,7 @@ void unpack_zstd(std::string_view packed, const std::string& name, UnpackedPiece
   }
 }
 
-// An unnamed file in a folder for temporary ones.
+// An unlinked temporary file.
 class TemporaryText {
  public:
   explicit TemporaryText(const std::string& name) : name_(name) {

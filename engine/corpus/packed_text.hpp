@@ -1,4 +1,4 @@
-// Texts that are packed by gzip or zstd.
+// Decompresses texts of gzip and zstd.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace harmonics::engine {
 
-// By the first bytes.
+// Returns whether the bytes begin like a gzip or zstd file.
 bool is_packed(std::string_view bytes);
-// The name without .gz or .zst.
+// Returns the name without .gz or .zst.
 std::string name_unpacked(const std::string& name);
-// Calls `take` with the unpacked bytes piece by piece; each is valid during the call. Throws ErrorKind::Stream with
-// `name` and the place for damaged and truncated files, and for more than 4,096 times the packed bytes, or 64 MiB if
-// that is more.
+// Decompresses and calls `take` with each piece, which is valid during the call. Throws ErrorKind::Stream with `name`
+// and the offset for malformed and truncated files, and for more bytes than 4,096 times the compressed size and 64 MiB.
 void unpack(std::string_view packed, const std::string& name, const std::function<void(std::string_view)>& take);
-// The same in an unnamed file in TMPDIR, or /var/tmp. Throws ErrorKind::InputOutput if it cannot be written.
+// Decompresses into an unlinked file in TMPDIR, or in /var/tmp, and maps it. Throws the errors of unpack(), and
+// ErrorKind::InputOutput if the file cannot be written.
 std::shared_ptr<const MappedFile> unpacked_file(std::string_view packed, const std::string& name);
 
 }  // namespace harmonics::engine

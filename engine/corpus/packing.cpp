@@ -11,20 +11,20 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr size_t kOpenRows = 256;  // rows that may still get a document
+constexpr size_t kOpenRows = 256;  // rows to which documents may still be added
 
-// Positions of the piece whose target is learned.
+// Returns the number of positions of the piece with a learned target.
 uint64_t learned_in(const TokenStore& store, const Piece& piece) {
   const int32_t* at = store.data() + piece.first + 1;
   return static_cast<uint64_t>(std::count_if(at, at + piece.positions, [](int32_t token) { return token >= 0; }));
 }
 
-// Appends pieces to the row that is being filled.
+// Appends pieces to the current row.
 class RowsInOrder {
  public:
   RowsInOrder(const TokenStore& store, uint64_t window, PackedRows& to) : store_(store), window_(window), to_(to) {}
 
-  // A piece that may continue in the next rows. `first`: of its document.
+  // Appends a piece, which may continue in the next rows. `first`: it is the first piece of its document.
   void append(Piece piece, bool first) {
     to_.several = to_.several || (first && used_ > 0);
     while (piece.positions > 0) {
@@ -56,7 +56,7 @@ class RowsInOrder {
   uint64_t used_ = 0, learned_ = 0;
 };
 
-// Places whole pieces into the first of the open rows that has room.
+// Places whole pieces into the first open row that has room for them.
 class FirstFit {
  public:
   FirstFit(uint64_t window, PackedRows& to) : window_(window), to_(to) {}
@@ -94,7 +94,7 @@ class FirstFit {
   std::deque<OpenRow> open_;
 };
 
-// Calls `take` with the pieces of a document that fit into rows.
+// Calls `take` with the pieces of a document, each of which fits into a row.
 template <typename Take>
 void each_piece(const TokenStore& store, uint64_t document, const PackingOptions& options, PackedRows& counts,
                 Take take) {
@@ -118,7 +118,7 @@ void each_piece(const TokenStore& store, uint64_t document, const PackingOptions
   }
 }
 
-// A row for each two documents: the first, then the second.
+// Packs each two consecutive documents into one row.
 PackedRows pack_pairs(const TokenStore& store, const PackingOptions& options) {
   PackedRows rows;
   for (uint64_t document = 0; document + 1 < store.documents(); document += 2) {
@@ -205,11 +205,11 @@ void fill_row(const TokenStore& store, const PackedRows& rows, uint64_t row, uin
               const RowArrays& to) {
   uint64_t at = 0;
   int32_t number = -1;
-  const int32_t* end = nullptr;  // the token behind the last position
+  const int32_t* end = nullptr;  // the token after the last position
   for (uint64_t i = rows.begins[row]; i < rows.begins[row + 1]; ++i) {
     const Piece& piece = rows.pieces[i];
     const int32_t* from = store.data() + piece.first;
-    if (from != end) ++number;  // else the same document goes on
+    if (from != end) ++number;  // otherwise the document continues
     for (uint32_t k = 0; k < piece.positions; ++k, ++at) {
       if (to.tokens) to.tokens[at] = from[k] < 0 ? ~from[k] : from[k];
       if (to.next) to.next[at] = from[k + 1] < 0 ? kNotLearned : from[k + 1];

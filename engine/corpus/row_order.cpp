@@ -9,7 +9,8 @@ RowOrder::RowOrder(uint64_t size, uint64_t seed, uint64_t pass)
   while (half_ < 32 && uint64_t{1} << (2 * half_) < size) ++half_;
 }
 
-// A Feistel network over the next power of 4; numbers outside the range are permuted again (Black, Rogaway 2002).
+// A Feistel network over the next power of 4 that repeats until the number is in range (cycle walking, Black and
+// Rogaway 2002).
 uint64_t RowOrder::at(uint64_t index) const {
   const uint64_t mask = (uint64_t{1} << half_) - 1;
   uint64_t x = index;

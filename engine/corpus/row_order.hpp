@@ -1,4 +1,4 @@
-// The order of the rows in endless passes over a corpus.
+// Shuffles the rows of a corpus in each pass.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace harmonics::engine {
 
-// A permutation of 0 .. size-1, computed for each number alone: no table. Different for each seed and pass.
+// A permutation of 0 .. size-1 that is computed per index, without a table. It depends on seed and pass.
 class RowOrder {
  public:
   RowOrder(uint64_t size, uint64_t seed, uint64_t pass);
@@ -14,7 +14,7 @@ class RowOrder {
 
  private:
   uint64_t size_;
-  unsigned half_;  // bits of each half of the numbers that are permuted
+  unsigned half_;  // bits of each half of the Feistel network
   uint64_t key_;
 };
 

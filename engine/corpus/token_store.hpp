@@ -1,4 +1,4 @@
-// The tokens of a data set, one document behind the other.
+// Stores the tokens of a data set, one document after the other.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace harmonics::engine {
 
-// A token is its id, or ~id where it is not learned. The first `limit` bytes are kept in memory; more go to a temporary
-// file without a name, which is mapped. Filled by one thread, then read by any.
+// A token is stored as its id, or as ~id if it is not learned. Up to `limit` bytes are kept in memory; larger data is
+// written to an unlinked temporary file and mapped. One thread fills the store; any thread may read it afterwards.
 class TokenStore {
  public:
-  // `name`: of the data set, for messages.
+  // `name` is the data set's name for messages.
   TokenStore(std::string name, uint64_t limit);
   TokenStore(const TokenStore&) = delete;
   TokenStore& operator=(const TokenStore&) = delete;
@@ -22,14 +22,14 @@ class TokenStore {
 
   // Throws ErrorKind::InputOutput if the temporary file cannot be written.
   void add(std::span<const int32_t> document);
-  // To be called after the last document.
+  // Must be called after the last document.
   void finish();
 
   uint64_t documents() const { return begins_.size() - 1; }
   uint64_t tokens() const { return begins_.back(); }
   uint64_t begin(uint64_t document) const { return begins_[document]; }
   uint64_t length(uint64_t document) const { return begins_[document + 1] - begins_[document]; }
-  // Of all documents; only after finish().
+  // Returns the tokens of all documents. Valid after finish().
   const int32_t* data() const { return mapped_ ? mapped_ : memory_.data(); }
 
  private:

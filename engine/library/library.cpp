@@ -1,4 +1,5 @@
-// The composition root: gives the rooms below what only the rooms above them can make.
+// The composition root: registers the built-in items, and installs functions of higher layers where lower layers need
+// them.
 #include <algorithm>
 
 #include "consumers/register.hpp"
@@ -14,7 +15,8 @@
 #include "engine/transformer/layer_models.hpp"
 #include "producers/register.hpp"
 
-// The link line names this symbol (cmake/HarmonicsBuild.cmake); otherwise the archive would leave this object out.
+// The link line requires this symbol (cmake/HarmonicsBuild.cmake); otherwise the linker would omit this object of the
+// archive.
 extern "C" {
 extern const int harmonics_library;
 const int harmonics_library = 1;
@@ -27,7 +29,7 @@ void add_items(Registry& registry) {
   registry.add(std::const_pointer_cast<Item>(model_function()));
   hx_registry pending;
   hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
-  auto& face = reinterpret_cast<FunctionRegistry&>(registration);  // the C++ view of the struct, as plugins get it
+  auto& face = reinterpret_cast<FunctionRegistry&>(registration);  // the C++ view of the struct, as in plugins
   register_builtin_producers(face);
   register_builtin_consumers(face);
   register_corpus(face);

@@ -7,14 +7,14 @@
 
 namespace harmonics::engine {
 
-// State of an unfinished curve.
+// State of a curve during the run.
 struct CurveState {
   std::vector<CurvePoint> points;
-  int64_t stride = 1, pending = 0, judged = 0;  // steps of the next point; those with an accuracy
+  int64_t stride = 1, pending = 0, judged = 0;  // steps per point; steps in the pending point; those with an accuracy
   double sum_loss = 0, sum_accuracy = 0;
 };
 
-// A training curve of bounded size: when full, neighbours are averaged and every point covers twice the steps.
+// A learning curve of bounded size. When it is full, neighbours are averaged and every point covers twice the steps.
 class Curve {
  public:
   static constexpr size_t kPoints = 512;

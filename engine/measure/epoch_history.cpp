@@ -7,7 +7,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr size_t kLeastEpochs = 16;  // kept regardless of their figures
+constexpr size_t kLeastEpochs = 16;  // kept regardless of the number of figures
 
 size_t figures_of(const EpochReport& e) {
   size_t n = 1 + e.figures.size();
@@ -19,7 +19,7 @@ size_t figures_of(const EpochReport& e) {
 }  // namespace
 
 EpochReport& EpochHistory::add(EpochReport epoch) {
-  // The last two epochs follow those chosen by the stride.
+  // The last two elements are the latest epochs. The older of them is kept only if the stride selects it.
   if (kept_.size() >= 2 && (closed_ - 2) % stride_ != 0) kept_.erase(kept_.end() - 2);
   while (full()) halve();
   ++closed_;
@@ -33,7 +33,7 @@ void EpochHistory::restore(std::vector<EpochReport> kept, int64_t closed, int64_
   while (full()) halve();
 }
 
-// Assumes that all epochs of a run have about as many figures as the last.
+// Assumes that all epochs have about as many figures as the last.
 bool EpochHistory::full() const {
   const size_t n = kept_.size();
   return n >= kEpochs || (n > kLeastEpochs && n * figures_of(kept_.back()) > kFigures);

@@ -1,4 +1,4 @@
-// EpochHistory: reports of a run's epochs in bounded memory, however many epochs there are.
+// EpochHistory: reports of a run's epochs in bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 namespace harmonics::engine {
 
 // Keeps every epoch until there are too many, then every second one, every fourth and so on. Always keeps the first
-// and the last two (one of which may have ended before its validation).
+// epoch and the last two, because the validation of the last but one may still be missing.
 class EpochHistory {
  public:
   static constexpr size_t kEpochs = 1024;
-  static constexpr size_t kFigures = size_t{1} << 18;  // of all epochs together
+  static constexpr size_t kFigures = size_t{1} << 18;  // limit for all epochs together
 
   explicit EpochHistory(std::vector<EpochReport>& kept) : kept_(kept) {}
 
-  // The reference is valid until the next call.
+  // Adds an epoch. The reference is valid until the next call.
   EpochReport& add(EpochReport epoch);
-  // Number of epochs closed, including those no longer kept.
+  // Returns the number of epochs added, including dropped ones.
   int64_t closed() const { return closed_; }
   int64_t stride() const { return stride_; }
-  // `closed`, `stride`: of the history that `kept` comes from.
+  // Restores a history from its epochs, closed() and stride().
   void restore(std::vector<EpochReport> kept, int64_t closed, int64_t stride);
 
  private:

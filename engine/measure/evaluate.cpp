@@ -13,7 +13,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Lowers the branch with taps: the first of every condition, else the second.
+// Lowers the cycle with the first branch of every condition or, if there the loss is missing, with the second.
 Lowered lower_tapped(BoundGraph& graph, LoweringOptions options) {
   const Graph& g = graph.graph();
   for (const bool hold : {true, false}) {
@@ -24,7 +24,8 @@ Lowered lower_tapped(BoundGraph& graph, LoweringOptions options) {
   throw Error(ErrorKind::Usage, "this cycle has no training tap, so nothing can be tested");
 }
 
-// Returns a reader over every producer that the cycle trains on, in their order.
+// Returns a reader over the producers used in training, in the same order. Throws if their data is missing or
+// unsuitable.
 std::unique_ptr<JointReader> reader_of(BoundGraph& graph, int cycle, StreamSet& streams,
                                        const ResolvedSettings& settings, Purpose purpose) {
   const Graph& g = graph.graph();
@@ -45,7 +46,7 @@ std::unique_ptr<JointReader> reader_of(BoundGraph& graph, int cycle, StreamSet& 
                 {"limit an endless stream: take=N in its address"});
   return reader;
 }
-// Sums the parts of a loss, each the mean over its counted positions.
+// Accumulates the parts of a loss. Each part is a mean over its counted positions; the loss is their sum.
 class Means {
  public:
   explicit Means(size_t parts) : sums_(parts) {}
@@ -58,7 +59,7 @@ class Means {
   bool counts() const {
     return std::any_of(sums_.begin(), sums_.end(), [](const StepSums& part) { return part.weight > 0; });
   }
-  // NaN if nothing counts.
+  // Returns NaN if no position counts.
   double mean() const {
     double sum = 0;
     for (const StepSums& part : sums_) sum += part.mean();
@@ -70,7 +71,7 @@ class Means {
   std::vector<StepSums> sums_;
 };
 
-// The figures of a layer; a layer whose values no metric compares is added.
+// Returns the figures of a layer. Adds the layer if no metric compares its values.
 LayerFigures& layer_figures(std::vector<LayerFigures>& layers, const std::string& name) {
   for (LayerFigures& layer : layers)
     if (layer.layer == name) return layer;
@@ -142,7 +143,7 @@ std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
   const Lowered& lowered = steps_.begin()->second.step->lowered();
   Means loss(lowered.parts.size());
   std::vector<Means> layer_loss;
-  std::vector<std::vector<StepSums>> figures;  // by loss
+  std::vector<std::vector<StepSums>> figures;  // by loss, then by figure
   for (const LossInfo& info : lowered.losses) {
     layer_loss.emplace_back(info.parts.size());
     figures.emplace_back(info.figures.size());
@@ -201,7 +202,7 @@ std::map<std::string, double> Evaluation::all() const {
   std::map<std::string, double> values{{"loss", loss}};
   for (const LayerFigures& layer : layers)
     for (const Figure& f : layer.figures) {
-      values.emplace(f.name, f.value);  // the first layer that has it
+      values.emplace(f.name, f.value);  // keeps the value of the first layer
       values.emplace(layer.layer + "." + f.name, f.value);
     }
   return values;

@@ -1,5 +1,4 @@
-// Evaluates loss and metrics of a cycle's taps over one pass of other data: testing after a run, validation during
-// it.
+// Evaluates loss and metrics of a cycle's taps over one pass of other data: tests after a run, validations during it.
 #pragma once
 
 #include <functional>
@@ -16,33 +15,33 @@ namespace harmonics::engine {
 
 struct Evaluation {
   int64_t samples = 0;
-  double loss = 0, accuracy = -1;  // mean per sample (position); accuracy -1: no layer has one
+  double loss = 0, accuracy = -1;  // means per sample or position; accuracy -1: not measured
   double seconds = 0;
   std::vector<LayerFigures> layers;  // by tapped layer
-  std::vector<LeftOver> left_over;   // of its streams
-  bool counts = true;                // false: every position is ignored, so nothing was measured and the loss is NaN
+  std::vector<LeftOver> left_over;   // remainders of the streams
+  bool counts = true;                // false: all positions are ignored, so that the loss is NaN
 
-  // Returns a figure of the first layer that has it ("f1"), or of a named one ("output.f1"); null: not measured.
+  // Returns a figure of the first layer that has it ("f1"), or of a named layer ("output.f1"); null if not measured.
   const double* find(const std::string& name) const;
-  // "loss", "accuracy", "output.accuracy", ...
+  // Returns all figures by name: "loss", "accuracy", "output.accuracy", ...
   std::map<std::string, double> all() const;
 };
 
 enum class Purpose { test, validation };  // for error messages
 
-// Throws if the cycle cannot be evaluated on these streams, as far as that is known before compilation. Returns a
-// note on the streams, for people; empty if there is none.
+// Throws if the cycle cannot be evaluated on these streams, as far as this is known before compilation. Returns a
+// message if the streams have unequal lengths.
 std::optional<std::string> expect_evaluable(BoundGraph& graph, int cycle, StreamSet& streams,
                                             const RunSettings& settings, Purpose purpose);
 
-// Compiled once and run after every epoch, in evaluation mode, on the current weights.
+// Evaluates the current weights in evaluation mode. It is compiled once and runs after every epoch.
 class Evaluator {
  public:
   Evaluator(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
-  // Returns nothing if `stops`, called before every batch, returned true.
+  // Evaluates one pass. Calls `stops` before every batch and returns none if it returns true.
   std::optional<Evaluation> run(const std::function<bool()>& stops = {});
-  void renew();  // recompiles, with functions that have changed
-  // Names that run() will measure: "loss", "accuracy", "output.accuracy", ...
+  void renew();  // recompiles after functions have changed
+  // Returns the names of the figures that run() measures: "loss", "accuracy", "output.accuracy", ...
   std::vector<std::string> names();
 
  private:

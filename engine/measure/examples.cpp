@@ -8,7 +8,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns the picture that a sample of this shape is: [h, w], one or three channels first or last, or a flat square.
+// Returns the image layout of a sample: [h, w], one or three channels first or last, or a flat square. Returns none for
+// other shapes.
 PictureShape picture(const Shape& s) {
   const auto channels = [&](uint32_t axis) { return s[axis] == 1 || s[axis] == 3; };
   if (s.rank() == 2) return {s[0], s[1]};
@@ -19,7 +20,7 @@ PictureShape picture(const Shape& s) {
   return side > 3 && side * side == s[0] ? PictureShape{side, side} : PictureShape{};
 }
 
-// Reads joined streams a few samples at a time.
+// Reads joined streams in batches of a few samples.
 class Pieces {
  public:
   Pieces(BoundGraph& graph, StreamSet& streams, const std::vector<int>& producers, int64_t each)
@@ -53,7 +54,7 @@ bool can_be_read(const Graph& g, StreamSet& streams, const std::vector<int>& pro
   });
 }
 
-// Returns the producer whose samples are pictures; -1 if there is none.
+// Returns the first producer whose samples are images; -1 if there is none.
 int image_of(BoundGraph& graph) {
   for (int n : graph.graph().producers_used(0, false))
     if (graph.types().at(n).positions == 0 && picture(graph.types().at(n).sample)) return n;
@@ -66,8 +67,9 @@ const GraphTap* tap_of(const Graph& g, const std::string& layer) {
   return tap == g.taps.end() ? nullptr : &*tap;
 }
 
-// Returns the picture that `outputs` numbers of a layer are, by the shape of its target, by its own, or, for flat
-// numbers, by that of an input with as many. Small ones are no pictures: 16 numbers in a row may be anything.
+// Returns the image layout of a layer with `outputs` numbers: that of its target or of the layer itself, or, for a flat
+// layer, that of an image input with as many numbers. Both sides need at least 8 pixels, because few numbers are rarely
+// an image.
 PictureShape output_picture(BoundGraph& graph, const std::string& layer, int64_t outputs, const PictureShape& input) {
   constexpr int64_t kLeastSide = 8;
   const auto fits = [&](const PictureShape& p) {
@@ -85,8 +87,7 @@ PictureShape output_picture(BoundGraph& graph, const std::string& layer, int64_t
   return fits(input) ? input : PictureShape{};
 }
 
-// Returns the producer whose samples are the symbols that a sequence of `length` predictions was made from; -1 if there
-// is none.
+// Returns the first producer whose samples are `length` symbols; -1 if there is none.
 int symbols_of(BoundGraph& graph, int64_t length) {
   for (int n : graph.graph().producers_used(0, false)) {
     const StreamType& type = graph.types().at(n);
@@ -95,7 +96,7 @@ int symbols_of(BoundGraph& graph, int64_t length) {
   return -1;
 }
 
-// Returns how many samples are read at a time, so that long sequences take no more memory than short ones.
+// Returns the batch size, which is smaller for long sequences in order to limit the memory.
 int64_t piece_size(BoundGraph& graph, const std::vector<int>& producers, int64_t most) {
   constexpr int64_t kPositions = 4096;
   int64_t longest = 1;
@@ -108,7 +109,7 @@ int64_t piece_size(BoundGraph& graph, const std::vector<int>& producers, int64_t
   return std::clamp<int64_t>(kPositions / longest, 1, most);
 }
 
-// Returns a producer's sample in `pieces` as it is.
+// Returns a view of a producer's sample in `pieces`.
 HTensor sample_of(BoundGraph& graph, int producer, const Pieces& pieces, int64_t at) {
   const StreamType& type = graph.types().at(producer);
   const size_t bytes = static_cast<size_t>(type.sample.count()) * element_bytes(type.dtype);
@@ -130,7 +131,7 @@ void add_tokens(Example& e, BoundGraph& graph, int producer, const Pieces& piece
   e.tokens.assign(tokens.data<int64_t>(), tokens.data<int64_t>() + tokens.size());
 }
 
-// Returns what was expected and chosen at each position of sequence `i` of the batch.
+// Returns the expected and the predicted class at each position of sequence `i` of the batch.
 Example sequence_at(const CompiledStep& step, const LossInfo& info, int64_t i) {
   const MetricInputs& j = *info.metric_inputs;
   const float* rows = step.executable().output(info.name + ".prediction").data<float>() + i * j.sequence * j.outputs;
@@ -175,7 +176,7 @@ Example example_at(const CompiledStep& step, const LossInfo& info, int64_t i) {
   return e;
 }
 
-// Keeps the `count` worst, the worst first; of equals the earlier.
+// Inserts an example into the `count` worst, sorted with the worst first. Among equals the earlier one is kept.
 void keep_worst(std::vector<Example>& worst, Example e, size_t count) {
   if (!e.wrong || (worst.size() == count && worst.back().badness >= e.badness)) return;
   const auto at = std::upper_bound(worst.begin(), worst.end(), e,
@@ -215,7 +216,7 @@ Examples examples_of(BoundGraph& graph, StreamSet& streams, int64_t count, const
     });
     examples.sequences = found != lowered.losses.end();
   }
-  if (found == lowered.losses.end()) return examples;  // other sequences, or a layer driven only in another branch
+  if (found == lowered.losses.end()) return examples;  // unsupported, or in another branch
   const LossInfo info = *found;
   CompiledStep step(std::move(lowered), graph.store(), graph.executor(settings.threads), c);
   std::vector<const void*> inputs;
@@ -247,7 +248,7 @@ Examples examples_of(BoundGraph& graph, StreamSet& streams, int64_t count, const
       if (first) examples.samples.push_back(e);
       keep_worst(examples.worst, std::move(e), static_cast<size_t>(count));
     }
-  } while (examples.judged < judged && pieces.next() == o.batch);  // a shorter last batch would need another program
+  } while (examples.judged < judged && pieces.next() == o.batch);  // a shorter last batch would need a further program
   return examples;
 }
 

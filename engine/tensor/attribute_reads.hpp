@@ -1,4 +1,4 @@
-// Records which attributes code asks a map for, so that signatures can be compared with bodies.
+// Records the attributes that a body reads, to compare them with its signature.
 #pragma once
 
 #include <set>
@@ -9,7 +9,7 @@
 
 namespace harmonics::engine {
 
-// While it lives, records the names that this thread looks up in one map, found or not.
+// Records the names that this thread looks up in one map during the object's lifetime, found or not.
 class AttributeReads {
  public:
   explicit AttributeReads(const AttributeMap& of);

@@ -1,4 +1,4 @@
-// Attributes of a node: named constants sorted by name, so that equal nodes compare equal.
+// Attributes of a node: named constants, sorted by name so that the maps of equal nodes compare equal.
 #pragma once
 
 #include <string>
@@ -22,7 +22,8 @@ class AttributeMap {
   AttributeMap& set(std::string name, AttributeValue value);
   bool has(std::string_view name) const { return find(name) != nullptr; }
   const AttributeValue* find(std::string_view name) const;
-  // Returns the attribute or throws an error naming it. integer() and number() accept each other's values if whole.
+  // Return the attribute, or throw ErrorKind::Type with its name. integer() accepts floating-point values without a
+  // fraction, number() accepts integers.
   int64_t integer(std::string_view name) const;
   double number(std::string_view name) const;
   const std::string& text(std::string_view name) const;
@@ -43,19 +44,19 @@ class AttributeMap {
   std::vector<std::pair<std::string, AttributeValue>> entries_;
 };
 
-// C view of an AttributeMap; owns the items, borrows the map.
+// A C view of an AttributeMap. It owns the items and borrows the map.
 class AttributeView {
  public:
   explicit AttributeView(const AttributeMap& map);
   AttributeView(AttributeView&&) = default;
   AttributeView& operator=(AttributeView&&) = default;
   const hx_attributes* get() const { return &view_; }
-  // Adds a tensor argument (HX_ATTR_VALUE), borrowed.
+  // Adds a borrowed tensor argument (HX_ATTR_VALUE).
   void add_value(const char* name, hx_value* value);
 
  private:
   std::vector<hx_attribute> items_;
-  std::vector<std::vector<hx_text>> texts_;  // of lists of texts
+  std::vector<std::vector<hx_text>> texts_;  // elements of attributes that are lists of texts
   hx_attributes view_{};
 };
 

@@ -7,7 +7,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Bits above the magnitude of every finite number: the exponent is all ones.
+// The bits of infinity. Without the sign, those of finite numbers are smaller and those of NaN larger.
 constexpr uint16_t kHalfInfinity = 0x7c00, kBFloatInfinity = 0x7f80;
 
 template <uint16_t kInfinity>

@@ -7,10 +7,10 @@
 
 namespace harmonics::engine {
 
-// Index of the first infinite or NaN element; -1 if there is none.
+// Returns the index of the first infinite or NaN element; -1 if there is none.
 int64_t first_not_finite(DType dtype, const void* data, int64_t count);
 
-// Rows with an infinite or NaN element: their number, and the first; -1: none.
+// Number of rows with an infinite or NaN element, and the index of the first; -1: none.
 struct BadRows {
   int64_t rows = 0, first = -1;
 };

@@ -1,4 +1,4 @@
-// 16-bit floats: stored as bits, computed in float.
+// 16-bit floating-point types: stored as bits, converted to float for arithmetic.
 #pragma once
 
 #include <bit>

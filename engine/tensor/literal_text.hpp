@@ -1,4 +1,4 @@
-// Numbers and strings in the text form of programs; printed values read back exactly.
+// Formats numbers and strings for the text form of programs. Parsing the text gives the same value.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace harmonics::engine {
 
-// Shortest text that reads back as this number; contains a point, an exponent, "inf" or "nan".
+// Returns the shortest text that parses to this number. It contains a point, an exponent, "inf" or "nan".
 std::string float_text(double value);
 std::string float_text(float value);
-// In double quotes; \" \\ \n \t and \xHH for other control characters.
+// Returns the text in double quotes, with the escapes \" \\ \n \t, and \xHH for other control characters.
 std::string quoted(std::string_view text);
-// ASCII letter or '_'.
+// Returns whether the character is an ASCII letter or '_'.
 inline bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-// A letter or '_', then letters, digits and '_'.
+// Returns whether the text is a letter or '_', followed by letters, digits and '_'.
 bool is_word(std::string_view text);
 
 }  // namespace harmonics::engine

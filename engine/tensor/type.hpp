@@ -12,7 +12,7 @@ namespace harmonics::engine {
 inline std::string_view dtype_name(DType dtype) { return element_type(dtype).name; }
 inline bool is_float(DType dtype) { return element_type(dtype).kind == ElementKind::Float; }
 inline bool is_integer(DType dtype) { return element_type(dtype).kind == ElementKind::Integer; }
-// Parses "f32"; throws ErrorKind::Type with the nearest known name.
+// Returns the type of a name such as "f32". Throws ErrorKind::Type with the nearest known name.
 DType dtype_named(std::string_view name);
 
 struct TensorType {

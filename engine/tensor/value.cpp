@@ -22,8 +22,8 @@ Storage::Storage(size_t bytes) : bytes_(bytes), owned_(true) {
   if (bytes < kLarge) {
     data_ = std::aligned_alloc(kLine, rounded);
   } else {
-    // Huge pages save address translations for strided access. Whole pages only, so that no extra memory is used.
-    if (posix_memalign(&data_, kHugePage, rounded) != 0) data_ = nullptr;  // unlike aligned_alloc, accepts any size
+    // Huge pages reduce TLB misses of strided access. Only whole huge pages are requested, so that no memory is wasted.
+    if (posix_memalign(&data_, kHugePage, rounded) != 0) data_ = nullptr;  // unlike aligned_alloc, it accepts any size
     if (data_) madvise(data_, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);  // best effort
   }
   if (!data_) throw OutOfMemory(rounded);

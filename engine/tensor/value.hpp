@@ -1,4 +1,4 @@
-// hx_value, the object behind a tensor handle: either stored elements or a value of a program being traced.
+// hx_value, the object of a tensor handle: either stored elements, or a value of a program being traced.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace harmonics::engine {
 
-// Bytes with an owner: own memory (64-byte aligned), or external memory kept alive by `keep`.
+// Memory of a tensor: owned and 64-byte aligned, or external and kept alive by `keep`.
 class Storage {
  public:
   explicit Storage(size_t bytes);  // zeroed
@@ -17,12 +17,12 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   ~Storage();
-  // Reserves addresses: pages read as zeros, and take memory once they are written. For plans that do not run.
+  // Reserves address space without memory, for plans that do not run. Pages read as zeros and take memory when written.
   static std::shared_ptr<Storage> reserved(size_t bytes);
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   bool writable() const { return writable_; }
-  // False for external memory, which may change.
+  // Returns false for external memory, which others may change.
   bool owned() const { return owned_; }
 
  private:
@@ -51,7 +51,7 @@ namespace harmonics::engine {
 
 HTensor make_value(const TensorType& type, std::shared_ptr<Storage> storage);
 HTensor make_traced(const TensorType& type, uint64_t generation, ValueId id);
-// A tensor over external memory, e.g. in an arena; `keep` may be null if the memory outlives the tensor.
+// Returns a writable tensor over external memory, such as an arena. `keep` may be null if the memory outlives it.
 HTensor view_of(const TensorType& type, void* data, std::shared_ptr<const void> keep = nullptr);
 inline TensorType type_of(const HTensor& t) { return t.raw()->type; }
 inline std::vector<TensorType> types_of(const std::vector<HTensor>& values) {

@@ -36,7 +36,7 @@ Measured measure(BoundGraph& graph, const Rows& rows, const PreparedSettings& se
   using Clock = std::chrono::steady_clock;
   PreparedStep step(graph, rows, settings);
   for (int i = 0; i < 3; ++i) step.run();
-  floor_of(step.executable(), peaks);  // measured before and after the run: the better value counts
+  floor_of(step.executable(), peaks);  // measures the machine before and after the run, and keeps the better values
   Times times;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   do {
@@ -87,7 +87,7 @@ class Bench {
     if (options.threads.empty() && all_threads() > 1) threads_.push_back(all_threads());
   }
 
-  // Trains first when the cycle has a tap, then infers.
+  // Measures training, unless only inference was requested, then inference.
   void run() {
     if (!options_.quiet) print_head(options_.run.device);
     if (!options_.inference) measure_all(false);

@@ -27,12 +27,12 @@ namespace {
 struct ModelSize {
   uint64_t bytes = 0;       // of all weights
   double parameters = 0;    // elements of all weights
-  double read = 0;          // bytes of weights that one token reads
-  double multiplied = 0;    // elements of the matrices that one token is multiplied by
+  double read = 0;          // bytes of weights read per token
+  double multiplied = 0;    // elements of the matrices that each token is multiplied by
   std::string description;  // "qwen3 q4_k_m"
 };
 
-// The share of experts that a token uses; 1 without experts.
+// Returns the fraction of the experts that a token uses; 1 without experts.
 double share_of_experts(const ModelMetadata& metadata) {
   const std::string prefix = metadata.text("general.architecture", "") + ".";
   const auto all = static_cast<double>(metadata.integer(prefix + "expert_count", 0)),
@@ -49,7 +49,7 @@ ModelSize size_of(const Model& model) {
                elements = static_cast<double>(tensor.type.shape.count());
     size.bytes += tensor.type.bytes();
     size.parameters += elements;
-    if (name == "token_embd.weight" && !tied) continue;  // one row
+    if (name == "token_embd.weight" && !tied) continue;  // a token reads only one row
     const double used = name.find("_exps.") != std::string::npos ? share : 1;
     size.read += bytes * used;
     if (tensor.type.shape.rank() >= 2) size.multiplied += elements * used;
@@ -65,9 +65,9 @@ struct Rate {
   const char* test;  // "pp" or "tg"
   int64_t tokens;
   int threads;
-  int64_t texts;                     // that are computed at once
-  std::vector<double> seconds = {};  // of each run
-  double reach = 0;                  // of what one run would take at the machine's peak
+  int64_t texts;                     // texts computed at once
+  std::vector<double> seconds = {};  // one per run
+  double reach = 0;                  // roofline time of a run relative to its measured time
 
   double mean() const {
     double sum = 0;
@@ -170,7 +170,7 @@ class ModelBench {
     report(rate, *sessions[0], peaks);
   }
 
-  // On other devices, the peaks of the processor say nothing.
+  // The measured peaks are those of the processor and do not apply to other devices.
   bool on_processor() const { return options_.run.device == "cpu"; }
   void peaks_before(MachinePeaks& peaks) const {
     if (on_processor()) peaks.floor(1, size_.read);
@@ -195,7 +195,7 @@ class ModelBench {
   void report(Rate& rate, const Session& session, MachinePeaks& peaks) {
     const bool decodes = rate.test[0] == 't';
     const auto tokens = static_cast<double>(rate.tokens), texts = static_cast<double>(rate.texts);
-    // Of one step: the weights once, and on average half the tokens of each text are in its cache.
+    // Work of one step: it reads the weights once, and caches that on average hold half of the tokens of each text.
     const double bytes = size_.read + texts * static_cast<double>(session.cache_bytes()) /
                                           static_cast<double>(session.capacity()) * tokens / 2,
                  flops = 2 * size_.multiplied;
@@ -246,7 +246,7 @@ class ModelBench {
   boost::json::array rows_;
 };
 
-// Throws if a flag is given that only flows have.
+// Throws if a flag is given that applies only to flows.
 void expect_flags_of_models(const Options& options) {
   expect_no_flow_flags(options);
   refuse_flags(options, {"producer", "limits", "batch", "seconds", "cycle", "optimizer", "infer", "seed"},

@@ -1,4 +1,4 @@
-// Rates of a language model: harmonics bench MODEL.
+// harmonics bench MODEL: measures token rates of a language model.
 #pragma once
 
 #include "engine/cli/options/options.hpp"

@@ -29,10 +29,10 @@ std::string example_value(const CatalogueArgument& a) {
   for (const double value : {16., 2., 1., 0., 0.5, 0.1, 0.01})
     if (a.range.empty() || ((fractions || value == std::floor(value)) && in_range(value, a.range)))
       return fmt::format("{:g}", value);
-  return a.range.substr(0, std::min(a.range.find('<'), a.range.find("..")));  // the lower end
+  return a.range.substr(0, std::min(a.range.find('<'), a.range.find("..")));  // the lower bound
 }
 
-// Returns the call with everything that is mandatory: required arguments, and a functional's further inputs.
+// Returns an example call with the required arguments and a functional's further inputs.
 std::string call_of(const CatalogueEntry& e) {
   std::string list;
   bool by_name = false;  // an earlier argument was omitted
@@ -44,7 +44,7 @@ std::string call_of(const CatalogueEntry& e) {
   return list.empty() ? e.name : e.name + "(" + list + ")";
 }
 
-// Returns "adamw(lr=0.001)": the name with its first setting that has a default.
+// Returns the name with its first setting that has a default: "adamw(lr=0.001)".
 std::string setting_of(const CatalogueEntry& e) {
   for (const CatalogueArgument& a : e.arguments)
     if (!a.default_text.empty()) return fmt::format("{}({}={})", e.name, a.name, a.default_text);
@@ -89,7 +89,7 @@ void add_signature(CatalogueEntry& e, const Functional& f) {
   e.notes = f.signature.notes;
 }
 
-// If its signature is invalid, calls of it are refused; lists say so.
+// Adds the signature of a functional. An invalid one is noted in the entry, because calls of it are rejected.
 void add_signature(CatalogueEntry& e, const Item& item) {
   try {
     if (const FunctionalPtr f = FunctionalTable::global().find(item.name)) add_signature(e, *f);
@@ -187,7 +187,7 @@ std::vector<CatalogueEntry> own_augmentations() {
   return all;
 }
 
-// Returns the entries of the library itself. A non-empty `name` selects one of them.
+// Returns the entries of the library, or only that called `name` if it is not empty.
 std::vector<CatalogueEntry> own(const std::string& kind, const std::string& name = "") {
   std::vector<CatalogueEntry> all;
   const auto asked = [&](std::string_view candidate) { return name.empty() || candidate == name; };
@@ -265,8 +265,8 @@ std::vector<CatalogueEntry> catalogue(const std::string& kind) {
 
 namespace {
 
-// A plugin's functional with further inputs that no argument names cannot be written as an arrow. It is shown as a
-// call.
+// Adds an example call to a plugin's functional whose further inputs no argument names: it cannot be written as an
+// arrow.
 CatalogueEntry with_call(CatalogueEntry e) {
   if (e.kind != "functional" || e.plugin.empty()) return e;
   const auto is_layer = [](const CatalogueArgument& a) { return a.type == argument_type_name(HX_ARG_LAYER); };
@@ -274,7 +274,7 @@ CatalogueEntry with_call(CatalogueEntry e) {
   try {
     const std::optional<CallExample> call = shortest_call(e.name);
     if (call && call->inputs.size() > inputs) e.example = call_text(*call);
-  } catch (const Error&) {  // its inputs are not known here
+  } catch (const Error&) {  // its inputs are unknown
   }
   return e;
 }

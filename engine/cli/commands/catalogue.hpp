@@ -1,4 +1,4 @@
-// The catalogue: all items of every kind, from the library and from plugins, described alike.
+// The catalogue: descriptions of all items of the library and of plugins.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct CatalogueArgument {
 struct CatalogueOperand {
   std::string name, type;  // "weight", "[out, in]"
   bool optional = false, repeated = false;
-  std::string below;  // the axis or attribute that bounds the indices in it; "": it holds none
+  std::string below;  // axis or attribute that bounds its indices; "": it has no indices
 };
 
 struct CatalogueEntry {
@@ -23,20 +23,20 @@ struct CatalogueEntry {
   std::string plugin, path;  // "": the library itself
   std::vector<CatalogueArgument> arguments;
   std::string example;
-  // Of functionals; empty where a plugin does not name them.
+  // Operands of functionals; empty if a plugin does not name them.
   std::vector<CatalogueOperand> inputs = {}, results = {};
   std::vector<std::string> traits = {};
-  std::vector<std::pair<std::string, std::string>> metadata = {};  // of activations: name, text
+  std::vector<std::pair<std::string, std::string>> metadata = {};  // metadata of activations: name, text
   std::string notes = {};
 };
 
-// Returns the names of the kinds as `list` takes them: "activations".
+// Returns the names of the kinds for `list`, such as "activations".
 std::vector<std::string> catalogue_kinds();
-// Returns "loss" for "losses", and other words without their final s.
+// Convert the name of a kind: singular() returns "loss" for "losses", other words without their final s.
 std::string singular(const std::string& kind);
 std::string plural(const std::string& kind);
 
-// Returns the names of a kind (singular). Opens no library.
+// Returns the names of all items of a kind (singular). Opens no library.
 std::vector<std::string> catalogue_names(const std::string& kind);
 // Returns the items of one kind (singular), or all items. Opens the libraries that provide them.
 std::vector<CatalogueEntry> catalogue(const std::string& kind = "");

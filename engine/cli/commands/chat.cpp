@@ -1,4 +1,4 @@
-// harmonics chat: a conversation with a language model.
+// harmonics chat: converses with a language model.
 #include <atomic>
 #include <csignal>
 #include <ctime>
@@ -22,19 +22,19 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-std::atomic<int> interrupts{0};  // by Ctrl-C, since the last answer began
+std::atomic<int> interrupts{0};  // number of Ctrl-C since the last answer began
 
 void count_interrupt(int) {
   if (++interrupts > 2) std::_Exit(kInterrupted);
 }
 
-// Ctrl-C ends the answer while this lives, and the program at the third time.
+// During its lifetime Ctrl-C ends the answer, and the third one ends the program.
 class AnswerInterrupts {
  public:
   AnswerInterrupts() {
     struct sigaction action {};
     action.sa_handler = count_interrupt;
-    action.sa_flags = SA_RESTART;  // the write that it interrupts goes on
+    action.sa_flags = SA_RESTART;  // an interrupted write continues
     ::sigaction(SIGINT, &action, &before_);
   }
   ~AnswerInterrupts() { ::sigaction(SIGINT, &before_, nullptr); }
@@ -107,7 +107,7 @@ class Chat {
         answer(line);
     } catch (const Error& e) {
       if (!terminal_) throw;
-      print_error(e);  // the conversation goes on without the message
+      print_error(e);  // the message is ignored and the conversation continues
     }
   }
 
@@ -161,7 +161,7 @@ class Chat {
     return all;
   }
 
-  // A session without messages comes from 'generate': only its tokens are taken.
+  // Restores a saved session. One without messages is from 'generate' and has only tokens.
   void restore(const SavedSession& saved, const std::string& path) {
     restore_session(session_, model_.model, saved, path);
     if (!saved.messages.empty()) chat_.set_messages(messages_in(saved.messages, path));
@@ -179,7 +179,7 @@ class Chat {
   void show(const AnswerPart& part) {
     if (options_.json) return;
     if (part.kind == AnswerPart::reasoning) {
-      if (!terminal_) return;  // the pipe gets answers alone
+      if (!terminal_) return;  // a pipe gets only answers
       if (!thinking_) print_colour("\x1b[2m");
       thinking_ = true;
     } else if (thinking_) {
@@ -239,7 +239,7 @@ class Chat {
   const ChatTemplate format_;
   Session session_;
   ChatSession chat_;
-  Speculation speculation_;  // outlives the settings that use it
+  Speculation speculation_;  // declared before the settings, which refer to it
   ContinuationSettings settings_;
   LineEditor editor_;
   bool terminal_ = false, over_ = false, interrupted_ = false, thinking_ = false;

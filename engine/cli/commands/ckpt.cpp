@@ -18,7 +18,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Returns a file, or the files of a folder, newest first.
+// Returns the file itself, or the checkpoints of a folder, newest first.
 std::vector<std::string> files_of(const std::string& path) {
   std::vector<std::string> names;
   if (FileCalls::system().list(path.c_str(), names) != 0) return {path};
@@ -117,8 +117,8 @@ int verify(const std::string& path, const Options& options) {
 }
 
 struct Difference {
-  int64_t elements = 0;  // elements, or blocks of them, that differ in any bit
-  double largest = 0;    // of |a - b|, floating point only
+  int64_t elements = 0;  // elements, or blocks of elements, that differ in any bit
+  double largest = 0;    // largest |a - b| of floating-point elements
 };
 
 template <typename T>

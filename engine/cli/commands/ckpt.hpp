@@ -1,4 +1,4 @@
-// Prints a checkpoint in readable form, for every verb that shows one.
+// Prints a checkpoint in readable form, for all verbs that show one.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace harmonics::engine::cli {
 
-// `path`: a file, or a folder, of which the newest checkpoint is shown.
+// Shows a checkpoint file, or the newest checkpoint of a folder.
 int show_checkpoint(const std::string& path, const Options& options);
 
 }  // namespace harmonics::engine::cli

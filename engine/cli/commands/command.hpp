@@ -1,4 +1,4 @@
-// The functions of the verbs, one each. Their rows are in verbs.cpp.
+// The functions of the verbs. Their table is in verbs.cpp.
 #pragma once
 
 #include "engine/cli/options/command_table.hpp"
@@ -8,7 +8,7 @@
 namespace harmonics::engine::cli {
 
 int run_command(const Options& options);
-// Runs a flow as run_command does one of a file.
+// Runs a flow like run_command(), which reads one from a file.
 int run_flow(const Flow& flow, const Options& options);
 int train_command(const Options& options);
 int tokenize_command(const Options& options);
@@ -44,7 +44,7 @@ int man_command(const Options& options);
 // The table of verbs, built once from the rows in verbs.cpp.
 const CommandTable& command_table();
 std::vector<std::string> verb_names();
-// Throws ErrorKind::Usage with the nearest name for unknown words.
+// Returns the row of a verb. Throws ErrorKind::Usage with the nearest name for an unknown one.
 const VerbRow& verb_named(const std::string& name);
 
 }  // namespace harmonics::engine::cli

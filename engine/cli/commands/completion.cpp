@@ -1,4 +1,4 @@
-// harmonics completion: completion scripts for shells.
+// harmonics completion: prints completion scripts for shells.
 #include <boost/json.hpp>
 
 #include <harmonics/error.hpp>

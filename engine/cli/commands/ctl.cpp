@@ -44,7 +44,7 @@ json::object message_of(const Options& options) {
   return o;
 }
 
-// Prints the most important values first.
+// Prints the status of a run, the most important values first.
 void show(const json::object& s) {
   std::string line = fmt::format("{}: {}, step {}, {} samples", text_in(s, "graph"), text_in(s, "state"),
                                  count_text(number_in(s, "step")), count_text(number_in(s, "samples")));
@@ -77,7 +77,7 @@ int follow_events(const Options& options) {
                 {"follow them over the control socket: run --control PATH"});
   ControlClient client(options.files[0]);
   client.say(R"({"do":"events"})");
-  constexpr double kSilence = 70;  // a status arrives at least once per second
+  constexpr double kSilence = 70;  // seconds without a message; a run sends statuses far more often
   try {
     for (;;) {
       print_json_line(client.hear(kSilence));

@@ -31,7 +31,7 @@ std::string dot_of(BoundGraph& graph) {
   try {
     widths = graph.widths();
   } catch (const Error&) {
-    // Without widths if the data is not known.
+    // The graph is drawn without widths if they depend on unknown data.
   }
   std::string s = fmt::format(
       "digraph {} {{\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n  edge [fontname=\"sans-serif\", "

@@ -1,4 +1,4 @@
-// A graph in Graphviz' language.
+// Formats a graph in the DOT language of Graphviz.
 #pragma once
 
 #include <string>

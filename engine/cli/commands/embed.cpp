@@ -1,4 +1,4 @@
-// harmonics embed: vectors of texts.
+// harmonics embed: computes embeddings of texts.
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
@@ -12,7 +12,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// The words of the command line, or the lines of --file.
+// Returns the texts of the command line, or the lines of --file.
 std::vector<std::string> texts_of(const Options& options) {
   std::vector<std::string> texts(options.files.begin() + 1, options.files.end());
   if (options.text_file.empty()) {

@@ -128,7 +128,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
   const bool entries = wants(options, "entries");
   const bool opens = wants(options, "widths") || wants(options, "summary") || entries || programs;
   std::unique_ptr<BoundGraph> graph;
-  std::exception_ptr failed;  // the flow is shown all the same
+  std::exception_ptr failed;  // thrown after the flow is shown
   try {
     if (opens) graph = open_to_explain(flow, options);
     if (opens && wants(options, "summary")) show_summary(*graph, options, e);
@@ -157,7 +157,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
   if (wants(options, "memory")) show_parameters(graph->store(), e);
 }
 
-// Some forms of output have no place for what other flags ask for.
+// Throws for flags that the form of output does not support.
 void expect_one_form(const Options& options) {
   if (options.html.empty()) refuse_without(options, {"numbers"}, "--html FILE.html");
   if (options.memory) refuse_beside(options, {"dot", "infer"}, "--memory");

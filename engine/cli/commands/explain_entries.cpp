@@ -1,4 +1,4 @@
-// harmonics explain, of the entries of a model in a file of another program.
+// harmonics explain for imported models: the entries and their programs.
 #include <algorithm>
 
 #include <boost/json.hpp>
@@ -21,7 +21,7 @@ namespace json = boost::json;
 
 namespace {
 
-// The entry's program without the outputs for observers.
+// Returns the entry's program without the outputs for observers.
 Program entry_program(const Model& model, const Entry& entry, const EntrySizes& sizes) {
   return observe(model.trace(entry, sizes), [](const std::string& name) { return !name.starts_with(kValueOutput); });
 }
@@ -108,7 +108,7 @@ bool explain_entries(const Options& options) {
   EntrySizes sizes;
   sizes.batch = options.run.batch.value_or(1);
   sizes.tokens = options.tokens;
-  sizes.capacity = std::max<int64_t>(64, sizes.tokens);  // as sessions begin
+  sizes.capacity = std::max<int64_t>(64, sizes.tokens);  // initial capacity of a session
   Explanation e(options);
   e.object()["version"] = 1;
   e.object()["graph"] = model.name;

@@ -1,4 +1,4 @@
-// harmonics explain --html: a page with the blocks of a model or flow, shapes, parameters, and the numbers of a run.
+// harmonics explain --html: writes a page with the blocks of a model or flow, shapes, parameters, and figures of a run.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -17,7 +17,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// The values that the entry offers, in the order in which they are computed.
+// Returns the observable values of the entry in the order of computation.
 std::vector<NamedValue> observed_values(const Program& program) {
   const std::string_view observed(kValueOutput);
   std::vector<NamedValue> values;

@@ -1,4 +1,4 @@
-// harmonics explain --memory: what a training step keeps for its backward pass, by name and shape.
+// harmonics explain --memory: lists the values that a training step keeps for its backward pass.
 #include <algorithm>
 #include <map>
 
@@ -22,7 +22,7 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr int64_t kMostTokens = 2048;  // that are assumed of one sequence
+constexpr int64_t kMostTokens = 2048;  // assumed maximum length of a sequence
 
 std::string in_millions(uint64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6); }
 
@@ -32,7 +32,7 @@ std::string inputs_text(const KeptValue& value) {
   return text;
 }
 
-// Layers in the order of the program with their values; "" last.
+// Groups the values by layer, in the order of the program; values without a layer are last, under "".
 std::vector<std::pair<std::string, std::vector<const KeptValue*>>> by_layer(const std::vector<KeptValue>& kept) {
   std::vector<std::pair<std::string, std::vector<const KeptValue*>>> layers;
   std::vector<const KeptValue*> others;
@@ -97,13 +97,13 @@ json::object value_object(const KeptValue& value) {
           {"bytes_in_16_bits", value.bytes_in_16_bits()}};
 }
 
-// Tokens of one sequence: those of --tokens, otherwise as many as the model takes, up to kMostTokens.
+// Returns the length of a sequence: --tokens, or else the context of the model, up to kMostTokens.
 int64_t tokens_to_plan(const Model& model, const Options& options) {
   if (options.tokens > 1 || options.given.contains("tokens")) return options.tokens;
   return std::clamp<int64_t>(model.context, 1, kMostTokens);
 }
 
-// A model whose parameters take no memory. Sets sizes.tokens.
+// Returns a model whose parameters take no memory. Sets sizes.tokens.
 Model model_to_plan(const Options& options, EntrySizes& sizes) {
   const std::string& file = options.files.front();
   if (is_ndsl(file)) {

@@ -28,7 +28,7 @@ struct ValueAsJson {
 
 enum class FileKind { other, model, spec };
 
-// Flows may have any name, so the bytes decide.
+// Returns the kind of a file by its content, because flows may have any name.
 FileKind kind_of_file(const std::string& path) {
   if (is_model(path, Registry::global())) return FileKind::model;
   std::error_code failed;
@@ -40,7 +40,7 @@ FileKind kind_of_file(const std::string& path) {
   return object && bytes.find("\"architecture\"") != std::string_view::npos ? FileKind::spec : FileKind::other;
 }
 
-// Names of states, and their bytes for each token.
+// Returns the names of caches and their bytes per token.
 std::vector<std::pair<std::string, uint64_t>> caches_of(const ResolvedSpec& resolved, DType dtype) {
   std::vector<std::pair<std::string, uint64_t>> caches;
   for (const specs::Tensor& tensor : resolved.spec().tensors) {
@@ -59,7 +59,7 @@ uint64_t parameters_of(const ResolvedSpec& resolved) {
   return sum;
 }
 
-// Whether the files of a folder's weights are missing, so that its settings alone can be explained.
+// Returns whether a model's folder has no files of weights, so that only its settings can be explained.
 bool lacks_weights(const std::string& path) {
   const std::filesystem::path file = std::filesystem::absolute(model_file(path));
   if (file.filename() != kFolderFile) return false;
@@ -69,7 +69,8 @@ bool lacks_weights(const std::string& path) {
   return true;
 }
 
-// `described`: by a .ndsl text, if no spec does.
+// Imports a model, without weights if the files are missing. `described`: a .ndsl text may describe a model without a
+// spec.
 ImportedModel imported_for(const std::string& path, const Options& options, bool described) {
   if (!lacks_weights(path)) return described ? import_for(path, options) : import_model(path, Registry::global());
   if (!described) return import_model(path, Registry::global(), {"huggingface", {{"weights", "false"}}});

@@ -1,14 +1,14 @@
-// Language models and their specs, as `explain` shows them.
+// Shows language models and their specs for `explain`.
 #pragma once
 
 #include "engine/cli/options/options.hpp"
 
 namespace harmonics::engine::cli {
 
-// Shows what a spec becomes for a file of weights, if the file is a model that an importer reads, or a spec
-// (JSON) with --weights. Returns false for other files.
+// Shows the spec of a model that an importer reads, or a spec (JSON) with --weights, resolved for the file of weights.
+// Returns false for other files.
 bool explain_model(const Options& options);
-// Shows the blocks, tensors and sizes of a .ndsl file or a built-in model of that kind. Returns false for other files.
+// Shows the blocks, tensors and sizes of a .ndsl file or of a built-in .ndsl model. Returns false for other files.
 bool explain_ndsl(const Options& options);
 
 }  // namespace harmonics::engine::cli

@@ -1,4 +1,4 @@
-// harmonics explain of a .ndsl file: the blocks of its layers, its tensors and their number of elements.
+// harmonics explain FILE.ndsl: shows the blocks of its layers, its tensors and their numbers of elements.
 #include <filesystem>
 
 #include <boost/json.hpp>

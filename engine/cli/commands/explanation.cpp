@@ -35,7 +35,7 @@ void Explanation::add(const char* key, json::value entry) {
 
 namespace {
 
-// Whether a flag names something of the compiled program, or of the flow.
+// Returns whether a flag selects a part to show, of the compiled program or of the flow.
 bool names_something(const Options& o) { return !o.show.empty() || !o.after.empty() || o.select || o.placement; }
 
 }  // namespace
@@ -69,7 +69,7 @@ void show_parameters(const ParameterStore& store, Explanation& e) {
 
 namespace {
 
-// Bytes of kept results by scope, largest first.
+// Returns the bytes of kept results by scope, largest first.
 std::vector<std::pair<std::string, uint64_t>> kept_by_scope(const Program& program) {
   std::map<std::string, uint64_t> bytes;
   for (const KeptValue& value : kept_values(program)) bytes[value.scope] += value.bytes();

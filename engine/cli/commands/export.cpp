@@ -39,7 +39,7 @@ std::pair<std::string, std::string> option_of(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// Of a checkpoint only the weights.
+// Reads a file of weights, or the weights of a checkpoint.
 TensorFile weights_of_run(const std::string& path) {
   TensorFile file = read_weights(path);
   if (holds_state(file))
@@ -47,7 +47,7 @@ TensorFile weights_of_run(const std::string& path) {
   return file;
 }
 
-// The file that names a model in an output: of a folder its config.json.
+// Returns the main file of an output: config.json for a folder.
 std::string output_file(const std::string& to) { return to.ends_with('/') ? to + kFolderFile : model_file(to); }
 
 ExportResult export_weights(const std::string& from, const std::string& to, Registry& registry,
@@ -70,7 +70,7 @@ bool is_folder_of_huggingface(const std::string& to, const ExportOptions& how) {
          (how.exporter.empty() || how.exporter == "huggingface");
 }
 
-// A described model goes into a folder by its description; other files are the exporters'.
+// Writes a described model to a Hugging Face folder according to its description. Exporters write all other outputs.
 ExportResult export_tensors(const ImportedModel& model, const std::map<std::string, HTensor>& tensors,
                             const std::string& to, const Options& options, const ExportOptions& how,
                             const std::function<void()>& written) {
@@ -96,7 +96,7 @@ ExportResult export_tensors(const ImportedModel& model, const std::map<std::stri
   return {"huggingface", tensors.size(), bytes};
 }
 
-// The tensors of a model with adapters merged into them.
+// Returns the tensors of a model with the adapters merged into them.
 std::map<std::string, HTensor> with_adapters(const ImportedModel& model, const std::vector<AdapterFile>& files) {
   if (files.empty()) return model.tensors;
   const auto resolved = resolve_spec(model);
@@ -105,7 +105,7 @@ std::map<std::string, HTensor> with_adapters(const ImportedModel& model, const s
   return merged_tensors(model, *resolved, adapters);
 }
 
-// A `.ndsl` file or a built-in model with weights that a flow trained; empty: the file of weights is no flow's.
+// Returns a `.ndsl` file or built-in model with weights trained in a flow; none if the weights are not from a flow.
 std::optional<ImportedModel> described_from_run(const std::string& from, const TensorFile& trained,
                                                 const std::string& weights, const DescribedOptions& described) {
   NdslOptions of_file;
@@ -150,7 +150,7 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
       throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --weights could change", from));
     return export_weights(from, to, registry, how);
   }
-  // A folder of a described model has the tokenizer's files, and needs no metadata of it.
+  // The folder of a described model gets the tokenizer's files, so that the tokenizer's metadata is not needed.
   ImportedModel model;
   if (is_folder_of_huggingface(to, how)) model = import_language_model(from, registry, described_options(options));
   if (!model.metadata.has(kDescribedBy)) model = import_whole(from, registry, described_options(options));

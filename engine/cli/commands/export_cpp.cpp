@@ -1,4 +1,4 @@
-// harmonics export --cpp: an entry of a model as a C++ file over the public headers.
+// harmonics export --cpp: writes an entry of a model as C++ source that uses the public headers.
 #include <boost/json.hpp>
 #include <fmt/core.h>
 

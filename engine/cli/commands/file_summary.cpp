@@ -78,19 +78,19 @@ std::string address_of(Address file, bool missing, const std::string& selection)
   return bare.substr(0, bare.find_first_of("?#")).find(':') == std::string::npos ? bare : text;
 }
 
-// A column, or a field of JSON lines: all cells of its array.
+// A column, or a field of JSON lines with all cells of its array.
 struct Named {
   std::string name, selection;
   std::vector<int64_t> shape;
 };
 
-// "column #2 'age'", "column #2", "field 'pixels', number 3", "the value"
+// Returns the quoted name in a text like "column #2 'age'" or "field 'pixels', number 3"; "" if there is none.
 std::string quoted_in(const std::string& text) {
   const size_t begin = text.find('\''), end = text.rfind('\'');
   return begin == std::string::npos ? "" : text.substr(begin + 1, end - begin - 1);
 }
 
-// Uses the name where it is unique and cannot be read as anything else, otherwise the number.
+// Selects each column by its name if that is unique and unambiguous, otherwise by its number.
 std::vector<Named> named_columns(const TableRows& rows) {
   std::vector<Named> all;
   std::multiset<std::string> names;
@@ -106,7 +106,7 @@ std::vector<Named> named_columns(const TableRows& rows) {
   return all;
 }
 
-// `of_cell`: the field that each cell belongs to.
+// Sets `of_cell` to the field of each cell.
 std::vector<Named> named_fields(const TableRows& rows, std::vector<size_t>& of_cell) {
   std::vector<Named> all;
   for (size_t i = 0; i < rows.cells(); ++i) {

@@ -1,4 +1,4 @@
-// Summarizes a file of tables or arrays: its columns, and the address of each.
+// Summarises a file of tables or arrays: its columns and their addresses.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace harmonics::engine::cli {
 
 struct ColumnSummary {
-  std::string name, address;   // to write after --producer NAME=
-  std::string type;            // integer, number, words, mixed, missing; for an array its element type
+  std::string name, address;   // the address is a value for --producer NAME=
+  std::string type;            // integer, number, words, mixed, missing; element type of an array
   std::vector<int64_t> shape;  // of one sample; empty: a single value
   uint64_t missing = 0;
-  std::optional<double> least, greatest;  // of numbers
+  std::optional<double> least, greatest;  // of numeric columns
   std::optional<uint64_t> classes;        // number of distinct values; none: too many, or not counted
   std::vector<std::string> values;        // the first distinct values, for words
 };
@@ -28,7 +28,7 @@ struct FileSummary {
   std::vector<ColumnSummary> columns;
 };
 
-// Summarizes CSV, TSV, JSON lines and NPZ files as a whole. Returns none if the address names a part or has another
+// Summarises a whole CSV, TSV, JSON lines or NPZ file. Returns none if the address selects a part or has another
 // format.
 std::optional<FileSummary> summary_of_file(const Address& address);
 std::string summary_text(const FileSummary& summary);

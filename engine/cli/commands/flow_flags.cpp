@@ -106,7 +106,7 @@ void threads(Flags& f) {
       .example = "2";
 }
 
-// Flags of device and precision, without the number of threads.
+// Adds flags of device and precision, without the number of threads.
 void device(Flags& f) {
   FlagRow& where = f.text("device", "NAME", ": an accelerator if there is one",
                           [](Options& o, const std::string& v) { o.run.device = v; });
@@ -333,7 +333,7 @@ void infer_flags(VerbRow& verb) {
 
 namespace {
 
-// How tokens are chosen.
+// Adds flags for sampling tokens.
 void choice(Flags& f) {
   f.whole("max-tokens", 1, 1 << 24, "number of tokens to generate at most", [](Options& o, int64_t v) {
      o.max_tokens = v;
@@ -389,7 +389,7 @@ void choice(Flags& f) {
   seed(f, "seed of sampling");
 }
 
-// Types of the model's numbers, and its architecture.
+// Adds flags for the types of the model's numbers and for its architecture.
 void model_types(Flags& f) {
   FlagRow& weights = f.text("weight-type", "TYPE",
                             ": convert matrices to this type at the start, if their rows are whole blocks of it "
@@ -406,7 +406,7 @@ void model_types(Flags& f) {
   adapter_flags(f);
 }
 
-// Where the model's numbers lie.
+// Adds flags for the model, its memory and its caches.
 void language_model(Flags& f) {
   f.group("Model");
   f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);

@@ -30,7 +30,8 @@ const char* name_of(EndOfText end) {
   }
 }
 
-// The exponential of the mean surprise of the tokens behind the first one, in windows of the context.
+// Prints the perplexity: the exponential of the mean negative log likelihood of the tokens after the first, in windows
+// of the context's size.
 int print_perplexity(const Options& options, LanguageModel& model, Session& session) {
   const std::string text = read_plain_file(options.perplexity);
   const std::vector<int32_t> ids = model.tokenizer->encode(text);
@@ -57,7 +58,7 @@ int print_perplexity(const Options& options, LanguageModel& model, Session& sess
   return kDone;
 }
 
-// The text of --session goes on, and is written again.
+// Continues the text of --session and saves the session again.
 Continuation continue_session(const Options& options, LanguageModel& model, Session& session,
                               ContinuationSettings settings, const std::function<void(const std::string&)>& emit) {
   std::vector<int32_t> ids;
@@ -91,7 +92,7 @@ boost::json::array json_of(const std::vector<GeneratedToken>& tokens, const Toke
   return all;
 }
 
-// A text in the place of the model.
+// Throws if the first argument is a text instead of a model.
 void expect_model_first(const Options& options) {
   const std::string& path = options.files.front();
   std::error_code failed;
@@ -125,7 +126,7 @@ int generate_command(const Options& given) {
   settings.draft_tokens = speculation.tokens;
   std::string text;
   const auto emit = [&](const std::string& more) {
-    if (text.empty() && !options.json) print_data(options.prompt);  // only now is it known to fit
+    if (text.empty() && !options.json) print_data(options.prompt);  // only printed once the model has accepted it
     text += more;
     if (options.json) return;
     print_data(more);

@@ -1,4 +1,4 @@
-// Flags of how a language model is changed and how its texts are computed, for several verbs.
+// Flags of several verbs: changes of a language model, and how its texts are computed.
 #include "engine/cli/commands/verb_flags.hpp"
 
 namespace harmonics::engine::cli {

@@ -61,7 +61,7 @@ class Summing {
     summary_.steps.push_back(step);
   }
 
-  // Counts parts that several cycles share only in the first cycle.
+  // Adds the FLOPs of a part. Parts shared by several cycles count only in the first of them.
   void add_to_arrow(const std::string& path, double flops, int cycle) {
     const auto first = cycle_of_.try_emplace(path, cycle).first->second;
     if (first == cycle) flops_[path] += flops;
@@ -101,7 +101,7 @@ class Summing {
   const Options& options_;
   GraphSummary summary_;
   std::set<std::string> used_, trained_, counted_;
-  std::map<std::string, double> flops_;  // by the path of an arrow
+  std::map<std::string, double> flops_;  // by path of an arrow
   std::map<std::string, int> cycle_of_;
 };
 

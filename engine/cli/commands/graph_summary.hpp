@@ -1,4 +1,4 @@
-// A graph as a table: layers, shapes, parameters, arithmetic, memory.
+// Summarises a graph as a table: layers, shapes, parameters, FLOPs, memory.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 namespace harmonics::engine::cli {
 
 struct SummaryRow {
-  std::string layer, functions;  // "conv, relu", of the arrows into it
+  std::string layer, functions;  // functions of the arrows into the layer: "conv, relu"
   std::vector<int64_t> shape;    // of one sample
-  int64_t parameters = 0;        // of those arrows; shared parameters count once, at their first use
+  int64_t parameters = 0;        // of these arrows; shared parameters count at their first use
   double flops = 0;              // of one sample, forward
 };
 
 struct SummaryStep {
-  int64_t cycle = 0, batch = 0;  // the cycle from 1
+  int64_t cycle = 0, batch = 0;  // cycle: counted from 1
   bool trains = false;
   double flops = 0;                 // of the whole step
   uint64_t buffers = 0, state = 0;  // bytes: buffers of a step; weights, moments and statistics
@@ -37,7 +37,7 @@ GraphSummary summary_of(BoundGraph& graph, const Options& options);
 std::string summary_text(const GraphSummary& summary);
 boost::json::object summary_json(const GraphSummary& summary);
 
-// "11.2 MiB"
+// Returns "11.2 MiB".
 std::string bytes_text(uint64_t bytes);
 
 }  // namespace harmonics::engine::cli

@@ -1,4 +1,4 @@
-// harmonics importance: measures which columns of a model's matrices matter, for quantize --importance.
+// harmonics importance: measures the importance of the columns of a model's matrices, for quantize --importance.
 #include <filesystem>
 
 #include <boost/json.hpp>

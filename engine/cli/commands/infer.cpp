@@ -1,4 +1,4 @@
-// harmonics infer: runs the graph without its taps, or a model, on data, or generates text.
+// harmonics infer: runs a flow without its taps, or a model, on data, or generates text.
 #include <optional>
 #include <thread>
 
@@ -33,7 +33,7 @@ int write_text(BoundGraph& graph, const Options& options) {
   static_cast<DeviceSettings&>(s) = options.run;
   std::string text;
   const std::string refused = generate(graph, 0, s, [&](const std::string& symbol) {
-    if (text.empty() && !options.json) print_data(options.prompt);  // the model knows the prompt
+    if (text.empty() && !options.json) print_data(options.prompt);  // only printed once the model has accepted it
     text += symbol;
     if (options.json) return;
     print_data(symbol);
@@ -58,7 +58,7 @@ int report_values(const Options& options, const ValueFiles& values) {
   return kDone;
 }
 
-// --trace of the tokens of --prompt.
+// Writes the values for the tokens of --prompt to the folder of --trace.
 int trace_text(const Options& options) {
   const LanguageModel language(options);
   ValueFiles values(options.trace, language.model.name);
@@ -81,7 +81,7 @@ int trace_samples(const Flow& flow, const Options& options) {
   });
 }
 
-// Results of a model for the samples of streams, and with --trace its values.
+// Computes the results of a model for the samples of streams, and writes its values with --trace.
 int infer_samples(const Model& model, const Options& options) {
   RowSettings rows;
   for (const std::string& text : options.producers) rows.producers.push_back(parse_binding(text));
@@ -104,7 +104,7 @@ int infer_samples(const Model& model, const Options& options) {
   return kDone;
 }
 
-// A model of another program continues a text, or computes its results from the samples of streams.
+// Runs a model without a flow: continues a text, or computes its results for the samples of streams.
 int infer_model(const Options& options) {
   const bool described = is_ndsl(options.files.front());
   if (!described) expect_no_flow_flags(options);
@@ -125,7 +125,7 @@ int infer_model(const Options& options) {
   return infer_samples(model_of(imported, model_options(options)), options);
 }
 
-// Returns whether the flow names files to load weights from.
+// Returns whether the flow names files of weights.
 bool names_weights(const Graph& graph) {
   for (const GraphEdge& e : graph.edges)
     for (const BoundCall& c : e.calls)

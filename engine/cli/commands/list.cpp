@@ -140,7 +140,7 @@ void show(const CatalogueEntry& e) {
   if (!e.example.empty()) print("example\n  {}\n", e.example);
 }
 
-// Whether the content is that of a file of safetensors, whatever its name.
+// Returns whether the content, regardless of the name, is that of a safetensors file.
 bool holds_tensors(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) return false;
@@ -182,7 +182,7 @@ std::string shortened(const std::vector<std::string>& words) {
   return words.size() > 20 ? text + ", ..." : text;
 }
 
-// Describes the stream of an address. Opens it and reads no samples.
+// Describes the stream of an address as JSON.
 json::object stream_object(const std::string& text, const StreamInfo& info) {
   return {{"version", 1},
           {"address", text},
@@ -210,12 +210,12 @@ StreamInfo info_of_stream(Address address) {
   return stepped.source.info();
 }
 
-// Describes a table as a whole, column by column, and as a single stream of all columns if it is one.
+// Describes a table by column, and as a single stream if all columns form one.
 int inspect_file(const std::string& text, const FileSummary& summary, const Options& options) {
   std::optional<StreamInfo> info;
   try {
     info = info_of_stream(parse_address(text));
-  } catch (const Error&) {  // columns of words, or several arrays: each is a separate stream
+  } catch (const Error&) {  // columns of words or several arrays are separate streams
   }
   if (options.json) {
     json::object o = info ? stream_object(text, *info) : json::object{{"version", 1}, {"address", text}};
@@ -262,7 +262,7 @@ int inspect_plugin(const std::string& path, const Options& options) {
   return kDone;
 }
 
-// The description that a device of the list gives.
+// Texts that a device reports for the list.
 struct DeviceWords {
   std::string name, driver, capability, unavailable;
   uint64_t memory = 0;
@@ -285,7 +285,7 @@ void show_device(const std::string& name) {
   if (w.memory) print("    memory {:.1f} GiB\n", static_cast<double>(w.memory) / (1024.0 * 1024 * 1024));
 }
 
-// Returns the file for "file:w.safetensors" and "file:p.so". Other addresses stay unchanged.
+// Returns the path in "file:w.safetensors" and "file:p.so", and other addresses unchanged.
 std::string without_scheme(const std::string& thing) {
   if (!thing.starts_with("file:")) return thing;
   const Address address = parse_address(thing);
@@ -350,7 +350,7 @@ int inspect_command(const Options& options) {
   std::error_code failed;
   const bool address = thing.find_first_of(":/.") != std::string::npos || std::filesystem::exists(thing, failed);
   if (found.empty() && address) {
-    // A file whose extension names no format of samples may be a model, or tensors such as those of a session.
+    // A file whose extension is not that of a format of samples may be a model, or tensors such as those of a session.
     if (!format_of_name(thing) && inspect_model_file(thing, options)) return kDone;
     if (!format_of_name(thing) && holds_tensors(thing)) return inspect_weights(thing, options);
     return inspect_stream(thing, options);

@@ -1,4 +1,4 @@
-// harmonics man: manual pages.
+// harmonics man: shows manual pages.
 #include <boost/json.hpp>
 
 #include <harmonics/error.hpp>

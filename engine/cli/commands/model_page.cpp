@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr size_t kMostRows = 400;  // of one table
+constexpr size_t kMostRows = 400;  // per table
 
 constexpr const char* kPageStyle =
     ":root{--ink:#1c2733;--soft:#55606b;--line:#e6e8eb;--blue:#2563a8}body{font:15px/1.5 system-ui,sans-serif;"

@@ -1,4 +1,4 @@
-// A model as one HTML page that needs no other file: figures, blocks with shapes, tables.
+// Writes a model as a self-contained HTML page: figures, blocks with shapes, tables.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ class ModelPage {
   explicit ModelPage(std::string title) : title_(std::move(title)) {}
 
   void figure(const std::string& name, const std::string& value);
-  // A block with its operations and their results; blocks that follow each other and differ in name alone are one.
+  // Adds a block with its operations and their results. Consecutive blocks that differ only in name are merged.
   void block(const std::string& name, std::vector<std::pair<std::string, std::string>> parts);
   void table(const std::string& heading, const std::vector<std::string>& heads,
              const std::vector<std::vector<std::string>>& rows);
-  // What --json of a verb printed: its fields, and its lists of objects as tables. Throws ErrorKind::Usage if `file`
-  // is not that.
+  // Adds the output of a verb with --json: its fields as figures, its lists of objects as tables. Throws
+  // ErrorKind::Usage if `file` is not such an output.
   void numbers(const std::string& file);
-  // Throws ErrorKind::Output.
+  // Writes the page. Throws ErrorKind::Output.
   void write(const std::string& path) const;
 
  private:

@@ -1,4 +1,4 @@
-// Files of models and tokenizers, as `inspect` shows them.
+// Describes files of models and tokenizers for `inspect`.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace harmonics::engine::cli {
 
-// Describes the file if an importer or a tokenizer reads it. Returns false if none does, or if it is not a plain file.
+// Describes the file if an importer or a tokenizer reads it. Returns false if none does or it is not a regular file.
 bool inspect_model_file(const std::string& path, const Options& options);
 
 }  // namespace harmonics::engine::cli

@@ -1,4 +1,4 @@
-// harmonics plugin: creates a plugin, checks one, diagnoses why one does not load.
+// harmonics plugin: creates, checks and reloads plugins, and diagnoses why a plugin does not load.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -31,10 +31,10 @@ namespace fs = std::filesystem;
 namespace {
 
 using Outcome = Finding::Outcome;
-constexpr double kLoading = 30, kChecking = 60;  // seconds between two lines from a child process, see plugin_patience
-constexpr std::chrono::seconds kPulse{1};        // between two lines of a long check
+constexpr double kLoading = 30, kChecking = 60;  // limits in seconds between lines of a child; see plugin_patience
+constexpr std::chrono::seconds kPulse{1};        // interval between lines of a long check
 
-// How loading a library in a child process ended, and the findings until then.
+// Result of loading a library in a child process, with the findings up to its end.
 struct Examined {
   struct Check {
     std::string name;
@@ -45,13 +45,13 @@ struct Examined {
     std::vector<Check> checks;
   };
   std::vector<Thing> things;
-  std::string error;  // the load error
+  std::string error;  // the error of loading
   std::vector<std::string> notes;
   double patience = kLoading;  // seconds allowed for the current phase
   bool loaded = false, finished = false;
   ChildEnd end;
 
-  // Returns "" if the child process finished.
+  // Describes how the child process ended early; "" if it finished.
   std::string broke_off() const {
     if (finished || !error.empty()) return "";
     if (end.timed_out) return fmt::format("did not end within {:g} seconds", patience);
@@ -72,7 +72,7 @@ struct Examined {
   }
 };
 
-// Writes events in the child process as one JSON object per line.
+// Writes the events of checks in the child process as JSON, one object per line.
 class Telling final : public CheckLog {
  public:
   explicit Telling(const std::function<void(const std::string&)>& say) : say_(say) {}
@@ -93,7 +93,7 @@ class Telling final : public CheckLog {
   const std::function<void(const std::string&)>& say_;
 };
 
-// Returns true if the line adds something about the last item.
+// Reads a line of the child process. Returns whether it adds a finding to the last item.
 bool hear(const std::string& line, Examined& e) {
   const json::object o = json::parse(line).as_object();
   const auto text = [&](const char* key) { return std::string(o.at(key).as_string()); };
@@ -112,15 +112,15 @@ bool hear(const std::string& line, Examined& e) {
   return false;
 }
 
-// Registers items globally: bodies look up functionals there, implementations the functionals they compute, and
-// exporters the importers of their files.
+// Registers items in the global registry, where bodies look up functionals, implementations the functionals that they
+// compute, and exporters the importers of their files.
 void make_known(Registry& registry) {
   for (const uint32_t kind : {HX_FUNCTIONAL, HX_IMPLEMENTATION, HX_IMPORTER})
     for (const std::string& name : registry.names(kind))
       Registry::global().add(std::const_pointer_cast<Item>(registry.find(kind, name)));
 }
 
-// Loads the library in a child process and, with settings, checks everything it registers.
+// Loads the library in a child process and, with settings, checks all items that it registers.
 Examined examine(const std::string& path, const CheckSettings* settings,
                  const std::function<void(const Examined&)>& watch = {}) {
   Examined e;
@@ -217,7 +217,7 @@ int check(const Options& options, const std::vector<std::string>& paths) {
   return failed ? kFailed : kDone;
 }
 
-// Problems of a library, and their remedies. Empty: it loads.
+// The problem of a library with its remedies; `trouble` is empty if it loads.
 struct Diagnosis {
   std::string path, id, version, trouble;
   std::vector<std::string> remedies, provides;
@@ -252,7 +252,7 @@ Diagnosis diagnose(const std::string& path) {
   return d;
 }
 
-// Checks the manifest beside a library, which must list everything the library provides.
+// Checks the manifest beside a library, which must list all items that the library provides.
 void compare_manifest(Diagnosis& d) {
   const fs::path manifest = fs::path(d.path).replace_extension(".manifest");
   if (!d.trouble.empty()) return;
@@ -275,7 +275,7 @@ void compare_manifest(Diagnosis& d) {
   if (!d.remedies.empty()) d.trouble = "registers other items than its manifest lists";
 }
 
-// Returns the libraries of a directory, and the missing ones that a manifest names.
+// Returns the libraries of a directory, including missing ones that a manifest names.
 std::vector<std::string> libraries_of(const std::string& directory) {
   std::vector<std::string> found;
   std::error_code none;
@@ -290,7 +290,7 @@ std::vector<std::string> libraries_of(const std::string& directory) {
 }
 
 int doctor(const Options& options, const std::vector<std::string>& paths) {
-  std::vector<std::pair<std::string, bool>> libraries;  // and whether its manifest finds it
+  std::vector<std::pair<std::string, bool>> libraries;  // path, and whether a manifest locates it
   const std::vector<std::string> places = paths.empty() ? plugin_search_path() : paths;
   for (const std::string& place : places) {
     std::error_code unreachable;
@@ -366,7 +366,7 @@ int list(const Options& options) {
   return kDone;
 }
 
-// Sends the signal only to processes of this program, since it would end others.
+// Sends the signal only to processes of this program, because it would end others.
 int reload(const Options& options, const std::vector<std::string>& processes) {
   for (const std::string& text : processes) {
     const bool number = text.find_first_not_of("0123456789") == std::string::npos && text.size() < 10;

@@ -1,4 +1,4 @@
-// What `harmonics plugin new` writes.
+// Writes plugin projects for `harmonics plugin new`.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace harmonics::engine::cli {
 int new_plugin(const std::string& name, const Options& options);
 
 struct Template {
-  const char *name, *text;  // "activation.cpp", with @words@ to replace
+  const char *name, *text;  // file name such as "activation.cpp"; content with placeholders like @name@
 };
-// Made from the files of engine/cli/templates at build time.
+// Generated from the files of engine/cli/templates at build time.
 extern const Template kTemplates[];
 extern const unsigned kTemplateCount;
 

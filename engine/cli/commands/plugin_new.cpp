@@ -22,8 +22,8 @@ struct Kind {
   const char *name, *article;
   const char *streams, *more = "";  // arguments of the sample flow: {} is the plugin's name
   const char* provides = "{}";      // the registered name
-  const char* verb = "run";         // what is done with the sample
-  const char* sample = "hmx";       // its file ending
+  const char* verb = "run";         // verb that runs the sample
+  const char* sample = "hmx";       // file extension of the sample
 };
 constexpr const char *kImage = "--producer image=synth:digits?size=2000",
                      *kDigits = "--producer image=synth:digits?size=2000 --producer digit=synth:digits?size=2000#label";
@@ -73,7 +73,7 @@ void check_name(const std::string& name) {
                 {"letters, digits and '_', beginning with a letter: it names a C++ class and is used in flows"});
 }
 
-// my_act -> MyAct
+// Returns "MyAct" for "my_act".
 std::string camel_case(const std::string& name) {
   std::string result;
   bool up = true;

@@ -32,7 +32,7 @@ struct Subject {  // the profiled step
   MemoryReport memory = {};
 };
 
-// The steps of one functional, or a single step.
+// A line of the table: the steps of one functional, or a single step.
 struct Line {
   std::string name, details = {};
   size_t steps = 0;
@@ -66,7 +66,7 @@ std::vector<Line> by_step(const Profile& p) {
   return sorted(std::move(lines));
 }
 
-// The sums of steps, each under its name.
+// Returns the lines, named and sorted.
 std::vector<Line> under_names(std::map<std::string, Line> found) {
   std::vector<Line> lines;
   for (auto& [name, line] : found) {
@@ -83,7 +83,7 @@ std::vector<Line> by_functional(const Profile& p) {
   return under_names(std::move(found));
 }
 
-// The steps of one operation of blocks, in all layers: "QKV", "QKV, gradient". Nothing without such blocks.
+// Returns one line per operation of blocks, summed over all layers: "QKV", "QKV, gradient". Empty without blocks.
 std::vector<Line> by_operation(const Profile& p) {
   std::map<std::string, Line> found;
   for (const ProfiledStep& s : p.steps) {
@@ -212,8 +212,8 @@ json::object json_of(const Subject& subject, const Profile& p, MachinePeaks& pea
           {"steps", std::move(steps)}};
 }
 
-// Measures a step together with reading and joining streams. Takes the best of some short runs, since a mean includes
-// interference by other load on the machine.
+// Measures a step including reading and joining streams. Returns the best of several short runs, because a mean would
+// include other load on the machine.
 double time_in_flow(BoundGraph& graph, const Options& options, const PreparedSettings& s, double step) {
   for (int n : graph.graph().producers_used(s.cycle, s.trains))
     if (graph.streams().source(n).info().live) return -1;

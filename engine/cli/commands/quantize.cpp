@@ -1,4 +1,4 @@
-// harmonics quantize: writes a model with its matrices in smaller types.
+// harmonics quantize: writes a model with matrices in smaller types.
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// A line for every tenth that is done, once the work has taken some seconds.
+// Prints a line for every tenth of the work that is done, but not if the work takes only seconds.
 class TenthLines {
  public:
   explicit TenthLines(bool quiet) : quiet_(quiet) {}
@@ -129,7 +129,7 @@ void print_summary(const Options& options, const QuantizeResult& result, double 
                     unfit.size(), unfit.front()));
 }
 
-// The model to quantise. Of a .ndsl file with its weights, a file beside `to`.
+// Opens the model to quantise. A .ndsl file with weights is first exported to a file beside `to`.
 AsGguf source_of(const Options& options, const std::string& to) {
   const std::string& from = options.files[0];
   if (!is_ndsl(from)) {

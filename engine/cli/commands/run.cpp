@@ -1,4 +1,4 @@
-// harmonics run: trains (or infers, when the graph has no tap), tests, saves.
+// harmonics run: trains (or infers if the graph has no tap), tests and saves.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -64,7 +64,7 @@ void announce(BoundGraph& graph, const Options& options) {
   }
 }
 
-// Binds results of an inference that no consumer takes to standard output.
+// Binds results of an inference without a consumer to standard output.
 void bind_results(BoundGraph& graph, int cycle) {
   for (int n : graph.results(cycle)) {
     const GraphNode& node = graph.graph().nodes[static_cast<size_t>(n)];
@@ -76,7 +76,7 @@ void bind_results(BoundGraph& graph, int cycle) {
 
 bool passes(ErrorKind kind) { return is_of_streams(kind) || kind == ErrorKind::Output; }
 
-// Runs the cycle, resuming from the checkpoint if there is one.
+// Runs a cycle, from the checkpoint if there is one.
 CycleReport run_cycle(CycleRuntime& runtime, Checkpointing& checkpoints, StopSignals& signals, bool trains) {
   struct Watched {
     StopSignals& signals;
@@ -101,7 +101,7 @@ void expect_cycle(const BoundGraph& graph, Checkpointing& checkpoints) {
                 fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
 }
 
-// Differences between loaded weights and the graph. Each is reported once, before the first step that uses them.
+// Reports differences between loaded weights and the graph, each once and before the first step that uses the weights.
 class WeightNotes {
  public:
   WeightNotes(BoundGraph& graph, const Options& options) : graph_(graph) {
@@ -126,7 +126,8 @@ class WeightNotes {
   std::set<std::string> told_;
 };
 
-// The last write of a consumer may fail too, or wait. The learned weights are saved before.
+// Finishes all consumers and returns the first error. Called after the weights are saved, because the last write may
+// fail or block.
 std::optional<Error> finish_results(BoundGraph& graph) {
   std::optional<Error> failure;
   for (auto& [n, sink] : graph.sinks()) {
@@ -151,7 +152,7 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
   };
   for (int cycle = 0; cycle < cycles; ++cycle) {
     const bool trains = graph.graph().trains(cycle);
-    if (checkpoints.from() && cycle < checkpoints.from()->state.cycle) {  // already finished
+    if (checkpoints.from() && cycle < checkpoints.from()->state.cycle) {  // finished before the checkpoint
       if (!trains) continue;
       CycleRuntime over(graph, cycle, options.run);
       over.declare_parameters();
@@ -169,11 +170,12 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
       report = run_cycle(runtime, checkpoints, signals, trains);
       if (trains && report.steps > 0) last.set(graph.weights());
     } catch (const Error& e) {
-      // The weights are valid. Other errors, of a plugin or a device, may have left any values.
+      // After these errors the weights are valid. After other errors, of a plugin or a device, they may have any
+      // values.
       const bool learned = trains && runtime.report().steps > 0;
       if (!(learned || outcome.trained) || !(e.kind() == ErrorKind::Diverged || passes(e.kind()))) throw;
       outcome.failure = e;
-      if (!learned) break;  // in this cycle: weights from earlier cycles are kept
+      if (!learned) break;  // nothing was learned in this cycle; earlier weights are kept
       report = runtime.report();
     }
     watched.end();
@@ -190,7 +192,7 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
     if (outcome.interrupted || outcome.failure) break;
     if (const Evaluation* validation = validation_of(outcome.report); validation && trains)
       for (const LeftOver& left : validation->left_over) print_note("validation: " + left.text);
-    // Too late for the last step of this cycle, but in time for the first of the next.
+    // A request to stop after the last step of this cycle prevents the next cycle.
     if (cycle + 1 < cycles && (runtime.asked_to_stop() || signals.stopped())) {
       outcome.interrupted = true;
       outcome.report.stopped_by = "interrupt";
@@ -205,13 +207,13 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
   return outcome;
 }
 
-// Checks the conditions of every cycle before the first cycle runs, which may take hours.
+// Checks the conditions of every cycle before the first one runs, which may take hours.
 void check_conditions(BoundGraph& graph, const Options& options) {
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
     expect_validation(graph, static_cast<int>(cycle), graph.settings(static_cast<int>(cycle), options.run));
 }
 
-// Likewise checks the data for tests and validation.
+// Checks the data for tests or validations before the first cycle runs.
 void check_evaluation(BoundGraph& graph, const Options& options, StreamSet& streams, Purpose purpose) {
   if (streams.empty()) return;
   std::set<std::string> told;
@@ -229,7 +231,7 @@ bool trains_somewhere(const Graph& graph) {
   return false;
 }
 
-// Printed before the first step, while a flag can still be added.
+// Notes before the first step that the weights are not saved, so that the run can be started again with a flag.
 void announce_unsaved(const Graph& graph, const Options& options, Checkpointing& checkpoints) {
   if (options.quiet || !options.save.empty() || checkpoints.writer() || !trains_somewhere(graph)) return;
   const std::string why_not = options.no_keep ? "" : why_not_kept();
@@ -239,7 +241,7 @@ void announce_unsaved(const Graph& graph, const Options& options, Checkpointing&
                                 : "; no copy will be kept: " + why_not));
 }
 
-// Pictures whose ending does not match the format do not open in viewers.
+// Throws if the file extension does not match the format, because viewers would not open the file.
 void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings) {
   const std::string ending = std::filesystem::path(path).extension().string();
   if (ending.empty() || std::find(endings.begin(), endings.end(), ending) != endings.end()) return;
@@ -250,7 +252,7 @@ void expect_ending(const char* flag, const std::string& path, std::initializer_l
                            endings.size() > 1 ? "a page, or a picture" : "a picture as SVG")});
 }
 
-// Reports pictures and logs that cannot be made before the run, not after it.
+// Throws before the run if pictures or logs cannot be written.
 void check_pictures(const BoundGraph& graph, const Options& options) {
   expect_ending("--plot", options.plot, {".svg"});
   expect_ending("--confusion", options.confusion, {".svg"});
@@ -307,17 +309,17 @@ void tell_missing_checkpoint(const RunOutcome& outcome) {
   if (!why.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + why));
 }
 
-// Returns the exit code at the end, and prints how to resume where that makes sense.
+// Returns the exit code of the run. Prints how to resume if that is possible.
 int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
   tell_missing_checkpoint(outcome);
   outputs.end();
   const bool resumable = outcome.interrupted && checkpoints.print_resume_command();
   if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
   return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first()
-                                                          : kDone;  // 0: stopped by a control message
+                                                          : kDone;  // first() is 0 after a control message
 }
 
-// Keeps a copy of weights that are saved nowhere else.
+// Keeps a copy of otherwise unsaved weights.
 void keep(BoundGraph& graph, const Options& options, RunOutcome& outcome) {
   const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
   if (elsewhere || options.no_keep || !outcome.trained || outcome.report.steps == 0) return;
@@ -348,7 +350,7 @@ void save_adapters(BoundGraph& graph, const Options& options, Outputs& outputs) 
   });
 }
 
-// Runs after the weights are saved: a failure or a signal here loses only figures.
+// Tests after the weights are saved, so that a failure or a signal loses only figures.
 void test(BoundGraph& graph, const Options& options, RunOutcome& outcome, const StopSignals& signals) {
   if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
   outcome.tested = true;
@@ -373,7 +375,7 @@ void report(BoundGraph& graph, const Options& options, const RunOutcome& outcome
   print_json(run_object(graph, options, outcome));
 }
 
-// What the second signal does; empty: nothing that could be kept.
+// Returns the action of the second signal; empty if there is nothing to save.
 StopSignals::Leave leave_of(const Graph& graph, const Options& options, Checkpointing& checkpoints, LastWeights& last) {
   if (checkpoints.writer()) return [&](CycleRuntime* runtime, int signal) { checkpoints.leave(runtime, signal); };
   if (!trains_somewhere(graph) || (options.no_keep && options.save.empty())) return {};
@@ -417,11 +419,11 @@ int run_command(const Options& options) { return run_flow(read_flow(options), op
 
 int run_flow(const Flow& flow, const Options& given) {
   Options options = given;
-  // A report shows what was taken for what, but not of the thousands of tokens of a language model.
+  // A report contains the confusion matrix, except for language models, which have thousands of classes.
   options.run.confusion = !options.confusion.empty() || (!options.report.empty() && options.tokens_of_sample == 0);
   return with_source(options.generated_flow ? nullptr : flow.source, [&] {
     std::unique_ptr<BoundGraph> graph;
-    std::optional<Serving> serving;  // open while streams wait for their first sample
+    std::optional<Serving> serving;  // serves the status while streams wait for their first sample
     graph = open_graph(flow, options, options.inference,
                        [&](BoundGraph& known) { serving.emplace(options, known).expect_streams(); });
     require_bound(*graph);

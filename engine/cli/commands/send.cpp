@@ -23,11 +23,11 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-constexpr size_t kMostProducerName = 255;  // bytes, the limit in a frame
+constexpr size_t kMostProducerName = 255;  // bytes; limit of the frame format
 
 using Clock = std::chrono::steady_clock;
 
-// Named streams that are read together, as the producers of a flow are.
+// Named streams that are read jointly, like the producers of a flow.
 class Together {
  public:
   Together(const std::vector<Binding>& bindings, const Options& options) {
@@ -63,7 +63,7 @@ class Together {
 
   // Reads the next samples. Returns 0 at the end.
   uint64_t read(uint64_t most) { return reader_->read(std::min(most, reader_->options().batch), to_.data()); }
-  // Ends reading. [any thread]
+  // Ends reading. Thread-safe.
   void cancel() const {
     streams_.each([](const Source& source) { source.cancel(); });
   }
@@ -83,8 +83,8 @@ class Together {
 volatile std::sig_atomic_t stopped_by = 0;
 void note_signal(int number) { stopped_by = number; }
 
-// While this lives, Ctrl-C, SIGTERM and SIGHUP end reading, and samples that were read are kept. A second signal ends
-// the program.
+// During its lifetime Ctrl-C, SIGTERM and SIGHUP end reading; samples already read are kept. A second signal ends the
+// program.
 class StopOnSignal {
  public:
   explicit StopOnSignal(const Together& streams)
@@ -157,7 +157,7 @@ std::vector<Binding> named(const std::vector<std::string>& texts, const char* fl
   return bindings;
 }
 
-// Returns the same name when the same command is run again.
+// Returns the name that the sender announces. Repeating a command gives the same name.
 std::string producer_name(const Options& options) {
   if (!options.producer_name.empty()) return options.producer_name;
   std::string name;

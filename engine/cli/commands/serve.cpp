@@ -1,4 +1,4 @@
-// harmonics serve: answers requests with fixed weights.
+// harmonics serve: answers requests with constant weights.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -30,18 +30,18 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// Blocks these signals for threads made from now on. One thread waits for them.
+// Blocks the signals for this thread and the threads that it creates. One thread waits for them.
 sigset_t hold_signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGHUP);  // under nohup it stays ignored
+  sigaddset(&set, SIGHUP);  // it remains ignored under nohup
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return set;
 }
 
-// Returns the training step of the loaded weights, or 0 if their file does not name it.
+// Returns the training step of the loaded weights; 0 if their file does not record it.
 WeightsVersion version_of(const BoundGraph& graph, const std::string& path) {
   if (graph.version()) return *graph.version();
   if (!holds_state(read_safetensors(path))) return {};
@@ -83,7 +83,7 @@ int report_texts(const Options& options, const LanguageModel& model, const TextW
   return kDone;
 }
 
-// A draft model continues each text in a session of its own.
+// Returns a factory of drafters, one per text; null without speculation.
 std::function<std::shared_ptr<Drafter>()> drafters_of(const Options& options, const Speculation& speculation) {
   if (!speculation.drafter) return nullptr;
   return [&options, &speculation]() -> std::shared_ptr<Drafter> {
@@ -118,7 +118,7 @@ int serve_language_model(const Options& options) {
   const ChatTemplate format = model.chat_template(options);
   if (!format.own()) print_note("the model has no chat template: messages are written as ChatML");
   ContinuationSettings usual = continuation_settings(options, *model.tokenizer);
-  usual.tokens = served_model(model, options).context;  // until the model or the context ends the text
+  usual.tokens = served_model(model, options).context;  // no other limit: the model or the context ends the text
   usual.ends = answer_ends(*model.tokenizer);
   for (const int32_t id : model.ends()) usual.ends.push_back(id);
   usual.pieces = token_texts(*model.tokenizer);
@@ -141,7 +141,7 @@ int serve_language_model(const Options& options) {
       say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
     }
     signal = wait_for_end(signals);
-    constexpr int kRounds = 300;  // of 100 ms
+    constexpr int kRounds = 300;  // rounds of 100 ms
     for (int i = 0; i < kRounds && !worker.drain(std::chrono::milliseconds(100)); ++i) {
       if (i == 0 && !options.quiet) say("ending: finishing texts, for 30 s at most; another Ctrl-C ends at once");
       const timespec none{};

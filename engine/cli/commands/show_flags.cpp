@@ -1,4 +1,4 @@
-// The flags that choose what `explain` shows and what `infer` writes of the inside of a model.
+// Flags that select the parts that `explain` shows and the internal values that `infer` writes.
 #include "engine/cli/commands/verb_flags.hpp"
 
 namespace harmonics::engine::cli {

@@ -1,4 +1,4 @@
-// harmonics tap: prints samples that pass a producer or layer of a run, as lines of JSON.
+// harmonics tap: prints the samples of a producer or layer of a run as JSON lines.
 #include <chrono>
 #include <thread>
 
@@ -53,7 +53,7 @@ int tap_command(const Options& options) {
       answered = true;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Unavailable) throw;
-      // Keeps polling a run that is starting. A finished run has sent everything.
+      // Keeps polling a run that is starting. A finished run has no further samples.
       std::string state;
       try {
         state = text_in(link.get("/v1/status"), "state");

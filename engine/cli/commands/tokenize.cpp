@@ -1,4 +1,4 @@
-// harmonics tokenize: text as tokens and back; trains tokenizers.
+// harmonics tokenize: converts text to tokens and back, and trains tokenizers.
 #include <charconv>
 #include <filesystem>
 #include <iostream>
@@ -118,7 +118,7 @@ std::string trained_json(const tokens::TrainedPairs& trained) {
                                                     {"model", model}});
 }
 
-// Lines are divided into words one by one.
+// Adds a text to the training, line by line.
 void add_lines(std::string_view text, const std::string& path, tokens::PairTraining& training) {
   if (const auto bad = find_invalid_utf8(text))
     throw Error(ErrorKind::Stream, fmt::format("'{}' is not UTF-8 at byte {}", path, *bad)).note("convert it to UTF-8");
@@ -146,7 +146,7 @@ void train_tokenizer(const Options& options) {
   const tokens::TrainedPairs trained = training.train(static_cast<size_t>(*options.train_size), {kEndText}, 2);
   const std::filesystem::path to = options.files.front();
   write_file_atomically(to.string(), trained_json(trained));
-  // The end of a text is not in tokenizer.json itself.
+  // tokenizer.json does not specify the end token.
   if (to.filename() == "tokenizer.json")
     write_file_atomically((to.parent_path() / "tokenizer_config.json").string(),
                           boost::json::serialize(boost::json::object{{"eos_token", kEndText}}));

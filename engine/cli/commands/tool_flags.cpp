@@ -1,4 +1,4 @@
-// The flags of the verbs without a flow: those that watch a run, move samples, check and write files, and list items.
+// The flags of the verbs without a flow, which watch a run, transfer samples, check and write files, or list items.
 #include <algorithm>
 #include <limits>
 
@@ -36,7 +36,7 @@ std::vector<std::string> pages() {
   return all;
 }
 
-// Returns all names that 'inspect' accepts.
+// Returns the names of all items that 'inspect' accepts.
 std::vector<std::string> named_things() {
   std::vector<std::string> all;
   for (const std::string& kind : catalogue_kinds())

@@ -1,4 +1,4 @@
-// harmonics top: shows a running run in a terminal.
+// harmonics top: shows the state of a run in a terminal.
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -26,11 +26,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFrame{250};
-constexpr int kSlow = 8;  // frames between two requests for layers
+constexpr int kSlow = 8;  // frames between requests for layers
 
 volatile std::sig_atomic_t ended = 0, resized = 0;
 
-// Switches the terminal to its alternate screen, without echo and line buffering, and restores it on every exit.
+// Switches the terminal to its alternate screen without echo and line buffering. Restores it on every exit.
 class Screen {
  public:
   Screen() {
@@ -101,14 +101,14 @@ class Watch {
 
   TopFacts& facts() { return facts_; }
 
-  // Throws on failure.
+  // Requests the state of the run. Throws if the run does not answer.
   void look(bool layers) {
     const json::object status = link_.get("/v1/status");
     const double line = number_in(status, "notes");
     facts_.take_status(status);
     if (!begun_) facts_.take_history(link_.get("/v1/history"));
     begun_ = true;
-    if (line < line_) line_ = 0;  // another run
+    if (line < line_) line_ = 0;  // a new run at this address
     if (line > line_) facts_.take_log(link_.get(fmt::format("/v1/log?after={:.0f}", line_)));
     line_ = line;
     if (!layers) return;

@@ -17,7 +17,7 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr double kStale = 2;  // seconds
+constexpr double kStale = 2;  // seconds without an answer after which the state is marked as stale
 constexpr const char *kGood = "32", *kHigh = "33", *kBad = "1;31", *kSoft = "2", *kStrong = "1", *kLine = "36";
 
 size_t columns(const std::string& text) {
@@ -41,15 +41,15 @@ std::string in_one_line(const std::string& text) {
   return line;
 }
 
-// A line of coloured pieces. Names and errors of a run may contain any bytes: terminal control characters are removed
-// here.
+// A line of coloured pieces. Removes terminal control characters, because names and errors of a run may contain any
+// bytes.
 class ScreenLine {
  public:
   ScreenLine& add(const std::string& text, const char* colour = "") {
     pieces_.emplace_back(in_one_line(text), colour);
     return *this;
   }
-  // Pads to `width` columns, plus one blank.
+  // Adds a text cut or padded to `width` columns, and two blanks.
   ScreenLine& column(const std::string& text, size_t width, const char* colour = "") {
     const std::string fitting = cut(in_one_line(text), width);
     add(fitting, colour);
@@ -90,7 +90,7 @@ std::string bar(double share, size_t width) {
 const char* colour_of_pressure(double v) { return v >= 0.9 ? kBad : v >= 0.5 ? kHigh : kGood; }
 const char* colour_of_health(const std::string& v) { return v == "failed" ? kBad : v == "degraded" ? kHigh : kGood; }
 
-// A graph with one loss reports it twice, as "loss" and "output.loss".
+// Returns whether the metric repeats the loss: a graph with one loss reports it as "loss" and as "output.loss".
 bool is_the_loss(const json::object& metrics, std::string_view name, const json::value& value) {
   const json::value* loss = metrics.if_contains("loss");
   return name.ends_with(".loss") && loss && *loss == value;
@@ -265,7 +265,7 @@ class View {
     for (size_t i = first; i < facts_.lines.size(); ++i) line().add(facts_.lines[i]);
   }
 
-  // Drops lines at the end that do not fit. The last line shows the keys.
+  // Returns the lines that fit. If keys are shown, they are the last line.
   std::vector<std::string> text() {
     std::vector<std::string> all;
     for (const ScreenLine& l : lines_) all.push_back(l.text(look_.width, look_.colours));

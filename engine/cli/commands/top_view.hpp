@@ -1,4 +1,4 @@
-// The content of 'harmonics top' as lines of text, without a terminal.
+// Formats the content of 'harmonics top' as lines of text.
 #pragma once
 
 #include <deque>
@@ -10,7 +10,7 @@
 
 namespace harmonics::engine::cli {
 
-// Data of a run. Its size is bounded, however long the run is watched.
+// Data of a run, in bounded memory.
 struct TopFacts {
   static constexpr size_t kMostPoints = 1024, kMostLines = 64;
 
@@ -20,7 +20,8 @@ struct TopFacts {
   std::string said;                               // the answer to the last key
   double silent = 0;                              // seconds since the run last answered
 
-  // Take /v1/history, then successive statuses. A status of another cycle or an earlier step replaces the old points.
+  // Take the answer of /v1/history, then successive statuses. A status of another cycle or an earlier step replaces the
+  // old points.
   void take_history(const boost::json::object& history);
   void take_status(boost::json::object now);
   void take_log(const boost::json::object& log);
@@ -37,7 +38,7 @@ struct TopLook {
 // Returns lines of at most `width` columns.
 std::vector<std::string> top_view(const TopFacts& facts, const TopLook& look);
 
-// Returns `width` block characters of eight heights, one for each part of the values. NaN is a blank.
+// Returns a sparkline of `width` block characters with eight heights. NaN is a blank.
 std::string spark_text(const std::vector<double>& values, size_t width);
 
 }  // namespace harmonics::engine::cli

@@ -1,4 +1,4 @@
-// harmonics train: a language model by a configuration, as a flow that the ordinary cycle runs.
+// harmonics train: trains a language model by a configuration, as a generated flow in an ordinary cycle.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -88,11 +88,11 @@ void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
 }
 
 struct StepMemory {
-  int64_t weights = 0;  // numbers
+  int64_t weights = 0;  // number of weights
   MemoryReport bytes;
 };
 
-// What one batch takes, from its compiled plan.
+// Returns the memory of one step, from its compiled plan.
 StepMemory memory_of(BoundGraph& graph, const Options& options) {
   const ResolvedSettings settings = graph.settings(0, options.run);
   LoweringOptions o;
@@ -113,11 +113,12 @@ StepMemory memory_of(BoundGraph& graph, const Options& options) {
   return memory;
 }
 
-// Seconds of a step, measured on the first rows after one that touches the memory. Weights change, but nothing is kept.
+// Returns the measured seconds of a step on the first rows, after a step that touches the memory. Changes the weights
+// of `graph`; nothing is saved.
 double seconds_of_step(BoundGraph& graph, const Options& options) {
   using Clock = std::chrono::steady_clock;
   constexpr int kTimed = 2;
-  constexpr double kLongest = 30;  // seconds, after which one step is enough
+  constexpr double kLongest = 30;  // seconds; no further step is measured after a longer one
   const ResolvedSettings settings = graph.settings(0, options.run);
   PreparedSettings prepared;
   static_cast<DeviceSettings&>(prepared) = options.run;
@@ -179,8 +180,7 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
   return kDone;
 }
 
-// What belongs to the weights of a language model: the files of its tokenizer as they are, and the chat template that
-// it was trained with.
+// Adds the tokenizer to a folder with weights: copies its files, and the chat template used in training.
 void add_tokenizer(const TrainSettings& settings, const std::string& tokenizer, const std::string& folder) {
   std::error_code failed;
   const bool is_json = tokenizer.ends_with(".json") && std::filesystem::is_regular_file(tokenizer, failed);
@@ -189,7 +189,8 @@ void add_tokenizer(const TrainSettings& settings, const std::string& tokenizer, 
     write_file_atomically(folder + "/chat_template.jinja", read_plain_file(chat));
 }
 
-// The model with its new weights, for generate, chat and serve. Returns an exit code; the weights are saved already.
+// Writes a folder of the model with its new weights, for generate, chat and serve. Returns an exit code. The weights
+// themselves are already saved.
 int write_folder(const TrainSettings& settings, const std::string& tokenizer, bool quiet) {
   Options of_export;
   of_export.verb = "export";
@@ -234,7 +235,7 @@ int train_command(const Options& options) {
                 {fmt::format("name it in a configuration: model_dsl: {}", path)});
   if (!options.replay.empty()) refuse_beside(options, {"resume", "dry-run"}, "--replay");
   const auto source = std::make_shared<SourceText>(path, read_plain_file(path));
-  TrainSettings written;  // in the configuration
+  TrainSettings written;  // settings as in the configuration
   std::optional<TokensAdded> tokens;
   TrainPlan plan;
   const int checked = with_source(source, [&] {

@@ -25,7 +25,7 @@ constexpr size_t kLargestTokenizerText = size_t{256} << 20;
 
 }  // namespace
 
-// Delegates, so that the destructor removes the folder if something throws.
+// Delegates to another constructor, so that the destructor removes the folder if the rest throws.
 TokensAdded::TokensAdded(const TrainSettings& settings, bool keeps, bool quiet) : TokensAdded(settings) {
   if (settings_.special_tokens.empty()) return;
   temporary_ = !keeps;

@@ -1,4 +1,4 @@
-// Special tokens of a configuration of `train`: a copy of the model and its tokenizer that have them.
+// Adds the special tokens in a configuration of `train` to a copy of the model and its tokenizer.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace harmonics::engine::cli {
 
-// The settings with the model and the tokenizer that have settings.special_tokens, which are written to a folder: that
-// of the output, or, for a dry run, one that is removed with this object. A copy that a run to be resumed has made is
-// used again.
+// Writes a copy of model and tokenizer with settings.special_tokens, and has the settings that refer to it. The copy is
+// in the output folder, or, for a dry run, in a temporary folder that the destructor removes. A resumed run uses the
+// copy of the original run.
 class TokensAdded {
  public:
   TokensAdded(const TrainSettings& settings, bool keeps, bool quiet);

@@ -1,4 +1,4 @@
-// harmonics validate: reports every error in every file, without running anything.
+// harmonics validate: reports all errors of all files without running anything.
 #include <filesystem>
 
 #include <boost/json.hpp>
@@ -34,7 +34,7 @@ boost::json::array json_of(const Error& e, const std::string& file) {
   return all;
 }
 
-// Errors of all harmonics are reported together.
+// Throws the errors of all harmonics of the flow together.
 void check_all(const Flow& flow) {
   std::vector<Error> errors;
   for (const Harmonic& h : flow.harmonics) {

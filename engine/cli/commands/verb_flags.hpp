@@ -36,7 +36,7 @@ void completion_flags(VerbRow& verb);
 void man_flags(VerbRow& verb);
 void version_flags(VerbRow& verb);
 
-// Flags of several verbs.
+// Add flags that several verbs share.
 void adapter_flags(Flags& f);
 void explain_show_flags(Flags& f);
 void value_trace_flag(Flags& f);

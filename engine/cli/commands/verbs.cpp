@@ -18,7 +18,7 @@ struct Verb {
   const char *name, *help;
   void (*flags)(VerbRow&);
   int (*run)(const Options&);
-  const char* schema;  // of the output of --json: a file in docs/schema
+  const char* schema;  // schema of the --json output: a file in docs/schema
   const char* examples;
   const char* notes = "";
   const char* alias = "";

@@ -23,7 +23,7 @@ std::vector<std::string> words_of(const PositionalRow& p) { return p.names ? p.n
 
 std::string full_help(const FlagRow& flag) {
   const std::vector<std::string> words = words_of(flag);
-  // The help of a flag with names continues their list, and stands alone where no plugin has any.
+  // The help of a flag with names continues the list of names. Without names its leading punctuation is dropped.
   const size_t from = words.empty() && flag.names ? flag.help.find_first_not_of(",: ") : 0;
   return either(words) + flag.help.substr(std::min(from, flag.help.size())) +
          (flag.initial.empty() ? "" : " (default " + flag.initial + ")");

@@ -1,4 +1,4 @@
-// Completion scripts, made from the table of verbs and flags.
+// Generates completion scripts from the table of verbs and flags.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -41,7 +41,7 @@ std::string patterns(const FlagRow& f) { return "--" + f.name + (f.short_name.em
 std::string bash(const CommandTable& table) {
   std::vector<std::string> verbs;
   for (const VerbRow& v : table) verbs.push_back(v.name);
-  // bash splits "images=train.idx" and "--flag=value" into words at '='. The script looks at the text before the '='.
+  // bash splits "images=train.idx" and "--flag=value" into words at '='. The script examines the text before the '='.
   std::string s =
       "# bash completion of harmonics; made by 'harmonics completion bash'\n_harmonics() {\n"
       "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\" verb=\"${COMP_WORDS[1]}\"\n"
@@ -79,7 +79,7 @@ std::string bash(const CommandTable& table) {
   return s + "  esac\n}\ncomplete -o filenames -F _harmonics harmonics\n";
 }
 
-// Escapes text between single quotes of an _arguments specification.
+// Escapes a text for single quotes in an _arguments specification.
 std::string zsh_text(const std::string& text) {
   std::string s;
   for (char c : text) {

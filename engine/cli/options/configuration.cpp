@@ -39,7 +39,7 @@ std::string variable_name(const std::string& flag) {
   return name;
 }
 
-// Splits "a; b", the form of flags that repeat.
+// Splits "a; b", the values of a repeated flag.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   std::stringstream in(text);
@@ -51,7 +51,7 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 constexpr char kHere[] = "harmonics.toml", kShownHere[] = "./harmonics.toml";
-// None of these settings runs code, opens a port, or reads or writes a file.
+// Settings that neither run code nor open a port nor read or write a file.
 constexpr std::string_view kAllowedHere[] = {"epochs", "steps",   "batch",     "lr",     "optimizer", "schedule",
                                              "seed",   "threads", "precision", "device", "quiet"};
 

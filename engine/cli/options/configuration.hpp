@@ -1,7 +1,6 @@
-// Settings from files and the environment, for flags that were not given: HARMONICS_FLAG, then --config FILE,
-// ./harmonics.toml, the user's file and the system's file. The current folder may come from an untrusted source. Only
-// settings that change how much and how a run learns are taken from its file, and none if other users can change the
-// file.
+// Settings for flags that were not given, by precedence: HARMONICS_FLAG, --config FILE, ./harmonics.toml, the user's
+// file and the system's file. The current folder may come from an untrusted source, so that only settings of training
+// are taken from its file, and none if other users can change it.
 #pragma once
 
 #include <optional>
@@ -14,19 +13,19 @@ namespace harmonics::engine::cli {
 
 class Configuration {
  public:
-  // `file`: the value of --config. Unknown keys, values of the wrong kind and files that are not TOML are errors with
-  // file and line that exit with 78. A missing --config file is ErrorKind::NoInput.
+  // Reads all settings. `file` is the value of --config. Unknown keys, values of the wrong type and files that are not
+  // TOML throw errors with file and line, whose exit code is 78. Throws ErrorKind::NoInput if `file` is missing.
   static Configuration read(const CommandTable& table, const std::optional<std::string>& file);
 
-  // Returns the effective setting for a flag of a verb, or null.
+  // Returns the effective setting of a verb's flag, or null.
   const FlagSetting* find(const std::string& verb, const std::string& flag) const;
   const std::vector<std::string>& files() const { return files_; }  // files in use, by precedence
-  const std::vector<std::string>& notes() const { return notes_; }  // ignored settings, and the reason
+  const std::vector<std::string>& notes() const { return notes_; }  // ignored settings with the reason
 
-  // Returns whether the setting comes from the current folder's file.
+  // Returns whether the setting is from ./harmonics.toml.
   static bool is_from_here(const FlagSetting& setting);
 
-  // Returns the configuration files that are searched besides --config, by precedence.
+  // Returns the configuration files that are searched in addition to --config, by precedence.
   static std::vector<std::string> usual_files();
 
  private:
@@ -34,7 +33,7 @@ class Configuration {
   std::vector<std::string> files_, notes_;
 
   void read_here(const CommandTable& table);
-  // Adds notes for variables whose names are similar to those of settings.
+  // Adds notes for environment variables whose names resemble those of settings.
   void note_typos(const CommandTable& table);
 };
 

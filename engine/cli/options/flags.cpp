@@ -16,7 +16,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-constexpr int64_t kNoLimit = int64_t{1} << 40;  // a maximum from here on is not shown in messages
+constexpr int64_t kNoLimit = int64_t{1} << 40;  // messages omit a maximum from here on
 
 Error not_what(const FlagRow& flag, const std::string& text, const std::string& what) {
   Error e(ErrorKind::Usage, fmt::format("--{}: '{}' is not {}", flag.name, text, what));
@@ -60,7 +60,7 @@ double duration_seconds(const std::string& flag, const std::string& text) {
   double value = -1;
   try {
     value = std::stod(text, &used);
-  } catch (const std::exception&) {  // not a number: refused below
+  } catch (const std::exception&) {  // not a number: reported below
   }
   const std::string unit = text.substr(std::min(used, text.size()));
   const double scale = unit == "ms"  ? 1e-3

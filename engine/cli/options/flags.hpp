@@ -1,4 +1,4 @@
-// Builds the rows of a verb. Errors name the flag, the value, the permitted values and an example.
+// Builds the rows of a verb. Error messages name the flag, the value, the permitted values and an example.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ enum class Least { above_zero, zero };
 class Flags {
  public:
   explicit Flags(VerbRow& verb) : verb_(verb) {}
-  // Puts the flags that follow under this heading.
+  // Starts a group of flags with this heading.
   void group(const char* heading) { group_ = heading; }
 
   PositionalRow& positional(const char* name, const char* help);
-  // For a flag with choices or names, `help` continues their list: ", with its settings".
+  // Add flags. `help` continues the list of choices or names, if there are any: ", with its settings".
   FlagRow& on(const char* name, const char* help, bool Options::*to);
   FlagRow& text(const char* name, const char* value, const char* help, std::string Options::*to);
   FlagRow& text(const char* name, const char* value, const char* help, void (*to)(Options&, const std::string&));
@@ -35,7 +35,7 @@ class Flags {
   const char* group_ = "Options";
 };
 
-// Applies the value given for a flag, or for a part of a list.
+// Applies the value of a flag, or one value of a list.
 void give(const FlagRow& flag, Options& options, const std::string& value);
 // Reads true, on, yes, 1 or false, off, no, 0. Throws ErrorKind::Usage for other words.
 bool read_switch(const FlagRow& flag, const std::string& text);

@@ -1,4 +1,4 @@
-// --help: examples first, then the words and flags of a verb under their headings.
+// Formats --help: examples first, then the arguments and flags of a verb with their headings.
 #include <algorithm>
 #include <sstream>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kColumn = 32;  // column where help text starts
 
-// "  left        words of help,\n              wrapped"
+// Returns "  left        words of help,\n              wrapped".
 std::string entry(const std::string& left, const std::string& help, size_t columns, size_t column = kColumn) {
   std::string text = "  " + left, line;
   if (text.size() + 2 > column)

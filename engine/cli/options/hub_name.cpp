@@ -12,7 +12,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-constexpr const char* kUsualType = "Q4_K_M";  // of several files with one model in GGUF
+constexpr const char* kUsualType = "Q4_K_M";  // default if a model has several GGUF files
 
 bool is_plain(std::string_view word) {
   constexpr std::string_view kOthers = "._-";
@@ -29,7 +29,7 @@ bool take_beginning(std::string_view& text, std::string_view beginning) {
   return true;
 }
 
-// Without the hub's name. Returns whether there was one.
+// Removes the hub's name from the beginning. Returns whether there was one.
 bool take_hub(std::string_view& text) {
   if (take_beginning(text, "hf://") || take_beginning(text, "hf:")) return true;
   if (!take_beginning(text, "https://")) take_beginning(text, "http://");
@@ -75,7 +75,7 @@ std::string download_command(const std::string& name) {
   }
   std::string what;
   if (parts.size() > 2 && names_file(parts.back())) {
-    // OWNER/NAME/resolve/main/FOLDER/FILE, or without the two words
+    // OWNER/NAME/resolve/main/FOLDER/FILE, or without "resolve/main".
     const bool addressed = parts.size() > 4 && (parts[2] == "resolve" || parts[2] == "blob");
     for (size_t i = addressed ? 4 : 2; i < parts.size(); ++i)
       what += (what.empty() ? " " : "/") + std::string(parts[i]);

@@ -1,12 +1,11 @@
-// Locates the files installed beside the program, relative to the program's own file, so that an installation may be
-// moved.
+// Locates installed files relative to the program's executable, so that an installation can be moved.
 #pragma once
 
 #include <string>
 
 namespace harmonics::engine::cli {
 
-// Return absolute paths, or "" if the program is not installed or the part is missing.
+// Return absolute paths, or "" if the program is not installed or the folder is missing.
 std::string samples_folder();
 std::string documentation_folder();
 

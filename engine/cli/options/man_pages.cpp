@@ -1,5 +1,5 @@
-// Manual pages, made from the table of verbs, the tables of exit codes, variables and addresses, and the description of
-// the flow language.
+// Generates manual pages from the table of verbs, the tables of exit codes, variables and addresses, and the
+// description of the flow language.
 #include <algorithm>
 #include <cctype>
 

@@ -27,7 +27,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// Returns the columns of help: the terminal's width within readable limits, 100 elsewhere.
+// Returns the columns of help: the terminal's width within readable limits, or 100 without a terminal.
 size_t help_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 100;
@@ -42,7 +42,7 @@ bool is_flag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
 }
 
-// Returns a hint for words whose first is not a verb but suggests another command line.
+// Returns a hint if the first word is not a verb but suggests another command.
 std::string remark_on(const std::vector<std::string>& words) {
   const std::string& word = words.front();
   if (word == "pull" || word == "download") {
@@ -59,7 +59,7 @@ std::string remark_on(const std::vector<std::string>& words) {
   return "";
 }
 
-// Flags of other programs that mean one of ours, where the verb has no flag of that name.
+// Flags of other programs and their equivalents here, used if the verb has no flag of that name.
 struct FlagSynonym {
   const char *word, *flag;
 };
@@ -86,7 +86,7 @@ class ArgumentReader {
     return true;
   }
 
-  // About flags that were understood under another name.
+  // Returns notes about flags that were given by another name.
   const std::vector<std::string>& notes() const { return notes_; }
   bool was_given(const FlagRow& flag) const { return given_.count(flag.name) != 0; }
   std::set<std::string> names_given() const {
@@ -266,18 +266,18 @@ class ArgumentReader {
   bool plain_ = false;                        // after "--"
   std::map<std::string, std::string> given_;  // first values
   std::vector<std::string> notes_;
-  const FlagRow* last_ = nullptr;  // the flag whose value was the previous word
+  const FlagRow* last_ = nullptr;  // flag whose value was the previous word
 };
 
-// "batch = 128"
+// Returns "batch = 128".
 std::string assignment(const std::string& flag, const FlagSetting& setting) {
   std::string values;
   for (const std::string& value : setting.values) values += (values.empty() ? "" : ", ") + value;
   return flag + " = " + values;
 }
 
-// Flags that were not given take their values from the configuration. Returns notes about settings from the current
-// folder's file, which is used without being named.
+// Sets flags that were not given from the configuration. Returns notes about settings from ./harmonics.toml, because
+// the user did not name this file.
 std::vector<std::string> configure(const CommandTable& table, const VerbRow& verb, const ArgumentReader& arguments,
                                    Options& o) {
   const Configuration configuration =
@@ -318,7 +318,7 @@ const VerbRow& verb_typed(const CommandTable& table, const std::vector<std::stri
   throw e.note("'harmonics --help' shows the verbs");
 }
 
-// Returns true if help or the version was requested, and printed.
+// Prints help or the version if requested. Returns whether it did.
 bool print_about(const CommandTable& table, const std::string& word) {
   if (word == "--version")
     print("harmonics {}\n", HARMONICS_VERSION);

@@ -27,7 +27,7 @@ std::string roff_text(const std::string& text) {
 
 namespace {
 
-// Converts `code`, *emphasis*, [words](address), \| of a line.
+// Converts `code`, *emphasis*, [words](address) and \| in a line.
 std::string inline_roff(const std::string& line) {
   std::string s, plain;
   const auto flush = [&] { s += roff_text(plain), plain.clear(); };
@@ -60,7 +60,7 @@ std::string inline_roff(const std::string& line) {
   return s.starts_with("\\fB.") || s.starts_with("\\fB'") ? "\\&" + s : s;
 }
 
-// Returns the cells of "| a | b \| c |".
+// Returns the cells of a table row such as "| a | b \| c |".
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
   std::string cell;
@@ -111,7 +111,7 @@ class MarkdownReader {
     if (line.empty()) return end();
     if (line[0] == '#') return heading(line);
     if (line[0] == '|') return row(line);
-    const size_t begin = std::min(line.find_first_not_of(' '), line.size());  // further lines of an item are indented
+    const size_t begin = std::min(line.find_first_not_of(' '), line.size());  // lines of an item are indented
     const size_t marker = marker_length(line.substr(begin));
     if (marker) {
       const std::string name = line.substr(begin, marker - 1);
@@ -124,7 +124,7 @@ class MarkdownReader {
     roff_ += inline_roff(line.substr(begin + marker)) + "\n";
   }
 
-  // Returns the length of "- " or "12. " at the beginning of a line, or 0. Within a paragraph only 1 begins a list.
+  // Returns the length of "- " or "12. " at the beginning of a line, or 0. Within a paragraph only "1. " begins a list.
   size_t marker_length(std::string_view line) const {
     if (line.starts_with("- ")) return 2;
     const size_t digits = std::min(line.find_first_not_of("0123456789"), line.size());
@@ -147,7 +147,7 @@ class MarkdownReader {
   void row(const std::string& line) {
     const std::vector<std::string> cells = cells_of(line);
     const bool first = in_ != In::table;
-    if (line.find_first_not_of("|-: ") == std::string::npos && !first) return;  // the ruler
+    if (line.find_first_not_of("|-: ") == std::string::npos && !first) return;  // the ruler below the header
     std::string rest;
     for (size_t i = 1; i < cells.size(); ++i)
       if (!cells[i].empty()) rest += (rest.empty() ? "" : "; ") + inline_roff(cells[i]);

@@ -1,14 +1,14 @@
-// Text for manual pages, in the language of troff's man macros.
+// Converts text to the man macros of troff.
 #pragma once
 
 #include <string>
 
 namespace harmonics::engine::cli {
 
-// Escapes the characters of a page's text that roff interprets.
+// Escapes the characters that roff interprets.
 std::string roff_text(const std::string& text);
-// Converts headings, paragraphs, lists with - and numbers, tables, code between fences or indented by four; `code`,
-// *emphasis*, [links](to).
+// Converts Markdown: headings, paragraphs, lists with - and numbers, tables, code between fences or indented by four
+// blanks, `code`, *emphasis*, [links](to).
 std::string roff_of_markdown(const std::string& markdown);
 
 }  // namespace harmonics::engine::cli

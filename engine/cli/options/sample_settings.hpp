@@ -1,4 +1,4 @@
-// Texts that a language model continues while it is trained.
+// Settings for texts that a language model generates during its training.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace harmonics::engine::cli {
 
 struct SampleSettings {
-  int64_t every = 0;  // steps
+  int64_t every = 0;  // interval in steps
   std::vector<std::string> prompts;
   int64_t tokens = 64;
   double temperature = 0.8;  // 0: always the most likely token

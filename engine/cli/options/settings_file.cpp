@@ -40,7 +40,7 @@ class FileReader {
     throw e;
   }
 
-  // "[override] attention = "mine"" means --override attention=mine for every verb.
+  // Reads an entry of [override]: attention = "mine" is --override attention=mine for every verb.
   void override_with(const TomlEntry& entry) {
     if (entry.list || entry.values[0].kind != TomlValue::Kind::text)
       throw Error(ErrorKind::Type, fmt::format("{}: '{}' of [override] is the name of an implementation, in quotes",

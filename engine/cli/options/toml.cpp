@@ -20,7 +20,7 @@ bool is_bare(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
-// Removes underscores between two digits: "1_000".
+// Removes underscores between digits, as in "1_000".
 std::string without_underscores(std::string_view word) {
   std::string digits;
   for (size_t i = 0; i < word.size(); ++i) {
@@ -45,7 +45,7 @@ std::string utf8_of(uint32_t code) {
   return {static_cast<char>(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
 }
 
-// Returns the number in decimal, or "" if the word is not a number of 64 bits.
+// Returns the number in decimal, or "" if the word is not a 64-bit number.
 std::string number_of(std::string_view word) {
   const std::string written = without_underscores(word);
   std::string_view digits = written;
@@ -99,7 +99,7 @@ class Reader {
 
   void skip_lines() {
     for (skip_blanks(); at_ < text_.size() && at_end_of_line(); skip_blanks()) {
-      at_ = std::min(text_.size(), at_ + (text_[at_] == '\r' ? 2 : 1));  // a file may end in CR
+      at_ = std::min(text_.size(), at_ + (text_[at_] == '\r' ? 2 : 1));  // a file may end with CR
       ++line_;
     }
   }
@@ -110,7 +110,7 @@ class Reader {
       refuse(fmt::format("'{}' after the setting of this line", rest()), "one setting a line: batch = 128");
   }
 
-  // Returns the text at this position for messages: at most a few words of the line.
+  // Returns the rest of the line for messages.
   std::string rest() const { return printable(text_.substr(at_, text_.find_first_of("\r\n", at_) - at_)); }
 
   void header() {
@@ -166,7 +166,7 @@ class Reader {
     tables_[into].entries.push_back(std::move(e));
   }
 
-  // Returns the table of a dotted key, and creates it on first use.
+  // Returns the index of a table, which is created on first use.
   size_t table_of(const std::string& name) {
     for (size_t i = 1; i < tables_.size(); ++i)
       if (tables_[i].name == name) return i;
@@ -235,7 +235,7 @@ class Reader {
     return text;
   }
 
-  // Starts at the backslash and ends on the last character of the escape.
+  // Parses an escape. Moves from the backslash to the last character of the escape.
   void escape(std::string& text) {
     constexpr std::string_view kLetters = "btnfr\"\\", kMeant = "\b\t\n\f\r\"\\";
     ++at_;

@@ -42,7 +42,7 @@ HttpAddress address_of(const std::string& url) {
   return {host, authority.substr(colon + 1)};
 }
 
-// One request and its answer, within one deadline.
+// A request and its answer, with one deadline for both.
 class Exchange {
  public:
   Exchange(const std::string& url, HttpAddress address, double seconds)

@@ -1,4 +1,4 @@
-// Sends one request over plain HTTP/1.1.
+// Sends requests over plain HTTP/1.1.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@ struct HttpAnswer {
   std::string body;
 };
 
-// `url`: http://HOST:PORT[/...]; the path is ignored. Throws ErrorKind::Usage for other text, and Unavailable when the
-// whole answer does not arrive within `seconds` or is longer than kMostReplyBytes.
+// Sends a request and returns the answer. `url` is http://HOST:PORT[/...], whose path is ignored. Throws
+// ErrorKind::Usage for other text, and Unavailable if the whole answer does not arrive within `seconds` or exceeds
+// kMostReplyBytes.
 HttpAnswer http_request(const std::string& url, const std::string& method, const std::string& path,
                         const std::string& token, const std::string& body, double seconds);
 

@@ -17,7 +17,7 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr double kLook = 15, kLongest = 120;  // seconds: a checkpoint of a large model takes time
+constexpr double kLook = 15, kLongest = 120;  // seconds; a checkpoint of a large model takes long
 
 constexpr const char* kTokenAdvice =
     "give it with --token TEXT, or in HARMONICS_TOKEN; it was printed when the run began";
@@ -34,7 +34,7 @@ RunLink::RunLink(std::string where, std::string token)
     : where_(std::move(where)), token_(std::move(token)), http_(where_.rfind("http:", 0) == 0) {
   constexpr std::string_view kToken = "#token=";
   const size_t at = http_ ? where_.find(kToken) : std::string::npos;
-  // "127.0.0.1:8080" is an address, and no socket has this name.
+  // A name like "127.0.0.1:8080" without such a socket is an address.
   const size_t colon = where_.rfind(':');
   const bool port = !http_ && colon != std::string::npos && colon + 1 < where_.size() &&
                     where_.find_first_not_of("0123456789", colon + 1) == std::string::npos;
@@ -61,7 +61,7 @@ json::object RunLink::ask(const std::string& message, double seconds) {
     socket_->say(message);
     return parsed(socket_->hear(seconds));
   } catch (const Error&) {
-    socket_.reset();  // a late answer would be taken for the answer to another request
+    socket_.reset();  // a late answer would be read as that of a later request
     throw;
   }
 }

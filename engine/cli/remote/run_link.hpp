@@ -1,4 +1,4 @@
-// RunLink: a run in another process, over its control socket or its address.
+// RunLink: a connection to a run in another process, over its control socket or its address.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,15 @@ namespace harmonics::engine::cli {
 
 class RunLink {
  public:
-  // `where`: http://HOST:PORT, or the path of a control socket. The address may contain the token as the page's does:
-  // /#token=TEXT.
+  // `where` is http://HOST:PORT, or the path of a control socket. The address may contain the token like that of the
+  // page: /#token=TEXT.
   RunLink(std::string where, std::string token);
 
   const std::string& where() const { return where_; }
-  // Returns the answer of GET "/v1/...". Refusals are thrown: ErrorKind::Unavailable if the request may succeed later
-  // or there is no answer, Denied without the token, Usage for anything else.
+  // Returns the answer to GET "/v1/...". Throws ErrorKind::Unavailable if the request may succeed later or there is no
+  // answer, Denied without the token, and Usage for other errors.
   boost::json::object get(const std::string& path);
-  // Sends a message as docs/live.md describes. A refusal is in the object as "error".
+  // Sends a message of docs/live.md and returns the answer. An error of the run is its member "error".
   boost::json::object control(const boost::json::object& message);
 
  private:
@@ -32,13 +32,14 @@ class RunLink {
   std::optional<ControlClient> socket_;
 };
 
-// Return NaN, "" and null if the member is missing or has another type.
+// Return a member; NaN, "" or null if it is missing or has another type.
 double number_in(const boost::json::object& o, const char* key);
 std::string text_in(const boost::json::object& o, const char* key);
 const boost::json::object* object_in(const boost::json::object& o, const char* key);
 const boost::json::array* array_in(const boost::json::object& o, const char* key);
 
-// Returns "12 dropped on the edge, 3 without a partner, 1 late, 4 filled in" for a stream's status. Empty: none.
+// Returns "12 dropped on the edge, 3 without a partner, 1 late, 4 filled in" for a stream's status; "" if there were
+// none.
 std::string left_out_text(const boost::json::object& stream);
 
 // Returns a number as "600,000", or "–" for NaN.

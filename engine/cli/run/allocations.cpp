@@ -26,8 +26,8 @@ std::size_t at_least_one(std::size_t size) { return size ? size : 1; }
 
 }  // namespace
 
-// The array and nothrow forms of the standard library call these. Not inlined: compilers warn when they see free()
-// applied to memory from new.
+// The array and nothrow forms of the standard library call these. They are not inlined, because compilers would warn
+// about free() of memory from new.
 __attribute__((noinline)) void* operator new(std::size_t size) {
   return counted(std::malloc(at_least_one(size)), size);
 }

@@ -1,4 +1,4 @@
-// The checkpoints of one command: their folder, the checkpoint to resume from, and how to resume later.
+// The checkpoints of one command: the folder, the checkpoint to resume from, and the command to resume later.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,17 @@ namespace harmonics::engine::cli {
 
 class Checkpointing {
  public:
-  // Creates the folder, reads the checkpoint that --resume names, and prints notes about it.
+  // Creates the folder, reads the checkpoint of --resume, and prints notes about it.
   explicit Checkpointing(const Options& options);
 
   Checkpointer* writer() { return writer_ ? &*writer_ : nullptr; }
-  // Null: the run starts from the beginning.
+  // Returns the checkpoint to resume from; null if the run starts from the beginning.
   const Checkpoint* from() const { return from_ ? &*from_ : nullptr; }
-  // Returns the checkpoint to resume from. Called once.
+  // Moves the checkpoint out. May be called once.
   Checkpoint take() { return *std::exchange(from_, std::nullopt); }
 
-  // Called when a run was stopped by something temporary. Returns whether there is a checkpoint to resume from, and
-  // prints how.
+  // Prints the command to resume an interrupted run, or the file of its weights if it cannot be resumed. Returns
+  // whether it can be resumed.
   bool print_resume_command() const;
   // Handles a second signal: writes a checkpoint if a cycle runs, and ends the process.
   [[noreturn]] void leave(CycleRuntime* runtime, int signal);

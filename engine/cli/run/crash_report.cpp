@@ -24,19 +24,19 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// Everything below runs in signal handlers: no locks, no heap allocation, no standard I/O.
+// The code below runs in signal handlers, and must not use locks, the heap or standard I/O.
 
 constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kMostFrames = 256;
 
 std::atomic<bool> crash_reports{false}, erases_line{false};
 std::atomic<pid_t> crash_teller{0};  // the thread that reports the crash
-std::atomic<int> crash_depth{0};     // of that thread
+std::atomic<int> crash_depth{0};     // nesting depth in that thread
 std::array<char, PATH_MAX> way_on_folder{};
 std::array<char, 4096> way_on_command{};
 std::atomic<bool> has_way_on{false};
 
-// Text in a fixed buffer, written by one call. Text beyond the buffer is dropped.
+// Text in a fixed buffer that is written by one system call. Text beyond the buffer is dropped.
 class CrashText {
  public:
   CrashText& operator<<(std::string_view text) {
@@ -184,7 +184,7 @@ void on_crash(int signal, siginfo_t* info, void* context) {
     for (;;) ::pause();  // another thread reports the crash and ends the program
   const int depth = crash_depth++;
   const PluginCode* plugin = nullptr;
-  if (depth == 0) {  // otherwise this lookup itself crashed
+  if (depth == 0) {  // otherwise the lookup of the plugin crashed
     plugin = plugin_at_crash(context);
     if (!plugin) plugin = plugin_on_stack();
   }
@@ -203,7 +203,7 @@ void on_exit_call() {
 }  // namespace
 
 CrashReport::CrashReport() {
-  plugin_on_stack();  // the first walk over a stack loads code; do it now
+  plugin_on_stack();  // the first stack walk loads code, which a signal handler must not do
   static const int registered = std::atexit(on_exit_call);
   crash_reports = registered == 0;
   erases_line = ::isatty(STDERR_FILENO) != 0;

@@ -1,4 +1,4 @@
-// Reports a crash in plugin code: which plugin it was, and how the run can be resumed.
+// Reports a crash in plugin code: the plugin, and the command to resume the run.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace harmonics::engine::cli {
 
-// While it lives, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, on any thread) prints on standard error which
-// plugin's code ran, and the program ends by that signal as before. A call of exit() prints the same and ends with
-// kFailed. Signals that already have another handler are not touched. One at a time, made by the main thread before
-// others begin.
+// During its lifetime, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, on any thread) prints to standard error which
+// plugin's code was running; then the signal ends the program as usual. A call of exit() prints the same and ends with
+// kFailed. Signals with another handler are unchanged. Only one object may exist; the main thread must create it before
+// it starts other threads.
 class CrashReport {
  public:
   CrashReport();

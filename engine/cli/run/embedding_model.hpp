@@ -1,4 +1,4 @@
-// A model that gives vectors of texts, opened for the flags of a command.
+// Opens a model that computes embeddings of texts, by the flags of a command.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,17 @@
 
 namespace harmonics::engine::cli {
 
-// What all models of texts have: language_model.cpp. The first positional file; of a .ndsl file with --weights.
+// Open the parts of any model of texts (language_model.cpp). imported_for_texts() imports the first positional file; a
+// .ndsl file needs --weights.
 ImportedModel imported_for_texts(const Options& options);
 std::shared_ptr<const Tokenizer> tokenizer_of(const ImportedModel& imported, const Options& options);
 Model weights_of(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options);
 
-// --pooling, or none.
+// Returns the pooling of --pooling; none without the flag.
 std::optional<Pooling> given_pooling(const Options& options);
 
 struct EmbeddingModel {
-  // Opens the first positional file. Throws what opening model and tokenizer throw.
+  // Opens the first positional file. Throws the errors of opening the model and the tokenizer.
   explicit EmbeddingModel(const Options& options);
 
   const std::string path;

@@ -1,5 +1,5 @@
-// Prints a line for every epoch. On a terminal, lines within a fifth of a second of the last one are skipped, except
-// the first and the last epoch.
+// Prints a line per epoch. On a terminal, epochs within a fifth of a second after the last line are skipped, except the
+// first and the last epoch.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@ namespace harmonics::engine::cli {
 
 class EpochLines {
  public:
-  // `tokens`: in a sample of a language model, for rates in tokens; 0: other samples. `perplexity`: of such a model,
-  // beside its validation loss.
+  // `tokens` is the number of tokens in a sample of a language model, for rates in tokens; 0 for other samples.
+  // `perplexity` shows the perplexity of a language model beside its validation loss.
   explicit EpochLines(int64_t tokens = 0, bool perplexity = true);
   void show(const EpochReport& epoch, bool constant_rate);
   // Prints the last epoch if it was skipped.

@@ -25,7 +25,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// GRAPH-20261125T020322-PROCESS.safetensors
+// Pattern of the copies' names: GRAPH-20261125T020322-PROCESS.safetensors.
 constexpr const char* kPattern =
     "*-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]T[0-9][0-9][0-9][0-9][0-9][0-9]-*.safetensors";
 
@@ -38,8 +38,8 @@ std::string absolute(const char* variable) {
 
 std::string parent_of(const std::string& folder) { return fs::path(folder).parent_path().string(); }
 
-// Other users can neither replace nor add entries of the folder. A sticky folder such as /tmp keeps them from
-// replacing those of this user.
+// Throws if other users can replace entries of the folder. A sticky folder such as /tmp is accepted, because others
+// cannot replace this user's entries in it.
 void expect_unshared(const std::string& folder) {
   struct stat state {};
   const auto check = [&](bool writing) {
@@ -47,16 +47,16 @@ void expect_unshared(const std::string& folder) {
     const std::string why = sticky ? "" : foreign_access(state);
     if (!why.empty()) refuse_copy(fmt::format("'{}' {}", folder, why));
   };
-  if (::lstat(folder.c_str(), &state) != 0) return;  // it is made below
+  if (::lstat(folder.c_str(), &state) != 0) return;  // it will be created
   if (S_ISLNK(state.st_mode)) {
-    state.st_mode = S_IFLNK;  // the bits of a link say nothing
+    state.st_mode = S_IFLNK;  // the permission bits of a link have no meaning
     check(false);
     if (::stat(folder.c_str(), &state) != 0) return;
   }
   check(true);
 }
 
-// Opens a folder that must belong to this user alone; -1 if it does not exist. No link is followed.
+// Opens a folder without following links. Returns -1 if it does not exist; throws if others own it or can write to it.
 int open_own(const std::string& folder) {
   const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (opened < 0 && errno == ENOENT) return -1;
@@ -73,7 +73,7 @@ int open_own(const std::string& folder) {
   refuse_copy(fmt::format("'{}' {}", folder, why));
 }
 
-// Checks the folders that hold the copies, as far as they exist.
+// Checks the folder of the copies and its parents, as far as they exist.
 void expect_own(const std::string& kept) {
   const std::string program = parent_of(kept), state = parent_of(program);
   expect_unshared(parent_of(state));
@@ -119,13 +119,13 @@ struct Copy {
   uint64_t bytes;
 };
 
-// Removes unfinished files of killed processes once they are too old to be still in use.
+// Removes an unfinished file of a killed process if it is too old to be in use.
 void remove_unfinished(const fs::path& path, fs::file_time_type time) {
   std::error_code failed;
   if (time + std::chrono::hours(24) < fs::file_time_type::clock::now()) fs::remove(path, failed);
 }
 
-// Returns the copies, newest first. `newest` is the copy that was just written.
+// Returns the copies, newest first. `newest` is the copy just written.
 std::vector<Copy> copies_in(const fs::path& folder, const fs::path& newest) {
   std::vector<Copy> all;
   std::error_code failed;

@@ -23,7 +23,7 @@ namespace {
 
 std::string_view bytes_of(const MappedFile& file) { return {static_cast<const char*>(file.data()), file.bytes()}; }
 
-// Says what a model that only gives vectors is for, before its tokenizer is looked for.
+// Throws for a model that only computes embeddings, before its tokenizer is searched.
 ImportedModel expect_texts(ImportedModel imported, const Options& options) {
   const std::string architecture = imported.metadata.text("general.architecture", "");
   const std::vector<std::string> known = builtin_architectures();
@@ -36,7 +36,7 @@ ImportedModel expect_texts(ImportedModel imported, const Options& options) {
               {}, {fmt::format("harmonics embed {} TEXT", imported.path)});
 }
 
-// The model file that the flags name. A .ndsl file has its metadata and its tokenizer in the folder of --weights.
+// Imports the model that the flags name. The metadata and the tokenizer of a .ndsl file are in the folder of --weights.
 ImportedModel imported_of(const Options& options) {
   const std::string& path = options.files.front();
   if (!is_ndsl(path)) {
@@ -98,7 +98,7 @@ std::string grammar_of_schema_text(const std::string& text) {
   return grammar_of_schema(schema);
 }
 
-// The grammar of a file, as `text_of` writes it. Errors name the file.
+// Reads a grammar from a file, converted by `text_of`. Errors name the file.
 template <typename TextOf>
 std::shared_ptr<const Grammar> grammar_in(const std::string& path, TextOf text_of) {
   const std::string text = whole_file(path);

@@ -1,4 +1,4 @@
-// A language model opened for the flags of a command.
+// Opens a language model by the flags of a command.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@
 namespace harmonics::engine::cli {
 
 struct LanguageModel {
-  // Opens the first positional file. Throws what opening model and tokenizer throw.
+  // Opens the first positional file. Throws the errors of opening the model and the tokenizer.
   explicit LanguageModel(const Options& options);
-  // --chat-template FILE, or the model's own.
+  // Returns the chat template of --chat-template, or that of the model.
   ChatTemplate chat_template(const Options& options) const;
-  // The ids that end a text, beside the tokenizer's own: those of the model's generation_config.json.
+  // Returns the ids of generation_config.json that end a text, in addition to those of the tokenizer.
   std::vector<int32_t> ends() const;
 
   const std::string path;
@@ -29,7 +29,8 @@ struct LanguageModel {
   Decoder decoder;
 };
 
-// --draft MODEL or --lookup N. Throws ErrorKind::Usage for both, and for a model of another vocabulary.
+// Speculative decoding by --draft MODEL or --lookup N. Throws ErrorKind::Usage for both flags, and for a draft model
+// with another vocabulary.
 struct Speculation {
   Speculation(const Options& options, const LanguageModel& model);
 
@@ -38,10 +39,10 @@ struct Speculation {
   int64_t tokens = 8;
 };
 
-// What the file of --session holds; nothing if there is no --session or no such file.
+// Reads the file of --session; none without the flag or the file.
 std::optional<SavedSession> saved_session_of(const Options& options);
 
-// The choice of tokens that the flags ask for.
+// Returns the settings of generation by the flags.
 ContinuationSettings continuation_settings(const Options& options, const Tokenizer& tokenizer);
 
 double per_second(int64_t tokens, double seconds);

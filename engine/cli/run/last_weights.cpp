@@ -31,7 +31,7 @@ void LastWeights::write(const TensorFile& weights) const {
   try {
     const std::string path = keep_weights(weights, graph_);
     if (!options_.quiet) say("kept weights: " + path);
-  } catch (const Error& e) {  // no flag requested the copy: its failure leaves the exit code unchanged
+  } catch (const Error& e) {  // no flag requests the copy, so the exit code is unchanged
     if (!options_.quiet) print_note(std::string("no copy of the weights was kept: ") + e.what());
   }
 }

@@ -1,4 +1,4 @@
-// Adds options from flags that apply to all live streams to the streams' addresses.
+// Adds options of flags for all live streams to the addresses of these streams.
 #pragma once
 
 #include "engine/base/address.hpp"
@@ -6,9 +6,9 @@
 
 namespace harmonics::engine::cli {
 
-// Returns whether streams of this scheme have an option of this name. `kind`: HX_PRODUCER or HX_CONSUMER.
+// Returns whether streams of this scheme have the option. `kind` is HX_PRODUCER or HX_CONSUMER.
 bool takes_option(Registry& registry, uint32_t kind, const Address& address, std::string_view option);
-// Adds an option to the address if its scheme has the option and the address does not set it.
+// Adds an option to the address unless its scheme lacks the option or the address sets it.
 void set_option(Registry& registry, uint32_t kind, Address& address, const std::string& option,
                 const std::string& value);
 

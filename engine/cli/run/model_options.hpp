@@ -1,4 +1,4 @@
-// How the options say to read a language model.
+// Converts flags to options for reading language models.
 #pragma once
 
 #include "engine/cli/options/options.hpp"
@@ -7,20 +7,20 @@
 
 namespace harmonics::engine::cli {
 
-// --lora FILE[=SCALE]. A SCALE is a number; otherwise the sign belongs to the name.
+// Parses --lora FILE[=SCALE]. SCALE is a number; otherwise '=' is part of the file's name.
 std::vector<AdapterFile> adapter_files(const Options& options);
 
-// Reads the file of --spec. Throws ErrorKind::Usage for a --set that is not NAME=VALUE.
+// Returns the options of a model, with the file of --spec. Throws ErrorKind::Usage for a --set that is not NAME=VALUE.
 ModelOptions model_options(const Options& options);
-// Of models that a .ndsl text describes: --set, --seed. Throws ErrorKind::Usage for --spec.
+// Returns the options of a model described by a .ndsl text: --set, --seed. Throws ErrorKind::Usage for --spec.
 DescribedOptions described_options(const Options& options);
-// The same of a .ndsl file, with --weights.
+// Returns the options of a .ndsl file: those of described_options() and --weights.
 NdslOptions ndsl_options(const Options& options);
-// import_language_model() with --set; with --spec, which describes the tensors as they lie, import_model().
+// Imports a language model with --set. With --spec, which describes the tensors as stored, imports them unchanged.
 ImportedModel import_for(const std::string& path, const Options& options);
 
-// How programs of a language model are compiled. Without --precision, rows that meet quantised weights are quantised on
-// the CPU (Precision::int8): the products are bound by bytes only then.
+// Returns the compile options of a language model. Without --precision, the CPU quantises rows for products with
+// quantised weights (Precision::int8), because only then the products are bound by memory bandwidth.
 CompileOptions text_compile_options(const Options& options);
 
 }  // namespace harmonics::engine::cli

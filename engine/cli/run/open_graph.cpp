@@ -40,7 +40,7 @@ void print_notes(const Source& source) {
   for (std::string line; std::getline(notes, line);) print_note("'" + source.name() + "': " + line);
 }
 
-// Removes the taps, so that the rest infers. Conditions that end training do not apply then.
+// Removes the taps for inference, and the conditions that end training.
 void drop_taps(Graph& graph) {
   for (size_t i = 0; i < graph.cycles.size(); ++i) {
     if (!graph.trains(static_cast<int>(i))) continue;
@@ -51,7 +51,7 @@ void drop_taps(Graph& graph) {
   graph.taps.clear();
 }
 
-// Registers an override. Programs of the graph use it when they are compiled.
+// Registers an override, which programs of the graph use when they are compiled.
 void set_override(Registry& registry, const std::string& text) {
   const size_t eq = text.find('=');
   if (eq == std::string::npos || eq == 0 || eq + 1 == text.size())
@@ -102,8 +102,8 @@ std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
   return std::make_shared<DeadLetters>(std::move(o));
 }
 
-// Weights of the same shapes are compatible whatever functions used them. The saved text may need plugins that are
-// missing here.
+// Notes arrows with other functions than in training: weights of the same shapes load regardless of the functions. The
+// recorded flow is ignored if it cannot be read, for example for lack of a plugin.
 void note_other_functions(const BoundGraph& graph, const Options& options) {
   const std::string &learned = graph.learned_flow(), &now = graph.graph().source->text();
   if (learned.empty() || learned == now) return;
@@ -131,8 +131,8 @@ bool is_at_rest(const Graph& graph, const Binding& b) {
          type != std::filesystem::file_type::socket;
 }
 
-// Binds the streams of files to the producers that a complete graph would bind them to. A stream that cannot be opened
-// is left out: it is reported once the names are right.
+// Binds the streams of files to the producers as in a complete graph. Omits streams that cannot be opened; they are
+// reported when the names are correct.
 void bind_files(BoundGraph& bound, const GraphErrors::Rest& rest, const std::vector<std::string>& texts) {
   const Graph& graph = bound.graph();
   std::set<int> taken;
@@ -158,7 +158,7 @@ void bind_files(BoundGraph& bound, const GraphErrors::Rest& rest, const std::vec
   for (Binding& b : later) bind(b);
 }
 
-// Errors of shapes in a graph whose names are not all right.
+// Returns the errors of shapes in a graph with errors of names.
 std::vector<Error> shape_errors(const GraphErrors::Rest& rest, const Options& options, bool inference) {
   Graph graph = rest.graph;
   if (inference) drop_taps(graph);
@@ -169,13 +169,13 @@ std::vector<Error> shape_errors(const GraphErrors::Rest& rest, const Options& op
     if (!options.weights.empty()) bound.load_weights(options.weights);
     bind_files(bound, rest, options.producers);
   } catch (const Error&) {
-    return {};  // reported once the names are right
+    return {};  // reported when the names are correct
   }
   return bound.shape_errors(rest, options.verb == "explain");
 }
 
-// The certain errors of names and shapes in a text with syntax errors: of the harmonic that would be opened, or of all
-// harmonics if none would.
+// Returns the definite errors of names and shapes in a text with syntax errors: those of the harmonic to open, or of
+// all harmonics if none is to be opened.
 std::vector<Error> later_errors(const Flow& flow, const Options& options) {
   const bool opens = options.verb != "validate" || !options.producers.empty();
   const bool inference = options.inference || options.verb == "infer" || options.verb == "serve";
@@ -238,7 +238,7 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   for (const std::string& text : options.overrides) set_override(result->registry(), text);
   if (known) known(*result);
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
-    std::vector<Binding> later;  // fields of producers that are declared later
+    std::vector<Binding> later;  // fields of producers bound later
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
       if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");

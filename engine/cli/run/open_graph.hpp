@@ -1,4 +1,4 @@
-// Opens a graph from a file and command-line bindings, the same for every verb.
+// Opens a graph from a file and the bindings on the command line, for all verbs.
 #pragma once
 
 #include <functional>
@@ -9,22 +9,21 @@
 
 namespace harmonics::engine::cli {
 
-// Runs `body`. Errors with a position in `source` are shown with the source line. Returns the exit code.
+// Runs `body` and returns the exit code. Prints errors with a position in `source` with the source line.
 int with_source(const std::shared_ptr<const SourceText>& source, const std::function<int()>& body);
 
-// Parses, resolves, binds producers, tests and consumers, loads weights. `inference` drops the training taps. `known`
-// is called before any stream is opened, since opening may wait for a sender.
+// Resolves a flow, binds producers, test data and consumers, and loads weights. `inference` removes the training taps.
+// Calls `known` before opening streams, because opening may wait for a sender.
 std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options, bool inference,
                                        const std::function<void(BoundGraph&)>& known = nullptr);
 
-// Where packed weights are kept between runs, by --packed-cache; null: nowhere.
+// Returns the cache of packed weights between runs, by --packed-cache; null if there is none.
 std::shared_ptr<PackedFiles> packed_files_of(const Options& options);
 
-// infer: throws ErrorKind::Usage if the flow has weights, nothing loads them and --untrained is not given.
+// For infer: throws ErrorKind::Usage if the flow has weights, none are loaded and --untrained is not given.
 void expect_trained(BoundGraph& graph, const Options& options);
 
-// Reads the graph file options.files[0]. Syntax errors are reported together with the certain errors of names and
-// shapes.
+// Reads the flow in options.files[0]. Syntax errors are reported together with definite errors of names and shapes.
 Flow read_flow(const Options& options);
 
 }  // namespace harmonics::engine::cli

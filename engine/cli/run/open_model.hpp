@@ -1,4 +1,4 @@
-// Opens a model from a file of another program, for verbs that also take flows.
+// Opens imported models, for verbs that also take flows.
 #pragma once
 
 #include <initializer_list>
@@ -14,21 +14,21 @@ struct OpenedModel {
   ImportedModel imported;  // the tokenizer may be in its file
   Model model;
 };
-// With the limits, the types and the spec that the options ask for.
+// Opens a model with the limits, types and spec of the options.
 OpenedModel open_model(const std::string& path, const Options& options);
 
-// Throws ErrorKind::NoInput for a path that does not exist and is almost the name of a built-in model.
+// Throws ErrorKind::NoInput if the path does not exist and is similar to the name of a built-in model.
 void expect_no_misspelt_model(const std::string& path);
 
-// Throws ErrorKind::Usage if one of these flags was typed: "--batch has no effect: 'm.gguf' is a language model".
+// Throws ErrorKind::Usage if one of these flags was given: "--batch has no effect: 'm.gguf' is a language model".
 void refuse_flags(const Options& options, std::initializer_list<const char*> flags, const std::string& what);
 
-// Throws ErrorKind::Usage if one of these flags was typed: "--show has no effect beside --html".
+// Throws ErrorKind::Usage if one of these flags was given: "--show has no effect beside --html".
 void refuse_beside(const Options& options, std::initializer_list<const char*> flags, const char* other);
-// The same for "--numbers has no effect without --html FILE.html".
+// Throws ErrorKind::Usage if one of these flags was given: "--numbers has no effect without --html FILE.html".
 void refuse_without(const Options& options, std::initializer_list<const char*> flags, const char* other);
 
-// Throws ErrorKind::Usage if a flag is given that is for flows only: data for training, --weights, --graph.
+// Throws ErrorKind::Usage for flags that apply only to flows: data for training, --weights, --graph.
 void expect_no_flow_flags(const Options& options);
 
 }  // namespace harmonics::engine::cli

@@ -27,7 +27,8 @@ namespace {
               {remedy});
 }
 
-// Creates a test file beside it: permissions alone do not reveal read-only file systems.
+// Throws if the file cannot be written. Creates a test file beside it, because permissions do not reveal read-only file
+// systems.
 void expect_writable(const char* flag, const std::string& path) {
   std::error_code failed;
   const fs::path linked = fs::is_symlink(path, failed) ? fs::weakly_canonical(path, failed) : fs::path(path);
@@ -45,7 +46,7 @@ void expect_writable(const char* flag, const std::string& path) {
   ::unlink(tried.c_str());
 }
 
-// Returns an unused name in `folder` for the file of `path`.
+// Returns an unused name in `folder` derived from that of `path`.
 std::string free_name(const fs::path& folder, const std::string& path) {
   const std::string stem = fs::path(path).stem().string();
   for (int number = 1;; ++number) {
@@ -56,7 +57,7 @@ std::string free_name(const fs::path& folder, const std::string& path) {
   }
 }
 
-// A file on the command line, and the flag that names it.
+// A file on the command line and its flag.
 struct NamedFile {
   std::string flag, path;
 };
@@ -66,7 +67,7 @@ void add_file(NamedFiles& to, const char* flag, const std::string& path) {
   if (!path.empty()) to.push_back({flag, path});
 }
 
-// Adds the "file:" addresses. Errors in addresses are reported when they are opened.
+// Adds the files of "file:" addresses. Errors in addresses are reported when they are opened.
 void add_addresses(NamedFiles& to, const char* flag, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     try {
@@ -77,14 +78,14 @@ void add_addresses(NamedFiles& to, const char* flag, const std::vector<std::stri
   }
 }
 
-// Compares regular files only: pipes and devices may be named more than once.
+// Returns whether both paths are the same regular file. Pipes and devices may be named more than once.
 bool is_the_same_file(const std::string& a, const std::string& b) {
   std::error_code failed;
   if (fs::exists(a, failed) && !fs::is_regular_file(a, failed)) return false;
   return fs::equivalent(a, b, failed) || fs::weakly_canonical(a, failed) == fs::weakly_canonical(b, failed);
 }
 
-// Returns whether reading the folder or pattern `input` would read this file.
+// Returns whether reading the file, folder or pattern `input` reads this file.
 bool reads(const std::string& input, const std::string& file) {
   std::error_code failed;
   if (!fs::is_regular_file(file, failed)) return false;
@@ -134,7 +135,7 @@ void expect_separate_files(const Options& options) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const NamedFile& output = outputs[i];
     for (const NamedFile& input : inputs) {
-      const bool read_before = output.flag == "--save" && input.flag == "--weights";  // fine-tuning in place
+      const bool read_before = output.flag == "--save" && input.flag == "--weights";  // fine-tuning reads it first
       if (!read_before && reads(input.path, output.path))
         throw Error(ErrorKind::Usage,
                     fmt::format("{} would overwrite '{}', which {} reads", output.flag, output.path, input.flag), {},

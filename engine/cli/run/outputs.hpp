@@ -1,4 +1,4 @@
-// Files that verbs write.
+// Output files of verbs.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace harmonics::engine::cli {
 
-// Throws ErrorKind::Output for the first of --save, --report, --plot and --confusion that cannot be written. Called
-// before the first step.
+// Throws ErrorKind::Output for the first file of --save, --report, --plot and --confusion that cannot be written.
+// Called before the first step.
 void expect_writable_outputs(const Options& options);
 
-// Throws ErrorKind::Usage when a file is both read and written, or written twice. Called before any file is opened.
+// Throws ErrorKind::Usage if a file is both read and written, or written twice. Called before any file is opened.
 // --save may name the file of --weights, which is read first.
 void expect_separate_files(const Options& options);
 
-// Writes every output, even if others fail.
+// Writes all outputs, even if some fail.
 class Outputs {
  public:
   template <typename Write>
@@ -33,7 +33,7 @@ class Outputs {
     }
   }
   bool failed() const { return failed_.has_value(); }
-  // Throws the first failure.
+  // Throws the first error.
   void end() const {
     if (failed_) throw *failed_;
   }
@@ -42,8 +42,8 @@ class Outputs {
   std::optional<Error> failed_;
 };
 
-// Writes weights that exist nowhere else. If `path` cannot be written, writes NAME.unsaved.safetensors to the working
-// directory or else to the temporary folder, and throws an error that names the file.
+// Writes weights to `path`. If that fails, writes NAME.unsaved.safetensors to the working directory, or else to the
+// temporary folder, and throws an error that names this file.
 void save_or_rescue(const TensorFile& weights, const std::string& path);
 
 }  // namespace harmonics::engine::cli

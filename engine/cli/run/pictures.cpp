@@ -18,8 +18,8 @@ namespace {
 constexpr const char* kTraining = "#2563a8";
 constexpr const char* kValidationColour = "#d9681d";
 
-// Returns the largest value. If the first steps would flatten the rest beyond reading, returns the 98th percentile of
-// the points instead, and the chart marks the higher values.
+// Returns the upper bound of the axis: the largest value, or the 98th percentile if the first steps would make the rest
+// of the curve unreadably flat. The chart then marks higher values.
 double top_of(const Points& training, const Points& validation) {
   std::vector<double> all;
   for (const auto& [x, y] : training) all.push_back(y);
@@ -107,7 +107,7 @@ std::string name_of(const std::vector<std::string>& names, size_t i) {
   return i < names.size() ? names[i] : std::to_string(i);
 }
 
-// Returns a shade from white to blue for the share, with dark text on light and light text on dark.
+// Returns a colour from white to blue, or to red if not `right`, for the share.
 std::string shade(double share, bool right) {
   const auto mix = [&](int to) { return static_cast<int>(std::lround(255 + (to - 255) * std::sqrt(share))); };
   return right ? fmt::format("rgb({},{},{})", mix(37), mix(99), mix(168))
@@ -238,7 +238,7 @@ std::string confusion_text(const MetricTable& table, const std::vector<std::stri
 
 std::string confusion_svg(const MetricTable& table, const std::vector<std::string>& names, const std::string& title) {
   const size_t n = table.side;
-  size_t longest = 9;  // "precision" stands there too
+  size_t longest = 9;  // the row label "precision" is among the names
   for (size_t i = 0; i < n; ++i) longest = std::max(longest, name_of(names, i).size());
   const Grid g{std::clamp(560.0 / static_cast<double>(n), 4.0, 48.0), 40 + 6.5 * static_cast<double>(longest), 78, n};
   const double width = g.x0 + g.at(n) + 72, height = g.y0 + g.at(n) + 34;
@@ -272,7 +272,7 @@ PixelScale pixel_scale(const std::vector<const std::vector<float>*>& pictures) {
 std::string image_html(const std::vector<float>& pixels, const PictureShape& shape, const PixelScale& scale,
                        const std::string& what) {
   constexpr int64_t kSide = 96;
-  const int64_t each = (std::max(shape.rows, shape.columns) + kSide - 1) / kSide;  // pixels a side that become one
+  const int64_t each = (std::max(shape.rows, shape.columns) + kSide - 1) / kSide;  // pixels per side that are averaged
   const int64_t rows = (shape.rows + each - 1) / each, columns = (shape.columns + each - 1) / each;
   const auto mean = [&](int64_t row, int64_t column, int64_t channel) {
     float sum = 0;

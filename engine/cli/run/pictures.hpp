@@ -1,4 +1,4 @@
-// Pictures of a run: the learning curve and the confusion matrix as SVG, samples as PNG.
+// Draws the learning curve and the confusion matrix of a run as SVG, and samples as PNG.
 #pragma once
 
 #include <string>
@@ -9,30 +9,30 @@
 
 namespace harmonics::engine::cli {
 
-// Draws loss over steps, and below it accuracy or the first metric of validation. Faint: each point; strong: the
-// trend; dots: validation.
+// Draws the loss by step, and below it the accuracy or the first validation metric: points faintly, the trend as a
+// line, validations as dots.
 std::string curve_svg(const CycleReport& report);
 
-// Draws truth by prediction, shaded by the share of the true class, with recall beside and precision below. `names`:
-// of the classes, or empty.
+// Draws the confusion matrix, shaded by the share of the true class, with recall at the right and precision below.
+// `names` are those of the classes, or empty.
 std::string confusion_svg(const MetricTable& table, const std::vector<std::string>& names, const std::string& title);
 
-// Returns the classes that were confused most often, at most three, in one line: "4 for 9 (12 of 980), …".
+// Returns up to three of the most frequent confusions in one line: "4 for 9 (12 of 980), …".
 std::string confusion_text(const MetricTable& table, const std::vector<std::string>& names);
 
-// How the numbers of a stream's pictures become levels, the same for all of them.
+// Maps the numbers of images to grey or colour levels, equally for all images of a stream.
 struct PixelScale {
-  float low = 0, high = 0;     // drawn as the ends of the scale
-  bool dark_on_light = false;  // greys: `low` is white
+  float low = 0, high = 0;     // numbers at the ends of the scale
+  bool dark_on_light = false;  // for grey images: `low` is white
 };
 
-// Returns the scale of pictures that are shown together. It includes 0; infinite and NaN values are left out. Greys are
-// drawn as they are, the largest white, unless more than half of the pixels are in the lowest tenth of the range: such
-// pictures are strokes on an empty ground, and drawn dark on light.
+// Returns a common scale for images that are shown together. It includes 0 and ignores infinite and NaN values. The
+// largest grey is white, unless more than half of the pixels are in the lowest tenth of the range: such images are
+// strokes on an empty background and are drawn dark on light.
 PixelScale pixel_scale(const std::vector<const std::vector<float>*>& pictures);
 
-// Returns an <img> with the picture inside it as PNG, at most 96 pixels a side; larger ones are averaged. `pixels` has
-// the size of `shape`. `what` is the alternative text.
+// Returns an <img> that contains the image as PNG with at most 96 pixels per side; larger images are averaged. `pixels`
+// has the size of `shape`. `what` is the alternative text.
 std::string image_html(const std::vector<float>& pixels, const PictureShape& shape, const PixelScale& scale,
                        const std::string& what);
 

@@ -1,4 +1,4 @@
-// Shared by profile and bench: one cycle of a graph, with its samples in memory.
+// Prepares one cycle of a graph with its samples in memory, for profile and bench.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace harmonics::engine::cli {
 
-// Returns the index, from 0, of the cycle that --cycle names.
+// Returns the index, from 0, of the cycle of --cycle.
 int cycle_of(const BoundGraph& graph, const Options& options);
 PreparedSettings prepared_settings(BoundGraph& graph, const Options& options, int64_t batch, int threads);
 int all_threads();

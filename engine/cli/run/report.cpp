@@ -55,7 +55,7 @@ int64_t trained_weights(BoundGraph& graph, const CycleReport& r) {
   return n;
 }
 
-// The key figures of a run.
+// Returns the key figures of a run as HTML.
 std::string cards(BoundGraph& graph, const ReportedRun& run) {
   std::string s = "<div class=\"cards\">\n";
   const CycleReport& r = run.cycle;
@@ -90,7 +90,7 @@ std::string figures_html(const ReportedRun& run) {
   return "<h2>Figures</h2>\n" + t.html();
 }
 
-// Returns an empty text for a time that the calendar cannot hold.
+// Formats a time; "" if it is out of the calendar's range.
 std::string date_text(std::time_t when) {
   std::tm local{};
   if (!::localtime_r(&when, &local)) return "";
@@ -103,9 +103,9 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
-// Returns size, date and checksum of a file of data, to tell its versions apart; "" for anything but a file.
+// Returns size, date and checksum of a data file, which identify its version; "" if it is not a regular file.
 std::string version_text(const std::string& path) {
-  constexpr uintmax_t kMost = uintmax_t{1} << 30;  // read in about a second
+  constexpr uintmax_t kMost = uintmax_t{1} << 30;  // larger files take more than about a second to read
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return "";
   std::string text = fmt::format("{} bytes, changed {}", thousands(found.st_size), date_text(found.st_mtime));
@@ -120,7 +120,7 @@ std::string version_text(const std::string& path) {
 
 std::string data_html(const ReportedRun& run) {
   Table t;
-  std::map<std::string, std::string> versions;  // by path: fields of one file are read once
+  std::map<std::string, std::string> versions;  // by path, so that a file with several fields is read once
   for (const ReportedData& data : run.data) {
     const Binding binding = parse_binding(data.address);
     std::string version;
@@ -160,7 +160,7 @@ std::string settings_html(BoundGraph& graph, const ReportedRun& run) {
   return s + data_html(run) + "<h2>Machine</h2>\n" + machine.html();
 }
 
-// Lists events besides steps, and the notes of the run.
+// Lists the events and the notes of the run.
 std::string events_html(const CycleReport& r) {
   std::string s;
   if (!r.events.empty()) {

@@ -1,5 +1,5 @@
-// A run as one self-contained HTML page: figures, curve, confusion, examples, settings, data, machine,
-// flow.
+// Writes a run as a self-contained HTML page: figures, learning curve, confusion matrix, examples, settings, data,
+// machine, flow.
 #pragma once
 
 #include <optional>
@@ -11,24 +11,24 @@
 namespace harmonics::engine::cli {
 
 struct ReportedData {
-  std::string use, address;  // "training", "validation", "test", "input"; [NAME=]ADDRESS, as typed
+  std::string use, address;  // "training", "validation", "test", "input"; [NAME=]ADDRESS, as given
 };
 
 struct ReportedRun {
   const CycleReport& cycle;
   const std::optional<Evaluation>& test;
   const RunSettings& settings;
-  std::string command;  // as typed
+  std::string command;  // as given
   std::vector<ReportedData> data;
 };
 
-// Says why a run ended (CycleReport::stopped_by): "all epochs done".
+// Returns why a run ended (CycleReport::stopped_by) as text: "all epochs done".
 std::string end_text(const std::string& stopped_by);
-// Returns the evaluation for pictures and tables: the test, else the last validation, else null.
+// Returns the evaluation to show: the test, else the last validation, else null.
 const Evaluation* final_evaluation(const ReportedRun& run);
 
 void write_report(BoundGraph& graph, const ReportedRun& run, const std::string& path);
-// Writes the layer's counts of truth by prediction. Throws ErrorKind::Usage if no metric counted them.
+// Writes the confusion matrix of the first layer that has one. Throws ErrorKind::Usage if no metric computed it.
 void write_confusion(BoundGraph& graph, const ReportedRun& run, const std::string& path);
 
 }  // namespace harmonics::engine::cli

@@ -1,4 +1,4 @@
-// A file that is appended row by row while others read it.
+// A file to which rows are appended while other programs read it.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace harmonics::engine::cli {
 
 class RowFile {
  public:
-  // Appends to the existing content, and creates the file if it is missing. Throws as append() does.
+  // Opens the file, or creates it, to append to its content. Throws the errors of append().
   explicit RowFile(std::string path, FileCalls& calls = FileCalls::system());
   RowFile(const RowFile&) = delete;
   RowFile& operator=(const RowFile&) = delete;
   ~RowFile();
-  // Appends a whole row or nothing. Throws ErrorKind::Output (InputOutput for a failing device). A partly written row
-  // is removed at once or, if that fails too, before the next row.
+  // Appends a whole row or nothing. Throws ErrorKind::Output, or InputOutput for a failing device. A partial row is
+  // removed immediately or, if that fails too, before the next row.
   void append(std::string_view row);
   const std::string& path() const { return path_; }
 
@@ -27,7 +27,7 @@ class RowFile {
   FileCalls& calls_;
   int file_ = -1;
   size_t whole_ = 0;   // bytes of complete rows
-  bool torn_ = false;  // a partial row follows them
+  bool torn_ = false;  // a partial row follows the complete ones
 };
 
 }  // namespace harmonics::engine::cli

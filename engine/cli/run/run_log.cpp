@@ -18,13 +18,13 @@ namespace harmonics::engine::cli {
 namespace {
 
 struct Place {
-  bool epoch = false;  // a row of a whole epoch
-  int64_t number = 0;  // of the epoch
+  bool epoch = false;  // the row of an epoch
+  int64_t number = 0;  // number of the epoch
   int64_t step = -1;   // -1: not a row
 };
 
-// Returns the lines of an existing file that are kept, as `place_of` reads them. A last line without an end was cut
-// when the run was killed.
+// Returns the lines of an existing file up to the point where the run resumes. `place_of` parses a line. Drops a last
+// line without a line break, which a killed run leaves.
 template <typename PlaceOf>
 std::string lines_until(const std::string& path, const Beginning& from, PlaceOf place_of) {
   std::string kept;
@@ -37,7 +37,7 @@ std::string lines_until(const std::string& path, const Beginning& from, PlaceOf 
   return kept;
 }
 
-// Starts the file with the lines that are kept.
+// Rewrites the file with the kept lines and opens it to append.
 std::unique_ptr<RowFile> begun(const std::string& path, const std::string& kept) {
   write_file_atomically(path, kept);
   return std::make_unique<RowFile>(path);
@@ -57,7 +57,7 @@ class CsvLog final : public RunLog {
     const std::string kept = same ? lines_until(path(), from, place_of) : "";
     file_ = begun(path(), head + "\n" + kept);
   }
-  // The columns are the measured values.
+  // Events are not written, because the columns are measured values.
   void put(const LogRow& r) override {
     if (!r.event.empty()) return;
     std::string line = fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}", r.kind, r.epoch, r.step, r.samples, r.seconds,

@@ -1,4 +1,4 @@
-// Measurements of a run, row by row, for other programs: CSV, JSON lines, TensorBoard.
+// Logs of a run's measurements for other programs: CSV, JSON lines, TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct LogRow {
   int64_t epoch = 0, step = 0, samples = 0;
   double seconds = 0, samples_per_second = 0, learning_rate = 0;
   std::map<std::string, double> values;  // "loss", "output.accuracy", "val.loss", ...
-  std::string event = {}, text = {};     // of an event
+  std::string event = {}, text = {};     // kind and message of an event
   RunRates rates = {};                   // of steps and epochs
 };
 
@@ -26,13 +26,13 @@ class RunLog {
  public:
   explicit RunLog(std::string path) : path_(std::move(path)) {}
   virtual ~RunLog() = default;
-  // Called before the first row, with the names that may occur and the step the run resumes from. Removes rows of a
-  // former run for later steps and unfinished epochs. Throws ErrorKind::Output on failure.
+  // Must be called before the first row, with the names that may occur and the step from which the run resumes. Removes
+  // earlier rows of later steps and unfinished epochs. Throws ErrorKind::Output on failure.
   virtual void begin(const std::vector<std::string>& names, const Beginning& from) = 0;
-  // Writes and flushes a row, so that readers see whole rows. A row that cannot be written is skipped, since no run
-  // ends for its log. Returns a message for the first such row.
+  // Writes and flushes a row, so that readers see whole rows. Skips a row that cannot be written, because a log must
+  // not end the run. Returns a message for the first such row.
   std::optional<std::string> write(const LogRow& row);
-  // Returns how many rows are missing, and why the last one is.
+  // Returns a message with the number of missing rows and the last reason; none if no row is missing.
   std::optional<std::string> gap() const;
 
  protected:
@@ -44,10 +44,10 @@ class RunLog {
   int64_t lacking_ = 0;
 };
 
-// Chooses the format by the ending: .csv, .jsonl. Throws ErrorKind::Usage for other endings, ErrorKind::Output for
-// files that cannot be written.
+// Opens a log. The file extension selects the format: .csv, .jsonl. Throws ErrorKind::Usage for other extensions,
+// ErrorKind::Output for files that cannot be written.
 std::unique_ptr<RunLog> make_run_log(const std::string& path);
-// Creates the folder and a file of events in it.
+// Opens a TensorBoard log: creates the folder and a file of events in it.
 std::unique_ptr<RunLog> make_tensorboard_log(const std::string& folder);
 
 }  // namespace harmonics::engine::cli

@@ -17,7 +17,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// The share of the time and the seconds from which on the run reports that steps waited for data.
+// The run reports that steps waited for data above this share of the time and these seconds.
 constexpr double kWaitShare = 0.25, kWaitTold = 0.1;
 
 struct WeightCounts {
@@ -27,7 +27,7 @@ struct WeightCounts {
   int64_t all() const { return trained + frozen + unused; }
 };
 
-// Counts by the names of parameters that were used and trained.
+// Counts weights by the names of the used and trained parameters.
 WeightCounts count_weights(const ParameterStore& store, const std::set<std::string>& used,
                            const std::set<std::string>& trained) {
   WeightCounts counts;
@@ -38,7 +38,7 @@ WeightCounts count_weights(const ParameterStore& store, const std::set<std::stri
   return counts;
 }
 
-// "1,290 weights (214,080 frozen, 1,290 unused)"
+// Returns "1,290 weights (214,080 frozen, 1,290 unused)".
 std::string weights_text(const WeightCounts& counts) {
   std::string rest;
   if (counts.frozen > 0) rest = thousands(counts.frozen) + " frozen";
@@ -52,7 +52,7 @@ std::string loss_text(const CycleReport& report) {
   return s;
 }
 
-// JSON cannot represent infinity and NaN.
+// Returns null for an unmeasured value, and for infinity and NaN, which JSON cannot represent.
 boost::json::value json_of(double value, bool measured = true) {
   return measured && std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
 }
@@ -70,7 +70,7 @@ const EpochReport* validated(const CycleReport& report) {
   return nullptr;
 }
 
-// Returns the samples left over by the last passes, by purpose of the streams.
+// Returns the remainders of streams after the last passes, by purpose of the streams.
 boost::json::array left_over_of(const RunOutcome& outcome) {
   boost::json::array all;
   const auto add = [&](const char* of, const std::vector<LeftOver>& streams) {
@@ -147,7 +147,7 @@ std::string value_text(const std::string& name, double value) {
   return !std::isfinite(value) ? "undefined" : share ? percent(value) : fmt::format("{:.4g}", value);
 }
 
-// Prints where weights are that no flag saved.
+// Prints the location of the copy of weights that no flag saved.
 void tell_kept(const Options& options, const RunOutcome& outcome) {
   if (!outcome.not_kept.empty()) print_note("no copy of the weights was kept: " + outcome.not_kept);
   if (outcome.kept.empty()) return;
@@ -160,8 +160,7 @@ std::string samples_of(uint64_t count, const std::string& name) {
   return fmt::format("{} sample{} of '{}'", thousands(static_cast<int64_t>(count)), count == 1 ? "" : "s", name);
 }
 
-// Reports samples that arrived but were not learned. Streams of one source have the same counts, which are reported
-// once.
+// Reports samples that were lost or rejected. Streams of one source have equal counts, which are reported once.
 void tell_missing(const CycleReport& r) {
   for (const auto& [name, lost] : r.lost) say("lost: " + samples_of(lost, name));
   std::string before;
@@ -173,7 +172,7 @@ void tell_missing(const CycleReport& r) {
   }
 }
 
-// Prints where samples are that the run did not learn.
+// Prints the files of samples that were rejected or unpaired.
 void tell_dead_letters(BoundGraph& graph) {
   const DeadLetters* const letters = graph.streams().dead_letters();
   if (!letters) return;
@@ -194,7 +193,7 @@ const Evaluation* final_evaluation(const RunOutcome& outcome) {
   return outcome.test ? &*outcome.test : validation_of(outcome.report);
 }
 
-// Counts are whole; tables of plugins may hold other numbers.
+// Returns whole numbers as integers. Tables of plugins may have fractions instead of counts.
 boost::json::value whole_or_real(double v) {
   constexpr double kMost = 1e15;
   if (std::abs(v) < kMost && std::trunc(v) == v) return static_cast<int64_t>(v);

@@ -1,4 +1,4 @@
-// The outcome of a run, as text and as an object.
+// The outcome of a run, as text and as JSON.
 #pragma once
 
 #include <optional>
@@ -21,13 +21,13 @@ struct RunOutcome {
   std::optional<Evaluation> test;
   int cycle = -1;                       // the last cycle that trained
   std::string training;                 // the optimizer and its settings
-  std::optional<Error> failure;         // the error that ended it; earlier steps are kept
-  std::string checkpoint;               // the newest
-  std::vector<BestCheckpoint> best;     // with their paths, best first
+  std::optional<Error> failure;         // the error that ended the run; earlier steps are kept
+  std::string checkpoint;               // path of the newest checkpoint
+  std::vector<BestCheckpoint> best;     // with paths, best first
   std::set<std::string> used, changed;  // parameters of all cycles that ran; those that training changed
-  std::string kept;                     // the copy of weights that nothing else saves
+  std::string kept;                     // path of the copy of otherwise unsaved weights
   std::string not_kept;                 // why there is no copy
-  RunRates rates;                       // of `report`
+  RunRates rates;                       // rates of `report`
 };
 
 // Returns the last validated epoch, or null.
@@ -37,15 +37,16 @@ const Evaluation* final_evaluation(const RunOutcome& outcome);
 bool asks_for_confusion(const Options& options);
 
 double speed_of(const EpochReport& e);  // samples per second
-// `tokens`: in a sample, to show the rate in tokens; 0: in samples.
+// Formats an epoch. `tokens` is the number of tokens per sample, to show the rate in tokens; 0: in samples.
 std::string epoch_text(const EpochReport& e, bool constant_rate, int64_t tokens = 0);
-// "loss 0.1, accuracy 98.00 %, f1 0.97"
+// Returns "loss 0.1, accuracy 98.00 %, f1 0.97".
 std::string figures_text(const Evaluation& e);
 
-// docs/schema/run.json
+// Returns the outcome in the schema of docs/schema/run.json.
 boost::json::object run_object(BoundGraph& graph, const Options& options, const RunOutcome& outcome);
 void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outcome);
-// An undefined figure is a failure, regardless of the training.
+// Returns an error if the loss of a test or validation is not finite. The command then fails even if training
+// succeeded.
 std::optional<Error> undefined_figure(const RunOutcome& outcome);
 
 }  // namespace harmonics::engine::cli

@@ -14,9 +14,9 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-constexpr double kWorthPeak = 1;  // seconds of a run, before the processor's peak is measured for it
+constexpr double kWorthPeak = 1;  // minimum seconds of a run to measure the processor's peak
 
-// Devices that are this processor; others have peaks of their own.
+// Returns whether the device is the processor. Other devices have different peaks.
 bool is_processor(const std::string& device) { return device == "cpu" || device == "reference"; }
 
 }  // namespace

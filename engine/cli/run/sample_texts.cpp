@@ -13,7 +13,7 @@ namespace {
 
 struct ModelInFlow {
   std::shared_ptr<const LayerModel> layer;
-  std::string prefix;  // of its parameters' names
+  std::string prefix;  // prefix of its parameters' names
 };
 
 ModelInFlow model_in(const Graph& graph) {
@@ -23,7 +23,7 @@ ModelInFlow model_in(const Graph& graph) {
   throw Error(ErrorKind::Usage, "the flow has no model that continues a text");
 }
 
-// The model over the parameters of the flow.
+// Returns the model with the parameters of the flow.
 Model model_over(ParameterStore& store, const ModelInFlow& in) {
   Model model = in.layer->model;
   if (!model.find("decode") || !model.find("prefill"))

@@ -1,4 +1,4 @@
-// Texts that a language model continues while it is trained, with the weights as they are between two steps.
+// Generates texts with a language model during its training, with the weights between two steps.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace harmonics::engine::cli {
 
 struct SampledText {
-  std::string prompt, text;  // without the prompt
+  std::string prompt, text;  // `text` excludes the prompt
 };
 
-// Continues each prompt with the first model("FILE") of the flow, token by token over its caches. Reads the weights
-// where training has them, and changes nothing; no step may run meanwhile. `seed`: of the choice of tokens. Throws
-// ErrorKind::Usage for a flow without such a model, or one that generates no text, and for prompts that are longer
-// than its context; ErrorKind::Diverged for scores that are not finite.
+// Continues each prompt with the first model("FILE") of the flow, token by token with its caches. Reads the weights in
+// place and changes nothing; no step may run concurrently. `seed` seeds the sampling. Throws ErrorKind::Usage for a
+// flow without such a model, for a model that generates no text, and for prompts longer than its context;
+// ErrorKind::Diverged for scores that are not finite.
 std::vector<SampledText> sample_texts(BoundGraph& graph, const SampleSettings& settings, const RunSettings& run,
                                       uint64_t seed);
 

@@ -28,7 +28,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// The longest time a look waits for a step to end, or for samples.
+// Maximum wait for the end of a step, or for samples, when a client inspects a run.
 constexpr std::chrono::milliseconds kSampleDeadline{200};
 
 std::string random_token() {
@@ -51,7 +51,7 @@ void check_token(const std::string& token) {
                 {"use letters, digits and punctuation"});
 }
 
-// The page needs an address. Any port will do.
+// Returns the addresses to listen on. The page needs an HTTP address; the default has any free port.
 std::vector<std::string> listens_on(const Options& options) {
   std::vector<std::string> addresses = options.serve;
   if (options.ui && std::all_of(addresses.begin(), addresses.end(), is_zmq_address)) addresses.push_back("127.0.0.1:0");
@@ -113,7 +113,7 @@ Serving::Serving(const Options& options, BoundGraph& graph) : options_(options),
     http_.push_back(std::make_unique<HttpServer>(*service_, address));
     const std::string url = http_.back()->url();
     say(fmt::format("serving on {}{}", url, options.token.empty() ? " · token " + settings.token : ""));
-    // After '#' the token stays in the browser. A token that the user gave is not printed.
+    // Browsers do not send the token after '#' to the server. A token given by the user is not printed.
     if (options.ui) say(fmt::format("page: {}/{}", url, options.token.empty() ? "#token=" + settings.token : ""));
   }
   for (const std::string& text : listens) {
@@ -130,7 +130,7 @@ Serving::Serving(const Options& options, BoundGraph& graph) : options_(options),
   }
 }
 
-// Closes the listeners first, then the service behind them.
+// Closes the listeners before the service that they use.
 Serving::~Serving() {
   socket_.reset();
   left_behind_.reset();

@@ -1,4 +1,4 @@
-// The external interfaces of one command: HTTP, the control socket, and the service behind them.
+// The external interfaces of one command: HTTP, the control socket, and their service.
 #pragma once
 
 #include <memory>
@@ -25,14 +25,15 @@ namespace harmonics::engine::cli {
 
 class LeftBehind;
 
-// Parses an address to listen on. Throws ErrorKind::Denied if other machines can reach it without --insecure.
+// Parses an address to listen on. Throws ErrorKind::Denied if other machines can reach it and --insecure is not given.
 ListenAddress listen_address(const std::string& text, bool insecure);
-// The token of the flags, or a random one, and the requests that need it. Throws ErrorKind::Usage for a poor token.
+// Returns the token of the flags, or a random one, and the requests that need it. Throws ErrorKind::Usage for a weak
+// token.
 ServiceSettings service_settings(const Options& options, const std::vector<ListenAddress>& addresses);
 
 class Serving {
  public:
-  // Opens the interfaces that `options` request and prints their addresses. Until attach(), requests only learn that
+  // Opens the interfaces that `options` request and prints their addresses. Until attach(), answers report only that
   // the run is starting.
   Serving(const Options& options, BoundGraph& graph);
   ~Serving();
@@ -44,11 +45,11 @@ class Serving {
   RunControl& control() { return *control_; }
   Service& service() { return *service_; }
   Predictor& predictor() { return *predictor_; }
-  // Called before the producers are opened: clients then see the flow and the streams it waits for.
+  // Call before opening the producers, so that clients see the flow and the streams for which it waits.
   void expect_streams();
-  // Called before runtime.run().
+  // Call before runtime.run().
   void attach(CycleRuntime& runtime, int cycle);
-  // Answers requests with these weights from now on.
+  // Answers later requests with these weights.
   void serve(int cycle, const std::shared_ptr<Snapshots>& snapshots);
   void note(const std::string& text);
 
@@ -64,7 +65,7 @@ class Serving {
   std::vector<std::unique_ptr<HttpServer>> http_;
   std::vector<std::unique_ptr<ZmqServer>> zmq_;
   std::unique_ptr<ControlSocket> socket_;
-  std::unique_ptr<LeftBehind> left_behind_;  // its file
+  std::unique_ptr<LeftBehind> left_behind_;  // removes the socket's file
 };
 
 }  // namespace harmonics::engine::cli

@@ -24,7 +24,7 @@ std::atomic<bool> leaves{false};  // the path in left_behind is valid
 void set_handlers(void (*handler)(int)) {
   std::signal(SIGINT, handler);
   std::signal(SIGTERM, handler);
-  if (std::signal(SIGHUP, handler) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // ignored by nohup
+  if (std::signal(SIGHUP, handler) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // remains ignored under nohup
 }
 
 // Ends the process with the default action of the signal.
@@ -79,8 +79,8 @@ StopSignals::~StopSignals() {
   if (pipe_[0] >= 0) ::close(pipe_[0]);
 }
 
-// A signal that arrives during the change is delivered once: to the cycle, or to the caller of stopped() before the
-// next cycle.
+// A signal that arrives during this call is handled once: it stops the cycle, or stopped() reports it before the next
+// cycle.
 void StopSignals::watch(CycleRuntime* runtime) {
   const std::lock_guard<std::mutex> lock(leaving_);
   running = runtime;
@@ -106,7 +106,7 @@ LeftBehind::LeftBehind(const std::string& path) {
   std::memcpy(left_behind.data(), path.c_str(), path.size() + 1);
   leaves = true;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // ignored in background jobs
+    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // remains ignored in background jobs
 }
 
 LeftBehind::~LeftBehind() {

@@ -1,5 +1,5 @@
-// Handling of Ctrl-C, SIGTERM and SIGHUP (a closed terminal; under nohup it stays ignored) while a cycle runs, and
-// removal of temporary files before and after.
+// Handles Ctrl-C, SIGTERM and SIGHUP (a closed terminal; ignored under nohup) while a cycle runs, and removes temporary
+// files at other times.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,10 @@
 
 namespace harmonics::engine::cli {
 
-// While this lives, the first signal stops the running cycle after its step. Between cycles it is kept for stopped().
-// With `leave`, the second signal calls it on a separate thread, with the running cycle (null: none) and the signal;
-// the call does not return. The third, or without `leave` the second, ends the program at once. One at a time.
+// During its lifetime, the first signal stops the running cycle after its step; between cycles stopped() reports it.
+// The second signal calls `leave` on a separate thread, with the running cycle (null: none) and the signal; `leave`
+// does not return. The third signal, or the second without `leave`, ends the program immediately. Only one object may
+// exist.
 class StopSignals {
  public:
   using Leave = std::function<void(CycleRuntime*, int)>;
@@ -26,7 +27,7 @@ class StopSignals {
   void watch(CycleRuntime* runtime);
   // Returns whether a signal has arrived.
   bool stopped() const;
-  // Returns the first signal while any of these lived, or 0.
+  // Returns the first signal during the lifetime of any such object, or 0.
   static int first();
 
  private:
@@ -38,8 +39,8 @@ class StopSignals {
   std::thread thread_;
 };
 
-// A file to remove when a signal ends the program: while it waits for its streams, between cycles, by the second
-// signal or the third. One at a time.
+// A file that is removed when a signal ends the program: while it waits for streams, between cycles, at the second
+// signal or the third. Only one object may exist.
 class LeftBehind {
  public:
   explicit LeftBehind(const std::string& path);
@@ -47,7 +48,7 @@ class LeftBehind {
   LeftBehind(const LeftBehind&) = delete;
   LeftBehind& operator=(const LeftBehind&) = delete;
 
-  // Removes the file, if there is one. [any thread, and in a signal handler]
+  // Removes the file if there is one. Thread-safe and async-signal-safe.
   static void remove();
 };
 

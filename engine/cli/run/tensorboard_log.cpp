@@ -65,7 +65,7 @@ class TensorBoardLog final : public RunLog {
     gethostname(host, sizeof host - 1);
     file_ = std::make_unique<RowFile>(
         fmt::format("{}/events.out.tfevents.{:010}.{}.{}.0", path(), static_cast<int64_t>(now()), host, getpid()));
-    // Starts a file with a later step, so that TensorBoard drops rows of a former run after that step.
+    // Starts a new file at the step of the resumed run, so that TensorBoard drops later rows of the earlier run.
     record(head(from.step) + bytes_field(3, "brain.Event:2"));
   }
   void put(const LogRow& r) override {

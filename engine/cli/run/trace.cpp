@@ -12,7 +12,7 @@ namespace json = boost::json;
 namespace {
 
 constexpr int kProcess = 1;
-constexpr uint32_t kPlanRow = 1000;  // a separate row above those of the threads
+constexpr uint32_t kPlanRow = 1000;  // row of the plan's steps, apart from those of the threads
 
 class Trace {
  public:

@@ -7,7 +7,7 @@
 
 namespace harmonics::engine::cli {
 
-// Returns one complete event per step of the plan, and one per part if a step has several, each on the thread that ran
+// Returns one complete event per step of the plan, and one per part of steps with several parts, on the thread that ran
 // it.
 std::string trace_json(const Profile& profile);
 

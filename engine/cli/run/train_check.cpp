@@ -1,4 +1,4 @@
-// Checks of combinations of keys of `train`, and of the files that a configuration names.
+// Checks combinations of keys of `train`, and the files that a configuration names.
 #include <algorithm>
 #include <filesystem>
 
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The scalar with this text inside a value; null if there is none.
+// Returns the scalar with this text inside a value; null if there is none.
 const document::Node* scalar_of(const document::Node& node, const std::string& text) {
   if (node.kind == document::Kind::scalar && node.text == text) return &node;
   for (const document::Node& item : node.items)
@@ -134,8 +134,8 @@ bool exists_there(const std::string& path) {
   return fs::exists(path, failed);
 }
 
-// A file or folder of a model, or a built-in name. Checked here, because an error of the flow would point into its
-// generated text.
+// Checks that a model exists: a file, a folder or a built-in name. An error of the flow would refer to its generated
+// text.
 void expect_model(const char* key, const std::string& model, const std::string& folder, TrainProblems& problems) {
   if (exists_there(model) || exists_there((fs::path(folder) / model).string()) || builtin_ndsl(model)) return;
   Error e(ErrorKind::NoInput, fmt::format("there is no model '{}'", model));
@@ -156,7 +156,7 @@ void expect_data(const char* key, const std::vector<DatasetOptions>& sets, const
   }
 }
 
-// A description in YAML is compiled before the data are read.
+// Compiles a `.ndsl` description, so that its errors are reported before the data is read.
 void expect_description(const TrainSettings& settings, TrainProblems& problems) {
   const std::string& model = settings.model_dsl;
   if (!is_ndsl(model) || (!exists_there(model) && !builtin_ndsl(model)) || problems.doubts("model_settings")) return;

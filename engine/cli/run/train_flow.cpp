@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSampledEvery = 100;  // steps, where no validation says when
+constexpr int64_t kSampledEvery = 100;  // default number of steps without validations
 
 std::string quoted_text(const std::string& text) {
   std::string out = "\"";
@@ -36,7 +36,7 @@ std::string quoted_text(const std::string& text) {
   return out + "\"";
 }
 
-// The flow's second model, which stays as it is.
+// The second model of the flow, which is not trained.
 struct OtherModel {
   const char* layer = nullptr;  // null: there is none
   std::string path;
@@ -71,7 +71,7 @@ std::string train_flow_text(const TrainSettings& s, const std::string& model, co
   return text;
 }
 
-// The address of one field of a corpus. `seed`: of the order of rows; "": as they come.
+// Returns the address of a field of a corpus. `seed` shuffles the rows; "": in order.
 std::string corpus_address(const std::string& path, const char* producer, bool held_out, int64_t pass,
                            const std::string& seed) {
   Address address;
@@ -94,7 +94,7 @@ std::vector<std::string> corpus_addresses(const std::string& path, bool packed, 
   return all;
 }
 
-// A tokenizer that was made of the data is a file from then on, so that a run that is continued has the same.
+// Writes a tokenizer made from the data to a file, so that a resumed run uses the same one.
 void keep_tokenizer(const CorpusTokenizer& made, CorpusOptions& options, const std::string& folder) {
   const std::string& json = made.json;
   if (json.empty()) return;
@@ -102,7 +102,7 @@ void keep_tokenizer(const CorpusTokenizer& made, CorpusOptions& options, const s
   write_file_atomically(options.tokenizer, json);
 }
 
-// How the model learns.
+// Sets the options of learning.
 void set_learning(const TrainSettings& s, TrainPlan& plan) {
   Options& o = plan.options;
   RunSettings& run = o.run;
@@ -122,7 +122,7 @@ void set_learning(const TrainSettings& s, TrainPlan& plan) {
   o.has_perplexity = !s.preferences && !s.distillation;
 }
 
-// When the run ends, and what it keeps.
+// Sets the end of the run and its outputs.
 void set_outputs(const TrainSettings& s, TrainPlan& plan) {
   Options& o = plan.options;
   o.run.until = s.stop_when;
@@ -144,7 +144,7 @@ void set_outputs(const TrainSettings& s, TrainPlan& plan) {
   o.samples.tokenizer = plan.tokenizer.tokenizer;
 }
 
-// Preferences are learned as such, and nothing else is.
+// Throws unless preference data and the setting of preferences occur together.
 void expect_pairs(const TrainSettings& s, const Corpus& corpus) {
   if (corpus.has_pairs() == s.preferences.has_value()) return;
   const std::string& path = corpus.counts().front().path;
@@ -155,7 +155,7 @@ void expect_pairs(const TrainSettings& s, const Corpus& corpus) {
       .note("add dpo: {beta: 0.1} to learn them");
 }
 
-// What a stream cannot have, since it has no end that is known.
+// Throws for settings that a live stream does not support, because its end is unknown.
 void expect_live(const TrainSettings& s) {
   const std::string& path = s.corpus.datasets.front().path;
   if (!s.validation_sets.empty())
@@ -167,7 +167,7 @@ void expect_live(const TrainSettings& s) {
         .note("give max_steps, or lr_scheduler: constant");
 }
 
-// The steps of a run over data that are there.
+// Sets the number of steps for data of known size.
 void count_steps(const TrainSettings& s, TrainPlan& plan) {
   const auto rows = static_cast<int64_t>(plan.corpus->rows());
   plan.steps_of_epoch = std::max<int64_t>(1, (rows + plan.rows_of_step - 1) / plan.rows_of_step);
@@ -176,14 +176,14 @@ void count_steps(const TrainSettings& s, TrainPlan& plan) {
   plan.evaluate_every = std::min(s.evaluate_every > 0 ? s.evaluate_every : plan.steps_of_epoch, plan.steps);
 }
 
-// Writes the flow of the run.
+// Generates the flow of the run.
 void make_flow(const TrainSettings& s, const std::string& folder, bool packed, TrainPlan& plan) {
-  // The name of a built-in model is no path, and stays as it is.
+  // The name of a built-in model is not a path and is kept.
   const auto path_of = [&](fs::path model) {
     std::error_code failed;
     if (!fs::exists(model, failed)) return model.string();
     model = fs::absolute(model).lexically_normal();
-    if (!model.has_filename()) model = model.parent_path();  // written with a slash behind it
+    if (!model.has_filename()) model = model.parent_path();  // the path ends with a slash
     plan.options.weights_from.push_back(model.parent_path().string());
     return model.string();
   };
@@ -202,7 +202,7 @@ bool open_data(const TrainSettings& settings, CorpusOptions& data, CorpusOptions
     expect_live(settings);
     if (settings.preferences) data.datasets.front().kind = ExampleKind::preference;
     plan.steps = settings.steps.value_or(0);
-    expect_live_corpus(data);  // it is opened by the run: what it reads is gone
+    expect_live_corpus(data);  // only the run opens the stream, because samples that are read are consumed
     plan.tokenizer = open_corpus_tokenizer(data.tokenizer, data.chat_template, {});
     return settings.preferences || data.packing == RowPacking::pack;
   }

@@ -1,4 +1,4 @@
-// A configuration of `train` as a flow and the options of its run.
+// Converts a configuration of `train` into a flow and the options of its run.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,27 @@
 
 namespace harmonics::engine::cli {
 
-// With its parents. Throws ErrorKind::Output.
+// Creates a folder and its parents. Throws ErrorKind::Output.
 void create_output_folder(const std::string& path);
 
 struct TrainPlan {
-  std::shared_ptr<const Corpus> corpus, validation;  // null: the data are a stream; there is none
-  // 0: of a stream whose end is not known, and of its validations
+  std::shared_ptr<const Corpus> corpus, validation;  // null: a live stream; no validation
+  // 0 for a stream without a known end, and for its validations.
   int64_t rows_of_step = 0, steps_of_epoch = 0, steps = 0, evaluate_every = 0;
   CorpusTokenizer tokenizer;
   Flow flow;
   Options options;  // of the run
 };
 
-// Reads the data and lays out the run. `folder`: of the configuration, which the flow then lies in. `write`: the output
-// folder is created, with the tokenizer and the descriptions of the data that the run's addresses name; otherwise no
-// file is written, and the addresses hold the descriptions. Throws what reading the data throws, ErrorKind::Usage for
-// what a stream cannot have, and ErrorKind::Output.
+// Reads the data and plans the run. `folder` is that of the configuration, and becomes that of the flow. `write`
+// creates the output folder with the tokenizer and the descriptions of the data, which the run's addresses name;
+// otherwise no file is written and the addresses contain the descriptions. Throws the errors of reading the data,
+// ErrorKind::Usage for settings that a stream does not support, and ErrorKind::Output.
 TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write);
 
-// One step on a batch that the loss guard left out, a file of `left_out`, with the newest weights in the output folder.
-// Nothing of it is kept. Throws what reading the file throws, and ErrorKind::Stream for a file of another run.
+// Plans one step on a batch that the loss guard skipped, a file of `left_out`, with the newest weights in the output
+// folder. Its results are not saved. Throws the errors of reading the file, and ErrorKind::Stream for a file of another
+// run.
 TrainPlan plan_replay(const TrainSettings& settings, const std::string& folder, const Options& given,
                       const std::string& batch);
 

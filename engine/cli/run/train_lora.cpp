@@ -1,4 +1,4 @@
-// The keys of `train` about the model: settings, adapters, types of frozen weights, recomputation.
+// The keys of `train` for the model: settings, adapters, types of frozen weights, recomputation.
 #include <fmt/core.h>
 
 #include "engine/cli/run/train_settings.hpp"
@@ -10,7 +10,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// The notes of a refused text as one remedy.
+// Adds an error with its first note as the remedy.
 void add_refused(const document::Node& node, const Error& e, document::Problems& problems) {
   problems.add(node.span, e.what(), e.notes().empty() ? "" : e.notes().front());
 }

@@ -1,4 +1,4 @@
-// The keys of `train` about what is learned: preferences and a teacher's distributions instead of the next token alone.
+// The keys of `train` for losses besides that of the next token: preferences and distillation.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -71,7 +71,7 @@ std::string train_losses_text(const TrainSettings& s) {
   const std::string ignored = fmt::format("ignore_index={}", kNotLearned);
   if (!s.distillation) return "cross_entropy(" + ignored + ")";
   const DistillationSettings& d = *s.distillation;
-  // The gradient of softmax(scores / t) is 1 / t of that of softmax(scores), and so is the teacher's part of it.
+  // The gradients of softmax(scores / t) and of the teacher's term are each smaller by 1 / t, which t^2 compensates.
   const double weight = d.share * d.temperature * d.temperature;
   const std::string taught = fmt::format("distillation(teacher=teacher, temperature={}, beta={}, {}, weight={})",
                                          d.temperature, d.beta, ignored, weight);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMostSteps = int64_t{1} << 40;
 
-// ---- readers of values: each row of the table has one ----
+// ---- readers of values, one per row of the table ----
 
 using TakeValue = std::function<void(TrainSettings&, const document::Node&, document::Problems&)>;
 
@@ -75,7 +75,7 @@ TakeValue truth_key(const char* key, Take take) {
   };
 }
 
-using WordChoice = std::pair<const char*, const char*>;  // as other programs write it, and as it is named here
+using WordChoice = std::pair<const char*, const char*>;  // the word in other programs, and the word here
 
 template <typename Take>
 TakeValue word_key(const char* key, std::vector<WordChoice> words, Take take) {
@@ -116,7 +116,7 @@ void read_columns(const document::Node& node, DatasetOptions& set, document::Pro
 
 DatasetOptions read_dataset(const document::Node& node, document::Problems& problems) {
   DatasetOptions set;
-  if (node.kind == document::Kind::scalar) {  // the path alone
+  if (node.kind == document::Kind::scalar) {  // only the path
     set.path = node.text;
     return set;
   }
@@ -451,7 +451,7 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
   }
 }
 
-// The value is in no file: the error names the flag.
+// Returns the error with the name of the flag, because the value is in no file.
 Error error_of_set(const std::string& setting, const Error& e) {
   const auto* several = dynamic_cast<const SourceErrors*>(&e);
   const std::vector<Error> all = several ? several->errors() : std::vector<Error>{e};

@@ -1,4 +1,4 @@
-// The configuration of `harmonics train`: YAML with the keys that trainers of language models use.
+// The configuration of `harmonics train`: YAML with the usual keys of trainers for language models.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,30 @@
 
 namespace harmonics::engine::cli {
 
-// Learning from chosen and rejected answers.
+// Settings for learning from chosen and rejected answers.
 struct PreferenceSettings {
   double beta = 0.1;
   std::string loss = "sigmoid";
   double label_smoothing = 0;
-  std::string reference;  // a model; "": the trained one, as it was before
+  std::string reference;  // reference model; "": the trained model before training
 };
 
-// Learning from the scores of another model.
+// Settings for learning from the scores of another model.
 struct DistillationSettings {
   std::string teacher;
   double temperature = 1, beta = 0;
-  double share = 0.5;  // of the loss; the rest is cross entropy
+  double share = 0.5;  // share of the loss; the rest is cross entropy
 };
 
 struct TrainSettings {
   std::string model, model_dsl;
   std::string model_settings;               // "num_layers=2, hidden_size=64"
-  std::vector<std::string> special_tokens;  // that are added: "TEXT", "eos_token=TEXT"
+  std::vector<std::string> special_tokens;  // added tokens: "TEXT", "eos_token=TEXT"
   std::string lora;                         // settings of an adapter; "": all weights are trained
-  std::string base_type;                    // of frozen weights; "": as in the file
+  std::string base_type;                    // type of frozen weights; "": as in the file
   std::string recompute;
   CorpusOptions corpus;
-  std::vector<DatasetOptions> validation_sets;  // of files of their own
+  std::vector<DatasetOptions> validation_sets;  // separate files
   std::optional<bool> sample_packing;
   int64_t batch = 8, accumulate = 1;
   std::optional<int64_t> steps;
@@ -45,18 +45,18 @@ struct TrainSettings {
   double learning_rate = 1e-3;
   std::string optimizer = "adamw", schedule = "cosine";
   std::optional<double> weight_decay, beta1, beta2, epsilon;
-  double warmup = 0;  // steps; below 1 a part of the run
+  double warmup = 0;  // steps; below 1: a fraction of the run
   double final_rate = 0;
-  std::optional<double> decay;  // of wsd
+  std::optional<double> decay;  // of the schedule wsd
   double clip = 1;
   std::string precision = "fp32";
-  int64_t evaluate_every = 0;  // steps; 0: once in each epoch
+  int64_t evaluate_every = 0;  // steps; 0: once per epoch
   int64_t save_every = 0;      // steps; 0: every five minutes
   int64_t keep = 3, keep_best = 0, log_every = 10;
   std::optional<LossGuardSettings> guard;  // without the folder
   std::optional<PreferenceSettings> preferences;
   std::optional<DistillationSettings> distillation;
-  SampleSettings samples;  // without the tokenizer; every 0: with each validation
+  SampleSettings samples;  // without the tokenizer; `every` 0: at each validation
   int64_t seed = 0;
   bool shuffle = true, resume = false;
   std::optional<int64_t> patience;
@@ -64,44 +64,44 @@ struct TrainSettings {
   std::string output = "trained";
 };
 
-// One key of the configuration. Checks, help and the reference come from these rows.
+// A key of the configuration. Checks, help and the reference documentation are generated from these rows.
 struct TrainKey {
   const char* name;
-  std::vector<const char*> aliases;  // of other programs
+  std::vector<const char*> aliases;  // names in other programs
   const char* values;                // "a whole number from 1"
   const char* initial;               // "": none
   const char* text;
-  // Reads the value; wrong ones are problems.
+  // Reads the value. Invalid values are added to the problems.
   std::function<void(TrainSettings&, const document::Node&, document::Problems&)> take;
 };
 const std::vector<TrainKey>& train_keys();
-std::vector<std::string> train_key_names();               // with those of other programs
-std::vector<TrainKey> train_model_keys();                 // the part of them about the model
-std::vector<TrainKey> train_watch_keys();                 // about what is watched during the run
-std::vector<TrainKey> train_loss_keys();                  // about what is learned
-const TrainKey* find_train_key(const std::string& name);  // by its own name or another one; null: there is none
+std::vector<std::string> train_key_names();               // including names in other programs
+std::vector<TrainKey> train_model_keys();                 // the keys of the model
+std::vector<TrainKey> train_watch_keys();                 // the keys of what is watched during the run
+std::vector<TrainKey> train_loss_keys();                  // the keys of losses
+const TrainKey* find_train_key(const std::string& name);  // by its name or an alias; null if there is none
 
-// Errors of a configuration, of --set, and of the files that they name.
+// Collects errors of a configuration, of --set, and of the files that they name.
 class TrainProblems {
  public:
-  // Both must outlive it.
+  // Both must outlive the object.
   TrainProblems(const document::Document& config, const std::vector<std::string>& set);
 
   document::Problems& file() { return file_; }
   const document::Node& config() const { return config_.root; }
-  // Adds a problem at the first given key of this list, or at the --set that gave it. Ignored if a key of the list has
-  // an error already.
+  // Adds a problem at the first key of this list that is given in the configuration or by --set. Ignored if a key of
+  // the list already has an error.
   void add(const std::vector<std::string>& keys, const std::string& what, const std::string& remedy,
            ErrorKind kind = ErrorKind::Syntax);
   void add(const std::vector<std::string>& keys, const Error& error);
-  // An error of the optimizer or the schedule, which may begin with a key in quotes.
+  // Adds an error of the optimizer or the schedule, which may begin with a key in quotes.
   void add_update(const Error& error);
   void add_flag(const Error& error) { flags_.errors.push_back(error); }
-  // Errors of another file.
+  // Adds errors of other files.
   void add_texts(const std::vector<TextErrors>& texts);
   void doubt(const std::string& key) { file_.doubt(key); }
   bool doubts(const std::string& key) const { return file_.doubted().count(key) != 0; }
-  void throw_any();  // returns if there are no errors
+  void throw_any();  // throws all errors; returns if there are none
 
  private:
   const document::Document& config_;
@@ -113,27 +113,27 @@ class TrainProblems {
 
 // Adds errors of combinations of keys.
 void check_train_settings(const TrainSettings& settings, TrainProblems& problems);
-// Adds missing files and errors of the `.ndsl` file. Names of models may be relative to `folder`.
+// Adds errors for missing files, and errors in the `.ndsl` file. Names of models may be relative to `folder`.
 void check_train_files(const TrainSettings& settings, const std::string& folder, TrainProblems& problems);
-// The keys of a data set.
+// Returns the keys of a data set.
 std::vector<std::string> train_dataset_keys();
 
-// Reads a configuration, with `set` ("key=value") in place of its values. Throws all errors of the configuration, of
-// `set` and of the files that they name. `folder`: of the configuration.
+// Reads a configuration, whose values `set` ("key=value") overrides. Throws all errors of the configuration, of `set`
+// and of the files that they name. `folder` is that of the configuration.
 TrainSettings read_train_settings(const document::Document& config, const std::vector<std::string>& set,
                                   const std::string& folder);
 
-// The settings after all defaults, as a configuration that gives the same run.
+// Formats the complete settings as a configuration that gives the same run.
 std::string train_settings_text(const TrainSettings& settings);
 
-// "adamw(weight_decay=0.1, beta2=0.95)" and "cosine(warmup=100, final=0.1)". Throws ErrorKind::Usage for a setting that
-// the optimizer or schedule does not have.
+// Return "adamw(weight_decay=0.1, beta2=0.95)" and "cosine(warmup=100, final=0.1)". Throw ErrorKind::Usage for a
+// setting that the optimizer or schedule does not have.
 std::string optimizer_text(const TrainSettings& settings);
 std::string schedule_text(const TrainSettings& settings);
-// The losses of the flow's tap; the keys that they come from.
+// Return the losses of the flow's tap, and their keys in the configuration.
 std::string train_losses_text(const TrainSettings& settings);
 std::string yaml_losses(const TrainSettings& settings);
-// A text in quotes, which are JSON's.
+// Returns the text as a JSON string.
 std::string yaml_text(const std::string& text);
 
 }  // namespace harmonics::engine::cli

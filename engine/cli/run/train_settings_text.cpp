@@ -1,4 +1,4 @@
-// Settings of `train` as texts: of the optimizer, of the schedule, and as a configuration.
+// Formats settings of `train`: the optimizer, the schedule, and the whole configuration.
 #include <algorithm>
 
 #include <boost/json.hpp>
@@ -18,7 +18,7 @@ const NamedRow& row_named(const std::vector<NamedRow>& rows, const std::string& 
   return *std::find_if(rows.begin(), rows.end(), [&](const NamedRow& row) { return row.name == name; });
 }
 
-// NAME(setting=value, ...), with the settings that are given.
+// Builds NAME(setting=value, ...) from the given settings.
 class NamedText {
  public:
   NamedText(const std::vector<NamedRow>& rows, const std::string& text) {

@@ -1,4 +1,4 @@
-// The keys of `train` about what is watched: samples of text, losses that stand out.
+// The keys of `train` for what is watched during the run: samples of text, conspicuous losses.
 #include <fmt/core.h>
 
 #include "engine/cli/run/train_settings.hpp"

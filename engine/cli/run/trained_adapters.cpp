@@ -11,7 +11,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// A call of a model with an adapter that is trained, and the beginning of its parameters' names.
+// A call of a model with a trained adapter, and the prefix of its parameters' names.
 struct AdapterCall {
   const BoundCall* call;
   std::string prefix;

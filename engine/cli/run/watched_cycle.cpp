@@ -82,7 +82,7 @@ void WatchedCycle::log_epoch(const EpochReport& e, const Progress& p) {
   write(row);
 }
 
-// A text that fails is no reason to end a run, and the next one would fail too.
+// Generates and logs texts of the language model. After a failure the run continues without further texts.
 void WatchedCycle::sample(const StepReport& r) {
   if (!samples_) return;
   const uint64_t seed = static_cast<uint64_t>(options_.run.seed.value_or(0)) + static_cast<uint64_t>(r.step);

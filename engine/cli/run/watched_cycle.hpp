@@ -1,4 +1,4 @@
-// What a user sees of a cycle while it runs: the progress line, a line for each epoch, logs, texts of a language model.
+// The output of a running cycle: the progress line, a line per epoch, logs, texts of a language model.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ namespace harmonics::engine::cli {
 
 class WatchedCycle {
  public:
-  // Throws ErrorKind::Output for logs that cannot be written. `graph` and `options` must outlive it.
+  // Throws ErrorKind::Output for logs that cannot be written. `graph` and `options` must outlive the object.
   WatchedCycle(BoundGraph& graph, const Options& options, int cycle, bool trains);
   WatchedCycle(const WatchedCycle&) = delete;
   WatchedCycle& operator=(const WatchedCycle&) = delete;
 
-  // Takes the runtime's callbacks; it must outlive the run. `starting` is called before the first step.
+  // Sets the runtime's callbacks; the object must outlive the run. `starting` is called before the first step.
   void attach(CycleRuntime& runtime, std::function<void()> starting);
-  // Ends lines and logs.
+  // Ends the progress line and the logs.
   void end();
   RunRates rates_of(const CycleReport& report) {
     return meter_.at(report.samples_per_second, report.products, report.seconds);

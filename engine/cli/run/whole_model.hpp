@@ -1,4 +1,4 @@
-// Models with all that their files say, for commands that write them again.
+// Imports models with all their metadata, for commands that write them again.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace harmonics::engine::cli {
 
-// With all metadata, vocabularies too, if the importer leaves some out otherwise.
+// Imports a model with all metadata, including vocabularies that the importer omits by default.
 ImportedModel import_whole(const std::string& path, Registry& registry, const DescribedOptions& options = {});
 
-// A model as a GGUF file: the file itself, or, of a folder, a file beside `to` that lasts as long as the object.
+// A model as a GGUF file: the file itself or, for a folder, a temporary file beside `to` that the destructor removes.
 class AsGguf {
  public:
   AsGguf(const std::string& from, const std::string& to);
-  // A file that `write` writes to `path`, and that lasts as long as the object.
+  // Calls `write` to write the file `path`, which the destructor removes.
   AsGguf(std::string path, const std::function<void(const std::string&)>& write);
   ~AsGguf();
   AsGguf(const AsGguf&) = delete;

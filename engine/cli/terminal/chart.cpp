@@ -24,7 +24,7 @@ struct Frame {
 };
 
 std::string axis_text(double v, bool percent) {
-  if (percent) return fmt::format("{:g} %", std::round(v * 1e4) / 100 + 0.0);  // never -0
+  if (percent) return fmt::format("{:g} %", std::round(v * 1e4) / 100 + 0.0);  // avoids -0
   return fmt::format("{:g}", std::abs(v) < 1e-12 ? 0 : v);
 }
 
@@ -37,7 +37,7 @@ void grid(std::string& s, const Frame& f) {
         kLeft, f.y(v), kLeft + kWidth, f.y(v), kLeft - 8, f.y(v) + 4, axis_text(v, f.panel.percent));
 }
 
-// Returns the parts of a curve within the panel, cut where the curve leaves the panel at the top.
+// Returns the parts of a curve within the panel, clipped at the top.
 std::vector<Points> within(const Points& points, double top) {
   std::vector<Points> parts(1);
   for (size_t i = 0; i < points.size(); ++i) {
@@ -73,7 +73,7 @@ void line(std::string& s, const Frame& f, const Series& series) {
   }
 }
 
-// Marks values above the panel with their size.
+// Marks the highest value above the panel and prints it.
 void beyond(std::string& s, const Frame& f) {
   const std::pair<double, double>* highest = nullptr;
   for (const Series& series : f.panel.series)

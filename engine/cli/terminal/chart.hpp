@@ -1,4 +1,4 @@
-// Line charts as SVG: panels over one another that share their horizontal axis.
+// Draws line charts as SVG: stacked panels with a common horizontal axis.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Series {
   std::string colour;
   Points points;
   double opacity = 1;
-  bool dots = false;  // a mark at every point
+  bool dots = false;  // a mark per point instead of a line
 };
 
 struct Panel {
@@ -24,16 +24,16 @@ struct Panel {
   std::vector<Series> series;
 };
 
-// `right`: the end of the horizontal axis. Without panels the picture contains only a note.
+// Returns the chart. `right` is the end of the horizontal axis. Without panels the chart contains only a note.
 std::string chart_svg(const std::vector<Panel>& panels, double right, const std::string& horizontal);
 
-// Replaces each point by the mean of its neighbourhood. The window is a fortieth of the curve wide and narrows towards
-// the ends, which are kept.
+// Replaces each point by the mean of a window around it. The window is a fortieth of the curve wide and narrows towards
+// the ends, which are unchanged.
 Points smoothed(const Points& points);
 
 // Returns a round step (1, 2 or 5 times a power of ten) that divides the span by about `lines` lines.
 double round_step(double span, double lines = 5);
 
-std::string escaped(const std::string& text);  // for XML and HTML
+std::string escaped(const std::string& text);  // escapes for XML and HTML
 
 }  // namespace harmonics::engine::cli

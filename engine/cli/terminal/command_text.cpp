@@ -13,7 +13,7 @@ bool is_secret(std::string name) {
   return name == "token" || name == "password" || name == "secret";
 }
 
-// Returns "user:PASSWORD@host": replaces the text between the colon and the last '@' of an address's authority.
+// Replaces the password in an address, between the colon and the last '@' of its authority: "user:PASSWORD@host".
 std::string without_password(std::string word) {
   const size_t begin = word.find("://");
   if (begin == std::string::npos) return word;
@@ -23,7 +23,7 @@ std::string without_password(std::string word) {
   return word.replace(colon + 1, at - colon - 1, "PASSWORD");
 }
 
-// Returns "?token=TOKEN", "#token=TOKEN": replaces secret options of stream addresses and page addresses.
+// Replaces secret options of stream addresses and page addresses: "?token=TOKEN", "#token=TOKEN".
 std::string without_secret_options(const std::string& word) {
   std::string text;
   for (size_t at = 0; at < word.size();) {

@@ -4,7 +4,7 @@
 
 namespace harmonics::engine::cli {
 
-// Exit codes (from sysexits where one fits): docs/cli.md.
+// Exit codes, described in docs/cli.md. They are those of sysexits.h where one is suitable.
 enum Exit {
   kDone = 0,
   kFailed = 1,

@@ -35,7 +35,7 @@ size_t columns_in(std::string_view text) {
   return columns;
 }
 
-// Bytes as they come, without echo, while this lives.
+// Sets the terminal to raw input without echo during its lifetime.
 class RawTerminal {
  public:
   RawTerminal() {
@@ -72,7 +72,7 @@ size_t terminal_columns() {
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// One line of the terminal, moved so far that the cursor is inside it.
+// Draws the line on one line of the terminal, scrolled so that the cursor is visible.
 void draw_line(const std::string& prompt, const EditedLine& line) {
   const size_t room = std::max<size_t>(terminal_columns(), columns_in(prompt) + 8) - columns_in(prompt) - 1;
   std::string_view shown = line.text();
@@ -243,7 +243,7 @@ size_t EditedLine::word_left() const {
 std::optional<std::string> LineEditor::read(const std::string& prompt) {
   flush_output();
   const RawTerminal raw;
-  write_terminal("\x1b[?2004h");  // pasted text is marked
+  write_terminal("\x1b[?2004h");  // enables bracketed paste
   EditedLine line(history_);
   EditedLine::State state = EditedLine::State::open;
   draw_line(prompt, line);

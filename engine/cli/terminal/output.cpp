@@ -38,12 +38,13 @@ void write_output(std::string_view bytes) {
 }  // namespace
 
 void take_standard_streams() {
-  std::signal(SIGPIPE, SIG_IGN);  // results are saved before the process ends by this signal
+  std::signal(SIGPIPE, SIG_IGN);  // writes then fail, and results can be saved before the process ends
   for (int file = 0; file <= 2; ++file) {
     if (::fcntl(file, F_GETFD) >= 0 || errno != EBADF) continue;
-    // Otherwise a checkpoint could be opened as descriptor 2 and receive messages. Reading 0 and writing 1 still fail.
+    // Otherwise a checkpoint could be opened as descriptor 2 and receive messages. Reading from 0 and writing to 1
+    // still fail.
     const int direction = file == STDOUT_FILENO ? O_RDONLY : O_WRONLY;
-    if (::open("/dev/null", direction) < 0) return;  // takes the lowest free number
+    if (::open("/dev/null", direction) < 0) return;  // gets the lowest free descriptor
   }
 }
 
@@ -87,7 +88,7 @@ void flush_output() {
 
 void finish_output() {
   if (std::ferror(stdout) && nobody_reads()) throw output_error(EPIPE);
-  if (std::ferror(stdout)) throw Error(ErrorKind::Output, "cannot write to standard output");  // unlike --help
+  if (std::ferror(stdout)) throw Error(ErrorKind::Output, "cannot write to standard output");
   flush_output();
 }
 

@@ -42,7 +42,7 @@ std::string paint(const char* code, const std::string& text) {
   return colours() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
 }
 
-// Messages that cannot be written are dropped: a lost terminal or log ends no run.
+// Writes a message. Failures are ignored, because the loss of a terminal or log must not end a run.
 void write_message(const std::string& text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
 
 boost::json::value printed_error;
@@ -74,7 +74,7 @@ void use_colours(const std::string& when) {
 }
 
 void print_error(const Error& error, const SourceText* source) {
-  if (is_reader_gone(error)) return;  // no message: the reader has finished
+  if (is_reader_gone(error)) return;  // no message, because the reader ended
   if (printed_error.is_null()) printed_error = error_object(error, source);
   if (dynamic_cast<const SourceErrors*>(&error)) return write_message(visible(error.what()));
   if (source && error.span().line) return write_message(visible(source->render(error)));
@@ -137,7 +137,7 @@ int columns_of(const std::string& text) {
 
 namespace {
 
-// A field of the progress line. If the line is too long, the field with the highest number is removed first.
+// A field of the progress line. If the line is too long, the field with the highest `goes` is removed first.
 struct Field {
   std::string text;
   int goes;
@@ -156,7 +156,7 @@ std::string joined_fields(const std::vector<Field>& fields) {
   return text;
 }
 
-// Returns a line of at most `columns`. Its first field is a progress bar if the fraction is known.
+// Returns a line of at most `columns` columns. Its first field is a progress bar if the fraction is known.
 std::string fitted_line(std::vector<Field> fields, double fraction, int columns) {
   constexpr int kBar = 24, kShortBar = 10;
   if (fraction >= 0) {
@@ -208,12 +208,13 @@ void ProgressLine::show(const Progress& p, double peak_share, uint64_t resident)
     fields.push_back({rate(p.samples_per_second), 6});
   }
   if (first_fraction_ < 0) first_fraction_ = std::max(p.fraction, 0.0), first_seconds_ = p.seconds;
-  // Estimated from this process alone, since a resumed run starts in the middle.
+  // The estimate uses only the time of this process, because a resumed run starts in the middle.
   if (p.fraction > first_fraction_ + 0.005)
     fields.push_back(
         {duration((1 - p.fraction) * (p.seconds - first_seconds_) / (p.fraction - first_fraction_)) + " left", 4});
   if (!terminal_) return write_message(joined_fields(fields) + "\n");
-  // Queries the width each time, since the window may be resized. A line as wide as the window wraps on some terminals.
+  // The width is queried each time, because the window may be resized. Some terminals wrap a line as wide as the
+  // window.
   write_message("\r\x1b[K" + fitted_line(std::move(fields), p.fraction, std::max(terminal_width() - 1, 1)));
   shown_ = true;
 }

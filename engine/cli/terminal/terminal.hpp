@@ -1,5 +1,5 @@
-// Output for users: errors, notes, the progress line, numbers. All of it goes to standard error, with control
-// characters in names from data escaped. Write errors are ignored.
+// Writes messages to standard error: errors, notes, the progress line. Control characters in names from data are
+// escaped, and write errors are ignored. Formats numbers for them.
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@
 
 namespace harmonics::engine::cli {
 
-// "auto", "always", "never": colours on standard error. Auto: on terminals, off with NO_COLOR, on with CLICOLOR_FORCE.
+// Sets the use of colours on standard error: "always", "never" or "auto", which is on for terminals, off with NO_COLOR
+// and on with CLICOLOR_FORCE.
 void use_colours(const std::string& when);
 
-// Prints the error with its source line and caret when it has a position. `source` may be null.
+// Prints the error, with its source line and a caret if it has a position. `source` may be null.
 void print_error(const Error& error, const SourceText* source = nullptr);
-// Returns the first error that was printed, as the object of docs/schema/error.json, or null.
+// Returns the first printed error as the object of docs/schema/error.json, or null.
 boost::json::value first_error();
 void print_note(const std::string& text);
 void say(const std::string& line);
@@ -33,19 +34,18 @@ std::string memory(uint64_t bytes);                                 // "412 MiB"
 int terminal_width();
 int columns_of(const std::string& text);
 
-// A line that is rewritten in place on a terminal, within its width. Elsewhere it prints one plain line every ten
-// seconds.
+// A progress line, rewritten in place on a terminal. Without a terminal it prints a plain line every ten seconds.
 class ProgressLine {
  public:
-  // `tokens`: in a sample, to show the rate in tokens; 0: in samples.
+  // `tokens` is the number of tokens per sample, to show the rate in tokens; 0: in samples.
   explicit ProgressLine(bool quiet, int64_t tokens = 0);
   ~ProgressLine();
-  // Whether show() would print now.
+  // Returns whether show() would print now.
   bool is_due(const Progress& progress) const;
-  // `peak_share`: of the processor's peak, negative: unknown; `resident`: bytes of this process, 0: unknown. Both are
-  // shown of language models, and the norm of the gradients.
+  // Shows the progress. `peak_share` is the share of the processor's peak, negative if unknown; `resident` is the bytes
+  // of this process, 0 if unknown. Both, and the gradient norm, are shown only for language models.
   void show(const Progress& progress, double peak_share = -1, uint64_t resident = 0);
-  void clear();  // before other output
+  void clear();  // must be called before other output
 
  private:
   bool quiet_, terminal_;
