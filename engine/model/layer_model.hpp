@@ -30,13 +30,13 @@ struct LayerModel {
 };
 
 struct LayerModelRequest {
-  std::string written;    // the name used in the flow
-  std::string path;       // file or folder, which need not exist
-  bool trains = true;     // its parameters are trainable
-  std::string weights;    // folder or file with weights for a model description; "": initial values
-  std::string set;        // settings that override those of the model: "num_layers=2, hidden_size=64"
-  std::string type;       // type to convert matrices to: "f32"; "": unchanged, but f32 for trainable 16-bit ones
-  std::string lora = {};  // settings of an adapter to train instead of the weights; "": none
+  std::string written;       // the name used in the flow
+  std::string path;          // file or folder, which need not exist
+  bool trains = true;        // its parameters are trainable
+  std::string weights;       // folder or file with weights for a model description; "": initial values
+  std::string set;           // settings that override those of the model: "num_layers=2, hidden_size=64"
+  std::string type;          // type to convert matrices to: "f32"; "": unchanged, but f32 for trainable 16-bit ones
+  std::string lora = {};     // settings of an adapter to train instead of the weights; "": none
   std::string adapter = {};  // path of an adapter to apply; "": none
   // Returns the path of another file named by the settings. Throws ErrorKind::Denied if the flow may not use it.
   std::function<std::string(const std::string& written)> other_file = {};

@@ -38,7 +38,7 @@ struct QuantizeResult {
   uint64_t converted = 0;
   uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
   double elements = 0;                         // of all tensors
-  double relative_error = 0;  // RMS of the conversion error divided by the RMS of the weights
+  double relative_error = 0;                   // RMS of the conversion error divided by the RMS of the weights
   double bits_per_weight() const { return elements > 0 ? static_cast<double>(bytes_after) * 8 / elements : 0; }
 };
 

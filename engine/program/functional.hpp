@@ -47,10 +47,10 @@ struct Traits {
   // With default attributes: elementwise, with inputs and result of the same type.
   bool elementwise = false;
   std::optional<size_t> transposable = {};  // the input that the attribute `transposed` refers to
-  std::optional<size_t> scaled = {};  // the input that may be integers, multiplied by the attribute `scale`
+  std::optional<size_t> scaled = {};        // the input that may be integers, multiplied by the attribute `scale`
   uint16_t free_types = 0;            // minor version of contract 1 that allows mixed float inputs; 0: not allowed
   std::optional<size_t> stored = {};  // the input that may have a stored type (q8_0 ...)
-  const char* factored = "";  // updates: the factored form of a step without moments and with default attributes
+  const char* factored = "";        // updates: the factored form of a step without moments and with default attributes
   const char* joins[2] = {"", ""};  // a call, and the reader of its first result, that this functional replaces
   // Scatters input 1 within each plane of channels to the indices in result 1 of this functional, which give the
   // positions of its result 0 in its input.

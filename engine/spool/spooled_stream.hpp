@@ -115,8 +115,8 @@ class SpooledStream {
   std::deque<Segment> segments_;  // oldest first; the last is being written
   std::vector<Lost> lost_;        // losses found during recovery
   bool ended_ = false, cancelled_ = false, stopping_ = false;
-  bool pumped_ = false;    // the source's thread has ended
-  bool end_told_ = false;  // the end was acknowledged to the source, so the reader may see it
+  bool pumped_ = false;                          // the source's thread has ended
+  bool end_told_ = false;                        // the end was acknowledged to the source, so the reader may see it
   std::exception_ptr failure_, source_failure_;  // error of the disk; error of the source, after its last sample
 
   // Used only by the writer.

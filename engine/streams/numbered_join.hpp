@@ -22,8 +22,7 @@ struct LeftOut {
 struct JoinRules {
   bool by_number = false;  // by the senders' numbers; else by order of arrival
   Unpaired unpaired = Unpaired::drop;
-  std::optional<std::chrono::milliseconds>
-      late;  // maximum wait for the other samples of a group; empty: no limit
+  std::optional<std::chrono::milliseconds> late;  // maximum wait for the other samples of a group; empty: no limit
   std::function<void(const LeftOut&)> on_left_out = nullptr;
 };
 

@@ -29,9 +29,8 @@ struct StepOptions : UpdateSettings {  // UpdateSettings: train only
 
 struct Lowered : EntryResults {  // `plugins`: only with StepOptions::observe
   Program program;
-  std::vector<int64_t>
-      index_limits;              // by input: number of classes or symbols that its values index; 0: not indices
-  std::vector<Selected> opened;  // calls replaced by their differentiated bodies
+  std::vector<int64_t> index_limits;  // by input: number of classes or symbols that its values index; 0: not indices
+  std::vector<Selected> opened;       // calls replaced by their differentiated bodies
   std::vector<TrainedParameter> trained;  // parameters this program has gradients for
 };
 

@@ -21,7 +21,7 @@ struct Model;
 struct WeightModule {
   std::string name;
   int64_t from = 0, rows = 0;  // first row of the weight; number of rows of the module
-  int64_t heads = 0;  // above 0: number of heads; each head contains its rows of every weight in sequence
+  int64_t heads = 0;           // above 0: number of heads; each head contains its rows of every weight in sequence
 
   int64_t place_of(int64_t row, int64_t weight_rows) const;  // index in the module of a row of the weight
 };
