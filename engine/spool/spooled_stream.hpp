@@ -37,7 +37,7 @@ class SpooledStream {
   };
   std::optional<Found> newest_mark(uint64_t most) const;
   bool is_empty() const { return segments_.empty(); }
-  // From now on writes sample numbers to disk with the samples. Returns false if they have none. Called before
+  // Enables writing sample numbers to disk with the samples. Returns false if samples have none. Must be called before
   // begin().
   bool keep_numbers() { return keeps_numbers_ = upstream_->numbers(0, nullptr); }
   // The first sample of the oldest segment, or 0 if there is none.
@@ -62,7 +62,7 @@ class SpooledStream {
   bool is_ending();
   // Writes the source's end to disk; tell_durable() acknowledges it to the source like a sample.
   void commit_end();
-  // From now on read() reports the end.
+  // Makes later calls of read() report the end.
   void tell_end();
   uint64_t bytes_waiting();
 
@@ -77,7 +77,7 @@ class SpooledStream {
   // Removes segments whose samples all precede `index`.
   void release(uint64_t index);
   void cancel();
-  // From now on read() delivers what is on disk and then throws this error.
+  // Makes later calls of read() return the samples on disk and then throw this error.
   void fail(std::exception_ptr why);
   // Ends the source's thread. Returns false if its read cannot be interrupted.
   bool stop();

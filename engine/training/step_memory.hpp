@@ -14,7 +14,7 @@
 namespace harmonics::engine {
 
 struct KeptValue {
-  std::string scope;      // NodeScope::text() of its producer
+  std::string scope;      // NodeScope::text() of the producer
   std::string layer;      // "blk.3"; "": outside of blocks
   std::string operation;  // the rest of the scope, such as "QKV"; outside of blocks the whole scope
   // "ln1.output", "qkv_output", "lse", ...: the conventional name for operations of .ndsl files; for others the name
