@@ -142,7 +142,7 @@ class Numbers {
     fail("holds values that are not numbers");
   }
 
-  // Returns `n` converted to the precision of the input's type. Throws if it is out of range.
+  // Returns `n`, which is `v` in the precision of the input's type. Throws if it is not finite.
   double finite(const json::value& v, double n) const {
     if (!std::isfinite(n))
       fail(fmt::format("holds {}, which is out of range for {}",

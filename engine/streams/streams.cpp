@@ -224,8 +224,8 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   }
 }
 
-// Throws unless all producers use the same part=. Each file is cut separately, so samples stay aligned only if the cuts
-// are equal.
+// Throws if producers have different part= options. Each file is cut separately, so samples stay aligned only if the
+// cuts are equal.
 void StreamSet::expect_same_part(const std::vector<int>& producers) const {
   const auto has = [&](int n) { return parts_.count(n) != 0; };
   const auto first = std::find_if(producers.begin(), producers.end(), has);
