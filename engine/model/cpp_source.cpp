@@ -165,7 +165,7 @@ class CppWriter {
   }
 
  private:
-  // An array with the elements, and the value made of it on first use.
+  // Writes an array with the elements, and the tensor that is constructed from it on first use.
   void write_numbers(const Node& node, const HTensor& elements) {
     const TensorType type = type_of(elements);
     bytes_ += type.bytes();

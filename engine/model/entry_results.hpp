@@ -1,4 +1,4 @@
-// What an entry says about the program it traces: which outputs are losses, and what training differentiates.
+// Description of the program that an entry traces: its losses, its results and what training differentiates.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace harmonics::engine {
 
-// A floating-point scalar output of a program and the parameters to differentiate it by.
+// A floating-point scalar output of a program, and the parameters to differentiate it with respect to.
 struct Objective {
   std::string loss;
   std::vector<std::string> wrt;
@@ -20,78 +20,80 @@ struct TrainedParameter {
   bool hidden = true;  // see update_rule: false for lookup tables and for arrows into tapped layers
 };
 
-// Inputs and results of a plugin's function in the program.
+// A call of a plugin's function in the program.
 struct PluginCall {
   std::string name;                   // "activation 'my_act' of plugin 'my_act'"
-  std::vector<std::string> from, to;  // outputs of the program: its inputs and results
+  std::vector<std::string> from, to;  // program outputs that hold its inputs and its results
 };
 
-// Values that metrics compare at a tapped layer, by its first tap.
+// Values that metrics compare at a tapped layer, from its first tap.
 struct MetricInputs {
-  bool classes = false;  // targets are class numbers (i32), else as many numbers as predictions (f32)
-  bool shifts = false;   // the target of a position is the class of the next; the last of a sequence has none
-  int64_t rows = 0;      // of predictions: samples times positions
+  bool classes = false;  // targets are class indices (i32); otherwise they have the shape of the predictions (f32)
+  bool shifts = false;   // the target of a position is the class of the next one; the last position has none
+  int64_t rows = 0;      // rows of predictions: samples times positions
   int64_t outputs = 0, n_classes = 0;
-  int64_t sequence = 1;            // consecutive rows of one sequence
+  int64_t sequence = 1;            // rows per sequence
   std::optional<int64_t> ignored;  // rows with this class do not count
   std::string activation;          // the last activation of the layer's arrow
 };
 
-// Target positions that count in a batch: those whose class is not ignored.
+// The counted positions of a batch: those whose target class is not ignored.
 struct CountedPositions {
-  std::string key;     // equal for equal positions in every program of a graph
-  std::string output;  // their number, f32
-  int64_t places = 0;  // positions in the batch, counted or not
+  std::string key;     // identifies these positions in all programs of a graph
+  std::string output;  // output with their number, f32
+  int64_t places = 0;  // all positions in the batch
 };
 
-// Terms of a loss that are means over the same positions; the loss is the sum of its parts.
+// Sum of those terms of a loss that are means over the same positions. The loss is the sum of its parts.
 struct LossPart {
   std::string output;
-  int counted = -1;  // EntryResults::counted; -1: every position counts
+  int counted = -1;  // index in EntryResults::counted; -1: every position counts
 };
 
-// A number that a loss shows beside its value, such as the margin of preferences.
+// A statistic that a loss reports besides its value, such as a reward margin.
 struct LossFigure {
   std::string name;    // "rewards/margins"
-  std::string output;  // its mean over the batch's samples, f32
+  std::string output;  // output with its mean over the samples of the batch, f32
 };
 
 struct LossInfo {
   int layer;
-  std::string name;       // the layer's
+  std::string name;       // of the layer
   bool accuracy = false;  // "LAYER.correct" is an output: the number of correct classes in the batch
   int64_t counted = 0;    // samples times positions, including ignored ones
-  int accuracy_of = -1;   // EntryResults::counted, of the positions that accuracy counts; -1: all
+  int accuracy_of = -1;   // index in EntryResults::counted of the positions used for accuracy; -1: all
   std::vector<LossPart> parts = {};
   std::vector<LossFigure> figures = {};
   bool sample_losses = false;  // "LAYER.sample_loss" [batch] is an output: its mean is the layer's loss
   std::optional<MetricInputs> metric_inputs = std::nullopt;  // with EntrySizes::metric_inputs
 };
 
-// Everything may stay empty. Numbers of inputs, layers and values are the front end's own: a flow's nodes.
+// All members are optional. Numbers of inputs, layers and values are defined by the front end, such as node numbers of
+// a flow.
 struct EntryResults {
-  std::vector<int> inputs;       // of the inputs for samples, in the order of the program; empty: counted from 0
+  std::vector<int> inputs;       // numbers of the sample inputs, in program order; empty: counted from 0
   std::vector<LossInfo> losses;  // one per tapped layer
   std::vector<LossPart> parts;   // of "loss"
   std::vector<CountedPositions> counted;
-  std::map<int, std::string> values;  // results: number -> output
+  std::map<int, std::string> values;  // by number: the output with this result
   std::vector<PluginCall> plugins;
-  // In training: what is differentiated, by part of the loss, and the parameters that may learn, in the order of use.
-  // Without objectives "loss" is differentiated by every weight that is not frozen.
+  // In training: objectives by part of the loss, and the trainable parameters in the order of use. Without objectives,
+  // "loss" is differentiated with respect to every weight that is not frozen.
   std::vector<std::vector<Objective>> objectives;
   std::vector<TrainedParameter> parameters;
 };
 
-// Every output of the entry "forward" is a result, except those for observers. A flow's are named "out:NAME".
+// Returns the name of a result. All outputs of the entry "forward" are results, except those for observers; flows name
+// them "out:NAME".
 inline std::string result_name(const std::string& output) {
   return output.starts_with("out:") ? output.substr(4) : output;
 }
-// In training an entry without a loss may have one that is added to the loss of its results, a scalar.
+// Scalar output of an entry without a loss. In training it is added to the loss of the entry's results.
 inline constexpr const char* kAuxiliaryLoss = "auxiliary_loss";
-// Outputs that begin so are for observers, and dropped unless they are observed:
-inline constexpr const char* kValueOutput = "value:";        // a layer's or block's result
-inline constexpr const char* kFunctionOutput = "function:";  // of EntryResults::plugins
-// of EntryResults::objectives, dropped once differentiated:
+// Name prefixes of outputs for observers, which are removed unless they are observed:
+inline constexpr const char* kValueOutput = "value:";        // result of a layer or block
+inline constexpr const char* kFunctionOutput = "function:";  // see EntryResults::plugins
+// Name prefix of EntryResults::objectives, which are removed after differentiation:
 inline constexpr const char* kObjectiveOutput = "objective:";
 
 }  // namespace harmonics::engine

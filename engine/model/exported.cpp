@@ -49,14 +49,14 @@ ItemPtr exporter_for(const std::string& path, Registry& registry, const std::str
   throw error;
 }
 
-// The exporter's view of the files that are being written.
+// The files being written, as seen by the exporter.
 struct Sink {
   std::string path;
   FileGroup files;
-  FileReplacement* file;           // the one that is being written
-  std::vector<std::string> names;  // of the files, without folders
+  FileReplacement* file;           // the current file
+  std::vector<std::string> names;  // file names, without folders
   uint64_t bytes = 0;
-  std::optional<Error> failure;  // of the first write that failed
+  std::optional<Error> failure;  // error of the first failed write
 };
 
 template <typename Body>
@@ -90,7 +90,7 @@ hx_status next_file(void* host, const char* name) {
   });
 }
 
-// A path that ends with '/' is a folder's.
+// Creates the folder if the path names one by a trailing '/'.
 void make_folder_of(const std::string& path, FileCalls& calls) {
   if (!path.ends_with('/')) return;
   if (const int failed = make_directories(path, calls))

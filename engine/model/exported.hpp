@@ -1,4 +1,4 @@
-// Models in files of other programs, as exporters of plugins write them.
+// Export of models to file formats of other programs, by plugins.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 namespace harmonics::engine {
 
 struct ExportOptions {
-  std::string exporter;                                      // "": the one whose probe fits the name best
-  std::vector<std::pair<std::string, std::string>> options;  // of the exporter: name, text
+  std::string exporter;                                      // "": the one whose probe scores highest for the name
+  std::vector<std::pair<std::string, std::string>> options;  // options of the exporter: name, text
 };
 
 struct ExportResult {
   std::string exporter;
-  uint64_t tensors = 0, bytes = 0;      // bytes of the file
-  std::vector<std::string> files = {};  // names of the files of a folder
+  uint64_t tensors = 0, bytes = 0;      // number of tensors; bytes written
+  std::vector<std::string> files = {};  // names of the files written, without folders
 };
 
-// Writes the tensors and the metadata to `path`, which is replaced as a whole or not at all; a folder, or a path that
-// ends with '/', gets the files of a folder, config.json last. `written` is called before that, and may throw. Throws
-// ErrorKind::Usage if no exporter writes files of this name or several do equally well, the exporter's error for what
-// its format cannot hold, ErrorKind::Output if the file cannot be written.
+// Writes the tensors and the metadata to `path`, which is replaced atomically. If `path` is a folder or ends with '/',
+// writes the files of a folder and replaces config.json last. `written` is called before files are replaced, and may
+// throw. Throws ErrorKind::Usage if no exporter writes files of this name, or several score equally; the exporter's
+// error for contents that its format cannot represent; ErrorKind::Output if a file cannot be written.
 ExportResult export_model(const std::map<std::string, HTensor>& tensors, const AttributeMap& metadata,
                           const std::string& path, Registry& registry, const ExportOptions& options = {},
                           const std::function<void()>& written = {}, FileCalls& calls = FileCalls::system());

@@ -18,7 +18,7 @@ namespace json = boost::json;
 
 constexpr uint64_t kLargestIndex = uint64_t{64} << 20;
 
-// The files that an index names; none if it is no index.
+// Returns the files that an index names, or nothing if the file is not an index.
 std::set<std::string> files_of_index(const std::string& path) {
   std::set<std::string> files;
   std::error_code failed;

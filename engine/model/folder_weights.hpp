@@ -1,4 +1,4 @@
-// The files of weights in a folder of Hugging Face.
+// Weight files in a Hugging Face model folder.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace harmonics::engine {
 
-// Paths of weight files in a folder that a new export with these file names replaces: model.safetensors, the index, and
-// the files that the present index names. Other files are left alone.
+// Returns the paths of weight files that a new export with these file names makes obsolete: model.safetensors, the
+// index, and the files that the existing index names. Does not include other files.
 std::vector<std::string> former_weights(const std::string& folder, const std::vector<std::string>& written);
 
 }  // namespace harmonics::engine

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "importance:";
 
-// "blk.0.ffn_up_exps.weight[3]" is matrix 3 of the tensor.
+// Splits "blk.0.ffn_up_exps.weight[3]" into the name of the tensor and the index of the matrix.
 std::pair<std::string, int64_t> matrix_of(const std::string& parameter) {
   const size_t bracket = parameter.rfind('[');
   int64_t index = 0;
@@ -27,12 +27,12 @@ std::pair<std::string, int64_t> matrix_of(const std::string& parameter) {
   return {parameter.substr(0, bracket), index};
 }
 
-// A map of groups of rows, and the parameters that are its matrices.
+// A linear map with one matrix for each group of rows, such as the experts of a mixture.
 struct GroupedMap {
   ValueId x, offsets;
   std::vector<std::string> parameters;
 };
-// As its signature says: x, offsets, and a matrix for each group.
+// Recognizes a grouped map by its signature: x, offsets, and a matrix for each group.
 std::optional<GroupedMap> grouped_map(const Program& program, const Node& node) {
   const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
   if (!functional || functional->signature.inputs.size() != 3) return {};
@@ -47,7 +47,7 @@ std::optional<GroupedMap> grouped_map(const Program& program, const Node& node) 
   return map;
 }
 
-// The sums of squares of each group's rows.
+// Adds outputs with the sums of squares over the rows of each group.
 void output_squares(Tracer& tracer, const GroupedMap& map) {
   const HTensor x = cast(tracer.handle(map.x), DType::F32), offsets = tracer.handle(map.offsets);
   const auto groups = static_cast<int64_t>(map.parameters.size());
@@ -60,7 +60,7 @@ void output_squares(Tracer& tracer, const GroupedMap& map) {
                   reshape(slice_axis(sums, 0, e, e + 1), {x.shape()[1]}));
 }
 
-// The program with the output "importance:NAME" for each parameter that is the weight of a linear map.
+// Returns the program with the output "importance:NAME" for each parameter that is the weight of a linear map.
 Program with_squares(Program program) {
   std::vector<std::pair<ValueId, std::string>> inputs;
   std::vector<GroupedMap> grouped;
@@ -68,7 +68,7 @@ Program with_squares(Program program) {
     if (node.op != Op::call || node.attributes.flag("transposed")) continue;
     if (auto map = grouped_map(program, node)) grouped.push_back(std::move(*map));
     const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
-    const auto matrix = functional ? functional->traits.transposable : std::nullopt;  // that rows are multiplied by
+    const auto matrix = functional ? functional->traits.transposable : std::nullopt;  // operand index of the weight
     if (!matrix) continue;
     const Node& weight = program.producer(node.inputs[*matrix]);
     if (weight.op == Op::parameter) inputs.emplace_back(node.inputs[0], weight.callee);

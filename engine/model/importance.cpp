@@ -81,8 +81,8 @@ ImportanceMatrix read_gguf_form(std::string_view bytes, const Origin& file) {
   return result;
 }
 
-// ---- the binary form: i32 entries; of each: i32 length and name, i32 calls, i32 length and f32 sums; i32 chunks; i32
-// length and the name of the data. The last two may be missing.
+// ---- the binary form: i32 number of entries; per entry: i32 length and name, i32 calls, i32 length and f32 sums; then
+// i32 chunks, and i32 length and name of the dataset. The last two may be missing.
 
 class BinaryForm {
  public:
@@ -110,7 +110,7 @@ class BinaryForm {
     at_ += sizeof value;
     return value;
   }
-  // A count, and so many items of `width` bytes.
+  // Reads an i32 count followed by as many items of `width` bytes.
   std::string_view run(const char* name, size_t width) {
     const int32_t count = number(name);
     if (count < 0 || static_cast<size_t>(count) > (bytes_.size() - at_) / width)

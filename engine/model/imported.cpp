@@ -102,7 +102,8 @@ constexpr uint32_t kMostTensors = 1 << 20, kMostKeys = 1 << 20, kMostListed = 1 
 constexpr size_t kMostFiles = 10'000, kLongestName = 1 << 12, kLongestText = 1 << 24;
 constexpr size_t kMostMemories = 1 << 20;
 
-// What an importer's tensors lie in: the source, its neighbours, and memory that the importer fills.
+// The memory that an importer's tensors refer to: the source, further files of its folder, and memory that the importer
+// fills.
 class Files {
  public:
   struct Bytes {
@@ -158,7 +159,7 @@ hx_status open_memory(void* host, uint64_t bytes, uint32_t* index, void** data) 
   return guard([&] { *index = static_cast<Files*>(host)->allocate(bytes, *data); });
 }
 
-// The description, released by its importer.
+// The importer's description of the model. Released by the importer.
 class Description {
  public:
   Description(ItemPtr item, const hx_import_source& source, const AttributeMap& options) : item_(std::move(item)) {
@@ -281,7 +282,7 @@ class Reading {
 
   static HTensor typed(const TensorType& type, const unsigned char* at, const std::shared_ptr<const void>& file) {
     const size_t bytes = type.bytes();
-    // Blocks begin with a 16-bit scale.
+    // Quantized blocks need 2-byte alignment, because they begin with a 16-bit scale.
     const ElementType& element = element_type(type.dtype);
     const size_t alignment = element.block == 1 ? element.block_bytes : 2;
     if (bytes && reinterpret_cast<uintptr_t>(at) % alignment == 0)

@@ -1,4 +1,4 @@
-// Which inputs of a program hold indices of rows or classes.
+// Finds the inputs of a program that hold indices of rows or classes.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace harmonics::engine {
 
-// Follows whole numbers from the first `inputs` inputs of the program to the functionals that index rows or classes
-// with them. Returns the number of rows or classes by input; 0: its numbers are not indices.
+// Follows integers from the first `inputs` inputs of the program to the functionals that use them as indices of rows or
+// classes. Returns the number of rows or classes by input; 0: not indices.
 std::vector<int64_t> index_limits(const Program& program, size_t inputs);
 
 }  // namespace harmonics::engine

@@ -14,7 +14,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// The four random words of elements 4i to 4i+3.
+// Returns the four random words of elements 4i to 4i+3.
 std::array<uint32_t, 4> block(std::array<uint32_t, 2> key, uint64_t i) {
   return philox({static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0}, key);
 }
@@ -28,7 +28,7 @@ struct Uniform {
   }
 };
 
-// Box and Muller 1958: two words give two numbers. The first word maps to (0, 1] for the logarithm.
+// Box-Muller transform: two words give two numbers. The first word is mapped to (0, 1] because of the logarithm.
 struct Normal {
   double mean, deviation;
   std::array<double, 4> operator()(const std::array<uint32_t, 4>& words) const {
@@ -63,7 +63,7 @@ void expect(bool holds, const std::string& name, const std::string& rule, double
                 "the initialisation of '" + name + "' (" + std::to_string(a) + ", " + std::to_string(b) + ") " + rule);
 }
 
-// A constant in a stored type.
+// Fills a tensor of a stored type with a constant.
 void fill_stored(void* data, const TensorType& type, double value) {
   const ElementType& element = element_type(type.dtype);
   const std::vector<float> numbers(element.block, static_cast<float>(value));

@@ -1,5 +1,5 @@
-// Model: named computations over one set of weights. Front ends make it; plans, sessions and tools work on it without
-// knowing where it came from.
+// Model: named computations over one set of weights. Created by front ends, and used by plans, sessions and tools
+// independently of its origin.
 #pragma once
 
 #include <cstdint>
@@ -17,40 +17,40 @@
 
 namespace harmonics::engine {
 
-// What one trace of an entry is made for. Shapes in programs are concrete, so other sizes are another program.
+// Sizes and options for tracing an entry. Shapes in programs are concrete, so each set of sizes gives another program.
 struct EntrySizes {
   int64_t batch = 1;           // samples or sequences
-  int64_t tokens = 1;          // positions of each sequence that one run computes
-  int64_t capacity = 1;        // positions that the caches hold
-  bool training = false;       // as in a training step: dropout drops, running statistics move
-  bool parts = false;          // training: objectives by parts of the loss with different counts, instead of its sum
-  bool metric_inputs = false;  // "LAYER.prediction" and "LAYER.target", the inputs of metrics, are outputs
-  bool sample_losses = false;  // "LAYER.sample_loss" is an output where LossInfo says so
-  // Above 0, of a model with Model::paged: the caches are pools of so many pages, each of `page_rows` positions. The
-  // input "pages" i32 [batch, capacity / page_rows] names the pages of each sequence; -1: none.
+  int64_t tokens = 1;          // positions per sequence and run
+  int64_t capacity = 1;        // positions that fit in the caches
+  bool training = false;       // training mode: dropout is active, running statistics are updated
+  bool parts = false;          // training: separate objectives for parts of the loss with different counts
+  bool metric_inputs = false;  // add the outputs "LAYER.prediction" and "LAYER.target", the inputs of metrics
+  bool sample_losses = false;  // add the outputs "LAYER.sample_loss" described by LossInfo
+  // Above 0, for models with Model::paged: caches are pools of this many pages, each of `page_rows` positions. The
+  // input "pages" i32 [batch, capacity / page_rows] contains the pages of each sequence; -1: none.
   int64_t pages = 0, page_rows = 0;
-  int64_t scored = 0;       // with pages: results for the first so many sequences; 0: for all
-  bool operations = false;  // "value:..." of each operation of a block, too, where a front end has such
-  // Without caches: the input "documents" i32 [batch, tokens] numbers the documents packed into each sequence, rising.
-  // A token sees its own document only, whose positions begin at 0.
+  int64_t scored = 0;       // with pages: number of leading sequences that have results; 0: all
+  bool operations = false;  // also add "value:..." for each operation of a block, if the front end has operations
+  // Without caches: the input "documents" i32 [batch, tokens] contains the document number of each token, in ascending
+  // order. Tokens attend only to their own document, whose positions begin at 0.
   bool documents = false;
   bool frozen = false;  // with training: frozen weights, as of a teacher; no dropout, no auxiliary loss
 };
 
-// Memory that each session has for itself and that lasts from run to run.
+// Memory that belongs to one session and persists between runs, such as a cache.
 struct ModelState {
   std::string name;
   std::function<TensorType(const EntrySizes&)> type;
   uint32_t growing_axis = 1;  // the axis of EntrySizes::capacity
 };
 
-// One computation: its leaves are inputs, the model's parameters and its states. Its outputs are its results and the
-// values that can be observed, named "value:...". Names used by several front ends: "forward" computes results from
-// inputs; "loss" has the scalar output "loss".
+// One computation. Its leaves are inputs, and the model's parameters and states. Its outputs are results, and values
+// for observers named "value:...". Common names: "forward" computes results from inputs; "loss" has the scalar output
+// "loss".
 struct Entry {
   using Body = std::function<void(Tracer&, const EntrySizes&, EntryResults&)>;
   Entry(std::string entry, Body traces) : name(std::move(entry)), body(std::move(traces)) {}
-  // A body that says nothing about its results.
+  // For a body that leaves EntryResults empty.
   Entry(std::string entry, std::function<void(Tracer&, const EntrySizes&)> traces)
       : name(std::move(entry)),
         body([traces = std::move(traces)](Tracer& t, const EntrySizes& sizes, EntryResults&) { traces(t, sizes); }) {}
@@ -64,22 +64,21 @@ struct TrainedAdapter;  // engine/transformer/trained_adapter.hpp
 struct Model {
   std::string name;  // "stories260K.bin"
   ModelMetadata metadata;
-  int64_t context = 0;  // most positions of a sequence
+  int64_t context = 0;  // maximum number of positions in a sequence
   int64_t vocabulary = 0;
   std::shared_ptr<ParameterStore> parameters = std::make_shared<ParameterStore>();
   std::vector<ModelState> states;
   std::vector<Entry> entries;
-  bool paged = false;  // prefill, decode and states take EntrySizes::pages, and any batch
-  ModelLimits limits;  // of the programs
-  // The front end looks at every program made of the model: it may refuse it, for weights that a file lacks. May be
-  // empty.
+  bool paged = false;  // prefill, decode and states support EntrySizes::pages and any batch size
+  ModelLimits limits;  // limits of the programs
+  // Called for every program of the model; may be empty. The front end may throw, for example if weights are missing.
   std::function<void(const Entry&, const EntrySizes&, const Program&)> made;
-  std::shared_ptr<const TrainedAdapter> adapter;  // that training changes, and nothing else; null: there is none
+  std::shared_ptr<const TrainedAdapter> adapter;  // if set, training changes only this adapter
 
-  // Throws ErrorKind::Name with the nearest entry.
+  // Throws ErrorKind::Name, with the nearest name, for an unknown entry.
   const Entry& entry(const std::string& name) const;
-  const Entry* find(const std::string& name) const;  // null: there is none
-  // The entry's program for these sizes, with everything that can be observed. Named MODEL/ENTRY.
+  const Entry* find(const std::string& name) const;  // null: unknown name
+  // Returns the entry's program for these sizes, named MODEL/ENTRY, with all outputs for observers.
   Program trace(const Entry& entry, const EntrySizes& sizes) const;
 };
 

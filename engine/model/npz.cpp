@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".npy";
 
-// Copies elements of `bytes` bytes into row-major, native order.
+// Copies elements of `bytes` bytes each into row-major order and native byte order.
 void copy_in_order(const uint8_t* from, uint8_t* to, const Shape& shape, size_t bytes, const NpyHeader& header) {
   const auto count = static_cast<size_t>(shape.count());
   const size_t rank = shape.rank();
@@ -36,8 +36,8 @@ void copy_in_order(const uint8_t* from, uint8_t* to, const Shape& shape, size_t 
   }
 }
 
-// The array in `bytes`: a view that holds `keep` where its order and alignment allow it, else a copy. `keep` null: a
-// copy.
+// Returns the array in `bytes`: a view that keeps `keep` alive if order and alignment allow it, otherwise a copy. If
+// `keep` is null, always a copy.
 HTensor array_of(std::span<const uint8_t> bytes, const Origin& member, const std::shared_ptr<const void>& keep) {
   if (!looks_like_npy(bytes.data(), bytes.size())) refuse(member, "is not NPY");
   const auto preamble = read_npy_preamble(bytes, member);
@@ -76,7 +76,7 @@ HTensor array_of(std::span<const uint8_t> bytes, const Origin& member, const std
 
 bool looks_like_npz(const void* data, size_t bytes) {
   const auto* first = static_cast<const uint8_t*>(data);
-  // A safetensors header may be as long as a zip's first bytes say, but then zeros follow them.
+  // A safetensors header length may equal a zip's magic number, but then zero bytes follow.
   return looks_like_zip(first, bytes) && bytes > 4 && first[4] != 0;
 }
 

@@ -22,16 +22,16 @@ namespace harmonics::engine {
 namespace {
 
 constexpr char kMagic[8] = {'H', 'X', 'P', 'A', 'C', 'K', '0', '2'};
-constexpr size_t kLast = 4096;  // bytes behind the form, which begins the file
+constexpr size_t kLast = 4096;  // size of the trailer, which follows the packed form
 
 struct Header {
   char magic[8];
   uint64_t key_bytes, bytes;
-  ContentHash sum;     // of the form
-  ContentHash header;  // of key and members before
+  ContentHash sum;     // hash of the form
+  ContentHash header;  // hash of the preceding members and the key
 };
 
-// The last page of a file: header, key, zeros.
+// Returns the last page of a file: header, key, zeros.
 std::string last_page(const std::string& key, uint64_t bytes, const ContentHash& sum) {
   Header h{{}, key.size(), bytes, sum, {}};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
@@ -50,14 +50,14 @@ uint64_t mixed(uint64_t h, uint64_t word) {
   return std::rotl((h ^ word) * 0x9e3779b97f4a7c15u, 29) * 0xbf58476d1ce4e5b9u;
 }
 
-// Returns whether it belongs to this user and not everyone can write there.
+// Returns whether the file or folder belongs to this user and is not world-writable.
 bool is_own(const std::string& path) {
   struct stat s {};
   return ::stat(path.c_str(), &s) == 0 && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
 }
 
-// What stays equal while the file has the bytes that were once found whole: its identity, size and time of change, and
-// the boot of the system. "": unknown.
+// Returns a text that changes whenever a verified file may have changed: identity, size and modification time of the
+// file, and the boot of the system. "": unknown.
 std::string state_of(const std::string& path) {
   static const std::string boot = [] {
     std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -70,7 +70,7 @@ std::string state_of(const std::string& path) {
   return fmt::format("{} {} {} {} {}.{:09}", boot, s.st_dev, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
 }
 
-// The time of access is that of the last use; the time of change stays, see state_of().
+// Sets the access time, which records the last use. Keeps the modification time, which state_of() depends on.
 void mark_used(const std::string& path) {
   const struct timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
   ::utimensat(AT_FDCWD, path.c_str(), times, 0);
@@ -78,7 +78,8 @@ void mark_used(const std::string& path) {
 
 constexpr const char *kFormEnding = ".pack", *kWholeEnding = ".whole";
 
-// "" if the elements lie elsewhere or the file may have changed at the time of its stamp.
+// Returns a text that identifies the elements by the source file's stamp and their offset, or "" if they are not in the
+// file or it has no reliable stamp.
 std::string place_in(const MappedFile& source, const void* elements, uint64_t bytes) {
   const auto *begin = static_cast<const char*>(source.data()), *at = static_cast<const char*>(elements);
   if (source.stamp().empty() || at < begin || at + bytes > begin + source.bytes()) return "";
@@ -91,7 +92,7 @@ ContentHasher::ContentHasher(size_t bytes, uint64_t seed) : seed_(seed) {
   for (size_t i = 0; i < kChains; ++i) chains_[i] = mixed(seed + bytes, i + 1);
 }
 
-// Eight chains hide the latency of the multiplications.
+// Uses eight independent chains to hide the latency of the multiplications.
 void ContentHasher::take(const char* at, size_t blocks) {
   std::array<uint64_t, kChains> chains = chains_;
   for (; blocks > 0; --blocks, at += kBlock) {
@@ -146,9 +147,10 @@ std::string PackedFiles::path_of(const std::string& key) const {
   return path(hash_of(key.data(), key.size()), kFormEnding);
 }
 
-// Returns nothing if the file is missing, damaged, of another key, or not this user's alone. `written`: the sum of a
-// form that this process has just written, and so need not read; null: it is computed, unless the file has not changed
-// since it was written or read whole under the same boot of the system: only a power cut tears a file that was renamed.
+// Maps a packed form. Returns nothing if the file is missing, damaged, has another key, is world-writable or belongs to
+// another user. `written`: hash of the form that this process has just written, which avoids reading it. If null, the
+// hash is verified, unless the file is unchanged since it was verified during the same boot of the system: only a power
+// failure damages a file after its rename.
 PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, uint64_t bytes,
                                const ContentHash* written) const {
   if (!is_own(folder_) || !is_own(path)) return {};
@@ -176,8 +178,8 @@ PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, 
   return {std::make_shared<Storage>(form, bytes, file, false), file};
 }
 
-// A new file beside those of the folder, renamed when it is whole, else removed. Without a sync: after a power cut the
-// checksums refuse what was not written.
+// A temporary file in the folder, which is renamed when complete and otherwise removed. It is not synced: after a power
+// failure the checksums detect missing data.
 class PackedFiles::FileAside {
  public:
   FileAside(const std::string& folder, FileCalls& calls) : calls_(calls) {
@@ -216,14 +218,14 @@ class PackedFiles::FileAside {
   bool done_ = false;
 };
 
-// Keeps a short text, with its hash.
+// Writes a short text with its hash to a file.
 void PackedFiles::note(const std::string& path, const std::string& text) const {
   if (known_text(path, text.size()) == text) return;
   FileAside file(folder_, calls_);
   if (file.write(text + digits(hash_of(text.data(), text.size())))) file.rename_to(path);
 }
 
-// The text of so many bytes that note() kept; "": none.
+// Returns the text of this size that note() wrote, or "" if there is none.
 std::string PackedFiles::known_text(const std::string& path, size_t bytes) const {
   constexpr size_t kDigits = 32;
   if (!is_own(folder_) || !is_own(path)) return "";
@@ -242,7 +244,7 @@ std::string PackedFiles::known_text(const std::string& path, size_t bytes) const
   return sum == digits(hash_of(text.data(), bytes)) ? text : "";
 }
 
-// Whether a file may hold a form of so many bytes: then the content is worth a look.
+// Returns whether some file may contain a form of this size, so that hashing the elements is worthwhile.
 bool PackedFiles::has_form_of(uint64_t bytes) const {
   std::vector<std::string> names;
   if (calls_.list(folder_.c_str(), names) != 0) return false;
@@ -253,8 +255,8 @@ bool PackedFiles::has_form_of(uint64_t bytes) const {
   });
 }
 
-// Packs piece by piece into a file: each is hashed and written while the caches hold it, and so is the part of the
-// elements that it comes from if `content` is not known yet.
+// Packs into a file piece by piece, so that each piece is hashed and written while it is in the CPU cache. Also hashes
+// the elements along the way if `content` is empty.
 PackedForm PackedFiles::written(const Packing& packing, const TensorType& type, const void* elements,
                                 const MappedFile& source, const std::string& what, std::string& content) {
   FileAside file(folder_, calls_);
@@ -318,11 +320,12 @@ PackedForm PackedFiles::take(const Packing& packing, const TensorType& type, con
   return form;
 }
 
-// Names count as a page each, so that their number has a limit too. A file that is in use stays readable.
+// Removes the least recently used files until the limit is met. Small files count as one page each, which limits their
+// number too. Mapped files stay readable after their removal.
 void PackedFiles::remove_oldest() {
   struct Kept {
-    int64_t seconds;
-    long nanoseconds;  // of the last use
+    int64_t seconds;  // time of the last use
+    long nanoseconds;
     uint64_t bytes;
     std::string path;
   };
@@ -333,7 +336,7 @@ void PackedFiles::remove_oldest() {
   for (const std::string& name : names) {
     const std::string at = folder_ + "/" + name;
     struct stat s {};
-    if (::lstat(at.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;  // or another process has removed it
+    if (::lstat(at.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;  // not a file, or just removed
     all.push_back(
         {s.st_atim.tv_sec, s.st_atim.tv_nsec, std::max(static_cast<uint64_t>(s.st_size), uint64_t{kLast}), at});
     total += all.back().bytes;

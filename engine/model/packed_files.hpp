@@ -1,5 +1,5 @@
-// Packed weights in the user's cache folder, so that the next start maps them. A file is named by the content of the
-// weights, their type and the packing, which names layout, instruction set and version.
+// Packed weights in the user's cache folder, which later processes map instead of packing again. A file is named by a
+// hash of the weights, their type and the packing, whose name contains layout, instruction set and version.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@
 
 namespace harmonics::engine {
 
-// 128 bits of a text or of elements. Not secure against someone who searches for equal hashes.
+// 128-bit hash of a text or of elements. Not cryptographic.
 using ContentHash = std::array<uint64_t, 2>;
-// Takes the elements in parts of any length, `bytes` in all.
+// Hashes data that is added in parts of any length, `bytes` in total.
 class ContentHasher {
  public:
   explicit ContentHasher(size_t bytes, uint64_t seed = 0);
   void add(const void* data, size_t bytes);
-  ContentHash result();  // call once, last
+  ContentHash result();  // must be called once, after all data was added
 
  private:
   static constexpr size_t kChains = 8, kBlock = kChains * sizeof(uint64_t);
@@ -30,7 +30,7 @@ class ContentHasher {
   uint64_t seed_;
   std::array<uint64_t, kChains> chains_;
   std::array<char, kBlock> rest_{};
-  size_t waiting_ = 0;  // bytes of rest_
+  size_t waiting_ = 0;  // bytes used in rest_
 };
 ContentHash hash_of(const void* data, size_t bytes, uint64_t seed = 0);
 
@@ -41,11 +41,11 @@ struct PackedForm {
 
 class PackedFiles {
  public:
-  // Files together take at most `most_bytes`: those used longest ago are removed. The folder is made when it is needed.
+  // Limits the files to `most_bytes` in total by removing the least recently used. Creates the folder when needed.
   PackedFiles(std::string folder, uint64_t most_bytes, FileCalls& calls = FileCalls::system());
-  // The form of elements that lie in `source`: mapped if it was kept, else packed, written and mapped. A file that is
-  // damaged, or that everyone can write, is replaced. If nothing can be written, the form is in memory. Threads and
-  // processes may call at the same time.
+  // Returns the packed form of elements of the file `source`: mapped if it exists, otherwise packed, written and
+  // mapped. Replaces files that are damaged or world-writable. If no file can be written, the form is in memory. Safe
+  // to call from several threads and processes.
   PackedForm take(const Packing& packing, const TensorType& type, const void* elements, const MappedFile& source);
   uint64_t most_bytes() const { return most_bytes_; }
 
@@ -67,9 +67,9 @@ class PackedFiles {
   FileCalls& calls_;
 };
 
-// The folder for packed weights in the user's cache folder; "": there is none.
+// Returns the folder for packed weights in the user's cache folder, or "" if the environment defines none.
 std::string packed_files_folder();
-// Smaller forms are packed at every start.
+// Smaller forms are not written to files.
 constexpr uint64_t kLeastPackedFile = uint64_t{1} << 20;
 
 }  // namespace harmonics::engine

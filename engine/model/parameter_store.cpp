@@ -9,8 +9,9 @@ namespace harmonics::engine {
 
 namespace {
 
-// Tiles pass through a buffer, so that both sides are read and written in whole lines: rows a power of two apart share
-// few sets of a cache. The next tile is fetched meanwhile, as its rows are too short for the processor to follow.
+// Transposes columns [first, end) tile by tile through a buffer, so that both sides are accessed by whole cache lines:
+// rows a power of two apart map to few cache sets. Prefetches the next tile, because its rows are too short for the
+// hardware prefetcher.
 template <typename T>
 void exchange(const T* from, T* to, int64_t rows, int64_t columns, int64_t first, int64_t end) {
   constexpr int64_t kTile = sizeof(T) > 4 ? 32 : 64, kLine = 64 / sizeof(T);
@@ -51,7 +52,7 @@ void exchange(const void* from, void* to, const TensorType& type, int64_t first,
 }
 void exchange(const void* from, void* to, const TensorType& type) { exchange(from, to, type, 0, type.shape[1]); }
 
-// Pieces are whole rows of the transposed matrix, about as many bytes as a second-level cache holds.
+// Pieces are whole rows of the transposed matrix, about the size of an L2 cache.
 Packing transposing(const TensorType& type) {
   constexpr int64_t kTile = 64, kPieceBytes = int64_t{1} << 20;
   const int64_t columns = type.shape[1],
@@ -64,10 +65,11 @@ Packing transposing(const TensorType& type) {
           }};
 }
 
-// Smaller tensors are copied: their kernels gain from alignment, and they cost little memory. Blocks are never aligned.
+// Smaller tensors are copied, because kernels gain from alignment and copies cost little memory. The limit is lower for
+// quantized blocks, which are never aligned.
 constexpr size_t kLeastMapped = size_t{1} << 20, kLeastMappedBlocks = size_t{1} << 16;
 
-// Views that a writer may not touch, from a mapping that outlives them.
+// Returns whether the tensor is a large enough read-only view of the file.
 bool stays_mapped(const HTensor& numbers, const std::shared_ptr<const MappedFile>& file) {
   const Storage& storage = *numbers.raw()->storage;
   const size_t least = is_stored(numbers.dtype()) ? kLeastMappedBlocks : kLeastMapped;
@@ -171,10 +173,10 @@ StoredTensor& ParameterStore::share(const std::string& name, const StoredTensor&
   return tensors_.emplace(name, std::move(mine)).first->second;
 }
 
-// What changes has no packed forms.
+// Tensors that change have no packed forms, so none are shared.
 StoredTensor& ParameterStore::borrow(const std::string& name, const StoredTensor& of) {
   if (of.fixed) return share(name, of);
-  of.data();  // of a device
+  of.data();  // fetches newer elements from the device
   StoredTensor mine{of.type, of.storage, of.role, of.init, of.layout};
   mine.asked = true;
   return tensors_.emplace(name, std::move(mine)).first->second;
@@ -225,8 +227,8 @@ std::shared_ptr<const void> ParameterStore::user_of(const std::string& name) {
   return stored && (stored->fixed || !stored->storage->writable()) ? stored->users : nullptr;
 }
 
-// Host programs change the memory without notice. Only tensors that no program changes are read where they lie: the
-// address must stay valid when another program changes the tensor.
+// Host programs change the memory without notifying the device mirror. Tensors that may change are copied out of shared
+// memory first, because the address must stay valid when another program changes the tensor.
 void* ParameterStore::parameter(const std::string& name, const TensorType& type) {
   StoredTensor& stored = checked(name, type);
   if (!stored.fixed && stored.is_shared()) stored.own();
@@ -241,7 +243,7 @@ std::shared_ptr<DeviceQueue> ParameterStore::queue_on(const ItemPtr& device) {
   return queue_ ? queue : queue_ = queue;
 }
 
-// A second device gets its own tensors, synchronised with the first one's through the host.
+// A second device has its own mirrors, which are synchronised with those of the first through the host.
 std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr<DeviceQueue>& queue,
                                                            const std::string& name, const TensorType& type) {
   if (queue != queue_) return TensorBinding::parameter_on(queue, name, type);
@@ -261,7 +263,7 @@ Layout ParameterStore::layout(const std::string& name, const TensorType& type, L
     stored->layout = Layout::transposed;
   } else if (!stored->asked && preferred == Layout::transposed) {
     const Packing turning = transposing(type);
-    // Programs that change the tensor need memory of its own.
+    // Only tensors that no program changes may share a packed file.
     PackedForm turned = stored->fixed && stored->file
                             ? stored->packed->take(turning, type, stored->data(), stored->file.get())
                             : PackedForms().take(turning, type, stored->data(), nullptr);
@@ -280,8 +282,8 @@ bool ParameterStore::is_constant(const std::string& name) {
   return stored && stored->fixed && (!is_stored(stored->type.dtype) || (stored->file && keeps_stored_types()));
 }
 
-// Weights of stored types are multiplied as they lie, too: a packed form beside a copy in memory, or one that is
-// written at every start, would cost more than it saves. Forms of more bytes than are kept would push each other out.
+// Kernels can also multiply weights of stored types unpacked, so packing only pays off if packed forms are mapped from
+// files that are kept. Forms that exceed the limit together would evict each other.
 bool ParameterStore::keeps_stored_types() const {
   if (!kept_) return false;
   uint64_t bytes = 0;
@@ -319,7 +321,7 @@ std::vector<std::shared_ptr<const MappedFile>> PackedForms::files() {
   return all;
 }
 
-// The kernel reads the packed form from now on: the pages of the file can go.
+// Releases the file's pages of the tensor, because kernels read the packed form instead.
 std::shared_ptr<const Storage> ParameterStore::packed(const std::string& name, const Packing& packing) {
   StoredTensor* stored = find(name);
   if (!stored || !stored->fixed) return nullptr;

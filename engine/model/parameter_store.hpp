@@ -1,5 +1,5 @@
-// Owner of all tensors of a model: weights, optimizer moments, running statistics. Weights of a file stay in its
-// mapping, read-only, until a program or the host changes them; then they are copied.
+// Owns all tensors of a model: weights, optimizer moments, running statistics. Weights of a file are read-only views of
+// its mapping, and are copied when a program or the host first changes them.
 #pragma once
 
 #include <map>
@@ -20,16 +20,16 @@ enum class Role { weight, frozen, state, moment };
 
 class ParameterStore;
 
-// Packed forms of a tensor that no program changes, kept while a plan uses them; shared by all stores that share the
-// tensor.
+// Packed forms of a tensor that no program changes. They live while a plan uses them, and are shared by all stores that
+// share the tensor.
 class PackedForms {
  public:
   // `kept`: cache on disk for packed forms of tensors in mapped files; null: none.
   explicit PackedForms(std::shared_ptr<PackedFiles> kept = nullptr) : kept_(std::move(kept)) {}
-  // `file`: the mapped file that holds the elements; null: in memory.
+  // Returns the packed form, packing the elements if necessary. `file`: mapped file with the elements; null: in memory.
   PackedForm take(const Packing& packing, const TensorType& type, const void* elements, const MappedFile* file);
   bool in_use();
-  // The mapped files of the forms in use.
+  // Returns the mapped files of the forms in use.
   std::vector<std::shared_ptr<const MappedFile>> files();
 
  private:
@@ -39,7 +39,7 @@ class PackedForms {
   };
   std::shared_ptr<PackedFiles> kept_;
   std::mutex mutex_;
-  std::map<std::string, Known> known_;  // by name of the packing
+  std::map<std::string, Known> known_;  // by packing name
 };
 
 struct StoredTensor {
@@ -48,30 +48,30 @@ struct StoredTensor {
   Role role = Role::weight;
   hx_init init{};
   Layout layout = Layout::natural;            // transposed: two dimensions only
-  bool asked = false;                         // a program relies on the layout
-  bool on_host = false;                       // a host program uses it
-  std::shared_ptr<DeviceTensor> device = {};  // set if it is used by a device with its own memory
-  // No program changes it: programs read its storage directly, and snapshots share it.
+  bool asked = false;                         // the layout can no longer change, since a program relies on it
+  bool on_host = false;                       // used by a host program
+  std::shared_ptr<DeviceTensor> device = {};  // set if used by a device with its own memory
+  // No program changes the tensor: programs read its storage directly, and snapshots share it.
   bool fixed = false;
-  bool of_model = false;  // loaded from a model file that a flow names: not saved again while `fixed`
-  std::shared_ptr<const MappedFile> file = {};                      // set while `storage` is a view into it
-  std::shared_ptr<const char> users = std::make_shared<char>('u');  // held by plans that have its address
+  bool of_model = false;  // loaded from a model file named in a flow; not saved again while `fixed`
+  std::shared_ptr<const MappedFile> file = {};                      // set while `storage` is a view of it
+  std::shared_ptr<const char> users = std::make_shared<char>('u');  // also owned by plans that use the address
   std::shared_ptr<PackedForms> packed = std::make_shared<PackedForms>();
 
-  // The stored elements, updated from the device if it has newer ones.
+  // Returns the stored elements, after fetching newer ones from the device.
   const void* data() const {
     if (device) device->fetch();
     return storage->data();
   }
-  // Like data(), for writing. Copies the elements first if they lie in a file or others share them; throws
-  // ErrorKind::Internal if a compiled program still reads them there.
+  // Like data(), for writing. First copies elements that are mapped from a file or shared; throws ErrorKind::Internal
+  // if a compiled program still reads the original.
   void* change() {
     if (is_shared()) own();
     if (device) device->going_to_change();
     return storage->data();
   }
   bool is_shared() const { return !storage->writable() || (fixed && (storage.use_count() > 1 || packed->in_use())); }
-  // Moves the elements to memory of its own.
+  // Copies the elements to memory that this tensor owns alone.
   void own();
   TensorType type_in_memory() const {
     return layout == Layout::transposed ? TensorType{type.dtype, Shape{type.shape[1], type.shape[0]}} : type;
@@ -80,75 +80,77 @@ struct StoredTensor {
 
 class ParameterStore : public TensorBinding {
  public:
-  // Limits for all tensors, declared already or later.
+  // Sets limits for all tensors, including existing ones.
   void set_limits(const ModelLimits& limits);
-  // Keeps packed and transposed forms of tensors that no program changes on disk, if the tensors lie in mapped files.
-  // Of tensors declared already or later; null: keeps none.
+  // Caches packed and transposed forms on disk, for tensors in mapped files that no program changes. Applies to
+  // existing and later tensors. Null: no cache.
   void keep_packed(std::shared_ptr<PackedFiles> kept);
-  // Tensors that are declared from now on have addresses, but neither memory nor values, and count to no limit: for
-  // plans that do not run.
+  // Tensors declared after this call have addresses, but neither memory nor values, and no limits apply. For plans that
+  // do not run.
   void reserve_only() { reserves_ = true; }
-  // Creates and initialises a new tensor, by seed and name, so that the order of declarations does not matter. Throws
-  // ErrorKind::Weights with both types if the name has another type.
+  // Creates a tensor unless it exists. Initial values depend on seed and name, not on the order of declarations. Throws
+  // ErrorKind::Weights, with both types, if the tensor exists with another type.
   StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
-  // Declares a tensor whose elements are in `file`, which may be null. Large tensors stay in the mapping; others are
-  // copied, so that they are aligned for vectors. A tensor that is declared already takes the elements as by assign().
+  // Declares a tensor whose elements are in `file`, which may be null. Large tensors remain views of the mapping;
+  // others are copied, which aligns them for vector instructions. If the tensor exists, assigns the elements as
+  // assign() does.
   StoredTensor& adopt(const std::string& name, const HTensor& numbers, const std::shared_ptr<const MappedFile>& file,
                       Role role, const hx_init& init);
-  // Declares a tensor of another store that no program changes; both use its storage.
+  // Declares a tensor that shares the storage of another store's tensor, which no program may change.
   StoredTensor& share(const std::string& name, const StoredTensor& fixed);
-  // Declares a tensor of another store and reads its elements there, also after they have changed. For programs that
-  // change no tensor and run while no other program does; `of` must outlive them at the same address.
+  // Declares a tensor that reads the elements of another store's tensor, including later changes. Only for programs
+  // that change no tensors and do not run concurrently with others; `of` must outlive them at the same address.
   StoredTensor& borrow(const std::string& name, const StoredTensor& of);
-  // The mapped files that elements or their packed forms lie in. Programs that read them check afterwards that the
-  // files are whole.
+  // Returns the mapped files that contain elements or packed forms. After a run, callers check that these files were
+  // not truncated.
   std::vector<std::shared_ptr<const MappedFile>> files() const;
   StoredTensor* find(const std::string& name);
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
   Layout layout(const std::string& name, const TensorType& type, Layout preferred) override;
-  // False for weights of stored types, which kernels can multiply unpacked, unless they are in a mapped file and all of
-  // them together take at most half of the limit of keep_packed().
+  // Returns false for weights of stored types, which kernels can multiply unpacked, unless they are in a mapped file
+  // and all of them together need at most half of the limit of keep_packed().
   bool is_constant(const std::string& name) override;
   std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
   void will_change(const std::string& name) override;
   std::shared_ptr<const void> user_of(const std::string& name) override;
   std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;
-  // Programs on this queue's device use it, so that stores can share one. Call it before the store has a queue.
+  // Makes programs on the queue's device use this queue, so that stores can share it. Must be called before the store
+  // has a queue.
   void use_queue(std::shared_ptr<DeviceQueue> queue) { queue_ = std::move(queue); }
   std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name,
                                              const TensorType& type) override;
-  // The elements in declared layout: a view, or a copy if stored transposed.
+  // Returns the elements in declared layout: a view, or a copy if stored transposed.
   HTensor tensor(const std::string& name) const;
   // Copies the elements in declared layout to `to`.
   void copy(const std::string& name, void* to) const;
-  // Provides values for tensors: used instead of initial values when a tensor of this name and type is declared, or now
-  // if it is declared already.
+  // Provides values that replace the initial values of tensors with this name and type, both existing and declared
+  // later.
   void expect(std::map<std::string, HTensor> numbers);
-  // Expected values that no declaration has taken.
+  // Returns the expected values that are still unused.
   const std::map<std::string, HTensor>& expected() const { return expected_; }
   template <typename Predicate>
   void forget_expected(Predicate which) {
     std::erase_if(expected_, [&](const auto& entry) { return which(entry.first); });
   }
-  // Copies values of the declared type to a tensor.
+  // Copies values of the declared type into a tensor.
   void assign(const std::string& name, const HTensor& numbers);
 
  private:
-  StoredTensor& checked(const std::string& name, const TensorType& type);  // with its stored type
-  // The known tensor of that name; null: none. Throws if its type is another.
+  StoredTensor& checked(const std::string& name, const TensorType& type);  // `type`: the stored type
+  // Returns the existing tensor of that name, or null. Throws if it has another type.
   StoredTensor* declared(const std::string& name, const TensorType& type);
   bool keeps_stored_types() const;
 
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, HTensor> expected_;
   Budget bytes_ = ModelLimits().for_weights();
-  std::shared_ptr<DeviceQueue> queue_;  // of the device that has its tensors
+  std::shared_ptr<DeviceQueue> queue_;  // of the device that mirrors the tensors
   std::shared_ptr<PackedFiles> kept_;
   bool reserves_ = false;
 };
 
-// Philox-based initial values by (seed, name), as documented in docs/numerics.md.
+// Writes Philox-based initial values by (seed, name), as documented in docs/numerics.md.
 void initialise(void* data, const TensorType& type, const hx_init& init, uint64_t seed, const std::string& name);
 
 }  // namespace harmonics::engine

@@ -19,12 +19,12 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr int64_t kChunk = int64_t{1} << 22;  // elements that are converted between two writes
-constexpr int64_t kPart = int64_t{1} << 14;   // elements of one part
+constexpr int64_t kChunk = int64_t{1} << 22;  // elements converted between two writes
+constexpr int64_t kPart = int64_t{1} << 14;   // elements per task of the executor
 
 bool is_split_key(std::string_view key) { return key.substr(0, 6) == "split."; }
 
-// Tensors of one file, with the bytes that they lie in.
+// One file of the model.
 struct Part {
   std::string path;
   std::shared_ptr<const MappedFile> file;
@@ -51,7 +51,7 @@ std::vector<Part> open_parts(const std::string& path) {
   return parts;
 }
 
-// The files to write: `to`, or parts named after it.
+// Returns the files to write: `to`, or parts named after it.
 std::vector<std::string> outputs_of(const std::string& to, size_t parts) {
   if (parts < 2) return {to};
   constexpr std::string_view kEnd = ".gguf";
@@ -75,10 +75,10 @@ struct Planned {
   const GgufTensor* tensor;
   const char* bytes;
   const GgufType* type;  // in the new file
-  DType dtype;           // likewise, of a tensor that is converted
-  uint64_t offset;       // in its data
+  DType dtype;           // same, for converted tensors
+  uint64_t offset;       // in the data of the new file
   bool converted;
-  std::vector<std::vector<float>> importance;  // by matrix: of its columns; none: all alike
+  std::vector<std::vector<float>> importance;  // of the columns, by matrix; empty: uniform
 };
 
 class Writing {
@@ -101,7 +101,8 @@ class Writing {
 
   const QuantizeResult& planned() const { return result_; }
 
-  // The first file leads, because the others are found by it. Former files stay if one cannot be written.
+  // Writes all files, the first one as the leading file, since readers find the others through it. If one cannot be
+  // written, existing files are not replaced.
   QuantizeResult write(const std::vector<std::string>& to, Executor& executor,
                        const std::function<void(double)>& progress) {
     FileGroup group(to.front());
@@ -125,8 +126,8 @@ class Writing {
     const std::string header = output.writer.header();
     bool begun = false;
     size_t tensor = 0;
-    int64_t element = 0;   // of the tensor: the next one
-    uint64_t written = 0;  // of the data
+    int64_t element = 0;   // next element of the tensor
+    uint64_t written = 0;  // bytes of the data section
     std::string piece;
     const auto next = [&]() -> std::string_view {
       if (!begun) return begun = true, std::string_view(header);
@@ -168,7 +169,7 @@ class Writing {
     writer.set("general.quantization_version", GgufKind::U32, int64_t{2});
   }
 
-  // In the kinds that llama.cpp expects.
+  // Adds the split.* metadata, with the integer types that llama.cpp expects.
   void number_outputs() {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       GgufWriter& writer = outputs_[i].writer;
@@ -223,7 +224,7 @@ class Writing {
     std::vector<std::vector<float>> all;
     for (int64_t i = 0; i < found.matrices(); ++i) {
       const std::vector<float> weights = found.weights(i);
-      // The binary form lists the columns of all matrices of a stack as those of one.
+      // The binary format stores the columns of a stack of matrices as one long row.
       for (int64_t first = 0; first < found.columns; first += columns)
         all.emplace_back(weights.begin() + first, weights.begin() + first + columns);
     }
@@ -232,7 +233,7 @@ class Writing {
 
   static std::string_view plain(const Planned& p, int64_t first, int64_t count) {
     const GgufType& type = *p.type;
-    // Chunks are whole blocks of every type.
+    // Chunks are a multiple of the block size of every type.
     const int64_t begin = first / type.block * type.block_bytes, bytes = count / type.block * type.block_bytes;
     return {p.bytes + begin, static_cast<size_t>(bytes)};
   }
@@ -242,11 +243,11 @@ class Writing {
     const char* from;
     char* to;
     DType source;
-    int64_t first, count;      // of the tensor's elements
-    double *errors, *weights;  // by part
+    int64_t first, count;      // range of the tensor's elements
+    double *errors, *weights;  // squared sums, by part
   };
 
-  // The importance of `count` elements from `first` on.
+  // Returns the importance of `count` elements, starting at `first`.
   static std::vector<float> importance_at(const Planned& p, int64_t first, int64_t count) {
     const auto columns = static_cast<int64_t>(p.tensor->shape.back());
     const int64_t matrix = elements_of(*p.tensor) / static_cast<int64_t>(p.importance.size());
@@ -299,7 +300,7 @@ class Writing {
   const QuantizeOptions& options_;
   std::vector<Output> outputs_;
   QuantizeResult result_;
-  uint64_t written_ = 0;  // of bytes_after
+  uint64_t written_ = 0;  // progress, out of bytes_after
   double error_ = 0, weights_ = 0;
 };
 
@@ -307,7 +308,7 @@ class Writing {
 
 namespace {
 
-// Throws ErrorKind::Usage for a pattern that no tensor of the model fits.
+// Throws ErrorKind::Usage for a pattern that matches no tensor of the model.
 void expect_effect(const std::vector<Part>& parts, const std::string& from, const QuantizeOptions& options) {
   for (const auto& [pattern, type] : options.overrides.tensors) {
     const bool used = std::any_of(parts.begin(), parts.end(), [&, &pattern = pattern](const Part& part) {

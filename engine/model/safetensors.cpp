@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensors are mapped as they lie in the file: little-endian");
 
-// Booleans are read as C++ bools: other bytes than 0 and 1 are invalid.
+// Throws unless all bytes are 0 or 1: booleans are read as C++ bool.
 void expect_truth_values(const Origin& file, const TensorEntry& entry, const unsigned char* bytes, uint64_t offset) {
   const auto* end = bytes + (entry.end - entry.begin);
   const auto* bad = std::find_if(bytes, end, [](unsigned char b) { return b > 1; });
@@ -27,7 +27,7 @@ HTensor tensor_at(const TensorEntry& entry, const void* bytes, std::shared_ptr<c
   for (const uint64_t dim : entry.shape) type.shape.push_back(static_cast<int64_t>(dim));
   const size_t size = type.bytes();
   const ElementType& element = element_type(entry.dtype);
-  const size_t alignment = element.block == 1 ? element.block_bytes : 1;  // blocks are read by bytes
+  const size_t alignment = element.block == 1 ? element.block_bytes : 1;  // blocks are read bytewise
   if (reinterpret_cast<uintptr_t>(bytes) % alignment == 0)
     return make_value(type, std::make_shared<Storage>(const_cast<void*>(bytes), size, std::move(keep), false));
   auto storage = std::make_shared<Storage>(size);
@@ -70,7 +70,7 @@ void expect_name(const std::string& name) {
                 "no tensor in a safetensors file can be called " + shown_name(name) + "; give it another name");
 }
 
-// The header and all tensors' bytes; `header` must outlive the views.
+// Returns views of the header and of all tensors' bytes. `header` receives the header, and must outlive the views.
 std::vector<std::string_view> pieces_of(const TensorFile& file, std::string& header) {
   SafetensorsHeader table;
   table.metadata = file.metadata;

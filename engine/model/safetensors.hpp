@@ -19,20 +19,21 @@ struct TensorFile {
   std::shared_ptr<const MappedFile> mapped = {};  // null: read from memory
 };
 
-// Checks all rules of the format before creating tensors: header size (<= 100 MB and <= file), sorted gapless offsets
-// to the end, overflow, duplicate names, dtype and size. Errors name file, offset and tensor.
+// Reads a file. Checks all rules of the format before creating tensors: header size (<= 100 MB and <= file), sorted
+// contiguous offsets up to the end, overflow, duplicate names, dtype and size. Errors name file, offset and tensor.
 TensorFile read_safetensors(const std::string& path);
-// Tensors are views that hold `keep` (unaligned tensors are copied); if `keep` is null, `data` must outlive them.
-// `name` is for messages.
+// Reads from memory. Tensors are views that keep `keep` alive (unaligned tensors are copied); if `keep` is null, `data`
+// must outlive them. `name` is for messages.
 TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name,
                             const std::shared_ptr<const void>& keep = nullptr);
-// The same bytes as the reference writer: header padded to 8, tensors by descending element size, then by name.
+// Returns the same bytes as the reference writer: header padded to 8 bytes, tensors by descending element size, then by
+// name.
 std::string write_safetensors(const TensorFile& file);
-// as write_file_atomically
+// Writes the same bytes with write_file_atomically().
 void save_safetensors(const TensorFile& file, const std::string& path, FileCalls& calls = FileCalls::system());
-// Appends the file to one that is being written.
+// Appends the same bytes to a file that is being written.
 void append_safetensors(const TensorFile& file, FileReplacement& to);
-// The part before the tensors: length, JSON, padding.
+// Returns the part before the tensors: length, JSON, padding.
 std::string safetensors_header(const TensorFile& file);
 
 }  // namespace harmonics::engine

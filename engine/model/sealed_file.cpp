@@ -34,7 +34,7 @@ std::string_view bytes_of(const HTensor& tensor) {
   return {static_cast<const char*>(tensor.bytes()), type_of(tensor).bytes()};
 }
 
-// Offset of the header checksum's digits. The text occurs only once as a key, since quotes inside names are escaped.
+// Returns the offset of the digits of the header checksum. The key occurs only once, since quotes in names are escaped.
 size_t place_of_digits(std::string_view header) {
   static const std::string key = std::string("\"") + kOfHeader + "\":\"";
   const size_t at = header.find(key);
@@ -83,7 +83,7 @@ void check_tensors(const TensorFile& file, const std::string& name) {
   }
 }
 
-// The header with its digits filled in, followed by the tensors.
+// Adds the checksums to the metadata.
 std::string seal(TensorFile& file) {
   json::object sums;
   for (const auto& [name, tensor] : file.tensors) sums[name] = digits(crc(bytes_of(tensor)));
@@ -138,8 +138,8 @@ TensorFile read_weights(const std::string& path) {
 
 namespace {
 
-// Bytes of the header, judging by the first bytes of a file. When the header is complete, checks that the file's size
-// agrees with it.
+// Returns the size of the header according to the first bytes of a file. If the header is complete, checks it against
+// the size of the file.
 uint64_t checked_header_bytes(std::string_view first, uint64_t size, const std::string& name) {
   if (first.size() < kSealBytes) return kSealBytes;
   uint64_t length = 0;

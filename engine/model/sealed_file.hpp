@@ -1,4 +1,4 @@
-// Sealed files: safetensors files with checksums over every byte, readable by any reader of the format.
+// Sealed files: safetensors files with checksums of all bytes, readable by any safetensors reader.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace harmonics::engine {
 
-// Writes `file` with two more metadata entries: "harmonics.checksums", a JSON object with the CRC-32 of each tensor's
-// bytes as eight hexadecimal digits; and "harmonics.checksum", the CRC-32 of the header, including the length, with its
-// own digits as zeros. Written by write_file_atomically.
+// Writes `file` with two additional metadata entries: "harmonics.checksums", a JSON object with the CRC-32 of each
+// tensor's bytes as eight hexadecimal digits; and "harmonics.checksum", the CRC-32 of the header, including the length,
+// computed with its own digits as zeros. Uses write_file_atomically().
 void save_sealed(TensorFile file, const std::string& path, FileCalls& calls = FileCalls::system());
 std::string write_sealed(TensorFile file);
 
-// Reads and verifies a file. Throws ErrorKind::Weights with the damage, or if the file has no seal.
+// Reads and verifies a file. Throws ErrorKind::Weights if it is damaged, with the damage, or has no seal.
 TensorFile read_sealed(const std::string& path, FileCalls& calls = FileCalls::system());
 TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::string& name);
 
@@ -25,9 +25,9 @@ TensorFile read_weights(const std::string& path);
 TensorFile read_weights(const void* data, size_t bytes, const std::string& name,
                         const std::shared_ptr<const void>& keep = nullptr);
 
-// The metadata entry that a checkpoint has and a file of weights has not.
+// Metadata entry that distinguishes checkpoints from files of weights.
 inline constexpr char kRunStateKey[] = "harmonics.run";
-// Is it a checkpoint? Its weights and states have names without '/'.
+// Returns whether the file is a checkpoint. Weights and states in checkpoints have names without '/'.
 inline bool holds_state(const TensorFile& file) { return file.metadata.count(kRunStateKey) != 0; }
 
 }  // namespace harmonics::engine

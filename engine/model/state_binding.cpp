@@ -30,7 +30,7 @@ std::shared_ptr<const void> StateBinding::user_of(const std::string& name) {
   return is_state_(name) ? nullptr : store_.user_of(name);
 }
 
-// A store with tensors on another device gives each program a queue of its own. Those copy states through the host.
+// If the store's tensors are on another device, each program has a separate queue and copies states through the host.
 std::shared_ptr<DeviceQueue> StateBinding::queue_on(const ItemPtr& device) {
   const auto queue = store_.queue_on(device);
   if (!states_.queue && store_.queue_on(device) == queue) states_.queue = queue;

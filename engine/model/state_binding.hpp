@@ -1,4 +1,4 @@
-// StateBinding: a store's parameters, and states beside them of a session or of none.
+// StateBinding: binds programs to the parameters of a store and to separate states, such as those of a session.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace harmonics::engine {
 
-// Parameters of the store stay unchanged: ErrorKind::Internal for a program that changes one. States are allocated, not
-// initialised, when a program first asks for them, and stay in `states`, which must outlive every such program. On a
-// device with a memory of its own, programs of the store's queue share one mirror of each state.
+// Parameters of the store are read-only: a program that changes one causes ErrorKind::Internal. States are allocated,
+// uninitialised, when a program first needs them, and are owned by `states`, which must outlive all such programs. On a
+// device with its own memory, programs on the store's queue share one mirror of each state.
 class StateBinding final : public TensorBinding {
  public:
   struct States {

@@ -24,7 +24,7 @@ struct RoleRow {
   std::string_view part;  // of the name
   TensorRole role;
 };
-// The first that occurs in the name.
+// The first row whose part occurs in the name applies.
 constexpr RoleRow kRoles[] = {
     {"attn_qkv.weight", TensorRole::joint}, {"attn_kv_b.weight", TensorRole::key_value},
     {"attn_v.weight", TensorRole::value},   {"attn_k.weight", TensorRole::key},
@@ -39,7 +39,7 @@ TensorRole role_of(std::string_view name) {
   return TensorRole::other;
 }
 
-// Joint projections contain values, so they follow the rules of values.
+// Returns whether the rules for values apply: joint projections contain values.
 bool holds_values(TensorRole role) {
   return role == TensorRole::value || role == TensorRole::joint || role == TensorRole::key_value;
 }
@@ -88,15 +88,15 @@ constexpr TypeMix kMixes[] = {
     {"q3_k_s", 11, DType::Q3_K}, {"q2_k", 10, DType::Q2_K},     {"q2_k_s", 21, DType::Q2_K},
 };
 
-// Where a rule applies. Places are counted among the tensors of the role, fractions among the layers.
+// Where a rule applies. Positions are counted among the tensors of the role; fractions are of the layers.
 enum class Where {
   everywhere,
   first_two,
   first_four,
   first_eighth,
   first_sixteenth,
-  sensitive,  // the first and the last eighth, and every third one between them
-  grouped,    // at least four query heads share one of keys and values
+  sensitive,  // the first and the last eighth, and every third tensor between them
+  grouped,    // at least four query heads per key-value head
 };
 
 struct MixRule {
@@ -104,12 +104,12 @@ struct MixRule {
   TensorRole role;
   Where where;
   DType type;
-  // Which of the two cases a rule is for.
+  // Whether the rule requires column importance, or its absence.
   enum class Importance { any, with, without } importance = Importance::any;
 };
 
 using Given = MixRule::Importance;
-// The first that fits wins.
+// The first matching rule applies.
 constexpr MixRule kRules[] = {
     {"q2_k", TensorRole::value, Where::grouped, DType::Q4_K},
     {"q2_k", TensorRole::value, Where::everywhere, DType::Q3_K},
@@ -139,13 +139,14 @@ constexpr MixRule kRules[] = {
     {"q5_0", TensorRole::down, Where::first_eighth, DType::Q5_1, Given::with},
 };
 
-// Of the attention output of models with eight experts, whose attention is a small part of them.
+// Mixes that use 5 bits for the attention output of models with eight experts, where attention is a small part of the
+// weights.
 constexpr std::string_view kFiveBitOutputs[] = {"q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "iq4_nl", "iq4_xs"};
 
 struct FallbackRow {
   DType from, to;
 };
-// Of 256 elements to types of 32.
+// From types with blocks of 256 elements to types with blocks of 32.
 constexpr FallbackRow kFallbacks[] = {{DType::IQ4_XS, DType::IQ4_NL}, {DType::Q2_K, DType::Q4_0},
                                       {DType::Q3_K, DType::Q4_0},     {DType::Q4_K, DType::Q5_0},
                                       {DType::Q5_K, DType::Q5_1},     {DType::Q6_K, DType::Q8_0}};
@@ -169,7 +170,7 @@ int64_t layer_of(std::string_view name) {  // -1: none
   return layer;
 }
 
-// The place of a tensor among those of its role, in the order of layers.
+// Position of a tensor among those of its role, in layer order.
 struct Place {
   int64_t index = 0, count = 0;
 };
@@ -212,7 +213,7 @@ class Mixing {
     if (model_.experts == 8)
       if (const auto found = type_beside_experts(role)) return *found;
     const DType found = type_by_rule(role, place);
-    // The values of large models with grouped heads are a small part of them.
+    // In large models with grouped heads the value projections are a small part of the weights.
     const bool large = model_.layers == 80 && model_.heads > model_.key_heads &&
                        (model_.architecture == "llama" || model_.architecture == "qwen2");
     if (large && holds_values(role) && (found == DType::Q3_K || found == DType::Q4_K)) return DType::Q5_K;
@@ -250,8 +251,8 @@ class Mixing {
   const bool importance_;
 };
 
-// Of values and down projections, which rules count. With experts, or shared ones beside them, a layer has several down
-// projections: their place is the layer.
+// Returns the positions of value and down projections, which rules depend on. With experts, a layer has several down
+// projections, whose position is the layer.
 std::vector<Place> places_of(const std::vector<const GgufTensor*>& tensors, const MixedModel& model) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -304,7 +305,7 @@ MixedModel MixedModel::of(const GgufFile& file) {
   const auto number = [&](const char* key) -> int64_t {
     const GgufValue* value = file.find(model.architecture + "." + key);
     if (!value) return 0;
-    if (const auto list = value->integers()) return list->empty() ? 0 : list->front();  // by layer
+    if (const auto list = value->integers()) return list->empty() ? 0 : list->front();  // one number per layer
     return std::max<int64_t>(0, value->integer().value_or(0));
   };
   model.layers = number("block_count");
@@ -323,7 +324,7 @@ bool is_quantizable(const GgufTensor& tensor) {
       name.substr(name.size() - kEnd.size()) != kEnd)
     return false;
   if (std::all_of(tensor.shape.begin(), tensor.shape.end() - 1, [](uint64_t length) { return length == 1; }))
-    return false;  // one row
+    return false;  // a single row
   return std::none_of(std::begin(kKept), std::end(kKept),
                       [&](std::string_view kept) { return name.find(kept) != std::string_view::npos; });
 }

@@ -11,19 +11,19 @@ namespace harmonics::engine {
 
 namespace {
 
-// A value that a product can read before its conversion.
+// The unconverted source of a value, which a product can read instead.
 struct Absorbed {
   ValueId source;
-  double scale = 0;  // not 0: the value is the whole numbers of `source` times it
+  double scale = 0;  // not 0: the value is `scale` times the integers of `source`
 };
 
-// Whether every number of `from` is a number of `to`.
+// Returns whether `to` represents every value of `from` exactly.
 bool widens(DType from, DType to) {
   if (to == DType::F32) return from == DType::F16 || from == DType::BF16 || is_stored(from);
   return to == DType::F64 && (from == DType::F16 || from == DType::BF16 || from == DType::F32);
 }
 
-// A normal scale maps 0 to 0 and nothing else to 0.
+// Returns the scale if it is a normal number, which maps only 0 to 0.
 std::optional<double> usable_scale(const Node& factor) {
   if (factor.op != Op::full) return std::nullopt;
   const double scale = factor.attributes.number("value");
@@ -51,7 +51,7 @@ std::optional<Absorbed> absorbed(const Program& program, ValueId v) {
   return scale ? std::optional(Absorbed{source, *scale}) : std::nullopt;
 }
 
-// The call as it would read `source` at `input`; nothing if it cannot by its definition.
+// Returns the node changed to read `source` at `input`, or nothing if its definition does not allow that.
 std::optional<Node> reading(const Program& program, const Node& node, size_t input, const Absorbed& by) {
   Node now = node;
   now.inputs[input] = by.source;
@@ -69,7 +69,7 @@ std::optional<Node> reading(const Program& program, const Node& node, size_t inp
   const bool sums = node.op == Op::dot || f->signature.attribute("accumulate");
   if (sums && program.type(node.inputs[input]).dtype == DType::F64)
     now.attributes.set("accumulate", std::string("f64"));
-  // without it the result would have the type of the operand
+  // Without out_dtype the result would have the type of the operand.
   const bool gives_type = node.op == Op::dot || (input == 0 && !is_stored(source));
   if (gives_type && node.attributes.text("out_dtype", "").empty())
     now.attributes.set("out_dtype", std::string(dtype_name(program.type(node.outputs[0]).dtype)));
@@ -98,7 +98,7 @@ class ConversionAbsorber {
   }
 
  private:
-  // Replaces all readers or none: a conversion that stays costs what it did.
+  // Changes all readers of a conversion or none, since a conversion with a remaining reader would not be removed.
   void consider(ValueId value, const Uses& uses) {
     const std::optional<Absorbed> by = absorbed(program_, value);
     const auto readers = uses.readers(value);
@@ -125,7 +125,7 @@ class ConversionAbsorber {
   const Program& program_;
   const AcceptsCall& accepts_;
   Rewriter rewriter_;
-  std::map<uint32_t, Node> now_;  // by node that reads a conversion
+  std::map<uint32_t, Node> now_;  // changed readers, by node
 };
 
 }  // namespace

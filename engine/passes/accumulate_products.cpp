@@ -15,7 +15,7 @@ namespace {
 struct Accumulation {
   uint32_t add, product;  // nodes
   ValueId sum;
-  std::optional<ValueId> keep;  // a flag: the sum counts only where it is set
+  std::optional<ValueId> keep;  // flag: if unset, the sum counts as zero
 };
 
 class Accumulations {
@@ -27,7 +27,7 @@ class Accumulations {
   std::optional<Accumulation> at(uint32_t index) const {
     const Node& add = program_.nodes[index];
     if (add.op != Op::add || program_.type(add.outputs[0]).dtype != DType::F32) return std::nullopt;
-    // Prefers the operand computed last: the other one is alive by then anyway.
+    // Prefer the operand computed last, when the other one is already in memory.
     const uint32_t first = program_.values[add.inputs[0]].node, second = program_.values[add.inputs[1]].node;
     const size_t last = first > second ? 0 : 1;
     for (const size_t which : {last, 1 - last}) {
@@ -42,8 +42,8 @@ class Accumulations {
   }
 
  private:
-  // Returns whether the sum is computed before the product, with no reader after it but the add. Then the result may
-  // reuse its memory.
+  // Returns whether the sum is computed before the product and has no later reader except the add, so that the result
+  // may reuse its memory.
   bool dies(ValueId sum, uint32_t product, uint32_t add) const {
     const ValueId root = behind_views(program_, sum);
     const Op made_by = program_.producer(root).op;
@@ -53,10 +53,10 @@ class Accumulations {
              return r == add || r < product || is_reshape(r);
            });
   }
-  // a reshape is a view, not a reader
+  // Reshapes are views; their readers are counted instead.
   bool is_reshape(uint32_t node) const { return program_.nodes[node].op == Op::reshape; }
 
-  // A gradient accumulated over micro-batches: state' = (keep ? state : 0) + product.
+  // Matches a gradient accumulated over micro-batches: state' = (keep ? state : 0) + product.
   std::optional<Accumulation> in_state(uint32_t add, uint32_t product, ValueId sum) const {
     const ValueId result = program_.nodes[add].outputs[0];
     const auto update = updates_.find(result);
@@ -93,7 +93,7 @@ class Fuser {
     for (uint32_t i = 0; i < program_.nodes.size(); ++i)
       if (const auto a = found.at(i); a && accepted(*a)) at_.emplace(a->product, *a), adds_.insert(i);
     if (at_.empty()) return program_;
-    // Leaves first: the flag may be an input that comes after the product.
+    // Copy leaves first, because the flag may be an input declared after the product.
     for (const Node& node : program_.nodes)
       if (is_leaf(node.op)) rewriter_.copy(node);
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {

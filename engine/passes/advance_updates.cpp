@@ -44,8 +44,9 @@ class Scheduler {
  private:
   bool in_optimizer(const Node& node) const { return is_in(Phase::optimizer, program_, node); }
 
-  // Directly after the last node it depends on: an operand, or a reader of the tensor it replaces. Never before the
-  // backward pass, nor before a plugin's code in it: if the plugin throws, nothing has been updated.
+  // Returns the earliest position: after the last node it depends on, which is an operand or a reader of the tensor it
+  // replaces. Never before the backward pass, nor before plugin code in it: an exception in a plugin must leave all
+  // tensors unchanged.
   uint32_t earliest(uint32_t node) const {
     uint32_t key =
         std::max(std::min<uint32_t>(node, static_cast<uint32_t>(first_later_)), std::min(node, last_own_code_));
@@ -63,7 +64,7 @@ class Scheduler {
   const Program& program_;
   std::vector<uint32_t> key_;  // by node: its new position; nodes with equal keys keep their order
   const Uses roots_;
-  std::map<uint32_t, std::vector<ValueId>> replaced_;  // node -> leaves replaced by its results
+  std::map<uint32_t, std::vector<ValueId>> replaced_;  // by node: leaves updated by its results
   size_t first_later_ = program_.nodes.size();
   uint32_t last_own_code_ = 0;
 };

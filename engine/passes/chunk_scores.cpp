@@ -9,16 +9,16 @@ namespace harmonics::engine {
 
 namespace {
 
-// A linear map whose scores only a cross entropy reads, and that entropy's gradient.
+// A linear map whose scores are only read by a cross entropy and its gradient.
 struct ScoredLoss {
   uint32_t loss = 0;          // the node of the cross entropy
-  FunctionalPtr joined = {};  // what replaces it
+  FunctionalPtr joined = {};  // its replacement
   const Node* linear = nullptr;
   ValueId dloss = 0;
-  bool learns = false;                  // there is a gradient
+  bool learns = false;                  // the program contains the gradient
   std::optional<ValueId> gradients[3];  // of x, weight and bias
-  std::vector<uint32_t> replaced;       // nodes, besides the cross entropy
-  std::vector<uint32_t> earlier;        // nodes after the cross entropy that dloss is made by
+  std::vector<uint32_t> replaced;       // further replaced nodes
+  std::vector<uint32_t> earlier;        // nodes after the cross entropy that compute dloss
 };
 
 class ScoreFinder {
@@ -72,7 +72,7 @@ class ScoreFinder {
            node.inputs[1] == loss.inputs[1] && node.inputs[2] == loss.outputs[1];
   }
 
-  // Takes a reader of the gradient of the scores: that of x, of the weight or of the bias.
+  // Adds a reader of the scores' gradient. Returns false unless it computes the gradient of x, weight or bias.
   bool take_product(ScoredLoss& found, const Node& node, uint32_t index, ValueId dscores) const {
     const Node& linear = *found.linear;
     std::vector<int64_t> leading(program_.type(dscores).shape.rank() - 1);
@@ -82,7 +82,7 @@ class ScoreFinder {
       return is_usual_product(program_, node) && node.inputs[0] == dscores &&
              node.attributes.integers("lhs_contract") == lhs && node.attributes.integers("rhs_contract") == rhs;
     };
-    size_t of = linear.inputs.size();  // which operand's gradient it is
+    size_t of = linear.inputs.size();  // index of the operand whose gradient this is
     if (node.op == Op::dot && node.inputs[1] == linear.inputs[1] && contracts(last, {0}))
       of = 0;
     else if (node.op == Op::dot && node.inputs[1] == linear.inputs[0] && contracts(leading, leading))
@@ -97,7 +97,7 @@ class ScoreFinder {
     return true;
   }
 
-  // The makers of dloss that stand after the loss; false: they read it.
+  // Collects the nodes after the loss that compute dloss. Returns false if they depend on the loss or on plugin code.
   bool take_earlier(ScoredLoss& found, uint32_t end) const {
     std::vector<bool> seen(end + 1, false);
     std::vector<ValueId> open{found.dloss};
@@ -147,7 +147,7 @@ class ScoreChunker {
   }
 
  private:
-  // The loss is computed in the first half of a step, and so is what it needs.
+  // Copies a node into the loss phase, because the joined call in that phase reads it.
   void copy_forward(const Node& node) {
     Node moved = rewriter_.prepared(node);
     const NodeScope& of = program_.scope_of(node);
@@ -178,7 +178,7 @@ class ScoreChunker {
       rewriter_.map(loss.outputs[1], results[1]);
       return;
     }
-    rewriter_.map(loss.outputs[1], results[0]);  // only the gradient that goes away reads it
+    rewriter_.map(loss.outputs[1], results[0]);  // only read by the removed gradient
     for (size_t i = 0; i < linear.inputs.size(); ++i)
       if (found.gradients[i]) rewriter_.map(*found.gradients[i], results[i + 1]);
   }
@@ -186,7 +186,7 @@ class ScoreChunker {
   const Program& program_;
   const Uses uses_;
   Rewriter rewriter_;
-  std::map<uint32_t, ScoredLoss> found_;  // by the node of the loss
+  std::map<uint32_t, ScoredLoss> found_;  // by loss node
 };
 
 }  // namespace

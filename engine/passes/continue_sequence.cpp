@@ -14,7 +14,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr int kNone = -1;  // a value without an axis of positions
+constexpr int kNone = -1;  // no axis of positions
 
 struct Refused {
   std::string why;
@@ -22,7 +22,7 @@ struct Refused {
 
 std::string name_of(const Node& node) { return node.op == Op::call ? node.callee : std::string(op_name(node.op)); }
 
-// The axis of positions of each value in a program. Throws Refused where a result mixes positions.
+// Determines the axis of positions of each value in a program. Throws Refused if a result mixes positions.
 class PositionAxes {
  public:
   PositionAxes(const Program& program, int64_t window) : program_(program), window_(window) {
@@ -35,7 +35,7 @@ class PositionAxes {
   }
   const Shape& shape(ValueId v) const { return program_.type(v).shape; }
 
-  // Whether the value is the same at all places along the axis.
+  // Returns whether the value is constant along the axis.
   bool is_uniform(ValueId v, int axis) const {
     if (of(v) != kNone) return false;
     const Node& node = program_.producer(v);
@@ -153,7 +153,7 @@ class PositionAxes {
                                 node.attributes.integers("lhs_batch").size());
     return place;
   }
-  // A functional keeps positions apart if its body does.
+  // Follows a call through its body.
   void called(const Node& node) {
     const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
     if (!functional) refuse(node, "is no registered function");
@@ -234,7 +234,7 @@ class Continuing {
                        [&](const OperandSpec& o) { return o.optional && o.name == optional; });
   }
 
-  // The attributes of a node whose result has `tokens` positions.
+  // Returns the attributes of a node whose result has `tokens` positions.
   AttributeMap shorter(const Node& node, int axis) const {
     AttributeMap a = node.attributes;
     const char* name = node.op == Op::reshape || node.op == Op::broadcast || node.op == Op::full ? "shape" : "limits";
@@ -243,7 +243,7 @@ class Continuing {
     sizes[static_cast<size_t>(axis)] = sizes_.tokens;
     return a.set(name, sizes);
   }
-  // An operand of an elementwise operation on positions.
+  // Returns an operand of an elementwise operation, reduced to `tokens` positions.
   HTensor narrowed(ValueId v, int axis) {
     if (axes_.of(v) != kNone) return values_[v];
     const Node& node = from_.producer(v);
@@ -256,7 +256,7 @@ class Continuing {
     return one(name_of(node), shorter(node, axis), inputs);
   }
 
-  // Of x, turned by its positions.
+  // Continues a rotary embedding of x.
   std::vector<HTensor> rope(const Node& node) {
     const bool first = node.attributes.flag("positions_first");
     const int axis = axes_.of(node.inputs[0]);
@@ -271,7 +271,7 @@ class Continuing {
     return apply(node.callee, a, {values_[node.inputs[0]], broadcast(positions, tokens) + iota(DType::I32, tokens, 0)});
   }
 
-  // Of queries, keys and values.
+  // Continues an attention over queries, keys and values.
   std::vector<HTensor> attention(const Node& node) {
     if (!node.attributes.flag("causal")) axes_.refuse(node, "is not causal");
     if (!node.attributes.text("operands", "").empty()) axes_.refuse(node, "has further operands");

@@ -9,7 +9,7 @@ namespace {
 
 bool is_narrow_float(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
 
-// Whether the node is a product that is one of f32 but for the types of its operands and its result.
+// Returns whether the node is a product summed in f32 whose operands or result have other types.
 bool is_product_in_f32(const Program& program, const Node& node) {
   if (node.op != Op::dot || node.attributes.text("accumulate", "") == "f64") return false;
   const DType a = program.type(node.inputs[0]).dtype, b = program.type(node.inputs[1]).dtype,

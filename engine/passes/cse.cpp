@@ -15,7 +15,7 @@ template <typename T>
 bool same_bits(const T& a, const T& b) {
   return a == b;
 }
-// Compares bits: 0 and -0 differ, a NaN equals itself.
+// Compares bit patterns: 0 and -0 differ, and a NaN equals itself.
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);

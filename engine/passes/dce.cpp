@@ -7,10 +7,10 @@ namespace harmonics::engine {
 
 namespace {
 
-// A scan without the ys that nothing reads, and without the operands that only they read.
+// A scan without unused ys and without operands that only those read.
 struct TrimmedScan {
   Node node;
-  std::vector<size_t> results;  // that remain, of the original
+  std::vector<size_t> results;  // indices of the remaining results in the original
 };
 
 TrimmedScan trimmed(const Node& scan, const std::vector<bool>& used) {

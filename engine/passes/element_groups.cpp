@@ -8,7 +8,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Limits of a fused node: a device keeps this much in registers and small buffers per block of elements.
+// Limits of a fused node, whose values devices keep in registers or small buffers per block of elements.
 constexpr size_t kMaxOps = 32, kMaxInputs = 12, kMaxOutputs = 8;
 
 bool contains(const std::vector<uint32_t>& sorted, uint32_t node) {
@@ -66,7 +66,7 @@ void ElementGroups::try_join(int32_t a, int32_t b) {
   groups_[static_cast<size_t>(b)] = std::move(both);
 }
 
-// Returns whether a node outside both groups depends on one and feeds the other. Then they cannot run together. A
+// Returns whether a node outside both groups depends on one and feeds the other, so that they cannot run together. A
 // group counts as one node.
 bool ElementGroups::would_cycle(int32_t a, int32_t b, const ElementGroup& both) {
   ++search_;

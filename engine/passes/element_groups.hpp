@@ -1,4 +1,4 @@
-// Groups elementwise nodes that can run together at one position of the program.
+// Groups elementwise nodes that can be fused into one node.
 #pragma once
 
 #include "engine/passes/pass.hpp"
@@ -8,8 +8,8 @@ namespace harmonics::engine {
 
 struct ElementGroup {
   std::vector<uint32_t> members;  // nodes, in order
-  std::vector<ValueId> inputs;    // values members read from outside; a broadcast's source instead of the broadcast
-  std::vector<ValueId> outputs;   // members' results with readers outside
+  std::vector<ValueId> inputs;    // values read from outside the group; for a broadcast, its source
+  std::vector<ValueId> outputs;   // results with readers outside the group
 };
 
 class ElementGroups {
@@ -30,7 +30,7 @@ class ElementGroups {
   const Uses uses_;
   std::vector<int32_t> group_;        // by node
   std::vector<ElementGroup> groups_;  // merged groups are left empty
-  std::vector<uint32_t> stamp_;       // by node: number of the search that last visited it
+  std::vector<uint32_t> stamp_;       // by node: the last search that visited it
   uint32_t search_ = 0;
 };
 

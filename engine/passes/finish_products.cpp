@@ -12,13 +12,13 @@ namespace harmonics::engine {
 
 namespace {
 
-// A product and the operations that finish it.
+// A product and the elementwise operations that are fused with it.
 struct Finish {
   uint32_t product;             // node
   std::vector<uint32_t> steps;  // nodes, in order
-  std::vector<ValueId> inputs;  // of the call
+  std::vector<ValueId> inputs;  // of the fused call
   AttributeMap attributes;
-  std::vector<ValueId> stored;  // values of the old program
+  std::vector<ValueId> stored;  // results of the fused call, as values of the old program
 };
 
 class Finisher {
@@ -64,7 +64,7 @@ class Finisher {
       return p;
     }
     const FunctionalPtr f = called_by(node);
-    if (!f || f->traits.transposable != size_t{1}) return std::nullopt;  // no affine map
+    if (!f || f->traits.transposable != size_t{1}) return std::nullopt;  // not an affine map
     if (!has_defaults(f->signature, AttributeMap(node.attributes).set("transposed", false))) return std::nullopt;
     const bool transposed = node.attributes.flag("transposed");
     const auto rank = static_cast<int64_t>(program_.type(node.inputs[0]).shape.rank());
@@ -75,7 +75,7 @@ class Finisher {
     return p;
   }
 
-  // The name of an operation that may be a step; "": none.
+  // Returns the name of the operation if it can be a step, otherwise "".
   std::string_view name_of(const Node& node) const {
     if (const FunctionalPtr f = called_by(node))
       return f->traits.elementwise && has_defaults(f->signature, node.attributes) ? std::string_view(node.callee) : "";
@@ -87,16 +87,16 @@ class Finisher {
     const auto product = product_at(node);
     if (!product) return std::nullopt;
     Finish f{index, {}, product->operands, {}, {}};
-    std::map<ValueId, uint32_t> number;  // of registers
+    std::map<ValueId, uint32_t> number;  // register numbers
     number.emplace(node.outputs[0], 0);
-    // Further inputs come first, steps after them, so registers are numbered in a second pass.
+    // Registers of further inputs precede those of steps, so they are numbered after all steps are known.
     std::vector<ValueId> further;
     if (product->bias) further.push_back(*product->bias);
     std::set<ValueId> made{node.outputs[0]};
     collect(index, made, further, f.steps);
     if (f.steps.empty()) return std::nullopt;
     f.inputs.insert(f.inputs.end(), further.begin(), further.end());
-    uint32_t next = 1, last_read = 0;  // last_read: the register made by the last step that reads the bare product
+    uint32_t next = 1, last_read = 0;  // last_read: the register of the last step that reads the unfinished product
     for (ValueId v : further) number.emplace(v, next++);
     std::string text;
     if (product->bias) {
@@ -120,7 +120,7 @@ class Finisher {
     return stored(f, made, number, last_read, text, product->axes) ? std::optional(std::move(f)) : std::nullopt;
   }
 
-  // Takes the operations of the product's phase that read it, in order.
+  // Collects the operations on the product that can be steps, in order, and their further inputs.
   void collect(uint32_t index, std::set<ValueId>& made, std::vector<ValueId>& further,
                std::vector<uint32_t>& steps) const {
     const Node& product = program_.nodes[index];
@@ -151,8 +151,9 @@ class Finisher {
     }
   }
 
-  // Stores what has other readers, first a register that may take the product's memory: the product itself, or one that
-  // is made when the product has been read for the last time.
+  // Determines the registers to store: those with other readers. The first one takes the product's memory, so it must
+  // be the product itself, or be computed when the product is no longer read. Returns false if that is impossible or
+  // the device does not accept the call.
   bool stored(Finish& f, const std::set<ValueId>& made, const std::map<ValueId, uint32_t>& number, uint32_t last_read,
               const std::string& text, const AttributeMap& axes) const {
     std::vector<std::pair<uint32_t, ValueId>> list;
@@ -183,7 +184,7 @@ class Finisher {
     node.scope = program_.nodes[f.product].scope;
     node.attributes = f.attributes;
     for (ValueId v : f.inputs) {
-      const uint32_t maker = program_.values[v].node;  // of a later node only if it is a constant
+      const uint32_t maker = program_.values[v].node;  // later than the product only if constant
       if (maker > f.product && copied_.insert(maker).second) rewriter_.copy(program_.nodes[maker]);
       node.inputs.push_back(rewriter_.mapped(v));
     }
@@ -199,8 +200,8 @@ class Finisher {
   const Uses uses_;
   Rewriter rewriter_;
   std::map<uint32_t, Finish> at_;  // by product
-  std::set<uint32_t> taken_;       // steps of all
-  std::set<uint32_t> copied_;      // constants that have moved before a product
+  std::set<uint32_t> taken_;       // steps of all products
+  std::set<uint32_t> copied_;      // constants moved before a product
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Index operations are excluded: an invalid index is an error when folded, but clamped in a compiled program.
+// Excludes index operations, because an invalid index is an error when folded, but clamped in a compiled program.
 bool may_fold(const Node& node) {
   if (node.op == Op::random_uniform || node.op == Op::fused_elementwise || is_constant(node.op)) return false;
   switch (op_row(node.op).family) {
@@ -34,7 +34,7 @@ Node literal_of(HTensor value) {
   return node;
 }
 
-// Folds an elementwise or layout operation on uniform tensors by computing one element.
+// Folds an elementwise or layout operation on `full` tensors by computing one element.
 std::optional<Node> fold_full(const Program& program, const Node& node, const TensorType& output) {
   const Family family = op_row(node.op).family;
   const bool moves = node.op == Op::reshape || node.op == Op::transpose || node.op == Op::broadcast ||
@@ -82,7 +82,7 @@ std::optional<Node> as_full(const HTensor& value) {
   if (bytes == 0) return std::nullopt;
   const auto* data = static_cast<const std::byte*>(value.bytes());
   if (bytes > width && std::memcmp(data, data + width, bytes - width) != 0) return std::nullopt;
-  // The value as a double, converted by the reference's cast; used only if it converts back to the same bits.
+  // Convert the value to double with the reference cast. Use it only if it converts back to the same bits.
   double number = 0;
   AttributeMap to_double;
   to_double.set("dtype", static_cast<int64_t>(DType::F64));
@@ -106,7 +106,7 @@ std::vector<Node> fold(const Program& program, const Node& node, const std::vect
     if (!is_constant(program.producer(v).op)) return {};
   if (outputs.size() == 1)
     if (auto full = fold_full(program, node, outputs[0])) return {*full};
-  if (node.op == Op::broadcast) return {};  // smaller unfolded; its readers fold instead
+  if (node.op == Op::broadcast) return {};  // smaller unfolded; its readers are folded instead
   const auto small = [](const TensorType& t) { return t.shape.count() <= kMaxFolded; };
   std::vector<HTensor> numbers;
   std::vector<ConstView> inputs;

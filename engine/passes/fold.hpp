@@ -11,9 +11,9 @@ inline constexpr int64_t kMaxFolded = 4096;  // elements
 
 // Evaluates a literal, full or iota node.
 HTensor constant_of(const Node& node, const TensorType& type);
-// A `full` node with this value; nothing if the elements differ.
+// Returns a `full` node with this value, or nothing if the elements differ.
 std::optional<Node> as_full(const HTensor& value);
-// Results of a node over constants, as one constant node per output; empty if it should not be folded.
+// Evaluates a node over constants. Returns one constant node per output, or nothing if it should not be folded.
 std::vector<Node> fold(const Program& program, const Node& node, const std::vector<TensorType>& outputs);
 
 }  // namespace harmonics::engine

@@ -7,7 +7,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// The activation that the node computes of its first input, as the attribute `activation` names it; "": none.
+// Returns the activation that the node applies to its first input, as named by the attribute `activation`, or "".
 std::string_view activation_by(const Program& program, const Node& node) {
   if (node.op == Op::maximum) {
     const Node& bound = program.producer(node.inputs[1]);
@@ -19,7 +19,7 @@ std::string_view activation_by(const Program& program, const Node& node) {
   return node.inputs.size() == 1 ? op_name(node.op) : "";
 }
 
-// Returns whether the call has an attribute `activation` that may be this one.
+// Returns whether the call has an attribute `activation` that accepts this one.
 bool takes_activation(const Node& call, std::string_view activation) {
   const FunctionalPtr f = called_by(call);
   const AttributeSpec* spec = f && !activation.empty() ? f->signature.attribute("activation") : nullptr;
@@ -45,7 +45,7 @@ Program fuse_calls(const Program& program, const AcceptsCall& accepts) {
       rewriter.copy(node);
       continue;
     }
-    Node fused = rewriter.prepared(*call);  // the original call stays behind, unused
+    Node fused = rewriter.prepared(*call);  // dce() removes the original call
     fused.attributes = attributes;
     rewriter.put(std::move(fused), node);
   }

@@ -49,7 +49,7 @@ class ElementwiseFuser {
     rewriter_.copy(program_.nodes[index]);
   }
 
-  // Emits the group's inputs, then the group, before its first reader.
+  // Emits the group's inputs, then the group.
   void emit_group(int32_t g) {
     const ElementGroup& group = groups_.group(g);
     if (done_[group.members[0]]) return;
@@ -63,7 +63,7 @@ class ElementwiseFuser {
     for (uint32_t m : group.members) emit_node(m);
   }
 
-  // A single operation is worth a fused node only if it reads a constant or a broadcast's source.
+  // Returns whether fusing pays off: for a single operation only if it reads a constant or a broadcast's source.
   bool is_worth_it(const ElementGroup& group) const {
     if (group.members.size() > 1) return true;
     const Node& node = program_.nodes[group.members[0]];
@@ -112,7 +112,7 @@ class ElementwiseFuser {
     return chain;
   }
 
-  // A uniform constant becomes a scalar operand.
+  // Returns the mapped value; replaces a `full` tensor by a scalar.
   ValueId scalar_or(ValueId v) {
     const Node& maker = program_.producer(v);
     if (maker.op != Op::full) return rewriter_.mapped(v);

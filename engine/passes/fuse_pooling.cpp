@@ -6,13 +6,13 @@ namespace harmonics::engine {
 
 namespace {
 
-// The functional of which the node adds gradients at the places in its result 1; "": of none.
+// Returns the functional whose gradients this node scatters to the indices in that functional's result 1, or "".
 std::string_view places_of(const Node& node) {
   const FunctionalPtr f = called_by(node);
   return f ? f->traits.places_of : std::string_view();
 }
 
-// Backward pass: convolution gradients read the operands of max_pool_grad, which adds gradients at places, directly.
+// Backward pass: makes convolution gradients read the operands of max_pool_grad, which scatters gradients, directly.
 class Backward {
  public:
   Backward(const Program& program, const AcceptsCall& accepts)
@@ -59,7 +59,7 @@ class Backward {
     return true;
   }
 
-  // The call that computed the value by adding gradients at places, or null.
+  // Returns the call that computed the value by scattering gradients, or null.
   const Node* unpooling(ValueId old) const {
     const Node& maker = to().producer(rewriter_.mapped(old));
     return places_of(maker).empty() ? nullptr : &maker;
@@ -79,7 +79,7 @@ class Backward {
     return true;
   }
 
-  // Summing whole planes of the spread gradients gives the sum of the gradients.
+  // Rewrites a sum of scattered gradients over whole planes as the sum of the gradients.
   bool sum_pooled(const Node& node) {
     if (node.op != Op::reduce_sum || node.attributes.flag("keep")) return false;
     const Node* unpool = unpooling(node.inputs[0]);
@@ -109,7 +109,7 @@ Program join_forward(const Program& program, const AcceptsCall& accepts) {
       rewriter.copy(node);
       continue;
     }
-    Node joined = rewriter.prepared(*conv);  // the original convolution stays behind, unused
+    Node joined = rewriter.prepared(*conv);  // dce() removes the original convolution
     joined.callee = both->name;
     for (const auto& [name, value] : node.attributes.entries()) joined.attributes.set("pool_" + name, value);
     if (accepts(joined.callee, joined.attributes, input_types(rewriter.to(), joined),

@@ -24,7 +24,7 @@ class ReductionFuser {
       const Node& node = program.nodes[i];
       if (!is_reduction(node.op)) continue;
       const Node& maker = program.producer(node.inputs[0]);
-      // Fuses the first reduction of each chain; others read the stored result.
+      // Fuse the first reduction of each chain; others read the stored result.
       if ((has_one_op(maker) || maker.op == Op::fused_elementwise) &&
           is_forward(program, maker) == is_forward(program, node))
         reduced_.emplace(program.values[node.inputs[0]].node, i);
@@ -44,7 +44,7 @@ class ReductionFuser {
   }
 
  private:
-  // A single operation that can serve as a chain.
+  // Returns whether the node is a single operation that can serve as a chain.
   bool has_one_op(const Node& node) const {
     return is_elementwise(node.op) && (node.op == Op::cast || node.attributes.empty()) &&
            !converts_stored(program_, node);
@@ -58,7 +58,7 @@ class ReductionFuser {
     return {{op}, {static_cast<uint32_t>(inputs.size())}, program_.type(node.outputs[0]).shape};
   }
 
-  // Distinct operands.
+  // Returns the distinct operands.
   static std::vector<ValueId> inputs_of(const Node& node) {
     if (node.op == Op::fused_elementwise) return node.inputs;
     std::vector<ValueId> once;
@@ -67,7 +67,7 @@ class ReductionFuser {
     return once;
   }
 
-  // Emits at the chain's position: results with other readers, then the reduction.
+  // Emits the fused node at the chain's position. Its results are those with other readers, then the reduction.
   bool put(const Node& maker, const Node& reduction) {
     const std::vector<ValueId> inputs = inputs_of(maker);
     Chain chain = chain_at(maker, inputs);
@@ -107,7 +107,7 @@ class ReductionFuser {
   const HasKernel& accepts_;
   Rewriter rewriter_;
   const Uses uses_;
-  std::map<uint32_t, uint32_t> reduced_;  // node -> the reduction of its result
+  std::map<uint32_t, uint32_t> reduced_;  // by node: the reduction of its result
   std::set<uint32_t> done_;
 };
 

@@ -11,14 +11,14 @@ namespace harmonics::engine {
 
 namespace {
 
-// w' = sgd(w, dot(a, b), lr), or another optimizer's step with moments: node indices, and for a single sample the other
-// reader of w in the backward pass.
+// w' = sgd(w, dot(a, b), lr), or the step of another optimizer with moments. For a single sample, also the other reader
+// of w in the backward pass.
 struct Update {
   uint32_t update, product;
   ValueId w, a, b;
   std::vector<ValueId> rest;         // moments, learning rate, step number
   std::optional<uint32_t> gradient;  // dot(b, w): the gradient of a
-  std::optional<uint32_t> select;    // gradient where a > 0, else 0
+  std::optional<uint32_t> select;    // select(a <= 0, 0, gradient)
 };
 
 class Updates {
@@ -46,7 +46,7 @@ class Updates {
     return f && f->traits.update == UpdateKind::one;
   }
 
-  // Returns whether the node is dot(a, b), contracted over all axes but the last.
+  // Returns whether the node is dot(a, b), contracted over all axes except the last.
   bool sums_outer_products(const Node& node) const {
     const Shape &a = program_.type(node.inputs[0]).shape, &b = program_.type(node.inputs[1]).shape;
     std::vector<int64_t> leading(a.rank() - 1);
@@ -55,7 +55,7 @@ class Updates {
            node.attributes.integers("lhs_contract") == leading && node.attributes.integers("rhs_contract") == leading;
   }
 
-  // Gradient and update can be one step if all other readers of w come before the gradient.
+  // Finds the gradient to join with the update. All other readers of w must precede the gradient.
   void find_gradient(Update& u) const {
     for (uint32_t i : uses_.readers(u.w)) {
       if (i == u.update) continue;
@@ -105,7 +105,7 @@ class UpdateFuser {
     for (uint32_t i = 0; i < program_.nodes.size(); ++i)
       if (const auto u = updates.at(i)) settle(*u);
     if (at_.empty()) return program_;
-    // Leaves first: a step that joins gradient and update may come before the optimizer's inputs.
+    // Copy leaves first, because a joined step may precede the optimizer's inputs.
     for (const Node& node : program_.nodes)
       if (is_leaf(node.op)) rewriter_.copy(node);
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
@@ -118,7 +118,7 @@ class UpdateFuser {
   }
 
  private:
-  // A plain step may have a call of its own, which skips rows of zeros.
+  // Returns the specialised call for a step with default attributes, which skips rows of zeros, or "".
   std::string plain(const Update& u) const {
     const Node& node = program_.nodes[u.update];
     const FunctionalPtr f = called_by(node);

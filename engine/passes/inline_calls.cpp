@@ -13,7 +13,7 @@ FunctionalPtr need_functional(const Node& call) {
               fmt::format("the program calls '{}', which is no registered functional", call.callee));
 }
 
-// Inlines one level. Returns whether something was replaced; its body may contain further calls.
+// Inlines one level. Returns whether a call was replaced, whose body may contain further calls.
 bool inline_once(Program& program, const HasKernel& has_kernel) {
   Rewriter rewriter(program);
   bool again = false;

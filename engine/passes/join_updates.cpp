@@ -10,7 +10,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Updates by one optimizer with equal attributes, learning rate and step number.
+// Updates by the same optimizer with equal attributes, learning rate and step number.
 struct Group {
   std::vector<uint32_t> nodes;  // in program order
   size_t tensors = 0;           // tensors per parameter
@@ -42,7 +42,7 @@ class UpdateJoiner {
   }
 
  private:
-  // Returns whether the update is read by no node and is not an output. Then it may run later.
+  // Returns whether the update may run later: no node reads its results, and they are not outputs.
   bool may_wait(const Node& node) const {
     const FunctionalPtr f = called_by(node);
     return f && f->traits.update == UpdateKind::one &&
@@ -69,7 +69,7 @@ class UpdateJoiner {
     }
   }
 
-  // Tensors of all parameters, then the shared operands.
+  // Returns the tensors of all parameters, then the shared operands.
   std::vector<ValueId> inputs(const Group& g) const {
     std::vector<ValueId> all;
     for (uint32_t i : g.nodes)
@@ -90,7 +90,7 @@ class UpdateJoiner {
     return accepts_("update_all", attributes(g), types, Rounding::none);
   }
 
-  // At the position of the last update: all gradients exist by then.
+  // Emits the joined update at the position of the last one, where all gradients are available.
   void put(const Group& g) {
     Node node{};
     node.op = Op::call;
@@ -114,7 +114,7 @@ class UpdateJoiner {
   Rewriter rewriter_;
   Uses uses_;
   std::vector<Group> groups_;
-  std::map<uint32_t, size_t> at_;  // node -> the group emitted there
+  std::map<uint32_t, size_t> at_;  // by node: the group emitted there
   std::set<uint32_t> joined_;
 };
 

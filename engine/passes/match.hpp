@@ -1,5 +1,5 @@
-// Patterns of operations: functions bool(program, value) that look at the value's producer and its operands. Captures
-// are set where a pattern was tried, so read them only if the whole pattern matched.
+// Patterns of operations: functions bool(program, value) that match the value's producer and its operands. Captures are
+// set during matching, so they are valid only if the whole pattern matched.
 //
 //   ValueId x, y;
 //   op(Op::select, op(Op::less_equal, any(x), zero()), zero(), any(y))(program, v)
@@ -15,13 +15,13 @@ inline auto any(ValueId& found) {
 inline auto same(const ValueId& wanted) {
   return [&wanted](const Program&, ValueId v) { return v == wanted; };
 }
-auto same(ValueId&&) = delete;  // it would dangle
-// All zeros, possibly broadcast.
+auto same(ValueId&&) = delete;  // would dangle
+// Matches all zeros, possibly broadcast.
 inline auto zero() {
   return [](const Program& p, ValueId v) { return is_zero(p, v); };
 }
 
-// The first operands, one for each pattern.
+// Matches the first operands, one per pattern.
 template <typename... Operands>
 bool operands(const Program& p, const Node& node, const Operands&... patterns) {
   size_t i = 0;
@@ -40,7 +40,7 @@ auto call(std::string_view callee, Operands... patterns) {
     return node.op == Op::call && node.callee == callee && operands(p, node, patterns...);
   };
 }
-// An operation of two operands in any order.
+// Matches an operation with two operands in either order.
 template <typename First, typename Second>
 auto commuted(Op wanted, First first, Second second) {
   return

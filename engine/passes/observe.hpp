@@ -1,4 +1,4 @@
-// Chooses the results of a program.
+// Selects the outputs of a program.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace harmonics::engine {
 
-// Returns the program with only those outputs that `wanted` accepts. Entries of models offer every value that can be
-// observed as an output; dce() then removes what is not observed.
+// Removes outputs that `wanted` rejects. Entries of models declare all observable values as outputs; dce() then removes
+// the nodes that only computed rejected ones.
 Program observe(Program program, const std::function<bool(const std::string& output)>& wanted);
 
 }  // namespace harmonics::engine

@@ -24,7 +24,7 @@ constexpr Preset kPresets[] = {
     {"swiglu", parts::activation},
     {"ffn", parts::ffn | parts::activation},
     {"block", parts::any},
-    {"lora", parts::norm},  // what the narrow maps of adapters read
+    {"lora", parts::norm},  // inputs of the adapters' narrow maps
 };
 
 uint64_t read_budget(const std::string& text) {
@@ -68,7 +68,7 @@ bool is_activation(const Node& node) {
 bool is_linear(const Node& node) { return part_of(node) == BlockPart::map; }
 bool is_layout(const Node& node) { return op_row(node.op).family == Family::layout || node.op == Op::cast; }
 
-// Finds the parts of a program's blocks.
+// Finds the parts of transformer blocks in a program.
 class BlockParts {
  public:
   explicit BlockParts(const Program& program)
@@ -92,7 +92,7 @@ class BlockParts {
   const Node& node_of(ValueId v) const { return program_.nodes[maker(v)]; }
   bool is_source(ValueId v) const { return is_leaf(node_of(v).op) || is_constant(node_of(v).op); }
 
-  // Marks what leads to v, from linear maps on.
+  // Marks the nodes that v depends on, back to linear maps, which are included if `linear_has_it`.
   void lead(ValueId v, uint32_t part, bool linear_has_it) {
     const uint32_t i = maker(v);
     if (is_source(v) || spine_[v] || (parts_[i] & part)) return;
@@ -109,7 +109,7 @@ class BlockParts {
     const Node& node = program_.nodes[i];
     for (size_t k = 0; k < 3 && k < node.inputs.size(); ++k) lead(node.inputs[k], parts::qkv, true);
   }
-  // Marks the linear map behind layout operations and sums with a bias.
+  // Marks the linear map that computes v, and the layout operations and additions of a bias in between.
   void mark_linear(ValueId v) {
     while (!is_source(v) && !spine_[v]) {
       const uint32_t i = maker(v);
@@ -127,7 +127,7 @@ class BlockParts {
     else
       mark_linear(program_.nodes[i].inputs[0]);
   }
-  // A product of an activation and something else.
+  // Marks a gated product: an activation multiplied by the other half.
   void gated(uint32_t i) {
     const Node& node = program_.nodes[i];
     for (size_t k = 0; k < 2; ++k) {
@@ -138,7 +138,7 @@ class BlockParts {
     }
   }
 
-  // Whether v depends on `of`, through nodes after it.
+  // Returns whether v depends on `of`.
   bool depends(ValueId v, ValueId of) const {
     std::vector<ValueId> open{v};
     std::vector<bool> seen(program_.nodes.size() - maker(of), false);
@@ -153,7 +153,7 @@ class BlockParts {
     }
     return false;
   }
-  // A residual connection adds a value and what was made of it.
+  // Marks the branch of a residual connection: a sum of a value and a value computed from it.
   void residual(uint32_t i) {
     const Node& node = program_.nodes[i];
     const ValueId a = node.inputs[0], b = node.inputs[1];
@@ -178,10 +178,10 @@ class BlockParts {
 
   const Program& program_;
   std::vector<uint32_t> parts_;
-  std::vector<bool> spine_;  // by value: the stream that residual connections add to
+  std::vector<bool> spine_;  // by value: part of the residual stream
 };
 
-// Nanoseconds of a node, roughly: products at 100 numbers a nanosecond, others at 10 bytes.
+// Returns a rough cost in nanoseconds, assuming 100 multiplications and 10 bytes per nanosecond.
 double cost_of(const Program& program, const Node& node) {
   double bytes = 0, products = 0;
   for (ValueId v : node.inputs) bytes += static_cast<double>(program.type(v).bytes());
@@ -224,7 +224,7 @@ Recomputation parse_recomputation(const std::string& text) {
 std::vector<uint32_t> parts_of_blocks(const Program& program) { return BlockParts(program).run(); }
 
 std::vector<bool> cheapest_nodes(const Program& program, const std::vector<uint32_t>& of_node, uint32_t sixteenths) {
-  std::vector<std::pair<double, uint32_t>> all;  // cost of a byte, node
+  std::vector<std::pair<double, uint32_t>> all;  // cost per byte, node
   for (uint32_t i = 0; i < program.nodes.size(); ++i)
     if (of_node[i])
       all.emplace_back(cost_of(program, program.nodes[i]) /

@@ -12,7 +12,7 @@ class Recomputer {
  public:
   Recomputer(const Program& program, const Recomputation& what)
       : program_(program), rewriter_(program), cloned_(program.nodes.size(), false) {
-    std::vector<bool> kept(program.values.size(), false);  // kept to the end in any case
+    std::vector<bool> kept(program.values.size(), false);  // needed after the step
     for (const NamedValue& v : program.outputs) kept[v.value] = true;
     for (const NamedValue& v : program.updates) kept[v.value] = true;
     std::vector<uint32_t> of_node(program.nodes.size(), 0);
@@ -21,8 +21,8 @@ class Recomputer {
     for (uint32_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
       const std::string scope = program.scope_of(node).text();
-      const bool own_code = node.op == Op::host_call;  // a plugin's: may be slow, or count its calls
-      // Another view of a result would keep its memory.
+      const bool own_code = node.op == Op::host_call;  // plugin code may be slow or stateful
+      // Views of recomputable results are recomputed too, because they would keep the memory alive.
       const bool view = (node.op == Op::reshape || node.op == Op::slice || node.op == Op::transpose) &&
                         recomputable_[program.values[node.inputs[0]].node];
       const bool matches = view || (!own_code && ((of_node[i] & what.parts) || cheapest[i])) ||
@@ -61,7 +61,7 @@ class Recomputer {
     return it != clones_.end() && from_clone(v) ? it->second : rewriter_.mapped(v);
   }
 
-  // Clones the producer of v and its recomputable inputs, at the first use after the forward pass.
+  // Clones the producer of v and its recomputable inputs. Called at the first use after the forward pass.
   void clone(ValueId v) {
     if (!from_clone(v)) return;
     const uint32_t index = program_.values[v].node;
@@ -86,7 +86,7 @@ class Recomputer {
   const Program& program_;
   Rewriter rewriter_;
   std::vector<bool> recomputable_, cloned_;      // by node
-  std::unordered_map<ValueId, ValueId> clones_;  // forward value -> its clone
+  std::unordered_map<ValueId, ValueId> clones_;  // by forward value
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Whether an operation costs more than a few instructions per element.
+// Returns whether an operation costs more than a few instructions per element.
 bool is_slow(Op op) {
   switch (op) {
     case Op::neg:
@@ -66,7 +66,7 @@ class ElementRecomputer {
 
  private:
   static constexpr uint32_t kMostOperations = 8;
-  // Cost of a value, computed from values that the backward pass reads anyway.
+  // Cost of recomputing a value from values that the backward pass reads anyway.
   struct Cost {
     bool known = false;
     uint32_t operations = 0, slow = 0;
@@ -81,7 +81,7 @@ class ElementRecomputer {
     return std::any_of(readers.begin(), readers.end(),
                        [&](uint32_t reader) { return !is_forward(program_, program_.nodes[reader]); });
   }
-  // Whether the backward pass reads the value, and only with elementwise operations.
+  // Returns whether the backward pass reads the value, and only by elementwise operations.
   bool only_elements_read(ValueId v) const {
     const auto readers = uses_.readers(v);
     return !uses_.is_result(v) && is_read_late(v) && std::all_of(readers.begin(), readers.end(), [&](uint32_t reader) {
@@ -105,7 +105,8 @@ class ElementRecomputer {
     return cost;
   }
 
-  // The value for the backward pass: a clone, inserted before its first reader there and in the scope of that reader.
+  // Returns the value for a reader in the backward pass. If it is recomputed, this is a clone, which is inserted before
+  // its first reader and in the scope of that reader.
   ValueId late(ValueId v, uint32_t scope) {
     const uint32_t maker = program_.values[v].node;
     return cloned_[maker] ? clone(v, scope) : rewriter_.mapped(v);

@@ -9,7 +9,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// The operand that may be of a stored type; nothing: the node has none.
+// Returns the element type of the operand that may have a stored type, or nothing if there is no such operand.
 std::optional<DType> weight_of(const Program& program, const Node& node) {
   const FunctionalPtr f = called_by(node);
   const size_t weight = f && f->traits.stored ? *f->traits.stored : 1;
@@ -23,7 +23,7 @@ int64_t product_of(const Shape& shape, const std::vector<int64_t>& axes) {
   return n;
 }
 
-// The least of rows, columns and depth; nothing limits calls whose sides are not known.
+// Returns the minimum of rows, columns and depth, or the largest integer for calls whose sides are unknown.
 int64_t least_side(const Program& program, const Node& node) {
   if (node.op == Op::dot) {
     const Shape &a = program.type(node.inputs[0]).shape, &b = program.type(node.inputs[1]).shape;

@@ -87,12 +87,12 @@ class Simplifier {
            op == Op::reduce_min;
   }
 
-  // The input that this node passes on bit for bit, or kNone.
+  // Returns the input that this node returns unchanged, or kNone.
   ValueId unchanged(const Node& node, const TensorType& result) const {
     switch (node.op) {
       case Op::stop_gradient:
         return node.inputs[0];
-      // a slice of full size is the identity
+      // These are the identity if the type does not change, such as a slice of full size.
       case Op::reshape:
       case Op::broadcast:
       case Op::cast:

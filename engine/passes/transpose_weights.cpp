@@ -10,8 +10,8 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr int64_t kLeastOutputs = 32;                // narrower rows fill only a few vectors
-constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // larger weights keep the layout of their file
+constexpr int64_t kLeastOutputs = 32;                // shorter rows fill only a few vectors
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // larger weights keep their layout
 
 TensorType exchanged(const TensorType& t) { return {t.dtype, Shape{t.shape[1], t.shape[0]}}; }
 
@@ -45,7 +45,7 @@ class Transposer {
     const FunctionalPtr f = called_by(node);
     return f && f->traits.update == UpdateKind::one;
   }
-  // The input that may be stored transposed, as the attribute `transposed` says.
+  // Returns the input that the attribute `transposed` refers to.
   static std::optional<size_t> transposable(const Node& node) {
     const FunctionalPtr f = called_by(node);
     return f ? f->traits.transposable : std::nullopt;
@@ -58,16 +58,16 @@ class Transposer {
       if (node.op == Op::parameter && can_turn(node.outputs[0])) ask(node, prefers_turned(node.outputs[0]));
     for (const Node& node : program_.nodes)
       if (is_update(node) && wanted_[node.inputs[0]]) want_operands(node);
-    // Registers untransposed states, so that later programs use the same layout, accumulated gradients included.
+    // Register the natural layout of other states, such as accumulated gradients, so that later programs use it too.
     for (const Node& node : program_.nodes)
       if (node.op == Op::state && can_turn(node.outputs[0]) && !lies_turned_.count(node.callee)) ask(node, false);
   }
 
-  // Blocks of stored types lie along the rows.
+  // Stored types cannot be transposed, because their blocks run along rows.
   bool can_turn(ValueId v) const { return type(v).shape.rank() == 2 && !is_stored(type(v).dtype); }
 
-  // Whether only affine maps, updates and products read the matrix, and maps do. Batch-invariant maps read rows of
-  // weights, and kernels read 16-bit weights in the layout of their file.
+  // Returns whether an affine map reads the matrix, and otherwise only affine maps, updates and products do. Excludes
+  // batch-invariant maps, which read rows of weights, and types other than f32, whose kernels use the natural layout.
   bool prefers_turned(ValueId v) const {
     const bool suits =
         type(v).dtype == DType::F32 && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes;
@@ -92,8 +92,8 @@ class Transposer {
     return turned;
   }
 
-  // Returns whether an operand of an update is arranged as the weight: its gradient, its moments, scales of their
-  // blocks.
+  // Returns whether an operand of an update has the layout of the weight: gradient, moments, and scales of quantised
+  // moments.
   bool lies_like_weight(const Node& update, ValueId v) const {
     const Shape& weight = type(update.inputs[0]).shape;
     return type(v).shape == weight || (weight.rank() == 2 && type(v) == TensorType{DType::U8, moment_scales(weight)});
@@ -124,7 +124,7 @@ class Transposer {
     return node.op == Op::full || (node.op == Op::broadcast && type(node.inputs[0]).shape.count() == 1);
   }
 
-  // Swapping the operands transposes the result.
+  // Returns whether swapping the operands transposes the result.
   bool turns_by_itself(const Node& node) const {
     return is_plain_dot(node) &&
            type(node.inputs[0]).shape.rank() == node.attributes.integers("lhs_contract").size() + 1 &&
@@ -194,7 +194,8 @@ class Transposer {
     }
   }
 
-  // Keeps a value transposed if all its operands are; transposed back only on demand.
+  // Returns whether all operands exist only transposed. The result is then transposed too, and transposed back only on
+  // demand.
   bool reads_only_turned(const Node& node) const {
     bool any = false;
     for (ValueId v : node.inputs) {
@@ -225,7 +226,7 @@ class Transposer {
     for (size_t i = 0; i < node.outputs.size(); ++i) turned_[node.outputs[i]] = rewriter_.to().nodes[index].outputs[i];
   }
 
-  // The operand in its stored layout, with the contracted axes renumbered, if at most one axis is not contracted.
+  // Returns the operand in its current layout, and renumbers the contracted axes if it is transposed.
   ValueId operand(ValueId v, std::vector<int64_t>& contract) {
     if (!is_turned(v) || contract.empty()) return natural(v);
     for (int64_t& axis : contract) axis = 1 - axis;

@@ -9,7 +9,7 @@ namespace harmonics::engine {
 Uses::Uses(const Program& program, Of of)
     : begins_(program.values.size() + 2), results_(program.values.size()), outputs_(program.values.size()) {
   const auto read = [&](ValueId v) { return of == Of::roots ? behind_views(program, v) : v; };
-  // begins_[v + 2] counts, then, summed up, begins_[v + 1] is where the next reader of v goes.
+  // Counting sort: begins_[v + 2] counts the readers of v; after the prefix sum, begins_[v + 1] is the next free slot.
   for (const Node& node : program.nodes)
     for (ValueId v : node.inputs) ++begins_[read(v) + 2];
   std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());

@@ -13,7 +13,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr double kExactIntegers = 9007199254740992.0;  // 2^53: below it every whole double is exact
+constexpr double kExactIntegers = 9007199254740992.0;  // 2^53: all integers up to this are exact in a double
 
 std::string trimmed(const std::string& text) {
   const size_t first = text.find_first_not_of(' ');
@@ -88,7 +88,7 @@ std::optional<AttributeValue> as_integers(const WrittenValue& v) {
   return values;
 }
 
-// A word or a number is accepted where text is expected: approximate=tanh, padding=1.
+// Returns the value as text. Accepts words and numbers too: approximate=tanh, padding=1.
 std::optional<AttributeValue> as_text(const WrittenValue& v) {
   if (const auto* s = std::get_if<std::string>(&v.value)) return *s;
   if (const auto* w = std::get_if<WrittenWord>(&v.value)) return w->text;

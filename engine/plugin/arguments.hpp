@@ -1,5 +1,5 @@
-// Binds written arguments to the attributes a function receives. Checks names, types, required arguments and defaults
-// against the registered schema.
+// Binds written arguments to the attributes that a function receives. Checks names, types and required arguments
+// against the registered schema, and adds defaults.
 #pragma once
 
 #include <optional>
@@ -43,9 +43,9 @@ struct BoundArguments {
   std::vector<LayerArgument> layers;
 };
 
-// Positional arguments bind in the order of the schema and precede named ones. Errors have the position of the
-// argument: ErrorKind::Name for unknown and missing names (missing ones have the position of `call`), ErrorKind::Type
-// for values.
+// Binds arguments to the item's schema. Positional arguments bind in the order of the schema and precede named ones.
+// Throws ErrorKind::Name for unknown and missing names, and ErrorKind::Type for values, at the position of the argument
+// (of `call` for missing ones).
 BoundArguments bind_arguments(const Item& item, const std::vector<WrittenArgument>& arguments, Span call = {});
 
 // Binds options of an address, as text by name: "name=value&...". Throws ErrorKind::Usage.
@@ -61,7 +61,7 @@ std::optional<AttributeValue> parse_argument(uint32_t type, const std::string& t
 // Returns whether an attribute of this type (hx_argument_type) may have the value. Whole numbers are numbers too.
 bool is_argument_value(uint32_t type, const AttributeValue& value);
 
-// Returns "relu", "conv(channels, kernel = 3, bias = true)", in readable form.
+// Returns the signature in readable form: "relu", "conv(channels, kernel = 3, bias = true)".
 std::string signature(const Item& item);
 std::string_view argument_type_name(uint32_t type);  // "a whole number"
 

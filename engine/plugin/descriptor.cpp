@@ -24,7 +24,7 @@ constexpr const char* kMachineName = "AArch64";
 #endif
 
 constexpr const char* kBuildHere = "build it for this machine, or get the release made for it";
-constexpr uint32_t kLeastDescriptor = sizeof(hx_plugin_abi);  // the size in contract 1.0; later ones only add fields
+constexpr uint32_t kLeastDescriptor = sizeof(hx_plugin_abi);  // size in contract 1.0; later versions only add fields
 
 class ElfFile {
  public:
@@ -57,7 +57,7 @@ class ElfFile {
     return std::nullopt;
   }
 
-  // Returns the bytes that the loaded library has at `address`.
+  // Returns the bytes of the file that are mapped to the virtual address `address`.
   std::span<const std::byte> at_address(uint64_t address, uint64_t size, const char* what) const {
     for (uint32_t i = 0; i < header_.e_phnum; ++i) {
       const auto segment = element<Elf64_Phdr>(header_.e_phoff, i, "program header");

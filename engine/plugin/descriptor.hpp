@@ -9,11 +9,11 @@
 
 namespace harmonics::engine {
 
-// Throws ErrorKind::Plugin with the reason when the bytes are not a shared library of this machine with a well-formed
-// descriptor. Messages contain `name`.
+// Returns the descriptor. Throws ErrorKind::Plugin, with the reason and `name`, if the bytes are not a shared library
+// for this machine with a well-formed descriptor.
 hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::string& name);
 
-// Throws ErrorKind::Plugin when this program does not support the contract version the plugin was built for.
+// Throws ErrorKind::Plugin if this program does not support the contract version that the plugin requires.
 void check_contract(const hx_plugin_abi& descriptor, const std::string& name);
 
 // Returns whether the library exports the symbol.

@@ -35,11 +35,11 @@ using Entries = std::map<std::string, Entry>;
 
 std::string manifest_of(const std::string& library) { return library.substr(0, library.size() - 3) + ".manifest"; }
 
-// The format of the cache. Other releases and contract versions read all libraries again.
+// Returns the first line of the cache. A cache with another format or contract version is ignored.
 std::string heading() { return fmt::format("harmonics plugins 2, contract {}.{}", HX_ABI_MAJOR, HX_ABI_MINOR); }
 
-// Returns the last line, with a checksum of the lines before it. Not portable: a standard library with another hash
-// discards the cache.
+// Returns the last line, with a checksum of the lines before it. Not portable: with another implementation of
+// std::hash the cache is discarded.
 std::string ending(std::string_view before) {
   return fmt::format("end\t{:016x}\n", std::hash<std::string_view>()(before));
 }
@@ -70,7 +70,7 @@ bool stamp(const std::vector<std::string_view>& f, size_t at, Stamp& s) {
   return number(f[at], s.bytes) && number(f[at + 1], s.seconds) && number(f[at + 2], s.nanoseconds);
 }
 
-// Returns whether only this user can write the file.
+// Returns whether this is a regular file of this user that is not world-writable.
 bool is_own(const std::string& path) {
   struct stat s {};
   return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
@@ -116,8 +116,7 @@ Entries read_cache(const std::string& path) {
 
 bool fits_a_line(const std::string& text) { return text.find_first_of("\t\n") == std::string::npos; }
 
-// Skips fsync: it takes forty milliseconds, and reading the libraries again takes ten. After a power cut a damaged
-// cache is discarded.
+// Skips fsync, which takes longer than reading the libraries again. A cache damaged by a power failure is discarded.
 class Unsynced final : public FileCalls {
  public:
   int sync(int) override { return 0; }
@@ -128,7 +127,7 @@ void write_cache(const std::string& path, const std::vector<Entry>& entries) {
   for (const Entry& e : entries) {
     const FoundPlugin& p = e.found;
     if (!fits_a_line(p.library) || !fits_a_line(p.id) || !fits_a_line(p.version) || !fits_a_line(p.trouble))
-      continue;  // read again each time
+      continue;  // not cached
     text += fmt::format("plugin\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", p.library, e.library.bytes,
                         e.library.seconds, e.library.nanoseconds, e.manifest.bytes, e.manifest.seconds,
                         e.manifest.nanoseconds, p.id, p.version, p.trouble);
@@ -140,11 +139,11 @@ void write_cache(const std::string& path, const std::vector<Entry>& entries) {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
     Unsynced calls;
     write_file_atomically(path, text, calls);
-  } catch (const Error&) {  // the home directory is read-only: read again next time
+  } catch (const Error&) {  // for example a read-only home directory: nothing is cached
   }
 }
 
-// Returns the libraries, and manifests whose library is missing.
+// Returns the paths of libraries, including missing ones that have a manifest.
 std::vector<std::string> libraries_of(const std::string& directory) {
   std::set<std::string> found;
   DIR* open = ::opendir(directory.c_str());

@@ -13,7 +13,7 @@ struct KindRow {
   std::string_view name, plural, listed;       // listed: the name in `harmonics list`
   const char* (*missing)(const void* vtable);  // the first missing required function; null: none
   void (*destroy)(const void* vtable, void* self);
-  std::string_view extension = {};  // by which it is registered; "": by hx_api.register_item
+  std::string_view extension = {};  // extension that registers it; "": hx_api.register_item
 };
 
 std::span<const KindRow> kind_rows();

@@ -66,8 +66,8 @@ std::span<const std::byte> bytes_of(const MappedFile& file) {
   throw error;
 }
 
-// Resolves all symbols now, and hides them from other libraries. The library stays open: objects of plugins with
-// unique symbols would crash.
+// Opens a library with RTLD_NOW and RTLD_LOCAL. It is never closed, because closing a library with GNU unique symbols
+// makes objects crash that still use them.
 const boost::dll::shared_library& open_for_good(const std::string& path, const std::string& file) {
   namespace dll = boost::dll;
   static std::mutex mutex;
@@ -80,7 +80,7 @@ const boost::dll::shared_library& open_for_good(const std::string& path, const s
   return libraries->emplace_back(std::move(library));
 }
 
-// Boost.DLL would return the program itself where the system refuses to open it as a library.
+// Returns whether the file is this program. dlopen() refuses it, but Boost.DLL would return a handle.
 bool is_this_program(const std::string& file) {
   std::error_code unknown;
   return fs::equivalent(file, "/proc/self/exe", unknown);
@@ -91,9 +91,8 @@ std::string stem_of(const fs::path& path) {
   return stem.rfind("lib", 0) == 0 && stem.size() > 3 ? stem.substr(3) : stem;
 }
 
-// The system loads a file name only once. A new build is therefore opened under a temporary name, which is removed
-// once it is open. The link lies beside the original, so that relative dependencies are found, or else in the
-// temporary folder.
+// A temporary name for a new build of a library, because dlopen() loads a path only once. The name is a link beside the
+// original, so that relative dependencies are found, or else a copy in the temporary folder. Removed by the destructor.
 class Beside {
  public:
   explicit Beside(const std::string& file) {
@@ -156,8 +155,8 @@ Opened open_library(const std::string& path, How how) {
   return {std::move(library), std::move(id), reinterpret_cast<EntryPoint>(symbol), descriptor.abi_minor};
 }
 
-// Runs the plugin's code and catches all its exceptions. An Error of the plugin may have another memory layout, so
-// only what() is used.
+// Calls the plugin's entry point and converts all its exceptions. Only what() is used, because a plugin's Error may
+// have another memory layout.
 void run_entry(const Opened& opened, const std::string& path, hx_registry& pending) {
   hx_registration registration{sizeof(hx_registration), api_for(opened.contract_minor), &pending};
   const auto failed = [&](const std::string& what) {

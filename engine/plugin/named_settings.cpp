@@ -22,7 +22,7 @@ std::string_view trim(std::string_view s) {
   return s;
 }
 
-// The words of a choice.
+// Returns the words of a choice.
 std::vector<std::string_view> words_of(const SettingSpec& spec) {
   std::vector<std::string_view> words;
   for (std::string_view rest = spec.range;; rest.remove_prefix(rest.find('|') + 1)) {
@@ -73,7 +73,7 @@ bool is_right(SettingSpec::Kind kind, double v) {
   return v == 0 || v == 1;
 }
 
-// The settings of a plugin's item, checked at registration.
+// Returns a row for a plugin's item, whose arguments were checked at registration.
 std::shared_ptr<const NamedRow> row_of(const ItemPtr& item) {
   auto row = std::make_shared<NamedRow>(NamedRow{item->name, item->description, {}, item});
   for (const ArgumentSpec& a : item->arguments) {

@@ -19,9 +19,9 @@ struct SettingSpec {
     part,      // 0 to 1
     span,      // a number of steps, or below 1 a fraction of the run
     flag,      // true or false
-    choice,    // one of the words in `range`, "a|b|c"; the value is its number
-    any,       // a plugin's number, in its range
-    whole,     // a plugin's whole number
+    choice,    // one of the words in `range`, "a|b|c"; the value is its index
+    any,       // plugins: a number within `range`
+    whole,     // plugins: an integer within `range`
   };
   std::string_view name;
   double otherwise;
@@ -47,21 +47,21 @@ struct NamedSettings {
   std::vector<Setting> values;                 // in the row's order
   double number(std::string_view name) const;  // 0 if there is no such setting
   bool given(std::string_view name) const;
-  // As passed to a plugin's function.
+  // Returns the settings as attributes for a plugin's function.
   AttributeMap attributes() const;
-  // "adamw(lr=0.001, beta1=0.9, ...)"; "constant" if no setting exists or was given. Choices only if they differ from
-  // the default.
+  // Returns "adamw(lr=0.001, beta1=0.9, ...)", or "constant" if no setting exists or was given. Choices are included
+  // only if they differ from the default.
   std::string str() const;
 };
 
-// `what` names the kind in messages ("optimizer"), `example` is a valid text. Unknown names and settings:
-// ErrorKind::Name with the nearest; bad values: ErrorKind::Type; bad form: ErrorKind::Syntax. Names without a row are
-// looked up among the registry's items of this kind.
+// Parses a name with settings. Names without a row are looked up among the registry's items of this kind. `what` names
+// the kind in messages ("optimizer"); `example` is a valid text. Throws ErrorKind::Name for unknown names and settings,
+// with the nearest known one; ErrorKind::Type for invalid values; ErrorKind::Syntax for malformed text.
 NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows,
                                    std::string_view example, Registry& registry, uint32_t kind);
-// The value as it is written: "0.9", "true", "bf16".
+// Returns the value as written in flows: "0.9", "true", "bf16".
 std::string value_text(const SettingSpec& spec, double value);
-// A row with its defaults, for listings: "adamw(lr = 0.001, ...)".
+// Returns a row with its defaults for listings: "adamw(lr = 0.001, ...)".
 std::string signature(const NamedRow& row);
 
 }  // namespace harmonics::engine

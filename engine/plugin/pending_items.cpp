@@ -12,7 +12,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Copies the part of a struct that its writer knew and zeroes the rest.
+// Copies the part of a struct that the plugin's version defines, and zeroes the rest.
 template <typename T>
 T read_sized(const T& from) {
   T to{};
@@ -53,7 +53,7 @@ ArgumentSpec copy_spec(const Item& item, const hx_argument_spec& from) {
   return result;
 }
 
-// Reads an array of structs that may be longer in the writer's version: the stride is the writer's size.
+// Reads an array of structs. The stride is the size in the plugin's version, which may be larger than here.
 void copy_arguments(Item& item, const hx_item& from) {
   if (from.n_arguments && !from.arguments) refuse(item, "its table of arguments is missing");
   std::set<std::string> seen;

@@ -13,8 +13,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Loaded libraries stay loaded. Rows are only added, and a count is raised when a row is complete, so readers need no
-// lock.
+// Code of one library. Rows are never removed, since libraries are never closed, and code_count grows only after a row
+// is complete, so readers need no lock.
 struct CodeRow {
   uintptr_t begin, end;
   PluginCode code;
@@ -23,7 +23,7 @@ std::array<CodeRow, 1024> code_rows;
 std::atomic<size_t> code_count{0};
 std::mutex code_adding;
 
-// The address range of the loaded object that contains an address.
+// Address range of the loaded object that contains `inside`.
 struct Extent {
   uintptr_t inside, begin = 0, end = 0;
 };

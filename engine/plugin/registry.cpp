@@ -17,7 +17,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns whether the path leads to the file, links resolved.
+// Returns whether `path`, with links resolved, is `file`.
 bool is_file(const std::string& path, const std::string& file) {
   std::error_code none;
   return path == file || std::filesystem::weakly_canonical(path, none).string() == file;
@@ -43,7 +43,7 @@ Item::~Item() {
 }
 
 Registry& Registry::global() {
-  // Never destroyed: threads may still use its items while the process ends.
+  // Never destroyed, because threads may use its items until the process exits.
   static Registry* registry = [] {
     auto made = std::make_unique<Registry>();
     library_items().add(*made);
@@ -54,7 +54,7 @@ Registry& Registry::global() {
 }
 
 void Registry::add(std::shared_ptr<Item> item) {
-  if (outer_ && item->kind == HX_FUNCTIONAL) return outer_->add(std::move(item));  // a name has one meaning everywhere
+  if (outer_ && item->kind == HX_FUNCTIONAL) return outer_->add(std::move(item));  // functionals have global names
   static std::atomic<uint64_t> count{0};
   std::lock_guard lock(mutex_);
   item->order = ++count;
@@ -113,7 +113,7 @@ ItemPtr Registry::find(uint32_t kind, std::string_view name) {
     }
   }
   if (outer_) return outer_->find(kind, name);
-  const size_t colon = name.find(':');  // file:NAME and the like are no devices
+  const size_t colon = name.find(':');  // streams such as file:NAME also contain a colon
   const bool wraps = kind == HX_DEVICE && colon != std::string_view::npos && find(kind, name.substr(0, colon));
   return wraps ? wrapped_device(name) : nullptr;
 }
@@ -204,7 +204,7 @@ std::vector<std::pair<ItemPtr, ItemPtr>> Registry::replace(const std::vector<std
       replaced.emplace_back(item, at->second);
       at->second = item;
     }
-    if (!outer_ || !replaced.empty()) {  // the library's previous item; a name that another library took since is kept
+    if (!outer_ || !replaced.empty()) {  // items of the previous build are here, so new names belong here too
       for (const std::shared_ptr<Item>& item : rest)
         if (items_.try_emplace(Key{item->kind, item->name}, item).second) replaced.emplace_back(item, nullptr);
       return replaced;

@@ -14,7 +14,7 @@
 
 #include <harmonics/function.hpp>
 
-// Returns whether the table has the function. It may be shorter than this version's, or omit the function.
+// Evaluates to true if the table has the function. Tables of older versions are shorter, and functions may be null.
 #define HM_TABLE_HAS(table, member) \
   ((table).struct_size >= offsetof(std::decay_t<decltype(table)>, member) + sizeof((table).member) && (table).member)
 
@@ -29,7 +29,7 @@ struct ArgumentSpec {
   std::string range = {};  // hx_argument_spec.range; "": any value
 };
 
-// A registered item. Shared ownership: a replaced item lives until its last user releases it. Keeps its library.
+// A registered item. Ownership is shared: a replaced item lives until its last user releases it.
 class Item {
  public:
   Item() = default;
@@ -42,9 +42,9 @@ class Item {
   std::string plugin;  // id of its plugin; "": built in
   std::string path;    // path of that plugin's file
   std::vector<ArgumentSpec> arguments;
-  // The minor version of contract 1 that its library is built for; of the program's own items the current one.
+  // Minor version of contract 1 that its library is built for; for built-in items the current one.
   uint16_t contract_minor = HX_ABI_MINOR;
-  uint64_t order = 0;  // later registrations have larger ones; 0: from a library that its manifest announced
+  uint64_t order = 0;  // increases with each registration; 0: from a library announced by its manifest
   void* self = nullptr;
   const void* vtable = nullptr;
   std::shared_ptr<Library> library;
@@ -62,24 +62,24 @@ using ItemPtr = std::shared_ptr<const Item>;
 std::string_view kind_name(uint32_t kind);    // "activation"
 std::string_view kind_plural(uint32_t kind);  // "activations"
 uint32_t kind_named(std::string_view name);   // 0: unknown; accepts plurals
-// The help line of errors about an unknown item: how to load a plugin that `does` ("reads") it, and the verb that lists
-// the known items of the kind.
+// Returns the help line of errors about an unknown item: how to load a plugin that `does` ("reads", "provides") it, and
+// the command that lists the known items of the kind.
 std::string plugin_help(uint32_t kind, std::string_view does = "provides");
 std::vector<uint32_t> item_kinds();  // all kinds that can be registered, in the order of lists
-// Names a missing required function of a table, or returns "".
+// Returns the name of a required function that the table lacks, or "".
 std::string missing_function(uint32_t kind, const void* vtable);
 class Registry {
  public:
   // A registry that falls back to `outer` for names it lacks (a graph's registry over the global one).
   explicit Registry(Registry* outer = nullptr) : outer_(outer) {}
-  static Registry& global();  // with the built-in streams and the manifests of the search path
+  static Registry& global();  // built-in items and those announced by manifests on the search path
 
   void add(std::shared_ptr<Item> item);  // a later item of the same kind and name replaces it
-  // Finds an item, and opens the library that announced it if needed. Returns null for an unknown name. NAME creates
-  // a device "NAME:OTHER", which forwards its calls to OTHER; throws ErrorKind::Device if NAME creates none, or OTHER
-  // has its own memory.
+  // Finds an item, opening the library that announced it if needed. Returns null for an unknown name. For a device
+  // "NAME:OTHER", device NAME creates a wrapper that forwards calls to OTHER. Throws ErrorKind::Device if NAME cannot
+  // wrap devices, or OTHER has its own memory.
   ItemPtr find(uint32_t kind, std::string_view name);
-  // As find, but throws ErrorKind::Name for an unknown name, with the nearest name and the remedy (--plugin,
+  // Like find, but throws ErrorKind::Name for an unknown name, with the nearest name and advice (--plugin,
   // `harmonics list`).
   ItemPtr need(uint32_t kind, std::string_view name);
   // Returns all names of a kind, loaded or announced by a manifest, sorted.
@@ -89,33 +89,33 @@ class Registry {
   // Returns the implementations of a functional or primitive: those of this registry before those of `outer`, each
   // newest first.
   std::vector<ItemPtr> implementations(const std::string& functional);
-  // Returns the selected implementation by functional. Entries of this registry hide those of `outer`. Programs use
-  // them when they are compiled.
+  // Returns the selected implementation of each functional, which compilation uses. Entries of this registry hide those
+  // of `outer`.
   std::map<std::string, std::string> overrides();
-  // Returns the previous value, "" for none. Setting "" removes the override.
+  // Selects an implementation; "" removes the selection. Returns the previous one, or "".
   std::string set_override(const std::string& functional, const std::string& implementation);
 
   // Returns the paths of libraries whose file changed since it was opened. Deleted files are not included.
   std::vector<std::string> changed_libraries();
-  // Replaces items of a library by those of a new build with the same kind and name, and adds new names. Returns the
-  // previous items (null: none) for put_back.
+  // Replaces items of a library by those of a new build with the same kind and name, and adds new names. Returns pairs
+  // of the new and the previous item (null: none) for put_back.
   std::vector<std::pair<ItemPtr, ItemPtr>> replace(const std::vector<std::shared_ptr<Item>>& items);
   void put_back(const std::vector<std::pair<ItemPtr, ItemPtr>>& replaced);
 
-  // Announces that `path` provides these items, without opening it. The first library that announces a name keeps it.
+  // Announces that the library provides these items, without opening it. The first library that announces a name wins.
   void announce(const std::string& library_path, const std::vector<std::pair<uint32_t, std::string>>& names);
   // Records an unusable library, for messages about unknown names.
   void pass_over(std::string reason);
   std::vector<std::string> passed_over();
-  // Returns, once, a line for each library that replaces an item of another library with the same name, by its own
-  // registration or by its position on the search path.
+  // Returns a line for each library that replaces an item of another library with the same name, either by registration
+  // or by its position on the search path. Each line is returned once.
   std::vector<std::string> take_replacements();
   // Sets the registry to fall back to.
   void set_outer(Registry* outer) { outer_ = outer; }
   // Removes all items. Current users keep them.
   void clear();
-  // Adds an item of a library that was opened because of its manifest. It replaces neither items added since nor names
-  // that another library announced.
+  // Adds an item of a library that was opened because of its manifest. Replaces neither items added since then nor
+  // names that another library announced.
   void add_announced(std::shared_ptr<Item> item);
 
  private:
@@ -132,27 +132,27 @@ class Registry {
   std::set<std::string> opened_;  // announced libraries that are open
   std::map<std::string, std::string> overrides_;
   std::vector<std::string> passed_over_;
-  std::map<Key, std::string> hidden_;                // names announced by a library after another had announced them
+  std::map<Key, std::string> hidden_;                // libraries whose announcement of a name lost to an earlier one
   std::map<std::string, std::string> replacements_;  // by path of the replacing library
 };
 
-// The library's own items. The rooms that own them are above this one; engine/library registers this table before
-// main() begins.
+// Callbacks for the library's own items. They belong to folders that depend on this one, so engine/library sets this
+// table before main() begins.
 struct LibraryItems {
   void (*add)(Registry& registry);  // the built-in streams and functions, called once by Registry::global()
-  // True for names of the library's own functions, functionals, optimizers, schedules and augmentations: plugins cannot
-  // use them.
+  // Returns true for names of built-in functions, functionals, optimizers, schedules and augmentations, which plugins
+  // cannot register.
   bool (*reserves)(uint32_t kind, const std::string& name);
 };
 void set_library_items(const LibraryItems& items);
-const LibraryItems& library_items();  // std::logic_error: not given
+const LibraryItems& library_items();  // throws std::logic_error if not set
 
 }  // namespace harmonics::engine
 
-// The object that hx_api.register_item receives: items wait here until harmonics_register has returned without error.
+// The object that hx_api.register_item receives. Items stay pending until harmonics_register returns without error.
 struct hx_registry {
   std::vector<std::shared_ptr<harmonics::engine::Item>> pending;
-  std::function<void(std::shared_ptr<harmonics::engine::Item>)> take;  // if set, receives items at once instead
+  std::function<void(std::shared_ptr<harmonics::engine::Item>)> take;  // if set, receives items immediately instead
   std::string plugin, path;
   std::shared_ptr<harmonics::engine::Library> library;
   uint16_t contract_minor = HX_ABI_MINOR;

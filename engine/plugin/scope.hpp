@@ -1,4 +1,4 @@
-// The object behind hx_scope, which layer bodies call. Implemented by the lowering of graphs.
+// The C++ side of hx_scope, which layer bodies call. Implemented by the lowering of graphs.
 #pragma once
 
 #include "engine/tensor/value.hpp"

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns the file this code was loaded from: libharmonics.so of an embedder, or the program itself.
+// Returns the file that contains this code: libharmonics.so in an embedding program, or the program itself.
 fs::path own_file() {
   Dl_info info{};
   void* map = nullptr;

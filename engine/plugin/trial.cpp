@@ -28,10 +28,10 @@ namespace {
 constexpr double kOpening = 30;             // seconds
 constexpr size_t kLargestMemory = 1 << 20;  // limit for the file of past trials
 constexpr int kOpens = 0, kRefused = 1;     // exit codes of the child
-constexpr int kFirstOfTrial = 64;           // reserved for the trial; others come from the library
+constexpr int kFirstOfTrial = 64;           // exit codes from here are the trial's; others come from the library
 
-// Returns a line that identifies the state of the file. Any change of the content changes the ctime, which users
-// cannot set.
+// Returns a line that identifies the state of the file. It includes the ctime, which changes with the content and
+// cannot be set by users.
 std::string line_of_file(const std::string& file) {
   struct stat s {};
   if (::stat(file.c_str(), &s) != 0 || file.find('\n') != std::string::npos) return {};
@@ -44,7 +44,8 @@ std::string memory_path() {
   return beside.empty() ? beside : beside + "-opened";
 }
 
-// Lines of libraries that were opened, appended to a file: concurrent writers lose nothing.
+// Lines of libraries that opened without a crash. Lines are appended to a file, so concurrent writers do not overwrite
+// each other.
 class Tried {
  public:
   static Tried& all() {
@@ -69,7 +70,7 @@ class Tried {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
     const int fd =
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (full_ ? O_TRUNC : 0), 0600);
-    if (fd < 0) return;  // the home directory is read-only: tried again next time
+    if (fd < 0) return;  // for example a read-only home directory: tried again next time
     full_ = false;
     [[maybe_unused]] const ssize_t n = ::write(fd, line.data(), line.size());  // a partial line matches nothing
     ::close(fd);
@@ -98,7 +99,7 @@ class Tried {
   bool read_ = false, full_ = false;
 };
 
-// Runs in the child. Its output is dropped, and its crash does not affect the program.
+// Runs in the child process. Discards output.
 [[noreturn]] void open_in_child(const std::string& file) {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   const int nowhere = ::open("/dev/null", O_RDWR);

@@ -1,17 +1,18 @@
-// Opens a library in a child process first. A damaged library can crash or hang the system's loader, and no check of
-// its bytes finds every such damage.
+// Tries to open a library in a child process first, because a damaged library can crash or hang the dynamic loader in
+// ways that no check of its bytes detects.
 #pragma once
 
 #include <string>
 
 namespace harmonics::engine {
 
-// Throws ErrorKind::Plugin when opening `file` crashes, ends the process or does not end in time. Messages contain
-// `name`. A file that the loader refuses is not an error here: opening it in this process gives the reason. A file is
-// tried once, in this process and, by a file in the user's cache, in later ones.
+// Throws ErrorKind::Plugin if opening `file` crashes, exits the process or times out. Messages contain `name`. A file
+// that the loader refuses is not an error here: opening it in this process gives the reason. A successful trial is
+// remembered, also for later processes, by a file in the user's cache.
 void try_to_open(const std::string& name, const std::string& file);
 
-// Returns the seconds that a library may take: HARMONICS_PLUGIN_PATIENCE if set, else `otherwise`.
+// Returns the time limit in seconds for opening a library: HARMONICS_PLUGIN_PATIENCE if set, else `otherwise`. Throws
+// ErrorKind::Usage if the variable is not a positive number.
 double plugin_patience(double otherwise);
 
 }  // namespace harmonics::engine

@@ -13,7 +13,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Adds the operation to errors about attributes, which do not name it.
+// Infers result types. Adds the operation's name to errors about attributes.
 std::vector<TensorType> infer(const OpRow& row, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
   try {
     return row.infer(attributes, inputs);
@@ -57,7 +57,7 @@ void check_indices(Op op, const AttributeMap& attributes, const std::vector<HTen
   if (indices.dtype == DType::I32) std::for_each_n(static_cast<const int32_t*>(data), n, check);
 }
 
-// Likewise of gather_nd and scatter_nd, whose indices hold one number for each of several axes.
+// Same for gather_nd and scatter_nd, whose positions consist of one index per axis.
 void check_positions(Op op, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {
   const TensorType x = type_of(inputs[0]);
   const HTensor indices = cast(inputs[1], DType::I64);

@@ -46,7 +46,7 @@ bool aligns(const Shape& from, const Shape& to) {
   return true;
 }
 
-// Memory of one register during an evaluation.
+// Memory of one register during evaluation.
 struct Register {
   TensorType type;
   std::unique_ptr<std::byte[]> owned;

@@ -1,4 +1,4 @@
-// Selects the implementation of calls while a program is compiled.
+// Selection of implementations for calls during compilation.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace harmonics::engine {
 
-// The selection for one call site, for output and checkpoints.
+// The selection for one call site, for reports and checkpoints.
 struct Selected {
   std::string op;    // functional or primitive
   std::string site;  // "attention{causal = true}(f32[...], ...) -> f32[...]"
@@ -23,10 +23,10 @@ struct Selected {
 class Chooser {
  public:
   virtual ~Chooser() = default;
-  // Returns a replacement for the call, with a gradient if the program trains; null: it stays a call. Throws if an
-  // override cannot be satisfied.
+  // Returns an implementation that replaces the call, with a gradient if the program trains, or null to keep the call.
+  // Throws if an override cannot be satisfied.
   virtual std::shared_ptr<const HostFunction> choose(const Program& program, const Node& node) = 0;
-  // Reports that the call is replaced by its body, to be differentiated.
+  // Called when a call is replaced by its body in order to differentiate it.
   virtual void opened(const Program& program, const Node& call) = 0;
 };
 

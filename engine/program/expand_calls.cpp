@@ -42,7 +42,8 @@ class Expander {
     const auto body = body_program(*functional, call.attributes, types);
     std::vector<ValueId> outer(body->values.size(), kNone);
     for (const Node* leaf : body->leaves(Op::input)) outer[leaf->outputs[0]] = call.inputs.at(std::stoul(leaf->callee));
-    // Body outputs take the call's value ids. An output that is an input or occurs twice is copied by a reshape.
+    // Body outputs take over the call's value ids. An output that is an input, or is listed twice, is copied by a
+    // reshape.
     std::vector<std::pair<ValueId, ValueId>> passed_on;
     for (const NamedValue& out : body->outputs) {
       const ValueId id = call.outputs.at(std::stoul(out.name));

@@ -26,7 +26,7 @@ FunctionalPtr need_functional(const Node& node) {
 
 class Differentiator {
  public:
-  // A seed without gradient is a scalar, whose gradient is 1.
+  // A seed with an empty gradient must be a scalar; its gradient is 1.
   Differentiator(Tracer& tracer, const std::vector<std::pair<HTensor, HTensor>>& seeds, const std::vector<HTensor>& wrt,
                  Chooser* chooser)
       : tracer_(tracer), chooser_(chooser) {
@@ -73,7 +73,7 @@ class Differentiator {
     return needed;
   }
 
-  // Marks values that depend on wrt, and inlines calls on the path that have no gradient of their own.
+  // Marks values that depend on wrt, and inlines calls on the path that have no gradient.
   void find_path() {
     const std::vector<bool> needed = needed_for_value();
     depends_.assign(program().values.size(), false);
@@ -100,7 +100,7 @@ class Differentiator {
   }
 
   void visit(size_t index) {
-    // A copy: the rule appends nodes.
+    // A copy, because the rule appends nodes.
     const Node node = program().nodes[index];
     bool reached = false, carries = false;
     for (ValueId v : node.outputs) reached = reached || !adjoints_[v].empty();

@@ -1,4 +1,4 @@
-// Evaluates a program node by node by the reference; slow and simple, the standard for all kernels.
+// Evaluates a program node by node with reference implementations. Slow and simple; all kernels are tested against it.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@
 
 namespace harmonics::engine {
 
-// Results of a node that is not a leaf, from its operands. Calls evaluate their body.
+// Returns the results of a node that is not a leaf. Calls evaluate their body.
 Values evaluate_node(const Node& node, const std::vector<TensorType>& types, const Values& inputs);
 
-// Returns the outputs, then the updates, in order. `leaves` has inputs, parameters and states by name; a missing one or
-// another type is an error.
+// Returns the outputs, then the updates, in order. `leaves`: inputs, parameters and states by name. Throws if one is
+// missing or has another type.
 Values interpret(const Program& program, const std::map<std::string, HTensor>& leaves);
 
 // Evaluates an operation into new tensors.

@@ -1,4 +1,4 @@
-// NodeScope: where a node stands in a model, in which phase of a step, where it comes from, and what it may round.
+// NodeScope: the position of a node in the model, its phase in a step, its origin, and the rounding of its operands.
 #pragma once
 
 #include <compare>
@@ -9,30 +9,30 @@
 
 namespace harmonics::engine {
 
-// Parts of a step, in order: those before `gradient` belong to the forward pass.
+// Phases of a step, in order; those before `gradient` belong to the forward pass.
 enum class Phase : uint8_t { forward, prefill, decode, loss, observe, gradient, recomputed, optimizer };
 std::string_view phase_name(Phase phase);
 std::optional<Phase> phase_named(std::string_view name);
 
-// What operands of f32 products may be rounded to. Sums and results stay f32, except that fp16 keeps short partial
-// sums.
+// Type that operands of f32 products may be rounded to. Sums and results stay f32, except that fp16 has short partial
+// sums in fp16.
 enum class Rounding : uint8_t { none, fp16, bf16, fp8 };
 std::string_view rounding_name(Rounding rounding);
 std::optional<Rounding> rounding_named(std::string_view name);
 
 struct NodeScope {
-  std::string path = {};  // "hidden.output"; of an optimizer's step, the parameter
+  std::string path = {};  // "hidden.output"; in the optimizer phase the parameter
   Phase phase = Phase::forward;
-  std::string origin = {};             // place in a flow, "net.hmx:9:3", or name of an imported node; empty: unknown
+  std::string origin = {};             // position in a flow, "net.hmx:9:3", or name of an imported node; empty: unknown
   Rounding rounding = Rounding::none;  // set by the pass set_precision
 
   auto operator<=>(const NodeScope&) const = default;
   bool is_forward() const { return phase < Phase::gradient; }
-  // "PHASE/PATH"; "forward/" is left out unless the path itself begins with the name of a phase.
+  // Returns "PHASE/PATH", without "forward/" unless the path itself begins with the name of a phase.
   std::string text() const;
 };
 
-// The scope of such a text, without origin and rounding.
+// Parses NodeScope::text(). The scope has no origin and no rounding.
 NodeScope scope_of_text(std::string_view text);
 
 }  // namespace harmonics::engine

@@ -17,7 +17,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// A host function read from text: only its name is known.
+// A host function read from text, which only contains its name.
 class NamedHost : public HostFunction {
  public:
   explicit NamedHost(std::string name) : name_(std::move(name)) {}
@@ -67,7 +67,7 @@ class Parser {
   }
 
  private:
-  // Up to its line `end`.
+  // Parses the body of a scan, through its line `end`.
   Program body() {
     const size_t from = cursor_.place();
     if (cursor_.word() != "begin") cursor_.fail(from, "the body of a scan begins with begin \"NAME\"");
@@ -152,7 +152,7 @@ class Parser {
     check(index, types, from);
   }
 
-  // Repeats inference, so that type errors are shown at their position.
+  // Repeats type inference, in order to report errors with their position.
   void check(uint32_t index, const std::vector<TensorType>& types, size_t from) {
     std::vector<TensorType> want;
     try {
@@ -337,7 +337,7 @@ class Parser {
     cursor_.fail(from, "expected a number, a list, a text, true or false");
   }
 
-  // A list of integers, or of reals if its first element is one.
+  // Parses a list of integers, or of reals if the first element is a real.
   AttributeValue list() {
     const size_t from = cursor_.place();
     std::vector<std::string_view> words;
@@ -395,7 +395,7 @@ class Parser {
   static constexpr int kMostDepth = 16;
   const SourceText& source_;
   ParseCursor& cursor_;
-  int depth_;  // in how many scans
+  int depth_;  // number of enclosing scans
   Program program_;
   std::unordered_map<uint64_t, ValueId> values_;
   std::set<std::pair<Op, std::string>> leaves_;

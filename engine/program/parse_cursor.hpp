@@ -1,4 +1,4 @@
-// Tokenizer of a program's text; never reads past the end.
+// Tokenizer for the text form of programs. Never reads past the end.
 #pragma once
 
 #include <string>
@@ -17,21 +17,21 @@ class ParseCursor {
   size_t place() const { return at_; }
   // Skips spaces and tabs.
   void skip_space();
-  // Skips spaces, comments and line ends up to a non-empty line, or the end.
+  // Skips spaces, comments and line ends, up to a non-empty line or the end.
   void skip_lines();
-  // Requires a comment, the end of the line or of the text.
+  // Requires a comment, the end of the line or the end of the text.
   void end_line();
-  // Returns whether this character is next, after spaces. take() also consumes it, expect() requires it.
+  // Skips spaces and returns whether this character follows. take() also consumes it; expect() also requires it.
   bool next_is(char c);
   bool take(char c);
   void expect(char c);
-  // A letter, then letters, digits, '_'; empty if there is none.
+  // Reads a letter, then letters, digits and '_'; returns "" if there is none.
   std::string_view word();
-  // Digits, letters, '.', '+', '-': characters of numbers and words.
+  // Reads digits, letters, '.', '+' and '-', the characters of numbers and words.
   std::string_view number();
-  // Letters, digits, '_', '.', '/' and '-'.
+  // Reads letters, digits, '_', '.', '/' and '-'.
   std::string_view path();
-  // A string in double quotes, with the escapes of quoted().
+  // Reads a string in double quotes, with the escapes of quoted().
   std::string text();
   bool next_is_text() { return next_is('"'); }
 

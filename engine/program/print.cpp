@@ -24,7 +24,7 @@ std::string element_text(T stored) {
     return std::to_string(stored);
 }
 
-// Empty if the list would be too long or would not read back: a NaN has more bits than its name.
+// Returns the elements as a list, or "" if it would be too long or lossy, as for NaN, whose payload would be lost.
 std::string literal_list(const HTensor& literal) {
   const TensorType type = type_of(literal);
   const int64_t n = type.shape.count();
@@ -74,7 +74,7 @@ class Printer {
   Printer(const Program& program, std::string indent)
       : program_(program), number_(program.values.size(), 0), indent_(std::move(indent)) {}
 
-  // The lines after the first.
+  // Returns the lines after the first.
   std::string run() {
     for (const Node& n : program_.nodes) node(n);
     for (const NamedValue& v : program_.outputs) named("output", v);

@@ -1,4 +1,4 @@
-// Text form of a program, for people, golden files and tools: one node per line; read back exactly.
+// Text form of a program: one node per line, parsed back without loss.
 //
 //   program "mnist"
 //   %0: f32[64, 784] = input "pixels"
@@ -9,7 +9,7 @@
 //   output "best" = %5
 //   update "digits.weight" = %1
 //
-// The line of a scan is followed by its body, whose values have numbers of their own:
+// The line of a scan is followed by its body, whose values are numbered separately:
 //
 //   %6: f32[3], %7: f32[5, 3] = scan(%4, %5) {carries = 1, constants = 0, length = 5, reverse = false}
 //   begin "scan"
@@ -18,11 +18,11 @@
 //     output "0" = %2
 //   end
 //
-// After `@` stands a node's scope: its path, after the name of its phase unless that is `forward`, its origin, and what
-// operands of its products may be rounded to: @gradient/hidden from "net.hmx:9:3" in fp16.
+// The scope of a node follows `@`: the name of its phase unless that is `forward`, its path, its origin, and the type
+// that operands of its products are rounded to: @gradient/hidden from "net.hmx:9:3" in fp16.
 //
-// `#` begins a comment. Functionals are called by name, or as call "NAME"(...) if the name is no word or is a
-// primitive's. Long literals are written as little-endian bytes: literal bytes "0000803f".
+// `#` begins a comment. Functionals are called by name, or as call "NAME"(...) if the name is not a word or is that of
+// a primitive. Long literals are written as little-endian bytes: literal bytes "0000803f".
 #pragma once
 
 #include <string>
@@ -31,11 +31,11 @@
 
 namespace harmonics::engine {
 
-// Values are numbered in order of creation.
+// Returns the text form. Values are numbered in order of creation.
 std::string print(const Program& program);
 
-// Parses and verifies print()'s output. Errors show their position in the text `name` (SourceErrors). Host functions
-// are restored by name only: running one is an error.
+// Parses and verifies the output of print(). Throws SourceErrors with positions in the text `name`. Host functions are
+// restored by name only and cannot be run.
 Program parse_program(const std::string& text, const std::string& name);
 
 }  // namespace harmonics::engine

@@ -35,7 +35,7 @@ TensorType stacked(const TensorType& slice, int64_t length) {
   }
 }
 
-// The body's input of operand i; nothing if the body does not read it.
+// Returns the body's input for operand i, or null if the body does not read it.
 const Node* leaf_of(const Program& body, size_t i) { return body.leaf(Op::input, std::to_string(i)); }
 
 void expect_inputs(const Program& body, const ScanLayout& at, const std::vector<TensorType>& inputs) {
@@ -164,7 +164,7 @@ Values together(std::initializer_list<const Values*> lists) {
 
 namespace {
 
-// Values of enclosing traces that a body uses, each an input of its own program.
+// Values of enclosing traces that a body uses. Each becomes an input of the body.
 class Captures {
  public:
   explicit Captures(Tracer& tracer) : tracer_(tracer) {}
@@ -174,7 +174,7 @@ class Captures {
     if (fresh) values.push_back(value);
     return tracer_.input(name(at->second), type_of(value));
   }
-  // The captured values follow the first `steady` operands.
+  // Renames inputs so that captured values follow the first `steady` operands.
   void number(Program& body, size_t steady, size_t xs) const {
     std::map<std::string, std::string> renamed;
     for (size_t i = 0; i < values.size(); ++i) renamed[name(i)] = std::to_string(steady + i);
@@ -223,7 +223,7 @@ Values scan(const ScanBody& body, const Values& carries, const Values& constants
 
 namespace {
 
-// The result that holds carry i before every step: a y that is the body's input itself.
+// Returns the result that contains carry i before every step: a y that is directly the body's input.
 std::optional<size_t> saved_result(const Node& node, const ScanLayout& at, size_t carry) {
   const Node* leaf = leaf_of(*node.body, carry);
   for (size_t i = at.carries; leaf && i < node.body->outputs.size(); ++i)
@@ -231,7 +231,7 @@ std::optional<size_t> saved_result(const Node& node, const ScanLayout& at, size_
   return std::nullopt;
 }
 
-// Appends a program's nodes to the trace; returns its values by id.
+// Appends a program's nodes to the trace. Returns its values by id.
 Values replay(Tracer& tracer, const Program& program, const std::map<std::string, HTensor>& leaves) {
   Values values(program.values.size());
   for (const Node& node : program.nodes) {
@@ -265,19 +265,19 @@ void save_carries(Program& program, Node& node) {
 
 namespace {
 
-// Operands of the gradient's scan, and where the body of the forward one finds its own among them.
+// Operands of the gradient's scan, and the positions of the forward body's inputs and result gradients among them.
 struct GradientOperands {
   Values all;
   size_t carries = 0, constants = 0;
-  std::vector<size_t> targets;          // operands of the forward scan with a gradient: carries, constants, xs
-  std::map<std::string, size_t> reads;  // input of the forward body -> operand
-  std::map<size_t, size_t> of_result;   // result of the forward body -> operand that holds its gradient
+  std::vector<size_t> targets;          // operands of the forward scan that have gradients: carries, constants, xs
+  std::map<std::string, size_t> reads;  // by input of the forward body: operand
+  std::map<size_t, size_t> of_result;   // by result of the forward body: operand with its gradient
 
   GradientOperands(const Node& node, const ScanLayout& at, const Values& inputs, const Values& outputs,
                    const Values& dy, const std::vector<bool>& wanted) {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (is_float(inputs[i].dtype()) && (i < at.carries || wanted[i])) targets.push_back(i);
-    // The gradients of the carries, and the sums of those of the constants.
+    // Carries of the gradient's scan: gradients of the carries, and sums of the gradients of the constants.
     for (const size_t i : targets) {
       if (i >= at.steady()) break;
       if (i < at.carries) of_result[i] = all.size();

@@ -1,9 +1,9 @@
-// scan: a loop whose step is a program of its own, Node::body.
+// scan: a loop whose step is a separate program, Node::body.
 //
-// Operands: the initial carries, the constants, then xs [length, ...]. The body maps (carries..., constants..., slices
-// of xs...), inputs named "0", "1" ..., to (carries..., ys...), outputs named likewise; it has no parameters and
-// states. Results: the final carries, then ys [length, ...]. Attributes: {carries, constants, length, reverse}; a
-// reverse scan begins at the last slice, and its ys lie where their slices do.
+// Operands: the initial carries, the constants, then xs [length, ...]. The body maps inputs "0", "1" ... (carries...,
+// constants..., slices of xs...) to outputs "0", "1" ... (carries..., ys...); it has no parameters and no states.
+// Results: the final carries, then ys [length, ...]. Attributes: {carries, constants, length, reverse}. A reverse scan
+// begins at the last slice; each y is stored at the index of its slice.
 #pragma once
 
 #include <functional>
@@ -26,22 +26,22 @@ struct ScanLayout {
   int64_t place(int64_t step) const { return reverse ? length - 1 - step : step; }
 };
 
-// The body's results from its operands: carries..., constants..., slices of xs...
+// Computes the body's results from its operands: carries..., constants..., slices of xs...
 using ScanBody = std::function<Values(const Values& operands)>;
 
-// Traces the body and applies the scan: recorded if an operand is traced, else computed. `length` is that of xs; it
-// must be given if there are none. Values of an enclosing trace that the body uses become further constants.
+// Traces the body and applies the scan: recorded if an operand is traced, otherwise computed. `length` must be given if
+// there are no xs, whose length it otherwise is. Values of an enclosing trace that the body uses become constants.
 Values scan(const ScanBody& body, const Values& carries, const Values& constants, const Values& xs,
             bool reverse = false, int64_t length = -1);
 
-// Types of the results. Throws ErrorKind::Shape or Type if operands and body do not fit.
+// Returns the result types. Throws ErrorKind::Shape or Type if operands and body do not match.
 std::vector<TensorType> infer_scan(const Node& node, const std::vector<TensorType>& inputs);
 Values evaluate_scan(const Node& node, const std::vector<TensorType>& types, const Values& inputs);
 
-// Makes the carries before every step further results of the node, which its gradient reads.
+// Adds the carries before every step to the results of the node, because its gradient reads them.
 void save_carries(Program& program, Node& node);
-// Gradients of the operands that are `wanted`: a scan in the other direction over the gradient of the body, which
-// repeats each step from its saved carries. Traced.
+// Traces the gradients of the operands that are `wanted`: a scan in the opposite direction over the gradient of the
+// body, which recomputes each step from its saved carries.
 std::vector<HTensor> gradient_scan(const Node& node, const std::vector<HTensor>& inputs,
                                    const std::vector<HTensor>& outputs, const std::vector<HTensor>& output_gradients,
                                    const std::vector<bool>& wanted, Chooser* chooser);

@@ -19,12 +19,13 @@ std::string trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
 }
 
-// Positions outside brackets and quotes.
+// Searches a text outside brackets and quotes.
 class Plain {
  public:
   explicit Plain(std::string_view text) : text_(text) {}
 
-  // The next of these characters outside brackets and quotes; npos: none. Brackets that open at `from` are entered.
+  // Returns the position of `wanted` at or after `from`, outside brackets and quotes that open after `from`, or npos.
+  // Throws if brackets or quotes are not balanced.
   size_t find(std::string_view wanted, size_t from = 0) const {
     int depth = 0;
     bool quoted = false;
@@ -105,7 +106,7 @@ uint32_t type_of_default(const std::string& text) {
   return parse_argument(HX_ARG_INT, text) ? HX_ARG_INT : HX_ARG_FLOAT;
 }
 
-// The next word; quotes and brackets belong to it.
+// Removes and returns the next word. Text in quotes or brackets is part of a word.
 std::string take_word(std::string& text) {
   const size_t end = std::min(Plain(text).find(" "), text.size());
   std::string word = text.substr(0, end);
@@ -170,7 +171,7 @@ std::vector<OperandSpec> read_operands(std::string_view text, bool& more) {
   return operands;
 }
 
-// The axis of this name in the shape of an operand: from the start, or negative from the end, where "..." precedes it.
+// Returns the index of the axis of this name in the shape of an operand; negative, from the end, if "..." precedes it.
 std::optional<int> axis_named(const OperandSpec& operand, const std::string& name) {
   const auto axes = operand.axes();
   bool any = false;

@@ -2,16 +2,17 @@
 //
 //   x [..., in], weight [out, in], bias [out]? {activation = "" in relu|tanh, scale: float?} -> y [..., out]
 //
-// An input or result is a name, then its type and shape as prose. `?` marks an optional one, `...` after it one that
-// repeats. `labels [...] < classes` holds indices below the size of the axis of that name in an earlier input, or below
-// the attribute of that name. `...` alone: any number of further inputs, or attributes that are checked elsewhere.
+// An input or result is a name, then its type and shape as free text. A suffix `?` marks it as optional, `...` as
+// repeated. `labels [...] < classes` contains indices below the size of the axis of that name in an earlier input, or
+// below the attribute of that name. `...` alone: any number of further inputs, or attributes that are checked
+// elsewhere.
 //
 // An attribute is NAME [: TYPE] [?] [= DEFAULT] [in RANGE] [since 1.N] [(description)]. Types are int, float, bool,
-// text and ints; a default implies its type. `?` marks one that may be absent; one with neither `?` nor a default is
-// required. Ranges are those of arguments of plugins (hx_argument_spec); a default may lie outside its range. Libraries
-// built for a contract before `since` are not offered calls that give the attribute another value than its default.
+// text and ints; a default implies the type. `?` marks an optional attribute; one with neither `?` nor a default is
+// required. Ranges are those of plugin arguments (hx_argument_spec); a default may be outside its range. Libraries
+// built for a contract before `since` are not offered calls in which the attribute differs from its default.
 //
-// Text after ";" describes the call as a whole.
+// Text after ";" is a note about the call as a whole.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +31,10 @@ struct OperandSpec {
   std::string name;
   std::string type;  // "i32 [T] or [B, T]"
   bool optional = false, repeated = false;
-  std::string below;  // the axis or attribute that bounds the indices in it; "": it holds no indices
+  std::string below;  // axis or attribute that limits its indices; "": not indices
 
   std::string str() const;
-  // The axes of its first shape, "...", "rows", "2"; nothing where the text has none.
+  // Returns the axes of its first shape, such as "...", "rows", "2"; nothing if the text contains no shape.
   std::optional<std::vector<std::string>> axes() const;
 };
 
@@ -44,7 +45,7 @@ struct AttributeSpec : ArgumentSpec {
 };
 
 struct Signature {
-  bool known = false;  // false: nothing is said about inputs and results
+  bool known = false;  // false: inputs and results are unspecified
   std::vector<OperandSpec> inputs, results;
   bool more_inputs = false, more_attributes = false;
   std::vector<AttributeSpec> attributes;
@@ -53,31 +54,32 @@ struct Signature {
   const AttributeSpec* attribute(std::string_view name) const;  // null: none
   size_t fewest_inputs() const;
   size_t most_inputs() const;  // SIZE_MAX: any number
-  // Without ranges and descriptions: "x [..., in], weight [out, in] {scale?} -> y [..., out]".
+  // Returns the text without ranges and descriptions: "x [..., in], weight [out, in] {scale?} -> y [..., out]".
   std::string str() const;
 };
 
-// "" gives an unknown signature, with any inputs and attributes. Throws ErrorKind::Plugin for invalid text.
+// Parses a signature. "" gives an unknown one, which allows any inputs and attributes. Throws ErrorKind::Plugin for
+// invalid text.
 Signature parse_signature(const std::string& text);
 
-// Checks of a call. `op` is the name in messages.
+// Checks of a call; `op` is the name used in messages.
 //
-// Throws ErrorKind::Shape unless the number of inputs fits.
+// Throws ErrorKind::Shape for an invalid number of inputs.
 void check_inputs(std::string_view op, const Signature& signature, size_t inputs);
-// Throws ErrorKind::Name for unknown and missing attributes, ErrorKind::Type for values of another type or out of
+// Throws ErrorKind::Name for unknown and missing attributes, and ErrorKind::Type for values of another type or out of
 // range.
 void check_attributes(std::string_view op, const Signature& signature, const AttributeMap& attributes);
-// "rope has no attribute 'ofset'", with the nearest name as a note.
+// Returns the error "rope has no attribute 'ofset'", with the nearest name as a note.
 Error unknown_attribute(std::string_view op, const Signature& signature, std::string_view name);
 
-// The number that the indices in an input lie below. Nothing: the input holds no indices.
+// Returns the exclusive upper bound of the indices in an input, or nothing if the input does not contain indices.
 std::optional<int64_t> index_limit(const Signature& signature, size_t input, const AttributeMap& attributes,
                                    std::span<const TensorType> inputs);
 // Returns whether indices in another input select rows of this one.
 bool is_looked_up(const Signature& signature, size_t input);
-// Returns whether all attributes have the values that they have if absent.
+// Returns whether all attributes have the values that apply if they are absent.
 bool has_defaults(const Signature& signature, const AttributeMap& attributes);
-// The minor version of contract 1 that has all attributes of the call.
+// Returns the lowest minor version of contract 1 that supports all attributes of the call.
 uint16_t contract_minor(const Signature& signature, const AttributeMap& attributes);
 
 }  // namespace harmonics::engine

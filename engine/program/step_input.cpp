@@ -10,7 +10,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// By StepInput.
+// Indexed by StepInput.
 const std::array<StepInputRow, 5>& rows() {
   static const std::array<StepInputRow, 5> table{{
       {StepInput::rate, "@lr", {DType::F32, {}}, false},

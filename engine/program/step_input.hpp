@@ -1,5 +1,5 @@
-// Step inputs: what a step feeds to its program besides the samples of its streams, such as the learning rate. In a
-// program each is an input whose name begins with '@'; this table is the only place that knows the names.
+// Step inputs: inputs of a step's program besides the samples of streams, such as the learning rate. Their names begin
+// with '@' and are defined only here.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class StepInput : uint8_t {
   rate,     // f32: the learning rate
   step,     // i64: the number of the step, from 1
   counter,  // i64[2]: seed and step, the counter of random numbers
-  keep,     // bool: whether gradients are added to those accumulated before
+  keep,     // bool: whether to add gradients to those accumulated so far
   scale,    // f32: factor of the accumulated gradients of one part of the loss
 };
 
@@ -24,11 +24,11 @@ struct StepInputRow {
   StepInput input;
   std::string_view name;  // "@lr"
   TensorType type;
-  bool has_parts;  // part N > 0 of the loss has an input of its own, "NAME:N"
+  bool has_parts;  // part N > 0 of the loss has a separate input, "NAME:N"
 };
 const StepInputRow& step_input_row(StepInput input);
 
-// A step input of one part of the loss.
+// A step input for one part of the loss.
 struct StepInputPart {
   StepInput input;
   size_t part = 0;
@@ -36,21 +36,21 @@ struct StepInputPart {
 
 // Returns the input in the program under trace.
 HTensor step_input(Tracer& tracer, StepInput input, size_t part = 0);
-// Returns the step input of this name; empty for the inputs of streams. Throws ErrorKind::Name for a name that begins
+// Returns the step input of this name, or nothing for inputs of streams. Throws ErrorKind::Name for a name that begins
 // with '@' and is not in the table.
 std::optional<StepInputPart> step_input_of(std::string_view name);
 
-// The values of the step inputs of one program. Addresses stay valid for the object's life; used by one thread.
+// Values of the step inputs of one program. Addresses stay valid for the lifetime of the object. Not thread-safe.
 class StepValues {
  public:
   StepValues() = default;
   StepValues(const StepValues&) = delete;
   StepValues& operator=(const StepValues&) = delete;
 
-  // `step` is also the second half of the counter.
+  // `step` is also the second element of the counter.
   void set(float rate, int64_t step, uint64_t seed);
   void set_keep(bool keep) { keep_ = keep; }
-  void set_scale(float scale, size_t part) { scales_.at(part) = scale; }  // of a part that address() was asked for
+  void set_scale(float scale, size_t part) { scales_.at(part) = scale; }  // after address() of this part
   const void* address(const StepInputPart& of);
 
  private:

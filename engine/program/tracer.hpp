@@ -1,4 +1,4 @@
-// Tracing: while a Tracer is open on a thread, operations on its values append nodes instead of computing.
+// Tracing: while a Tracer is open on a thread, operations on its values append nodes instead of computing results.
 #pragma once
 
 #include <functional>
@@ -17,49 +17,49 @@ namespace harmonics::engine {
 class Tracer {
  public:
   explicit Tracer(std::string name);  // becomes the innermost tracer of this thread
-  // Continues a program: its leaves, outputs, updates, scopes and literals are known, and its values keep their ids.
+  // Continues a program. Values keep their ids; leaves, outputs, updates, scopes and literals are reused.
   explicit Tracer(Program program);
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  // Charges `steps` for every node from now on; null: no budget. Must outlive the trace.
+  // Charges `steps` for every node appended after this call; null: no budget. The budget must outlive the trace.
   void set_budget(Budget* steps) { steps_ = steps; }
 
   static Tracer* current();  // innermost of this thread, or null
 
   Program& program() { return program_; }
   HTensor input(const std::string& name, const TensorType& type) { return leaf(Op::input, name, type); }
-  // Returns the same value for the same name and kind; another type is an error.
+  // Returns the same value for the same name and kind. Throws if the type differs.
   HTensor parameter(const std::string& name, const TensorType& type) { return leaf(Op::parameter, name, type); }
   HTensor state(const std::string& name, const TensorType& type) { return leaf(Op::state, name, type); }
   void output(const std::string& name, const HTensor& value);
   void update(const std::string& name, const HTensor& value);  // replaces an earlier update of this name
-  HTensor result(const std::string& name);  // the value of an output; throws ErrorKind::Name if there is none
-  // A parameter that the program has; throws ErrorKind::Name with the nearest if there is none.
+  HTensor result(const std::string& name);  // the value of an output; throws ErrorKind::Name if it does not exist
+  // Returns an existing parameter. Throws ErrorKind::Name, with the nearest name, if it does not exist.
   HTensor parameter(const std::string& name);
 
   // Appends a node; concrete inputs become literals.
   std::vector<HTensor> append(Node node, const std::vector<HTensor>& inputs, const std::vector<TensorType>& types);
-  // Id of this tracer's value (tensors become literals); stale handles are an error.
+  // Returns the id of a value of this trace; tensors become literals. Throws for stale handles.
   ValueId id_of(const HTensor& value);
   HTensor handle(ValueId id);  // handle of an existing value
 
-  // Sets the scope of nodes appended from now on. Returns the previous one.
+  // Sets the scope of nodes appended after this call. Returns the previous one.
   NodeScope set_scope(NodeScope scope);
   const NodeScope& scope() const { return scope_; }
 
-  // From now on, a value of an enclosing trace stands for `inner(value)`, a value of this trace; called at every use.
+  // Replaces values of enclosing traces by `inner(value)`, a value of this trace. Called at every use.
   void set_capture(std::function<HTensor(const HTensor& value)> inner) { capture_ = std::move(inner); }
 
-  // Returns the verified program, values in node order. Ends the trace: its handles become stale.
+  // Returns the verified program, with values in node order, and ends the trace. Its handles become stale.
   Program take();
 
  private:
   HTensor leaf(Op op, const std::string& name, const TensorType& type);
   ValueId literal(const HTensor& numbers);
   Error unknown(const char* what, const std::string& name, const std::vector<std::string>& known) const;
-  bool encloses(uint64_t generation) const;  // whether an outer open trace has it
+  bool encloses(uint64_t generation) const;  // whether it belongs to an outer open trace
   void close();                              // removes it from this thread's stack
 
   Program program_;
@@ -73,12 +73,12 @@ class Tracer {
   std::map<std::pair<Op, std::string>, ValueId> leaves_;
   std::map<NodeScope, uint32_t> scopes_{{NodeScope(), 0}};     // indices into program_.scopes
   std::unordered_map<std::string, size_t> outputs_, updates_;  // indices into program_.outputs, program_.updates
-  // Existing literals by tensor handle; holding the handle prevents writes to the tensor.
+  // Existing literals by tensor handle. Keeping the handle prevents writes to the tensor.
   std::unordered_map<const hx_value*, std::pair<HTensor, ValueId>> literals_;
 };
 
-// RAII for Tracer::set_scope on the current tracer; does nothing if none is open. A text is as in scope_of_text;
-// without a phase the current one stays, and so does the origin.
+// RAII for Tracer::set_scope on the current tracer; no-op if none is open. Texts are parsed as by scope_of_text(), but
+// keep the current origin, and the current phase if they contain none.
 class TraceScope {
  public:
   explicit TraceScope(std::string_view text);
@@ -104,8 +104,8 @@ class TracePause {
   Tracer* paused_;
 };
 
-// Applies an operation by name. Traces it if an input is traced, or if it is a source inside a tracer; else evaluates
-// it by the reference. Functionals become a call node when traced; else their body is evaluated.
+// Applies an operation by name. Traces it if an input is traced, or if it is a source while a tracer is open; otherwise
+// evaluates it with the reference. A traced functional becomes a call node; otherwise its body is evaluated.
 std::vector<HTensor> apply(std::string_view op, const AttributeMap& attributes, const std::vector<HTensor>& inputs);
 
 }  // namespace harmonics::engine

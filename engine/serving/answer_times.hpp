@@ -12,14 +12,14 @@ namespace harmonics::engine {
 class AnswerTimes {
  public:
   using Clock = std::chrono::steady_clock;
-  // Upper bounds of the histogram buckets in seconds; one more bucket counts the longer times.
+  // Upper bounds of the histogram buckets in seconds. One further bucket counts longer times.
   static constexpr std::array<double, 12> kBuckets{0.0005, 0.001, 0.002, 0.004, 0.008, 0.016,
                                                    0.032,  0.064, 0.125, 0.25,  0.5,   1};
 
   struct Report {
     uint64_t requests = 0, samples = 0, not_finite = 0, refused = 0, failed = 0, batches = 0, queued = 0,
              queue_limit = 0;
-    double requests_per_second = 0;  // this and the percentiles cover the last requests
+    double requests_per_second = 0;  // like the percentiles, over the most recent requests
     std::optional<double> p50_ms, p99_ms;
     std::array<uint64_t, kBuckets.size() + 1> histogram{};
     double seconds = 0;  // sum over all requests

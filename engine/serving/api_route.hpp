@@ -1,5 +1,4 @@
-// What is known of a route of the HTTP API: the service dispatches requests by these values, and GET /openapi.json
-// describes them.
+// Description of the routes of an HTTP API, used by services to dispatch requests and by GET /openapi.json.
 #pragma once
 
 #include <string>
@@ -11,21 +10,21 @@ namespace harmonics::engine {
 struct RouteParameter {
   const char* name;
   enum class In { path, query } in;
-  const char* type;  // of JSON: "string", "integer", "number", "boolean"
+  const char* type;  // JSON type: "string", "integer", "number", "boolean"
   const char* text;
   bool required = false;
 };
 
-// A media type, and the schema of its content: a file of docs/schema or docs/schema/http. Null: none, it is not JSON.
+// A media type, and the schema of its content: a file of docs/schema or docs/schema/http; null if it is not JSON.
 struct RouteContent {
   const char *type, *schema;
 };
 
-// Who may use a route.
+// Access to a route.
 enum class RouteAccess {
-  open,     // everybody
-  reads,    // with the token if the address can be reached by other machines, or if the user set a token
-  changes,  // with the token
+  open,     // unrestricted
+  reads,    // requires the token if other machines can reach the address, or if the user set a token
+  changes,  // always requires the token
 };
 
 struct ApiRoute {
@@ -34,8 +33,8 @@ struct ApiRoute {
   const char *summary = "", *text = "";
   std::vector<RouteParameter> parameters = {};
   std::vector<RouteContent> body = {};
-  const char* example = nullptr;  // of the body, or of the query with its '?'
-  int status = 200;               // of the reply to a correct request
+  const char* example = nullptr;  // example of the body, or of the query with its '?'
+  int status = 200;               // status of a successful reply
   std::vector<RouteContent> reply = {};
 
   bool matches(std::string_view target) const;
@@ -48,7 +47,7 @@ struct SchemaFile {
 extern const SchemaFile kSchemaFiles[];
 extern const unsigned kSchemaFileCount;
 
-// Returns the OpenAPI 3.1 document of these routes, as JSON. `about`: what they are for.
+// Returns the OpenAPI 3.1 document of these routes, as JSON. `about`: description of the API.
 std::string openapi_document(const std::vector<const ApiRoute*>& routes, const char* about);
 
 }  // namespace harmonics::engine

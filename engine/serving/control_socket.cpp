@@ -23,7 +23,7 @@ namespace harmonics::engine {
 namespace {
 
 constexpr int kWaiting = 128;  // backlog of connections
-constexpr int kLook = 100;     // milliseconds between checks for the end
+constexpr int kLook = 100;     // milliseconds between checks for shutdown
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -39,7 +39,7 @@ bool connects(const sockaddr_un& address, int socket) {
   return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-// Sends all bytes within `milliseconds`.
+// Sends all bytes within `milliseconds`; returns false on failure.
 bool send_all(int socket, std::string_view bytes, int milliseconds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   while (!bytes.empty()) {
@@ -89,7 +89,7 @@ void ControlSocket::listen() {
   }
   socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket_ < 0) failed("create the socket");
-  // bind() gives the path the mode of the descriptor; no client can connect before listen().
+  // bind() creates the path with the mode of the descriptor; no client can connect before listen().
   if (::fchmod(socket_, 0600) != 0) failed("restrict access to");
   if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) failed("bind");
   if (::chmod(path_.c_str(), 0600) != 0 || ::listen(socket_, kWaiting) != 0) failed("listen on");
@@ -118,7 +118,7 @@ void ControlSocket::accept() {
     }
   };
   while (!over_) {
-    // While all client slots are used, further clients wait.
+    // While all client slots are in use, further clients wait in the backlog.
     pollfd ready[] = {{wake_[0], POLLIN, 0}, {socket_, POLLIN, 0}};
     ::poll(ready, clients_.size() < kClients ? 2 : 1, -1);
     char gone[kClients];
@@ -173,10 +173,10 @@ void ControlSocket::serve(Client& client) {
   }
   ::shutdown(client.socket, SHUT_RDWR);
   client.gone = true;
-  [[maybe_unused]] const ssize_t told = ::write(wake_[1], "", 1);  // a full pipe wakes it as well
+  [[maybe_unused]] const ssize_t told = ::write(wake_[1], "", 1);  // if the pipe is full, the thread wakes up anyway
 }
 
-// Returns the reply to a GET request as one line. A client that may open the socket owns the run.
+// Returns the reply to a GET request as one line. Requests are trusted, since only the run's owner can open the socket.
 std::string ControlSocket::look(const std::string& path) {
   constexpr int kLongestLook = 10000;
   ServiceRequest request;
@@ -196,7 +196,7 @@ std::string ControlSocket::look(const std::string& path) {
 // Sends events until the client disconnects.
 bool ControlSocket::follow(int socket) {
   EventFeed feed(service_, {});
-  std::string left;  // not yet read by the client
+  std::string left;  // not yet sent
   while (!over_) {
     for (std::string& message : feed.tick(EventFeed::Clock::now(), left.empty())) left += message + "\n";
     while (!left.empty()) {

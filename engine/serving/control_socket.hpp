@@ -1,5 +1,4 @@
-// ControlSocket: a Unix socket that only its owner may open. Each request to the control is a line of JSON, as is the
-// reply.
+// ControlSocket: a Unix socket that only its owner can open. Each control request, and each reply, is a line of JSON.
 #pragma once
 
 #include <atomic>
@@ -16,7 +15,8 @@ class ControlSocket {
  public:
   static constexpr size_t kClients = 8, kLongestLine = 4096;
 
-  // Listens when it returns. Replaces a stale socket at `path`; throws ErrorKind::Output if anything else is there.
+  // Listens when the constructor returns. Replaces a stale socket at `path`; throws ErrorKind::Output if the path
+  // exists otherwise.
   ControlSocket(Service& service, std::string path);
   ~ControlSocket();  // removes the path
   ControlSocket(const ControlSocket&) = delete;
@@ -40,15 +40,15 @@ class ControlSocket {
   const std::string path_;
   int socket_ = -1, wake_[2] = {-1, -1};
   std::atomic<bool> over_{false};
-  std::list<Client> clients_;  // used only by the thread
+  std::list<Client> clients_;  // accessed only by thread_
   std::thread thread_;
 };
 
-// Clients read replies up to this length: a sample of 2 million values as JSON is shorter.
+// Longest reply that clients read; enough for a sample of 2 million values as JSON.
 constexpr size_t kMostReplyBytes = size_t{32} << 20;
 
-// A client: sends a message and returns the reply line. Throws ErrorKind::Unavailable if nothing listens, or if the
-// reply does not arrive within `seconds` or is longer than kMostReplyBytes.
+// Client of a ControlSocket: say() sends a message, hear() returns the reply line. Throws ErrorKind::Unavailable if
+// nothing listens, or if the reply does not arrive within `seconds` or is longer than kMostReplyBytes.
 class ControlClient {
  public:
   explicit ControlClient(const std::string& path);

@@ -78,7 +78,7 @@ std::string base64_of(const std::vector<float>& vector) {
 
 std::string array_of(const std::vector<float>& vector) { return fmt::format("[{}]", fmt::join(vector, ",")); }
 
-// The first dimensions, of length 1 again.
+// Truncates a vector to its first dimensions and normalises it to length 1.
 void shorten(std::vector<float>& vector, int64_t dimensions) {
   if (dimensions == 0) return;
   if (dimensions > static_cast<int64_t>(vector.size()))
@@ -194,7 +194,7 @@ void EmbeddingWorker::answer(EmbeddingApi api, const ServiceRequest& request, co
   one.answer = std::move(answer);
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() <= queue_) {  // one is computed, or soon is
+    if (waiting_.size() <= queue_) {  // the first one is about to be processed
       waiting_.push_back(std::move(one));
       wake_.notify_one();
       return;

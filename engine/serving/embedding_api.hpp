@@ -1,4 +1,4 @@
-// Texts to vectors over HTTP, in the forms of OpenAI's and Ollama's APIs.
+// Text embeddings over HTTP, with the APIs of OpenAI and Ollama.
 #pragma once
 
 #include <condition_variable>
@@ -25,33 +25,33 @@ enum class EmbeddingApi {
 
 struct EmbeddingRequest {
   EmbeddingApi api = EmbeddingApi::openai;
-  std::string model;  // as the client named it
+  std::string model;  // as named by the client
   struct Input {
     std::string text;
     std::vector<int32_t> ids;  // instead of `text`
   };
   std::vector<Input> inputs;
-  int64_t dimensions = 0;  // of each vector: its first ones, of length 1 again; 0: all
-  bool base64 = false;     // vectors as f32, little-endian, in base64
-  bool cuts = false;       // a text that is too long is cut; else it is an error
+  int64_t dimensions = 0;  // truncate vectors to their first dimensions and normalise them; 0: all dimensions
+  bool base64 = false;     // return vectors as little-endian f32 in base64
+  bool cuts = false;       // truncate texts that are too long; false: they are an error
 };
 
-// Throws ErrorKind::Usage with the field.
+// Parses a request. Throws ErrorKind::Usage with the name of an invalid field.
 EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body);
-// The body of the reply. Throws ErrorKind::Usage for texts that the embedder refuses.
+// Computes the vectors and returns the body of the reply. Throws ErrorKind::Usage for texts that the embedder rejects.
 std::string embedding_reply(const EmbeddingRequest& request, const std::string& model, Embedder& embedder,
                             const Tokenizer& tokenizer);
 
-// Computes vectors on a thread of its own, one request after the other.
+// Computes vectors on its own thread, one request at a time.
 class EmbeddingWorker {
  public:
-  // Embedder and tokenizer must outlive it. `queue`: requests that may wait.
+  // Embedder and tokenizer must outlive the worker. `queue`: maximum number of waiting requests.
   EmbeddingWorker(Embedder& embedder, const Tokenizer& tokenizer, size_t queue);
-  ~EmbeddingWorker();  // answers what waits with 503
+  ~EmbeddingWorker();  // answers waiting requests with 503
   EmbeddingWorker(const EmbeddingWorker&) = delete;
   EmbeddingWorker& operator=(const EmbeddingWorker&) = delete;
 
-  // Answers a request, now or later. `model`: its name in replies. [any thread]
+  // [any thread] Answers a request, immediately or later. `model`: name of the model in replies.
   void answer(EmbeddingApi api, const ServiceRequest& request, const std::string& model, HttpHandler::Answer answer);
 
  private:

@@ -1,4 +1,4 @@
-// The routes to vectors of texts, which several services have.
+// Routes for text embeddings, shared by several services.
 #pragma once
 
 #include "engine/serving/api_route.hpp"

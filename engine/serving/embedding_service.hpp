@@ -1,4 +1,4 @@
-// EmbeddingService: serves a model that gives vectors of texts and writes none.
+// EmbeddingService: serves a model that only computes text embeddings.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@ namespace harmonics::engine {
 
 class EmbeddingService : public HttpHandler {
  public:
-  // The worker must outlive it.
+  // The worker must outlive the service.
   EmbeddingService(ServiceSettings settings, ServedModel model, EmbeddingWorker& worker);
 
-  // Serves a file to GET requests without a token. Before requests arrive.
+  // Serves a file to GET requests without a token. Must be called before requests arrive.
   void put(const std::string& path, ServiceReply file) { files_[path] = std::move(file); }
   void handle(ServiceRequest request, Answer answer) override;
   const std::string& known_paths() const override;

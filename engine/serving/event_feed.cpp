@@ -35,7 +35,7 @@ EventFeed::EventFeed(Service& service, const std::map<std::string, std::string>&
   if (const auto at = query.find("layers"); at != query.end()) layers_ = at->second == "true" || at->second == "1";
 }
 
-// Messages for a slow client are dropped, not queued.
+// Adds a message. If the client is slow, drops it instead of queueing.
 void EventFeed::tell(const char* kind, json::object content) {
   ++number_;
   if (!can_take_) {

@@ -1,4 +1,4 @@
-// EventFeed: the messages for one client of /v1/events. Uses no sockets.
+// EventFeed: produces the messages for one client of /v1/events. Independent of sockets.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@ class EventFeed {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kTick{50};
 
-  // `query` may hold "every" and "layers". Throws ErrorKind::Usage for invalid values.
+  // `query` may contain "every" and "layers". Throws ErrorKind::Usage for invalid values.
   EventFeed(Service& service, const std::map<std::string, std::string>& query);
-  // Called every kTick; returns the new messages. If the client has not yet read the previous ones (`can_take`
-  // false), it returns none; the messages are dropped and counted.
+  // Returns the new messages; to be called every kTick. If the client has not yet read the previous ones (`can_take` is
+  // false), returns none, and counts the messages as dropped.
   std::vector<std::string> tick(Clock::time_point now, bool can_take);
 
  private:

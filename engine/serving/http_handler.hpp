@@ -1,4 +1,4 @@
-// What HttpServer serves: requests in, replies out.
+// HttpHandler: the interface that HttpServer serves. Maps requests to replies.
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,16 @@ class Service;
 // A request as received over HTTP.
 struct ServiceRequest : RequestTarget {
   std::string method, content_type, authorization, host, origin, body;
-  bool trusted = false;  // already authenticated: needs no token or host check
-  bool beyond = false;   // arrived at an address that other machines can reach: needs the token
-  std::shared_ptr<const std::atomic<bool>> gone = nullptr;  // turns true when the client hangs up; null: not watched
+  bool trusted = false;  // already authenticated: no token or host check required
+  bool beyond = false;   // received at an address that other machines can reach: token required
+  std::shared_ptr<const std::atomic<bool>> gone = nullptr;  // becomes true when the client disconnects; null: unknown
 };
 
-// A body that is sent as it is made. Destroyed when all was sent, or when the client is gone.
+// A body that is sent while it is produced. Destroyed when it was sent completely, or when the client disconnects.
 class ReplyStream {
  public:
   virtual ~ReplyStream() = default;
-  // Calls `take` once, from any thread, possibly before next() returns: with more of the body, or its end.
+  // Calls `take` once with the next part of the body or its end, from any thread, possibly before next() returns.
   using Take = std::function<void(std::string more, bool last)>;
   virtual void next(Take take) = 0;
 };
@@ -44,9 +44,9 @@ class HttpHandler {
   // Called once, from any thread, possibly before handle() returns.
   using Answer = std::function<void(ServiceReply)>;
   virtual void handle(ServiceRequest request, Answer answer) = 0;
-  // The service of a run, which also serves WebSockets. Null: it is none.
+  // Returns this as the service of a run, which also serves WebSockets, or null for other handlers.
   virtual Service* of_run() { return nullptr; }
-  // For messages.
+  // Returns the known paths, for messages.
   virtual const std::string& known_paths() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The server side of Boost.Beast.
+// HttpServer on Boost.Beast.
 #include "engine/serving/http_server.hpp"
 
 #include <algorithm>
@@ -51,8 +51,8 @@ std::string text_of(beast::string_view v) { return {v.data(), v.size()}; }
 
 }  // namespace
 
-// Everything runs on one thread, except the service's answers, which are posted to it. Every pending operation holds
-// this object, so stopping closes all sockets and runs until none is pending.
+// Everything runs on one thread; answers of the service are posted to it. Every pending operation shares ownership of
+// this object, so stopping closes all sockets and then runs until no operation is pending.
 class HttpServer::Running : public std::enable_shared_from_this<Running> {
  public:
   Running(HttpHandler& handler, const HttpLimits& limits) : handler_(handler), limits_(limits), acceptor_(context_) {}
@@ -84,7 +84,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   void take(int socket);
 
   HttpHandler& handler() { return handler_; }
-  Service& service() { return *handler_.of_run(); }  // for sockets
+  Service& service() { return *handler_.of_run(); }  // for WebSockets
   const HttpLimits& limits() const { return limits_; }
   asio::io_context& context() { return context_; }
   const std::string& url() const { return url_; }
@@ -102,12 +102,12 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
     clients_.push_back(std::move(client));
   }
   EventFeed::Clock::time_point now() const { return has_thread_ ? EventFeed::Clock::now() : now_; }
-  // Starts sending new messages to all listeners every EventFeed::kTick.
+  // Starts to send new messages to all listeners every EventFeed::kTick.
   void keep_telling();
 
   std::atomic<size_t> open{0}, listeners{0};
-  // Records that a body of this many bytes was read and answered. When no more large bodies arrive, the memory that
-  // the heap keeps for them is returned to the system.
+  // Called after a body of this size was read and answered. When no more large bodies arrive, returns the memory that
+  // the heap keeps for them to the system.
   void gave_back(size_t bytes);
 
  private:
@@ -121,11 +121,11 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   const HttpLimits limits_;
   asio::io_context context_;
   tcp::acceptor acceptor_;
-  asio::steady_timer pause_{context_};  // before accepting again
+  asio::steady_timer pause_{context_};  // delay before accepting again
   asio::steady_timer telling_{context_};
   asio::steady_timer trimming_{context_};
   bool tells_ = false;
-  EventFeed::Clock::time_point now_{};  // as given to work()
+  EventFeed::Clock::time_point now_{};  // as passed to work()
   std::string url_;
   uint16_t port_ = 0;
   std::vector<std::weak_ptr<Client>> clients_;
@@ -161,7 +161,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   }
 
  private:
-  // Waits for the next request to begin.
+  // Waits for the beginning of the next request.
   void wait() {
     if (large_) server_->gave_back(std::exchange(large_, 0));
     reply_ = {};
@@ -242,14 +242,14 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     stream_.expires_never();  // the service has its own deadlines
     request.gone = gone_ = std::make_shared<std::atomic<bool>>(false);
     watch();
-    // The answering thread releases the connection, so that it is closed and its slot freed on the server's thread.
+    // The answering thread passes its reference to the server's thread, where the connection is then closed and freed.
     server_->handler().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) mutable {
       const std::shared_ptr<Server> server = self->server_;
       server->post([self = std::move(self), reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
     });
   }
 
-  // Notices that the client hangs up while it waits for its reply. Does not keep the connection.
+  // Detects that the client disconnects while it waits for its reply. Does not keep the connection alive.
   void watch() {
     if (std::exchange(watching_, true)) return;
     stream_.socket().async_wait(tcp::socket::wait_read, [weak = this->weak_from_this()](error_code failed) {
@@ -264,7 +264,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
 
   void open_events(const ServiceRequest& request, const http::request<http::string_body>& got) {
     if (auto refused = server_->service().refuse(request, false)) return write(std::move(*refused));
-    // Frames sent before the answer would be lost with the buffer, and the bytes after them misread.
+    // Frames sent before the answer would be discarded with the buffer, and later bytes would be misinterpreted.
     if (buffer_.size() > 0)
       return refuse(400, "data follows an upgrade request that was not answered yet", "send nothing before the answer");
     if (server_->listeners >= server_->limits().listeners)
@@ -295,7 +295,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     write(Service::refusal(status, std::move(error), std::move(note)));
   }
 
-  // A reply whose body is made while it is sent: in chunks, or up to the end of the connection.
+  // Sends a reply whose body is produced while it is sent: in chunks, or delimited by the end of the connection.
   void begin_stream(ServiceReply reply) {
     source_ = std::move(reply.stream);
     chunked_ = version_ >= 11;
@@ -364,7 +364,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     }
   }
 
-  // Reads and discards input for a short time: closing at once could lose the reply.
+  // Reads and discards input for a short time before closing, because an immediate close could lose the reply.
   void hang_up() {
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -383,7 +383,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   Reply reply_, continue_;
-  std::shared_ptr<ReplyStream> source_;  // of the body that is being sent
+  std::shared_ptr<ReplyStream> source_;  // of the body being sent
   std::optional<http::response<http::empty_body>> head_reply_;
   std::optional<http::response_serializer<http::empty_body>> head_serializer_;
   std::string more_;
@@ -391,7 +391,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   std::optional<http::response_serializer<http::string_body>> serializer_;
   unsigned version_ = 11;
   bool keep_alive_ = false, head_ = false, handed_on_ = false, asked_ = false;
-  std::shared_ptr<std::atomic<bool>> gone_;  // of the request
+  std::shared_ptr<std::atomic<bool>> gone_;  // of the current request
   bool watching_ = false;
   Room room_ = Room::none;
   size_t large_ = 0;  // bytes of the request and the reply
@@ -446,7 +446,7 @@ void HttpServer::Running::accept() {
       self->begin(std::move(socket));
       return self->accept();
     }
-    // No file descriptor is available, or the client disconnected before it was accepted.
+    // Either no file descriptor is available, or the client disconnected before it was accepted.
     self->pause_.expires_after(std::chrono::milliseconds(100));
     self->pause_.async_wait([self](error_code) {
       if (self->acceptor_.is_open()) self->accept();

@@ -27,9 +27,9 @@ struct HttpLimits {
 
 class HttpServer {
  public:
-  // Listens when it returns. Throws ErrorKind::Unavailable if the address cannot be bound.
+  // Listens when the constructor returns. Throws ErrorKind::Unavailable if the address cannot be bound.
   HttpServer(HttpHandler& handler, const ListenAddress& address, const HttpLimits& limits = {});
-  // Neither listens nor has a thread: work() alone serves the sockets given to take().
+  // Creates a server that neither listens nor has a thread: work() serves the sockets passed to take().
   HttpServer(HttpHandler& handler, const HttpLimits& limits);
   ~HttpServer();  // closes all connections; no further replies are sent
   HttpServer(const HttpServer&) = delete;
@@ -39,8 +39,8 @@ class HttpServer {
   uint16_t port() const;
   // Takes ownership of a connected stream socket.
   void take(int socket);
-  // For a server without a thread: does all work that is possible without waiting. `now` is the clock for events; it
-  // must be monotonic.
+  // For a server without a thread: does all work that is possible without blocking. `now` is the time for events, and
+  // must not decrease.
   void work(std::chrono::steady_clock::time_point now);
 
  private:

@@ -1,4 +1,4 @@
-// Fields of JSON objects in requests, with their types.
+// Typed access to fields of JSON objects in requests.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace harmonics::engine {
   throw Error(ErrorKind::Usage, fmt::format("'{}' {}", field, what));
 }
 
-// "'temperature' is "hot"; it must be a number from 0 to 100". Long texts, lists and objects are not repeated.
+// Throws "'temperature' is "hot"; it must be a number from 0 to 100". Long texts, lists and objects are not quoted.
 [[noreturn]] inline void refuse_value(std::string_view field, const boost::json::value& value,
                                       const std::string& wanted) {
   constexpr size_t kLongest = 40;
@@ -32,7 +32,7 @@ namespace harmonics::engine {
 
 inline std::string copied(boost::json::string_view text) { return {text.data(), text.size()}; }
 
-// The body of a request, at most 64 levels deep. Throws ErrorKind::Usage unless it is a JSON object.
+// Parses the body of a request, at most 64 levels deep. Throws ErrorKind::Usage unless it is a JSON object.
 inline boost::json::object object_of_body(std::string_view body) {
   boost::json::error_code failed;
   boost::json::parse_options depth;
@@ -43,7 +43,7 @@ inline boost::json::object object_of_body(std::string_view body) {
   return std::move(value.get_object());
 }
 
-// Fields of a JSON object with their types; null counts as absent.
+// Typed fields of a JSON object; null counts as absent. Throws ErrorKind::Usage, with the name, for invalid values.
 class JsonFields {
  public:
   explicit JsonFields(const boost::json::object& object) : object_(object) {}

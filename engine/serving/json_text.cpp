@@ -81,7 +81,7 @@ json::object json_of(const Port& port) {
   return o;
 }
 
-// Appends one number of a tensor with the fewest digits that restore the same value.
+// Appends one element of a tensor with the fewest digits that restore the same value.
 void append_number(std::string& to, DType dtype, const std::byte* at) {
   const auto as = [&]<typename T>(T) {
     T v;
@@ -241,7 +241,7 @@ std::string prediction_text(const Prediction& prediction, const ModelPorts& port
 json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
                         const ParameterStore& weights) {
   const auto name_of = [&](int n) -> const std::string& { return graph.nodes[static_cast<size_t>(n)].name; };
-  std::map<int, std::set<std::string>> counted;  // parallel arrows share one name
+  std::map<int, std::set<std::string>> counted;  // tensors counted, by layer: parallel arrows share names
   std::map<int, int64_t> learned;
   json::array nodes, edges;
   for (const GraphEdge& e : graph.edges) {

@@ -1,4 +1,4 @@
-// The JSON texts of a run; docs/live.md describes them, docs/schema has the schemas.
+// JSON texts of a run, described in docs/live.md, with schemas in docs/schema.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@ namespace harmonics::engine {
 struct Prediction;
 struct ModelPorts;
 
-// Returns one line without its newline. Invalid UTF-8 in names and messages from outside becomes '?', because a
-// browser would close the connection.
+// Returns one line without its newline. Replaces invalid UTF-8 in external names and messages by '?', because browsers
+// would close the connection.
 std::string json_line(const boost::json::object& o);
 // Returns null if the number is not finite.
 boost::json::value json_number(double v);
@@ -28,9 +28,9 @@ boost::json::object json_of(const RunHistory& history);
 boost::json::object json_of(const LogLine& line);
 boost::json::object json_of(const std::vector<LogLine>& lines);
 boost::json::object json_of(const ModelPorts& ports);
-// The answer to POST /v1/predict.
+// Returns the reply to POST /v1/predict.
 std::string prediction_text(const Prediction& prediction, const ModelPorts& ports);
-// Returns the flow as the pages draw it. `weights` gives the number of parameters of the arrows into a layer.
+// Returns the flow for drawing. `weights` provides the number of parameters of the arrows into a layer.
 boost::json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths,
                                const ParameterStore& weights);
 boost::json::object error_json(const Error& error);

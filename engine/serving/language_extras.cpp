@@ -1,4 +1,4 @@
-// Responses and vectors of a language model over HTTP.
+// LanguageService: responses and embeddings.
 #include <boost/json.hpp>
 #include <fmt/core.h>
 

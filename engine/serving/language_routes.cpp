@@ -1,4 +1,4 @@
-// The one table of the routes of a language model's HTTP API.
+// Table of the routes of a language model's HTTP API.
 #include "engine/serving/embedding_routes.hpp"
 #include "engine/serving/language_service.hpp"
 #include "engine/serving/route_table.hpp"

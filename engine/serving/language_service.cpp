@@ -42,11 +42,11 @@ std::string message_with_notes(const Error& error) {
   return message;
 }
 
-// One text on its way to a client. The worker's thread fills it, the server's empties it.
+// A text being sent to a client. Filled by the worker's thread and drained by the server's.
 class SentText : public std::enable_shared_from_this<SentText> {
  public:
   SentText(TextRequest request, HttpHandler::Answer answer) : request(std::move(request)), answer_(std::move(answer)) {}
-  // A client that has gone gets no reply; the server lets go of its connection.
+  // Answers a cancelled request, so that the server releases the connection; the client is already gone.
   ~SentText() {
     if (answer_ && job->is_cancelled()) answer_(refused_text(request.api, "the client has hung up", 499));
   }
@@ -54,7 +54,7 @@ class SentText : public std::enable_shared_from_this<SentText> {
   SentText& operator=(const SentText&) = delete;
 
   TextRequest request;
-  std::optional<TextReply> reply;  // once the prompt is known
+  std::optional<TextReply> reply;  // set when the prompt is known
   std::shared_ptr<TextJob> job = std::make_shared<TextJob>();
 
   void take(const TextJob::News& news);
@@ -64,14 +64,14 @@ class SentText : public std::enable_shared_from_this<SentText> {
  private:
   void send(std::string more, bool last);
 
-  HttpHandler::Answer answer_;  // null: it was called
+  HttpHandler::Answer answer_;  // null after it was called
   std::mutex mutex_;
   std::string buffer_;
   bool last_ = false;
-  ReplyStream::Take take_;  // of the server, which waits
+  ReplyStream::Take take_;  // set while the server waits for more text
 };
 
-// What the server holds of a text: when it lets go, the text ends.
+// The server's reference to a text. Its destruction cancels the text.
 class SentStream : public ReplyStream {
  public:
   explicit SentStream(std::shared_ptr<SentText> text) : text_(std::move(text)) {}
@@ -185,7 +185,7 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
   const int64_t now = seconds_now();
   const char* const kind = api == TextApi::chat ? "chatcmpl" : api == TextApi::responses ? "resp" : "cmpl";
   const std::string id = fmt::format("{}-{:x}-{}", kind, now, ++number_);
-  // The job holds the text, and the text the job, until the worker lets go of the job.
+  // Job and text own each other until the worker calls release() on the job.
   text->job->prepare = [this, text, id, now] {
     std::string prompt;
     TextJob::Prompt made = prompt_of(text->request, prompt);

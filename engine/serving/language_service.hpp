@@ -1,4 +1,4 @@
-// LanguageService: serves a language model by the HTTP APIs of OpenAI and Ollama.
+// LanguageService: serves a language model with the HTTP APIs of OpenAI and Ollama.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace harmonics::engine {
 
-// What replies say of the model.
+// Description of the model in replies.
 struct ServedModel {
   std::string name, architecture;
   uint64_t bytes = 0, parameters = 0;
@@ -27,19 +27,19 @@ struct ServedModel {
   int64_t since = 0;  // seconds since 1970
 };
 
-// Replies to GET /v1/models and /v1/models/NAME; 404 for names other than the model's.
+// Return the replies to GET /v1/models and /v1/models/NAME (404 for another name).
 ServiceReply models_reply(const ServedModel& model);
 ServiceReply model_reply(const ServedModel& model, const std::string& name);
 
 class LanguageService : public HttpHandler {
  public:
-  // All but the settings must outlive it. `usual`: what requests do not say.
+  // Worker, tokenizer and format must outlive the service. `usual`: defaults for requests.
   LanguageService(ServiceSettings settings, ServedModel model, TextWorker& worker, const Tokenizer& tokenizer,
                   const ChatTemplate& format, ContinuationSettings usual);
 
-  // Serves a file to GET requests without a token. Before requests arrive.
+  // Serves a file to GET requests without a token. Must be called before requests arrive.
   void put(const std::string& path, ServiceReply file) { files_[path] = std::move(file); }
-  // Computes vectors of texts too. The worker must outlive the service. Before requests arrive.
+  // Also serves text embeddings. The worker must outlive the service. Must be called before requests arrive.
   void serve_vectors(EmbeddingWorker& worker) { vectors_ = &worker; }
   void handle(ServiceRequest request, Answer answer) override;
   const std::string& known_paths() const override;
@@ -87,7 +87,7 @@ class LanguageService : public HttpHandler {
   std::map<std::string, ServiceReply> files_;
   EmbeddingWorker* vectors_ = nullptr;
   const std::shared_ptr<ResponseStore> kept_ = std::make_shared<ResponseStore>();
-  std::atomic<uint64_t> number_{0};  // of the last text
+  std::atomic<uint64_t> number_{0};  // number of the last text
 };
 
 }  // namespace harmonics::engine

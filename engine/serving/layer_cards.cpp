@@ -21,7 +21,7 @@ namespace {
 
 const std::string kGradient = "optimizer.gradient.";
 
-// Calls `body` with each number, for any element type.
+// Calls `body` with each element as double, for any element type.
 template <typename Body>
 void each_number(const TensorType& type, const void* data, int64_t n, Body&& body) {
   if (type.dtype == DType::F32) {
@@ -106,7 +106,7 @@ LayerCards::LayerCards(BoundGraph& graph, int cycle, const RunSettings& run, con
     o.mode = Mode::train;
     o.observe = false;
     o.wanted.clear();
-    o.accumulate = 1;  // no accumulation and no update
+    o.accumulate = 1;  // leaves plain gradients in states, without an update
     o.by_count = false;
     static_cast<UpdateSettings&>(o) = settings;
     Selection selection(graph.registry(), o.device, true);
@@ -153,7 +153,7 @@ void LayerCards::take(const Snapshot& snapshot) {
     if (!t.fixed) std::memcpy(store_.find(name)->change(), t.data(), t.type.bytes());
 }
 
-// Repeats samples if there are fewer than the programs need.
+// Copies the samples to the inputs of the programs, repeating them if there are fewer than needed.
 void LayerCards::stage(const BatchSample& sample) {
   for (const Stream& s : streams_) {
     const uint64_t bytes = s.sample.bytes();
@@ -213,7 +213,7 @@ json::object LayerCards::cards(const Snapshot& snapshot, const BatchSample* samp
   const uint64_t samples = sample ? std::min(sample->count, batch_) : 0;
   if (samples > 0) {
     stage(*sample);
-    run(*values_);  // before the gradients: a training program changes running statistics
+    run(*values_);  // first, because the training program changes running statistics
     if (gradients_) run(*gradients_);
   }
   json::array layers;

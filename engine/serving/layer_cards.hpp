@@ -1,5 +1,5 @@
-// LayerCards: statistics of a run's weights, gradients and activations, computed outside the run from a snapshot, the
-// samples of a recent batch and two separate programs.
+// LayerCards: statistics of a run's weights, gradients and activations. Computed independently of the run by two
+// programs, from a snapshot and the samples of a recent batch.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,14 @@ class LayerCards {
  public:
   static constexpr int kParts = 32;  // bins of a histogram
 
-  // Compiles, so it must run on the graph's thread while nothing else uses the graph. `weights` gives the current
-  // storage layout.
+  // Compiles, so it must be called on the graph's thread while nothing else uses the graph. `weights` provides the
+  // current storage layout.
   LayerCards(BoundGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights);
 
-  // Returns one object of docs/live.md. If `sample` is null, there are no activations and gradients. Not thread-safe.
+  // Returns the object described in docs/live.md. If `sample` is null, it has no activations and gradients. Not
+  // thread-safe.
   boost::json::object cards(const Snapshot& snapshot, const BatchSample* sample);
-  // Returns the values of `samples` of a recent batch at a producer or a layer. Throws ErrorKind::Usage for other
+  // Returns the values of `samples` samples of a recent batch at a producer or layer. Throws ErrorKind::Usage for other
   // names.
   boost::json::object tap(const Snapshot& snapshot, const BatchSample& sample, const std::string& edge,
                           uint64_t samples);
@@ -35,7 +36,7 @@ class LayerCards {
     std::string name;
     Shape shape;
     std::vector<std::string> tensors;
-    const HTensor* value = nullptr;  // null: no arrow of this cycle drives it
+    const HTensor* value = nullptr;  // null: no arrow of this cycle computes it
   };
   struct Stream {
     int node;

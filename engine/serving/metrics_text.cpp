@@ -1,4 +1,4 @@
-// GET /metrics: the text format that Prometheus reads.
+// GET /metrics: the Prometheus text format.
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -11,7 +11,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns a label's value for use between quotes.
+// Returns a label value escaped for use in quotes.
 std::string escaped(const std::string& text) {
   std::string s;
   for (char c : text) {
@@ -26,7 +26,7 @@ std::string escaped(const std::string& text) {
 
 class Text {
  public:
-  // Called before the first value of a name.
+  // Must be called before the first value of a metric.
   void family(const char* name, const char* type, const char* help) {
     name_ = name;
     text_ += fmt::format("# HELP harmonics_{} {}\n# TYPE harmonics_{} {}\n", name, help, name, type);

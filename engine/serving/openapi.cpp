@@ -12,7 +12,7 @@ namespace {
 
 json::object reference(const char* schema) { return {{"$ref", "#/components/schemas/" + std::string(schema)}}; }
 
-// "POST /v1/samples/{name}": "post_v1_samples_name"
+// Returns the operation id: "post_v1_samples_name" for "POST /v1/samples/{name}".
 std::string operation_of(const ApiRoute& route) {
   std::string id;
   for (const char c : std::string(route.method) + route.path) {
@@ -48,7 +48,7 @@ json::array parameters_of(const ApiRoute& route) {
   return all;
 }
 
-// An empty object: without a token.
+// Returns the security requirement; an empty object in it means that no token is needed.
 json::array security_of(RouteAccess access) {
   json::array all;
   if (access == RouteAccess::reads) all.push_back(json::object());
@@ -83,7 +83,7 @@ json::object schemas_of(const std::set<std::string>& used) {
     const std::string file = kSchemaFiles[i].name, name = file.substr(0, file.rfind('.'));
     if (!used.count(name)) continue;
     json::object schema = json::parse(kSchemaFiles[i].text).as_object();
-    schema.erase("$schema");  // OpenAPI 3.1 has the same by default
+    schema.erase("$schema");  // the default of OpenAPI 3.1
     all[name] = std::move(schema);
   }
   return all;

@@ -4,7 +4,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// The page loads code, styles and data only from its own origin, and text is never executed.
+// Content security policy: code, styles and data are loaded only from the page's origin, and text is never executed.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; "
@@ -21,7 +21,7 @@ const char* type_of(std::string_view name) {
 
 namespace {
 
-// `path`: of the file itself, which the page names.
+// `path`: URL path of the file, as used by the page.
 template <typename Server>
 void put_file(Server& service, const std::string& path, const PageFile& file) {
   service.put(path, {200,

@@ -1,4 +1,4 @@
-// The page of a running cycle: the files of page/, compiled into the program.
+// Web pages: the files of page/, compiled into the program.
 #pragma once
 
 #include "engine/serving/embedding_service.hpp"
@@ -14,12 +14,12 @@ struct PageFile {
 extern const PageFile kPageFiles[];
 extern const unsigned kPageFileCount;
 
-// Serves the page at "/", its other files beside it, and the description of the API.
+// Serves the page of a run at "/", its other files, and the description of the API.
 void put_page(Service& service);
-// Serves the description of the API at "/docs", and the files that it needs.
+// Serves the description of the API at "/docs", and its files.
 void put_docs(Service& service);
 void put_docs(EmbeddingService& service);
-// Serves the page to talk with the model at "/", and the description of the API.
+// Serves the chat page at "/", and the description of the API.
 void put_chat_page(LanguageService& service);
 
 }  // namespace harmonics::engine

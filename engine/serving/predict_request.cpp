@@ -40,7 +40,7 @@ json::value parse(std::string_view text) {
   return value;
 }
 
-// Returns a key that occurs twice in one object of this well-formed JSON.
+// Returns a duplicate key within one object of this well-formed JSON, if there is one.
 std::optional<std::string> repeated_key(std::string_view text) {
   std::vector<std::set<std::string>> open;  // one set for each object and list not yet closed
   for (size_t at = 0; (at = text.find_first_of("{}[]\"", at)) != std::string_view::npos; ++at) {
@@ -60,15 +60,15 @@ std::optional<std::string> repeated_key(std::string_view text) {
   return std::nullopt;
 }
 
-// Rejects repeated keys, of which the second would win. `keys` is the number of keys read; each is followed by a
-// colon.
+// Throws for duplicate keys, of which the parser would use the second. `keys`: number of keys read. Searches for
+// duplicates only if the text has more colons than that.
 void expect_keys_once(std::string_view text, size_t keys) {
   if (static_cast<size_t>(std::count(text.begin(), text.end(), ':')) <= keys) return;
   if (const auto key = repeated_key(text))
     throw wrong(fmt::format("the body has {} twice", shown_name(*key)), "give every key once");
 }
 
-// Writes the numbers of a sample to `to`, back to back.
+// Writes the numbers of a sample to `to`, contiguously.
 class Numbers {
  public:
   Numbers(const Port& port, std::byte* to) : port_(port), to_(to), left_(port.sample.shape.count()) {}
@@ -142,7 +142,7 @@ class Numbers {
     fail("holds values that are not numbers");
   }
 
-  // Returns `n` as the input's type represents it.
+  // Returns `n`, which is `v` in the precision of the input's type. Throws if it is not finite.
   double finite(const json::value& v, double n) const {
     if (!std::isfinite(n))
       fail(fmt::format("holds {}, which is out of range for {}",

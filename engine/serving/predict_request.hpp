@@ -1,4 +1,4 @@
-// Conversion of request bytes to inputs, and of predictions to bytes. No sockets, no threads.
+// Conversion of request bytes to inputs, and of predictions to bytes. Independent of sockets and threads.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct RequestTarget {
   std::string path;
   std::map<std::string, std::string> query;
 };
-// Splits "/v1/log?after=3" into path and query and decodes %XX. Returns false if it is malformed.
+// Splits "/v1/log?after=3" into path and query, and decodes %XX. Returns false if the target is malformed.
 bool parse_target(std::string_view target, RequestTarget& into);
 
 struct PredictInputs {
@@ -24,12 +24,12 @@ struct PredictInputs {
   std::vector<std::vector<std::byte>> bytes;  // by port
 };
 
-// Parses {"inputs": {"x": [...]}}: the first axis counts samples, each nested like its shape, or flat. Throws
-// ErrorKind::Usage if something does not fit.
+// Parses {"inputs": {"x": [...]}}. The first axis is the sample; each sample is nested according to its shape, or flat.
+// Throws ErrorKind::Usage for invalid input.
 PredictInputs inputs_from_json(std::string_view text, const ModelPorts& ports);
 // Reads a safetensors file with one tensor per input.
 PredictInputs inputs_from_tensors(std::string_view bytes, const ModelPorts& ports);
-// Returns a safetensors file with one tensor per output and "step" and "cycle" in its metadata.
+// Returns a safetensors file with one tensor per output, and "step" and "cycle" in its metadata.
 std::string tensors_text(const Prediction& prediction, const ModelPorts& ports);
 
 // A message of POST /v1/control, or a line of the control socket.
@@ -39,7 +39,7 @@ struct ControlRequest {
   std::string word;
   int64_t count = 1;
   std::optional<double> value;
-  std::string path;  // for get
+  std::string path;  // of Do::get
 };
 ControlRequest control_from_json(std::string_view text);
 

@@ -14,10 +14,10 @@ namespace harmonics::engine {
 
 namespace {
 
-// The longest time a request waits for a step to end; after it, the newest snapshot is used.
+// Maximum wait of a request for the end of a step. After it, the newest snapshot is used.
 constexpr std::chrono::seconds kLongestWait{2};
 
-// Returns the largest count of non-finite samples over the outputs.
+// Returns the maximum over the outputs of the number of non-finite samples.
 uint64_t not_finite_in(const Prediction& prediction, const ModelPorts& ports) {
   int64_t most = 0;
   for (size_t p = 0; p < ports.outputs.size(); ++p) {
@@ -35,7 +35,7 @@ Port port_of(const std::string& name, const TensorType& batched, int64_t classes
 
 }  // namespace
 
-// The programs compiled for one run of a cycle: one for every batch size.
+// The programs compiled for one run of a cycle, one per batch size.
 class Predictor::Programs {
  public:
   Programs(const Model& model, int cycle, const CompileOptions& options, std::shared_ptr<Snapshots> snapshots,
@@ -57,7 +57,7 @@ class Predictor::Programs {
   const std::shared_ptr<const ModelPorts>& ports() const { return ports_; }
   Snapshots& snapshots() const { return *snapshots_; }
 
-  // Rejects invalid class numbers here, so that they do not fail the other requests of the batch.
+  // Throws for invalid class numbers before batching, so that other requests of the batch do not fail.
   void check(uint64_t samples, const std::vector<std::vector<std::byte>>& inputs) const {
     std::vector<const void*> pointers(inputs.size());
     for (uint64_t i = 0; i < samples; ++i) {
@@ -66,7 +66,7 @@ class Predictor::Programs {
     }
   }
 
-  // Computes samples [first, first + n) of these jobs at once. n is at most the largest batch size.
+  // Computes samples [first, first + n) of these jobs as one batch; n is at most the largest batch size.
   void run(const Snapshot& weights, size_t size, uint64_t first, uint64_t n, std::vector<Job>& jobs) {
     CompiledStep& step = compiled_[size]->on(weights);
     std::vector<const void*> pointers;
@@ -96,7 +96,7 @@ class Predictor::Programs {
     auto ports = std::make_shared<ModelPorts>();
     ports->graph = model.name;
     ports->cycle = cycle;
-    const std::vector<const Node*> leaves = lowered.program.leaves(Op::input);  // inputs for samples come first
+    const std::vector<const Node*> leaves = lowered.program.leaves(Op::input);  // sample inputs come first
     for (size_t i = 0; i < lowered.inputs.size(); ++i)
       ports->inputs.push_back(
           port_of(leaves[i]->callee, lowered.program.type(leaves[i]->outputs.at(0)), lowered.index_limits[i]));
@@ -192,7 +192,7 @@ void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t sam
   arrived_.notify_one();
 }
 
-// Takes waiting requests up to the largest batch size; a single request may exceed it.
+// Takes waiting requests, up to the largest batch size in total; a single request may exceed it.
 std::vector<Predictor::Job> Predictor::take_round(std::unique_lock<std::mutex>& lock) {
   const auto most = static_cast<uint64_t>(kSizes[std::size(kSizes) - 1]);
   arrived_.wait(lock, [&] { return over_ || !queue_.empty(); });

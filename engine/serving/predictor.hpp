@@ -1,5 +1,5 @@
-// Predictor: answers requests with the weights of a snapshot on its own thread. Waiting requests are combined into
-// one batch.
+// Predictor: answers prediction requests with the weights of a snapshot, on its own thread. Combines waiting requests
+// into batches.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,11 @@
 
 namespace harmonics::engine {
 
-// A named input or output; its type is that of one sample.
+// A named input or output.
 struct Port {
   std::string name;
   TensorType sample;
-  int64_t classes = 0;  // for class numbers: the limit; 0: any integer
+  int64_t classes = 0;  // number of classes, if samples are class numbers; 0: not limited
   uint64_t bytes() const { return sample.bytes(); }
 };
 
@@ -36,13 +36,13 @@ struct ModelPorts {
 struct Prediction {
   WeightsVersion version;
   uint64_t samples = 0;
-  std::vector<std::vector<std::byte>> outputs;  // by port, samples back to back
+  std::vector<std::vector<std::byte>> outputs;  // by port; samples are contiguous
   uint64_t not_finite = 0;                      // samples with an output that is infinite or NaN
 };
 
 struct PredictorSettings {
-  std::chrono::microseconds latency{2000};  // how long the first request of a batch waits for others
-  uint64_t queue = 1024;                    // limit of waiting samples
+  std::chrono::microseconds latency{2000};  // maximum wait of a batch's first request for others
+  uint64_t queue = 1024;                    // maximum number of waiting samples
 };
 
 class Predictor {
@@ -56,20 +56,20 @@ class Predictor {
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
-  // From now on answers requests with the results of this model's entry "forward" and these weights, which have its
-  // parameters. `cycle`: of a flow, for ModelPorts; `tokens`: as of EntrySizes. Compiles, so it must run on the thread
-  // of the model's front end while nothing else uses that. The model is not needed afterwards.
+  // Makes later requests use this model's entry "forward" with the weights of these snapshots. `cycle`: cycle of a
+  // flow, for ModelPorts; `tokens`: see EntrySizes. Compiles, so it must be called on the thread of the model's front
+  // end, while nothing else uses it. The model is not needed after the call.
   void serve(const Model& model, int cycle, const CompileOptions& options, std::shared_ptr<Snapshots> snapshots,
              int64_t tokens = 1);
-  // Null before the first serve().
+  // Returns inputs and outputs, or null before the first serve().
   std::shared_ptr<const ModelPorts> ports() const;
   // Returns the newest weights, or null before the first serve().
   std::shared_ptr<const Snapshot> newest() const;
 
-  // Called once, from the predictor's thread; exactly one argument is not null.
+  // Called once, on the predictor's thread; exactly one argument is not null.
   using Answer = std::function<void(const Prediction*, const Error*)>;
-  // `inputs` are by port, samples back to back. Throws ErrorKind::Usage if they do not fit `ports`, Stream for class
-  // numbers out of range, and Unavailable if the queue is full.
+  // Queues a request. `inputs`: by port, with contiguous samples. Throws ErrorKind::Usage if they do not match `ports`,
+  // Stream for class numbers out of range, and Unavailable if the queue is full.
   void ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples, std::vector<std::vector<std::byte>> inputs,
            Answer answer);
 

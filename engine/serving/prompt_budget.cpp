@@ -4,7 +4,7 @@
 
 namespace harmonics::engine {
 
-// With the texts that are being written, as many rows as one run takes.
+// Together with one token per text that is being written, the budget must fit into the rows of one run.
 int64_t PromptBudget::tokens(size_t writing) const {
   if (writing == 0) return kMost;
   return std::clamp(kMost - static_cast<int64_t>(writing), kLeast, beside_);

@@ -1,4 +1,4 @@
-// PromptBudget: how many tokens of prompts a step takes beside the tokens of texts that are being written.
+// PromptBudget: limits the prompt tokens that a step processes in addition to the tokens of running texts.
 #pragma once
 
 #include <cstddef>
@@ -6,20 +6,21 @@
 
 namespace harmonics::engine {
 
-// A step with prompts may take three times as long as one without, so that clients that read do not wait long. Results
-// do not depend on the division of a prompt.
+// Adapts the limit so that a step with prompts takes at most about three times as long as one without, which keeps the
+// latency of running texts low. Results do not depend on how a prompt is divided.
 class PromptBudget {
  public:
-  // Where no text is being written, new ones still want their turn soon.
+  // Returns the limit while `writing` texts are running. Without running texts it is kMost, so that further new texts
+  // do not wait long.
   int64_t tokens(size_t writing) const;
-  // What a step took.
+  // Records the duration of a step.
   void took(size_t writing, int64_t prompts, double seconds);
 
   static constexpr int64_t kLeast = 8, kMost = 128;
 
  private:
-  int64_t beside_ = 32;  // running texts
-  double plain_ = 0;     // seconds of a step without prompts, averaged; 0: not known
+  int64_t beside_ = 32;  // current limit with running texts
+  double plain_ = 0;     // average seconds of a step without prompts; 0: unknown
 };
 
 }  // namespace harmonics::engine

@@ -1,4 +1,4 @@
-// RateLimit: a token bucket that holds the allowance of one second.
+// RateLimit: a token bucket with a capacity of one second.
 #pragma once
 
 #include <algorithm>

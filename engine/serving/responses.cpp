@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-// The text of an item, which may be a list of parts.
+// Returns the text of an item, which may be a list of parts.
 std::string item_text(const json::value* content, const char* field) {
   if (!content || content->is_null()) return "";
   if (content->is_string()) return copied(content->get_string());
@@ -33,7 +33,7 @@ std::string item_text(const json::value* content, const char* field) {
   return text;
 }
 
-// A call of a tool joins the assistant's message in front of it, if there is one.
+// Adds a tool call to the preceding message of the assistant, or as a new message.
 void add_call_message(const JsonFields& fields, json::array& messages) {
   json::object call{{"id", fields.text("call_id")},
                     {"type", "function"},
@@ -61,7 +61,7 @@ void add_item(const json::value& value, json::array& messages) {
     messages.push_back(json::object{{"role", "tool"},
                                     {"tool_call_id", fields.text("call_id")},
                                     {"content", item_text(fields.find("output"), "output")}});
-  } else if (type != "reasoning") {  // which models do not read again
+  } else if (type != "reasoning") {  // reasoning is not passed to the model again
     refuse_field("input", fmt::format("has an item of the type '{}': message, function_call, function_call_output and "
                                       "reasoning are known",
                                       type));
@@ -78,7 +78,7 @@ void add_input(const JsonFields& fields, json::array& messages) {
   if (messages.empty()) refuse_field("input", "is empty");
 }
 
-// {"type": "function", "name": ...} as {"type": "function", "function": {"name": ...}}.
+// Converts {"type": "function", "name": ...} to {"type": "function", "function": {"name": ...}}.
 json::array chat_tools(const json::array& tools) {
   json::array all;
   for (const json::value& tool : tools) {
@@ -102,7 +102,7 @@ json::object chat_format(const json::object& format) {
   return {{"type", type}, {"json_schema", std::move(named)}};
 }
 
-// What would change the reply, and cannot be done.
+// Throws for unsupported fields that would change the reply.
 void refuse_unknown(const JsonFields& fields) {
   for (const char* field : {"conversation", "prompt"})
     if (fields.find(field)) refuse_field(field, "is not supported; give 'input' and 'previous_response_id'");
@@ -221,7 +221,7 @@ std::string ResponseWriter::begin() {
   return lines + event("response.in_progress", {{"response", response("in_progress")}});
 }
 
-// The open item.
+// Returns the open item with this status.
 json::object ResponseWriter::item(const char* status) const {
   const bool message = open_ == AnswerPart::content;
   json::array content;

@@ -1,5 +1,5 @@
-// OpenAI's API of responses: requests in the form of a chat, replies with their events, and the responses that later
-// requests continue.
+// OpenAI's Responses API: conversion of requests to chat requests, replies with their events, and a store of responses
+// that later requests can continue.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@
 
 namespace harmonics::engine {
 
-// The last responses, in memory. Used by any threads.
+// Stores the most recent responses in memory. Thread-safe.
 class ResponseStore {
  public:
-  static constexpr size_t kMost = 256;                    // responses; the oldest go
-  static constexpr size_t kMostBytes = size_t{64} << 20;  // of their texts
+  static constexpr size_t kMost = 256;                    // responses; the oldest are dropped
+  static constexpr size_t kMostBytes = size_t{64} << 20;  // limit for their texts
 
   struct Kept {
-    boost::json::array messages;  // of the conversation with the answer, without instructions
+    boost::json::array messages;  // of the conversation including the answer, without instructions
     boost::json::object response;
   };
   void keep(const std::string& id, Kept kept);
@@ -41,25 +41,26 @@ class ResponseStore {
   };
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Sized> all_;
-  std::deque<std::string> order_;  // the oldest first; some may be erased already
+  std::deque<std::string> order_;  // oldest first; includes erased ones
   size_t bytes_ = 0;
 };
 
-// What a request says that its reply repeats or keeps.
+// Fields of a request that its reply repeats or stores.
 struct ResponseRecord {
   boost::json::object repeated;          // instructions, tools, text, ...
   boost::json::array messages;           // of the conversation, without instructions
-  std::shared_ptr<ResponseStore> store;  // null: the response is not kept
+  std::shared_ptr<ResponseStore> store;  // null: the response is not stored
 };
 
 struct ReadResponse {
-  std::string chat;  // the body of the same request for /v1/chat/completions
+  std::string chat;  // body of the equivalent request to /v1/chat/completions
   std::shared_ptr<const ResponseRecord> record;
 };
-// Throws ErrorKind::Usage with the field, also for previous_response_id that `store` does not have (any more).
+// Parses a request. Throws ErrorKind::Usage with the name of an invalid field, including a previous_response_id that is
+// not in `store`.
 ReadResponse read_response_request(std::string_view body, const std::shared_ptr<ResponseStore>& store);
 
-// The reply, in one piece and as events.
+// Writes the reply, as events and as a whole.
 class ResponseWriter {
  public:
   ResponseWriter(std::shared_ptr<const ResponseRecord> record, std::string model, std::string id, int64_t now);
@@ -80,11 +81,11 @@ class ResponseWriter {
   const std::shared_ptr<const ResponseRecord> record_;
   const std::string model_, id_;
   const int64_t now_;
-  int64_t number_ = 0;         // of the next event
-  boost::json::array output_;  // items that are complete
-  boost::json::array calls_;   // in the form of a chat
-  std::string text_;           // of the open item
-  std::string said_;           // of all messages
+  int64_t number_ = 0;         // number of the next event
+  boost::json::array output_;  // complete items
+  boost::json::array calls_;   // tool calls in chat format
+  std::string text_;           // text of the open item
+  std::string said_;           // text of all messages
   std::optional<AnswerPart::Kind> open_;
   boost::json::object response_;
 };

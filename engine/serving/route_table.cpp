@@ -5,7 +5,7 @@
 namespace harmonics::engine {
 
 std::string listed_paths(const std::vector<const ApiRoute*>& routes) {
-  std::vector<std::pair<std::string, std::string>> of_method;  // in the order in which the methods occur
+  std::vector<std::pair<std::string, std::string>> of_method;  // GET, POST, then others in order of occurrence
   for (const char* method : {"GET", "POST"}) of_method.emplace_back(method, "");
   for (const ApiRoute* route : routes) {
     auto* list = &of_method.front();

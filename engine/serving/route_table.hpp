@@ -1,4 +1,4 @@
-// What services do with their tables of routes.
+// Lookup in tables of routes.
 #pragma once
 
 #include <span>
@@ -17,10 +17,10 @@ std::vector<const ApiRoute*> listed_routes(std::span<const Route> table) {
   return all;
 }
 
-// "GET /a, /b; POST /c", for messages.
+// Returns "GET /a, /b; POST /c", for messages.
 std::string listed_paths(const std::vector<const ApiRoute*>& routes);
 
-// The route of a request, or why there is none: the methods that its path takes; "" for an unknown path.
+// The route of a request. If there is none, `methods` lists the methods that its path supports; "" for an unknown path.
 template <typename Route>
 struct FoundRoute {
   const Route* route = nullptr;

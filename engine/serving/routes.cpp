@@ -1,4 +1,4 @@
-// The one table of the routes of the HTTP API.
+// Table of the routes of a run's HTTP API.
 #include "engine/serving/route_table.hpp"
 #include "engine/serving/service.hpp"
 

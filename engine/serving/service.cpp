@@ -18,10 +18,10 @@ namespace {
 constexpr size_t kMostWaiting = 16;  // queued actions
 constexpr std::string_view kSamples = "/v1/samples", kEvents = "/v1/events";
 constexpr std::chrono::seconds kLayersEvery{1};
-constexpr double kTaps = 10;                         // computations a second, for all clients
-constexpr std::chrono::milliseconds kTapYoung{100};  // a repeated request within this time gets the same reply
+constexpr double kTaps = 10;                         // computations per second, for all clients together
+constexpr std::chrono::milliseconds kTapYoung{100};  // repeated requests within this time receive the same reply
 
-// Compares in constant time, so that the time does not reveal a partly correct token.
+// Compares in constant time, so that the duration does not reveal a partly correct token.
 bool same(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i)
@@ -29,7 +29,7 @@ bool same(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-// Returns whether the host names this machine, for example "localhost:8080".
+// Returns whether the host header names this machine, for example "localhost:8080".
 bool is_loopback_host(std::string_view host) {
   for (const std::string_view name : {"localhost", "127.0.0.1", "[::1]"}) {
     if (!host.starts_with(name)) continue;
@@ -64,7 +64,7 @@ int status_of(const Error& e) {
   }
 }
 
-// A refusal of a request that may be repeated after one second.
+// Returns a refusal of a request that may be repeated after one second.
 ServiceReply too_early(int status, std::string error, std::string note) {
   ServiceReply r = Service::refusal(status, std::move(error), std::move(note));
   r.headers.emplace_back("Retry-After", "1");
@@ -145,7 +145,7 @@ bool Service::takes_samples(const std::string& path) {
 
 bool Service::sends_events(const std::string& path) { return path == kEvents; }
 
-// Samples change what is learned, so the token is required, as for the control.
+// Samples influence training, so the token is required, as for control requests.
 void Service::samples(ServiceRequest& r, const Answer& answer) {
   TakeSamples take;
   {
@@ -185,7 +185,7 @@ void Service::handle(ServiceRequest r, Answer answer) {
   }
 }
 
-// A file needs no token, but a page of another origin may not read it.
+// Files need no token, but pages of other origins must not read them.
 void Service::file(ServiceRequest& r, const Answer& answer) {
   std::optional<ServiceReply> found;
   {
@@ -221,7 +221,7 @@ void Service::reply_layers(ServiceRequest&, const Answer& answer) {
   if (!later(look)) answer(too_early(503, "too many requests", "try again"));
 }
 
-// The server opens a WebSocket before it asks the service.
+// Answers plain HTTP requests; the server itself opens WebSockets of this path.
 void Service::events(ServiceRequest&, const Answer& answer) {
   answer(refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
 }
@@ -278,7 +278,7 @@ void Service::log(ServiceRequest& r, const Answer& answer) {
   answer(reply(json_of(control_.log(after))));
 }
 
-// Each request costs the run some samples, and the computer a forward pass.
+// Each computation costs a forward pass and copies samples of the run, so the rate is limited.
 void Service::tap(ServiceRequest& r, const Answer& answer) {
   const auto now = std::chrono::steady_clock::now();
   const auto text_of = [&](const char* key) {

@@ -1,4 +1,4 @@
-// Service: answers requests to a run, independent of the transport. Uses no sockets.
+// Service: answers requests to a run. Independent of the transport; uses no sockets.
 #pragma once
 
 #include <chrono>
@@ -29,21 +29,21 @@ namespace harmonics::engine {
 struct ServiceSettings {
   std::string token;
   bool loopback = true;        // only this machine can reach the address
-  bool token_for_all = false;  // for all requests, not only those that change the run
+  bool token_for_all = false;  // require the token for all requests, not only for those that change the run
 };
 
 class Service : public HttpHandler {
  public:
-  // Passes requests to `control` and `predictor`, which must outlive it.
+  // Forwards requests to `control` and `predictor`, which must outlive the service.
   Service(ServiceSettings settings, RunControl& control, Predictor& predictor);
   ~Service() override;
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // Sets the flow as the pages draw it: once it is known, and again when another cycle begins.
+  // Sets the flow for drawing: when it becomes known, and again when another cycle begins.
   void set_graph(boost::json::object graph);
-  // Computes the replies to GET /v1/layers and GET /v1/tap, on the service's thread: the cards at most once a second;
-  // the values at a producer or layer, which may throw.
+  // Callbacks for GET /v1/layers and GET /v1/tap, called on the service's thread. `layers` returns the cards, at most
+  // once per second; `tap` returns the values at a producer or layer, and may throw.
   struct Looks {
     std::function<boost::json::object()> layers;
     std::function<boost::json::object(const std::string& edge, uint64_t samples)> tap;
@@ -58,32 +58,33 @@ class Service : public HttpHandler {
   // Sets the receiver of POST /v1/samples and /v1/samples/NAME.
   using TakeSamples = std::function<void(const std::string& name, ServiceRequest request, Answer answer)>;
   void set_samples(TakeSamples take);
-  // Whether a WebSocket of this path sends samples, or receives events.
+  // Return whether a WebSocket of this path sends samples, or receives events.
   static bool takes_samples(const std::string& path);
   static bool sends_events(const std::string& path);
-  // What is served, in the order of the documentation.
+  // Returns the routes in the order of the documentation.
   static std::vector<const ApiRoute*> routes();
-  // Checks whether this request may open /v1/events. Null: yes.
+  // Returns a refusal if the request lacks the required authorisation, otherwise nothing. `changes`: it changes the
+  // run.
   std::optional<ServiceReply> refuse(const ServiceRequest& request, bool changes) const {
     return refuse(settings_, request, changes);
   }
-  // The same for any service with these settings. [any thread]
+  // [any thread] Same, for any service with these settings.
   static std::optional<ServiceReply> refuse(const ServiceSettings& settings, const ServiceRequest& request,
                                             bool changes);
 
-  // Executes a message to the control from an authorised client, and waits until it is done. Does not throw if the
-  // request is refused: the object then has "error".
+  // Executes a control message of an authorised client, and waits until it is done. Does not throw for a refused
+  // request: the returned object then has the member "error".
   boost::json::object control(std::string_view message);
   boost::json::object status() const;
   boost::json::object graph() const;
   boost::json::object layers();
-  // Returns the cards if they are newer than `seen`, without waiting; requests new ones if they are old.
+  // Returns the cards if they are newer than `seen`, without blocking. Requests new ones if they are outdated.
   std::optional<boost::json::object> layers_since(std::chrono::steady_clock::time_point& seen);
   const RunControl& run() const { return control_; }
 
   static ServiceReply reply(const boost::json::object& body, int status = 200);
   static ServiceReply refusal(int status, std::string error, std::string note);
-  // The paths, for messages.
+  // Returns the paths, for messages.
   static const std::string& paths();
 
  private:

@@ -129,7 +129,7 @@ json::value TextReply::probabilities(const Continuation& done, size_t from) cons
       {"tokens", std::move(tokens)}, {"token_logprobs", std::move(values)}, {"top_logprobs", std::move(best)}};
 }
 
-// A line of Ollama's stream without its text, or with `done` the last one.
+// Returns the fields of a line of Ollama's stream except its text; with `done`, those of the last line.
 json::object TextReply::ollama(const Continuation* done) const {
   json::object object{{"model", model_}, {"created_at", timestamp(now_)}, {"done", done != nullptr}};
   if (!done) return object;
@@ -154,7 +154,7 @@ std::string TextReply::begin() {
   return line(std::move(object));
 }
 
-// Remembers the parts, and returns them as lines of a stream.
+// Records the parts, and returns them as lines of a stream.
 std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continuation& done) {
   if (writer_) return writer_->more(parts);
   std::string lines;

@@ -14,7 +14,7 @@ namespace {
 
 namespace json = boost::json;
 
-// The text of a message, which may be a list of parts.
+// Returns the text of a message, which may be a list of parts.
 json::value content_of(const json::value* content) {
   if (!content || content->is_null()) return json::string();
   if (content->is_string()) return *content;
@@ -30,7 +30,7 @@ json::value content_of(const json::value* content) {
   return json::value(json::string_view(text));
 }
 
-// Templates expect the arguments of calls as objects; OpenAI sends them as texts of JSON.
+// Converts arguments of calls from JSON texts, as in OpenAI's API, to objects, as templates expect them.
 json::array calls_of(const json::array& calls) {
   json::array all = calls;
   for (json::value& call : all) {
@@ -68,13 +68,13 @@ ChatPrompt conversation_of(const JsonFields& fields) {
   return prompt;
 }
 
-// The name of a function in {"name": ...} or {"function": {"name": ...}}; "" if there is none.
+// Returns the name of a function in {"name": ...} or {"function": {"name": ...}}, or "".
 std::string named_function(const JsonFields& named) {
   const json::object* const function = named.object("function");
   return function ? JsonFields(*function).text("name") : named.text("name");
 }
 
-// A choice as a word: "required" demands a call of any tool.
+// Reads a tool choice given as a word: "required" demands a call of any tool.
 void read_choice_word(const std::string& word, TextRequest& r) {
   if (word == "none")
     r.conversation->tools.clear();
@@ -84,7 +84,7 @@ void read_choice_word(const std::string& word, TextRequest& r) {
     refuse_field("tool_choice", "must be none, auto, required or a function");
 }
 
-// {"mode": "auto" or "required", "tools": [...]}: keeps only the named tools of the request.
+// Reads {"mode": "auto" or "required", "tools": [...]}. Keeps only the listed tools of the request.
 void read_allowed_tools(const JsonFields& allowed, TextRequest& r) {
   const json::array* const listed = allowed.array("tools");
   if (!listed || listed->empty()) refuse_field("tool_choice", "allows no tools: 'tools' is a list of functions");
@@ -103,7 +103,7 @@ void read_allowed_tools(const JsonFields& allowed, TextRequest& r) {
   read_choice_word(allowed.text("mode", "auto"), r);
 }
 
-// How the answer may use the tools.
+// Reads how the answer may use the tools.
 void read_tool_choice(const JsonFields& f, TextRequest& r) {
   json::array& tools = r.conversation->tools;
   const json::value* const choice = f.find("tool_choice");
@@ -128,7 +128,7 @@ void read_tool_choice(const JsonFields& f, TextRequest& r) {
   if (!r.schema.empty() || !r.grammar.empty()) refuse_field("tool_choice", "asks for a call, and a format excludes it");
 }
 
-// Names that both APIs share; Ollama's are in "options".
+// Reads sampling settings, whose names both APIs share; in Ollama's they are in "options".
 void read_choice(const JsonFields& f, ContinuationSettings& s) {
   s.temperature = f.number("temperature", s.temperature, 0, 100);
   s.filters.top_p = f.number("top_p", s.filters.top_p, 1e-9, 1);

@@ -1,4 +1,4 @@
-// Requests for texts, in the forms of OpenAI's and Ollama's HTTP APIs, and their replies.
+// Requests for text generation in OpenAI's and Ollama's HTTP APIs, and their replies.
 #pragma once
 
 #include <memory>
@@ -21,35 +21,35 @@ class ResponseWriter;
 
 struct TextRequest {
   TextApi api = TextApi::chat;
-  std::string model;                       // as the client named it
-  std::optional<ChatPrompt> conversation;  // else `prompt`
+  std::string model;                       // as named by the client
+  std::optional<ChatPrompt> conversation;  // empty: use `prompt`
   std::string prompt;
   std::vector<int32_t> ids;  // instead of `prompt`
   ContinuationSettings settings;
   std::string schema;                  // JSON schema, or "{}" for any object; "": none
   std::string grammar;                 // GBNF; "": none
-  bool stream = false, usage = false;  // usage: also at the end of a stream
+  bool stream = false, usage = false;  // usage: report token counts at the end of a stream
   bool tools = false;
-  std::optional<std::string> call = std::nullopt;            // the answer is a call of this tool; "": of any
-  std::shared_ptr<const ResponseRecord> response = nullptr;  // of TextApi::responses: what its reply repeats
+  std::optional<std::string> call = std::nullopt;            // the answer must call this tool; "": any tool
+  std::shared_ptr<const ResponseRecord> response = nullptr;  // TextApi::responses: fields for its reply
 };
 
-// Reads the body of a request over the usual settings; that of TextApi::responses in the form of a chat. Throws
-// ErrorKind::Usage with the field.
+// Parses the body of a request; `usual` provides defaults. A body of TextApi::responses is given in chat format. Throws
+// ErrorKind::Usage with the name of an invalid field.
 TextRequest read_text_request(TextApi api, std::string_view body, const ContinuationSettings& usual);
 
-// The texts of a reply.
+// Writes the texts of a reply.
 class TextReply {
  public:
-  // `prompt`: the text that the answer continues. The tokenizer must outlive it.
+  // `prompt`: the text that the answer continues. The tokenizer must outlive this object.
   TextReply(const TextRequest& request, const Tokenizer& tokenizer, const std::string& prompt, std::string id,
             int64_t now);
-  // Parts of the answer, as pieces of a stream; "" if there is nothing to send yet.
+  // Return pieces of a stream for parts of the answer; "" if there is nothing to send yet.
   std::string begin();
   std::string more(const std::string& text, const Continuation& done);
   std::string end(const Continuation& done);
-  std::string failed(const Error& error) const;  // inside a stream
-  // The whole reply, after end().
+  std::string failed(const Error& error) const;  // an error within a stream
+  // Returns the whole reply; to be called after end().
   std::string whole(const Continuation& done) const;
   const char* stream_type() const;
 
@@ -74,10 +74,10 @@ class TextReply {
   std::shared_ptr<ResponseWriter> writer_;  // of TextApi::responses
   std::string content_, reasoning_;
   std::vector<AnswerPart> calls_;
-  size_t told_ = 0, told_calls_ = 0;  // tokens whose probabilities were sent; calls
+  size_t told_ = 0, told_calls_ = 0;  // number of token probabilities, and of calls, already sent
 };
 
-// "2026-11-26T12:00:00Z"
+// Formats a time as "2026-11-26T12:00:00Z".
 std::string timestamp(int64_t seconds);
 
 }  // namespace harmonics::engine

@@ -11,8 +11,8 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr int64_t kDraftRows = 32;                  // of a step: texts that are being written, and drafts behind them
-constexpr uint64_t kKeptBytes = uint64_t{1} << 30;  // of prefixes that no text uses, unless the limit is given
+constexpr int64_t kDraftRows = 32;                  // rows per step for running texts and their draft tokens
+constexpr uint64_t kKeptBytes = uint64_t{1} << 30;  // default limit for cached prefixes that no text uses
 
 size_t shared_tokens(std::span<const int32_t> a, const std::vector<int32_t>& b) {
   const size_t most = std::min(a.size(), b.size());
@@ -25,7 +25,7 @@ size_t shared_tokens(std::span<const int32_t> a, const std::vector<int32_t>& b) 
 TextWorker::TextWorker(Decoder& decoder, const Tokenizer& tokenizer, const Settings& settings)
     : decoder_(decoder), tokenizer_(tokenizer), settings_(settings) {
   const int64_t context = settings.context > 0 ? settings.context : decoder.model().context;
-  const int64_t one = context + PagePool::kRows;  // a page more: that of a shared page which is written
+  const int64_t one = context + PagePool::kRows;  // one page more, for copy-on-write of a shared page
   const int64_t all = settings.cached_tokens > 0 ? std::max(settings.cached_tokens, one)
                                                  : static_cast<int64_t>(settings.sequences) * one;
   const auto usual = static_cast<int64_t>(kKeptBytes / std::max<uint64_t>(decoder.token_bytes(), 1));
@@ -88,8 +88,8 @@ void TextWorker::work() {
   while (take_waiting()) step();
 }
 
-// Plans have capacities that are a power of four times the least one. When sequences have filled three quarters of one,
-// the plans of the next are wanted.
+// Requests plans for longer sequences. Capacities of plans are the smallest capacity times a power of four. When
+// sequences fill three quarters of one, plans for the next are prepared.
 void TextWorker::expect_length(int64_t length) {
   int64_t capacity = Decoder::kLeastRowCapacity;
   while (length >= capacity / 4 * 3) capacity *= 4;
@@ -115,12 +115,12 @@ void TextWorker::prepare() {
                           const std::lock_guard lock(mutex_);
                           return over_;
                         }});
-    } catch (const std::exception&) {  // a step that needs the plan fails with the same error
+    } catch (const std::exception&) {  // ignored: a step that needs the plan will fail with the same error
     }
   }
 }
 
-// Of texts that wait. Holds mutex_.
+// Removes cancelled jobs from the waiting ones. mutex_ must be held.
 void TextWorker::drop_cancelled() {
   std::erase_if(waiting_, [this](const std::shared_ptr<TextJob>& job) {
     if (!job->is_cancelled()) return false;
@@ -130,7 +130,7 @@ void TextWorker::drop_cancelled() {
   });
 }
 
-// Begins waiting texts while there is room. Waits if there is nothing to do. Returns false at the end.
+// Begins waiting texts while there are free slots. Blocks if there is nothing to do. Returns false on shutdown.
 bool TextWorker::take_waiting() {
   for (;;) {
     std::shared_ptr<TextJob> job;
@@ -153,7 +153,7 @@ bool TextWorker::take_waiting() {
   }
 }
 
-// A free session; of several, the one with the longest beginning in common.
+// Returns the free session whose tokens share the longest prefix with `ids`.
 TextWorker::Slot& TextWorker::slot_for(const std::vector<int32_t>& ids) {
   Slot* best = nullptr;
   size_t most = 0;
@@ -189,7 +189,7 @@ void TextWorker::begin(std::shared_ptr<TextJob> job) {
     return;
   } catch (const Error& e) {
     fail(*job, e);
-  } catch (const std::exception& e) {  // no request may end the thread
+  } catch (const std::exception& e) {  // a request must not terminate the thread
     fail(*job, Error(ErrorKind::Internal, e.what()));
   }
   job->release();
@@ -253,8 +253,8 @@ void TextWorker::step() {
     if (parts_[i].missing == 0) take_scores(*owners_[i], parts_[i], seconds);
 }
 
-// A token of every text that is being written. Those that begin, or whose pages went to another one, share the rest of
-// the step equally; what one of them does not need is for those after it.
+// Selects the tokens of the next step: one token of every running text. Texts that are in their prompt, or whose pages
+// were taken, share the remaining budget equally; budget that one of them does not use goes to later ones.
 void TextWorker::choose_parts() {
   parts_.clear();
   owners_.clear();
@@ -266,7 +266,7 @@ void TextWorker::choose_parts() {
   }
   int64_t left = budget_.tokens(writing);
   const int64_t drafts = kDraftRows / static_cast<int64_t>(std::max<size_t>(writing, 1)) - 1;
-  for (Slot* slot : running_) {  // the oldest first: it may take the pages of younger ones
+  for (Slot* slot : running_) {  // oldest first: it may take pages of younger ones
     if (slot->preempted) continue;
     const bool behind = slot->text->in_prompt() || !slot->session->missing().empty();
     if (!behind) {
@@ -282,8 +282,8 @@ void TextWorker::choose_parts() {
   }
 }
 
-// Adds at most so many tokens of the text to the step, and drafts if there are pages for them. Returns false if it has
-// to wait for pages.
+// Adds up to `most` tokens of the text to the step, and draft tokens if there are pages for them. Returns false if the
+// text must wait for pages.
 bool TextWorker::add_part(Slot& slot, int64_t most, int64_t drafts) {
   Session& session = *slot.session;
   const auto missing = static_cast<int64_t>(session.missing().size());
@@ -312,8 +312,8 @@ bool TextWorker::add_part(Slot& slot, int64_t most, int64_t drafts) {
   return true;
 }
 
-// Whether a text that holds no page may begin: its tokens must fit beside a page for each other text, or texts would
-// take each other's pages in turn. The oldest always may.
+// Returns whether a text without pages may begin: its tokens must fit in addition to one page for each running text,
+// because otherwise texts would take pages from each other in turn. The oldest text may always begin.
 bool TextWorker::has_room(const Slot& slot, int64_t least) const {
   const PagePool* pages = decoder_.pages();
   if (!pages || running_.front() == &slot) return true;
@@ -321,7 +321,7 @@ bool TextWorker::has_room(const Slot& slot, int64_t least) const {
   return pages->available() >= needed + static_cast<int64_t>(running_.size());
 }
 
-// Takes pages for so many tokens, from the youngest texts if there are no others.
+// Reserves pages for `length` tokens. If none are free, takes them from the youngest texts.
 bool TextWorker::make_room(Slot& slot, int64_t length) {
   while (!slot.session->reserve(length)) {
     Slot* victim = nullptr;
@@ -351,7 +351,7 @@ void TextWorker::take_scores(Slot& slot, const StepPart& part, double seconds) {
   end(slot, &Report::failed);
 }
 
-// Gives the pages back; their prefixes can still be found.
+// Ends a text and releases its pages, whose prefixes stay cached.
 void TextWorker::end(Slot& slot, uint64_t Report::*counter) {
   const Continuation done = slot.text->done();
   slot.job->release();
@@ -367,7 +367,7 @@ void TextWorker::end(Slot& slot, uint64_t Report::*counter) {
     report_.drafted += done.drafted;
     report_.accepted += done.accepted;
     if (counter) ++(report_.*counter);
-    --report_.active;  // last: drain() returns when it is 0
+    --report_.active;  // last, because drain() returns when it is 0
   }
   idle_.notify_all();
 }

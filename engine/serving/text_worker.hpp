@@ -1,6 +1,6 @@
-// Generates texts of many clients with one model, on one thread. Each step computes one token of every running text
-// and chunks of the prompts of new texts. Another thread compiles the plans of steps before they are needed, so that
-// clients do not wait for the compiler.
+// Generates texts for many clients with one model, on one thread. Each step computes one token of every running text
+// and chunks of the prompts of new texts. A second thread compiles plans before they are needed, so that clients do not
+// wait for the compiler.
 #pragma once
 
 #include <atomic>
@@ -23,14 +23,14 @@ namespace harmonics::engine {
 
 // A text to generate.
 struct TextJob {
-  // Called first, on the worker's thread; may throw.
+  // `prepare` is called first, on the worker's thread, and may throw.
   struct Prompt {
     std::vector<int32_t> ids;
     ContinuationSettings settings;
   };
   std::function<Prompt()> prepare;
-  void release() { prepare = nullptr, tell = nullptr; }  // breaks a cycle: the closures may own the job
-  // Called on the worker's thread: once with `begun`, then with text, at last with `over` or an error.
+  void release() { prepare = nullptr, tell = nullptr; }  // breaks the ownership cycle of closures that own the job
+  // `tell` is called on the worker's thread: once with `begun`, then with text, finally with `over` or an error.
   struct News {
     bool begun = false, over = false;
     std::string text = {};
@@ -38,8 +38,8 @@ struct TextJob {
     const Error* error = nullptr;
   };
   std::function<void(const News&)> tell;
-  std::atomic<bool> cancelled{false};             // no further events are sent
-  std::shared_ptr<const std::atomic<bool>> gone;  // the client; null: not known
+  std::atomic<bool> cancelled{false};             // set by the owner to end the text
+  std::shared_ptr<const std::atomic<bool>> gone;  // whether the client has disconnected; null: unknown
   bool is_cancelled() const { return cancelled || (gone && *gone); }
 };
 
@@ -47,36 +47,36 @@ class TextWorker {
  public:
   struct Settings {
     size_t sequences = 4, queue = 64;  // concurrent texts; waiting texts
-    int64_t context = 0;               // of each; 0: the model's
-    // Tokens whose keys and values are kept, at least one context. 0: `sequences` whole contexts, with at most 1 GiB of
-    // prefixes that no text uses.
+    int64_t context = 0;               // context length of each text; 0: the model's
+    // Tokens whose keys and values are cached, at least one context. 0: `sequences` whole contexts, including at most
+    // 1 GiB of prefixes that no text uses.
     int64_t cached_tokens = 0;
-    // Creates the drafter of a text; null: none. Called on the worker's thread. Texts with a grammar or mirostat get no
-    // sampled drafts.
+    // Creates the drafter of a session; null: none. Called on the worker's thread. Texts sampled with a grammar or
+    // mirostat do not use drafters that sample.
     std::function<std::shared_ptr<Drafter>()> drafter = nullptr;
   };
   struct Report {
     uint64_t requests = 0, failed = 0, cancelled = 0, refused = 0;
     int64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0;
-    uint64_t prefix_hits = 0;  // texts whose prompt begins with a cached prefix
-    uint64_t preempted = 0;    // how often a text yielded its pages to an older one
+    uint64_t prefix_hits = 0;  // texts whose prompt began with a cached prefix
+    uint64_t preempted = 0;    // number of times that a text lost its pages to an older one
     uint64_t steps = 0;
-    int64_t step_tokens = 0;            // of all steps
+    int64_t step_tokens = 0;            // tokens of all steps
     int64_t drafted = 0, accepted = 0;  // draft tokens; accepted draft tokens
     size_t active = 0, waiting = 0;
     int64_t pages = 0, pages_used = 0, pages_kept = 0;  // limit; used by texts; used by prefixes only
-    double seconds = 0;                                 // of computing
+    double seconds = 0;                                 // time spent computing
   };
 
-  // Decoder and tokenizer must outlive it.
+  // Decoder and tokenizer must outlive the worker.
   TextWorker(Decoder& decoder, const Tokenizer& tokenizer, const Settings& settings);
   ~TextWorker();  // ends all texts
   TextWorker(const TextWorker&) = delete;
   TextWorker& operator=(const TextWorker&) = delete;
 
-  // Returns false if the queue is full, or after drain().
+  // Queues a text. Returns false if the queue is full, or after drain().
   bool add(std::shared_ptr<TextJob> job);
-  // Accepts no more texts and waits for the present ones, at most this long. Returns whether all are finished.
+  // Stops accepting texts and waits for the current ones, up to this time. Returns whether all are finished.
   bool drain(std::chrono::milliseconds most);
   Report report() const;
   const Settings& settings() const { return settings_; }
@@ -87,7 +87,7 @@ class TextWorker {
     std::shared_ptr<Drafter> drafter;  // null: none
     std::shared_ptr<TextJob> job;      // null: free
     std::unique_ptr<Generation> text;
-    uint64_t number = 0;     // of the text: older texts have smaller ones
+    uint64_t number = 0;     // of the text; smaller for older texts
     bool preempted = false;  // in this step
   };
   void work();
@@ -110,7 +110,7 @@ class TextWorker {
   Decoder& decoder_;
   const Tokenizer& tokenizer_;
   const Settings settings_;
-  // Used by the worker's thread only.
+  // Accessed only by the worker's thread.
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> running_;  // the oldest text first
   std::vector<StepPart> parts_;
@@ -123,7 +123,7 @@ class TextWorker {
   std::deque<std::shared_ptr<TextJob>> waiting_;
   Report report_;
   bool draining_ = false, over_ = false;
-  int64_t expected_length_ = 0;  // of sequences, for which plans are wanted
+  int64_t expected_length_ = 0;  // sequence length to prepare plans for
   std::thread thread_, preparing_;
 };
 

@@ -1,4 +1,4 @@
-// Boost.Beast and the WebSockets of HttpServer, for its source file alone.
+// WebSockets of HttpServer. Includes Boost.Beast, so only http_server.cpp includes this file.
 #pragma once
 
 #include <deque>
@@ -25,19 +25,19 @@ namespace websocket = beast::websocket;
 using tcp = asio::ip::tcp;
 using boost::system::error_code;
 
-// The owner of a client socket.
+// Base of the objects that own a client socket.
 class Client {
  public:
   virtual ~Client() = default;
   virtual void close() = 0;
   virtual void tick(EventFeed::Clock::time_point) {}  // sends new messages to a listener
-  // Whether it may be closed for a new connection. A client that never sent a request is closed before one that is
-  // idle between two requests.
+  // Whether the client may be closed to make room for a new connection. Clients that never sent a request (`silent`)
+  // are closed before those that are idle between requests.
   enum class Room { none, between, silent };
   virtual Room room() const { return Room::none; }
 };
 
-// One client of /v1/events.
+// A client of /v1/events.
 template <typename Server>
 class Listener : public Client, public std::enable_shared_from_this<Listener<Server>> {
  public:
@@ -77,11 +77,11 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
   }
 
  private:
-  // The content of client messages is ignored; only the connection matters.
+  // Reads and ignores messages of the client, in order to detect its disconnection.
   void read() {
     socket_.async_read(said_, [self = this->shared_from_this()](error_code failed, size_t) {
       if (failed) return self->close();
-      // The library does not validate the end of a text whose last fragment is empty.
+      // Boost.Beast does not validate the end of a text whose last fragment is empty.
       if (self->socket_.got_text() && find_invalid_utf8(beast::buffers_to_string(self->said_.cdata())))
         return self->hang_up(websocket::close_code::bad_payload);
       self->said_.clear();
@@ -105,12 +105,12 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
   websocket::stream<beast::tcp_stream, false> socket_;
   EventFeed feed_;
   beast::flat_buffer said_;
-  std::deque<std::string> messages_;  // of one tick
+  std::deque<std::string> messages_;  // messages of one tick
   bool open_ = false;
 };
 
-// A client that sends samples: each message is treated as the body of a POST to the path of the socket, and is
-// answered before the next is read.
+// A client that sends samples. Each message is treated as the body of a POST request to the path of the socket, and
+// answered before the next one is read.
 template <typename Server>
 class SampleSocket : public Client, public std::enable_shared_from_this<SampleSocket<Server>> {
  public:

@@ -28,9 +28,9 @@ namespace harmonics::engine {
 namespace {
 
 constexpr const char* kScheme = "zmq+rep:";
-constexpr size_t kMostOpen = 1024;  // requests not yet answered
+constexpr size_t kMostOpen = 1024;  // maximum number of unanswered requests
 
-// The library's functions that are used, looked up by name.
+// Functions of libzmq, looked up by name.
 struct Zmq {
 #define HM_ZMQ(name) decltype(&zmq_##name) name = find<decltype(&zmq_##name)>("zmq_" #name)
   HM_ZMQ(ctx_new);
@@ -69,15 +69,15 @@ struct Zmq {
   }
 };
 
-// The address to answer on, and the clients that may connect.
+// The address to listen on, and the clients that may connect.
 struct Place {
-  std::string endpoint;  // as libzmq names it
+  std::string endpoint;  // as written for libzmq
   bool beyond = false;   // other machines can reach it
   std::optional<wire::KeyPair> own;
   std::vector<wire::Key> allowed;
 };
 
-// The options are those of ZeroMQ producers.
+// Reads the key options, which are those of ZeroMQ producers.
 void take_keys(const std::string& text, Address& address, Place& place) {
   const std::optional<std::string> curve = address.take("curve"), allow = address.take("allow");
   if (!curve && allow)
@@ -127,7 +127,7 @@ Place place_of(const std::string& text, bool insecure) {
   return place;
 }
 
-// A safetensors file begins with an eight-byte length, which contains a zero byte.
+// Returns whether the body is a safetensors file: its eight-byte length contains a zero byte, unlike JSON text.
 bool is_tensors(const std::string& body) { return body.size() > 8 && std::memchr(body.data(), 0, 8) != nullptr; }
 
 using Parts = std::vector<std::string>;
@@ -136,7 +136,7 @@ using Parts = std::vector<std::string>;
 
 bool is_zmq_address(const std::string& text) { return text.starts_with(kScheme); }
 
-// One thread owns the socket; answers are passed to it.
+// One thread owns the socket. Answers are passed to this thread.
 class ZmqServer::Running : public std::enable_shared_from_this<Running> {
  public:
   Running(Service& service, const std::string& address, bool insecure)
@@ -181,7 +181,8 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
   bool asks_for_token() const { return place_.beyond && !place_.own; }
 
  private:
-  // Admits only clients whose key is listed: libzmq asks a socket of this name (RFC 27).
+  // Admits only clients whose key is listed. libzmq sends authentication requests to a socket with this name (ZAP,
+  // RFC 27).
   void guard() {
     const int server = 1;
     gate_ = zmq_.socket(context_, ZMQ_REP);
@@ -210,7 +211,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
 
   void wake() {
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // full: the thread is awake
+    [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // if full, the thread is already awake
   }
 
   void run() {
@@ -253,7 +254,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     }
   }
 
-  // Handles a message: the sender's identity, the empty part that REQ adds, an optional token, the body.
+  // Handles a message: the peer's identity, the empty part added by REQ sockets, an optional token, the body.
   bool hear() {
     Parts parts;
     if (!take(socket_, parts)) return false;
@@ -262,7 +263,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     if (parts.size() > 1 && parts[1].empty()) envelope.emplace_back(), at = 2;
     ServiceRequest request;
     request.method = "POST";
-    request.trusted = place_.own.has_value();  // by the key
+    request.trusted = place_.own.has_value();  // authenticated by its key
     request.beyond = place_.beyond;
     request.path = "/v1/predict";
     if (parts.size() == at + 2) request.authorization = "Bearer " + parts[at++];
@@ -300,7 +301,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     for (const auto& [envelope, body] : ready) send(envelope, body);
   }
 
-  // A message to a peer that is gone or does not read is dropped.
+  // Sends a reply. Drops it if the peer is gone or does not read.
   void send(const Parts& envelope, const std::string& body) {
     for (const std::string& part : envelope)
       if (zmq_.send(socket_, part.data(), part.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return;

@@ -1,5 +1,4 @@
-// ZmqServer: predictions over ZeroMQ, for REQ and DEALER sockets. libzmq is loaded on first use; nothing is linked to
-// it.
+// ZmqServer: predictions over ZeroMQ, for REQ and DEALER sockets. libzmq is loaded on first use, not linked.
 #pragma once
 
 #include <memory>
@@ -15,16 +14,16 @@ bool is_zmq_address(const std::string& text);
 
 class ZmqServer {
  public:
-  // Listens when it returns. Throws ErrorKind::Usage for an invalid address, Denied for an address that other
-  // machines can reach without keys unless `insecure`, Stream for files without keys, and Unavailable if the address
-  // cannot be bound or the library is missing.
+  // Listens when the constructor returns. Throws ErrorKind::Usage for an invalid address, Denied for an address that
+  // other machines can reach without keys (unless `insecure`), Stream for files without keys, and Unavailable if the
+  // address cannot be bound or the library is missing.
   ZmqServer(Service& service, const std::string& address, bool insecure);
   ~ZmqServer();
   ZmqServer(const ZmqServer&) = delete;
   ZmqServer& operator=(const ZmqServer&) = delete;
 
-  std::string address() const;  // as bound: with the actual port for *:0
-  bool asks_for_token() const;  // even if other servers do not: other machines can reach it without keys
+  std::string address() const;  // as bound, with the actual port for *:0
+  bool asks_for_token() const;  // true if other machines can reach it without keys, even if other servers need no token
 
  private:
   class Running;

@@ -26,12 +26,12 @@ uint64_t size_of(const std::string& path) {
   return none ? 0 : size;
 }
 
-// Counts the lines of a file that begin after so many bytes.
+// Counts the non-empty lines of a file after `offset`. The first may be empty: the newline that ends a torn line.
 uint64_t lines_after(const std::string& path, uint64_t offset) {
   std::ifstream file(path, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(offset));
   uint64_t lines = 0;
-  for (std::string line; std::getline(file, line);) lines += !line.empty();  // the first may end one of before
+  for (std::string line; std::getline(file, line);) lines += !line.empty();
   return lines;
 }
 
@@ -57,7 +57,7 @@ DeadLetters::DeadLetters(DeadLetterOptions options) : options_(std::move(options
                                                  [this, held] { return bytes_kept().value_or(*held); });
 }
 
-// Returns the bytes of all dead letters in the folder; none: it cannot be read, for the reason in errno.
+// Returns the total size of all dead letters in the folder, or nothing, with errno set, if it cannot be read.
 std::optional<uint64_t> DeadLetters::bytes_kept() const {
   FileCalls& calls = *options_.calls;
   std::vector<std::string> names;
@@ -112,7 +112,8 @@ int DeadLetters::file_of(const std::string& stream) {
   return files_[stream] = file;
 }
 
-// A killed process or a power failure may have left an incomplete frame at the end; nothing after it could be read.
+// Reads the dead letters of earlier runs, and cuts off an incomplete frame that a crash or a power failure left at the
+// end: frames appended after it would be unreadable.
 void DeadLetters::read_kept(const std::string& path) {
   spool::SegmentReader reader(path, *options_.calls);
   const uint64_t size = reader.size();

@@ -1,5 +1,5 @@
-// DeadLetters: samples that a run had to leave out, kept as frames for later inspection or training. Samples in plain
-// formats that cannot be read are kept beside them by their source (wire/plain/refused_samples.hpp).
+// DeadLetters: stores samples that a run had to skip, as frames for later inspection or training. Samples in plain
+// formats that cannot be parsed are stored in the same folder by their source (wire/plain/refused_samples.hpp).
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ namespace harmonics::engine {
 
 struct DeadLetterOptions {
   std::string directory;
-  uint64_t most_bytes = uint64_t{256} << 20;  // of all files, including those of earlier runs; then no more are kept
-  std::function<void(const std::string&)> on_note = nullptr;  // receives the message that no more are kept, and why
+  uint64_t most_bytes = uint64_t{256} << 20;  // limit for all files together, including those of earlier runs
+  std::function<void(const std::string&)> on_note = nullptr;  // receives the reason when no more samples are kept
   bool resumed = false;  // the run is resumed: samples kept before it was killed are not kept again
   FileCalls* calls = &FileCalls::system();
 };
@@ -40,13 +40,13 @@ class DeadLetters {
   // Keeps a sample of the type in `info`, the `index`th of its stream. `why` is one word.
   void keep(const std::string& stream, const StreamInfo& info, const char* why, uint64_t index, SampleNumber number,
             const std::byte* sample);
-  // Returns the path, without an ending, of the files in which the source of this stream keeps what it refuses.
+  // Returns the path, without extension, of the files in which the source of this stream stores refused samples.
   std::string refused_of(const std::string& stream);
   uint64_t most_bytes() const { return options_.most_bytes; }
-  // What was kept since this was made, by stream.
+  // Samples kept since construction, by stream.
   struct Kept {
     std::string stream;
-    bool refused;  // by the source; otherwise left out by a join
+    bool refused;  // true: refused by the source; false: left out by a join
     uint64_t samples;
     std::vector<std::string> files;
   };

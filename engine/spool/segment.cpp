@@ -110,7 +110,7 @@ void SegmentWriter::commit(const std::string& position) {
   sync();
 }
 
-// Types that a HELLO cannot express are left to the source.
+// Writes no HELLO for types that it cannot express; the source then provides the type.
 void SegmentWriter::announce(const StreamInfo& info) {
   if (info.position_axes > 0 || !info.symbols.empty()) return;
   wire::Frame frame;
@@ -190,7 +190,7 @@ std::optional<SegmentReader::Entry> SegmentReader::next(uint64_t until) {
   std::string damage;
   try {
     entry = next_whole(until);
-    // Here everything up to `until` was whole, or a length is damaged, or the tail was torn by a crash.
+    // No frame: either everything up to `until` was read, or a length is damaged, or a crash tore the tail.
     if (!entry && at_ < until && read_ >= until)
       damage = fmt::format("'{}', frame at byte {}: it ends after byte {}", path_, at_, until);
   } catch (const Error& e) {

@@ -28,11 +28,11 @@ std::string segment_name(uint64_t first);
 std::optional<uint64_t> segment_first(const std::string& name);
 // Returns the paths of a stream's segments by their first samples. Throws ErrorKind::InputOutput.
 std::map<uint64_t, std::string> segments_in(const std::string& directory, FileCalls& calls);
-// Returns the sample type from the newest segment that contains it; none if there is no segment, or an earlier
-// version wrote them.
+// Returns the sample type from the newest segment that contains it, or nothing if none does. Older versions did not
+// write it.
 std::optional<StreamInfo> type_in(const std::string& directory, FileCalls& calls);
 
-// Limits for frames in a file: larger than on a connection, because a group is written as it arrives.
+// Returns the limits for frames in a file, which are larger than those of a connection.
 wire::Limits limits();
 
 class SegmentWriter {
@@ -67,10 +67,10 @@ class SegmentWriter {
   uint64_t first_, next_, bytes_ = 0;
 };
 
-// Samples lost to damage in a file; none if a barrier is damaged.
+// Damage within a file and the samples lost to it. If only a barrier is damaged, first == end.
 struct Lost {
   std::string path;
-  std::string damage;           // with file and byte offset
+  std::string damage;           // description with file and byte offset
   uint64_t first = 0, end = 0;  // samples
   bool is_part_of_needed(uint64_t from) const { return first < end && end > from; }
 };
@@ -87,7 +87,7 @@ class SegmentReader {
     wire::OwnedBytes bytes;  // memory that the frame's tensors point into
     wire::Frame frame;
   };
-  // Returns the next frame that lies wholly within the first `until` bytes; empty if there is none yet. Throws
+  // Returns the next frame that is complete within the first `until` bytes; empty if there is none yet. Throws
   // ErrorKind::Stream with the location of a damaged frame that no whole frame follows, and ErrorKind::InputOutput on
   // a disk error.
   std::optional<Entry> next(uint64_t until);
@@ -111,13 +111,13 @@ class SegmentReader {
   std::optional<Lost> passed_over_;
 };
 
-// Truncates a segment to its first `bytes`; on disk when this returns. Throws ErrorKind::InputOutput.
+// Truncates a segment to its first `bytes` bytes and syncs it. Throws ErrorKind::InputOutput.
 void cut(const std::string& path, uint64_t bytes, FileCalls& calls);
 
 // Returns the mark of a barrier.
 Mark mark_of(const wire::Frame& frame);
 
-// The whole barriers of a segment, in order, up to a damaged tail.
+// The intact barriers of a segment, in order, up to a damaged tail.
 struct Barriers {
   struct At {
     Mark mark;

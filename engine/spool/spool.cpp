@@ -120,7 +120,7 @@ Spool::~Spool() {
     if (ends)
       thread.join();
     else
-      thread.detach();  // it holds what it uses, and its source's read cannot be interrupted
+      thread.detach();  // blocked in a read that cannot be interrupted; owns everything it uses
   }
   if (writer_.joinable()) writer_.join();
   options_.calls->close(lock_);
@@ -153,7 +153,7 @@ void Spool::begin() {
   writer_ = std::thread([this] { write(); });
 }
 
-// Recovers to the last sample up to which all streams of a source are on disk.
+// Recovers all streams of a source to the last sample that every one of them has on disk.
 void Spool::recover(const std::vector<StreamPtr>& group) {
   std::vector<spool::SpooledStream::Found> found(group.size());
   uint64_t level = std::numeric_limits<uint64_t>::max(), highest = 0;
@@ -193,8 +193,8 @@ void Spool::write() {
   }
 }
 
-// Commits, for every source, what has arrived up to the sample that all of its streams have, and ends. Returns false
-// if there was nothing.
+// Commits, for every source, the samples that have arrived on all of its streams, and the ends of streams. Returns
+// false if there was nothing to commit.
 bool Spool::commit_groups() {
   const bool ends = commit_ends();
   std::vector<StreamPtr> committed;
@@ -220,8 +220,8 @@ uint64_t Spool::level_of(const std::vector<StreamPtr>& group) {
   return level;
 }
 
-// A sender keeps the end like a sample until it is durable. If one stream of a source has ended, no further sample
-// would carry the acknowledgement.
+// A sender retains the end of a stream, like a sample, until it is acknowledged as durable. After one stream of a
+// source has ended, no sample follows that would carry the acknowledgement, so the end is committed separately.
 bool Spool::commit_ends() {
   bool any = false;
   for (const auto& group : groups_) {
@@ -235,8 +235,8 @@ bool Spool::commit_ends() {
   return any;
 }
 
-// The share of one stream in its waiting samples and its newest segment, which cannot be released: all streams
-// together leave room.
+// Limit per stream for its waiting samples and for its newest segment, neither of which can be released. All streams
+// together then leave room for older segments.
 uint64_t Spool::share() const { return options_.most_bytes / (8 * streams_.size()); }
 
 uint64_t Spool::bytes_on_disk() const {
@@ -256,7 +256,7 @@ bool Spool::wait_for_room(uint64_t bytes) {
                     : "files are removed once a checkpoint covers them: add --checkpoint DIR, or raise --spool-limit");
     full_ = true;
     if (!bell_->wait()) return false;
-    commit_ends();  // otherwise a reader of another source waits for its end and writes no checkpoint
+    commit_ends();  // otherwise a reader that waits for the end of another source would never write a checkpoint
   }
   full_ = false;
   return true;

@@ -20,9 +20,9 @@ namespace harmonics::engine {
 struct SpoolOptions {
   std::string directory;
   uint64_t most_bytes =
-      uint64_t{4} << 30;   // on disk; beyond this, nothing is accepted until a checkpoint releases segments
-  bool keeps_all = false;  // nothing is released
-  std::function<void(const std::string&)> on_note = nullptr;  // receives notes about damage that was left out
+      uint64_t{4} << 30;   // limit on disk; when full, samples are accepted only after a checkpoint releases segments
+  bool keeps_all = false;  // never release segments
+  std::function<void(const std::string&)> on_note = nullptr;  // receives notes about damage that was skipped
   FileCalls* calls = &FileCalls::system();
 };
 
@@ -36,10 +36,10 @@ class Spool {
   Spool& operator=(const Spool&) = delete;
   ~Spool();
 
-  // Returns the sample type of a stream that the spool already holds samples of; none if unknown.
+  // Returns the sample type of a stream that has samples in the spool, or nothing if it is unknown.
   std::optional<StreamInfo> type_of(const std::string& name) const;
   // Returns a producer that delivers the same samples through the disk, with its own positions. Streams of one
-  // `source` stay level: after a crash they end at the same sample. All streams must be added before one is read; the
+  // `source` stay aligned: after a crash they end at the same sample. All streams must be added before any is read; the
   // spool must outlive them.
   std::shared_ptr<Producer> add(const std::string& name, const std::string& source, std::shared_ptr<Producer> upstream);
 
@@ -65,7 +65,7 @@ class Spool {
   void write();
   bool commit_groups();
   bool commit_ends();
-  static uint64_t level_of(const std::vector<StreamPtr>& group);  // the sample up to which all have arrived
+  static uint64_t level_of(const std::vector<StreamPtr>& group);  // number of samples that have arrived on all streams
   bool wait_for_room(uint64_t bytes);
   uint64_t share() const;
   uint64_t bytes_on_disk() const;
@@ -75,7 +75,7 @@ class Spool {
   std::vector<StreamPtr> streams_;
   std::vector<std::vector<StreamPtr>> groups_;  // by source
   bool begun_ = false;
-  std::atomic<bool> keeps_{false}, full_{false};  // a reader releases segments; the writer waits for a release
+  std::atomic<bool> keeps_{false}, full_{false};  // some reader releases segments; the writer is waiting for a release
   std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   std::vector<std::pair<StreamPtr, std::thread>> pumps_;
   std::thread writer_;

@@ -50,7 +50,7 @@ std::optional<SpooledStream::Found> SpooledStream::newest_mark(uint64_t most) co
   return std::nullopt;
 }
 
-// Removes the segments after the mark, and cuts its own segment behind it.
+// Removes the segments after the mark, and truncates the segment that contains it.
 void SpooledStream::cut_back(const Found& from, const std::string& aside, std::vector<std::string>& damages) {
   const auto left_out = [&](const std::string& path, const std::string& damage, const std::string& kept) {
     if (damage.empty() && kept.empty()) return;
@@ -74,7 +74,7 @@ void SpooledStream::cut_back(const Found& from, const std::string& aside, std::v
   if (segments_.empty()) return;
   Segment& last = segments_.back();
   const Barriers barriers = scan(last.path, calls_);
-  // If the mark opened the next segment, this one stays whole.
+  // If the mark is the first barrier of the next segment, this one is not truncated.
   const uint64_t size = SegmentReader(last.path, calls_).size();
   last.bytes = from.segment == last.first ? from.bytes : size;
   for (const Lost& lost : barriers.lost) {

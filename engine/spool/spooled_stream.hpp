@@ -1,5 +1,4 @@
-// SpooledStream: one live stream passing through the disk: samples that arrived but are not yet on disk, its
-// segments, and its reader.
+// SpooledStream: one live stream passing through the disk. Owns its uncommitted samples, its segments and its reader.
 #pragma once
 
 #include <condition_variable>
@@ -17,8 +16,8 @@
 
 namespace harmonics::engine::spool {
 
-// One mutex guards what the threads of its source, writer and reader share. The source's thread holds this object,
-// and outlives the spool if the source's read cannot be interrupted.
+// One mutex guards the state shared by the source, writer and reader threads. The source's thread shares ownership of
+// this object, because it outlives the spool if the source's read cannot be interrupted.
 class SpooledStream {
  public:
   SpooledStream(std::string name, std::string directory, std::string source, std::shared_ptr<Producer> upstream,
@@ -34,37 +33,36 @@ class SpooledStream {
     Mark mark;
     uint64_t segment;  // first sample of the segment that contains it
     uint64_t bytes;    // valid bytes of that segment
-    bool damaged;      // the mark or a later one has damage that a crash does not explain
+    bool damaged;      // this segment or a later one is damaged in a way that a crash does not explain
   };
   std::optional<Found> newest_mark(uint64_t most) const;
   bool is_empty() const { return segments_.empty(); }
-  // From now on writes sample numbers to disk with the samples. Returns false if they have none. Called before
+  // Enables writing sample numbers to disk with the samples. Returns false if samples have none. Must be called before
   // begin().
   bool keep_numbers() { return keeps_numbers_ = upstream_->numbers(0, nullptr); }
   // The first sample of the oldest segment, or 0 if there is none.
   uint64_t oldest() const { return segments_.empty() ? 0 : segments_.front().first; }
-  // Discards data after the mark and begins a new segment there. `aside` is a folder that keeps the files which are
-  // cut or removed; "": none. Returns descriptions of the damage found.
+  // Discards data after the mark and begins a new segment there. `aside`: folder that receives copies of truncated and
+  // removed files; "": none. Returns descriptions of the damage found.
   std::vector<std::string> begin(const Found& from, const std::string& aside);
 
   // ---- the source's thread ----
-  // Reads samples until the source ends or fails, or stop() is called. At most `most_waiting` bytes, or one sample,
-  // wait to be committed.
+  // Reads samples until the source ends or fails, or stop() is called. Buffers at most `most_waiting` uncommitted
+  // bytes, but at least one sample.
   void pump(uint64_t most_waiting);
 
   // ---- the writer's thread ----
   uint64_t arrived();  // samples, counted across restarts
   uint64_t committed();
-  // Writes the samples up to `level` to disk, in a new segment if the last one has `segment_bytes`.
+  // Writes the samples up to `level` to disk. Starts a new segment if the last one has reached `segment_bytes`.
   void commit(uint64_t level, uint64_t segment_bytes);
-  // Tells the source which samples are on disk.
+  // Acknowledges to the source the samples that are on disk.
   void tell_durable();
-  // Returns whether the source's thread has ended, everything it delivered is on disk, and the end was not yet
-  // announced.
+  // Returns whether the source's thread has ended, all its samples are on disk, and tell_end() was not called yet.
   bool is_ending();
   // Writes the source's end to disk; tell_durable() acknowledges it to the source like a sample.
   void commit_end();
-  // From now on read() reports the end.
+  // Makes later calls of read() report the end.
   void tell_end();
   uint64_t bytes_waiting();
 
@@ -76,16 +74,16 @@ class SpooledStream {
 
   // ---- any thread ----
   uint64_t bytes_on_disk();
-  // Removes segments in which all samples lie before `index`.
+  // Removes segments whose samples all precede `index`.
   void release(uint64_t index);
   void cancel();
-  // From now on read() delivers what is on disk and then throws this error.
+  // Makes later calls of read() return the samples on disk and then throw this error.
   void fail(std::exception_ptr why);
   // Ends the source's thread. Returns false if its read cannot be interrupted.
   bool stop();
   StreamHealth health();
 
-  // Called when samples arrived or were released, and when the source has ended.
+  // Called when samples arrive or are released, and when the source ends.
   std::function<void()> on_news;
 
  private:
@@ -117,8 +115,8 @@ class SpooledStream {
   std::deque<Segment> segments_;  // oldest first; the last is being written
   std::vector<Lost> lost_;        // losses found during recovery
   bool ended_ = false, cancelled_ = false, stopping_ = false;
-  bool pumped_ = false;    // the source's thread has ended
-  bool end_told_ = false;  // the end may be reported to the reader: the source has received its acknowledgement
+  bool pumped_ = false;                          // the source's thread has ended
+  bool end_told_ = false;                        // the end was acknowledged to the source, so the reader may see it
   std::exception_ptr failure_, source_failure_;  // error of the disk; error of the source, after its last sample
 
   // Used only by the writer.

@@ -21,7 +21,7 @@ struct WrittenStep {
   std::string text, name, arguments;
 };
 
-// Splits at the commas outside parentheses.
+// Splits the text at commas outside parentheses.
 std::vector<WrittenStep> steps_of(const std::string& text) {
   std::vector<WrittenStep> steps;
   for (size_t at = 0; at <= text.size();) {
@@ -45,7 +45,7 @@ std::string without_spaces(const std::string& s) {
   return a == std::string::npos ? "" : s.substr(a, b - a + 1);
 }
 
-// Binds "0.5, width=3" by position, then by name.
+// Binds arguments such as "0.5, width=3": positional ones first, then named ones.
 AttributeMap bind(const Item& item, const WrittenStep& step) {
   std::vector<std::pair<std::string, std::string>> options;
   const std::string& text = step.arguments;

@@ -1,4 +1,4 @@
-// augment=...: built-in steps and plugin steps, in the order they are written.
+// The option augment=: built-in and plugin steps, applied in the order written.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace harmonics::engine {
 
-// Whether `name` is one of the steps of <harmonics/augment.hpp>.
+// Returns whether `name` is a step of <harmonics/augment.hpp>.
 bool is_builtin_augmentation(const std::string& name);
 
 struct Augmented {
   std::shared_ptr<Producer> producer;
-  std::vector<std::function<void(uint64_t seed)>> reseed;  // sets the seed of the random draws
+  std::vector<std::function<void(uint64_t seed)>> reseed;  // set the seed of random steps
 };
 
-// Wraps `producer` in the steps of "shift(2),mine(0.5),noise(0.05)". Throws ErrorKind::Usage for invalid steps.
+// Wraps `producer` in steps such as "shift(2),mine(0.5),noise(0.05)". Throws ErrorKind::Usage for invalid steps.
 Augmented augment(std::shared_ptr<Producer> producer, const std::string& text, Registry& registry);
 
 }  // namespace harmonics::engine

@@ -40,7 +40,7 @@ class Checker {
                                                                                                    : nullptr;
   }
 
-  // Refuses exchanged streams: class numbers as input, and whole samples where classes are expected.
+  // Throws if the streams look swapped: class numbers as input, and whole samples where classes are expected.
   void exchanged(const GraphTap& tap, const StreamType& target) const {
     if (target.sample.count() < 2 || target.positions > 0) return;
     for (const GraphEdge& e : graph_.edges) {
@@ -63,7 +63,7 @@ class Checker {
   void real_numbers(const GraphTap& tap, const StreamType& target) const {
     const GraphNode& layer = node(tap.layer);
     int64_t width = layer.has_shape ? 1 : 0;
-    for (int64_t d : layer.shape) width *= d;  // make_graph has refused products that do not fit
+    for (int64_t d : layer.shape) width *= d;  // cannot overflow: make_graph checked the product
     if (is_integer(target.dtype) || target.sample.count() != 1 || width < 2) return;
     throw Error(ErrorKind::Stream,
                 fmt::format("'{}' gives real numbers ({}), '{}' compares {} classes by whole numbers",

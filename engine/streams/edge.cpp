@@ -37,7 +37,7 @@ Edge::~Edge() {
   thread_.join();
 }
 
-// Returns false when the reader has stopped.
+// Queues a sample. Returns false if the Edge is being destroyed.
 bool Edge::put(const std::byte* sample, const SampleMark& mark) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (policy_ == EdgePolicy::block) room_.wait(lock, [this] { return waiting_ < capacity_ || stopping_; });

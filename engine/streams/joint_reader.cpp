@@ -11,9 +11,9 @@
 namespace harmonics::engine {
 namespace {
 
-constexpr uint64_t kMostJointSamples = uint64_t{1} << 62;  // of an epoch: steps and samples are counted in int64_t
+constexpr uint64_t kMostJointSamples = uint64_t{1} << 62;  // per epoch: steps and samples are counted in int64_t
 
-// "stream 'labels' has 59999 samples" · "stream 'pairs' has 100 samples (50 groups of 2)"
+// Returns "59999 samples", or "100 samples (50 groups of 2)" for a member with groups.
 std::string length_text(const JointMember& m, uint64_t samples) {
   std::string text = std::to_string(samples) + (samples == 1 ? " sample" : " samples");
   if (m.per_group > 1)
@@ -89,12 +89,12 @@ std::optional<std::string> JointReader::unequal_lengths() const {
   return "streams of different length: " + lengths + "; a pass ends with the shortest";
 }
 
-// Whether take= ends within `groups` groups, counted after those that skip= drops.
+// Returns whether skip= and take= together need no more than `groups` groups.
 bool JointReader::takes_within(uint64_t groups) const {
   return options_.skip <= groups && options_.take <= groups - options_.skip;
 }
 
-// Returns the number of groups that all members of known length have.
+// Returns the number of groups of the shortest member of known length; UINT64_MAX if there is none.
 uint64_t JointReader::common_groups() const {
   uint64_t groups = std::numeric_limits<uint64_t>::max();
   for (const JointMember& m : members_)
@@ -105,8 +105,8 @@ uint64_t JointReader::common_groups() const {
 void JointReader::count() {
   uint64_t groups = common_groups();
   const bool bounded = counted_ =
-      groups != std::numeric_limits<uint64_t>::max() && !options_.join;  // a join by number has an unknown number of
-                                                                         // complete groups
+      groups != std::numeric_limits<uint64_t>::max() && !options_.join;  // with a join the number of complete groups
+                                                                         // is unknown
   if (bounded) groups -= std::min(groups, options_.skip);
   if (options_.take) groups = std::min(groups, options_.take);
   if (!bounded && !options_.take) return;
@@ -166,7 +166,7 @@ void JointReader::seek(uint64_t epoch, uint64_t index) {
   block_at_ = in_block;
 }
 
-// Moves to `index` joint samples into an unshuffled epoch.
+// Moves to joint sample `index` of an unshuffled epoch.
 void JointReader::seek_ordered(uint64_t index) {
   if (index == 0) return;
   const uint64_t in_pass = options_.repeat == 1 ? std::numeric_limits<uint64_t>::max()
@@ -177,7 +177,7 @@ void JointReader::seek_ordered(uint64_t index) {
   start_pass(index - pass_ * in_pass);
 }
 
-// Returns the position in the pass, in groups of the sources, after `given` joint samples.
+// Returns the position within the pass, in groups, after `given` joint samples were returned.
 uint64_t JointReader::place_of(uint64_t given) const {
   return given ? options_.skip + options_.shard + (given - 1) * options_.shards + 1 : 0;
 }
@@ -189,7 +189,7 @@ uint64_t JointReader::reads(size_t member) const {
   return place_of(first) * members_[member].per_group;
 }
 
-// Moves the members to where this pass is after `given` joint samples.
+// Moves the members to their positions after `given` joint samples of this pass.
 void JointReader::start_pass(uint64_t given) {
   pass_given_ = given;
   pass_position_ = place_of(given);
@@ -257,7 +257,7 @@ uint64_t JointReader::read_by_number(uint64_t n, void* const* to) {
   return got;
 }
 
-// Collects the numbers of a member's samples in the next n joint samples of the block.
+// Fills numbers_ with the numbers of a member's samples in the next n joint samples of the block.
 void JointReader::take_numbers(const JointMember& member, uint64_t n) {
   const uint64_t in_pass = size_ / options_.repeat;
   uint64_t* to = numbers_.data();
@@ -303,7 +303,7 @@ bool JointReader::next_pass() {
   return true;
 }
 
-// Reads up to n joint samples of this pass, after skip, within take, of this shard.
+// Reads up to n joint samples of this pass, applying skip, take and shard.
 uint64_t JointReader::read_pass(uint64_t n) {
   if (pass_position_ < options_.skip) drop_groups(options_.skip - pass_position_);
   if (pass_ended_) return 0;
@@ -322,7 +322,7 @@ uint64_t JointReader::read_pass(uint64_t n) {
   return got;
 }
 
-// Reads up to n groups, joined by number.
+// Reads up to n groups through the join.
 uint64_t JointReader::join_groups(uint64_t n, std::byte* const* to) {
   const uint64_t groups = join_->read(n, to);
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -361,9 +361,9 @@ uint64_t JointReader::drop_groups(uint64_t n) {
   return groups;
 }
 
-// Handles a member that gave fewer samples than requested. Returns the joint samples that all members still gave.
-// Throws when a member ended before its announced length, and, if unequal lengths are refused, when a finite member
-// has at least one joint sample more than the one that ended.
+// Ends the pass after a member returned fewer samples than requested. Returns the number of joint samples for which
+// all members have data. Throws if a member ended before its announced length, and, if unequal lengths are refused, if
+// a finite member is longer by a joint sample or more.
 uint64_t JointReader::end_of_pass() {
   pass_ended_ = true;
   shortest_ = 0;

@@ -1,4 +1,4 @@
-// JointReader: several sources read in step, as batches of joint samples.
+// JointReader: reads several sources together, as batches of joint samples.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 
 namespace harmonics::engine {
 
-// A joint sample holds `per_group` consecutive samples of this source (p of p/q; 1 in lock step).
+// A source to join. A joint sample holds `per_group` consecutive samples of it: 1, unless ratios group samples.
 struct JointMember {
   Source* source = nullptr;
   uint64_t per_group = 1;
   std::optional<EdgeOptions> edge =
-      std::nullopt;  // policy for samples of a live stream that arrive too fast; empty: the source holds them
+      std::nullopt;  // policy of a live stream for samples that arrive too fast; empty: the source queues them
 };
 
 // Options of joint samples, applied in this order: skip, take, shard, repeat, shuffle, batch.
@@ -29,10 +29,10 @@ struct JointOptions {
   uint64_t shard = 0, shards = 1;
   uint64_t repeat = 1;  // passes in one epoch
   std::optional<JoinRules> join =
-      std::nullopt;  // samples may be missing; empty: every sample is present, and the order of arrival joins them
-  bool refuse_unequal = false;  // refuse streams of different length; else a pass ends with the shortest
+      std::nullopt;  // rules if samples may be missing; empty: none is missing, and samples are joined by order
+  bool refuse_unequal = false;  // throw if lengths differ; otherwise a pass ends with the shortest stream
   bool whole_batches = false;   // drop the last batch of an epoch if it is short
-  bool passes_differ = false;   // a member's samples change from pass to pass: several passes are not read by number
+  bool passes_differ = false;   // samples change from pass to pass, so repeated passes cannot be read by number
 };
 
 // Samples of one stream left over by a pass, because another stream ended first or a group was incomplete.
@@ -42,12 +42,13 @@ struct LeftOver {
   std::string text;  // "producer 'x' had 2 samples left over at the end of a pass: 'y' ended after 58"
 };
 
-// Joins sources by order, or by number if samples may be missing. All members share the permutation of a shuffled
-// block, a function of (seed, epoch, block). Allocates during construction, not during reading. One thread at a time.
+// Joins sources by order, or through a NumberedJoin if samples may be missing. All members share the permutation of a
+// shuffled block, a function of (seed, epoch, block). Allocates in the constructor, not while reading. Not thread-safe,
+// except functions marked [any thread].
 class JointReader {
  public:
-  // With refuse_unequal, throws when finite members differ in length by a whole joint sample or more. The sources
-  // must outlive the reader.
+  // With refuse_unequal, throws if finite members differ in length by a joint sample or more. The sources must outlive
+  // the reader.
   JointReader(std::vector<JointMember> members, const JointOptions& options);
 
   size_t members() const { return members_.size(); }
@@ -59,26 +60,26 @@ class JointReader {
   uint64_t size() const { return options_.whole_batches ? size_ - size_ % options_.batch : size_; }
 
   // Starts an epoch: moves to the first sample, with this epoch's permutation. Required before every epoch, except
-  // epoch 0 when it is the first.
+  // before epoch 0 if it is the first.
   void begin(uint64_t epoch);
-  // Moves to joint sample `index` of an epoch: later reads return what they would return after `index` samples. If
-  // samples are shuffled, reads at most one block again. If passes are repeated and their length is unknown, reads
-  // everything before `index` again.
+  // Moves to joint sample `index` of an epoch. If samples are shuffled, reads up to one block again. If passes are
+  // repeated and their length is unknown, reads everything before `index` again.
   void seek(uint64_t epoch, uint64_t index);
   // Sets the batch size in joint samples. Allocates if samples may be missing.
   void set_batch(uint64_t batch);
-  // Reads the next options().batch joint samples, member by member into `to`; fewer only at the end of the epoch, 0
-  // after it.
+  // Reads the next options().batch joint samples, one contiguous buffer per member in `to`. Returns their number: fewer
+  // only at the end of the epoch, 0 after it.
   uint64_t read(void* const* to);
   uint64_t read(uint64_t n, void* const* to);
 
-  // Returns how many samples of a member precede the first one needed to continue from position(). Defined only if
+  // Returns the number of the first sample of a member that is needed to continue from position(). Defined only if
   // passes are not repeated.
   uint64_t reads(size_t member) const;
-  // Whether members are joined by number. The caller of seek() must then reposition sources that keep their
+  // Returns whether a NumberedJoin joins the members. The caller of seek() must then reposition sources that keep their
   // positions. counts() and take_note() may be called from any thread.
   bool joins_by_number() const { return join_ != nullptr; }
-  // [any thread] Call before cancelling sources: marks their early end as a cut of the run (see NumberedJoin).
+  // [any thread] Must be called before cancelling sources, so that their early end does not count as missing samples
+  // (see NumberedJoin).
   void cut() {
     cut_.store(true);
     if (join_) join_->cut();
@@ -87,14 +88,14 @@ class JointReader {
   JoinCounts counts(size_t member) const { return join_ ? join_->counts(member) : JoinCounts{}; }
   std::optional<std::string> take_note() { return join_ ? join_->take_note() : std::nullopt; }
 
-  // Describes differences in length known before a sample is read, for people; empty if there are none.
+  // Returns a message about differences in length that are known before reading; empty if there are none.
   std::optional<std::string> unequal_lengths() const;
   uint64_t epoch() const { return epoch_; }
-  uint64_t position() const { return position_; }  // joint samples given in this epoch
-  // Samples of a member that the last pass could not use: an incomplete group at its end, the samples of a longer
-  // stream beyond the end of the shortest, or those that a stream of unknown length had already given.
+  uint64_t position() const { return position_; }  // joint samples returned in this epoch
+  // Number of samples of a member that the last pass could not use: an incomplete group at the end, or samples beyond
+  // the end of the shortest stream (of a stream of unknown length, those already read).
   uint64_t left_over(size_t member) const { return left_over_[member]; }
-  // Samples left over by the last pass, for reports.
+  // Returns the samples left over by the last pass, for reports.
   std::vector<LeftOver> left_over() const;
 
  private:
@@ -126,23 +127,23 @@ class JointReader {
   std::vector<uint64_t> left_over_, got_;
   uint64_t size_ = 0, epoch_ = 0, position_ = 0;
   size_t shortest_ = 0;   // the member that ended the last pass
-  bool counted_ = false;  // a member gives the length of a pass; else size_ is the limit of take
-  uint64_t pass_ = 0, pass_position_ = 0, pass_given_ = 0;  // position also counts skipped samples and those of other
-                                                            // shards
+  bool counted_ = false;  // a member's length determines size_; otherwise only take= does
+  uint64_t pass_ = 0, pass_position_ = 0, pass_given_ = 0;  // the position includes skipped samples and those
+                                                            // of other shards
   bool pass_ended_ = false;
 
   std::atomic<bool> cut_{false};
   std::unique_ptr<NumberedJoin> join_;
-  std::vector<uint64_t> block_reads_;  // joined by number: reads() at the beginning of the block
-  std::vector<std::byte*> write_;      // where read_* writes the next joint sample of each member
-  // Shuffling: blocks of samples are kept and returned in another order. If every source can be read by number, only
-  // the order is kept.
+  std::vector<uint64_t> block_reads_;  // with join_: reads() at the beginning of the block
+  std::vector<std::byte*> write_;      // destination of each member's next joint sample
+  // Shuffling: a block of samples is buffered and returned in permuted order. If every source can be read by number,
+  // only the permutation is stored.
   bool by_number_ = false;
   std::vector<std::vector<std::byte>> blocks_;  // per member
   std::vector<uint32_t> order_;
   std::vector<uint64_t> numbers_;
   uint64_t most_per_group_ = 1;
-  uint64_t block_first_ = 0;  // its first joint sample in this epoch
+  uint64_t block_first_ = 0;  // first joint sample of the block
   uint64_t block_ = 0, block_size_ = 0, block_at_ = 0;
 };
 

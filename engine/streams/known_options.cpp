@@ -1,4 +1,4 @@
-// Options of an address that the graph, the spool or the weights know.
+// Options of an address that follow from the graph, the spool or the weights.
 #include <algorithm>
 
 #include <boost/json.hpp>
@@ -13,8 +13,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns the sample type that the flow declares: f32 of the declared shape, or class numbers. "": the flow declares
-// no shape, or the shape of a lookup, which may be its number of classes.
+// Returns the sample type that the flow declares: f32 of the declared shape, or class numbers. Returns "" if it
+// declares no shape, or a one-dimensional shape for a lookup, which may be its number of classes.
 std::string declared_type(const GraphNode& node, const StreamUse& use) {
   const bool lookup = (use.looked_up || use.tokens) && !use.computed,
              classes = use.compared && !use.computed && !lookup;
@@ -35,8 +35,8 @@ bool has_option(const Item& item, std::string_view option) {
 
 }  // namespace
 
-// Returns the address with those options that its scheme has: use (classes, lookup or numbers), the declared type, the
-// files of refused samples, and the sample type from the spool or the checkpoint, which then needs no sender.
+// Adds the options that the address's scheme accepts: use (classes, lookup or numbers), the declared type, the files
+// for refused samples, and the sample type from the spool or the checkpoint, with which no sender is needed.
 Address StreamSet::expecting(const Graph& graph, int producer, const Item& item, Address address) const {
   const GraphNode& node = graph.nodes[static_cast<size_t>(producer)];
   const StreamUse use = use_of(graph, producer);
@@ -59,7 +59,7 @@ Address StreamSet::expecting(const Graph& graph, int producer, const Item& item,
   const std::optional<StreamInfo> spooled = spool_ ? spool_->type_of(name) : std::nullopt;
   std::string type = spooled ? announced_text(*spooled) : "";
   if (const auto known = expected_.find(name); type.empty() && known != expected_.end()) type = known->second;
-  // "f32:" is a scalar; "f32" leaves the shape to the first sample.
+  // "f32:" is a scalar; "f32" takes the shape from the first sample.
   if (plain && !type.empty() && type.find_first_of(":<") == std::string::npos) type += ':';
   if (!type.empty()) address.options.push_back({"type", type});
   return address;

@@ -90,7 +90,7 @@ uint64_t NumberedJoin::Lane::of_group(const Key& group) const {
 
 // ---- input ----
 
-// Fetches up to n samples, with their marks, behind the queued ones.
+// Appends up to n samples, with their marks, to the queued ones.
 uint64_t NumberedJoin::fetch(Lane& lane, uint64_t n, std::optional<Clock::time_point> until) {
   const size_t at = lane.first + lane.count;
   std::byte* to = lane.samples.data() + at * lane.bytes;
@@ -106,7 +106,7 @@ uint64_t NumberedJoin::fetch(Lane& lane, uint64_t n, std::optional<Clock::time_p
   return got;
 }
 
-// Returns false if nothing arrived.
+// Reads and admits up to `wanted` samples. Returns false if nothing arrived.
 bool NumberedJoin::refill(Lane& lane, uint64_t wanted, std::optional<Clock::time_point> until) {
   if (lane.ended) return false;
   if (lane.first > 0) {
@@ -134,7 +134,7 @@ bool NumberedJoin::refill(Lane& lane, uint64_t wanted, std::optional<Clock::time
   return got > 0;
 }
 
-// Returns false if a newer sender has replaced this one.
+// Starts a new generation if the sender is new. Returns false if a newer sender has replaced this one.
 bool NumberedJoin::take_sender(Lane& lane, uint64_t sender) {
   if (lane.greeted && sender == lane.sender) return true;
   const size_t known = std::min(lane.n_past, lane.past.size());
@@ -174,17 +174,17 @@ const NumberedJoin::Key* NumberedJoin::oldest() const {
   return least;
 }
 
-// Whether the samples of a stream already show which samples of this group it has.
+// Returns whether the queued samples determine which samples of this group the stream has.
 bool NumberedJoin::known(const Lane& lane, const Key& group) {
   return lane.has_begun_after(group) || lane.of_group(group) == lane.per_group;
 }
 
-// As known(), or because the stream has ended.
+// Returns known(), or true if the stream has ended and the run was not cut.
 bool NumberedJoin::decided(const Lane& lane, const Key& group) const {
   return known(lane, group) || (lane.ended && lane.count > 0 && !cut_.load(std::memory_order_relaxed));
 }
 
-// Reads until every stream's share of the oldest group is known. Returns false if a stream has ended.
+// Reads until the oldest group is decided for every stream. Returns false if a stream has ended.
 bool NumberedJoin::gather(uint64_t left) {
   while (true) {
     const Key* group = oldest();
@@ -198,7 +198,7 @@ bool NumberedJoin::gather(uint64_t left) {
     for (const auto& lane : lanes_) {
       if (group && decided(*lane, *group)) continue;
       all = false;
-      // If missing samples are filled in, reads no more than necessary.
+      // If missing samples are filled in, read no more than necessary.
       const uint64_t wanted = rules_.unpaired == Unpaired::last
                                   ? 1
                                   : left * lane->per_group - std::min(left * lane->per_group - 1, lane->count);
@@ -209,7 +209,7 @@ bool NumberedJoin::gather(uint64_t left) {
   }
 }
 
-// Waits for any of the streams. Returns true when all are decided, or the oldest group's wait has expired.
+// Waits for samples of any undecided stream. Returns true if all are decided, or the oldest group has timed out.
 bool NumberedJoin::await_any(const Key* group, uint64_t left) {
   const auto now = Clock::now();
   if (group && (!waits_ || !waits_->first.same_group(*group))) waits_ = {*group, now};
@@ -227,7 +227,7 @@ bool NumberedJoin::await_any(const Key* group, uint64_t left) {
   return false;
 }
 
-// Returns how many whole groups all streams have at their heads, at most `most`.
+// Returns how many consecutive whole groups all streams have at their heads, at most `most`.
 uint64_t NumberedJoin::whole_groups(uint64_t most) const {
   const Key& begin = lanes_.front()->head();
   for (const auto& lane : lanes_) {
@@ -280,7 +280,7 @@ uint64_t NumberedJoin::read(uint64_t n, std::byte* const* to) {
 
 // ---- missing samples ----
 
-// Settles the oldest group, which is incomplete. Returns true if its missing samples were filled in.
+// Fills in or drops the oldest group, which is incomplete. Returns true if its missing samples were filled in.
 bool NumberedJoin::settle(std::byte* const* to, uint64_t at) {
   const Key group = *oldest();
   if (rules_.unpaired == Unpaired::stop || rules_.unpaired == Unpaired::refuse) refuse(group);

@@ -1,4 +1,4 @@
-// NumberedJoin: joins streams by their sample numbers when some streams have gaps or are late.
+// NumberedJoin: joins streams by sample number, when streams may have gaps or be late.
 #pragma once
 
 #include <array>
@@ -22,26 +22,25 @@ struct LeftOut {
 struct JoinRules {
   bool by_number = false;  // by the senders' numbers; else by order of arrival
   Unpaired unpaired = Unpaired::drop;
-  std::optional<std::chrono::milliseconds>
-      late;  // how long a sample waits for the others of its group; empty: no limit
+  std::optional<std::chrono::milliseconds> late;  // maximum wait for the other samples of a group; empty: no limit
   std::function<void(const LeftOut&)> on_left_out = nullptr;
 };
 
 // Counts of one stream since the beginning of the run.
 struct JoinCounts {
-  uint64_t dropped = 0;   // dropped at its edge for newer ones
+  uint64_t dropped = 0;   // dropped by its edge for newer samples
   uint64_t unpaired = 0;  // without a partner
-  uint64_t late = 0;      // arrived after its group was settled, twice, or from a replaced sender
-  uint64_t filled = 0;    // repeated in place of a missing one
-  uint64_t waiting = 0;   // queued at its edge
+  uint64_t late = 0;      // arrived after its group was settled, duplicate, or from a replaced sender
+  uint64_t filled = 0;    // missing samples replaced by the previous one
+  uint64_t waiting = 0;   // queued in its edge
 
   std::string text() const;  // "12 dropped, 3 without a partner, 1 late, 4 filled in"; empty if there are none
 };
 
-// Samples of number n belong to group n / per_group; the numbers of a stream grow. A stream at number n will give
-// none below it, so a missing sample is known as soon as each stream has given one that is not smaller. When a sender
-// restarts its numbering, its stream waits for the others to restart theirs. Allocates during construction. One
-// thread at a time, except functions marked [any thread].
+// Joins samples by group: the sample of number n belongs to group n / per_group. Numbers increase within a stream, so a
+// sample is known to be missing once its stream has delivered a larger number. When a sender restarts its numbering,
+// its stream waits until the others restart theirs. Allocates in the constructor and in set_step. Not thread-safe,
+// except functions marked [any thread].
 class NumberedJoin {
  public:
   struct Member {
@@ -49,22 +48,22 @@ class NumberedJoin {
     uint64_t per_group;
     std::optional<EdgeOptions> edge;
   };
-  // `step`: groups that one step takes. Throws ErrorKind::Usage when `by_number` is set and a source has no numbers.
+  // `step`: groups that one step takes. Throws ErrorKind::Usage if `by_number` is set and a source has no numbers.
   NumberedJoin(const std::vector<Member>& members, JoinRules rules, uint64_t step);
 
-  // Resets the join after the sources were moved back to a beginning.
+  // Resets the join after the sources were repositioned.
   void restart();
   // Sets the number of groups that one step takes. Allocates.
   void set_step(uint64_t step);
-  // Reads up to n groups, member by member behind to[i] (null: dropped); fewer only when a stream has ended.
+  // Reads up to n groups, those of member i into to[i]; a null `to` drops them. Fewer only if a stream has ended.
   uint64_t read(uint64_t n, std::byte* const* to);
-  // [any thread] Marks the run as cut: its sources end early, and samples they did not give do not count as missing.
+  // [any thread] Marks the run as cut: samples after the early end of a source do not count as missing.
   void cut() { cut_.store(true, std::memory_order_relaxed); }
-  // Returns how many samples of a member precede the first that the next group may need.
+  // Returns the position of the first sample of a member that the next group may need.
   uint64_t reads(size_t member) const;
   uint64_t waiting(size_t member) const { return lanes_[member]->count; }
   JoinCounts counts(size_t member) const;  // [any thread]
-  // [any thread] Returns a note for the user, once: a new sender has replaced another.
+  // [any thread] Returns, once, a note for the user that a new sender has replaced another.
   std::optional<std::string> take_note();
 
  private:
@@ -81,19 +80,19 @@ class NumberedJoin {
     uint64_t per_group = 1;
     size_t bytes = 0, capacity = 0;
     std::unique_ptr<Edge> edge;
-    std::vector<std::byte> samples, last;  // queued samples; the last one used, if it may fill in
+    std::vector<std::byte> samples, last;  // queued samples; the last one used, to fill gaps
     std::vector<SampleMark> marks;
     std::vector<Key> keys;
     size_t first = 0, count = 0;
     bool ended = false, has_last = false, greeted = false;
     uint64_t sender = 0, generation = 0, next_index = 0, next_number = 0;
-    std::array<uint64_t, 16> past{};  // senders before this one
+    std::array<uint64_t, 16> past{};  // previous senders
     size_t n_past = 0;
     std::atomic<uint64_t> unpaired{0}, late{0}, filled{0};
 
     const Key& head() const { return keys[first]; }
     const std::byte* sample(size_t i) const { return samples.data() + (first + i) * bytes; }
-    uint64_t of_group(const Key& group) const;  // queued samples of this group
+    uint64_t of_group(const Key& group) const;  // number of queued samples of this group
     bool has_begun_after(const Key& group) const { return count > 0 && group.before_group(keys[first + count - 1]); }
   };
 
@@ -119,7 +118,7 @@ class NumberedJoin {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<bool> cut_{false};
   Key horizon_{};                                           // groups before it are settled
-  std::optional<std::pair<Key, Clock::time_point>> waits_;  // the oldest group, and when its wait began
+  std::optional<std::pair<Key, Clock::time_point>> waits_;  // oldest group, and since when it is incomplete
   std::mutex noting_;
   std::optional<std::string> note_;
 };

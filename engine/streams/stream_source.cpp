@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kMostPosition = 1 << 20;
 
-// A table made by an older contract is shorter: members beyond its struct_size do not exist.
+// Returns whether the table has the member. Tables of older contracts are shorter, as their struct_size tells.
 template <typename Table, typename Member>
 bool has(const Table* table, Member Table::*member) {
   const auto end =
@@ -31,7 +31,7 @@ const char* dtype_text(DType dtype) {
 [[noreturn]] void fail_with_host_error(const std::string& who) {
   uint32_t kind = HX_ERROR_INTERNAL;
   const char* text = detail::api()->last_error(&kind);
-  // Notes of an error follow as further lines.
+  // The first line is the message, the others are notes.
   std::istringstream lines(text && *text ? text : "failed without a reason");
   std::string line;
   std::getline(lines, line);
@@ -78,7 +78,7 @@ StreamInfo from_c(const std::string& who, const hx_stream_info& c) {
   info.live = c.live != 0;
   for (uint32_t i = 0; i < c.n_symbols; ++i) {
     info.symbols.emplace_back(c.symbols[i]);
-    // Names go into weights, checkpoints and reports.
+    // Names are stored in weights, checkpoints and reports, which must be UTF-8.
     if (find_invalid_utf8(info.symbols.back()))
       refuse(who, "names class " + std::to_string(i) + " '" + printable(info.symbols.back()) + "', which is not UTF-8");
   }
@@ -183,7 +183,7 @@ hx_status Source::pull(hx_value** out) {
 }
 
 bool Source::keep_numbers() {
-  if (first_) return false;  // a sample read for its type has lost its number
+  if (first_) return false;  // a sample was already read, without its number
   const hx_status status = has(table_, &hx_producer_vt::numbers) ? table_->numbers(object_, 0, nullptr) : HX_DECLINED;
   if (status != HX_OK && status != HX_DECLINED) fail();
   return keeps_numbers_ = status == HX_OK;
@@ -339,7 +339,7 @@ std::string Source::position_before(uint64_t index) const {
   if (!has(table_, &hx_producer_vt::position)) refuse(who(), "can be restored, but has no position function");
   std::string text(256, '\0');
   uint64_t size = text.size();
-  while (size >= text.size()) {  // the text may grow meanwhile
+  while (size >= text.size()) {  // the text may grow between calls
     text.resize(size + 1);
     if (size > kMostPosition)
       refuse(who(),
@@ -434,7 +434,7 @@ Sink::~Sink() {
   if (object_ && has(table_, &hx_consumer_vt::destroy)) table_->destroy(object_);
 }
 
-// Reports any failure as an output error: the run's training is intact, only a result was not delivered.
+// Reports internal and plugin errors as output errors: training is intact, only a result was not delivered.
 void Sink::fail() const {
   try {
     fail_with_host_error("consumer '" + name_ + "'");

@@ -10,17 +10,18 @@
 
 namespace harmonics::engine {
 
-// "u8[28, 28]"; a scalar is "i64".
+// Returns "u8[28, 28]", or "i64" for a scalar.
 std::string sample_type_text(DType dtype, const Shape& shape);
 
-// A producer object behind its C table, with a name for errors. The type of its samples is always known: without
-// describe() the first sample is read and kept. Every sample is checked against that type. One thread at a time.
+// Wraps a producer object and its C table, with a name for errors. The sample type is always known: a producer without
+// describe() is asked for its first sample, which is buffered. Every sample is checked against the type. Not
+// thread-safe, except where noted.
 class Source {
  public:
-  // Owns `object`; `owner` keeps alive whatever `table` and `object` need (a plugin's library).
+  // Takes ownership of `object`. `owner` keeps alive what `table` and `object` need, such as a plugin's library.
   Source(std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner = nullptr);
   Source(std::string name, std::shared_ptr<Producer> producer);
-  // Opens a producer of `factory` for an address's path.
+  // Creates a producer with `factory` for the path of an address.
   static Source open(std::string name, const hx_producer_factory_vt& factory, void* self, const std::string& path,
                      const hx_attributes& options, std::shared_ptr<const void> owner = nullptr);
   Source(Source&&) noexcept;
@@ -30,45 +31,45 @@ class Source {
   const std::string& name() const { return name_; }
   const StreamInfo& info() const { return info_; }
   size_t sample_bytes() const { return sample_bytes_; }
-  // Whether the producer described its samples; else the type is that of the first sample.
+  // Returns whether the producer described its samples; otherwise the type is that of the first sample.
   bool described() const { return described_; }
 
   // Returns the next sample; empty at the end of a pass.
   HTensor next();
   // Reads up to n samples, back to back; fewer only at the end of a pass.
   uint64_t read(uint64_t n, void* to);
-  // Whether samples can be read by number.
+  // Returns whether samples can be read by number.
   bool can_read_at() const { return can_read_at_; }
-  // Reads the samples of these numbers, each below info().size, back to back; does not move position().
+  // Reads the samples of these numbers, each below info().size, back to back. Does not change position().
   void read_at(const uint64_t* numbers, uint64_t n, void* to);
-  // Reads and drops up to n samples; returns their number.
+  // Skips up to n samples; returns their number.
   uint64_t skip(uint64_t n);
   // Moves back to the first sample for this epoch; throws if the producer cannot. Does nothing before the first
   // sample.
   void rewind(uint64_t epoch);
-  // Moves to sample `index` of the pass of this epoch, at most its length: by the producer's own seek, else by rewind
-  // and skip.
+  // Moves to sample `index` of this epoch's pass, at most its length, by the producer's seek() or else by rewind() and
+  // skip().
   void seek(uint64_t epoch, uint64_t index);
-  // Whether samples can be read only once: the source is live, or reported that it cannot rewind.
+  // Returns whether samples can be read only once: the source is live, or reported that it cannot rewind.
   bool once() const { return info_.live || once_; }
-  // A message why this source cannot return to a position; empty if it can. Call before the first sample.
+  // Returns the reason why this source cannot seek, or "" if it can. Must be called before the first sample is read.
   std::string cannot_seek();
-  // Number, within its pass, of the next sample.
+  // Number of the next sample within its pass.
   uint64_t position() const { return position_; }
-  // Whether samples carry their senders' numbers. If so, numbers() then returns those of the last next() or read().
-  // Call before the first sample.
+  // Returns whether samples have numbers of their senders. If so, numbers() then returns those of the last next() or
+  // read(). Must be called before the first sample is read.
   bool keep_numbers();
   const std::vector<SampleNumber>& numbers() const { return numbers_; }
 
   // ---- live sources: their samples are numbered across restarts (hx_producer_vt, contract 1.1) ----
-  // Call restore before the first sample: the source continues before sample `index`, at the position that
-  // position_before returned; durable() will be called. Returns false if the source has no positions.
+  // Continues at sample `index`, with the position that position_before(index) returned. Must be called before the
+  // first sample is read, and promises later calls of durable(). Returns false if the source has no positions.
   bool restore(uint64_t index, const std::string& position);
   // The functions below may be called from any thread while another function runs.
   std::string position_before(uint64_t index) const;
   void durable(uint64_t index) const;
-  // Wakes a waiting reader, which gets the samples already present and then the end. Returns false if the source
-  // cannot be woken.
+  // Wakes a blocked reader, which receives the samples already present and then the end. Returns false if the source
+  // does not support this.
   bool cancel() const;
   std::optional<StreamHealth> health() const;
 
@@ -94,14 +95,14 @@ class Source {
   HTensor first_;  // read for its type, not yet returned
   bool described_ = false, reads_ = false, can_read_at_ = false, touched_ = false, ended_ = false;
   bool once_ = false;
-  bool restored_ = false;  // live, and continued at its old position
+  bool restored_ = false;  // live, and continued at an earlier position
   bool keeps_numbers_ = false;
   std::vector<SampleNumber> numbers_;
   uint64_t position_ = 0;
-  std::vector<std::byte> dropped_;  // scratch of skip
+  std::vector<std::byte> dropped_;  // scratch buffer of skip()
 };
 
-// A consumer object behind its C table.
+// Wraps a consumer object and its C table.
 class Sink {
  public:
   Sink(std::string name, const hx_consumer_vt* table, void* object, std::shared_ptr<const void> owner = nullptr);

@@ -17,10 +17,10 @@ namespace harmonics::engine {
 
 namespace {
 
-// Presents a source as a producer, so that wrappers can be applied to it.
+// Adapts a Source to Producer, so that wrappers can be applied to it.
 class SourceProducer final : public Producer {
  public:
-  enum class Known { yes, no };  // whether the type of its samples is known, and whether it can rewind
+  enum class Known { yes, no };  // describe() returns the sample type; rewind() and seek() work
   explicit SourceProducer(std::shared_ptr<Source> source, Known described = Known::yes, Known goes_back = Known::yes)
       : source_(std::move(source)), described_(described), goes_back_(goes_back) {}
   HTensor next() override { return source_->next(); }
@@ -75,7 +75,7 @@ uint64_t count_of(const std::string& name, const char* option, const std::string
   return value;
 }
 
-// Runs `make`, and adds the stream's name to a wrapper's refusal.
+// Runs `make`, and adds the stream's name to its errors.
 template <typename Make>
 auto named(const std::string& name, Make make) {
   try {

@@ -1,4 +1,4 @@
-// Steps an address adds to a stream: cache=, augment= and async= for one stream, where= for all joined streams.
+// Steps that an address adds to a stream: cache=, augment= and async= affect one stream, where= all joined streams.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace harmonics::engine {
 
 class Spool;
 
-// Options that every producer's address takes besides its own, in the order they are applied.
+// Returns the options that the address of every producer accepts, in the order in which they are applied.
 struct StreamOption {
   const char* name;
   const char* description;
@@ -32,25 +32,25 @@ StreamSteps take_stream_steps(Address& address);
 
 struct SteppedSource {
   Source source;
-  std::vector<std::function<void(uint64_t seed)>> reseed;  // sets the run's seed in the augmentations
+  std::vector<std::function<void(uint64_t seed)>> reseed;  // set the seed of the augmentations
   bool passes_differ = false;
   std::optional<Condition> condition;
 };
 SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps, Registry& registry);
 
-// Returns the same source, with its labels counted if the number of classes is unknown, and made repeatable: a finite
-// source that cannot be read twice is kept in memory as it is read. Call before the first sample.
+// Returns the source with a known number of classes, which are counted if necessary, and repeatable: a finite source
+// that cannot be read twice is cached in memory as it is read. Must be called before the first sample is read.
 Source known_source(Source source);
 
-// Routes a live stream through the spool on disk. `source`: its origin; streams of one origin stay level there.
+// Routes a live stream through the spool. `from`: the address it comes from; streams of one address stay aligned.
 Source with_spool(const std::string& name, Source source, const std::string& from, Spool& spool);
 
 struct ConditionedMember {
   JointMember member;
   const Condition& condition;
 };
-// Returns the joint samples, of the first `groups`, for which every condition holds. Reads the members from beginning
-// to end. Refuses members without an end, and conditions that never hold.
+// Returns the numbers of the joint samples, among the first `groups`, for which every condition holds. Reads the
+// members from beginning to end. Throws for unbounded members and for conditions that never hold.
 std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& members, uint64_t groups);
 // Returns a stream of only these joint samples, `per_group` samples each.
 std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source,

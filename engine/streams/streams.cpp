@@ -32,7 +32,7 @@ uint64_t number(const std::string& name, const std::string& key, const std::stri
   return v;
 }
 
-// Parses "500ms", "5s", "2m"; empty if the text is not such a time.
+// Parses "500ms", "5s", "2m"; returns nothing for any other text.
 std::optional<std::chrono::milliseconds> parse_milliseconds(const std::string& text) {
   uint64_t v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
@@ -61,7 +61,7 @@ bool used(const Graph& graph, int producer) {
   return false;
 }
 
-// Whether this scheme reads data beyond this machine.
+// Returns whether this scheme reads data from other machines.
 bool is_remote(const std::string& scheme) {
   for (const char* remote : {"http", "https", "ftp", "s3", "gs", "gcs", "az", "hf", "hdfs"})
     if (scheme == remote) return true;
@@ -81,7 +81,7 @@ ItemPtr producer_of(Registry& registry, const Address& address) {
   return registry.need(HX_PRODUCER, address.scheme);
 }
 
-// Refuses options that neither this producer nor every producer knows.
+// Throws for options that are known neither to this producer nor to all producers.
 void expect_known_options(const Item& item, const Address& address) {
   std::vector<std::string> known;
   for (const ArgumentSpec& a : item.arguments) known.push_back(a.name);
@@ -185,7 +185,8 @@ void StreamSet::agree(const std::string& name, const char* key, std::optional<st
   slot = text;
 }
 
-// Takes edge= and hold= of this stream, and join=, unpaired= and late= of all streams read with it.
+// Removes edge= and hold=, which apply to this stream, and join=, unpaired= and late=, which apply to all joined
+// streams, from the address.
 void StreamSet::take_edge_options(const std::string& name, int producer, Address& address) {
   const auto refuse = [&](const char* key, const std::string& text, const char* wanted) {
     throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' must be {}", key, text, name, wanted));
@@ -223,7 +224,8 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   }
 }
 
-// Files are cut one by one, so samples that belong together stay side by side only if the cuts are equal.
+// Throws if producers have different part= options. Each file is cut separately, so samples stay aligned only if the
+// cuts are equal.
 void StreamSet::expect_same_part(const std::vector<int>& producers) const {
   const auto has = [&](int n) { return parts_.count(n) != 0; };
   const auto first = std::find_if(producers.begin(), producers.end(), has);
@@ -236,7 +238,7 @@ void StreamSet::expect_same_part(const std::vector<int>& producers) const {
                   {}, {"streams that are read together need equal parts: give each the same part="});
 }
 
-// Returns how these streams are joined; empty: by order, with no sample ever missing.
+// Returns the rules for joining these streams; nothing: by order, without missing samples.
 std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers, std::optional<Unpaired> unpaired) {
   std::string first_live, first_other;
   bool edged = false, one_address = true, numbered = producers.size() > 1;
@@ -275,10 +277,10 @@ int StreamSet::field_of(const Graph& graph, const std::string& name, const Addre
   return n >= 0 && graph.nodes[static_cast<size_t>(n)].kind == DeclarationKind::Producer ? n : -1;
 }
 
-// Returns the address of `producer`, overridden by this address's field and options.
+// Returns the address of `producer` with the field and options of this address.
 Address StreamSet::of_field(const Graph& graph, int producer, const std::string& name, Address address) const {
   constexpr const char* kOfFields[] = {"as",      "dtype",   "type",       "shape",
-                                       "symbols", "missing", "vocabulary", "learned"};  // describe the other field
+                                       "symbols", "missing", "vocabulary", "learned"};  // specific to the other field
   const std::string& of = graph.nodes[static_cast<size_t>(producer)].name;
   const auto known = addresses_.find(producer);
   if (known == addresses_.end() && bound(producer))
@@ -301,7 +303,7 @@ Address StreamSet::of_field(const Graph& graph, int producer, const std::string&
 void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& name, Address address) {
   int producer = -1;
   if (name.empty()) {
-    // Takes the first unbound producer, in order of declaration.
+    // The first unbound producer, in order of declaration.
     for (int n : graph.nodes_of(DeclarationKind::Producer))
       if (producer < 0 && !bound(n)) producer = n;
     if (producer < 0)
@@ -339,7 +341,7 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   const std::string& bound_name = graph.nodes[static_cast<size_t>(producer)].name;
   if (const int of = field_of(graph, bound_name, address); of >= 0)
     address = of_field(graph, of, bound_name, std::move(address));
-  // A source with its own seed option (synth:) keeps the seed; otherwise it is the shuffle's.
+  // A source with a seed option (synth:) receives the seed; otherwise the seed is that of the shuffle.
   const ItemPtr item = producer_of(registry, address);
   const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(),
                                      [](const ArgumentSpec& a) { return a.name == "seed"; });
@@ -372,7 +374,7 @@ std::optional<StreamSet::Record> StreamSet::record_of(int producer, Registry& re
     const auto end = std::chrono::steady_clock::now() + kPatience;
     for (uint64_t n = 0; again.read(1, one.data()) == 1 && std::chrono::steady_clock::now() < end; ++n)
       if (std::memcmp(one.data(), sample, bytes) == 0) return Record{n, address->second.str()};
-  } catch (const Error&) {  // no longer readable: the caller reports the position in the batch
+  } catch (const Error&) {  // not readable again: the caller reports the position in the batch
   }
   return std::nullopt;
 }
@@ -417,10 +419,10 @@ uint64_t counted(const Graph& graph, int producer, uint64_t a, uint64_t b) {
 
 }  // namespace
 
-// Returns how many consecutive samples of this producer make one joint sample.
+// Returns the number of consecutive samples of this producer in one joint sample.
 uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
-  // A ratio p/q of X means p of this for q of X. Along the chain to the stream without a ratio, the fractions
-  // multiply. The group is the least common multiple of the denominators.
+  // A ratio p/q of X means p samples of this producer for q of X. The fractions multiply along the chain to the stream
+  // without a ratio. The group is the least common multiple of the denominators.
   const auto fraction = [&](int n) {
     uint64_t p = 1, q = 1;
     for (int hops = 0; graph.nodes[static_cast<size_t>(n)].ratio && hops < 64; ++hops) {
@@ -435,7 +437,7 @@ uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
     return std::pair{p, q};
   };
   uint64_t group = 1;
-  // Covers the graph's producers, bound or not: a joint sample must stay the same when only inference is bound.
+  // Includes unbound producers, so that a joint sample is the same if only the producers of an inference are bound.
   for (int n : graph.nodes_of(DeclarationKind::Producer)) {
     const uint64_t q = fraction(n).second;
     group = counted(graph, n, group / std::gcd(group, q), q);
@@ -447,7 +449,7 @@ uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
 StreamType StreamSet::type_of(const Graph& graph, int n) const {
   const StreamInfo& info = sources_.at(n)->info();
   StreamType t{info.dtype, info.sample, info.position_axes, info.classes, info.symbols};
-  if (!used(graph, n)) return t;  // bound but unused here: the labels of an inference
+  if (!used(graph, n)) return t;  // bound but unused, such as labels during inference
   if (!info.live && info.symbols.empty())
     t.numbers = checked_product(info.size, static_cast<uint64_t>(info.sample.count())).value_or(0);
   t = declared_stream(graph.nodes[static_cast<size_t>(n)], t, use_of(graph, n));
@@ -487,8 +489,7 @@ void check_same_samples(const Graph& graph, const std::map<int, StreamType>& lea
   }
 }
 
-// Returns the same streams without the joint samples for which a condition does not hold. Reads the streams with
-// conditions once.
+// Returns the streams reduced to the joint samples for which all conditions hold. Reads streams with conditions once.
 const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<int>& producers,
                                                               const std::vector<JointMember>& members,
                                                               bool refuse_unequal) {
@@ -497,7 +498,7 @@ const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<
   JointOptions together;
   together.batch = 1;
   together.refuse_unequal = refuse_unequal;
-  const JointReader belong(members, together);  // throws if they do not belong together
+  const JointReader belong(members, together);  // throws if their lengths do not match
   std::vector<ConditionedMember> conditioned;
   for (size_t i = 0; i < producers.size(); ++i)
     if (const auto condition = conditions_.find(producers[i]); condition != conditions_.end())

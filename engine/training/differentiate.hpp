@@ -18,21 +18,22 @@ struct DifferentiateSettings {
   Budget* steps = nullptr;     // charged for every node; null: no budget
 };
 
-// The output that differentiate() gives a parameter's gradient in one part of the loss.
+// Name of the output that holds a parameter's gradient for one part of the loss.
 std::string gradient_output(const std::string& parameter, size_t part = 0);
 bool is_gradient_output(const std::string& output);
 
-// Returns the program with the outputs gradient_output(NAME) for every parameter in `wrt`, zeros where the loss does
-// not depend on it. Throws ErrorKind::Name for an output or a parameter that the program lacks; else as gradient().
+// Adds the output gradient_output(NAME) for every parameter in `wrt`: zeros if the loss does not depend on it. Throws
+// ErrorKind::Name for an output or a parameter that the program lacks; other errors are those of gradient().
 Program differentiate(Program entry, const std::string& loss, const std::vector<std::string>& wrt,
                       const DifferentiateSettings& settings = {});
-// Each part is a list of objectives, whose gradients are added; a part has gradients of its own.
+// Same for several parts of a loss. A part is a list of objectives, whose gradients are summed; each part has its own
+// gradient outputs.
 Program differentiate(Program entry, const std::vector<std::vector<Objective>>& parts,
                       const DifferentiateSettings& settings = {});
 
-// Names of the parameters that have gradients: those of floating-point types, in the order of the program.
+// Returns the names of floating-point parameters, in program order.
 std::vector<std::string> differentiable_parameters(const Program& program);
-// Names of the parameters that the program looks up by row.
+// Returns the names of lookup tables: parameters that the program indexes by row.
 std::set<std::string> looked_up_parameters(const Program& program);
 
 }  // namespace harmonics::engine

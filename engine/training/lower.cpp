@@ -22,7 +22,7 @@ EntrySizes sizes_of(const StepOptions& options) {
   return sizes;
 }
 
-// What a model learns whose entry does not say more: every weight that is not frozen.
+// Default objective of an entry that declares none: trains every weight that is not frozen.
 void learn_all(Lowered& lowered, const ParameterStore& store) {
   if (!lowered.objectives.empty() || !lowered.program.output("loss")) return;
   std::vector<std::string> all;
@@ -35,7 +35,7 @@ void learn_all(Lowered& lowered, const ParameterStore& store) {
   lowered.objectives.push_back({Objective{"loss", std::move(all)}});
 }
 
-// The rewrites of a training step: gradients, then updates or their accumulation.
+// Adds gradients, then either updates or gradient accumulation.
 void train(Lowered& lowered, ParameterStore& store, const StepOptions& options, Budget& steps) {
   const size_t parts = lowered.objectives.size();
   Program program = differentiate(std::move(lowered.program), lowered.objectives, {options.chooser, &steps});

@@ -34,7 +34,7 @@ UpdateRule adam_like(const char* functional, const TensorType& type) {
   return {functional, {}, {{"m", type}, {"v", type}}, true};
 }
 
-// Moments in fewer bits. Small parameters and those without rows keep f32: they take no time.
+// Stores moments in fewer bits. Small parameters and vectors keep f32: the saving would be negligible.
 void store_moments(UpdateRule& rule, const NamedSettings& s, const TensorType& type) {
   constexpr int64_t kLeastElements = 4096;
   const auto stored = static_cast<MomentType>(s.number("moments"));

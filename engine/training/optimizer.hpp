@@ -1,5 +1,4 @@
-// Optimizers as named in flows and options: 'adamw', 'sgd(lr=0.1, momentum=0.9)'; and their update rule for a
-// parameter.
+// Optimizers, written 'adamw' or 'sgd(lr=0.1, momentum=0.9)' in flows and options, and their update rules.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@
 
 namespace harmonics::engine {
 
-// The library's optimizers; "lr" is the first setting of each.
+// Returns the library's optimizers; "lr" is the first setting of each.
 const std::vector<NamedRow>& optimizer_rows();
 
 struct Optimizer {
@@ -33,12 +32,12 @@ struct UpdateRule {
   std::string functional;
   AttributeMap attributes;
   std::vector<Moment> moments;
-  bool counts_steps = false;  // takes the step number: for bias correction, or to round moments at random
+  bool counts_steps = false;  // needs the step number, for bias correction or stochastic rounding of moments
 };
 
-// For the library's optimizers; for plugins' see plugin_optimizer.hpp. Weight decay and LAMB's trust ratio apply to
-// tensors of rank 2 and more. `hidden`: false for lookup tables and for arrows into tapped layers; NorMuon
-// orthogonalises hidden matrices and uses AdamW for all others.
+// Returns the update rule of a library optimizer; plugin_optimizer.hpp handles those of plugins. Weight decay and
+// LAMB's trust ratio apply only to tensors of rank 2 and more. `hidden`: false for lookup tables and for arrows into
+// tapped layers; NorMuon orthogonalises hidden matrices and uses AdamW for all others.
 UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, bool hidden);
 
 }  // namespace harmonics::engine

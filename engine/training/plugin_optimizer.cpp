@@ -44,7 +44,7 @@ std::vector<UpdateRule::Moment> plugin_moments(const Optimizer& optimizer, const
     throw Error(ErrorKind::Plugin,
                 fmt::format("{} keeps {} moments; at most {} are possible", spoken_name(item), count, HX_MAX_MOMENTS));
   std::vector<UpdateRule::Moment> moments;
-  std::set<std::string> seen{"gradient"};  // the name of a step's accumulated gradients
+  std::set<std::string> seen{"gradient"};  // reserved for accumulated gradients
   for (uint32_t i = 0; i < count; ++i) {
     const std::string name = given[i].name ? given[i].name : "";
     if (!is_moment_name(name) || !seen.insert(name).second)

@@ -15,10 +15,10 @@ struct SteppedParameter {
   bool hidden = true;
 };
 
-// The optimizer's moments for the parameter.
+// Returns the moments that the optimizer keeps for the parameter.
 std::vector<UpdateRule::Moment> plugin_moments(const Optimizer& optimizer, const SteppedParameter& parameter);
 
-// The parameter's next value, followed by its moments'. `step`: i64.
+// Traces one update. Returns the parameter's new value, followed by its new moments. `step`: i64.
 std::vector<HTensor> plugin_step(const Optimizer& optimizer, const SteppedParameter& parameter, const HTensor& value,
                                  const HTensor& gradient, const std::vector<HTensor>& moments, const HTensor& rate,
                                  const HTensor& step);

@@ -21,7 +21,7 @@ const SettingSpec kFinal{"final", 0, Kind::part, {}, "final factor of the learni
 
 bool is_part(double span) { return span > 0 && span < 1; }
 
-// Does the schedule need to know the end of the run?
+// Returns whether the schedule depends on the length of the run.
 bool needs_end(const NamedSettings& s) {
   const std::string_view name = s.row->name;
   if (s.row->item) return (s.row->item->flags & HX_NEEDS_END) != 0;
@@ -96,7 +96,7 @@ std::optional<std::string> LearningRate::note() const {
   return fmt::format("the run of {} steps ends within the schedule's warmup of {:g}", *horizon_.steps, warmup_);
 }
 
-// Calls the plugin with the state of the run; throws an error naming it if its rate is unusable.
+// Asks the plugin for the rate at this step. Throws an error that names the plugin if the rate is unusable.
 double LearningRate::of_plugin(int64_t step, double elapsed) const {
   const Item& item = *schedule_.settings.row->item;
   hx_run_point point{sizeof point, 0, step, horizon_.steps.value_or(0), -1};
@@ -138,7 +138,7 @@ double LearningRate::factor(int64_t step, double progress) const {
   return falling(name == "linear" ? 1 - part : (1 + std::cos(kPi * part)) / 2);
 }
 
-// Interpolates from the final factor at height 0 to 1 at height 1.
+// Interpolates linearly from the final factor (height 0) to 1 (height 1).
 double LearningRate::falling(double height) const { return setting("final") + (1 - setting("final")) * height; }
 
 double LearningRate::dropped(int64_t step, double progress) const {

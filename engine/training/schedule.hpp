@@ -1,4 +1,4 @@
-// Learning rate schedules as named in flows and options: 'cosine(warmup=500, final=0.1)'.
+// Learning rate schedules, written 'cosine(warmup=500, final=0.1)' in flows and options.
 #pragma once
 
 #include <optional>
@@ -14,27 +14,28 @@ const std::vector<NamedRow>& schedule_rows();
 
 struct Schedule {
   NamedSettings settings;
-  bool is_constant() const;  // no warmup either
+  bool is_constant() const;  // "constant" without warmup
   std::string str() const { return settings.str(); }
 };
 
 // Errors as in parse_named_settings().
 Schedule parse_schedule(std::string_view text, Registry& registry = Registry::global());
 
-// The end of a run, as far as it is known at the start.
+// Length of a run, as far as it is known at the start.
 struct Horizon {
   std::optional<int64_t> steps;
   bool timed = false;  // may also end by a time limit
 };
 
-// A schedule applied to one run. Without a time limit the rate depends on the step number only.
+// A schedule applied to one run. Without a time limit the rate depends only on the step number.
 class LearningRate {
  public:
-  // Throws ErrorKind::Usage if the schedule needs the end of the run and there is none.
+  // Throws ErrorKind::Usage if the schedule depends on the length of the run and the run has none.
   LearningRate(const Schedule& schedule, double lr, const Horizon& horizon);
-  // Rate of step `step`, counted from 0; `elapsed`: fraction of the time limit. Call in order of steps.
+  // Returns the rate of step `step`, from 0. `elapsed`: fraction of the time limit that has passed. Must be called in
+  // the order of steps.
   double at(int64_t step, double elapsed = 0);
-  // A note if the run ends before its warmup does.
+  // Returns a note if the run ends during its warmup.
   std::optional<std::string> note() const;
 
  private:
@@ -43,7 +44,7 @@ class LearningRate {
   double falling(double part) const;
   double decaying(int64_t step, double progress) const;
   double dropped(int64_t step, double progress) const;
-  int64_t steps_of(double span) const;  // converts a span to steps; the run must have a number of steps
+  int64_t steps_of(double span) const;  // converts a span to steps; requires a known number of steps
   double setting(const char* name) const { return schedule_.settings.number(name); }
 
   Schedule schedule_;
@@ -52,8 +53,8 @@ class LearningRate {
   double lr_;
   Horizon horizon_;
   double warmup_;                     // steps, or below 1 a fraction of a timed run
-  std::optional<int64_t> warm_from_;  // first step after the warmup; in timed runs set when it is reached
-  double begin_ = 0;                  // progress of the run at that step
+  std::optional<int64_t> warm_from_;  // first step after the warmup; timed runs set it when they reach it
+  double begin_ = 0;                  // progress of the run at warm_from_
 };
 
 }  // namespace harmonics::engine

@@ -16,7 +16,7 @@ namespace {
 
 struct UsualName {
   const char* operation;
-  const char *result, *input;  // of its result, and of what its maps read; null: none
+  const char *result, *input;  // names of its result, and of the input of its maps; null: none
 };
 constexpr UsualName kUsualNames[] = {
     {"LN1", "ln1.output", nullptr},
@@ -50,7 +50,7 @@ bool is_map(const Node& node) {
   return node.op == Op::dot || part == BlockPart::map || part == BlockPart::product;
 }
 
-// The result of a call, as its functional's signature names it, if that is a statistic: "mean", "rstd", "lse"; else "".
+// Returns "mean", "rstd" or "lse" if the functional's signature names this result so; otherwise "".
 std::string statistic_of(const Node& maker, uint32_t output) {
   const FunctionalPtr functional = called_by(maker);
   if (!functional || output >= functional->signature.results.size()) return "";
@@ -82,7 +82,7 @@ double per_layer(const std::vector<KeptValue>& kept, uint64_t (KeptValue::*bytes
 
 std::pair<std::string, std::string> layer_and_operation(const std::string& path) {
   constexpr std::string_view kBlock = "blk.";
-  size_t at = 0;  // in a flow the scope begins with that of the arrow
+  size_t at = 0;  // in a flow the arrow's scope precedes the block's
   if (!path.starts_with(kBlock)) {
     at = path.find(".blk.");
     if (at == std::string::npos) return {"", path};
@@ -100,7 +100,7 @@ uint64_t KeptValue::bytes_in_16_bits() const {
 
 std::vector<KeptValue> kept_values(const Program& program) {
   std::vector<bool> is_kept(program.values.size(), false);
-  std::map<ValueId, std::set<std::string>> readers;  // operations of the forward pass, by value
+  std::map<ValueId, std::set<std::string>> readers;  // by value: maps of the forward pass that read it
   for (const Node& node : program.nodes) {
     const bool forward = is_forward(program, node);
     for (const ValueId input : node.inputs) {

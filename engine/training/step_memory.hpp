@@ -1,5 +1,5 @@
-// What a training step keeps from the forward pass until the backward pass reads it, and how much of it presets of
-// recomputation leave: read off plans that do not run.
+// Activation memory of a training step: the values kept from the forward pass for the backward pass, under each
+// recomputation preset. Taken from plans, without running them.
 #pragma once
 
 #include <cstdint>
@@ -14,45 +14,47 @@
 namespace harmonics::engine {
 
 struct KeptValue {
-  std::string scope;      // NodeScope::text() of what makes it
-  std::string layer;      // "blk.3", by the value's scope; "": of no block
-  std::string operation;  // the rest of the scope: "QKV"; of a flow's layer the whole scope
-  // "ln1.output", "qkv_output", "lse", ...: the usual name of what operations of .ndsl files keep; of others the
-  // operation's
+  std::string scope;      // NodeScope::text() of the producer
+  std::string layer;      // "blk.3"; "": outside of blocks
+  std::string operation;  // the rest of the scope, such as "QKV"; outside of blocks the whole scope
+  // "ln1.output", "qkv_output", "lse", ...: the conventional name for operations of .ndsl files; for others the name
+  // of the operation.
   std::string name;
-  std::vector<std::string> inputs;  // usual names of the maps that read it: "qkv_input", "mlp_up_input"; often none
+  std::vector<std::string> inputs;  // conventional names as an input of maps: "qkv_input", "mlp_up_input"; often none
   TensorType type;
   bool statistic = false;  // a mean, rstd or lse, which stays f32 in any precision
 
   uint64_t bytes() const { return type.bytes(); }
-  // With floating-point results in 16 bits.
+  // Size if floating-point values had 16 bits.
   uint64_t bytes_in_16_bits() const;
 };
 
-// "blk.3" and "QKV" of the scope "blk.3.QKV", "x.y.blk.3" and "QKV" of one in a flow; "" and the whole scope of others.
+// Splits "blk.3.QKV" into "blk.3" and "QKV", and "x.y.blk.3.QKV", as in flows, into "x.y.blk.3" and "QKV". For other
+// scopes, returns "" and the whole scope.
 std::pair<std::string, std::string> layer_and_operation(const std::string& path);
 
-// Of a program after its last pass, in its order. Each value counts once, views of it do not.
+// Returns the kept values of a program after its last pass, in program order. Views are counted as the value they
+// alias.
 std::vector<KeptValue> kept_values(const Program& program);
 
 struct StepMemory {
   std::string recompute;  // the preset; "none"
   std::vector<KeptValue> kept;
-  MemoryReport plan;  // arena_bytes: the most memory that results need at one time
+  MemoryReport plan;  // arena_bytes: peak memory of results
 
   uint64_t kept_bytes() const;
-  // Mean over the layers "blk.N"; 0: there are none.
+  // Mean over the layers "blk.N"; 0 if there are none.
   uint64_t bytes_per_layer() const;
   uint64_t bytes_per_layer_in_16_bits() const;
 };
 
-// Plans of the step for these settings of --recompute ("none", "attention", ...), none of which runs. `binding`: of
-// tensors that may have no memory (ParameterStore::reserve_only).
+// Plans the step for each of these settings of --recompute ("none", "attention", ...), without running it. Tensors of
+// `binding` need no memory (ParameterStore::reserve_only).
 std::vector<StepMemory> step_memory(const Program& step, TensorBinding& binding, const CompileOptions& compile,
                                     const std::vector<std::string>& recompute);
 
-// A model with the same entries whose parameters have addresses, but no memory: numbers that are not trained keep their
-// types and stay frozen, others are weights.
+// Returns a model with the same entries whose parameters have addresses but no memory. Floating-point parameters become
+// weights; those of integer and quantized types stay frozen.
 Model planned_model(const Model& model, const EntrySizes& sizes);
 
 }  // namespace harmonics::engine

@@ -33,8 +33,8 @@ HTensor clipped(const HTensor& gradient, const UpdateSettings& settings) {
   return settings.clip_value > 0 ? minimum(maximum(gradient, -settings.clip_value), settings.clip_value) : gradient;
 }
 
-// Factor that clips all gradients by global norm, as torch.nn.utils.clip_grad_norm_; includes `scale`. Empty: no
-// factor.
+// Returns the factor that clips all gradients by global norm, like torch.nn.utils.clip_grad_norm_, times `scale`.
+// Returns an empty tensor if no factor is needed.
 HTensor clip_factor(Tracer& tracer, const UpdateSettings& settings, const std::vector<HTensor>& gradients,
                     const HTensor& scale) {
   if (!(settings.clip > 0)) return scale;
@@ -114,14 +114,14 @@ void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector
       const std::string name = accumulator(parameters[i].name, part);
       const HTensor sum = moment(tracer, store, name, type_of(gradient));
       const HTensor share = weight == 1 ? gradient : gradient * weight;
-      // select instead of a product with 0, which would keep infinities and NaN.
+      // select() instead of a multiplication by 0, which would propagate infinities and NaN.
       tracer.update(name, select(keep, sum, zeros_like(sum)) + share);
     }
 }
 
 namespace {
 
-// Takes the gradients from the outputs of a differentiated program.
+// Removes the gradient outputs from a differentiated program and returns them by parameter.
 class TakenGradients {
  public:
   explicit TakenGradients(Program& program) {

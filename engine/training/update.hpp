@@ -12,41 +12,43 @@
 
 namespace harmonics::engine {
 
-// The global norm of the gradients of a step, before it is clipped: an output f32 [].
+// Output f32 []: global norm of a step's gradients before clipping.
 inline constexpr const char* kGradientNorm = "gradient_norm";
 
 struct UpdateSettings {
   Optimizer optimizer;
   double clip = 0;        // clip by global norm; 0: off
   double clip_value = 0;  // clip each element by value, before the norm; 0: off
-  // With `clip`: the norm that it clips by is the output kGradientNorm.
+  // With `clip`: adds the output kGradientNorm.
   bool shows_norm = false;
 };
 
-// Updates every parameter from its gradient. Step inputs: the rate, and the step if a rule counts steps; states:
-// "optimizer.MOMENT.NAME", initially zero. `scale`: factor for all gradients; empty: 1.
+// Traces the update of every parameter from its gradient. Step inputs: the learning rate, and the step number if a rule
+// counts steps. States: "optimizer.MOMENT.NAME", initially zero. `scale`: factor for all gradients; empty: 1.
 void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings,
                    const std::vector<TrainedParameter>& parameters, std::vector<HTensor> gradients,
                    const HTensor& scale = {});
 
-// "optimizer.gradient.NAME" becomes its old value, if the step input `keep` is set, plus `weight` times the
-// gradient. `gradients`: one list per part of the loss; those of the second part go to "optimizer.gradient.NAME:1".
+// Traces gradient accumulation: adds `weight` times the gradient to the state "optimizer.gradient.NAME", which is
+// zeroed first unless the step input `keep` is set. `gradients`: one list per part of the loss; the second part uses
+// "optimizer.gradient.NAME:1".
 void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
                         const std::vector<std::vector<HTensor>>& gradients, double weight);
 
-// Returns a differentiated program with the gradients of these parameters replaced by their updates. `steps`: charged
-// for every node; null: no budget.
+// Replaces the gradient outputs of a differentiated program by updates of these parameters. `steps`: charged for every
+// node; null: no budget.
 Program update(Program differentiated, ParameterStore& store, const UpdateSettings& settings,
                const std::vector<TrainedParameter>& parameters, Budget* steps = nullptr);
-// Likewise, with the gradients of `parts` parts of the loss accumulated; absent gradients are zeros.
+// Replaces them by gradient accumulation for `parts` parts of the loss; absent gradients are zeros.
 Program accumulate(Program differentiated, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
                    size_t parts, double weight, Budget* steps = nullptr);
 
-// A program that updates from accumulated gradients of `parts` parts of the loss, each times its step input `scale`.
+// Returns a program that updates from accumulated gradients: the sum over the parts of the loss, each multiplied by its
+// step input `scale`.
 Program accumulated_update(const std::string& name, ParameterStore& store, const UpdateSettings& settings,
                            const std::vector<TrainedParameter>& parameters, size_t parts = 1);
 
-// Is it the state that accumulates a parameter's gradients?
+// Returns whether the state accumulates a parameter's gradients.
 bool is_accumulator(const std::string& name);
 
 }  // namespace harmonics::engine

@@ -25,7 +25,7 @@ constexpr int64_t kHighestRank = 1 << 16;
   throw Error(ErrorKind::Weights, fmt::format("the adapter '{}' {}", path, what));
 }
 
-// Matrices whose maps, or lookups, a run traces, by key.
+// Returns the keys of weights that a run uses in linear maps, or, if `looked_up`, in lookups.
 std::set<std::string> mapped_keys(const ResolvedSpec& resolved, bool looked_up) {
   std::set<std::string> keys;
   for (const TracedMap& map : resolved.maps())
@@ -33,7 +33,7 @@ std::set<std::string> mapped_keys(const ResolvedSpec& resolved, bool looked_up) 
   return keys;
 }
 
-// Whether the matrices have the sizes of the weight.
+// Returns whether the shapes of the pair match the weight.
 bool has_sizes_of(const BoundWeight& weight, const LowRank& pair) {
   if (weight.experts) {
     if (pair.a.rank() != 3 || pair.b.rank() != 3 || pair.magnitude) return false;
@@ -50,7 +50,7 @@ bool has_sizes_of(const BoundWeight& weight, const LowRank& pair) {
   return a[1] == width && b[0] == rows && a[0] == b[1] && lengths;
 }
 
-// Every pair must belong to a linear map, and have its sizes.
+// Throws unless every pair belongs to a linear map or lookup and matches its shape.
 void expect_pairs(const Adapter& adapter, const ResolvedSpec& resolved) {
   if (adapter.pairs.empty()) refuse_adapter(adapter.path, "has no matrices");
   const std::set<std::string> mapped = mapped_keys(resolved, false), looked_up = mapped_keys(resolved, true);
@@ -134,7 +134,7 @@ Shape of_each_expert(int64_t experts, const Shape& shape) {
   return experts ? Shape{experts, shape[0], shape[1]} : shape;
 }
 
-// Rows of several pairs behind each other: of A as they are.
+// Concatenates the A matrices of several pairs along rows.
 HTensor stacked_rows(const std::vector<const LowRank*>& pairs) {
   int64_t rows = 0;
   const int64_t width = pairs.front()->a.shape().back(), experts = pairs.front()->experts();
@@ -149,7 +149,7 @@ HTensor stacked_rows(const std::vector<const LowRank*>& pairs) {
   return all;
 }
 
-// Columns of several pairs behind each other: of B, with the scales.
+// Concatenates the B matrices of several pairs, multiplied by their scales, along columns.
 HTensor stacked_columns(const std::vector<const LowRank*>& pairs) {
   int64_t columns = 0, at = 0;
   const int64_t experts = pairs.front()->experts(), each = pairs.front()->b.shape()[experts ? 1 : 0];
@@ -168,7 +168,7 @@ HTensor stacked_columns(const std::vector<const LowRank*>& pairs) {
   return all;
 }
 
-// Matrices of equal height beside each other.
+// Concatenates matrices of equal height along columns.
 HTensor beside_each_other(const std::vector<const HTensor*>& all) {
   if (all.size() == 1) return *all.front();
   std::vector<HTensor> list;
@@ -176,7 +176,7 @@ HTensor beside_each_other(const std::vector<const HTensor*>& all) {
   return concat(list, 1);
 }
 
-// The pairs of each weight.
+// Pairs by weight.
 using PairsByWeight = std::map<std::string, std::vector<const LowRank*>>;
 PairsByWeight pairs_by_weight(const std::vector<Adapter>& adapters) {
   PairsByWeight all;
@@ -191,7 +191,7 @@ std::vector<const LowRank*> addresses_of(const std::vector<LowRank>& pairs) {
   return all;
 }
 
-// The weight with scale · B A added, in f32. Of a table the rows are those of A.
+// Returns the weight plus scale · B A, in f32. For a table, rows are those of A.
 HTensor sum_of(const HTensor& weight, bool transposed, const std::vector<const LowRank*>& pairs) {
   HTensor sum = in_floats(weight);
   float* to = sum.mutable_data<float>();
@@ -199,7 +199,7 @@ HTensor sum_of(const HTensor& weight, bool transposed, const std::vector<const L
   for (const LowRank* pair : pairs) {
     const float *a = floats_of(pair->a), *b = floats_of(pair->b);
     const int64_t rank = pair->rank();
-    // element (r, k) of the left factor and (k, c) of the right one
+    // element (r, k) of the left factor
     const auto left = [&](int64_t r, int64_t k) {
       if (pair->looked_up) return a[r * rank + k];
       return transposed ? a[k * rows + r] : b[r * rank + k];
@@ -215,7 +215,7 @@ HTensor sum_of(const HTensor& weight, bool transposed, const std::vector<const L
   return sum;
 }
 
-// DoRA: what the rows of the sum are multiplied by, so that they have the lengths of `magnitude`.
+// DoRA: returns the factors that give the rows of the sum the norms in `magnitude`.
 HTensor length_factors(const HTensor& sum, bool transposed, const HTensor& magnitude) {
   return magnitude / sqrt(row_squares(sum, transposed));
 }
@@ -224,13 +224,13 @@ HTensor length_factors(const HTensor& sum, bool transposed, const HTensor& magni
 
 namespace {
 
-// Declares what apply_adapters() makes.
+// Declares the parameters of adapters for apply_adapters().
 class AppliedAdapters {
  public:
   AppliedAdapters(const ResolvedSpec& resolved, ParameterStore& parameters)
       : resolved_(resolved), parameters_(parameters) {}
 
-  // Weights that read one x.
+  // Adds weights that read the same x.
   void group(const std::vector<std::string>& keys, const PairsByWeight& pairs) {
     std::vector<const LowRank*> all;
     for (const std::string& key : keys) all.insert(all.end(), pairs.at(key).begin(), pairs.at(key).end());
@@ -263,7 +263,7 @@ class AppliedAdapters {
     parameters_.adopt(name, tensor, nullptr, Role::frozen, {}).fixed = true;
   }
 
-  // DoRA: the parameter with the factors of the rows; "": there are none.
+  // DoRA: declares the parameter with the factors of the rows and returns its name; "" without DoRA.
   std::string lengths(const std::string& key, const std::vector<const LowRank*>& pairs) {
     if (std::none_of(pairs.begin(), pairs.end(), [](const LowRank* pair) { return bool(pair->magnitude); })) return "";
     if (pairs.size() > 1)
@@ -287,7 +287,7 @@ void apply_adapters(const std::vector<Adapter>& adapters, ResolvedSpec& resolved
   const PairsByWeight pairs = pairs_by_weight(adapters);
   if (pairs.empty()) return;
   AppliedAdapters applied(resolved, parameters);
-  // The weights that read one x, in the order of the steps.
+  // Weights grouped by the x they read, in the order of the steps.
   std::vector<std::pair<ValueId, std::vector<std::string>>> groups;
   std::set<std::string> placed;
   for (const TracedMap& map : resolved.maps()) {
@@ -361,7 +361,7 @@ HTensor merged_experts(const HTensor& stack, const std::vector<const LowRank*>& 
 std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
                                               const std::vector<Adapter>& adapters) {
   std::map<std::string, HTensor> all = imported.tensors;
-  std::map<std::string, int> uses;  // of tensors of the file
+  std::map<std::string, int> uses;  // number of weights per tensor of the file
   for (const auto& [key, weight] : resolved.weights()) ++uses[weight.source];
   for (const auto& [key, pairs] : pairs_by_weight(adapters)) {
     const BoundWeight& weight = resolved.weights().at(key);
@@ -375,7 +375,7 @@ std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, con
       throw Error(ErrorKind::Weights, fmt::format("several adapters change '{}', and one of them is of DoRA, which "
                                                   "must be alone",
                                                   key));
-    for (int64_t e = 0; e < weight.experts; ++e)  // matrices of their own, as in a folder
+    for (int64_t e = 0; e < weight.experts; ++e)  // separate matrices, as in a folder
       if (const auto alone = all.find(expert_name(weight.source, e)); alone != all.end()) {
         std::vector<LowRank> own;
         for (const LowRank* pair : pairs) own.push_back(pair->of_expert(e));

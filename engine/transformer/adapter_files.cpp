@@ -1,4 +1,4 @@
-// Files of adapters that were trained: folders of PEFT, and GGUF.
+// Writes trained adapters: PEFT folders and GGUF files.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,15 +21,15 @@ namespace json = boost::json;
 
 namespace {
 
-// The pairs of one weight as one: rank and matrices of all its rows.
+// All pairs of one weight or module combined into one, with matrices for all its rows.
 struct WholePair {
   const TrainedPair* first;
   int64_t rank = 0;
   double factor = 1;
-  HTensor a, b, magnitude;  // as TrainedPair
+  HTensor a, b, magnitude;  // see TrainedPair
 };
 
-// What the rows of a pair are rows of: the module in files of PEFT, the weight in those of GGUF.
+// The matrix that the rows of a pair belong to: the module in PEFT files, the weight in GGUF files.
 struct RowPlace {
   bool by_module;
   const std::string& name(const TrainedPair& pair) const { return by_module ? pair.module.name : pair.key; }
@@ -66,7 +66,7 @@ WholePair whole_pair(const std::vector<const TrainedPair*>& pairs, const Paramet
     throw Error(ErrorKind::Usage, fmt::format("DoRA of some rows of '{}' cannot be written: PEFT has lengths for all",
                                               place.name(first)));
   all.a = concat(rows, 0);
-  // Rows of B for each pair in the columns of that pair, zeros elsewhere.
+  // B is block-structured: each pair's rows are non-zero only in that pair's columns.
   all.b = zero_rows({whole, all.rank});
   if (!first.magnitude.empty()) all.magnitude = zero_rows({whole});
   auto* to = all.b.mutable_data<float>();
@@ -99,7 +99,7 @@ std::vector<WholePair> whole_pairs(const TrainedAdapter& adapter, const Paramete
   return all;
 }
 
-// Neighbours in each head become rows (i, i + width/2).
+// Reorders rows from adjacent rotary pairs to pairs (i, i + width/2) within each head.
 HTensor halves(const HTensor& rows, int64_t width) {
   if (width == 0) return rows;
   const int64_t count = rows.shape()[0], each = rows.size() / count;
@@ -114,16 +114,16 @@ HTensor halves(const HTensor& rows, int64_t width) {
   return all;
 }
 
-// The name of one expert's module; others are as they are.
+// Replaces "{e}" in a module's name by the expert's number.
 std::string named_of_expert(std::string module, int64_t number) {
   const size_t at = module.find("{e}");
   return at == std::string::npos ? module : module.replace(at, 3, std::to_string(number));
 }
 
-// The ends of the modules' names, as short as PEFT's own: "q_proj".
+// Returns the last part of a module's name, as PEFT writes it: "q_proj".
 std::string ending_of(const std::string& module) {
   const std::string last = module.substr(module.rfind('.') + 1);
-  // "gate" and "dense" are too short to mean one module.
+  // "gate" and "dense" are ambiguous.
   if (last != "gate" && last != "dense") return last;
   const size_t dot = module.rfind('.', module.size() - last.size() - 2);
   return dot == std::string::npos ? module : module.substr(dot + 1);
@@ -216,7 +216,7 @@ void write_gguf_adapter(const TrainedAdapter& adapter, const ParameterValue& val
                         Registry& registry) {
   const std::vector<WholePair> pairs = whole_pairs(adapter, value, {false});
   std::map<std::string, HTensor> tensors;
-  // One alpha is for all pairs; where they differ, B holds the factors.
+  // GGUF has one alpha for all pairs. If the pairs' alphas differ, their factors are multiplied into B.
   const auto alpha_of = [](const WholePair& pair) { return pair.factor * static_cast<double>(pair.rank); };
   const double alpha = alpha_of(pairs.front());
   const bool equal = std::all_of(pairs.begin(), pairs.end(), [&](const WholePair& pair) {

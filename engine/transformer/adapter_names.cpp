@@ -11,8 +11,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// Modules of a layer, and the names of their weights in GGUF. Of several modules of one weight the first that fits is
-// the model's: where `bert` is as the model is, and where the weight is fused as `fused` says.
+// Modules of a layer, and the names of their weights in GGUF. If several modules have the same weight, the first row
+// applies whose `bert` and `fused` match the model and the weight.
 struct ModuleRow {
   std::string_view module, weight;
   bool bert = false, fused = false;
@@ -44,7 +44,7 @@ constexpr std::string_view kLayers[] = {"model.layers.", "layers.", "bert.encode
 constexpr std::string_view kWeight = ".weight", kBlock = "blk.";
 constexpr std::string_view kTable = "token_embd.weight", kHead = "output.weight";
 
-// The modules whose rows lie behind each other in a fused weight, by its number of parts.
+// The modules whose rows a fused weight concatenates.
 struct FusedRow {
   std::string_view weight;
   std::vector<std::string_view> parts;
@@ -57,7 +57,7 @@ const std::vector<FusedRow>& fused_rows() {
 
 std::string_view last_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-// "blk.3.attn_q.weight" is layer "3" and "attn_q"; both are empty for other names.
+// Splits "blk.3.attn_q.weight" into layer "3" and "attn_q"; returns empty texts for other names.
 std::pair<std::string_view, std::string_view> of_block(std::string_view key) {
   if (!key.starts_with(kBlock) || !key.ends_with(kWeight)) return {};
   key.remove_prefix(kBlock.size());
@@ -67,7 +67,7 @@ std::pair<std::string_view, std::string_view> of_block(std::string_view key) {
   return {key.substr(0, dot), key.substr(dot + 1)};
 }
 
-// The slices that steps take of a map, if they are all of it.
+// Returns the slices that steps take of a map's result if they cover it completely, otherwise nothing.
 std::vector<std::pair<int64_t, int64_t>> whole_parts(const TracedMap& map, int64_t rows) {
   int64_t end = 0;
   for (const auto& [from, to] : map.parts) {
@@ -142,7 +142,7 @@ class Targets {
           return fmt::format("{}{}.{}", bert_ ? "encoder.layer." : "model.layers.", layer, row.module);
       return "";
     }
-    // A file with the names of Hugging Face.
+    // The file uses the names of Hugging Face.
     return key.ends_with(kWeight) ? std::string(key.substr(0, key.size() - kWeight.size())) : std::string();
   }
 

@@ -30,7 +30,7 @@ constexpr size_t kMostAdded = 65536;
 constexpr int64_t kLargestId = (int64_t{1} << 31) - 2;
 constexpr const char* kTokenizer = "tokenizer.json";
 
-// Endings of the names of tables with a row for each token, in folders of all known models and of described ones.
+// Name endings of tables with a row per token, in folders of known models and of .ndsl models.
 constexpr const char* kTables[] = {
     "embed_tokens.weight",   "wte.weight",        "embed_in.weight", "word_embeddings.weight",
     "tok_embeddings.weight", "token_embd.weight", "lm_head.weight",  "lm_head.bias",
@@ -62,7 +62,7 @@ int64_t id_in(const json::value& value, const std::string& name) {
   return value.as_int64();
 }
 
-// Every token of a tokenizer.json that has a text of its own, and the number after the largest id.
+// The tokens of a tokenizer.json, and the next unused id.
 struct KnownTokens {
   std::map<std::string, int64_t> ids;
   int64_t next = 0;
@@ -75,7 +75,7 @@ struct KnownTokens {
     if (vocab->is_object())
       for (const auto& entry : vocab->as_object()) take(std::string(entry.key()), id_in(entry.value(), name));
     else
-      next = static_cast<int64_t>(vocab->as_array().size());  // of unigrams: pairs of a text and a score
+      next = static_cast<int64_t>(vocab->as_array().size());  // unigram models: pairs of text and score
     const json::value* added = file.if_contains("added_tokens");
     if (!added) return;
     if (!added->is_array()) throw Error(ErrorKind::Weights, fmt::format("'{}' has no list as 'added_tokens'", name));
@@ -95,10 +95,10 @@ struct KnownTokens {
 };
 
 struct ExtendedTokenizer {
-  std::string text;                                    // of its tokenizer.json
-  int64_t known = 0;                                   // the number after the largest id before
+  std::string text;                                    // the new tokenizer.json
+  int64_t known = 0;                                   // first unused id before the extension
   std::vector<std::pair<std::string, int64_t>> added;  // new texts and their ids
-  std::map<std::string, int64_t> ids;                  // of all tokens, new ones too
+  std::map<std::string, int64_t> ids;                  // all tokens, including new ones
 };
 
 ExtendedTokenizer extended_tokenizer(std::string_view text, const std::vector<std::string>& texts,
@@ -134,7 +134,7 @@ ExtendedTokenizer extended_tokenizer(std::string_view text, const std::vector<st
   return result;
 }
 
-// A table of so many rows: the ones before `first_new` as they are, the others the mean of the first `known`.
+// Resizes a table to `rows` rows. Keeps rows before `first_new`; sets the others to the mean of the first `known` rows.
 HTensor resized_table(const HTensor& table, int64_t known, int64_t first_new, int64_t rows) {
   const Shape shape = table.shape();
   const int64_t width = table.size() / std::max<int64_t>(shape[0], 1);
@@ -149,7 +149,7 @@ HTensor resized_table(const HTensor& table, int64_t known, int64_t first_new, in
   const HTensor as_stored = cast(mean, table.dtype());
   std::vector<int64_t> dims = shape.vector();
   dims[0] = rows;
-  const size_t bytes = TensorType{table.dtype(), Shape{width}}.bytes();  // of a row
+  const size_t bytes = TensorType{table.dtype(), Shape{width}}.bytes();  // per row
   const int64_t kept = std::min(first_new, shape[0]);
   std::vector<std::byte> all(static_cast<size_t>(rows) * bytes);
   std::memcpy(all.data(), table.bytes(), static_cast<size_t>(kept) * bytes);
@@ -162,7 +162,7 @@ bool is_table(const std::string& name) {
   return std::any_of(std::begin(kTables), std::end(kTables), [&](const char* table) { return name.ends_with(table); });
 }
 
-// Resizes the tables in the files of a folder; `known`: rows with a token before, `to`: rows afterwards.
+// Resizes the tables in the files of a folder. `known`, `first_new`: see resized_table(). Adds their names to `rows`.
 void resize_tables(const fs::path& folder, int64_t known, int64_t first_new, AddedRows& rows) {
   std::error_code failed;
   const fs::path index = folder / kFolderIndex;
@@ -195,7 +195,7 @@ void resize_tables(const fs::path& folder, int64_t known, int64_t first_new, Add
   write_object(index, whole);
 }
 
-// The object with the number of tokens: of models with images it is a part of the configuration.
+// Returns the object that contains vocab_size: in models with images, a part of the configuration.
 json::object& sized_part(json::object& config, const std::string& folder) {
   if (config.contains("vocab_size")) return config;
   for (const char* part : {"text_config", "llm_config"})
@@ -205,7 +205,7 @@ json::object& sized_part(json::object& config, const std::string& folder) {
   throw Error(ErrorKind::Weights, fmt::format("config.json in '{}' has no vocab_size", folder));
 }
 
-// The tokens in the files that name special ones by their texts.
+// Updates the files that list special tokens by text.
 void name_tokens(const fs::path& folder, const AddedTokens& tokens, const AddedRows& rows) {
   std::error_code failed;
   const fs::path config = folder / "tokenizer_config.json", map = folder / "special_tokens_map.json";

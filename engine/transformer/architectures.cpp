@@ -19,7 +19,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// The matrix as `dtype`, or as it is if its rows are not whole blocks.
+// Converts the matrix to `dtype`, unless its row length is not a multiple of the block size.
 HTensor as(DType dtype, const HTensor& tensor) {
   if (tensor.rank() != 2 || tensor.dtype() == dtype || tensor.shape().back() % element_type(dtype).block != 0)
     return tensor;
@@ -36,12 +36,12 @@ const std::vector<specs::Spec>& builtin() {
   return kSpecs;
 }
 
-// "X" of "X[0]", the first of the matrices that stand for the tensor X; "" for other names.
+// Returns "X" for "X[0]", the first of the matrices that make up the stack X; "" for other names.
 std::string stack_of(const std::string& name) {
   return name.ends_with("[0]") ? name.substr(0, name.size() - 3) : std::string();
 }
 
-// Types of the tensors; of several that stand for one, that one's.
+// Returns the types of the tensors. Matrices "X[i]" are represented by the stack X.
 TensorTypes types_of(const ImportedModel& imported) {
   TensorTypes types;
   std::map<std::string, int64_t> stacks;
@@ -59,7 +59,8 @@ TensorTypes types_of(const ImportedModel& imported) {
     const TensorType first = type_of(imported.tensor(expert_name(stack, 0)));
     std::vector<int64_t> shape = first.shape.vector();
     shape.insert(shape.begin(), count);
-    for (int64_t e = 0; e < count; ++e) imported.tensor(expert_name(stack, e), first);  // are there, and alike
+    // Throws unless all matrices exist with the same type.
+    for (int64_t e = 0; e < count; ++e) imported.tensor(expert_name(stack, e), first);
     types.emplace(stack, TensorType{first.dtype, Shape(shape)});
   }
   return types;
@@ -97,7 +98,7 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
   const specs::Spec spec = options.spec  ? *options.spec
                            : description ? description->spec
                                          : builtin_spec(imported.architecture(), imported.path);
-  const SpecOverrides set = description ? SpecOverrides{} : options.set;  // a description has taken them
+  const SpecOverrides set = description ? SpecOverrides{} : options.set;  // already applied to a description
   TensorTypes types;
   if (!imported.tensors.empty())
     types = types_of(imported);

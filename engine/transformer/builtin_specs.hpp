@@ -1,4 +1,4 @@
-// The specs of the folder specs/, which the program carries.
+// The files of specs/, compiled into the program.
 #pragma once
 
 namespace harmonics::engine {

@@ -26,7 +26,7 @@ constexpr const char* kConfiguration = "huggingface.config";
 constexpr const char* kNamedDescription = "huggingface.model_dsl";
 constexpr const char* kClassOfFolder = "huggingface.architecture";
 
-// The built-in model of a class of transformers; "": there is none.
+// Returns the built-in model for a class of the transformers library, or "".
 std::string builtin_of_class(const std::string& name) {
   const std::string line = "\nhf_architecture: " + name + "\n";
   for (unsigned i = 0; i < kBuiltinNdslCount; ++i)
@@ -49,7 +49,7 @@ std::vector<std::string> builtin_classes() {
   return names;
 }
 
-// Programs compute in f32; matrices may stay as they are.
+// Converts vectors, and matrices of unsupported types, to f32; programs compute in f32, with weights of any type.
 HTensor as_weight(const HTensor& tensor) {
   const DType dtype = tensor.dtype();
   const bool stays = tensor.rank() >= 2 && dtype != DType::F64 && (is_float(dtype) || is_stored(dtype));
@@ -79,7 +79,7 @@ void stack(const CompiledNdsl& compiled, std::map<std::string, HTensor>& tensors
   }
 }
 
-// The tensors and the description take the place of those of the folder.
+// Replaces tensors and metadata of a folder by these tensors and the description.
 void describe(ImportedModel& imported, const CompiledNdsl& compiled, std::map<std::string, HTensor> tensors,
               const DescribedOptions& options) {
   for (auto& [name, tensor] : tensors) tensor = as_weight(tensor);
@@ -113,7 +113,7 @@ ndsl::ModelFile description_in(const ImportedModel& imported) {
   return read_ndsl(builtin.substr(0, builtin.rfind('.')));
 }
 
-// Names of a setting that the user gave, and all its synonyms, are not settings of parts any more.
+// Removes settings given by the user, including synonyms, from the settings of parts.
 void forget(ndsl::Settings& settings, const std::set<std::string>& names) {
   std::erase_if(settings, [&](const auto& setting) { return names.count(setting.first) != 0; });
 }

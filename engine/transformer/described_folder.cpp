@@ -1,4 +1,4 @@
-// Folders of Hugging Face, written from described models.
+// Writes described models as Hugging Face folders.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -43,7 +43,7 @@ uint64_t bytes_of(const HTensor& tensor) { return type_of(tensor).bytes(); }
 
 HTensor as_written(const HTensor& tensor) { return is_stored(tensor.dtype()) ? cast(tensor, DType::F32) : tensor; }
 
-// Every tensor of the model, experts one by one.
+// Returns every tensor of the model, with separate experts.
 std::map<std::string, HTensor> single_tensors(const CompiledNdsl& compiled,
                                               const std::map<std::string, HTensor>& tensors) {
   std::map<std::string, HTensor> all;
@@ -78,7 +78,8 @@ TensorFile file_of(std::map<std::string, HTensor> tensors) {
   return file;
 }
 
-// In one file, or in several of at most so many bytes with an index. Files of an older folder are to be removed.
+// Adds the weights as one file, or as several of at most `shard_bytes` with an index. Marks obsolete files of the
+// folder for removal. Returns the number of bytes.
 uint64_t add_weights(const std::map<std::string, HTensor>& tensors, const fs::path& folder, uint64_t shard_bytes,
                      FileGroup& group) {
   std::vector<std::pair<std::string, uint64_t>> all;
@@ -125,14 +126,14 @@ std::string configuration(const CompiledNdsl& compiled, const NdslFolder& to,
   config["torch_dtype"] = type_of_matrices(tensors);
   config["model_dsl"] = kDescriptionFile;
   if (compiled.hf_config.kind != document::Kind::map) {
-    config["pad_token_id"] = nullptr;  // classes have ids of their own otherwise
+    config["pad_token_id"] = nullptr;  // otherwise the class's default ids would apply
     config["bos_token_id"] = to.begin ? json::value(*to.begin) : json::value(nullptr);
     config["eos_token_id"] = to.end ? json::value(*to.end) : json::value(nullptr);
   }
   return plain_numbers(json::serialize(config)) + "\n";
 }
 
-// Calls `take` with the path and the bytes of each file of a tokenizer that a folder gets.
+// Calls `take` with the destination path and the contents of each tokenizer file.
 void visit_tokenizer_files(const std::string& tokenizer, const std::string& to,
                            const std::function<void(const std::string&, const std::string&)>& take) {
   std::error_code failed;

@@ -18,11 +18,11 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr double kInitialDeviation = 0.02;  // of matrices, as GPT-2's
+constexpr double kInitialDeviation = 0.02;  // of matrices, as in GPT-2
 
 bool is_half(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
 
-// The type that the request names; empty: none.
+// Returns the type named by the request, or nothing.
 std::optional<DType> requested_type(const LayerModelRequest& request) {
   if (request.type.empty()) return {};
   DType dtype = DType::F32;
@@ -42,7 +42,7 @@ std::optional<DType> requested_type(const LayerModelRequest& request) {
   return dtype;
 }
 
-// The type of a parameter in the flow.
+// Returns the type of a parameter in the flow.
 TensorType type_in_flow(const TensorType& found, const LayerModelRequest& request, const std::optional<DType>& wanted) {
   if (wanted == DType::F32) return {DType::F32, found.shape};
   if (wanted && found.shape.rank() == 2 && found.shape.back() % element_type(*wanted).block == 0)
@@ -55,7 +55,7 @@ hx_init initial(const std::string& name, const Shape& shape) {
   return {HX_INIT_CONSTANT, name.ends_with("bias") ? 0.0 : 1.0, 0};
 }
 
-// Factors of rotary positions, which are no weights although they lie among them.
+// Returns the parameters that are factors of rotary embeddings, and therefore not trainable weights.
 std::set<std::string> constants_of(const ResolvedSpec& resolved) {
   std::set<std::string> names;
   for (const auto& [name, rope] : resolved.spec().ropes)
@@ -103,7 +103,7 @@ void add_read(const ImportedModel& imported, const ResolvedSpec& resolved, const
                     fixed, opened.parameters.size(), type, request.written));
 }
 
-// The model's own parameters as a store; DoRA reads the lengths of their rows.
+// Adds the model's parameters to a store, where DoRA reads the norms of their rows.
 void adopt_weights(const LayerModel& opened, ParameterStore& store) {
   for (const auto& [name, parameter] : opened.parameters) {
     if (!parameter.value) continue;
@@ -124,7 +124,7 @@ std::optional<LoraSettings> lora_settings(const LayerModelRequest& request, bool
   return settings;
 }
 
-// The matrices of adapters, which the model does not have itself.
+// Adds the parameters of a store that the model lacks: the matrices of adapters.
 void add_others(const ParameterStore& store, LayerModel& opened) {
   for (const auto& [name, stored] : store.all())
     if (!opened.parameters.count(name))
@@ -132,7 +132,7 @@ void add_others(const ParameterStore& store, LayerModel& opened) {
                                                      stored.role == Role::frozen});
 }
 
-// The matrices of adapters become parameters; with one that is trained, all others are fixed.
+// Adds the matrices of adapters to the model's parameters. If an adapter is trained, all other parameters are fixed.
 void add_layer_adapters(const LayerModelRequest& request, ResolvedSpec& resolved, LayerModel& opened,
                         Registry& registry) {
   Model scratch;
@@ -156,7 +156,7 @@ std::map<std::string, std::string> settings_of(const LayerModelRequest& request)
               fmt::format("model(\"{}\", set=\"{}\") is not NAME=VALUE, NAME=VALUE", request.written, request.set));
 }
 
-// A `.ndsl` file or a built-in model, with weights of a folder or initial ones.
+// Opens a `.ndsl` file or built-in model, with the weights of a folder or initial values.
 void open_described(const std::string& path_or_name, const LayerModelRequest& request, LayerModel& opened) {
   NdslOptions options;
   if (const std::optional<DType> wanted = requested_type(request); !request.trains) options.weight_type = wanted;
@@ -209,7 +209,7 @@ std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& give
   if (!request.lora.empty() && !request.trains)
     throw Error(ErrorKind::Type,
                 fmt::format("model(\"{}\"): lora= trains an adapter, and freeze=true nothing", request.written));
-  if (!request.lora.empty()) request.trains = false;  // of the model's own weights
+  if (!request.lora.empty()) request.trains = false;  // concerns the model's own weights
   auto opened = std::make_shared<LayerModel>();
   std::error_code failed;
   const bool there = std::filesystem::exists(request.path, failed);

@@ -1,4 +1,4 @@
-// Models of files as functions of flows: engine/model/layer_model.hpp.
+// Opens models from files as functions of flows; see engine/model/layer_model.hpp.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace harmonics::engine {
 
-// Opens a `.ndsl` file, a built-in model by name, or a file or a folder that an importer reads. Matrices of 16 bits
-// train as f32; blocks stay as they are unless the request names a type. Parameters of a folder without weights begin
-// with random numbers.
+// Opens a `.ndsl` file, a built-in model by name, or a file or folder that an importer reads. Trainable 16-bit matrices
+// become f32; block types are unchanged unless the request names a type. Parameters of a folder without weights are
+// initialised randomly.
 std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& request, Registry& registry);
 
 }  // namespace harmonics::engine

@@ -9,7 +9,8 @@ namespace harmonics::engine {
 
 namespace {
 
-// The bits of a row do not depend on the number of rows where a sequence is continued.
+// Applies a linear map. If `invariant`, as when a sequence is continued, a row's bits do not depend on the number of
+// rows.
 HTensor narrow_map(const HTensor& x, const HTensor& weight, bool invariant = true, bool transposed = false) {
   AttributeMap how;
   if (invariant) how.set("batch_invariant", true);
@@ -17,7 +18,7 @@ HTensor narrow_map(const HTensor& x, const HTensor& weight, bool invariant = tru
   return apply("linear", how, {x, weight}).at(0);
 }
 
-// Likewise for groups of rows, by a stack of matrices.
+// Same for groups of rows and a stack of matrices.
 HTensor grouped_map(const HTensor& rows, const HTensor& offsets, const HTensor& stack, bool invariant) {
   AttributeMap how;
   if (invariant) how.set("batch_invariant", true);
@@ -93,7 +94,7 @@ HTensor LowRankTerms::dropped(const std::string& group, const HTensor& x) {
 HTensor LowRankTerms::narrow(const TrainedPair& pair, const HTensor& x) {
   const auto matrix = [&](const TrainedPair& p) { return parameter(p.a, Shape{p.rank, p.width}, x.dtype()); };
   const Pairs& group = groups_.at(pair.group);
-  // A run for one token would copy the matrices of the group.
+  // Outside of training, concatenating the group's matrices would cost more than it saves.
   if (!training_ || group.size() == 1)
     return times(narrow_map(dropped(pair.group, x), matrix(pair), !training_), pair.factor);
   HTensor& product = products_[{pair.group, tracer_.id_of(x)}];
@@ -157,7 +158,7 @@ HTensor LowRankTerms::narrow_of_experts(const TrainedPair& pair, const HTensor& 
   return own_part(pair, product);
 }
 
-// The sums of squares of the rows of W + s B A follow from those of W, and from narrow products alone.
+// Computes the squared row norms of W + s B A from those of W, using only products with low-rank matrices.
 HTensor LowRankTerms::lengths(const TrainedPair& pair, const HTensor& weight, DType dtype) {
   const HTensor a = parameter(pair.a, Shape{pair.rank, pair.width}, dtype);
   const HTensor b = parameter(pair.b, Shape{pair.rows, pair.rank}, dtype);

@@ -1,5 +1,4 @@
-// Models of `.ndsl` files by name, for programs that embed the engine: the built-in ones, and files that are
-// registered.
+// Registry of `.ndsl` models by name, for programs that embed the engine: built-in models and registered files.
 #pragma once
 
 #include <map>
@@ -12,13 +11,13 @@
 
 namespace harmonics::engine {
 
-// Any thread may call it.
+// Thread-safe.
 class ModelRegistry {
  public:
   static ModelRegistry& global();
-  // Reads and compiles the file; a later one of the same name replaces it. Throws what compile_ndsl_model() throws.
+  // Reads and compiles the file. Replaces an earlier one of the same name. Throws the errors of compile_ndsl_model().
   void add(const std::string& name, const std::string& file);
-  // Throws ErrorKind::Name, with the nearest name, for an unknown one.
+  // Throws ErrorKind::Name, with the nearest name, for an unknown name.
   std::shared_ptr<const CompiledNdsl> get(const std::string& name);
   std::vector<std::string> names();              // sorted
   std::string file_of(const std::string& name);  // as given to add(); "": none

@@ -14,11 +14,11 @@ namespace harmonics::engine {
 namespace {
 
 constexpr int kDeepestNeuron = 16;
-constexpr size_t kMostParts = 1000;  // of a layer
+constexpr size_t kMostParts = 1000;  // per layer
 
 struct StepRow {
   const char* op;
-  const char* group;  // of its tensors; "": a norm or a residual sum
+  const char* group;  // name of its tensor group; "": a norm or a residual sum
   NdslFamily family;
   std::vector<std::string> expands_to;
 };
@@ -56,7 +56,7 @@ NdslBlock::NdslBlock(const ndsl::ModelFile& file, const ndsl::Block& block, cons
   sound_ = sound_ && faults_.count() == before && !faults_.doubts("operations");
   if (!sound_) faults_.doubt("operations");
   if (parts_.empty()) return;
-  // The sum that ends a block may be left out.
+  // The residual sum at the end of a block may be omitted.
   const Part& last = parts_.back();
   const bool sums = last.kind == Kind::residual || (last.step.output && last.step.output->text == "residual");
   if (!sums) {
@@ -75,7 +75,7 @@ NdslBlock::NdslBlock(const ndsl::ModelFile& file, const ndsl::Block& block, cons
   check_hints();
 }
 
-// A residual sum and the norm behind it are one operation where the norm is the second of the block.
+// Returns whether this part is the block's second norm directly after a residual sum: both form one operation.
 bool NdslBlock::fuses(size_t part) const {
   if (part == 0 || variant_ == "parallel" || parts_[part].kind != Kind::norm) return false;
   const Part& norm = parts_[part];
@@ -126,7 +126,7 @@ void NdslBlock::add(const ndsl::Operation& step) {
       has_experts_ = true;
       return add_sublayer(step, row.group, row.expands_to, row.family);
     }
-    ndsl::Operation dense = step;  // a layer without experts
+    ndsl::Operation dense = step;  // in a layer without experts
     dense.op.text = "SwiGLU_FFN";
     dense.expands_to.clear();
     for (const char* key :
@@ -155,7 +155,7 @@ void NdslBlock::add(const ndsl::Operation& step) {
     faults_.add(step.op.place, fmt::format("there is no operation {}", shown_name(op)), meant);
 }
 
-// Between an attention and a feed-forward network directly behind it stand the sum and the second norm.
+// Adds the residual sum and the second norm, which may be omitted between an attention and a feed-forward network.
 void NdslBlock::add_implied(const ndsl::Operation& before) {
   if (variant_ == "parallel" || parts_.empty() || before.reads_from) return;
   const Part& last = parts_.back();

@@ -1,4 +1,4 @@
-// The block of one layer: steps of a `.ndsl` file as block operations, with what the file leaves out.
+// The block of one layer: steps of a `.ndsl` file as block operations, including implied ones.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace harmonics::engine {
 
 class NdslBlock {
  public:
-  // `settings`: of the layer; `experts`: whether MoE_FFN has its experts here, or is a dense SwiGLU_FFN. Steps that
-  // cannot be are faults. `file` must outlive it.
+  // `settings`: of the layer. `experts`: whether MoE_FFN has experts in this layer; otherwise it is a dense SwiGLU_FFN.
+  // Adds invalid steps to `faults`. `file` must outlive this object.
   NdslBlock(const ndsl::ModelFile& file, const ndsl::Block& block, const NdslSettings& settings, bool experts,
             NdslFaults& faults);
 
   BlockSpec spec() const;
-  // Writes all steps of the layer; returns the residual stream after it.
+  // Writes all steps of the layer. Returns the name of the residual stream after it.
   std::string lower(NdslLayer& layer, const std::string& residual) const;
 
  private:
@@ -42,7 +42,7 @@ class NdslBlock {
   const ndsl::ModelFile& file_;
   const NdslSettings& settings_;
   bool experts_, has_experts_ = false, qk_norm_ = false;
-  bool sound_ = true;  // false: a part is missing, and errors that follow from it are not reported
+  bool sound_ = true;  // false: a part is missing, so errors that follow from this are not reported
   NdslFaults& faults_;
   std::string variant_;
   std::vector<Part> parts_;

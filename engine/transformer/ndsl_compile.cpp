@@ -26,7 +26,7 @@ const NdslTensor* CompiledNdsl::find(const std::string& name) const {
 namespace {
 
 constexpr int64_t kMostNdslLayers = 10'000;
-constexpr size_t kMostNdslSteps = 100'000;  // of all layers
+constexpr size_t kMostNdslSteps = 100'000;  // all layers together
 
 class Compiler {
  public:
@@ -53,7 +53,7 @@ class Compiler {
     for (const char* key : {"vocab_size", "hidden_size", "max_position_embeddings"})
       result_.sizes[key] = settings_.size(key);
     result_.sizes["num_layers"] = settings_.whole("num_layers", {}, 1, kMostNdslLayers);
-    if (faults_.doubts("num_layers"))  // the number of layers is unknown, so every block is checked
+    if (faults_.doubts("num_layers"))  // number of layers unknown: check every block
       for (const auto& [name, block] : file_.blocks) (void)NdslBlock(file_, block, settings_, true, faults_);
     specs::Spec& spec = result_.spec;
     spec.path = file_.path;
@@ -83,13 +83,13 @@ class Compiler {
     faults_.add(variant.place, fmt::format("there is no variant {}", shown_name(variant.text)),
                 meant.empty() ? all : meant);
   }
-  // The settings of a part of the architecture, above those of the model.
+  // Returns the settings of a part of the architecture, which override those of the model.
   NdslSettings with(const NdslLevel& level, const ndsl::Place& place) { return settings_.over(level, place, true); }
   static ndsl::Place place_of(const ndsl::Settings& part, const ndsl::Place& otherwise) {
     return part.empty() ? otherwise : part.begin()->second.place;
   }
 
-  // A number, or an expression of settings: "sqrt(hidden_size)".
+  // Evaluates a number, or an expression of settings: "sqrt(hidden_size)".
   double expression(const NdslSettings& settings, const std::string& key) {
     const ndsl::Setting* found = settings.find(key);
     try {
@@ -157,7 +157,7 @@ class Compiler {
     return name;
   }
 
-  // Whether the attention of a layer has the window, where its own settings do not say.
+  // Returns whether the attention of a layer has a sliding window, unless its own settings decide that.
   bool has_window(int64_t layer) {
     if (const ndsl::Setting* types = settings_.find("layer_types")) {
       const auto& items = types->value.items;
@@ -183,8 +183,8 @@ class Compiler {
     return settings_.has("sliding_window");
   }
 
-  // Whether a layer of a model with experts has them: decoder_sparse_step and mlp_only_layers as in Qwen's models,
-  // first_k_dense_replace as in DeepSeek's.
+  // Returns whether a layer of a model with experts has experts: decoder_sparse_step and mlp_only_layers as in Qwen
+  // models, first_k_dense_replace as in DeepSeek models.
   bool has_experts(int64_t layer) {
     if (const ndsl::Setting* dense = settings_.find("mlp_only_layers"))
       for (const document::Node& item : dense->value.items)
@@ -241,7 +241,7 @@ class Compiler {
                   fmt::format("'{}': the layers have more than {} steps", file_.path, kMostNdslSteps));
   }
 
-  // What makes a layer differ from others: its block, the places of its own settings, its window, its experts.
+  // Returns a text that is equal for identical layers: block, positions of its own settings, window, experts.
   static std::string identity(const LayerPlan& plan, bool window, bool experts) {
     std::string text = fmt::format("{} {} {}", static_cast<const void*>(plan.block), window, experts);
     for (const auto& [key, setting] : plan.config)
@@ -251,11 +251,11 @@ class Compiler {
 
   std::string layers(std::string x) {
     expect_rules();
-    std::map<std::string, size_t> known;  // layers that are described alike, and their number of steps
+    std::map<std::string, size_t> known;  // number of steps, by identity of the layer
     for (int64_t i = 0; i < result_.sizes["num_layers"]; ++i) {
       const LayerPlan plan = plan_of(i);
       const bool window = plan.config.count("sliding_window") || has_window(i);
-      const bool distinct = distinct_ || faults_.any();  // report errors of equal layers once
+      const bool distinct = distinct_ || faults_.any();  // reports errors of identical layers once
       const std::string like = distinct ? identity(plan, window, has_experts(i)) : std::string();
       if (const auto at = known.find(like); distinct && at != known.end()) {
         add_steps(at->second);
@@ -282,7 +282,7 @@ class Compiler {
     return x;
   }
 
-  // BERT's vector of a text: a linear map of the first token's, then tanh.
+  // Adds BERT's pooler: a linear map of the first token's vector, then tanh.
   void pooler(const NdslSettings& settings, const std::string& x, bool scores) {
     if (scores)
       faults_.add(settings.place_of("use_pooler"), "a pooler is for encoders", "head: {none: true}", ErrorKind::Shape);
@@ -319,7 +319,7 @@ class Compiler {
     if (file_.has_final_norm) {
       const NdslLevel norm = ndsl_level(file_.final_norm, false, faults_);
       NdslSettings of_norm = with(norm, place_of(file_.final_norm, file_.name.place));
-      NdslLevel like;  // the first norm of the block, where the file says nothing
+      NdslLevel like;  // settings of the block's first norm, the default
       std::string name = norm.count("op") ? norm_named(of_norm, "op") : "";
       if (name.empty()) {
         const auto first = std::find_if(file_.block.begin(), file_.block.end(), [](const ndsl::Operation& step) {

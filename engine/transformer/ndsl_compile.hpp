@@ -1,5 +1,5 @@
-// A `.ndsl` model compiled: the operations of each layer's block, and a spec of the whole model that the engine applies
-// to weights as it applies those of JSON.
+// Compiler for `.ndsl` models. The result contains the operations of each layer's block, and a spec of the whole model,
+// which is applied to weights like specs in JSON.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace harmonics::engine {
 
-// What one layer computes, in the names of its operations ("LN1", "QKV", …).
+// Operations of one layer, by name ("LN1", "QKV", …).
 struct BlockSpec {
   std::string variant;  // dense, parallel, moe
   std::vector<std::string> forward_ops;
@@ -25,17 +25,17 @@ struct BlockSpec {
   bool operator==(const BlockSpec&) const = default;
 };
 
-// A tensor that the model needs.
+// A tensor of the model.
 struct NdslTensor {
   std::string name;  // "blk.0.attn_q.weight", as in GGUF
   Shape shape;
-  hx_init init{};       // of a model without weights
-  int64_t experts = 0;  // above 0: shape[0]; a parameter for each of them
-  int64_t heads = 0;    // rows are those of so many heads; 0: they are not
-  ndsl::Place place;    // of the operation
+  hx_init init{};       // initial values, used without weights
+  int64_t experts = 0;  // above 0: shape[0], with one parameter per expert
+  int64_t heads = 0;    // number of heads that rows belong to; 0: none
+  ndsl::Place place;    // position of the operation
 };
 
-// What hf_mapping calls a tensor: one or several tensors of the model, one below the other.
+// A name used in hf_mapping, for one tensor of the model or several concatenated along rows.
 struct NdslAlias {
   std::string name;  // "blocks[0].attention.qkv_weight"
   std::vector<std::string> tensors;
@@ -43,30 +43,31 @@ struct NdslAlias {
 
 struct CompiledNdsl {
   ndsl::ModelFile file;
-  std::vector<BlockSpec> layers;  // with distinct_layers, of the compiled ones
+  std::vector<BlockSpec> layers;  // with distinct_layers, only compiled ones
   specs::Spec spec;
   std::vector<NdslTensor> tensors;
-  std::map<std::string, size_t> by_name;  // of tensors
+  std::map<std::string, size_t> by_name;  // indices into tensors
   std::vector<NdslAlias> aliases;
   std::map<std::string, int64_t> sizes;  // "vocab_size", "hidden_size", "num_layers", "max_position_embeddings", …
-  NdslLevel settings;                    // those of the model that count, by their own names
-  std::set<std::string> set;             // the settings that the user gave
-  document::Node hf_config;              // the configuration of the folder; null: there is none
-  bool tied = false;                     // scores use the table of the embedding
+  NdslLevel settings;                    // effective settings of the model, by canonical name
+  std::set<std::string> set;             // names of settings given by the user
+  document::Node hf_config;              // configuration of the folder; null: none
+  bool tied = false;                     // the head uses the embedding table
   uint64_t parameters() const;
   const NdslTensor* find(const std::string& name) const;
 };
 
 struct NdslCompileOptions {
-  std::map<std::string, std::string> set;  // settings above all others
-  const document::Document* hf = nullptr;  // a configuration of Hugging Face, above that of the file
-  // Of layers that are described alike the first one only: enough to find every error of a file.
+  std::map<std::string, std::string> set;  // settings that override all others
+  const document::Document* hf = nullptr;  // Hugging Face configuration, which overrides that of the file
+  // Compile only the first of identical layers, which is enough to find every error of a file.
   bool distinct_layers = false;
 };
 
-// Throws SourceErrors with all errors of its files; ErrorKind::Usage for an unknown setting of `set`.
+// Compiles a model. Throws SourceErrors with all errors of its files, and ErrorKind::Usage for an unknown setting in
+// `set`.
 CompiledNdsl compile_ndsl(const ndsl::ModelFile& file, const NdslCompileOptions& options = {});
-// The same, but adds errors to those of reading the files. With errors, the result only serves to find more of them.
+// Same, but adds errors to `faults`. If there are errors, the result is only useful for finding further ones.
 CompiledNdsl compile_ndsl(const ndsl::ModelFile& file, const NdslCompileOptions& options, NdslFaults& faults);
 
 }  // namespace harmonics::engine

@@ -12,7 +12,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr double kMostElements = 1e12;  // of one tensor
+constexpr double kMostElements = 1e12;  // per tensor
 
 std::vector<specs::Expression> expressions(const std::vector<int64_t>& dims, const std::string& place) {
   std::vector<specs::Expression> all;
@@ -24,7 +24,7 @@ bool is_default_group(const std::string& group) { return group == "attention" ||
 
 Error placed_error(Span place, const Error& e) { return {e.kind(), e.what(), place, e.notes()}; }
 
-// Checks the call against the functional's signature. Tracing would stop at the first wrong call.
+// Checks the call against the functional's signature, in order to report all errors; tracing would stop at the first.
 void expect_functional(const ndsl::Operation& step, const AttributeMap& attributes, NdslFaults& faults) {
   const FunctionalPtr functional = FunctionalTable::global().find(step.op.text);
   if (!functional) return;
@@ -93,7 +93,7 @@ void NdslBuilder::observe(const std::string& name, const std::string& value) {
   if (!steps_->empty()) steps_->back().observed.emplace_back(name, value);
 }
 
-// What queries and keys are multiplied by: as given, else by the rules of yarn and longrope.
+// Sets the factor of queries and keys: as given, or by the rules of yarn and longrope.
 void NdslBuilder::scale_attention(const ndsl::Setting& scaling, const std::string& kind, double context, double longest,
                                   specs::Rope& rope) {
   const auto number = [&](const char* name) -> std::optional<double> {
@@ -101,7 +101,7 @@ void NdslBuilder::scale_attention(const ndsl::Setting& scaling, const std::strin
     return found ? document::real_of(*found) : std::nullopt;
   };
   const std::optional<double> given = number("attention_factor");
-  if (kind == "yarn") {  // that of the spec comes on top of the usual one
+  if (kind == "yarn") {  // the spec's factor multiplies the usual one
     const double factor = number("factor").value_or(1), usual = factor > 1 ? 0.1 * std::log(factor) : 0;
     const double wanted = number("mscale").value_or(0), all = number("mscale_all_dim").value_or(0);
     std::optional<double> own = given;
@@ -126,7 +126,7 @@ std::vector<double> NdslBuilder::factors_of(const ndsl::Setting& scaling, const 
   return all;
 }
 
-// The entry of prepare.rope for these settings; equal ones are shared.
+// Returns the entry of prepare.rope for these settings. Equal entries are shared.
 std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool window) {
   specs::Rope rope;
   const bool local = window && settings.has("rope_local_theta");
@@ -251,7 +251,7 @@ std::string NdslLayer::alias_name(const std::string& part) const {
 std::string NdslLayer::linear(const std::string& from, const std::string& part, int64_t n, int64_t k, bool bias,
                               bool residual, int64_t heads, const char* hint) {
   double deviation = ndsl_deviation(settings());
-  // As GPT-2: each layer adds two maps to the residual stream.
+  // As in GPT-2, scaled by depth, because each layer adds two maps to the residual stream.
   if (residual) deviation /= std::sqrt(2.0 * static_cast<double>(to.compiled().sizes.at("num_layers")));
   const std::string weight =
       to.tensor({tensor_name(part, "weight"), Shape{n, k}, {HX_INIT_NORMAL, 0, deviation}, 0, heads, place()});
@@ -285,7 +285,7 @@ void NdslLayer::begin() {
   for (std::string* value : {&q, &k, &v, &gate, &up, &router, &router_bias, &shared}) value->clear();
 }
 
-// A functional of the value and of weights of its own.
+// Writes a call of a functional on the value and on weights of the step.
 void NdslLayer::call(const ndsl::Operation& step) {
   const std::string name = step.name.empty() ? step.op.text : step.name, result = to.fresh("h");
   std::string weights;

@@ -1,4 +1,4 @@
-// Builds the steps and tensors of one layer; the rows of block operations write into it.
+// Builders for the steps and tensors of layers, used by the rows of block operations.
 #pragma once
 
 #include <map>
@@ -11,11 +11,11 @@
 
 namespace harmonics::engine {
 
-// One operation of a block as it runs: several of them may come from one step of the file.
+// One operation of a block. A step of the file may consist of several operations.
 struct BlockOp {
   std::string name;             // "QKV"
-  const ndsl::Operation* step;  // whose settings count
-  std::string group;            // of tensors: "attention", "ln1"
+  const ndsl::Operation* step;  // step of the file with its settings
+  std::string group;            // tensor group: "attention", "ln1"
 };
 
 enum class NdslFamily { norm, attention, feed_forward, experts };
@@ -30,23 +30,23 @@ struct BlockRow {
 };
 const std::vector<BlockRow>& block_rows();
 
-// What all layers of a model share while it is compiled.
+// State shared by all layers of a model during compilation.
 class NdslBuilder {
  public:
   NdslBuilder(CompiledNdsl& to, NdslFaults& faults) : to_(to), faults_(faults) {}
 
   CompiledNdsl& compiled() { return to_; }
   NdslFaults& faults() { return faults_; }
-  std::string fresh(const char* hint);  // a name for a value
-  // Adds a tensor and its binding; returns its name.
+  std::string fresh(const char* hint);  // returns a unique name for a value
+  // Adds a tensor and its binding. Returns its name.
   std::string tensor(NdslTensor tensor);
   void alias(const std::string& name, std::vector<std::string> tensors);
-  // The steps go into `to` until it is called again.
+  // Appends later steps to `to`, until called again.
   void write_to(std::vector<specs::Step>& to) { steps_ = &to; }
   specs::Step& step(const char* op, const ndsl::Place& place);
-  // The operation of the block that the next steps belong to; "": none.
+  // Sets the operation of the block that the next steps belong to; "": none.
   void set_operation(const std::string& name) { operation_ = name; }
-  // What observers see of it: a value of the steps so far.
+  // Makes a value of the steps so far available to observers.
   void observe(const std::string& name, const std::string& value);
   std::string rope(const NdslSettings& settings, int64_t head, bool window);
 
@@ -61,16 +61,16 @@ class NdslBuilder {
   int64_t values_ = 0;
 };
 
-// Writes a norm: its tensors and its step. Returns the result's name.
+// Writes the tensors and the step of a norm. Returns the name of the result.
 std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std::string& op, const std::string& tensor,
                        const std::string& alias, const std::string& in);
 
-// Whether settings give a layer shared experts, which every token uses.
+// Returns whether a layer has shared experts, which every token uses.
 bool has_shared_experts(const NdslSettings& settings);
 
-// A rate of dropout, 0 to less than 1; others are faults.
+// Returns a dropout rate in [0, 1); other values are faults.
 double dropout_of(const NdslSettings& settings, const char* key);
-// Writes the step that drops in training; returns its result's name. Without a rate, `in`.
+// Writes a dropout step and returns the name of its result, or returns `in` if the rate is 0.
 std::string with_dropout(NdslBuilder& to, const NdslSettings& settings, const char* key, const std::string& in);
 
 class NdslLayer {
@@ -79,32 +79,33 @@ class NdslLayer {
       : to(builder), number_(number), settings_(settings) {}
 
   NdslBuilder& to;
-  // For rows: what the operation reads, and its result, which the next one reads; "" keeps `in`.
+  // For rows: names of the operation's input, and of its result, which is the next input; "" keeps `in`.
   std::string in, out;
   std::string q, k, v, gate, up, router, router_bias, shared;
   const NdslSettings& settings() const { return *own_; }
   const ndsl::Place& place() const { return own_->where(); }
   int64_t number() const { return number_; }
   const std::string& group() const { return group_; }
-  const std::string& op() const { return op_; }  // of the step in the file: "GELU_FFN"
+  const std::string& op() const { return op_; }  // operation of the step in the file: "GELU_FFN"
   bool window() const { return window_; }
-  // "blk.3.attn_q.weight" of ("attn_q", "weight"); of a group with a name of its own "blk.3.NAME.attn_q.weight".
+  // Returns "blk.3.attn_q.weight" for ("attn_q", "weight"), or "blk.3.NAME.attn_q.weight" for a group with its own
+  // name.
   std::string tensor_name(const std::string& part, const char* kind) const;
   std::string alias_name(const std::string& part) const;  // "blocks[3].attention.out_weight"
-  // A linear map with its weight [n, k] and bias; returns the result's name.
+  // Writes a linear map with its weight [n, k] and bias. Returns the name of the result.
   std::string linear(const std::string& from, const std::string& part, int64_t n, int64_t k, bool bias, bool residual,
                      int64_t heads, const char* hint);
   std::string reshaped(const std::string& from, std::vector<int64_t> dims, const char* hint);
 
-  void begin();  // of a step of the block
+  void begin();  // begins a step of the block
   void call(const ndsl::Operation& step);
   // Lowers one operation of a step.
   void run(const BlockOp& op, const NdslLevel& config);
   void set_window(bool window) { window_ = window; }
-  // False if errors left a part of the block out.
+  // False: a part of the block was omitted because of errors.
   void set_sound(bool sound) { sound_ = sound; }
   bool sound() const { return sound_; }
-  // Names a result for observers: "QKV.q"; the second of a name is "QKV.q.2".
+  // Names a result for observers: "QKV.q". The second result of that name is "QKV.q.2".
   void observe(const std::string& name, const std::string& value);
 
  private:

@@ -1,4 +1,4 @@
-// The `.ndsl` files of the folder models/, which the program carries.
+// The `.ndsl` files of models/, compiled into the program.
 #pragma once
 
 namespace harmonics::engine {

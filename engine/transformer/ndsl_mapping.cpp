@@ -23,7 +23,7 @@ using ndsl::Source;
 
 constexpr size_t kMostNamed = 12;  // in a message
 
-// An entry of hf_mapping for one tensor of the model.
+// An entry of hf_mapping for one alias of the model.
 struct Mapped {
   const NdslAlias* alias;
   Source source;
@@ -45,7 +45,7 @@ std::string of_expert(std::string text, int64_t expert) {
   return text;
 }
 
-// Rows and the shape behind them of all tensors of an alias, one below the other.
+// Returns the shape of all tensors of an alias, concatenated along rows.
 Shape shape_of_alias(const CompiledNdsl& model, const NdslAlias& alias) {
   std::vector<int64_t> dims = model.find(alias.tensors.front())->shape.vector();
   for (size_t i = 1; i < alias.tensors.size(); ++i) dims[0] += model.find(alias.tensors[i])->shape[0];
@@ -58,7 +58,7 @@ std::vector<int64_t> rows_of_alias(const CompiledNdsl& model, const NdslAlias& a
   return rows;
 }
 
-// The rows of the parts of a concatenation of `rows` rows; empty: they cannot be.
+// Returns the numbers of rows of the parts of a concatenation with `rows` rows, or nothing if it cannot be divided.
 std::vector<int64_t> rows_of_parts(const CompiledNdsl& model, const NdslAlias& alias, const Source& source,
                                    int64_t rows) {
   std::vector<int64_t> own = rows_of_alias(model, alias);
@@ -80,7 +80,7 @@ Shape with_rows(const Shape& shape, int64_t rows) {
   return Shape(dims);
 }
 
-// The heads that the rows of an alias belong to; 0: none.
+// Returns the number of heads that the rows of an alias belong to; 0: none, or different numbers.
 int64_t heads_of_alias(const CompiledNdsl& model, const NdslAlias& alias) {
   int64_t heads = 0;
   for (const std::string& name : alias.tensors) {
@@ -97,7 +97,7 @@ void expect_heads(const CompiledNdsl& model, const NdslAlias& alias, const Sourc
                   fmt::format("the parts of '{}' have no equal numbers of heads to split by", alias.name));
 }
 
-// Calls `take` with each tensor of the folder that a source of this shape reads.
+// Calls `take` with name and shape of each tensor of the folder from which a source of this shape is read.
 void visit_shapes(const CompiledNdsl& model, const Mapped& mapped, const Source& source, const Shape& shape,
                   const std::function<void(const std::string&, const Shape&)>& take) {
   switch (source.verb) {
@@ -115,7 +115,7 @@ void visit_shapes(const CompiledNdsl& model, const Mapped& mapped, const Source&
       return;
     }
     case Source::Verb::transpose: {
-      if (shape.rank() != 2) {  // a bias beside a transposed matrix
+      if (shape.rank() != 2) {  // for example the bias of a transposed matrix
         refuse_source(source.place,
                       fmt::format("'{}' is {}, and only a matrix can be transposed", mapped.alias->name, shape.str()));
       }
@@ -141,7 +141,7 @@ std::string named_all(const std::vector<std::string>& names) {
   return text;
 }
 
-// Whether a setting, or layers with or without experts, give a model this tensor, and this one has none.
+// Returns whether models of this kind may lack the tensor, because it depends on a setting or on the use of experts.
 bool may_be_absent(const CompiledNdsl& model, std::string_view pattern) {
   constexpr std::string_view kOfSettings[] = {"q_norm.weight", "k_norm.weight", "qkv_bias", "sinks"},
                              kOfFeedForward[] = {"up_weight", "gate_proj_weight", "up_proj_weight", "down_weight"},
@@ -163,7 +163,7 @@ bool may_be_absent(const CompiledNdsl& model, std::string_view pattern) {
   return (group == "mlp" && has(kOfFeedForward)) || (group == "moe" && has(kOfExperts));
 }
 
-// The mapping for each layer. Without one, each tensor has its own name.
+// Returns the mapping for each layer. Without hf_mapping, each tensor is mapped to its own name.
 std::vector<Mapped> mapped_of(const CompiledNdsl& model, NdslFaults& faults) {
   std::vector<Mapped> all;
   std::map<std::string, const NdslAlias*> aliases;
@@ -239,7 +239,7 @@ HTensor new_tensor(DType dtype, const Shape& shape) {
 
 std::byte* bytes_of(const HTensor& tensor) { return static_cast<std::byte*>(tensor.raw()->storage->data()); }
 
-// Rows from .. from + count, where they lie.
+// Returns a view of the rows [from, from + count).
 HTensor rows_of(const HTensor& tensor, int64_t from, int64_t count) {
   if (from == 0 && count == tensor.shape()[0]) return tensor;
   const TensorType type{tensor.dtype(), with_rows(tensor.shape(), count)};
@@ -282,7 +282,7 @@ HTensor turned_over(const HTensor& matrix) {
   return result;
 }
 
-// Rows [head][part][row] as [part][head][row], or back.
+// Reorders rows from [head][part][row] to [part][head][row], or back.
 HTensor parts_first(const HTensor& tensor, int64_t heads, int64_t parts, bool back) {
   const HTensor result = new_tensor(tensor.dtype(), tensor.shape());
   const size_t block = type_of(tensor).bytes() / static_cast<size_t>(heads * parts);
@@ -297,7 +297,7 @@ HTensor parts_first(const HTensor& tensor, int64_t heads, int64_t parts, bool ba
   return result;
 }
 
-// Blocks of a stored type cannot be taken apart by element.
+// Converts block types to f32, because their elements cannot be moved individually.
 HTensor plain(const HTensor& tensor) {
   return element_type(tensor.dtype()).block == 1 ? tensor : cast(tensor, DType::F32);
 }
@@ -388,7 +388,7 @@ class Scatter {
   std::map<std::string, std::vector<HTensor>> pieces_;
 };
 
-// Whether a name is one of hf_ignored, where {i} and {e} stand for numbers.
+// Returns whether the name matches a pattern, in which {i} and {e} stand for numbers.
 bool matches(std::string_view pattern, std::string_view name) {
   while (!pattern.empty()) {
     if (pattern.starts_with("{i}") || pattern.starts_with("{e}")) {
@@ -438,7 +438,7 @@ void check_mapping(const CompiledNdsl& model, NdslFaults& faults) {
 
 namespace {
 
-// The module whose "weight" a source is, also turned over; "": none.
+// Returns the module whose "weight" this source is, possibly transposed, or "".
 std::string module_of_source(const Source& source) {
   constexpr std::string_view kWeight = ".weight";
   const bool inner = source.verb == Source::Verb::transpose;
@@ -472,7 +472,7 @@ std::map<std::string, WeightModule> modules_of(const CompiledNdsl& model) {
     const bool part = source.verb == Source::Verb::split;
     int64_t sum = 0;
     for (const int64_t one : rows) sum += one;
-    // The parts of heads are the tensors of the alias.
+    // With by_head, the parts of each head are the tensors of the alias.
     const bool by_head = part && source.by_head;
     int64_t from = part && !by_head ? source.part * sum : 0;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -505,7 +505,7 @@ NdslMisfits misfits_of(const CompiledNdsl& model, const std::map<std::string, Sh
       if (mapping.tensor.text == "lm_head.weight")
         ignored.push_back(mapping.source.verb == Source::Verb::direct ? mapping.source.name : "lm_head.weight");
   for (const auto& entry : have) {
-    const std::string& name = entry.first;  // no binding: clang 14 does not capture those
+    const std::string& name = entry.first;  // not a structured binding: clang 14 cannot capture those
     const bool known = std::any_of(ignored.begin(), ignored.end(), [&](const std::string& pattern) {
       return matches(pattern, name) ||
              (!prefix.empty() && pattern.starts_with(prefix) && matches(pattern.substr(prefix.size()), name));

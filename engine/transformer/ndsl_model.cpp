@@ -47,7 +47,7 @@ bool is_there(const std::string& path) {
   return fs::is_regular_file(path, failed);
 }
 
-// The configuration of a folder; none of a file of weights.
+// Returns the configuration of a folder; nothing for a file of weights.
 std::optional<document::Document> configuration_of(const std::string& weights) {
   if (weights.empty() || !is_folder(weights)) return {};
   expect_model_folder(weights);
@@ -63,7 +63,7 @@ void add_file(NdslWeights& to, const std::string& path) {
                   fmt::format("'{}': the tensor {} is in another file too", path, shown_name(name)));
 }
 
-// The file that the elements lie in, which may be read where they are; null: they were copied.
+// Returns the mapped file that contains the elements, or null if they were copied.
 std::shared_ptr<const MappedFile> file_of(const NdslWeights& read, const HTensor& tensor) {
   const auto* at = static_cast<const std::byte*>(tensor.raw()->storage->data());
   for (const auto& file : read.files) {
@@ -78,7 +78,7 @@ HTensor as_type(const HTensor& tensor, DType dtype) {
   return cast(tensor.dtype() == DType::F32 ? tensor : cast(tensor, DType::F32), dtype);
 }
 
-// Programs compute in f32; matrices that are not trained may stay as they are.
+// Converts a tensor for use as a parameter: to f32, except for matrices that are not trained.
 HTensor as_parameter(const HTensor& tensor, const NdslOptions& options) {
   if (options.trainable || tensor.rank() < 2) return as_type(tensor, DType::F32);
   if (options.weight_type && tensor.rank() == 2) return as_type(tensor, *options.weight_type);
@@ -104,7 +104,7 @@ json::value json_of_node(const document::Node& node) {
   return all;
 }
 
-// What a class of transformers calls a setting.
+// Returns the name of a setting in the configuration of this model_type.
 std::string hf_name(const std::string& model_type, const NdslKey& key) {
   constexpr const char* kNames[][3] = {{"gpt2", "num_layers", "n_layer"},
                                        {"gpt2", "num_query_heads", "n_head"},
@@ -180,7 +180,7 @@ std::map<std::string, std::string> tensors_of_index(const std::string& path) {
 
 bool is_ndsl(const std::string& path_or_name) {
   if (path_or_name.ends_with(kEnding)) return true;
-  std::error_code failed;  // a file or a folder comes before a built-in model of its name
+  std::error_code failed;  // files and folders take precedence over built-in models
   return builtin_ndsl(path_or_name) && !fs::exists(path_or_name, failed);
 }
 
@@ -214,7 +214,7 @@ ndsl::ModelFile read_ndsl(const std::string& path_or_name, NdslFaults& faults) {
               {meant.empty() ? "models: " + comma_separated(known) + ", or a file that ends with .ndsl" : meant});
 }
 
-// Whether hf_mapping names a layer by its number; the layer must exist then.
+// Returns whether hf_mapping names a layer by number, which must then exist.
 bool names_one_layer(const ndsl::ModelFile& file) {
   return std::any_of(file.hf_mapping.begin(), file.hf_mapping.end(), [](const ndsl::Mapping& mapping) {
     return mapping.tensor.text.starts_with("blocks[") && mapping.tensor.text.find("{i}") == std::string::npos;

@@ -1,5 +1,4 @@
-// The operations of blocks, each a row: the steps it stands for and the tensors it needs. Adding an operation is adding
-// a row.
+// Table of block operations. Each row writes the steps and tensors of an operation; to add an operation, add a row.
 #include <cmath>
 #include <initializer_list>
 
@@ -98,7 +97,7 @@ void lower_qk_norm(NdslLayer& layer) {
   }
 }
 
-// Layers with a window, and whether their own settings say so.
+// Returns the size of the layer's sliding window; 0: none.
 int64_t window_of(NdslLayer& layer) {
   return layer.window() ? layer.settings().whole("sliding_window", 0, 0, int64_t{1} << 31) : 0;
 }
@@ -197,7 +196,7 @@ void lower_mlp_up(NdslLayer& layer) {
   }
 }
 
-// The steps of an activation of Hugging Face's name.
+// Writes the steps of an activation, given by its Hugging Face name. Returns the name of the result.
 std::string activated(NdslLayer& layer, const std::string& x, const std::string& name) {
   const std::string out = layer.to.fresh("activation");
   if (name == "silu" || name == "swish") {
@@ -278,7 +277,7 @@ void lower_experts(NdslLayer& layer) {
 
 int64_t most_shared() { return int64_t{1} << 20; }
 
-// Shared experts are one network of their joint width; Combine adds its result.
+// Writes shared experts as one network of their total width. Its result is added to that of the experts.
 void lower_shared_experts(NdslLayer& layer) {
   const NdslSettings& s = layer.settings();
   const int64_t hidden = s.size("hidden_size");
@@ -353,7 +352,7 @@ void lower_combine(NdslLayer& layer) {
   if (balance < 0)
     s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is no coefficient of a loss", balance),
                    "it is at least 0");
-  // As in transformers, a configuration may name the coefficient and turn the loss off.
+  // As in the transformers library, the loss may be disabled although a coefficient is given.
   if (balance > 0 && s.truth("output_router_logits", true)) step.fields["balance"] = balance;
   if (!layer.shared.empty()) {
     const std::string sum = layer.to.fresh("h");

@@ -58,7 +58,7 @@ bool fits(NdslKey::Kind kind, const document::Node& node) {
   return node.kind == document::Kind::map;
 }
 
-// 'dropout' stands for all kinds of dropout that the level does not have.
+// Replaces 'dropout' by all kinds of dropout that the level lacks.
 void spread_dropout(NdslLevel& level) {
   const auto all = level.extract("dropout");
   if (all.empty()) return;
@@ -180,7 +180,7 @@ NdslLevel ndsl_level_of_hf(const document::Document& config) {
   NdslLevel level;
   const auto put = [&](const std::string& name, const document::Node& value, Span place) {
     const NdslKey* key = ndsl_key(name);
-    const bool none = value.kind == document::Kind::null;  // says that there is no value, also below
+    const bool none = value.kind == document::Kind::null;  // null also hides values of lower levels
     if (key && (none || fits(key->kind, value))) level.emplace(key->name, ndsl::Setting{value, {config.source, place}});
   };
   for (const document::Entry& entry : config.root.entries) put(entry.key, entry.value, entry.place);

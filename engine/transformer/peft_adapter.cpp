@@ -20,11 +20,11 @@ namespace json = boost::json;
 
 namespace {
 
-// PEFT adds the head and the embedding as they were where it adapts them.
+// PEFT also saves the unchanged head and embedding if it adapts them.
 constexpr std::string_view kAsTheyWere[] = {".lm_head.base_layer.weight", ".embed_tokens.base_layer.weight"};
 constexpr size_t kMostConfigBytes = 1 << 20;
 
-// Entries that change what an adapter computes, beside LoRA itself.
+// Unsupported entries, which change what an adapter computes.
 constexpr const char* kRefused[] = {"lora_bias",    "modules_to_save",         "layer_replication",      "use_qalora",
                                     "arrow_config", "trainable_token_indices", "alora_invocation_tokens"};
 
@@ -42,12 +42,13 @@ double number_of(const json::value& value, const std::string& what, const std::s
   return number;
 }
 
-// A pattern is the end of a module's name, or all of it.
+// Returns whether the pattern is the module's name or a suffix of it after a dot.
 bool ends_with_module(std::string_view name, std::string_view pattern) {
   return name == pattern || (name.ends_with(pattern) && name[name.size() - pattern.size() - 1] == '.');
 }
 
-// The end of names that a pattern stands for: PEFT itself writes some as ".*\.NAME".
+// Returns the name suffix that a pattern represents; PEFT writes some as ".*\.NAME". Throws for other regular
+// expressions.
 std::string plain_pattern(const std::string& pattern, const std::string& path) {
   constexpr std::string_view kAny = ".*\\.";
   const std::string end = pattern.starts_with(kAny) ? pattern.substr(kAny.size()) : pattern;
@@ -57,7 +58,7 @@ std::string plain_pattern(const std::string& pattern, const std::string& path) {
                                               path, shown_name(pattern)));
 }
 
-// Rows (i, i + width/2) of each head become neighbours; of a matrix, or of a vector's elements.
+// Reorders rows of a matrix, or elements of a vector, from rotary pairs (i, i + width/2) to adjacent pairs.
 HTensor neighbours(const HTensor& b, int64_t width) {
   const int64_t rows = b.shape()[0], rank = b.size() / rows;
   HTensor all(DType::F32, b.shape());
@@ -79,7 +80,7 @@ std::string read_config(const std::string& path) {
   return read_whole(*file, [&] { return std::string(static_cast<const char*>(file->data()), file->bytes()); });
 }
 
-// Tensors of a module: A and B, those of an embedding, and the lengths of DoRA.
+// Tensors of a module: A and B, those of an embedding, and the magnitudes of DoRA.
 struct PartRow {
   char part;
   bool looked_up;
@@ -98,11 +99,11 @@ constexpr PartRow kParts[] = {{'A', false, ".lora_A.weight"},
                               {'M', false, ".lora_magnitude_vector.default.weight"}};
 
 struct ModuleParts {
-  std::map<char, std::string> names;  // of tensors, by PartRow::part
+  std::map<char, std::string> names;  // names of tensors, by PartRow::part
   bool looked_up = false;
 };
 
-// "base_model.model.M.lora_A.weight" is a part of the module M.
+// Adds a tensor to its module: "base_model.model.M.lora_A.weight" belongs to M. Throws for other names.
 void add_part(std::map<std::string, ModuleParts>& modules, const std::string& name, const std::string& path) {
   constexpr std::string_view kBegin = "base_model.model.";
   for (const PartRow& row : kParts)
@@ -191,7 +192,7 @@ PeftConfig parse_peft_config(std::string_view text, const std::string& path) {
 
 namespace {
 
-// Makes pairs for the model's weights of the tensors of modules.
+// Converts the tensors of modules to pairs for the model's weights.
 class PairsOfModules {
  public:
   PairsOfModules(const AdapterFile& file, const ResolvedSpec& resolved, const PeftConfig& config,
@@ -262,7 +263,7 @@ class PairsOfModules {
     }
   }
 
-  // The rows of the module that are the weight's. Matrices that do not fit are left to expect_pairs().
+  // Returns the rows of the module's pair that belong to the weight. Mismatched shapes are reported by expect_pairs().
   LowRank own_rows(const LowRank& whole, const ModuleWeight& weight) const {
     LowRank pair = whole;
     const auto bound = resolved_.weights().find(weight.key);
@@ -295,7 +296,7 @@ class PairsOfModules {
     return weight->second.experts;
   }
 
-  // One pair for each expert, of one rank: zeros fill up those that the file has less of.
+  // Stacks the pairs of experts. Pads smaller ranks, and experts without a pair, with zeros.
   LowRank stacked_pairs(const std::string& key, const std::map<int64_t, LowRank>& pairs) const {
     const int64_t experts = experts_of(key);
     const LowRank& first = pairs.begin()->second;
@@ -330,8 +331,8 @@ class PairsOfModules {
     return all;
   }
 
-  // Experts of one parameter, as transformers has them from version 5 on: A is [experts · rank, width], and B
-  // [rows, rank · experts]. gate_up_proj is the inner module where down_proj is adapted too.
+  // Adds experts stored in one parameter, as in transformers since version 5: A is [experts · rank, width], and B is
+  // [rows, rank · experts]. gate_up_proj is the inner module if down_proj is also adapted.
   void add_stacks(const std::string& module, const ModuleParts& parts, bool has_inner) {
     const bool inner = module.ends_with(kInnerExperts);
     const std::string owner = inner ? module.substr(0, module.size() - kInner.size()) : module;

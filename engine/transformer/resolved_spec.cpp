@@ -19,7 +19,7 @@ constexpr int64_t kMostSize = int64_t{1} << 31;
 
 constexpr const char* kDynamics[] = {"batch", "seq_len", "kv_capacity"};
 
-// Programs compute in f32; a matrix may be of any type that a product takes as its weight.
+// Returns whether a weight may have this type: f32, or, for matrices, any type that products support as weight.
 bool is_weight_type(DType dtype, size_t rank) {
   return dtype == DType::F32 || (rank >= 2 && (dtype == DType::F16 || dtype == DType::BF16 || is_stored(dtype)));
 }
@@ -87,7 +87,7 @@ TensorTypes planned_tensors(const specs::Spec& spec, const ModelMetadata& metada
                             const std::string& model) {
   const AttributeValue* said = metadata.values().find("huggingface.tied_embeddings");
   const auto* tied = said ? std::get_if<bool>(said) : nullptr;
-  std::set<std::string> firsts;  // that a tied model lacks
+  std::set<std::string> firsts;  // first candidates, which a tied model lacks
   for (const auto& [name, candidates] : spec.tensor_names)
     if (tied && *tied && candidates.size() > 1) firsts.insert(candidates.front());
   const auto rows_of = [&](const std::string& name) -> std::optional<int64_t> {
@@ -113,7 +113,7 @@ void ResolvedSpec::expect_checks() {
                                                   variables_->interpolated(check.message, check.zero.place())));
 }
 
-// Keys that change what the model computes, and that the spec does not read.
+// Throws if metadata keys that change the model's computation, but are not read by the spec, have unexpected values.
 void ResolvedSpec::expect_metadata() {
   for (const auto& [key, value] : spec_.expected) {
     if (!metadata_.has(key)) continue;
@@ -199,7 +199,7 @@ void ResolvedSpec::expect_shape(const BoundWeight& bound, const Shape& wanted) c
                           bound.source, found.str(), TensorType{DType::F32, wanted}.str()));
 }
 
-// A tensor that is not computed with, such as a bias, would silently be left out.
+// Throws for unused tensors of the file, because ignoring one, such as a bias, would silently change the result.
 void ResolvedSpec::expect_no_others() const {
   std::set<std::string> used;
   for (const auto& [key, bound] : weights_) used.insert(bound.source);
@@ -228,7 +228,7 @@ bool ResolvedSpec::has_caches() const {
                      [](const specs::Tensor& tensor) { return tensor.role == "cache"; });
 }
 
-// Each cache is [batch, kv_capacity, ...], so that the same dimensions say what a pool of pages is.
+// Paging requires caches of shape [batch, kv_capacity, ...], whose dimensions can also describe a pool of pages.
 bool ResolvedSpec::has_paged_caches(DType cache) const {
   if (!has_caches()) return false;
   for (const specs::Tensor& tensor : spec_.tensors) {

@@ -1,4 +1,5 @@
-// A spec applied to one file of weights: variables with their values, weights found and checked, before data moves.
+// A spec applied to one file of weights: variables are resolved, and weights are located and checked, before reading
+// data.
 #pragma once
 
 #include <map>
@@ -15,28 +16,28 @@ namespace harmonics::engine {
 
 using TensorTypes = std::map<std::string, TensorType>;
 
-// A LoRA adapter that a user gives: a file or a folder, and a factor of its scales.
+// A LoRA adapter given by the user: a file or folder, and a factor for its scales.
 struct AdapterFile {
   std::string path;
   double strength = 1;
 };
 
-// A weight as the steps use it.
+// A weight as used by the steps.
 struct BoundWeight {
-  std::string key;        // of ResolvedSpec::weights(): the first candidate of its name
-  std::string parameter;  // in the model's store; "": zeros, or an optional tensor that the file lacks
-  std::string source;     // in the file
-  Shape shape;            // of the parameter
+  std::string key;        // in ResolvedSpec::weights(): the first candidate of its name
+  std::string parameter;  // name in the model's store; "": zeros, or an optional tensor that the file lacks
+  std::string source;     // name in the file
+  Shape shape;            // shape of the parameter
   bool transposed = false;
-  int64_t experts = 0;  // above 0: of each of these the parameter is expert_name(parameter, number)
+  int64_t experts = 0;  // above 0: number of experts, with the parameters expert_name(parameter, number)
 };
 std::string expert_name(const std::string& parameter, int64_t number);
 
-// Not thread-safe until check_entries() has returned; read-only from then on.
+// Not thread-safe until check_entries() has returned; read-only afterwards.
 class ResolvedSpec {
  public:
-  // `tensors`: of the file. Throws MissingVariable; ErrorKind::Weights for tensors that are missing, do not fit or are
-  // not used, and for metadata that the spec does not implement; ErrorKind::Name and Syntax for errors of the spec.
+  // `tensors`: those of the file. Throws MissingVariable; ErrorKind::Weights for missing, mismatched and unused
+  // tensors, and for metadata that the spec does not support; ErrorKind::Name and Syntax for errors of the spec.
   ResolvedSpec(specs::Spec spec, const ModelMetadata& metadata, TensorTypes tensors, SpecOverrides overrides,
                std::string model);
   ResolvedSpec(const ResolvedSpec&) = delete;
@@ -44,37 +45,37 @@ class ResolvedSpec {
 
   const specs::Spec& spec() const { return spec_; }
   Variables& variables() const { return *variables_; }
-  // By the first candidate of the name in tensor_names, which `locals` complete. Throws ErrorKind::Name if no binding
-  // has it.
+  // Returns a weight by the first candidate of its name in tensor_names, completed with `locals`. Throws
+  // ErrorKind::Name if no binding has this name.
   const BoundWeight& weight(const std::string& name, const std::string& place, const LocalValues& locals) const;
   const std::map<std::string, BoundWeight>& weights() const { return weights_; }
   const TensorTypes& tensors() const { return tensors_; }  // of the file
-  // Types of the parameters, those of the file until the model has others.
+  // Returns the type of a parameter: that in the file, unless set_types() was called.
   const TensorType* type_of(const std::string& parameter) const;
   void set_types(TensorTypes types) { types_ = std::move(types); }
-  // Tokens that sequences may have; some scalings of rotary positions depend on it. The context of the model, unless
-  // set_length() was called before entries are traced.
+  // Maximum length of sequences in tokens, which affects some scalings of rotary embeddings. The context of the model
+  // by default; set_length() must be called before entries are traced.
   int64_t length() const { return length_ > 0 ? length_ : context_; }
   void set_length(int64_t length) { length_ = length; }
   bool has_caches() const;
-  // The linear maps and lookups of one run.
+  // Returns the linear maps and lookups of one run.
   std::vector<TracedMap> maps() const;
-  // What adapters add to weights; their matrices must be parameters of the model.
+  // Sets frozen adapters, whose matrices must be parameters of the model.
   void adapt(AdaptedWeights adapted) { adapted_ = std::move(adapted); }
   const AdaptedWeights& adapted() const { return adapted_; }
-  // Likewise, an adapter that is trained.
+  // Sets an adapter that is trained.
   void train(std::shared_ptr<const TrainedAdapter> trained) { trained_ = std::move(trained); }
   const TrainedAdapter* trained() const { return trained_.get(); }
-  // Modules by the keys of weights, where the model says them; others have the names that architectures usually have.
+  // Sets modules by key of the weight, if the model declares them; by default, the usual names of architectures apply.
   void name_modules(std::map<std::string, WeightModule> modules) { modules_ = std::move(modules); }
   const std::map<std::string, WeightModule>& modules() const { return modules_; }
-  bool has_paged_caches(DType cache) const;  // pools of pages can take their place
-  // Values of a run that the spec uses, and derived globals.
+  bool has_paged_caches(DType cache) const;  // whether caches can be pools of pages
+  // Returns the values of a run that the spec uses, including derived globals.
   LocalValues values_of(const EntrySizes& sizes) const;
-  // Traces each entry for one token. Throws what the steps throw.
+  // Checks each entry by tracing it for one token. Throws the errors of its steps.
   void check_entries(DType cache) const;
-  // Adds entries, states, context and vocabulary to a model. Their parameters have the types of the model's, if it has
-  // any, else those of set_types().
+  // Adds entries, states, context and vocabulary to a model. Parameters have the types of the model's parameters, if it
+  // has any, otherwise those of set_types().
   static void add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache);
 
  private:
@@ -96,13 +97,12 @@ class ResolvedSpec {
   int64_t context_ = 0, length_ = 0, vocabulary_ = 0;
 };
 
-// The tensors of a model of which the metadata alone are known: those that the spec needs, in f32. The metadata give
-// the numbers of rows as "@len:TENSOR", and "huggingface.tied_embeddings" says whether a second candidate stands for a
-// first.
+// Returns the tensors that the spec requires, in f32, for a model of which only the metadata are known. The metadata
+// provide numbers of rows as "@len:TENSOR"; with "huggingface.tied_embeddings", a second candidate replaces the first.
 TensorTypes planned_tensors(const specs::Spec& spec, const ModelMetadata& metadata, const SpecOverrides& overrides,
                             const std::string& model);
 
-// Runs `body` for each turn of the loop, or once; `locals` hold the loop's variable.
+// Calls `body` for each iteration of the loop, or once without a loop. `locals` include the loop variable.
 void for_each_turn(const std::optional<specs::Repeat>& repeat, Variables& variables, const LocalValues& locals,
                    const std::function<void(const LocalValues&)>& body);
 

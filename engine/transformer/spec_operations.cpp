@@ -1,4 +1,4 @@
-// The operations of specs, each a row onto functionals and primitives.
+// Table of spec operations, which are traced as functionals and primitives.
 #include <fmt/core.h>
 
 #include <harmonics/ops.hpp>
@@ -111,7 +111,7 @@ void trace_softcap(SpecTrace& t) {
   t.set(cap == 0 ? t.value("in") : tanh(t.value("in") / cap) * cap);
 }
 
-// The last token, where only the results after it are wanted.
+// Selects the last token if only the results after it are needed.
 void trace_last_token(SpecTrace& t) {
   const HTensor x = t.value("in");
   if (x.rank() != 3) t.fail(fmt::format("takes [batch, tokens, width], not {}", x.shape().str()));
@@ -141,7 +141,7 @@ void trace_pool(SpecTrace& t) {
 
 void trace_observe(SpecTrace& t) { t.observe(t.text("name"), t.value("in")); }
 
-// Each expert computes the tokens that the router sends to it.
+// Each expert processes the tokens that the router assigns to it.
 void trace_experts(SpecTrace& t) {
   const HTensor x = t.value("in"), router = needed(t, "router");
   const auto gates = t.experts("gate"), ups = t.experts("up"), downs = t.experts("down");

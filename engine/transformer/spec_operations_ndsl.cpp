@@ -1,4 +1,4 @@
-// Operations of specs that models of `.ndsl` files need beside those of spec_operations.cpp.
+// Further spec operations, used by `.ndsl` models.
 #include <cmath>
 #include <limits>
 
@@ -14,14 +14,14 @@ namespace harmonics::engine {
 
 namespace {
 
-// Gains are stored without the 1 that is added to them, as Gemma's.
+// Gains are stored minus 1, as in Gemma.
 void trace_offset_rms_norm(SpecTrace& t) {
   const HTensor gain = t.weight("weight");
   if (!gain) t.fail("needs the tensor of 'weight', which the file lacks");
   t.set(apply("rms_norm", AttributeMap().set("epsilon", t.real("epsilon")), {t.value("in"), gain + 1.0}).at(0));
 }
 
-// Any functional: a value and weights to one result.
+// Calls any functional with a value and weights. It must have one result.
 void trace_call(SpecTrace& t) {
   std::vector<HTensor> inputs{t.value("in")};
   if (t.has("weights")) {
@@ -51,7 +51,8 @@ void trace_tanh(SpecTrace& t) { t.set(tanh(t.value("in"))); }
 
 void trace_dropout(SpecTrace& t) { t.set(t.dropped(t.value("in"), t.real("rate"))); }
 
-// Whether queries [T] see keys [S = T], with an axis for each of the axes of scores that a mask is the same for.
+// Returns the attention mask of queries [T] over keys [T], with axes of size 1 where scores share the mask; empty if
+// nothing is masked.
 HTensor seen_keys(SpecTrace& t, int64_t tokens, bool causal) {
   const Shape table{1, 1, 1, tokens, tokens};
   const HTensor query = iota(DType::I32, table, 3), key = iota(DType::I32, table, 4);
@@ -74,7 +75,8 @@ HTensor seen_keys(SpecTrace& t, int64_t tokens, bool causal) {
 
 }  // namespace
 
-// The functional has no dropout: its kernels never have all probabilities, [batch, heads, T, T], at once.
+// Written with primitives, because kernels of the attention functional never store all probabilities [batch, heads, T,
+// T], and so cannot apply dropout to them.
 HTensor attention_with_dropout(SpecTrace& t, double rate, bool causal) {
   const HTensor q = t.value("q"), k = t.value("k"), v = t.value("v");
   const int64_t batch = q.shape()[0], tokens = q.shape()[1], heads = q.shape()[2], width = q.shape()[3];

@@ -1,4 +1,4 @@
-// Rotary positions of specs: pairing, partial rotation, and the known ways to stretch positions.
+// Rotary embeddings of specs: pairing, partial rotation and scaling methods.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -19,7 +19,7 @@ constexpr const char* kRopeFields[] = {"base",       "dims",        "pairing",  
                                        "beta_fast",  "beta_slow",   "context",  "attention_factor", "divided_by",
                                        "low_factor", "high_factor", "truncate", "divided_by_long"};
 
-// The fields of a rope, resolved.
+// Resolved fields of a rope.
 class RopeFields {
  public:
   RopeFields(const specs::Rope& rope, Variables& variables, const LocalValues& locals, std::string place)
@@ -54,17 +54,18 @@ class RopeFields {
   std::string place_;
 };
 
-// Of each pair of dimensions: base^(-2i/d), stretched (Chen et al. 2023).
+// Returns the frequencies base^(-2i/d) of pairs of dimensions, divided by `factor`: linear scaling (Chen et al. 2023).
 HTensor stretched(int64_t rotary, double base, double factor) {
   const HTensor exponents =
       cast(iota(DType::I32, Shape{rotary / 2}, 0), DType::F32) * (-2.0 / static_cast<double>(rotary));
   return exp(exponents * std::log(base)) / factor;
 }
 
-// Fast pairs turn as they do without scaling, slow ones are stretched, those between are mixed (Peng et al. 2023).
+// Returns the frequencies of YaRN: unchanged for fast pairs, divided by `factor` for slow ones, and interpolated in
+// between (Peng et al. 2023).
 HTensor yarn(const RopeFields& fields, int64_t rotary, double base, double factor) {
   const double context = fields.real("context", 0);
-  const auto pair_of = [&](double turns) {  // that makes so many turns within the context
+  const auto pair_of = [&](double turns) {  // index of the pair that makes this many turns within the context
     return static_cast<double>(rotary) * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
   double low = pair_of(fields.real("beta_fast", 32)), high = pair_of(fields.real("beta_slow", 1));
@@ -81,7 +82,8 @@ HTensor yarn(const RopeFields& fields, int64_t rotary, double base, double facto
   return HTensor::from(Shape{rotary / 2}, all);
 }
 
-// Waves longer than the context by low_factor are stretched, those shorter by high_factor are not, as in Llama 3.1.
+// Returns the frequencies of Llama 3.1: divided by `factor` for fewer than low_factor turns within the context,
+// unchanged for more than high_factor turns, and interpolated in between.
 HTensor stretched_by_length(const RopeFields& fields, int64_t rotary, double base, double factor) {
   const double context = fields.real("context", 0), low = fields.real("low_factor", 1),
                high = fields.real("high_factor", 4);
@@ -95,8 +97,8 @@ HTensor stretched_by_length(const RopeFields& fields, int64_t rotary, double bas
   return HTensor::from(Shape{rotary / 2}, all);
 }
 
-// The base that gives sequences beyond the context the slowest turn that linear stretching gives (bloc97, emozilla
-// 2023).
+// Returns the base with which, beyond the context, the slowest pair has the same frequency as with linear scaling
+// (dynamic NTK scaling, bloc97 and emozilla 2023).
 double longer_base(int64_t rotary, double base, double factor, double context, double length) {
   const double dims = static_cast<double>(rotary);
   return base * std::pow(factor * std::max(length / context, 1.0) - (factor - 1), dims / (dims - 2));
@@ -104,7 +106,7 @@ double longer_base(int64_t rotary, double base, double factor, double context, d
 
 constexpr const char* kScalings[] = {"none", "linear", "yarn", "llama3", "dynamic", "longrope"};
 
-// Throws ErrorKind::Weights if there is no such scaling, or if it lacks a setting.
+// Throws ErrorKind::Weights for an unknown scaling, or invalid or missing settings.
 void expect_scaling(const RopeFields& fields, const std::string& model, const std::string& scaling, double base,
                     int64_t rotary) {
   const double factor = fields.real("factor", 1), context = fields.real("context", 0);
@@ -130,8 +132,8 @@ void expect_scaling(const RopeFields& fields, const std::string& model, const st
 
 }  // namespace
 
-// What the frequencies of each pair are divided by; empty: nothing. Sequences that may be longer than the context which
-// the model was trained with first have factors of their own.
+// Returns the divisors of the frequencies of each pair; empty: none. Separate factors apply if sequences may exceed the
+// original context of the model.
 HTensor SpecTrace::rope_divisor(const specs::Rope& rope, const std::string& place, double context, int64_t pairs) {
   const bool longer = context > 0 && static_cast<double>(resolved_.length()) > context;
   if (const auto list = rope.lists.find(longer ? "long_factors" : "short_factors"); list != rope.lists.end()) {
@@ -170,7 +172,7 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
   if (scaling == "longrope" && !divisor)
     throw Error(ErrorKind::Weights,
                 fmt::format("'{}': rotary positions scaled by longrope need the factors of each pair", model));
-  // Larger queries and keys make attention sharper; of yarn on top of its own factor.
+  // Scaling queries and keys sharpens attention. For YaRN, the spec's factor multiplies the usual one.
   const double larger = fields.real("attention_factor", 1) * (scaling == "yarn" ? 1 + 0.1 * std::log(factor) : 1);
   const auto length = static_cast<double>(resolved_.length());
   const bool plain = !divisor && (scaling == "none" || (scaling == "linear" && factor == 1));

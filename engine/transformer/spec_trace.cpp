@@ -33,14 +33,14 @@ const SpecOperation& operation_of(const specs::Step& step) {
               {meant.empty() ? "operations: " + comma_separated(known) : meant});
 }
 
-// Positions of tokens in their documents, from the document of each token [batch, tokens].
+// Returns the positions of tokens within their documents, given the document number of each token [batch, tokens].
 HTensor restarted(const HTensor& documents, const HTensor& places) {
   const int64_t batch = documents.shape()[0], tokens = documents.shape()[1];
   if (tokens == 1) return zeros_like(places);
   const HTensor begins =
       logical_not(equal(slice_axis(documents, 1, 1, tokens), slice_axis(documents, 1, 0, tokens - 1)));
   const HTensor zero = zeros_like(slice_axis(places, 1, 0, 1)), later = slice_axis(places, 1, 1, tokens);
-  // The place where each token's document begins: the largest one so far, over twice as many tokens each time.
+  // Begin of each token's document: a running maximum, computed by doubling steps.
   HTensor begin = concat({zero, select(begins, later, zeros_like(later))}, 1);
   for (int64_t step = 1; step < tokens; step *= 2)
     begin =
@@ -48,10 +48,10 @@ HTensor restarted(const HTensor& documents, const HTensor& places) {
   return reshape(places - begin, Shape{batch, tokens});
 }
 
-constexpr int64_t kMostSteps = 100'000;  // of one entry
+constexpr int64_t kMostSteps = 100'000;  // per entry
 const std::vector<std::string_view> kRepeatFields{"count", "var", "scope?"};
 
-// Fields that every step may have.
+// Optional fields of every step.
 constexpr std::string_view kCommonFields[] = {"when", "unless"};
 
 void expect_fields(const specs::Step& step, const std::vector<std::string_view>& fields) {
@@ -147,7 +147,7 @@ void SpecTrace::run(SpecResult result) {
   if (const HTensor more = auxiliary_loss()) tracer_.output(kAuxiliaryLoss, more);
   const auto& outputs = resolved_.spec().outputs;
   for (const auto& [name, of] : outputs) {
-    const bool vector = name == "hidden";  // where there are scores, only the entry "embed" gives it
+    const bool vector = name == "hidden";  // if the spec has scores, only "embed" returns it
     if (vector ? result == SpecResult::vectors || !outputs.count("scores") : result != SpecResult::vectors)
       tracer_.output(name, output(name, of));
   }
@@ -176,13 +176,14 @@ void SpecTrace::step(const specs::Step& step) {
     operation_of(step).trace(*this);
     if (sizes_.operations) observe_operation(step, path);
   } catch (const Error& e) {
-    // Errors of functionals do not name the step; those of specs do, or speak of the model.
+    // Only errors of functionals lack the step's name.
     if (e.kind() != ErrorKind::Shape && e.kind() != ErrorKind::Type) throw;
     throw Error(e.kind(), fmt::format("{}: the step {}: {}", step.place, step.op, e.what()), e.span(), e.notes());
   }
 }
 
-// Steps of JSON specs have the names of their results, the last of each name in a turn; those of .ndsl files say.
+// Records values for observers. Steps of JSON specs are named by their results, the last of each name in an iteration;
+// those of .ndsl files list observed values.
 void SpecTrace::observe_operation(const specs::Step& step, const std::string& path) {
   if (step.operation.empty() && has("out")) turn_[path + text("out")] = values_.at(text("out"));
   for (const auto& [name, of] : step.observed) turn_[path + name] = values_.at(of);
@@ -320,12 +321,12 @@ HTensor SpecTrace::map_by_experts(const HTensor& rows, const HTensor& offsets, c
   const BoundWeight& weight = resolved_.weight(text(name), at_->place, locals_);
   std::vector<HTensor> operands = experts(name);
   operands.insert(operands.begin(), {rows, offsets});
-  AttributeMap by_row;  // equal bits for one token and for many
+  AttributeMap by_row;  // a row's bits do not depend on the number of rows
   if (!sizes_.training) by_row.set("batch_invariant", true);
   return terms_.added_by_experts(called("grouped_linear", by_row, operands), rows, offsets, weight.key, weight.experts);
 }
 
-// An affine map; where nothing is trained, of a row at a time: equal bits for one token and for many.
+// An affine map. Outside of training it is batch-invariant: a row's bits do not depend on the number of tokens.
 HTensor SpecTrace::map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed) const {
   AttributeMap how;
   if (!sizes_.training) how.set("batch_invariant", true);
@@ -363,7 +364,7 @@ HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
 HTensor SpecTrace::dropped(const HTensor& x, double rate) {
   if (!(rate >= 0 && rate < 1)) fail(fmt::format("has the dropout {:g}; it is 0 to less than 1", rate));
   if (!learns() || rate == 0) return x;
-  const std::string stream = fmt::format("dropout.{}", traced_);  // the number of the step
+  const std::string stream = fmt::format("dropout.{}", traced_);  // unique per step
   AttributeMap random;
   random.set("shape", x.shape().vector());
   random.set("stream", static_cast<int64_t>(stream_of(stream.data(), stream.size())));

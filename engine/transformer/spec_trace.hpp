@@ -1,4 +1,4 @@
-// Traces the forward pass of a spec: steps become functionals and primitives by the table of operations.
+// Traces the forward pass of a spec: steps become functionals and primitives according to the table of operations.
 #pragma once
 
 #include <map>
@@ -15,46 +15,46 @@
 namespace harmonics::engine {
 
 enum class SpecResult {
-  none,     // fills the caches only
+  none,     // only fill the caches
   last,     // results after the last token
   all,      // results after each token
   vectors,  // the output "hidden" after each token
-  loss,     // the mean cross entropy of the scores after each token and the tokens that follow
+  loss,     // mean cross entropy of the scores after each token and the next tokens
 };
 
 TensorType cache_type(const ResolvedSpec& resolved, const specs::Tensor& tensor, const LocalValues& locals,
                       const EntrySizes& sizes, DType dtype);
 
-// Traces one run: `tokens` positions behind `start`, which reads and fills the caches; or, without caches, whole
-// sequences from their first token.
+// Traces one run: with caches, `tokens` positions after `start`, reading and filling the caches; without caches, whole
+// sequences.
 class SpecTrace {
  public:
   SpecTrace(const ResolvedSpec& resolved, Tracer& tracer, const EntrySizes& sizes, bool cached, DType cache);
   void run(SpecResult result);
 
-  // For operations: the fields of the step that is being traced.
+  // For operations: access to the fields of the current step.
   bool has(const char* field) const;
-  HTensor value(const char* field) const;  // of an earlier step
-  void set(const HTensor& result);         // its field "out"
+  HTensor value(const char* field) const;  // result of an earlier step
+  void set(const HTensor& result);         // sets the value named by its field "out"
   int64_t whole(const char* field) const;
   double real(const char* field) const;
   std::string text(const char* field) const;
   bool truth(const char* field, bool otherwise) const;
   Shape dims(const char* field) const;
-  // The fields whose names begin so, without that.
+  // Returns the fields whose names begin with the prefix, with the prefix removed.
   std::vector<std::pair<std::string, specs::Value>> fields_with(const std::string& prefix) const;
   HTensor named_weight(const std::string& name) const;
   HTensor weight(const char* field) const;  // an empty tensor: zeros, or an optional one that the file lacks
   std::vector<HTensor> experts(const char* field) const;
-  // Groups of rows by the experts of the field, as grouped_linear takes them, and what adapters add to them.
+  // Maps groups of rows by the experts of the field, as grouped_linear does, and adds the terms of adapters.
   HTensor map_by_experts(const HTensor& rows, const HTensor& offsets, const char* field) const;
-  // In training adds `coefficient` times the load balance of the experts to the loss: of all layers with the same
-  // coefficient together. `scores` are the router's.
+  // In training, adds `coefficient` times the load-balance loss of the experts to the loss, computed over all layers
+  // with the same coefficient. `scores`: those of the router.
   void balance(const HTensor& scores, const HTensor& experts, double coefficient);
-  // A weight as `linear` takes it, and what adapters add to it.
+  // Maps x by a weight, as `linear` does, and adds the terms of adapters.
   HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
   bool is_transposed(const char* field) const;
-  // Rows of a table by `ids`, and what adapters add to them.
+  // Returns rows of a table by `ids`, plus the terms of adapters.
   HTensor looked_up(const HTensor& table, const HTensor& ids) const;
   [[noreturn]] void fail(const std::string& what) const;
 
@@ -62,14 +62,15 @@ class SpecTrace {
   bool learns() const { return sizes_.training && !sizes_.frozen; }
   bool cached() const { return static_cast<bool>(start_); }
   bool last_only() const { return result_ == SpecResult::last; }
-  // Leaves out the sequences whose results are not wanted: EntrySizes::scored.
+  // Removes sequences whose results are not needed (EntrySizes::scored).
   HTensor scored(const HTensor& last);
   const HTensor& tokens() const { return tokens_; }
   const HTensor& positions() const { return positions_; }
   const HTensor& lengths() const { return lengths_; }
-  const HTensor& pages() const { return pages_; }          // empty: each sequence has its own caches
+  const HTensor& pages() const { return pages_; }          // empty: caches are not paged
   const HTensor& documents() const { return documents_; }  // empty without EntrySizes::documents
-  // In training elements become 0 at this rate, others x / (1 - rate); otherwise x. Each step drops others.
+  // Applies dropout: in training, sets elements to 0 at this rate, and others to x / (1 - rate); otherwise returns x.
+  // Each step has its own random stream.
   HTensor dropped(const HTensor& x, double rate);
   HTensor turned(const HTensor& x, const std::string& rope);
   HTensor rope_divisor(const specs::Rope& rope, const std::string& place, double context, int64_t pairs);
@@ -85,9 +86,9 @@ class SpecTrace {
   void observe_turn();
   HTensor bound(const BoundWeight& weight, const std::string& parameter) const;
   const specs::Value& field(const char* name) const;
-  HTensor auxiliary_loss() const;  // empty: there is none
+  HTensor auxiliary_loss() const;  // empty: none
 
-  // Shares and choices of the experts, as load_balance_loss takes them: [rows, experts] and [rows, k].
+  // Router probabilities [rows, experts] and chosen experts [rows, k], the inputs of load_balance_loss.
   struct Balanced {
     double coefficient;
     std::vector<HTensor> shares, chosen;
@@ -104,23 +105,22 @@ class SpecTrace {
   LocalValues locals_;
   mutable LowRankTerms terms_;
   const specs::Step* at_ = nullptr;
-  int64_t traced_ = 0;                   // steps
-  std::set<std::string> observed_;       // names
-  std::map<std::string, HTensor> turn_;  // EntrySizes::operations: values of this turn of a Repeat, by name
+  int64_t traced_ = 0;                   // number of steps so far
+  std::set<std::string> observed_;       // names of observed values
+  std::map<std::string, HTensor> turn_;  // EntrySizes::operations: values of this iteration of a Repeat, by name
   std::vector<Balanced> balanced_;
 };
 
-// One operation of steps: `fields` are "name" or, for those that may be missing, "name?"; "prefix.*?" are all that
-// begin so.
+// One operation of steps. `fields`: "name", "name?" for optional ones, or "prefix.*?" for all with this prefix.
 struct SpecOperation {
   std::string_view name;
   std::vector<std::string_view> fields;
   void (*trace)(SpecTrace&);
 };
 const std::vector<SpecOperation>& spec_operations();
-// Attention of the step's fields in training, where probabilities drop at this rate.
+// Traces attention with the step's fields in training, with dropout of probabilities.
 HTensor attention_with_dropout(SpecTrace& t, double rate, bool causal);
-// Those of spec_operations_ndsl.cpp.
+// Returns the operations of spec_operations_ndsl.cpp.
 std::vector<SpecOperation> further_spec_operations();
 
 }  // namespace harmonics::engine

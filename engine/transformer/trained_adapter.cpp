@@ -15,7 +15,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// Those of the targets that the settings name, in the order of the model.
+// Returns the targets named by the settings, in the order of the model.
 std::vector<AdapterTarget> chosen_targets(const LoraSettings& settings, const ResolvedSpec& resolved) {
   const std::vector<AdapterTarget> all = adapter_targets(resolved);
   std::vector<std::string> known{"all-linear"};
@@ -47,7 +47,7 @@ std::vector<AdapterTarget> chosen_targets(const LoraSettings& settings, const Re
   return chosen;
 }
 
-// The targets that an adapter of a file changes.
+// Returns the targets changed by an adapter from a file.
 std::vector<AdapterTarget> targets_of(const Adapter& adapter, const ResolvedSpec& resolved) {
   std::vector<AdapterTarget> chosen;
   for (const AdapterTarget& target : adapter_targets(resolved))
@@ -100,7 +100,7 @@ class AddedAdapter {
     const hx_init zeros{HX_INIT_CONSTANT, 0, 0};
     const hx_init linear = gaussian ? hx_init{HX_INIT_NORMAL, 0, 1 / static_cast<double>(pair.rank)}
                                     : hx_init{HX_INIT_KAIMING_UNIFORM, static_cast<double>(pair.width), 0};
-    const hx_init standard{HX_INIT_NORMAL, 0, 1};  // of an embedding, as PEFT draws it
+    const hx_init standard{HX_INIT_NORMAL, 0, 1};  // embeddings, as in PEFT
     Shape a = pair.looked_up ? Shape{pair.rows, pair.rank} : Shape{pair.rank, pair.width};
     Shape b = pair.looked_up ? Shape{pair.width, pair.rank} : Shape{pair.rows, pair.rank};
     if (pair.experts) a = Shape{pair.experts, a[0], a[1]}, b = Shape{pair.experts, b[0], b[1]};
@@ -125,7 +125,7 @@ class AddedAdapter {
     store_.adopt(pair.squares, squares, nullptr, Role::frozen, {}).fixed = true;
   }
 
-  // Values of a file of weights that the store expects come first.
+  // Declares a trained parameter. Values that the store expects from a file of weights take precedence over `value`.
   void trained(const std::string& name, const Shape& shape, const hx_init& init, const HTensor& value) {
     const bool expected = store_.expected().count(name) > 0;
     store_.declare(name, {DType::F32, shape}, Role::weight, init, made_.settings.seed);
@@ -136,7 +136,7 @@ class AddedAdapter {
   ParameterStore& store_;
   int64_t paired_width_;
   TrainedAdapter made_;
-  std::map<std::pair<ValueId, double>, std::string> groups_;  // by what is read, and by the factor
+  std::map<std::pair<ValueId, double>, std::string> groups_;  // by input and factor
   std::map<std::string, HTensor> squares_;
 };
 

@@ -12,7 +12,7 @@ namespace harmonics::engine {
 
 namespace {
 
-// The beginnings of names that end as a parameter's.
+// Returns the prefixes of tensor names that end with the name of a parameter.
 std::set<std::string> prefixes_in(const TensorFile& trained, const std::map<std::string, TensorType>& parameters) {
   std::set<std::string> found;
   for (const auto& [name, tensor] : trained.tensors) {
@@ -38,7 +38,7 @@ std::string prefix_in(const TensorFile& trained, const std::map<std::string, Ten
       {"give one name= to the uses of one model, and save each model in a file of its own"});
 }
 
-// Matrices one behind the other, as a file has the experts of a layer.
+// Stacks matrices, as files store the experts of a layer.
 HTensor stacked(const std::vector<HTensor>& matrices) {
   TensorType type = type_of(matrices.front());
   std::vector<int64_t> shape = type.shape.vector();

@@ -1,4 +1,4 @@
-// Weights that a flow has trained, as the tensors of the file that its model came from.
+// Conversion of weights trained by a flow to tensors of the model's original file.
 #pragma once
 
 #include <map>
@@ -11,16 +11,17 @@
 
 namespace harmonics::engine {
 
-// The tensors of the model, by the file's names, with the elements that `trained` (of the file `name`) has for them
-// behind a prefix that all share: "scores.model.blk.0.attn_q.weight". Those that it lacks stay as they are: they did
-// not learn. Throws ErrorKind::Weights if no prefix or several have tensors of the model, or shapes differ.
+// Returns the tensors of the model, by their names in the file, with the values of `trained` (read from the file
+// `name`), whose tensors have a common prefix: "scores.model.blk.0.attn_q.weight". Tensors that `trained` lacks were
+// not trained and are unchanged. Throws ErrorKind::Weights if no prefix or several have tensors of the model, or shapes
+// differ.
 std::map<std::string, HTensor> trained_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
                                                const TensorFile& trained, const std::string& name);
 
-// Whether the file has tensors of the model behind a prefix, as a flow saves them.
+// Returns whether the file contains tensors of the model with a prefix, as saved by flows.
 bool has_trained_tensors(const CompiledNdsl& compiled, const TensorFile& trained);
-// Every tensor of a described model, experts one by one. Throws as trained_tensors(), and ErrorKind::Weights with the
-// names of tensors that the file lacks.
+// Returns every tensor of a described model, with separate experts. Throws as above, and ErrorKind::Weights, with their
+// names, if the file lacks tensors.
 std::map<std::string, HTensor> trained_tensors(const CompiledNdsl& compiled, const TensorFile& trained,
                                                const std::string& name);
 

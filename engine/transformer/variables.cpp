@@ -26,7 +26,7 @@ specs::Value value_of_text(const std::string& text) {
   return text;
 }
 
-// All variables that a spec mentions.
+// Returns all variables that a spec mentions.
 std::set<std::string> variables_of(const specs::Spec& spec) {
   std::set<std::string> all;
   for (const auto& [variable, keys] : spec.keys) all.insert(variable);

@@ -1,5 +1,5 @@
-// The variables of a model spec and where their values come from: a default of the spec, below the metadata of the
-// file, below the spec's globals, below what the user sets for a run.
+// Variables of a model spec. Their values come from, in increasing precedence, defaults of the spec, metadata of the
+// file, globals of the spec, and the user's overrides.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace harmonics::engine {
 
-// A value that a user sets, by variable: whole numbers and real ones are numbers, anything else is a text.
+// Values set by the user, by variable. Integers and reals are numbers; anything else is text.
 using SpecOverrides = std::map<std::string, std::string>;
 
 struct ResolvedValue {
@@ -21,7 +21,7 @@ struct ResolvedValue {
   std::string origin;  // "metadata llama.block_count"
 };
 
-// No value for a variable that is needed.
+// Error: a required variable has no value.
 class MissingVariable : public Error {
  public:
   MissingVariable(const std::string& model, const std::string& variable, const std::string& place,
@@ -33,33 +33,33 @@ class MissingVariable : public Error {
   std::string variable_, place_;
 };
 
-// Values of loops and runs, which hide those of the spec.
+// Values of loops and runs, which take precedence over those of the spec.
 using LocalValues = std::map<std::string, int64_t>;
 
 class Variables {
  public:
   using RowsOf = std::function<std::optional<int64_t>(const std::string& tensor)>;
-  // All arguments but the model's name must outlive it. `rows_of` gives the rows of a tensor of the file, for "@len:".
-  // Throws ErrorKind::Usage for an override of a variable that the spec does not use.
+  // `spec` and `metadata` must outlive this object. `rows_of` returns the number of rows of a tensor of the file, for
+  // "@len:". Throws ErrorKind::Usage for an override of a variable that the spec does not use.
   Variables(const specs::Spec& spec, const ModelMetadata& metadata, RowsOf rows_of, SpecOverrides overrides,
             std::string model);
 
-  // The value of a variable, which is resolved when it is first asked for. Throws MissingVariable.
+  // Returns the value of a variable, resolving it on first use. Throws MissingVariable.
   const ResolvedValue& value(const std::string& variable, const std::string& place);
-  // Of expressions. Variables of `locals` come first.
+  // Evaluate expressions. `locals` take precedence.
   int64_t whole(const specs::Expression& expression, const LocalValues& locals = {});
   double real(const specs::Expression& expression, const LocalValues& locals = {});
-  // The text itself, or, as "{variable}", that variable's.
+  // Returns the text, or the value of the variable if it is "{variable}".
   std::string text(const std::string& text, const std::string& place);
-  // Replaces each {variable}.
+  // Replaces each {variable} by its value.
   std::string interpolated(const std::string& text, const std::string& place, const LocalValues& locals = {});
 
-  // A tensor of the file by the name in tensor_names, for one turn of its loops; "" if no candidate is there. The first
-  // candidate is for messages.
+  // Returns the tensor of the file for a name in tensor_names, in one iteration of its loops; "" if no candidate
+  // exists. `first` receives the first candidate, for messages.
   std::string tensor(const std::string& name, const std::string& place, const LocalValues& locals,
                      std::string* first = nullptr);
 
-  // What was resolved so far, by name.
+  // Returns the values resolved so far, by name.
   const std::map<std::string, ResolvedValue>& resolved() const { return resolved_; }
   const std::string& model() const { return model_; }
 
@@ -75,7 +75,7 @@ class Variables {
   SpecOverrides overrides_;
   std::string model_;
   std::map<std::string, ResolvedValue> resolved_;
-  std::set<std::string> open_;  // being resolved
+  std::set<std::string> open_;  // variables being resolved, to detect cycles
 };
 
 }  // namespace harmonics::engine

@@ -17,7 +17,6 @@ using Tensors = std::span<const HTensor>;
 using Gradients = std::vector<HTensor>;
 
 // ---- inference
-// ----------------------------------------------------------------------------------------------------------
 
 void expect_alike(Op op, Types in) {
   expect_operands(op, in, 2);
@@ -58,12 +57,11 @@ std::vector<TensorType> infer_bits(const AttributeMap&, Types in) {
 }
 
 // ---- evaluation
-// ---------------------------------------------------------------------------------------------------------
 
 template <typename T>
 inline constexpr bool is_signed_integer = std::is_integral_v<T>&& std::is_signed_v<T>;
 
-// Computes in unsigned 64 bits, whose low bits are the wrapped result for every width.
+// Computes in unsigned 64 bits; the low bits are the wrapped result for every width.
 template <typename T, typename F>
 T wrapping(T a, T b, F f) {
   if constexpr (std::is_integral_v<T>)
@@ -145,7 +143,7 @@ struct BitXor {
     return static_cast<T>(a ^ b);
   }
 };
-// The amount as an unsigned number; at least the width of T: every bit is shifted out.
+// Returns the shift amount as an unsigned number. Amounts of at least the width of T shift out every bit.
 template <typename T>
 constexpr uint64_t amount(T by) {
   return static_cast<uint64_t>(static_cast<std::make_unsigned_t<T>>(by));
@@ -223,7 +221,6 @@ void evaluate_logical(const AttributeMap&, std::span<const ConstView> in, std::s
 }
 
 // ---- gradients
-// ----------------------------------------------------------------------------------------------------------
 
 Gradients gradient_add(const AttributeMap&, Tensors, Tensors, Tensors dy) { return {dy[0], dy[0]}; }
 Gradients gradient_sub(const AttributeMap&, Tensors, Tensors, Tensors dy) { return {dy[0], neg(dy[0])}; }
@@ -232,20 +229,20 @@ Gradients gradient_div(const AttributeMap&, Tensors in, Tensors y, Tensors dy) {
   const HTensor da = dy[0] / in[1];
   return {da, neg(da * y[0])};
 }
-// Domain edges as in PyTorch: the gradient of the base is 0 for exponent 0, that of the exponent is 0 for base 0.
+// As in PyTorch, the gradient of the base is 0 for exponent 0, and that of the exponent is 0 for base 0.
 Gradients gradient_pow(const AttributeMap&, Tensors in, Tensors y, Tensors dy) {
   const HTensor &a = in[0], &b = in[1], zero = zeros_like(a);
   const HTensor da = select(equal(b, zero), zero, dy[0] * (b * pow(a, b - 1.0)));
   const HTensor zero_base = logical_and(equal(a, zero), less_equal(zero, b));
   return {da, select(zero_base, zero, dy[0] * (y[0] * log(a)))};
 }
-// 0 at the origin, as in PyTorch.
+// As in PyTorch, the gradient is 0 at the origin.
 Gradients gradient_atan2(const AttributeMap&, Tensors in, Tensors, Tensors dy) {
   const HTensor &a = in[0], &b = in[1], zero = zeros_like(a), square = a * a + b * b;
   const HTensor scaled = select(equal(square, zero), zero, dy[0] / square);
   return {scaled * b, neg(scaled * a)};
 }
-// The winner gets the whole gradient; on a tie, half.
+// Returns the gradient of one operand: all for the selected one, half on a tie.
 HTensor share(const HTensor& loses, const HTensor& ties, const HTensor& dy) {
   return select(loses, zeros_like(dy), select(ties, dy * 0.5, dy));
 }
@@ -257,7 +254,7 @@ Gradients gradient_minimum(const AttributeMap&, Tensors in, Tensors, Tensors dy)
   const HTensor ties = equal(in[0], in[1]);
   return {share(less(in[1], in[0]), ties, dy[0]), share(less(in[0], in[1]), ties, dy[0])};
 }
-// a - b * trunc(a / b); its quotient (a - y) / b is whole up to rounding.
+// y = a - b * trunc(a / b), so the quotient (a - y) / b is an integer up to rounding.
 Gradients gradient_remainder(const AttributeMap&, Tensors in, Tensors y, Tensors dy) {
   return {dy[0], neg(dy[0] * round((in[0] - y[0]) / in[1]))};
 }

@@ -17,7 +17,7 @@ void misfit(Op op, ErrorKind kind, std::span<const TensorType> inputs, const std
 }
 
 void expect_plain(Op op, std::span<const TensorType> inputs) {
-  if (op == Op::cast || op == Op::gather || op == Op::stop_gradient) return;  // they have rules of their own
+  if (op == Op::cast || op == Op::gather || op == Op::stop_gradient) return;  // these check stored types themselves
   for (size_t i = 0; i < inputs.size(); ++i)
     if (is_stored(inputs[i].dtype))
       misfit(op, ErrorKind::Type, inputs,

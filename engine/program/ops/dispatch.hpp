@@ -19,7 +19,7 @@ using Computed = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T,
 template <typename T>
 inline constexpr bool is_float_element = std::is_floating_point_v<Computed<T>>;
 
-// body(std::type_identity<T>{}) for the C++ type of dtype: bool, the integers, Half, BFloat16, float, double.
+// Calls body(std::type_identity<T>{}) with the C++ type of dtype: bool, integers, Half, BFloat16, float, double.
 template <typename Body>
 decltype(auto) visit_dtype(DType dtype, Body&& body) {
   switch (dtype) {
@@ -55,7 +55,7 @@ decltype(auto) visit_dtype(DType dtype, Body&& body) {
   throw Error(ErrorKind::Internal, "element type " + std::to_string(static_cast<uint32_t>(dtype)) + " has no C++ type");
 }
 
-// Converts like `cast`: to bool: not zero; float to integer: truncates, saturates, NaN gives 0.
+// Converts like `cast`. To bool: non-zero is true. Float to integer: truncates and saturates; NaN becomes 0.
 template <typename To, typename From>
 To convert_element(From stored) {
   const Computed<From> x = static_cast<Computed<From>>(stored);

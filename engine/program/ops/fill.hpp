@@ -5,7 +5,7 @@
 
 namespace harmonics::engine {
 
-// Converts `value` like `cast`: truncates and saturates for integers.
+// Fills `count` elements. Converts `value` like `cast`: truncates and saturates for integers.
 void fill_elements(DType dtype, void* to, int64_t count, double value);
 
 }  // namespace harmonics::engine

@@ -1,4 +1,4 @@
-// Index operations: positions are chosen by tensors at run time.
+// Index operations: positions are given by tensors at run time.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -19,7 +19,7 @@ using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 
-// Integers of any width as int64, clamped to [0, last]; immediate calls have rejected others before.
+// Reads integers of any width, clamped to [0, last]. Immediate calls have already rejected others.
 std::vector<int64_t> read_indices(const ConstView& view, int64_t last) {
   std::vector<int64_t> out(static_cast<size_t>(view.type.shape.count()));
   visit_dtype(view.type.dtype, [&](auto type) {
@@ -35,7 +35,7 @@ std::vector<int64_t> read_indices(const ConstView& view, int64_t last) {
   return out;
 }
 
-// x[:axis] + indices + x[axis+1:]
+// Returns the shape x[:axis] + indices + x[axis+1:].
 TensorType gathered_type(Op op, Types in, int64_t axis) {
   std::vector<int64_t> dims = in[0].shape.vector();
   if (dims[static_cast<size_t>(axis)] == 0 && in[1].shape.count() > 0)
@@ -46,7 +46,6 @@ TensorType gathered_type(Op op, Types in, int64_t axis) {
 }
 
 // ---- gather
-// -----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_gather(const AttributeMap& a, Types in) {
   expect_operands(Op::gather, in, 2);
@@ -80,7 +79,6 @@ std::vector<HTensor> gradient_gather(const AttributeMap& a, Tensors in, Tensors,
 }
 
 // ---- scatter_add
-// ------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_scatter_add(const AttributeMap& a, Types in) {
   expect_operands(Op::scatter_add, in, 3);
@@ -122,7 +120,6 @@ std::vector<HTensor> gradient_scatter_add(const AttributeMap& a, Tensors in, Ten
 }
 
 // ---- dynamic_slice, update_slice
-// ----------------------------------------------------------------------------------------
 
 void expect_starts(Op op, Types in, size_t which) {
   expect_integer(op, in, which);
@@ -131,7 +128,7 @@ void expect_starts(Op op, Types in, size_t which) {
            "the starts must be a vector of " + std::to_string(in[0].shape.rank()) + ", one per axis");
 }
 
-// Offset in elements of a block of `sizes` inside `shape`; starts are clamped so that it fits.
+// Returns the offset in elements of a block of `sizes` in `shape`. Clamps starts so that the block fits.
 int64_t block_offset(const ConstView& starts, const Shape& shape, const Shape& sizes) {
   const std::vector<int64_t> wanted = read_indices(starts, INT64_MAX);
   const Strides strides = row_major(shape);
@@ -200,7 +197,6 @@ std::vector<HTensor> gradient_update_slice(const AttributeMap&, Tensors in, Tens
 }
 
 // ---- top_k
-// ------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_top_k(const AttributeMap& a, Types in) {
   expect_operands(Op::top_k, in, 1);
@@ -214,7 +210,7 @@ std::vector<TensorType> infer_top_k(const AttributeMap& a, Types in) {
   return {{in[0].dtype, shape}, {DType::I64, shape}};
 }
 
-// NaN counts as largest; on ties the lower index comes first.
+// Orders indices for top_k: NaN counts as largest; on ties the lower index comes first.
 template <typename T>
 bool comes_first(const T* row, int64_t a, int64_t b) {
   if constexpr (is_float_element<T>) {
@@ -249,7 +245,7 @@ void evaluate_top_k(const AttributeMap&, Inputs in, Outputs out) {
   });
 }
 
-// Scatters each value's gradient to its position; rows are flattened so that one scatter suffices.
+// Scatters each value's gradient to its position. Rows are flattened so that one scatter suffices.
 std::vector<HTensor> gradient_top_k(const AttributeMap& a, Tensors in, Tensors out, Tensors dy) {
   if (!dy[0]) return {HTensor()};
   const Shape shape = in[0].shape();
@@ -261,7 +257,6 @@ std::vector<HTensor> gradient_top_k(const AttributeMap& a, Tensors in, Tensors o
 }
 
 // ---- sort
-// -------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_sort(const AttributeMap& a, Types in) {
   expect_operands(Op::sort, in, 1);
@@ -270,7 +265,7 @@ std::vector<TensorType> infer_sort(const AttributeMap& a, Types in) {
   return {in[0], {DType::I64, in[0].shape}};
 }
 
-// NaN is the largest.
+// Orders elements for sort: NaN is the largest.
 template <typename T>
 bool is_less(T a, T b) {
   if constexpr (is_float_element<T>) {
@@ -307,7 +302,7 @@ void evaluate_sort(const AttributeMap& a, Inputs in, Outputs out) {
   });
 }
 
-// As top_k: one scatter over all elements, [outer, size, inner].
+// As for top_k: one scatter over all elements, [outer, size, inner].
 std::vector<HTensor> gradient_sort(const AttributeMap& a, Tensors in, Tensors out, Tensors dy) {
   if (!dy[0]) return {HTensor()};
   const Shape shape = in[0].shape();

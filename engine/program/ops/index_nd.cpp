@@ -1,4 +1,4 @@
-// gather_nd, scatter_nd: positions in several axes, chosen by tensors at run time.
+// gather_nd, scatter_nd: positions in several axes, given by tensors at run time.
 #include "engine/program/ops/index_nd.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using Tensors = std::span<const HTensor>;
 
 constexpr const char* kReductions[] = {"set", "add", "max", "min"};
 
-// x seen as [batches, rows, inner]; each of the batches has `places` positions of k numbers that name a row.
+// Views x as [batches, rows, inner]. Each batch has `places` positions, of k indices each, which select a row.
 struct Places {
   uint32_t batch_axes, k;
   Shape axes;  // the k indexed axes
@@ -38,7 +38,7 @@ struct Places {
         inner(x.from(batch_axes + k).count()),
         places(indices.slice(batch_axes, indices.rank() - 1).count()) {}
 
-  // Row in [0, batches * rows) of every position, in row-major order; numbers are clamped.
+  // Returns the row in [0, batches * rows) of every position, in row-major order. Clamps indices.
   std::vector<int64_t> rows_of(const ConstView& indices) const {
     std::vector<int64_t> result(static_cast<size_t>(batches * places));
     visit_dtype(indices.type.dtype, [&](auto type) {
@@ -63,7 +63,7 @@ struct Places {
   }
 };
 
-// indices.shape[:-1] + x.shape[batch_axes + k:]
+// Returns the shape indices.shape[:-1] + x.shape[batch_axes + k:].
 TensorType gathered_type(Op op, const AttributeMap& a, Types in) {
   expect_integer(op, in, 1);
   const Shape &x = in[0].shape, &indices = in[1].shape;
@@ -89,7 +89,6 @@ TensorType gathered_type(Op op, const AttributeMap& a, Types in) {
 }
 
 // ---- gather_nd
-// --------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_gather_nd(const AttributeMap& a, Types in) {
   expect_operands(Op::gather_nd, in, 2);
@@ -113,7 +112,6 @@ std::vector<HTensor> gradient_gather_nd(const AttributeMap& a, Tensors in, Tenso
 }
 
 // ---- scatter_nd
-// -------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_scatter_nd(const AttributeMap& a, Types in) {
   expect_operands(Op::scatter_nd, in, 3);
@@ -144,7 +142,7 @@ void add_rows(const T* updates, const std::vector<int64_t>& rows, T* y, int64_t 
   std::transform(sums.begin(), sums.end(), y, [](auto sum) { return static_cast<T>(sum); });
 }
 
-// NaN wins and stays, as in reduce_max.
+// Propagates NaN, as reduce_max does.
 template <bool kLargest, typename T>
 void keep_extremes(const T* updates, const std::vector<int64_t>& rows, T* y, int64_t inner) {
   for (const int64_t row : rows) {
@@ -180,8 +178,8 @@ void evaluate_scatter_nd(const AttributeMap& a, Inputs in, Outputs out) {
   });
 }
 
-// 1 where an update remains in the result, else 0; of the updates' shape. Positions are numbered and the numbers
-// scattered: the last one of a place is the one that is read back.
+// Returns, in the updates' shape, 1 for updates that remain in the result and 0 for overwritten ones. Scatters the
+// numbers of the positions, so that the last number of a row is read back.
 HTensor remaining(const HTensor& x, const HTensor& indices, const HTensor& updates, int64_t batch) {
   const Shape places = indices.shape().slice(0, indices.rank() - 1);
   const Shape rows = x.shape().slice(0, static_cast<uint32_t>(batch + indices.shape().back()));
@@ -193,7 +191,7 @@ HTensor remaining(const HTensor& x, const HTensor& indices, const HTensor& updat
   return broadcast(reshape(mask, stretched), updates.shape());
 }
 
-// set: to the update that remains. max, min: distributed evenly over ties, as reduce_max.
+// set: the remaining update receives the gradient. max, min: ties share it equally, as in reduce_max.
 std::vector<HTensor> gradient_scatter_nd(const AttributeMap& a, Tensors in, Tensors out, Tensors dy) {
   const HTensor &x = in[0], &indices = in[1], &updates = in[2];
   const int64_t batch = a.integer("batch_axes", 0);

@@ -1,4 +1,4 @@
-// Layout operations: every evaluation is one or more strided copies.
+// Layout operations, evaluated by strided copies.
 #include <cstring>
 
 #include <harmonics/ops.hpp>
@@ -16,7 +16,7 @@ using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 
-// Copies the whole input, read with these strides, to the whole output.
+// Returns a copy of the whole input, read with these strides, to the whole output.
 StridedCopy onto(const View& out, const ConstView& in, const Strides& from_strides, int64_t from_offset = 0) {
   return {out.type.shape,
           in.data,
@@ -29,7 +29,6 @@ StridedCopy onto(const View& out, const ConstView& in, const Strides& from_strid
 }
 
 // ---- reshape
-// ----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_reshape(const AttributeMap& a, Types in) {
   expect_operands(Op::reshape, in, 1);
@@ -50,7 +49,6 @@ std::vector<HTensor> gradient_reshape(const AttributeMap&, Tensors in, Tensors, 
 }
 
 // ---- transpose
-// --------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_transpose(const AttributeMap& a, Types in) {
   expect_operands(Op::transpose, in, 1);
@@ -78,7 +76,6 @@ std::vector<HTensor> gradient_transpose(const AttributeMap& a, Tensors, Tensors,
 }
 
 // ---- broadcast
-// --------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_broadcast(const AttributeMap& a, Types in) {
   expect_operands(Op::broadcast, in, 1);
@@ -114,7 +111,6 @@ std::vector<HTensor> gradient_broadcast(const AttributeMap&, Tensors in, Tensors
 }
 
 // ---- slice
-// ------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_slice(const AttributeMap& a, Types in) {
   expect_operands(Op::slice, in, 1);
@@ -157,7 +153,6 @@ std::vector<HTensor> gradient_slice(const AttributeMap& a, Tensors in, Tensors, 
 }
 
 // ---- pad
-// --------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_pad(const AttributeMap& a, Types in) {
   expect_operands(Op::pad, in, 1);
@@ -208,7 +203,6 @@ std::vector<HTensor> gradient_pad(const AttributeMap& a, Tensors in, Tensors, Te
 }
 
 // ---- concat
-// -----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_concat(const AttributeMap& a, Types in) {
   if (in.empty()) misfit(Op::concat, ErrorKind::Type, in, "at least one is needed");
@@ -254,7 +248,6 @@ std::vector<HTensor> gradient_concat(const AttributeMap& a, Tensors in, Tensors,
 }
 
 // ---- reverse
-// ----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_reverse(const AttributeMap& a, Types in) {
   expect_operands(Op::reverse, in, 1);

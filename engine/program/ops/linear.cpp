@@ -1,4 +1,4 @@
-// Contractions: dot for all tensor products, and patches and unpatches, which turn convolutions into products.
+// Contractions: dot for tensor products; patches and unpatches, which express convolutions as products.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -21,9 +21,8 @@ using Tensors = std::span<const HTensor>;
 using Axes = std::vector<int64_t>;
 
 // ---- dot
-// ----------------------------------------------------------------------------------------------------------------
 
-// An operand's axes by role; each list in the order of the product.
+// Axes of an operand by role, each list in the order of the product.
 struct DotAxes {
   const Axes &batch, &contract;
   Axes free;
@@ -64,7 +63,7 @@ void expect_pairs(Types in, const AttributeMap& a, const std::string& what) {
   }
 }
 
-// Element types of a product. Converted: operands become `wide`, sums are `wide`, and the result becomes `out`.
+// Element types of a product. If `converted`, operands and sums are `wide`, and the result is converted to `out`.
 struct DotTypes {
   bool converted = false;
   DType wide, out;
@@ -107,7 +106,7 @@ std::vector<TensorType> infer_dot(const AttributeMap& a, Types in) {
   return {checked_type(Op::dot, in, types.out, dims)};
 }
 
-// A row-major copy with permuted axes.
+// Returns a row-major copy with permuted axes.
 template <typename T>
 std::unique_ptr<T[]> packed(const ConstView& x, const Axes& first, const Axes& second, const Axes& third) {
   Axes order = first;
@@ -125,7 +124,7 @@ std::unique_ptr<T[]> packed(const ConstView& x, const Axes& first, const Axes& s
   return to;
 }
 
-// [m, k] x [k, n], summed over k in order.
+// Multiplies [m, k] by [k, n], summing over k in order.
 template <typename T>
 void multiply(const T* left, const T* right, T* out, int64_t m, int64_t k, int64_t n) {
   std::vector<Accumulator<T>> sums(static_cast<size_t>(n));
@@ -178,10 +177,10 @@ Axes counting(size_t first, size_t count) {
   return axes;
 }
 
-// Gradient of the operand `own`: dy contracted with the `other` operand over its free axes. The result has the batch
-// axes, own's free axes, then own's contracted axes in other's order; a transpose restores own's order.
-// `other_free_at`: index of the other's first free axis in dy.
-// `types`: attributes that make it of own's type; none if all types are equal.
+// Returns the gradient of one operand (`own_axes`): dy contracted with the other operand over the free axes of the
+// other. The product has the batch axes, own's free axes, then own's contracted axes in the other's order; a transpose
+// restores own's order. `other_free_at`: index of the other's first free axis in dy. `types`: attributes that give it
+// own's element type; empty if all types are equal.
 HTensor operand_gradient(const HTensor& dy, const HTensor& other, const DotAxes& own_axes, const DotAxes& other_axes,
                          size_t other_free_at, Attributes types) {
   const size_t batch = own_axes.batch.size(), free = own_axes.free.size();
@@ -214,7 +213,7 @@ std::vector<HTensor> gradient_dot(const AttributeMap& a, Tensors in, Tensors, Te
     if (types.wide == DType::F64) attributes.set("accumulate", std::string("f64"));
     return attributes;
   };
-  // sums of f32 have a gradient of f32, also where the result is f64
+  // Sums in f32 have gradients in f32, even if the result is f64.
   const HTensor d =
       types.converted && types.wide == DType::F32 && dy[0].dtype() == DType::F64 ? cast(dy[0], DType::F32) : dy[0];
   return {operand_gradient(d, in[1], left, right, batch + left.free.size(), of(in[0])),
@@ -222,7 +221,6 @@ std::vector<HTensor> gradient_dot(const AttributeMap& a, Tensors in, Tensors, Te
 }
 
 // ---- patches, unpatches
-// -------------------------------------------------------------------------------------------------
 
 // Windows sliding over images [N, C, spatial...].
 struct Windows {
@@ -255,7 +253,7 @@ struct Windows {
     }
   }
 
-  // [N, C * taps, places...]
+  // Returns the type [N, C * taps, places...].
   TensorType patches_type(Op op, Types in, DType dtype) const {
     int64_t rows = 0;
     if (__builtin_mul_overflow(channels, taps, &rows))
@@ -285,7 +283,7 @@ struct Windows {
     return expect_list(op, in, a, name, shape.rank() - 2, least);
   }
 
-  // Index in the plane of a window's tap; -1: padding.
+  // Returns the index in the plane of a window's tap, or -1 for padding.
   int64_t element(int64_t tap, int64_t window) const {
     int64_t offset = 0, step = 1;
     for (uint32_t i = image.rank(); i-- > 0;) {

@@ -7,13 +7,13 @@
 
 namespace harmonics::engine {
 
-// Axes of the first operand as a mask; rejects out-of-range and duplicate axes.
+// Returns axes of operand `which` as a mask. Throws for axes that are out of range or duplicate.
 std::vector<bool> expect_axes(Op op, std::span<const TensorType> inputs, const std::vector<int64_t>& axes,
                               const std::string& name, size_t which = 0);
-// The list attribute `name` with exactly `length` entries of at least `least`.
+// Returns the list attribute `name`, which must have `length` entries of at least `least`.
 const std::vector<int64_t>& expect_list(Op op, std::span<const TensorType> inputs, const AttributeMap& attributes,
                                         const std::string& name, size_t length, int64_t least);
-// checked_type() that also checks the rank.
+// Like checked_type(), but also checks the rank.
 TensorType checked_type(Op op, std::span<const TensorType> inputs, DType dtype, const std::vector<int64_t>& dims);
 
 std::string list_text(const std::vector<int64_t>& values);  // "[1, 2]"

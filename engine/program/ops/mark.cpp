@@ -1,4 +1,4 @@
-// Marks: identity operations.
+// Marks: identity operations that convey information, such as stop_gradient.
 #include <cstring>
 
 #include "engine/program/ops/check.hpp"

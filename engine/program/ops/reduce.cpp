@@ -1,4 +1,4 @@
-// Reductions, in index order, so that results are deterministic.
+// Reductions. Evaluated in index order, so that results are deterministic.
 #include <algorithm>
 #include <memory>
 
@@ -19,7 +19,6 @@ using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 
 // ---- reduce_*
-// -----------------------------------------------------------------------------------------------------------
 
 template <Op kOp>
 std::vector<TensorType> infer_reduction(const AttributeMap& a, Types in) {
@@ -39,7 +38,7 @@ std::vector<TensorType> infer_reduction(const AttributeMap& a, Types in) {
   return {{in[0].dtype, shape}};
 }
 
-// Strides of the result seen from the input: zero along reduced axes.
+// Returns strides of the result in terms of the input's axes: zero along reduced axes.
 Strides result_strides(const Shape& shape, const std::vector<int64_t>& axes) {
   Shape kept = shape;
   for (const int64_t axis : axes) kept[static_cast<uint32_t>(axis)] = 1;
@@ -52,7 +51,7 @@ template <typename Rule, typename T>
 void reduce(const ConstView& in, const View& out, const Strides& strides) {
   using S = typename Rule::template State<T>;
   const auto count = static_cast<size_t>(out.type.shape.count());
-  // Nothing to reduce: copies the elements, including -0.
+  // If nothing is reduced, copy the elements, which preserves -0.
   if (in.type.shape.count() == out.type.shape.count()) {
     std::copy_n(static_cast<const T*>(in.data), count, static_cast<T*>(out.data));
     return;
@@ -89,14 +88,14 @@ std::vector<HTensor> gradient_sum(const AttributeMap& a, Tensors in, Tensors, Te
   return {broadcast(kept(dy[0], a, in[0]), in[0].shape())};
 }
 
-// Distributed evenly over ties.
+// Distributes the gradient equally over ties.
 std::vector<HTensor> gradient_extreme(const AttributeMap& a, Tensors in, Tensors out, Tensors dy) {
   const HTensor hits = cast(equal(in[0], kept(out[0], a, in[0])), in[0].dtype());
   return {kept(dy[0], a, in[0]) * hits / reduce_sum(hits, a.integers("axes"), true)};
 }
 
-// d/dx_i is the product of the other elements. Zeros are counted and left out of the product: an element has a gradient
-// if it is the only zero, or if there is none.
+// d/dx_i is the product of the other elements. Zeros are excluded from the product and counted: an element has a
+// non-zero gradient if it is the only zero, or if there is no zero.
 std::vector<HTensor> gradient_product(const AttributeMap& a, Tensors in, Tensors, Tensors dy) {
   const HTensor& x = in[0];
   const HTensor zero = equal(x, 0.0), zeros = cast(zero, x.dtype());
@@ -107,7 +106,6 @@ std::vector<HTensor> gradient_product(const AttributeMap& a, Tensors in, Tensors
 }
 
 // ---- argmax, argmin
-// -----------------------------------------------------------------------------------------------------
 
 template <Op kOp>
 std::vector<TensorType> infer_arg(const AttributeMap& a, Types in) {
@@ -147,7 +145,6 @@ void evaluate_arg(const AttributeMap& a, Inputs in, Outputs out) {
 }
 
 // ---- cumsum
-// -------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_cumsum(const AttributeMap& a, Types in) {
   expect_operands(Op::cumsum, in, 1);

@@ -1,4 +1,4 @@
-// What a reduction keeps from one element to the next: the start, and the join of two.
+// Rules of reductions: type of the state, initial state, and combination of two states.
 #pragma once
 
 #include <cmath>
@@ -39,7 +39,7 @@ bool is_nan(S x) {
   if constexpr (std::is_floating_point_v<S>) return std::isnan(x);
   return false;
 }
-// Returns whether b replaces the earlier a. False on ties; NaN wins and stays.
+// Returns whether b replaces the earlier a: not on ties. NaN replaces numbers and is never replaced.
 template <bool kLargest, typename S>
 bool beats(S b, S a) {
   if (is_nan(a) || is_nan(b)) return !is_nan(a);

@@ -14,7 +14,7 @@ using Types = std::span<const TensorType>;
 using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 
-// Scale and zero point are scalars, or vectors with one entry per index of `axis`.
+// Requires scale and zero point to be scalars, or vectors with one entry per index of `axis`.
 void expect_steps(Op op, const AttributeMap& a, Types in) {
   expect_float(op, in, 1);
   expect_same_shape(op, in, 1, 2);
@@ -26,7 +26,7 @@ void expect_steps(Op op, const AttributeMap& a, Types in) {
                ", the size of axis " + std::to_string(axis));
 }
 
-// [outer, channels, inner]; a scalar scale is one channel.
+// Views the input as [outer, channels, inner]. A scalar scale means one channel.
 AxisView channels(const AttributeMap& a, Inputs in) {
   if (in[1].type.shape.rank() == 0) return AxisView({1, in[0].type.shape.count()}, 0);
   return AxisView(in[0].type.shape, a.integer("axis"));
@@ -42,7 +42,6 @@ void for_each_channel(const AxisView& view, Convert&& convert) {
 }
 
 // ---- quantize
-// -----------------------------------------------------------------------------------------------------------
 
 bool stores_quantized(DType dtype) { return is_integer(dtype) && element_bytes(dtype) <= 2; }
 
@@ -61,7 +60,7 @@ std::vector<TensorType> infer_quantize(const AttributeMap& a, Types in) {
   return {{to, in[0].shape}};
 }
 
-// saturate(round half to even(x / scale) + zero); NaN gives the zero point.
+// Returns saturate(round_half_to_even(x / scale) + zero), or the zero point for NaN.
 template <typename Q, typename S>
 Q quantized(S x, S scale, Q zero) {
   const S steps = std::nearbyint(x / scale);
@@ -81,7 +80,7 @@ void quantize(const AxisView& view, Inputs in, Outputs out) {
   });
 }
 
-// Calls `body` for a float type X and an integer type Q of at most `kBytes`.
+// Calls `body` with a float type X and an integer type Q of at most `kBytes` bytes.
 template <size_t kBytes, typename Body>
 void visit_pair(DType real, DType stored, Body&& body) {
   visit_dtype(real, [&](auto x) {
@@ -101,7 +100,6 @@ void evaluate_quantize(const AttributeMap& a, Inputs in, Outputs out) {
 }
 
 // ---- dequantize
-// ---------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_dequantize(const AttributeMap& a, Types in) {
   expect_operands(Op::dequantize, in, 3);
@@ -131,7 +129,6 @@ void evaluate_dequantize(const AttributeMap& a, Inputs in, Outputs out) {
 }
 
 // ---- bitcast
-// ----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_bitcast(const AttributeMap& a, Types in) {
   expect_operands(Op::bitcast, in, 1);

@@ -1,4 +1,4 @@
-// The loop behind all layout operations: copies elements between two strided views of one shape.
+// Copies elements between two strided views of the same shape. Used by all layout operations.
 #pragma once
 
 #include <array>

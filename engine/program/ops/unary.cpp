@@ -18,7 +18,6 @@ using Tensors = std::span<const HTensor>;
 using Gradients = std::vector<HTensor>;
 
 // ---- inference
-// ----------------------------------------------------------------------------------------------------------
 
 template <Op kOp>
 std::vector<TensorType> infer_float(const AttributeMap&, Types in) {
@@ -57,7 +56,6 @@ std::vector<TensorType> infer_cast(const AttributeMap& a, Types in) {
 }
 
 // ---- evaluation
-// ---------------------------------------------------------------------------------------------------------
 
 template <typename F>
 void map_floats(const ConstView& in, const View& out, F f) {
@@ -110,13 +108,13 @@ struct Absolute {
       return x;
   }
 };
-struct Sign {  // NaN for NaN
+struct Sign {  // returns NaN for NaN
   template <typename T>
   T operator()(T x) const {
     return x > T{0} ? T(1) : x < T{0} ? T(-1) : x == T{0} ? T(0) : x;
   }
 };
-struct Logistic {  // exp of non-positive values only, so that it cannot overflow
+struct Logistic {  // evaluates exp only for non-positive values, which cannot overflow
   template <typename T>
   T operator()(T x) const {
     const T e = std::exp(-std::abs(x));
@@ -161,9 +159,9 @@ void evaluate_test(const AttributeMap&, std::span<const ConstView> in, std::span
   });
 }
 
-// Through f32, some blocks at a time.
+// Converts stored types through f32, in chunks of several blocks.
 void cast_stored(const ConstView& in, const View& out) {
-  constexpr int64_t kChunk = 1024;  // a multiple of every block
+  constexpr int64_t kChunk = 1024;  // a multiple of every block size
   float numbers[kChunk];
   const auto visit_wide = [&](DType dtype, auto&& body) {
     visit_dtype(dtype, [&](auto tag) {
@@ -211,7 +209,6 @@ void evaluate_cast(const AttributeMap&, std::span<const ConstView> in, std::span
 }
 
 // ---- gradients
-// ----------------------------------------------------------------------------------------------------------
 
 Gradients gradient_neg(const AttributeMap&, Tensors, Tensors, Tensors dy) { return {neg(dy[0])}; }
 Gradients gradient_abs(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] * sign(x[0])}; }
@@ -284,7 +281,7 @@ OpRow unary_row(Op op) {
       return {op, {}, {}, infer_test<Op::is_inf>, evaluate_test<IsInf>, nullptr};
       HM_FLOAT_ROW(floor, std::floor(x), nullptr)
       HM_FLOAT_ROW(ceil, std::ceil(x), nullptr)
-      HM_FLOAT_ROW(round, std::nearbyint(x), nullptr)  // the rounding mode is ties-to-even
+      HM_FLOAT_ROW(round, std::nearbyint(x), nullptr)  // rounds half to even
       HM_FLOAT_ROW(exp, std::exp(x), gradient_exp)
       HM_FLOAT_ROW(expm1, std::expm1(x), gradient_expm1)
       HM_FLOAT_ROW(log, std::log(x), gradient_log)

@@ -5,7 +5,7 @@
 
 namespace harmonics::engine {
 
-// A tensor seen as [outer, size, inner] around one axis.
+// A tensor viewed as [outer, size, inner] around one axis.
 struct AxisView {
   int64_t outer, size, inner;
   AxisView(const Shape& shape, int64_t axis)
@@ -14,8 +14,8 @@ struct AxisView {
         inner(shape.from(static_cast<uint32_t>(axis) + 1).count()) {}
 };
 
-// Calls row(number, offset) for every row of the last axis, in order: `number` is the row-major index of its first
-// element, `offset` its offset under the strides. A scalar is one row of one element; an empty shape has none.
+// Calls row(number, offset) for every row of the last axis, in order. `number`: row-major index of its first element;
+// `offset`: its offset by the strides. A scalar is one row of one element; an empty shape has no rows.
 template <typename Row>
 void for_each_row(const Shape& shape, const Strides& strides, Row&& row) {
   if (shape.count() == 0) return;

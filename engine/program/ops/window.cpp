@@ -50,7 +50,7 @@ struct WindowGrid {
 
   int64_t padded(uint32_t axis) const { return x[axis] + low[axis] + high[axis]; }
 
-  // The elements of x that a place's window holds along one axis: first, first + dilation ...
+  // Elements of x in a window along one axis: first, first + dilation ...
   struct Taps {
     int64_t first, count;
   };
@@ -133,8 +133,8 @@ void evaluate_window(const AttributeMap& a, Inputs in, Outputs out) {
   });
 }
 
-// An element of x adds to every window that holds it: the windows of stride 1, from the other end, over dy with the
-// strides as gaps.
+// Sums dy over the windows that contain each element of x: a window sum with stride 1 over dy, spread by the strides
+// and padded from the opposite end.
 HTensor gradient_of_sum(const WindowGrid& grid, const HTensor& dy) {
   const uint32_t rank = grid.x.rank();
   Ints low(rank), high(rank), gaps(rank), starts(rank), limits(rank);
@@ -152,7 +152,7 @@ HTensor gradient_of_sum(const WindowGrid& grid, const HTensor& dy) {
   return reduce_window(spread, "sum", {grid.window, {}, {}, {}, grid.dilation});
 }
 
-// Offset in the padded tensor of the first element of every window, [windows].
+// Returns the offset in the padded tensor of the first element of every window, [windows].
 HTensor window_starts(const WindowGrid& grid, const Strides& padded) {
   HTensor at = full(DType::I64, grid.places, 0);
   for (uint32_t i = 0; i < grid.x.rank(); ++i)
@@ -160,7 +160,7 @@ HTensor window_starts(const WindowGrid& grid, const Strides& padded) {
   return reshape(at, {grid.places.count()});
 }
 
-// Offset of every element from the first of its window, [elements].
+// Returns the offset of every element of a window from its first, [elements].
 HTensor tap_offsets(const WindowGrid& grid, const Strides& padded) {
   const Shape window(grid.window);
   HTensor at = full(DType::I64, window, 0);
@@ -169,8 +169,8 @@ HTensor tap_offsets(const WindowGrid& grid, const Strides& padded) {
   return reshape(at, {window.count()});
 }
 
-// Distributed evenly over the ties of each window, as reduce_max; padding takes no part. Windows are written out, as by
-// `patches`.
+// Distributes the gradient equally over the ties of each window, as in reduce_max, excluding padding. Materialises the
+// windows, as `patches` does.
 HTensor gradient_of_extreme(const WindowGrid& grid, const HTensor& x, const HTensor& y, const HTensor& dy) {
   Ints sizes, ends;
   for (uint32_t i = 0; i < grid.x.rank(); ++i) {
@@ -189,7 +189,7 @@ HTensor gradient_of_extreme(const WindowGrid& grid, const HTensor& x, const HTen
   const auto per_window = [&](const HTensor& of) { return broadcast(reshape(of, {windows, 1}), {windows, taps}); };
   HTensor hits = cast(equal(in_windows(x), per_window(y)), x.dtype());
   if (padded != grid.x) hits = hits * in_windows(full(x.dtype(), grid.x, 1));
-  // A window of padding alone has no hits.
+  // A window that contains only padding has no hits.
   const HTensor ties = maximum(reduce_sum(hits, {1}, true), 1);
   const HTensor shares = hits * (reshape(dy, {windows, 1}) / ties);
   const HTensor sums = scatter_add(full(x.dtype(), {padded.count()}, 0), reshape(places, {windows * taps}),
