@@ -130,7 +130,7 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
     const float* scores = whole ? whole->scores(context) : cache.scores(context);
     if (const int64_t bad = first_not_finite(result.dtype, scores, classes); bad >= 0)
       throw Error(ErrorKind::Diverged, fmt::format("symbol {} cannot be chosen: its scores are infinite or NaN", i + 1),
-                  {}, {"the weights, or what they compute, are not finite: train again with a lower rate"});
+                  {}, {"the weights, or what they compute, are not finite: train again with a lower learning rate"});
     context.push_back(sample({scores, static_cast<size_t>(classes)}, {settings.temperature, settings.seed},
                              static_cast<uint64_t>(i)));
     emit(stream.symbols[static_cast<size_t>(context.back())]);

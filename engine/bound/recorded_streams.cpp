@@ -5,6 +5,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::engine {
 
 namespace json = boost::json;
@@ -52,8 +54,7 @@ std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::m
       result[n] = std::move(t);
     }
   } catch (const std::exception& e) {
-    throw Error(ErrorKind::Weights,
-                fmt::format("{}: the metadata 'harmonics.streams' cannot be understood: {}", file, e.what()));
+    throw Error(ErrorKind::Weights, fmt::format("{}: the metadata 'harmonics.streams' is invalid: {}", file, e.what()));
   }
   return result;
 }
@@ -125,8 +126,8 @@ std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, 
     const Compared c{graph.nodes[static_cast<size_t>(n)].name, was, it->second, file};
     if (!was.symbols.empty() && !c.now.symbols.empty() && was.symbols != c.now.symbols)
       throw Error(ErrorKind::Weights,
-                  fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", c.name,
-                              c.now.symbols.size(), was.symbols.size(), file),
+                  fmt::format("producer '{}' has {}, other than the {} of the weights of {}", c.name,
+                              quantity(c.now.symbols.size(), "symbol"), was.symbols.size(), file),
                   {}, {symbols_advice(was)});
     std::vector<std::string> texts{other_shape(c, other)};
     if (read_as_numbers(graph, n, c.now)) texts.push_back(other_numbers(c));

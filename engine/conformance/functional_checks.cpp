@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/conformance/call_examples.hpp"
 #include "engine/conformance/gradient_finding.hpp"
 #include "engine/program/functional.hpp"
@@ -152,9 +154,7 @@ void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckL
     }
     std::string shapes;
     for (const CallExample& call : calls) shapes += (shapes.empty() ? "" : " ") + shapes_of(call);
-    return {Outcome::Passed,
-            fmt::format("{} input{} of {}", calls[0].inputs.size(), calls[0].inputs.size() == 1 ? "" : "s", shapes),
-            ""};
+    return {Outcome::Passed, fmt::format("{} of {}", quantity(calls[0].inputs.size(), "input"), shapes), ""};
   });
   if (calls.empty()) return;
   attempt(log, "depends on its inputs alone", [&] { return pure(calls); });

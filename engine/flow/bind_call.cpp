@@ -51,7 +51,7 @@ void bind_model(BoundCall& bound) {
 std::string text_of(const CallArgument& a) {
   if (const auto* s = std::get_if<std::string>(&a.value.value)) return *s;
   if (const auto* w = std::get_if<Word>(&a.value.value)) return w->text;
-  throw Error(ErrorKind::Type, fmt::format("'{}' must be a text", a.name->text), a.value.span);
+  throw Error(ErrorKind::Type, fmt::format("'{}' must be a string", a.name->text), a.value.span);
 }
 bool flag_of(const CallArgument& a) {
   if (const auto* b = std::get_if<bool>(&a.value.value)) return *b;

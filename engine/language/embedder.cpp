@@ -78,7 +78,7 @@ std::vector<float> Embedder::embed(std::span<const int32_t> tokens) {
   const auto count = static_cast<int64_t>(tokens.size());
   if (model_.context > 0 && count > model_.context)
     throw Error(ErrorKind::Usage,
-                fmt::format("the text has {} tokens, and the model was trained for {}", count, model_.context));
+                fmt::format("the text has {} tokens, but the model was trained for {}", count, model_.context));
   for (const int32_t token : tokens)
     if (token < 0 || token >= model_.vocabulary)
       throw Error(ErrorKind::Usage,

@@ -212,7 +212,7 @@ std::string_view argument_type_name(uint32_t type) {
     case HX_ARG_BOOL:
       return "true or false";
     case HX_ARG_STRING:
-      return "a text";
+      return "a string";
     case HX_ARG_INTS:
       return "whole numbers";
     case HX_ARG_LAYER:

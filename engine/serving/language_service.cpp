@@ -48,7 +48,7 @@ class SentText : public std::enable_shared_from_this<SentText> {
   SentText(TextRequest request, HttpHandler::Answer answer) : request(std::move(request)), answer_(std::move(answer)) {}
   // A client that has gone gets no reply; the server lets go of its connection.
   ~SentText() {
-    if (answer_ && job->is_cancelled()) answer_(refused_text(request.api, "the client has hung up", 499));
+    if (answer_ && job->is_cancelled()) answer_(refused_text(request.api, "the client closed the connection", 499));
   }
   SentText(const SentText&) = delete;
   SentText& operator=(const SentText&) = delete;
@@ -196,7 +196,7 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
   text->job->gone = r.gone;
   if (worker_.add(text->job)) return;
   text->job->release();
-  ServiceReply busy = refused_text(api, "too many requests wait already", 503);
+  ServiceReply busy = refused_text(api, "too many requests are waiting", 503);
   busy.headers.emplace_back("Retry-After", "1");
   text->refuse(std::move(busy));
 }

@@ -88,7 +88,7 @@ const Service::Route Service::kRoutes[] = {
       .path = "/v1/events",
       .access = RouteAccess::reads,
       .summary = "Events over a WebSocket",
-      .text = "Open it as ws://HOST/v1/events; each message is one event. A request that is no upgrade gets 426.",
+      .text = "Open it as ws://HOST/v1/events; each message is one event. A request that is not an upgrade gets 426.",
       .parameters = {{"every", In::query, "number", "seconds between two status events, 0.05 to 60"},
                      {"layers", In::query, "boolean", "also send the layers every second"}},
       .status = 101,

@@ -273,7 +273,7 @@ void Service::log(ServiceRequest& r, const Answer& answer) {
   if (const auto at = r.query.find("after"); at != r.query.end()) {
     const char* end = at->second.data() + at->second.size();
     if (std::from_chars(at->second.data(), end, after).ptr != end)
-      return answer(refusal(400, "'after' is no number", "give the number of the last line you have"));
+      return answer(refusal(400, "'after' is not a number", "give the number of the last line you have"));
   }
   answer(reply(json_of(control_.log(after))));
 }

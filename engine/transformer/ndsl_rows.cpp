@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/transformer/ndsl_layer.hpp"
 #include "formats/utf8.hpp"
 
@@ -326,7 +328,8 @@ void lower_combine(NdslLayer& layer) {
                    "groups are compared by their two best experts", ErrorKind::Shape);
   else if (used <= experts && used > used_groups * (experts / groups) && sure())
     s.faults().add(s.place_of("topk_group"),
-                   fmt::format("{} experts cannot be chosen from {} groups of {}", used, used_groups, experts / groups),
+                   fmt::format("{} experts cannot be chosen from {} of {}", used, quantity(used_groups, "group"),
+                               experts / groups),
                    "", ErrorKind::Shape);
   const std::string scoring = s.text("scoring_func", "softmax");
   if (scoring != "softmax" && scoring != "sigmoid")
@@ -351,7 +354,7 @@ void lower_combine(NdslLayer& layer) {
   }
   const double balance = s.real("router_aux_loss_coef", 0);
   if (balance < 0)
-    s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is no coefficient of a loss", balance),
+    s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is not a coefficient of a loss", balance),
                    "it is at least 0");
   // As in transformers, a configuration may name the coefficient and turn the loss off.
   if (balance > 0 && s.truth("output_router_logits", true)) step.fields["balance"] = balance;

@@ -142,7 +142,7 @@ specs::Lookup Variables::lookup(const specs::Expression& expression, const Local
     if (const auto* real = std::get_if<double>(&found)) return *real;
     if (const auto* truth = std::get_if<bool>(&found)) return int64_t{*truth};
     throw Error(ErrorKind::Weights,
-                fmt::format("'{}': the variable '{}' is '{}', and a number is needed at {}", model_, variable,
+                fmt::format("'{}': the variable '{}' is '{}', but a number is needed at {}", model_, variable,
                             printable(std::get<std::string>(found), 80), expression.place()));
   };
 }

@@ -90,8 +90,9 @@ HARMONICS_FACE inline size_t element_bytes(DType dtype) {
 HARMONICS_FACE inline size_t run_bytes(DType dtype, int64_t count) {
   const ElementType& type = element_type(dtype);
   if (count < 0 || count % type.block != 0)
-    throw Error(ErrorKind::Shape, std::to_string(count) + " elements are no whole blocks of " + std::string(type.name) +
-                                      ", which has " + std::to_string(type.block) + " in a block");
+    throw Error(ErrorKind::Shape, std::to_string(count) + " elements are not whole blocks of " +
+                                      std::string(type.name) + ", which has " + std::to_string(type.block) +
+                                      " in a block");
   size_t bytes = 0;
   if (__builtin_mul_overflow(count / type.block, size_t{type.block_bytes}, &bytes))
     throw Error(ErrorKind::Shape, std::to_string(count) + " elements have more bytes than an address space");

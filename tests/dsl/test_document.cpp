@@ -87,10 +87,10 @@ TEST_CASE("document: all duplicate keys are reported in one run") {
   CHECK(text.find("a.yaml:3:11: error") != std::string::npos);
 }
 
-TEST_CASE("document: what is no YAML has its place") {
+TEST_CASE("document: what is not YAML has its place") {
   const std::string text = refusal("a: [1, 2\nb: 3\n");
   CHECK(text.find("a.yaml:") == 0);
-  CHECK(text.find("error: this is no YAML") != std::string::npos);
+  CHECK(text.find("error: this is not YAML") != std::string::npos);
   CHECK(refusal("a: \x01\n").find("a.yaml:1:4: error: the text has a control character") == 0);
   CHECK(refusal("a: \xff\n").find("a.yaml:1:4: error: the text is not UTF-8") == 0);
   CHECK(refusal("a: 1\n---\nb: 2\n").find("a second document begins") != std::string::npos);
@@ -146,11 +146,11 @@ TEST_CASE("document: fields report all that is wrong, with the nearest key") {
     FAIL("accepted");
   } catch (const SourceErrors& errors) {
     const std::string text = errors.what();
-    CHECK(text.find("a.yaml:1:9: error: 'epochs' is the text 'many'; it must be a whole number of 1 to 100") !=
+    CHECK(text.find("a.yaml:1:9: error: 'epochs' is the string 'many'; it must be a whole number of 1 to 100") !=
           std::string::npos);
     CHECK(text.find("a.yaml:2:1: error: the configuration has the unknown key 'lerning_rate'") != std::string::npos);
     CHECK(text.find("did you mean 'learning_rate'?") != std::string::npos);
-    CHECK(text.find("a.yaml:3:10: error: 'shuffle' is the text 'no'; it must be true or false") != std::string::npos);
+    CHECK(text.find("a.yaml:3:10: error: 'shuffle' is the string 'no'; it must be true or false") != std::string::npos);
     CHECK(text.find("the configuration has no 'model'") != std::string::npos);
   }
 }

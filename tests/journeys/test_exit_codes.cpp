@@ -95,7 +95,7 @@ TEST_CASE("exit code 75: a run stopped by its data can resume from a checkpoint"
     const Result stopped = on_failing(f, how, 30, "--checkpoint " + runs);
     CHECK(stopped.code == 75);
     CHECK(has(stopped.err, "error: stream '"));
-    CHECK(has(stopped.err, "to go on:  "));
+    CHECK(has(stopped.err, "to continue:  "));
     CHECK(harmonics("ckpt verify " + runs).code == 0);
   }
 }

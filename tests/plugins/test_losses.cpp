@@ -71,7 +71,7 @@ TEST_CASE("losses: next_token compares each position with the symbol that follow
   check_close(y, {negative_log_softmax({1, 2}, 1), negative_log_softmax({3, -1}, 0)});
   CHECK(loss_error("next_token", kNone, kLogits, kLabels)
             .find("next_token compares logits [batch, positions, symbols] with symbols "
-                  "[batch, positions]; here are [2, 3] and [2]") != std::string::npos);
+                  "[batch, positions]; got [2, 3] and [2]") != std::string::npos);
   CHECK(loss_error("next_token", kNone, floats({1, 1, 2}, {1, 2}), HTensor::from<int32_t>({1, 1}, {0}))
             .find("at least two positions") != std::string::npos);
 }

@@ -79,7 +79,7 @@ TEST_CASE("a folder with a sub-folder for each class") {
   CHECK(animals.refuse({{"symbols", "cat,cow"}}) ==
         "'FOLDER/' has the sub-folder 'dog', which symbols= does not list; the symbols are: cat, cow");
   CHECK(animals.refuse({{"resize", "4"}}) ==
-        "resize=4 of 'FOLDER/' is no size; write height and width up to 8192, such as resize=28x28");
+        "resize=4 of 'FOLDER/' is not a size; write height and width up to 8192, such as resize=28x28");
   CHECK(animals.refuse({{"channels", "2"}}) ==
         "channels=2 of 'FOLDER/' is not offered; write channels=1 or channels=3");
   CHECK(animals.refuse({{"header", "true"}}) ==

@@ -111,7 +111,7 @@ TEST_CASE("producers that break the contract are named") {
   CHECK(refusal([&] { open(broken_table(scalar_f32, nullptr)); }) == "stream 'bad' has no next function");
   CHECK(refusal([&] {
           open(broken_table([](void*, hx_stream_info* out) { return out->sample.rank = 9, HX_OK; }, end));
-        }) == "stream 'bad' announces samples of rank 9; the most is 8");
+        }) == "stream 'bad' announces samples of rank 9; the maximum is 8");
   CHECK(refusal([&] {
           open(broken_table([](void*, hx_stream_info* out) { return out->sample.dtype = 99, HX_OK; }, end));
         }) == "stream 'bad' announces samples of the unknown dtype 99");

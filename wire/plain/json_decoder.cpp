@@ -21,7 +21,7 @@ std::string json_type(element_type type) {
     case element_type::OBJECT:
       return "an object";
     case element_type::STRING:
-      return "a text";
+      return "a string";
     case element_type::BOOL:
       return "true or false";
     case element_type::NULL_VALUE:
@@ -60,7 +60,7 @@ class JsonDecoder final : public RecordDecoder {
       if (const auto error = parse(line))
         return refuse(record, reason,
                       error == simdjson::UTF8_ERROR ? "is not UTF-8"
-                                                    : std::string("is no JSON: ") + simdjson::error_message(error) +
+                                                    : std::string("is not JSON: ") + simdjson::error_message(error) +
                                                           "; every line is one JSON value by itself");
       if (begin_batch()) continue;
       return take(root_, record, reason);

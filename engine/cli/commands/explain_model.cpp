@@ -148,7 +148,7 @@ bool explain_model(const Options& options) {
   ModelOptions model = model_options(options);
   if (is_spec) {
     if (!options.spec.empty())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' is a spec, and --spec gives another one", path));
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is a spec, but --spec gives another one", path));
     if (options.weights.empty())
       throw Error(ErrorKind::Usage, fmt::format("'explain {}' lacks the file of a model", path), {},
                   {"give --weights MODEL.gguf"});

@@ -189,7 +189,7 @@ void on_crash(int signal, siginfo_t* info, void* context) {
     if (!plugin) plugin = plugin_on_stack();
   }
   const bool stack = used_up_stack(signal, *info, context);
-  if (depth < 2) tell_crash(plugin, stack ? "crashed with SIGSEGV: it used up its stack" : name_of_crash(signal));
+  if (depth < 2) tell_crash(plugin, stack ? "crashed with SIGSEGV: stack overflow" : name_of_crash(signal));
   std::signal(signal, SIG_DFL);
   ::raise(signal);
 }

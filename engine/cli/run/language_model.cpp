@@ -68,7 +68,7 @@ Model opened_model(const ImportedModel& imported, const Tokenizer& tokenizer, co
   model.parameters->keep_packed(packed_files_of(options));
   if (tokenizer.size() != model.vocabulary)
     throw Error(ErrorKind::Usage,
-                fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}",
+                fmt::format("the tokenizer '{}' has {} tokens, but '{}' has scores of {}",
                             options.tokenizer.empty() ? imported.path : options.tokenizer, tokenizer.size(), path,
                             model.vocabulary),
                 {}, {"give the tokenizer that the model was trained with"});

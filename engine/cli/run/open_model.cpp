@@ -56,7 +56,7 @@ void expect_no_flow_flags(const Options& options) {
     if (given)
       throw Error(
           ErrorKind::Usage,
-          fmt::format("{} is for flows, and '{}' is a model with weights of its own", name, options.files.front()), {},
+          fmt::format("{} is for flows, but '{}' is a model with weights of its own", name, options.files.front()), {},
           {"leave it out"});
 }
 

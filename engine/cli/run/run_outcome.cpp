@@ -157,7 +157,7 @@ void tell_kept(const Options& options, const RunOutcome& outcome) {
 }
 
 std::string samples_of(uint64_t count, const std::string& name) {
-  return fmt::format("{} sample{} of '{}'", thousands(static_cast<int64_t>(count)), count == 1 ? "" : "s", name);
+  return fmt::format("{} of '{}'", number_of(count, "sample"), name);
 }
 
 // Reports samples that arrived but were not learned. Streams of one source have the same counts, which are reported
@@ -178,8 +178,8 @@ void tell_dead_letters(BoundGraph& graph) {
   const DeadLetters* const letters = graph.streams().dead_letters();
   if (!letters) return;
   for (const DeadLetters::Kept& kept : letters->kept())
-    say(fmt::format("kept: {} {} sample{} of '{}' in {}", thousands(static_cast<int64_t>(kept.samples)),
-                    kept.refused ? "refused" : "unpaired", kept.samples == 1 ? "" : "s", kept.stream,
+    say(fmt::format("kept: {} of '{}' in {}",
+                    number_of(kept.samples, kept.refused ? "refused sample" : "unpaired sample"), kept.stream,
                     fmt::join(kept.files, ", ")));
 }
 
