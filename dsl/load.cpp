@@ -40,7 +40,7 @@ const Ending* ending_of(const std::string& path) {
       {".yml", "YAML", "harmonics train takes configurations in YAML; flows are text files such as samples/mnist.hmx"},
       {".gguf", "a model in GGUF", kModel},
       {".onnx", "an ONNX model", kText},
-      {".safetensors", "weights", "give weights with --weights, beside the flow that they belong to"},
+      {".safetensors", "weights", "give weights with --weights, together with their flow"},
       {".pt", "weights of PyTorch", kText},
       {".pth", "weights of PyTorch", kText},
       {".h5", "weights of Keras", kText},

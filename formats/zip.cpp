@@ -153,7 +153,7 @@ std::span<const uint8_t> zip_member_bytes(std::span<const uint8_t> archive, cons
   if (!m.stored() && m.size / most_deflated > m.packed)
     damaged_member(file, m,
                    "its directory promises " + std::to_string(m.size) + " bytes, more than " +
-                       std::to_string(m.packed) + " packed bytes can hold");
+                       std::to_string(m.packed) + " compressed bytes can hold");
   return archive.subspan(m.header + skipped, m.packed);
 }
 

@@ -91,7 +91,7 @@ class HttpEndpoint {
     Answer answer;
     Clock::time_point came = Clock::now();
   };
-  static SentAnswer busy() { return refusal(503, "samples arrive faster than they are learned", "send again later"); }
+  static SentAnswer busy() { return refusal(503, "samples arrive faster than they are used", "send again later"); }
   static SentAnswer over() { return refusal(503, "the run has ended", "start it again"); }
 
   void run() {

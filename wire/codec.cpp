@@ -47,7 +47,7 @@ void check_lengths(const Prefix& prefix, const Limits& limits) {
     refuse_at(12,
               fmt::format("a payload of {} bytes is announced, frames have at most {}", prefix.payload_bytes,
                           limits.frame_bytes),
-              "put fewer samples in a frame, or let the receiver take larger ones");
+              "send fewer samples in a frame, or let the receiver accept larger ones");
 }
 
 void check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end) {

@@ -68,7 +68,7 @@ void check_shape(const TensorPart& part, size_t i, uint64_t most) {
     if (static_cast<uint64_t>(dim) > most / bytes)
       refuse(fmt::format("header, tensors[{}] '{}'", i, part.name),
              fmt::format("samples of shape {}, more than the {} bytes a frame may have", part.sample.str(), most),
-             "send smaller samples, or let the receiver take larger frames");
+             "send smaller samples, or let the receiver accept larger frames");
     bytes *= static_cast<uint64_t>(dim);
   }
 }

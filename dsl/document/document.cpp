@@ -109,10 +109,10 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void count(Span place, size_t nodes, size_t bytes) {
     if (nodes > limits_.nodes - nodes_)
-      fail(place,
-           fmt::format("the text has more than {} values, with aliases counted as what they stand for", limits_.nodes));
+      fail(place, fmt::format("the text has more than {} values, counting aliases as the values they refer to",
+                              limits_.nodes));
     if (bytes > limits_.expanded_bytes - bytes_)
-      fail(place, fmt::format("its strings have more than {} bytes, with aliases counted as what they stand for",
+      fail(place, fmt::format("its strings have more than {} bytes, counting aliases as the values they refer to",
                               limits_.expanded_bytes));
     nodes_ += nodes;
     bytes_ += bytes;
@@ -185,7 +185,7 @@ class TreeBuilder : public YAML::EventHandler {
     const auto [at, fresh] = to.keys.emplace(node.text, node.span);
     if (!fresh) {
       Error error(ErrorKind::Syntax, fmt::format("the key {} is given twice", shown_name(node.text)), node.span);
-      error.note(fmt::format("note: it stands at {} too", source_.place(at->second)));
+      error.note(fmt::format("note: it is also given at {}", source_.place(at->second)));
       errors_.push_back(std::move(error));
       if (errors_.size() >= kMostErrors) throw_errors(&source_, std::move(errors_));
     }

@@ -256,7 +256,7 @@ void FileReader::layer_rule(const Node& node) {
       problems_.add(node.span, "a rule with 'pattern' is for all layers and has nothing else");
   } else {
     if (node.kind == Kind::map && !node.find("at") && !node.find("every"))
-      problems_.add(node.span, "a rule of layers says neither 'at' nor 'every' nor 'pattern'");
+      problems_.add(node.span, "a rule of layers needs 'at', 'every' or 'pattern'");
     rule.pattern.push_back(std::move(own));
   }
   fields.finish();

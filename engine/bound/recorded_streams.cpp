@@ -76,7 +76,7 @@ std::string kind_of(const StreamType& t) {
 std::string other_numbers(const Compared& c) {
   if (c.was.dtype == c.now.dtype) return "";
   const bool rescaled = (c.was.dtype == DType::U8) != (c.now.dtype == DType::U8);
-  const std::string text = fmt::format("producer '{}' gives {}; {} learned from {}", c.name,
+  const std::string text = fmt::format("producer '{}' gives {}, but {} was trained on {}", c.name,
                                        rescaled ? kind_of(c.now) : dtype_name(c.now.dtype), c.file,
                                        rescaled ? kind_of(c.was) : dtype_name(c.was.dtype));
   if (rescaled && !is_float(c.was.dtype) && !is_float(c.now.dtype))
@@ -89,8 +89,9 @@ std::string other_numbers(const Compared& c) {
 
 std::string other_shape(const Compared& c, OtherShape other) {
   if (c.was.positions > 0 || c.was.sample == c.now.sample || c.was.classes != 0) return "";
-  const std::string text = fmt::format("producer '{}' delivers samples of shape {}, the weights of {} learned from {}",
-                                       c.name, c.now.sample.str(), c.file, c.was.sample.str());
+  const std::string text =
+      fmt::format("producer '{}' delivers samples of shape {}, but the weights of {} were trained on {}", c.name,
+                  c.now.sample.str(), c.file, c.was.sample.str());
   if (c.was.sample.count() != c.now.sample.count() && other == OtherShape::refused)
     throw Error(ErrorKind::Weights, text);
   return text;
@@ -110,7 +111,7 @@ std::string symbols_advice(const StreamType& was) {
   constexpr size_t kMost = 40;
   std::string all;
   for (size_t i = 0; i < std::min(was.symbols.size(), kMost); ++i) all += (i ? "," : "") + was.symbols[i];
-  return "give the column the words that were learned, in their order: ?symbols=" + all +
+  return "give the column the words of the training data, in their order: ?symbols=" + all +
          (was.symbols.size() > kMost ? ",..." : "");
 }
 

@@ -149,8 +149,8 @@ void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckL
       calls = calls_of_item(*item, DType::F32, settings.seed);
     } catch (const Error& e) {
       return {Outcome::Noted, fmt::format("none of the tested inputs: {}", e.what()),
-              "it is given up to four inputs, of one shape or as those of maps, norms and products; what takes others "
-              "is tried by tests of yours"};
+              "the check tries up to four inputs of one shape, or with the shapes of maps, norms and products; test "
+              "other inputs yourself"};
     }
     std::string shapes;
     for (const CallExample& call : calls) shapes += (shapes.empty() ? "" : " ") + shapes_of(call);

@@ -99,7 +99,7 @@ class ReaderChecks {
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (!(answer(inputs_[i]) == answers_[i]))
         throw Error(ErrorKind::Plugin,
-                    fmt::format("it answers otherwise to the same {}", quantity(inputs_[i].size(), "byte")))
+                    fmt::format("it gives another answer for the same {}", quantity(inputs_[i].size(), "byte")))
             .note("the answer depends on the bytes alone");
   }
 

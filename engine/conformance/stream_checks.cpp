@@ -90,7 +90,7 @@ void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog
     Source again = OneItem(item, settings).source();
     return differ(samples, pass(again), "when opened again");
   });
-  attempt(log, "goes back", [&]() -> Finding {
+  attempt(log, "rewinds", [&]() -> Finding {
     Source source = OneItem(item, settings).source();
     if (const std::string why = source.cannot_seek(); !why.empty())
       return {Outcome::Noted, why,

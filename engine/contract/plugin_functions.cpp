@@ -146,9 +146,7 @@ HTensor call_layer(const ItemPtr& item, const AttributeMap& arguments,
   if (status == HX_NEEDS_VALUES)
     throw Error(ErrorKind::Plugin,
                 fmt::format("{} reads the values of its input, which a layer cannot do", spoken_name(*item)))
-        .note(
-            "write it with the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its "
-            "own");
+        .note("write it with the operations of <harmonics/ops.hpp>, or as an activation with its own gradient()");
   if (status != HX_OK) throw plugin_error(*item, status);
   if (!out) throw Error(ErrorKind::Plugin, spoken_name(*item) + " returned an empty tensor");
   HTensor y = HTensor::adopt(out);

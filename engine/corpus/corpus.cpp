@@ -119,8 +119,7 @@ void Corpus::read(const DatasetOptions& set) {
   packing.name = set.path;
   packing.pairs = read.kind == ExampleKind::preference;
   if (packing.pairs && options_.packing && *options_.packing != RowPacking::pad)
-    throw Error(ErrorKind::Usage,
-                fmt::format("'{}' has preferences: each pair of answers has its own row", set.path))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has preferences: each pair of answers has its own row", set.path))
         .note("leave packing= out");
   if (!sets_.empty() && packing.pairs != pairs_)
     throw Error(ErrorKind::Usage,

@@ -82,7 +82,7 @@ ExampleKind example_kind_named(const std::string& name) {
   for (const KindRow& row : kKinds)
     if (name == row.name) return row.kind;
   Error e(ErrorKind::Usage,
-          fmt::format("'{}' is not a kind of examples: auto, text, instruction, chat or preference", name));
+          fmt::format("'{}' is not a kind of example: auto, text, instruction, chat or preference", name));
   if (const std::string meant = did_you_mean(name, example_kind_names()); !meant.empty()) e.note(meant);
   throw e;
 }
@@ -272,7 +272,7 @@ TextExample ExampleFormat::rendered(json::array messages, json::array tools) con
     before = end;
   }
   if (all_) example.learned.push_back({0, example.text.size()});
-  if (example.learned.empty()) refuse_example("has no message of the assistant, and so nothing to learn");
+  if (example.learned.empty()) refuse_example("has no message of the assistant, so there is nothing to learn");
   return example;
 }
 

@@ -232,7 +232,7 @@ void LiveCorpus::malformed(const std::string& what) {
 std::string LiveCorpus::note() const {
   return fmt::format(
       "'{}' is read once: its run cannot be resumed, but another one can begin with its weights (--weights); texts "
-      "that were read and not yet learned are lost",
+      "that were read but not yet used are lost",
       options_.datasets.front().path);
 }
 

@@ -220,7 +220,7 @@ constexpr bool in_order() {
     }
   return true;
 }
-static_assert(in_order(), "a pass stands before one that it follows");
+static_assert(in_order(), "a pass is before one that it must follow");
 
 // Runs bodies of scans on the host within plans of devices with their own memory.
 Executor& host_executor() {

@@ -207,7 +207,7 @@ void check_metric(const Comparison& c, const Graph& graph, Registry& registry) {
   else
     e.note(
         "metrics are loss, LAYER.loss, LAYER.accuracy, those of --metric, and all of them on validation data: "
-        "val.loss, val.accuracy, and on samples before they are learned: window.loss");
+        "val.loss, val.accuracy, and on samples before they are used for training: window.loss");
   throw e;
 }
 

@@ -266,7 +266,7 @@ class Lowerer : public ParameterSource {
   void expect_weights(const GraphTap& t, const HTensor& prediction) {
     if (reaches_parameter(prediction)) return;
     Error e(ErrorKind::Name,
-            fmt::format("the training tap of '{}' reaches no weights, so nothing would be learned", node(t.layer).name),
+            fmt::format("the training tap of '{}' reaches no weights, so nothing would be trained", node(t.layer).name),
             t.span);
     const GraphEdge* stream = stream_behind(t.layer);
     if (!stream) throw e.note("give an arrow before it weights, such as SOURCE -(affine)-> LAYER;");

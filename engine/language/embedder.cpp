@@ -22,7 +22,7 @@ Pooling pooling_named(const std::string& name) {
   if (name == "first" || name == "cls") return Pooling::first;
   if (name == "last") return Pooling::last;
   throw Error(ErrorKind::Usage,
-              fmt::format("the pooling '{}' gives no vector of a text: mean, first and last do", name));
+              fmt::format("the pooling '{}' gives no vector of a text; use mean, first or last", name));
 }
 
 Pooling pooling_of(const Model& model) {

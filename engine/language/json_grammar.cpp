@@ -135,7 +135,7 @@ class SchemaGrammar {
     if (type == "string") return text(schema, place);
     if (type == "boolean" || type == "null") return type;
     if (type != "integer" && type != "number")
-      fail(place + "/type", fmt::format("'{}' is not a type of JSON", type),
+      fail(place + "/type", fmt::format("'{}' is not a JSON type", type),
            "types: array, boolean, integer, null, number, object, string");
     const json::value* const least = schema.if_contains("minimum");
     if (!least) return type;

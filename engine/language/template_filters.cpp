@@ -81,7 +81,7 @@ Value filter_json(Run& run, const Value& value, Given given) {
   JsonStyle style;
   if (const Value* indent = given.find(0, "indent"); indent && !indent->is_none())
     style.indent = static_cast<int>(width_in(indent, -1));
-  if (truth_in(given.find(1, "ensure_ascii"))) fail_filter("'tojson' writes characters as they are: no ensure_ascii");
+  if (truth_in(given.find(1, "ensure_ascii"))) fail_filter("'tojson' does not support ensure_ascii");
   if (const Value* separators = given.find(2, "separators"); separators && !separators->is_none()) {
     const List both = items_of(run, *separators);
     if (both.size() != 2) fail_filter("'separators' must be two strings");

@@ -183,7 +183,7 @@ class TemplateLexer {
         return advance(2);
       }
     if (kSigns.find(c) == std::string_view::npos)
-      fail(fmt::format("{} has no meaning here", shown_name(std::string_view(text_).substr(at_, 1))));
+      fail(fmt::format("{} is not valid here", shown_name(std::string_view(text_).substr(at_, 1))));
     if (c == '(' || c == '[' || c == '{') brackets += c;
     if (c == ')' || c == ']' || c == '}') {
       const char open = c == ')' ? '(' : c == ']' ? '[' : '{';

@@ -72,7 +72,7 @@ void ControlSocket::listen() {
     if (socket_ >= 0) ::close(socket_);
     throw Error(kind_of_failure(reason, ErrorKind::Output),
                 fmt::format("cannot {} '{}': {}", what, path_, std::strerror(reason)), {},
-                {"give --control a path in a folder of yours"});
+                {"give --control a path in a folder that you own"});
   };
   struct stat there {};
   if (::lstat(path_.c_str(), &there) == 0) {

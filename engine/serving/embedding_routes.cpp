@@ -31,7 +31,7 @@ ApiRoute ollama_embed_route() {
 }
 
 ApiRoute ollama_embeddings_route() {
-  return vector_route("/api/embeddings", "The vector of a text, as older clients of Ollama ask for it",
+  return vector_route("/api/embeddings", "The vector of a text, as older clients of Ollama request it",
                       "The text is the prompt.", R"({"prompt": "Hello"})");
 }
 

@@ -109,7 +109,7 @@ json::object chat_format(const json::object& format) {
 void refuse_unknown(const JsonFields& fields) {
   for (const char* field : {"conversation", "prompt"})
     if (fields.find(field)) refuse_field(field, "is not supported; give 'input' and 'previous_response_id'");
-  if (fields.flag("background", false)) refuse_field("background", "is not supported; ask for a stream");
+  if (fields.flag("background", false)) refuse_field("background", "is not supported; request a stream");
   if (fields.text("truncation", "disabled") != "disabled") refuse_field("truncation", "must be \"disabled\"");
 }
 

@@ -180,7 +180,7 @@ void Source::look_at_first() {
 
 hx_status Source::pull(hx_value** out) {
   const hx_status status = table_->next(object_, out);
-  if (status == HX_OK && !*out) refuse(who(), "gave neither a sample nor the end");
+  if (status == HX_OK && !*out) refuse(who(), "returned neither a sample nor the end");
   return status;
 }
 

@@ -52,7 +52,7 @@ std::string NdslBuilder::fresh(const char* hint) { return fmt::format("{}.{}", h
 std::string NdslBuilder::tensor(NdslTensor tensor) {
   if (to_.find(tensor.name)) {
     faults_.add(tensor.place,
-                fmt::format("the tensor '{}' exists already; give the operation a name of its own", tensor.name));
+                fmt::format("the tensor '{}' exists already; give the operation another name", tensor.name));
     return tensor.name;
   }
   double elements = 1;

@@ -39,7 +39,7 @@ Heads heads_of(NdslLayer& layer) {
 
 void expect_value(NdslLayer& layer, const std::string& value, const char* op, const char* before) {
   if (!value.empty() || !layer.sound()) return;
-  layer.settings().faults().add(layer.place(), fmt::format("{} stands before {}, whose results it needs", op, before));
+  layer.settings().faults().add(layer.place(), fmt::format("{} is before {}, whose results it needs", op, before));
 }
 
 void lower_norm_op(NdslLayer& layer) {

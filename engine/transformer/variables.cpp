@@ -119,7 +119,7 @@ std::optional<ResolvedValue> Variables::found(const std::string& variable) {
 const ResolvedValue& Variables::value(const std::string& variable, const std::string& place) {
   if (const auto at = resolved_.find(variable); at != resolved_.end()) return at->second;
   if (!open_.insert(variable).second)
-    throw Error(ErrorKind::Weights, fmt::format("the variable '{}' is defined by itself, at {}", variable, place));
+    throw Error(ErrorKind::Weights, fmt::format("the variable '{}' depends on itself, at {}", variable, place));
   const auto result = found(variable);
   open_.erase(variable);
   if (result) return resolved_.emplace(variable, *result).first->second;

@@ -291,8 +291,9 @@ class AugmentProducer final : public AugmentingProducer {
     int64_t& width = to_.sample[rank - 1];
     if (step.a > static_cast<double>(height) || step.b > static_cast<double>(width))
       throw Error(ErrorKind::Usage, "augment: a piece of " + std::to_string(static_cast<int64_t>(step.a)) + " x " +
-                                        std::to_string(static_cast<int64_t>(step.b)) + " does not lie in pictures of " +
-                                        std::to_string(height) + " x " + std::to_string(width));
+                                        std::to_string(static_cast<int64_t>(step.b)) +
+                                        " does not fit into pictures of " + std::to_string(height) + " x " +
+                                        std::to_string(width));
     height = static_cast<int64_t>(step.a);
     width = static_cast<int64_t>(step.b);
   }

@@ -83,7 +83,7 @@ HARMONICS_FACE inline size_t element_bytes(DType dtype) {
   const ElementType& type = element_type(dtype);
   if (type.block == 1) return type.block_bytes;
   throw Error(ErrorKind::Type, std::string(type.name) + " is stored in blocks of " + std::to_string(type.block) +
-                                   " elements, so no element has bytes of its own; cast it first");
+                                   " elements, so single elements have no bytes; cast it first");
 }
 
 // Bytes of `count` consecutive elements, whole blocks. Throws on overflow and for parts of a block.

@@ -44,10 +44,9 @@ class KnownProducer final : public Producer {
     if (direct_) return first_ = {}, inner_->seek(epoch, index);
     if (!keeping()) {
       if (!touched_ && index == 0) return true;
-      throw Error(ErrorKind::Stream,
-                  "the producer does not rewind, and its " + quantity(size(), "sample") + " take more than the " +
-                      std::to_string(most_kept_) +
-                      " bytes that are cached without being asked; give cache=SIZE, or run one epoch");
+      throw Error(ErrorKind::Stream, "the producer does not rewind, and its " + quantity(size(), "sample") +
+                                         " take more than the " + std::to_string(most_kept_) +
+                                         " bytes that are cached by default; give cache=SIZE, or run one epoch");
     }
     if (index > count_) keep(index - count_);
     if (index > count_)

@@ -103,7 +103,7 @@ double Node::number() const {
 }
 
 bool Node::truth() const {
-  if (!value_ || !value_->is_bool()) fail("is " + shown() + ", and neither true nor false");
+  if (!value_ || !value_->is_bool()) fail("is " + shown() + ", not true or false");
   return value_->get_bool();
 }
 

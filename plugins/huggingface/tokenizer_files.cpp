@@ -218,7 +218,7 @@ std::unique_ptr<TextTokenizer> TokenizerFormat::open(const TokenizerSource& sour
   if (!read)
     throw Error(ErrorKind::Weights,
                 "beside '" + path + "' there is no tokenizer: neither " + kTokenizer + " nor " + kVocabulary)
-        .note("give the model's tokenizer as a file of its own: --tokenizer FILE");
+        .note("give the model's tokenizer as a separate file: --tokenizer FILE");
   return make_tokenizer(std::move(read->vocabulary), path);
 }
 

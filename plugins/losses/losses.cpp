@@ -21,7 +21,7 @@ double smoothing_of(const Arguments& a) { return a.number("label_smoothing", 0);
 // With only one class the probability is always 1 and every loss 0.
 void expect_several(const char* loss, const HTensor& outputs) {
   if (outputs.shape().back() != 1) return;
-  throw Error(ErrorKind::Shape, std::string(loss) + " over one class learns nothing: its probability is always 1")
+  throw Error(ErrorKind::Shape, std::string(loss) + " over one class trains nothing: its probability is always 1")
       .note("for several classes of which the data contain one, declare their number: producer labels {10};")
       .note("for a number use mse; for yes or no end the arrow in sigmoid and use binary_cross_entropy");
 }
@@ -76,7 +76,7 @@ class CrossEntropy : public LossFunction {
         break;
     }
     refuse("cross_entropy", activation,
-           "end the arrow in softmax (one of many classes), sigmoid (each output by itself) or in no activation");
+           "end the arrow in softmax (one of many classes), sigmoid (each output independently) or in no activation");
   }
 };
 

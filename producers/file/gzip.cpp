@@ -52,7 +52,7 @@ class Inflater {
   // Names the defect of the stream: "truncated", or "damaged".
   std::string verdict() const { return broken_ == kBreaksOff ? "truncated" : "damaged"; }
   size_t produced() const { return produced_; }
-  // "the gzip stream breaks off at byte 2119680 after 5497112 unpacked bytes"
+  // "the gzip stream breaks off at byte 2119680 after 5497112 decompressed bytes"
   std::string fault() const {
     return "the gzip stream " + *broken_ + " at byte " + std::to_string(consumed()) + " after " +
            std::to_string(produced_) + " decompressed bytes";

@@ -133,7 +133,7 @@ std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::s
   for (const std::string& c : images.classes) {
     const auto at = std::find(symbols.begin(), symbols.end(), c);
     if (at == symbols.end() && learned)
-      refuse_file(name, "has the sub-folder '" + c + "', a class that the weights have not learned",
+      refuse_file(name, "has the sub-folder '" + c + "', a class that is unknown to the weights",
                   learned_words(symbols));
     if (at == symbols.end())
       refuse_file(name, "has the sub-folder '" + c + "', which symbols= does not list",

@@ -135,7 +135,7 @@ class JsonRows final : public TableRows {
   void parse_line(std::string_view line) {
     if (line.size() > longest_line)
       refuse("is " + std::to_string(line.size()) + " bytes long, the maximum is " + std::to_string(longest_line),
-             "write every sample on a line of its own");
+             "write each sample on a separate line");
     // The parser reads a few bytes beyond its input; at the end of the text they do not exist.
     const bool padded = line.data() + line.size() + simdjson::SIMDJSON_PADDING <= text_.data() + text_.size();
     if (!padded) {
@@ -146,7 +146,7 @@ class JsonRows final : public TableRows {
     if (error == simdjson::UTF8_ERROR) refuse("is not UTF-8", convert_to_utf8);
     if (error)
       refuse(std::string("is not JSON: ") + simdjson::error_message(error),
-             "every line must be one JSON value by itself");
+             "every line must be one complete JSON value");
   }
 
   [[noreturn]] void refuse(const std::string& what, const std::string& remedy) const {
@@ -201,7 +201,7 @@ class JsonRows final : public TableRows {
     }
     if (value.type() == element_type::OBJECT)
       refuse_file(file_->name(), "line " + std::to_string(line_) + ", " + described(field) + ": found an object",
-                  "name what is inside, as in '#" + (field.name.empty() ? "field" : field.name) + ".NAME'");
+                  "select an inner field, as in '#" + (field.name.empty() ? "field" : field.name) + ".NAME'");
     field.cells = 0;
     count_cells(whole, field, 0);
   }

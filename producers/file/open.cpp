@@ -87,7 +87,7 @@ const FileFormat& open_each(const std::vector<std::string>& paths, const FileOpt
     first = opened.format;
     if (opened.producer) parts.push_back(std::move(opened.producer));
   }
-  if (parts.empty()) refuse_file(paths[0], "and the files beside it hold no sample");
+  if (parts.empty()) refuse_file(paths[0], "and the files beside it have no samples");
   return *first;
 }
 

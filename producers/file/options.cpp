@@ -115,7 +115,7 @@ std::vector<Argument> options_of_files() {
       Argument::text("symbols", "", "csv, jsonl, image: the class words in order: a,b,c; default: sorted"),
       Argument::text("vocabulary", "", "text: its characters in order; default: those of the file, sorted"),
       Argument::text("learned", "",
-                     "the words or characters that the weights learned, a JSON array; set by --weights and --resume "
+                     "the words or characters known to the weights, a JSON array; set by --weights and --resume "
                      "where symbols= and vocabulary= are not given"),
       Argument::integer("window", "text, tokens: symbols in a sample"),
       Argument::integer("shift", "text, tokens: distance between window starts; default: the window"),

@@ -145,7 +145,7 @@ class Table {
       if (dtype == offered) dtype_ = offered;
     if (dtype != dtype_)
       throw Error(ErrorKind::Usage, "dtype=" + options_.dtype + " of '" + rows_->file()->name() +
-                                        "' is not a type of table cells; write dtype=f32, u8, i8, u16, i16 or i32");
+                                        "' is not a type for table cells; write dtype=f32, u8, i8, u16, i16 or i32");
     if (dtype_ == DType::F32) return;
     if (means_ || not_a_number_)
       throw Error(ErrorKind::Usage, "missing=" + *options_.missing + " of '" + rows_->file()->name() + "' makes no " +
@@ -307,7 +307,7 @@ class Table {
     if (!reading_again_) count_missing(cell);
     const auto at = cell.kind == Cell::Kind::Word ? classes_.find(cell.text) : classes_.find(text_of(cell));
     if (at == classes_.end() && options_.learned)
-      refuse(0, "found '" + text_of(cell) + "', which the weights have not learned", learned_words(symbols_));
+      refuse(0, "found '" + text_of(cell) + "', which is unknown to the weights", learned_words(symbols_));
     if (at == classes_.end())
       refuse(0, "found '" + text_of(cell) + "', which symbols= does not list", "the symbols are: " + listed(symbols_));
     return at->second;

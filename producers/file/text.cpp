@@ -63,9 +63,10 @@ void each_index(const FileBytes& file, const CharacterIndex& index, bool learned
       refuse_file(
           file.name(),
           "has the character '" + utf8(c) + "' at byte " + std::to_string(start) + ", line " + std::to_string(line) +
-              (learned ? ", which the weights have not learned" : ", which vocabulary= does not hold"),
-          learned ? "they know " + quantity(index.size(), "character") + ": replace it, or train on text that has it"
-                  : "add it there, or leave vocabulary= out");
+              (learned ? ", which is unknown to the weights" : ", which vocabulary= does not hold"),
+          learned
+              ? "they know " + quantity(index.size(), "character") + ": replace it, or train on text that contains it"
+              : "add it there, or leave vocabulary= out");
     if (c == '\n') ++line;
     take(found->second);
   }

@@ -10,7 +10,7 @@ namespace harmonics {
 std::shared_ptr<Producer> read_tokens(const FileBytesPtr& file, const TokenOptions& options) {
   if (!options.dtype.empty() && options.dtype != "u16" && options.dtype != "u32")
     throw Error(ErrorKind::Usage, "dtype=" + options.dtype + " of '" + file->name() +
-                                      "' is not a type of tokens; write dtype=u16 or dtype=u32");
+                                      "' is not a token type; write dtype=u16 or dtype=u32");
   SymbolRow symbols{file, 0, options.dtype == "u32" ? size_t{4} : size_t{2}, nullptr};
   if (file->size() % symbols.width)
     refuse_file(file->name(),

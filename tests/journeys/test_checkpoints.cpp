@@ -158,7 +158,7 @@ TEST_CASE("checkpoints: ckpt and inspect show the contents and the differences o
   CHECK(harmonics("inspect " + a + "/checkpoint-000002-step-8.safetensors").out == shown.out);
   const Result same = harmonics("ckpt diff " + a + " " + b);
   CHECK(same.code == 0);
-  CHECK(has(same.out, "tensors are the same to the bit\n"));
+  CHECK(has(same.out, "tensors are bit-identical\n"));
   const Result other = harmonics("ckpt diff " + a + "/checkpoint-000001-step-4.safetensors " + b);
   CHECK(has(other.out, " numbers differ, by "));
   CHECK(has(harmonics("ckpt diff " + a + " " + b + " --json").out, "\"same_tensors\":true"));

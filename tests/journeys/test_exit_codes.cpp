@@ -109,7 +109,7 @@ TEST_CASE("exit code 77: permission denied") {
   CHECK(open.code == 77);
   CHECK(open.err == "error: plugin '" + plugin + "' is not loaded: its file '" + plugin +
                         "' is writable by all users\n"
-                        "help: put it where only you can write, e.g. ~/.local/share/harmonics/plugins\n");
+                        "help: move it to a folder where only you can write, e.g. ~/.local/share/harmonics/plugins\n");
   CHECK(on_failing(f, "forbidden", 0).code == 77);
 }
 

@@ -86,7 +86,7 @@ TEST_CASE("saved weights: unusable test data are refused before the first step")
   const std::string wide = line.f.write("wide.csv", "1,2,3\n1,2,3\n"), few = line.f.write("few.csv", "1.5\n2.5\n");
   const Result shape = line.run("--save " + line.s + " --test x=" + wide + " --test y=" + line.y);
   CHECK(shape.code == 65);
-  CHECK(has(shape.err, "the test samples of 'x' are f32[3], the graph learned from f32[2]"));
+  CHECK(has(shape.err, "the test samples of 'x' are f32[3], but the graph was trained on f32[2]"));
   CHECK_FALSE(trained(shape));
   const Result length = line.run("--save " + line.s + " --test x=" + line.x + " --test y=" + few + "?unpaired=refuse");
   CHECK(length.code == 65);
@@ -118,7 +118,7 @@ TEST_CASE("saved weights: unusable validation data are refused before the first 
   for (const char* flag : {" --validate ", " --test "}) {
     const Result shape = harmonics(run + flag + "x=" + wide + flag + "y=" + line.y);
     CHECK(shape.code == 65);
-    CHECK(has(shape.err, "samples of 'x' are f32[3], the graph learned from f32[2]"));
+    CHECK(has(shape.err, "samples of 'x' are f32[3], but the graph was trained on f32[2]"));
     CHECK_FALSE(trained(shape));
   }
 }

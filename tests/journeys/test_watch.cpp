@@ -205,7 +205,7 @@ TEST_CASE("watch: pictures that cannot be drawn are reported before the run") {
   const Result log = harmonics(kMnist + digits("--producer", 100, 1) + "--log metrics.txt");
   CHECK(log.code == 2);
   CHECK(log.err ==
-        "error: the log 'metrics.txt' ends neither in .csv nor in .jsonl\n"
+        "error: the name of the log 'metrics.txt' must end in .csv or .jsonl\n"
         "help: the extension selects the format, e.g. --log metrics.csv\n");
   const Result nowhere = harmonics(kMnist + digits("--producer", 100, 1) + "--log /nowhere/metrics.csv --epochs 1");
   CHECK(nowhere.code == 73);

@@ -217,7 +217,7 @@ TEST_CASE("layers: prelu has a slope parameter, glu halves the features") {
   CHECK(ran_layer("glu", scope, ramp({2, 6, 4, 4})).shape() == Shape{2, 3, 4, 4});
   CHECK(layer_error("glu", ramp({2, 3})) ==
         "glu halves the first axis of features, which is 3 long\n"
-        "put a map of an even width before it: -(affine(256), glu)-> gives 128");
+        "write a map of an even width before it: -(affine(256), glu)-> gives 128");
 }
 
 TEST_CASE("layers: last and mean return one value of a sequence") {

@@ -57,7 +57,7 @@ TEST_CASE("losses: cross_entropy after other activations gives an error with a r
   CHECK(loss_error("cross_entropy", kRelu, kLogits, kLabels) ==
         "loss 'cross_entropy' of plugin 'harmonics.losses': cross_entropy does not fit the last function of the arrow, "
         "'harmonics.activations/relu'\n"
-        "end the arrow in softmax (one of many classes), sigmoid (each output by itself) or in no activation");
+        "end the arrow in softmax (one of many classes), sigmoid (each output independently) or in no activation");
   CHECK(loss_error("cross_entropy", "mine/sigmoid", kLogits, kLabels).find("'mine/sigmoid'") != std::string::npos);
   CHECK(loss_error("next_token", kSigmoid, kLogits, kLabels).find("end the arrow in softmax or in no activation") !=
         std::string::npos);
@@ -233,7 +233,7 @@ TEST_CASE("losses: saturated outputs have finite losses and gradients") {
 TEST_CASE("losses: a single class gives an error, since it teaches nothing") {
   const HTensor one = floats({2, 1}, {1, -1}), labels = HTensor::from<int32_t>({2}, {0, 0}),
                 real = floats({2, 1}, {0.3f, 7});
-  const std::string refused = " over one class learns nothing: its probability is always 1";
+  const std::string refused = " over one class trains nothing: its probability is always 1";
   CHECK(loss_error("cross_entropy", kNone, one, labels).find("cross_entropy" + refused) != std::string::npos);
   CHECK(loss_error("cross_entropy", kSoftmax, one, real).find("cross_entropy" + refused) != std::string::npos);
   CHECK(loss_error("cross_entropy", kSigmoid, one, labels).find("cross_entropy" + refused) != std::string::npos);

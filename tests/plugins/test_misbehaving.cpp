@@ -186,7 +186,7 @@ TEST_CASE("failing plugins: failing layers are named, and layers cannot read num
   CHECK(layer_error("reads_numbers") ==
         "layer 'reads_numbers' of plugin 'functions' reads the values of its input, which a layer cannot do\nwrite it "
         "with "
-        "the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its own");
+        "the operations of <harmonics/ops.hpp>, or as an activation with its own gradient()");
   CHECK(layer_error("layer_throws") == "layer 'layer_throws' of plugin 'functions': no such luck");
   CHECK(
       layer_error("layer_without_batch") ==

@@ -74,7 +74,7 @@ TEST_CASE("damaged archives are refused") {
         "'FILE#x.npy' is damaged: its local header is not at byte 7; get the file again");
   CHECK(broken(packed, packed_entry + 24, little(0x7FFFFFFF, 4)) ==
         "'FILE#x.npy' is damaged: its directory promises 2147483647 bytes, more than " +
-            std::to_string(packed_entry - 35) + " packed bytes can hold; get the file again");
+            std::to_string(packed_entry - 35) + " compressed bytes can hold; get the file again");
   CHECK(broken(packed, packed_entry + 24, little(50, 4)) ==
         "'FILE#x.npy' is damaged: its deflate stream is not sound after 50 of 50 bytes; get the file again");
   CHECK(refused_archive(folder.write("x.npz", zip_file({{"x.npy", two_rows.substr(0, two_rows.size() - 4)}}))) ==
@@ -174,7 +174,7 @@ TEST_CASE("token files are windows of numbers below the vocabulary") {
   CHECK(refused_archive(path, {{"window", "9"}}) ==
         "'FILE' has 8 tokens, fewer than the window of 9; give a smaller window=");
   CHECK(refused_archive(path, {{"window", "2"}, {"dtype", "f32"}}) ==
-        "dtype=f32 of 'FILE' is not a type of tokens; write dtype=u16 or dtype=u32");
+        "dtype=f32 of 'FILE' is not a token type; write dtype=u16 or dtype=u32");
 }
 
 TEST_CASE("every format may be compressed with gzip or zstd") {

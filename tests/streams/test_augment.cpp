@@ -191,7 +191,7 @@ TEST_CASE("augmentations: invalid steps are refused") {
   CHECK(refuse("shift(2)flip") == "augment=shift(2)flip: a comma is expected behind 'shift(...)'" + how);
   CHECK(refuse("flip(sideways)") == "augment=flip(sideways): 'flip' takes nothing, or 'vertical'" + how);
   CHECK(refuse("scale(2)") == "augment: scale(2) is not offered; from 0 to 0.99 it is");
-  CHECK(refuse("crop(10)") == "augment: a piece of 10 x 10 does not lie in pictures of 9 x 9");
+  CHECK(refuse("crop(10)") == "augment: a piece of 10 x 10 does not fit into pictures of 9 x 9");
   CHECK(refusal([] { AugmentProducer(std::make_shared<CountingProducer>(3), Augmentation().noise(1)); }) ==
         "augment works on u8 and f32; these samples are of another type");
   const auto row = std::make_shared<Pictures<float>>(Shape{4}, 3, [](uint64_t, int64_t) { return 0.0f; });

@@ -156,7 +156,7 @@ TEST_CASE("file: the extension gives the format, and producers read the file bac
         "'" + folder.path("a.xyz") + "' has no known extension; end its name in .csv, .jsonl, .txt or .npy");
   CHECK(refusal([&] {
           open_output_file(folder.path("a.npy"), Options{{"format", "text"}});
-        }) == "the option format= means nothing for '" + folder.path("a.npy") + "'; leave it out");
+        }) == "the option format= has no effect for '" + folder.path("a.npy") + "'; leave it out");
 }
 
 TEST_CASE("npy files of every type survive a round trip") {

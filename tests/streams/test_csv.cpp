@@ -101,10 +101,9 @@ TEST_CASE("learned words number a column as weights do") {
   CHECK(some.symbols == std::vector<std::string>{"cat", "dog", "Smith, J."});
   CHECK(classes("1,\"Smith, J.\"\n2,cat\n", learned(R"(["cat","dog","Smith, J."])")).values ==
         std::vector<int64_t>{2, 0});
-  CHECK(
-      refused_csv("1,dog\n2,cow\n", learned(R"(["cat","dog"])")) ==
-      "FILE line 2, column #1: found 'cow', which the weights have not learned; they know cat, dog: correct it, leave "
-      "its record out, or train on data that have it");
+  CHECK(refused_csv("1,dog\n2,cow\n", learned(R"(["cat","dog"])")) ==
+        "FILE line 2, column #1: found 'cow', which is unknown to the weights; they know cat, dog: correct it, omit "
+        "its record, or train on data that contain it");
   // Integers are words where the weights know all of them, else class numbers.
   CHECK(classes("1,20\n2,10\n", learned(R"(["10","20","x"])")).values == std::vector<int64_t>{1, 0});
   const Classes numbers = classes("1,1\n2,0\n", learned(R"(["cat","dog"])"));

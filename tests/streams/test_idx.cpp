@@ -236,7 +236,7 @@ TEST_CASE("files that cannot be opened give the cause") {
   const std::string path = folder.write("x.idx", idx(8, {1}, "a"));
   CHECK(refusal([&] {
           open_file(path, Options{{"window", "3"}});
-        }) == "the option window= means nothing for '" + path + "', which is idx; leave it out");
+        }) == "the option window= has no effect for '" + path + "', which is idx; leave it out");
   CHECK(refusal([&] {
           open_file(path, Options{{"#", "label"}});
         }) == "'" + path + "' is idx, which has no columns to select with '#label'; leave it out");

@@ -137,7 +137,7 @@ TEST_CASE("producers that break the contract are named") {
               end));
         }) == "stream 'bad' announces 2 position axes for samples of shape [2]");
   CHECK(refusal([&] { open(broken_table(nullptr, [](void*, hx_value**) { return HX_OK; })); }) ==
-        "stream 'bad' gave neither a sample nor the end");
+        "stream 'bad' returned neither a sample nor the end");
   const auto table =
       broken_table(scalar_f32, end, [](void*, uint64_t n, void*, uint64_t* got) { return *got = n + 1, HX_OK; });
   Source greedy("bad", &table, nullptr);

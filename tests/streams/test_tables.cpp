@@ -102,7 +102,7 @@ TEST_CASE("json lines: keys of every length that differ in one character are dis
 TEST_CASE("broken json lines are refused with line and field") {
   CHECK(TableText{"{\"a\": 1}\n{\"a\": }\n"}.refuse() ==
         "'FILE' line 2 is not JSON: The JSON document has an improper structure: missing or superfluous commas, "
-        "braces, missing keys, etc.; every line must be one JSON value by itself");
+        "braces, missing keys, etc.; every line must be one complete JSON value");
   CHECK(TableText{"{\"a\": 1} {\"a\": 2}\n"}.refuse().find("'FILE' line 1 is not JSON: ") == 0);
   CHECK(TableText{"{\"a\":\n1}\n"}.refuse().find("'FILE' line 1 is not JSON: ") == 0);
   CHECK(TableText{"{\"a\": 1, \"b\": 2}\n"}.refuse({{"#", "x"}}) ==
@@ -121,7 +121,7 @@ TEST_CASE("broken json lines are refused with line and field") {
   CHECK(TableText{"{\"a\": 1.5}\n{\"a\": [3]}\n"}.refuse() ==
         "'FILE' line 2, field 'a': found an array, the first line has one value; every line must have one shape");
   CHECK(TableText{"{\"a\": {\"b\": 1}}\n"}.refuse() ==
-        "'FILE' line 1, field 'a': found an object; name what is inside, as in '#a.NAME'");
+        "'FILE' line 1, field 'a': found an object; select an inner field, as in '#a.NAME'");
   CHECK(TableText{"{\"a\": []}\n"}.refuse() ==
         "'FILE' line 1, field 'a': found an array of nothing; a sample is a number, a string or an array of numbers");
   CHECK(TableText{"{\"a\": [1, \"x\"]}\n"}.refuse() ==
@@ -135,7 +135,7 @@ TEST_CASE("broken json lines are refused with line and field") {
   CHECK(TableText{" \n\n"}.refuse() == "'FILE' has no rows");
   CHECK(TableText{"{}\n"}.refuse() == "'FILE' line 1 is an object without fields");
   CHECK(TableText{"[1]\n"}.refuse({{"header", "true"}}) ==
-        "the option header= means nothing for 'FILE', which is jsonl; leave it out");
+        "the option header= has no effect for 'FILE', which is jsonl; leave it out");
   CHECK(TableText{"[1]\n"}.refuse({{"as", "word"}}) ==
         "as=word cannot be used for 'FILE'; write as=number or as=class or as=auto");
 }
@@ -174,7 +174,7 @@ TEST_CASE("numbers get the requested type and shape") {
     CHECK(drain<int32_t>(*t.open({{"#", columns}, {"dtype", "i32"}})) ==
           std::vector<std::vector<int32_t>>{{1, 255}, {7, 8}});
     CHECK(t.refuse({{"#", columns}, {"dtype", "i64"}}) ==
-          "dtype=i64 of 'FILE' is not a type of table cells; write dtype=f32, u8, i8, u16, i16 or i32");
+          "dtype=i64 of 'FILE' is not a type for table cells; write dtype=f32, u8, i8, u16, i16 or i32");
     CHECK(t.refuse({{"#", columns}, {"dtype", "u8"}, {"missing", "mean"}}) ==
           "missing=mean of 'FILE' makes no u8; give a whole number, or leave dtype= out");
   }

@@ -198,8 +198,8 @@ TEST_CASE("plain: words have the numbers that the weights learned, and an unknow
   CHECK(feed.inbox().health().refused == 2);
   CHECK_THAT(
       feed.last_error(),
-      Catch::Contains("'kind' is the word 'rose', which the weights have not learned; they know setosa, virginica") &&
-          Catch::Contains("'2', which the weights have not learned"));
+      Catch::Contains("'kind' is the word 'rose', which is unknown to the weights; they know setosa, virginica") &&
+          Catch::Contains("'2', which is unknown to the weights"));
 }
 
 TEST_CASE("plain: learned words that are numbers are not class numbers") {
@@ -211,7 +211,7 @@ TEST_CASE("plain: learned words that are numbers are not class numbers") {
   feed.close_input();
   x.part();
   CHECK(x.all<int64_t>() == std::vector<int64_t>{1, 2});
-  CHECK_THAT(feed.last_error(), Catch::Contains("the word '0', which the weights have not learned; they know 1, 2, 3"));
+  CHECK_THAT(feed.last_error(), Catch::Contains("the word '0', which is unknown to the weights; they know 1, 2, 3"));
 }
 
 TEST_CASE("plain: learned words give way to another type, and to records of other numbers") {
@@ -244,7 +244,7 @@ TEST_CASE("plain: missing= may be a learned word, and no other one") {
   CHECK(kind.all<int64_t>() == std::vector<int64_t>{1, 0});
   what.missing = "tulip";
   CHECK_THROWS_WITH(Selection(what, "test:"),
-                    Catch::Contains("missing=tulip is not a word that the weights learned: rose, other"));
+                    Catch::Contains("missing=tulip is not a word that the weights know: rose, other"));
 }
 
 TEST_CASE("plain: symbols= agree with the type of a checkpoint, and with no other type") {

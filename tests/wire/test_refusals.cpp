@@ -73,7 +73,7 @@ TEST_CASE("refusals: false prefixes are rejected before anything is read") {
         "use fewer tensors or shorter names");
   CHECK(with(12, uint64_t{8} << 30) ==
         "byte 12 of the frame: a payload of 8589934592 bytes is announced, frames have at most 16777216\n"
-        "put fewer samples in a frame, or let the receiver take larger ones");
+        "send fewer samples in a frame, or let the receiver accept larger ones");
   CHECK(with(12, ~uint64_t{0}).find("18446744073709551615 bytes is announced") != std::string::npos);
   CHECK(with(12, uint64_t{16} << 20).find("at most 16777216") != std::string::npos);  // the header adds to it
   CHECK(with(12, uint64_t{23}) ==
@@ -157,7 +157,7 @@ TEST_CASE("refusals: impossible element types and shapes are rejected") {
   CHECK(refusal(data(1).message(7, tensor("x", 2, {large, large})), "a") ==
         "header, tensors[0] 'x': samples of shape [4294967296, 4294967296], more than the 16777216 bytes a frame may "
         "have\n"
-        "send smaller samples, or let the receiver take larger frames");
+        "send smaller samples, or let the receiver accept larger frames");
   CHECK(refusal(data(1).message(7, tensor("x", 13, {int64_t{1} << 61})), "a").find("more than the 16777216 bytes") !=
         std::string::npos);
 }

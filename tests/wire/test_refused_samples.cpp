@@ -250,5 +250,5 @@ TEST_CASE("refused samples: a line longer than a sample is kept without its byte
   for (int i = 0; i < 18; ++i) feed.arrived(1, octets(piece));
   feed.arrived(1, octets("\n"));
   REQUIRE(kept.reasons().size() == 1);
-  CHECK(kept.reasons()[0].find("write every sample on a line of its own\"}") != std::string::npos);
+  CHECK(kept.reasons()[0].find("write each sample on a separate line\"}") != std::string::npos);
 }

@@ -85,7 +85,7 @@ Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)),
   bool scalar = false;
   const std::optional<StreamInfo> info = read_type(asked_.type, scalar);
   if (!info && !asked_.type.empty())
-    throw Error(ErrorKind::Usage, where_ + ": '" + asked_.type + "' is not a type of samples")
+    throw Error(ErrorKind::Usage, where_ + ": '" + asked_.type + "' is not a sample type")
         .note("write type=u8, type=u8:28x28, or with classes type=i64<10");
   take_words(info ? &*info : nullptr);
   read_filler();
@@ -155,7 +155,7 @@ void Selection::read_filler() {
   field.count = 1;
   if (!classes_.empty()) {
     if (!class_of(text))
-      throw Error(ErrorKind::Usage, what + (asked_.learned ? " is not a word that the weights learned: " + learned()
+      throw Error(ErrorKind::Usage, what + (asked_.learned ? " is not a word that the weights know: " + learned()
                                                            : " is not a word that symbols= lists"))
           .note(asked_.learned ? "give one of them" : "give one of them, or add it");
     field.kind = Field::Kind::Word;
@@ -408,7 +408,7 @@ bool Selection::append_word(const Field& field, const std::string& word, std::ve
   if (!number) {
     reason = shown(field) + " is the word '" + word.substr(0, 100) + "'" +
              (classes_.empty() ? ", but a number is expected"
-              : asked_.learned ? ", which the weights have not learned; they know " + learned()
+              : asked_.learned ? ", which is unknown to the weights; they know " + learned()
                                : ", which symbols= does not list");
     return false;
   }
@@ -426,8 +426,8 @@ bool Selection::append(const Record& record, const Field& field, std::vector<std
       return append_word(field, field.text, to, reason);  // a word that is a number, as in tables
     if (number && field.count == 1 && asked_.learned)
       return append_word(field, number_text(record.numbers[field.at]), to, reason);
-    reason = shown(field) + " is not a word that " +
-             (asked_.learned ? "the weights learned: " + learned() : "symbols= lists");
+    reason =
+        shown(field) + " is not a word that " + (asked_.learned ? "the weights know: " + learned() : "symbols= lists");
     return false;
   }
   if (field.kind == Field::Kind::Numbers) {

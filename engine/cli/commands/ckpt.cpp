@@ -177,7 +177,7 @@ int diff(const std::string& first, const std::string& second, const Options& opt
                             {"fields", fields},
                             {"tensors", rows}});
   else if (same)
-    print("  all {} tensors are the same to the bit\n", a.file.tensors.size());
+    print("  all {} tensors are bit-identical\n", a.file.tensors.size());
   return kDone;
 }
 

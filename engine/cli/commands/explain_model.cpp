@@ -154,7 +154,8 @@ bool explain_model(const Options& options) {
                   {"give --weights MODEL.gguf"});
     model.spec = specs::read_spec(path);
   } else if (!options.weights.empty()) {
-    throw Error(ErrorKind::Usage, fmt::format("'{}' has weights of its own; --weights is for a spec or a flow", path));
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' contains its own weights; --weights is for a spec or a flow", path));
   }
   const ImportedModel imported = imported_for(is_spec ? options.weights : path, options, !model.spec);
   const auto resolved = resolve_spec(imported, model);

@@ -139,7 +139,7 @@ AsGguf source_of(const Options& options, const std::string& to) {
   }
   if (options.weights.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' describes a model and has no weights", from))
-        .note("--weights names a folder of Hugging Face, or what a flow has saved");
+        .note("--weights names a Hugging Face folder, or weights that a flow saved");
   return AsGguf(to + ".described.gguf", [&](const std::string& path) {
     Options whole;
     whole.verb = "export";

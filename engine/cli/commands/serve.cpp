@@ -162,7 +162,7 @@ int serve_command(const Options& options) {
   if (is_ndsl(file) || is_model(file, Registry::global())) {
     refuse_flags(options, {"producer", "graph", "weights-from", "limits", "cycle", "control", "latency"},
                  "a language model");
-    if (!is_ndsl(file)) refuse_flags(options, {"weights"}, "a model with weights of its own");
+    if (!is_ndsl(file)) refuse_flags(options, {"weights"}, "a model with its own weights");
     return serve_language_model(options);
   }
   refuse_flags(options,

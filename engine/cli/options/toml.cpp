@@ -205,7 +205,7 @@ class Reader {
     if (peek() == '"' || peek() == '\'') return {TomlValue::Kind::text, quoted()};
     if (peek() == '[') refuse("a list within a list", "values of a setting are strings, numbers, true or false");
     if (peek() == '{')
-      refuse("a table in one line", "[run] on a line of its own begins the settings of 'harmonics run'");
+      refuse("a table in one line", "write [run] on a separate line: it begins the settings of 'harmonics run'");
     const size_t from = at_;
     while (at_ < text_.size() && std::string_view(" \t\r\n,]#").find(text_[at_]) == std::string_view::npos) ++at_;
     const std::string_view word = text_.substr(from, at_ - from);

@@ -41,7 +41,7 @@ ImportedModel imported_of(const Options& options) {
   const std::string& path = options.files.front();
   if (!is_ndsl(path)) {
     if (!options.weights.empty() && options.verb != "serve")
-      throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' has weights of its own", {},
+      throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' contains its own weights", {},
                   {"leave it out"});
     expect_no_misspelt_model(path);
     return import_for(path, options);

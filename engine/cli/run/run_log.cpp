@@ -143,7 +143,7 @@ std::optional<std::string> RunLog::gap() const {
 std::unique_ptr<RunLog> make_run_log(const std::string& path) {
   if (path.ends_with(".csv")) return std::make_unique<CsvLog>(path);
   if (path.ends_with(".jsonl")) return std::make_unique<JsonLinesLog>(path);
-  throw Error(ErrorKind::Usage, fmt::format("the log '{}' ends neither in .csv nor in .jsonl", path), {},
+  throw Error(ErrorKind::Usage, fmt::format("the name of the log '{}' must end in .csv or .jsonl", path), {},
               {"the extension selects the format, e.g. --log metrics.csv"});
 }
 

@@ -100,7 +100,7 @@ void check_train_settings(const TrainSettings& settings, TrainProblems& problems
   if (settings.corpus.datasets.empty() && !problems.doubts("datasets"))
     problems.add({}, "the configuration has no 'datasets'", "datasets: [FILE]");
   if (settings.model.empty() && settings.corpus.tokenizer.empty() && !problems.doubts("tokenizer"))
-    problems.add({"model_dsl"}, "a model of 'model_dsl' has no tokenizer of its own",
+    problems.add({"model_dsl"}, "a model of 'model_dsl' does not contain a tokenizer",
                  "give tokenizer: a file or folder, characters, or bytes");
   const bool validates = !settings.validation_sets.empty() || settings.corpus.validation > 0 ||
                          problems.doubts("validation") || problems.doubts("validation_datasets");

@@ -160,7 +160,7 @@ void expect_live(const TrainSettings& s) {
   const std::string& path = s.corpus.datasets.front().path;
   if (!s.validation_sets.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' is a stream: its run has no epochs after which it validates", path))
-        .note("remove validation_datasets; 'window.loss' is of samples before they are learned");
+        .note("remove validation_datasets; 'window.loss' is of samples before they are used for training");
   if (!s.steps && s.schedule != "constant")
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' is a stream without a known end, which the schedule {} needs", path, s.schedule))

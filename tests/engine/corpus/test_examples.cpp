@@ -104,7 +104,7 @@ TEST_CASE("examples: what is wrong is said, with the nearest name") {
   CHECK(refusal(R"({"messages": [{"role": "user"}]})").find("no 'content'") != std::string::npos);
   CHECK(refusal(R"({"messages": [{"role": "user", "content": "Hi"}]})").find("no message of the assistant") !=
         std::string::npos);
-  CHECK(message_of([] { example_kind_named("alpacca"); }).find("not a kind of examples") != std::string::npos);
+  CHECK(message_of([] { example_kind_named("alpacca"); }).find("not a kind of example") != std::string::npos);
 }
 
 namespace {

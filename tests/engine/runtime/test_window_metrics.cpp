@@ -1,4 +1,4 @@
-// Metrics over the last samples before they are learned: their storage, their values, and resuming them.
+// Metrics over the last samples before they are used for training: their storage, their values, and resuming them.
 #include <catch2/catch.hpp>
 
 #include <cmath>
