@@ -161,8 +161,8 @@ ReadResponse read_response_request(std::string_view body, const std::shared_ptr<
   if (!previous.empty()) {
     std::optional<ResponseStore::Kept> kept = store->find(previous);
     if (!kept)
-      refuse_field("previous_response_id",
-                   fmt::format("is '{}', which is not kept; the last {} are", previous, ResponseStore::kMost));
+      refuse_field("previous_response_id", fmt::format("is '{}', which is not stored; only the last {} responses are",
+                                                       previous, ResponseStore::kMost));
     record->messages = std::move(kept->messages);
   }
   add_input(fields, record->messages);

@@ -70,7 +70,7 @@ TEST_CASE("train: a setting that the optimizer does not have is refused") {
 TEST_CASE("train: keys are listed with their other names") {
   const Result result = harmonics("train --keys");
   CHECK(result.code == 0);
-  CHECK(result.out.find("micro_batch_size: a whole number from 1 (default: 8)") != std::string::npos);
+  CHECK(result.out.find("micro_batch_size: a whole number of at least 1 (default: 8)") != std::string::npos);
   CHECK(result.out.find("also per_device_train_batch_size") != std::string::npos);
   const json::value keys = json::parse(harmonics("train --keys --json").out);
   CHECK(keys.at("keys").as_array().size() > 30);
