@@ -82,7 +82,7 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
   const std::vector<int> producers = graph.graph().producers_used(cycle, false), results = graph.results(cycle);
   const auto& types = graph.types();
   if (producers.size() != 1 || results.size() != 1)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' has {} producers and {} results; writing text needs one of each",
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has {} producers and {} results; generating text needs one of each",
                                               graph.graph().name, producers.size(), results.size()));
   const auto type = types.find(producers.front());
   if (type == types.end() || type->second.symbols.empty())
@@ -105,7 +105,7 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
   const int64_t scored =
       result.shape.rank() == 3 ? result.shape.back() : 0;  // as declared, possibly more than there are symbols
   if (result.shape != Shape{1, window, std::max(scored, classes)})
-    throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, "
+    throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; generating text needs [1, {}, "
                                               "{}]: a score of every symbol at every position",
                                               graph.graph().name, result.str(), window, classes));
   Executor& executor = graph.executor(settings.threads);

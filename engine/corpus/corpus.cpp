@@ -68,8 +68,8 @@ std::string DatasetCounts::text(uint64_t window) const {
   if (skipped) text += fmt::format("; skipped {} longer than {} tokens", grouped(skipped), window + 1);
   if (truncated) text += fmt::format("; truncated {} to {} tokens", grouped(truncated), window + 1);
   if (split) text += fmt::format("; split {} longer than {} tokens", grouped(split), window + 1);
-  if (empty) text += fmt::format("; left out {} with nothing to learn", grouped(empty));
-  if (malformed) text += fmt::format("; left out {} malformed, the first: {}", grouped(malformed), first_malformed);
+  if (empty) text += fmt::format("; skipped {} with nothing to learn", grouped(empty));
+  if (malformed) text += fmt::format("; skipped {} malformed, the first: {}", grouped(malformed), first_malformed);
   return text;
 }
 

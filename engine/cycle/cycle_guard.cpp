@@ -61,7 +61,7 @@ bool CycleGuard::skips(const Slot& slot, float loss) {
     throw e.note("lower the learning rate, look at the batch, or allow more: patience=N");
   }
   ++cycle_.report.skipped;
-  if (!again) cycle_.note(fmt::format("left out: {}{}", what, at));
+  if (!again) cycle_.note(fmt::format("skipped: {}{}", what, at));
   if (!enough) return true;
   returns_to_ = cycle_.hooks.checkpoints->last();
   in_a_row_ = 0;
@@ -114,8 +114,8 @@ void CycleGuard::return_to_checkpoint() {
   clear_moments(cycle_.plan.graph.store());
   cycle_.plan.graph.restore(checkpoint.file);
   weights_.keep();
-  const std::string text = fmt::format("weights and moments are those of {} again, after {} that were left out",
-                                       returned_to_, quantity(settings_->patience, "batch", "batches"));
+  const std::string text = fmt::format("restored the weights and moments of {} after {}", returned_to_,
+                                       quantity(settings_->patience, "skipped batch", "skipped batches"));
   cycle_.event("returned", text);
   cycle_.note(text);
 }

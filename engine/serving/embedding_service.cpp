@@ -110,7 +110,7 @@ void EmbeddingService::health(ServiceRequest&, const Answer& answer) { answer(Se
 
 void EmbeddingService::describe(ServiceRequest&, const Answer& answer) {
   static const std::string document =
-      openapi_document(routes(), "Vectors of texts, as served by 'harmonics serve MODEL' for embedding models.");
+      openapi_document(routes(), "Embeddings of texts, as served by 'harmonics serve MODEL' for embedding models.");
   answer({200, "application/json", document, {}});
 }
 

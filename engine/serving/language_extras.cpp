@@ -61,7 +61,7 @@ void LanguageService::forget_response(ServiceRequest& r, const Answer& answer) {
 void LanguageService::embed(EmbeddingApi api, ServiceRequest& r, const Answer& answer) {
   if (vectors_) return vectors_->answer(api, r, model_.name, answer);
   const TextApi form = api == EmbeddingApi::openai ? TextApi::chat : TextApi::ollama_chat;
-  answer({501, "application/json", TextReply::error_body(form, "the model gives no vectors of texts", 501), {}});
+  answer({501, "application/json", TextReply::error_body(form, "the model computes no embeddings of texts", 501), {}});
 }
 
 void LanguageService::embeddings(ServiceRequest& r, const Answer& answer) { embed(EmbeddingApi::openai, r, answer); }

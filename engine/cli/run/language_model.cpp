@@ -32,8 +32,9 @@ ImportedModel expect_texts(ImportedModel imported, const Options& options) {
       options.spec.empty() ? builtin_spec(architecture, imported.path) : specs::read_spec(options.spec);
   const auto is_cache = [](const specs::Tensor& tensor) { return tensor.role == "cache"; };
   if (std::any_of(spec.tensors.begin(), spec.tensors.end(), is_cache)) return imported;
-  throw Error(ErrorKind::Usage, fmt::format("'{}' does not write text: it computes vectors of texts", imported.path),
-              {}, {fmt::format("harmonics embed {} TEXT", imported.path)});
+  throw Error(ErrorKind::Usage,
+              fmt::format("'{}' does not generate text: it computes embeddings of texts", imported.path), {},
+              {fmt::format("harmonics embed {} TEXT", imported.path)});
 }
 
 // The model file that the flags name. A .ndsl file has its metadata and its tokenizer in the folder of --weights.

@@ -6,6 +6,8 @@
 #include <boost/json.hpp>
 #include <fmt/format.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/run/pictures.hpp"
@@ -270,7 +272,7 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
                   rate(r.samples_per_second), end_text(r.stopped_by), loss_text(r)));
   say("by " + outcome.training);
   if (!r.precision_reason.empty()) say(fmt::format("precision auto: {}, as {}", r.precision, r.precision_reason));
-  if (r.skipped > 0) say(fmt::format("left out {} batch{}", thousands(r.skipped), r.skipped == 1 ? "" : "es"));
+  if (r.skipped > 0) say("skipped " + quantity(r.skipped, "batch", "batches"));
   if (!outcome.best.empty())
     say(fmt::format("best validation loss {:.4g}: {}", outcome.best.front().loss, outcome.best.front().file));
   if (r.waited * r.seconds > kWaitTold && r.waited > kWaitShare)

@@ -147,7 +147,7 @@ TEST_CASE("corpus: malformed lines are refused by file and line, or counted") {
   options.skip_malformed = true;
   const Corpus corpus(options);
   CHECK(corpus.counts()[0].malformed == 2);
-  CHECK(corpus.counts()[0].text(8).find("left out 2 malformed, the first: '" + path + "' line 4") != std::string::npos);
+  CHECK(corpus.counts()[0].text(8).find("skipped 2 malformed, the first: '" + path + "' line 4") != std::string::npos);
 }
 
 TEST_CASE("corpus: what cannot be a corpus is refused") {

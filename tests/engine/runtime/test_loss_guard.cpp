@@ -82,7 +82,7 @@ TEST_CASE("loss guard: a batch far above those before is left out, as if it were
   CHECK(b.skipped == 0);
   CHECK(a.steps == kGuardedRows - 1);
   CHECK(a.samples == static_cast<int64_t>(kGuardedRows) - 1);
-  CHECK(has_note(a, "left out: the loss of a batch after step 40 is"));
+  CHECK(has_note(a, "skipped: the loss of a batch after step 40 is"));
   CHECK(learned_bytes(*with) == learned_bytes(*without));
   CHECK(run_guarded(*unguarded, guarded("")).steps == kGuardedRows);
   CHECK(learned_bytes(*unguarded) != learned_bytes(*without));
