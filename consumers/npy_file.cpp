@@ -28,7 +28,7 @@ void NpyFileConsumer::push(const HTensor& sample) {
   } else if (dtype != dtype_ || shape != sample_) {
     throw Error(ErrorKind::Output, "cannot write '" + path_ + "': sample " + std::to_string(count_) + " has shape " +
                                        shape.str() + ", those before it " + sample_.str() +
-                                       "; an .npy file holds samples of one type, .jsonl any");
+                                       "; an .npy file holds samples of one type, a .jsonl file any");
   }
   const auto* bytes = static_cast<const char*>(sample.bytes());
   const auto n = static_cast<size_t>(shape.count());

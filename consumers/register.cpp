@@ -5,8 +5,10 @@
 namespace harmonics {
 
 void register_builtin_consumers(FunctionRegistry& registry) {
-  registry.register_consumer("stdout", open_stdout, "one line a sample on standard output", stdout_options());
-  registry.register_consumer("file", open_output_file, "samples in a file: .csv, .jsonl, .txt or .npy", line_options());
+  registry.register_consumer("stdout", open_stdout, "writes each sample as a line to standard output",
+                             stdout_options());
+  registry.register_consumer("file", open_output_file, "writes samples to a file: .csv, .jsonl, .txt or .npy",
+                             line_options());
 }
 
 }  // namespace harmonics

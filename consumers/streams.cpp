@@ -108,7 +108,7 @@ std::shared_ptr<Consumer> open_stdout(const std::string& path, const Arguments& 
 std::shared_ptr<Consumer> open_output_file(const std::string& path, const Arguments& options) {
   if (ends_with(path, ".npy")) {
     if (options.has("format"))
-      throw Error(ErrorKind::Usage, "the option format= means nothing for '" + path + "'; leave it out");
+      throw Error(ErrorKind::Usage, "the option format= has no effect for '" + path + "'; leave it out");
     return std::make_shared<NpyFileConsumer>(path);
   }
   for (const auto& [ending, format] :

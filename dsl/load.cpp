@@ -32,15 +32,15 @@ struct Ending {
 const Ending* ending_of(const std::string& path) {
   constexpr const char* kModel =
       "a flow takes it as model(\"FILE\"); harmonics generate, chat and serve take it as it is";
-  constexpr const char* kText = "a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language";
+  constexpr const char* kText = "a flow is a text file such as samples/mnist.hmx; docs/hmx.md describes its language";
   static constexpr Ending kEndings[] = {
       {".ndsl", "a transformer in YAML", kModel},
       {".json", "JSON", kText},
-      {".yaml", "YAML", "harmonics train takes configurations in YAML; flows are texts such as samples/mnist.hmx"},
-      {".yml", "YAML", "harmonics train takes configurations in YAML; flows are texts such as samples/mnist.hmx"},
+      {".yaml", "YAML", "harmonics train takes configurations in YAML; flows are text files such as samples/mnist.hmx"},
+      {".yml", "YAML", "harmonics train takes configurations in YAML; flows are text files such as samples/mnist.hmx"},
       {".gguf", "a model in GGUF", kModel},
       {".onnx", "an ONNX model", kText},
-      {".safetensors", "weights", "give weights with --weights, beside the flow that they belong to"},
+      {".safetensors", "weights", "give weights with --weights, together with their flow"},
       {".pt", "weights of PyTorch", kText},
       {".pth", "weights of PyTorch", kText},
       {".h5", "weights of Keras", kText},

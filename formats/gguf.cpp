@@ -8,6 +8,7 @@
 
 #include <harmonics/checked.hpp>
 #include <harmonics/element_type.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "formats/utf8.hpp"
 
@@ -198,7 +199,7 @@ class GgufReader {
  private:
   [[noreturn]] void refuse(uint64_t offset, const std::string& what) const {
     throw Error(origin_.kind,
-                "'" + origin_.name + "' is no GGUF file: at byte " + std::to_string(offset) + ", " + entry() + what)
+                "'" + origin_.name + "' is not a GGUF file: at byte " + std::to_string(offset) + ", " + entry() + what)
         .note("the file is damaged, cut short or of another kind; fetch or save it again");
   }
   std::string entry() const {
@@ -228,8 +229,8 @@ class GgufReader {
       refuse(start, std::string(name) + " is " + std::to_string(size) + " bytes long; the limit is " +
                         std::to_string(longest));
     if (size > left())
-      refuse(start, std::string(name) + " is " + std::to_string(size) + " bytes long, and " + std::to_string(left()) +
-                        " follow");
+      refuse(start,
+             std::string(name) + " is " + quantity(size, "byte") + " long, and " + std::to_string(left()) + " follow");
     const std::string_view found = bytes_.substr(at_, size);
     at_ += size;
     return found;
@@ -306,10 +307,10 @@ class GgufReader {
                            : items == GgufKind::List ? lengths + 4
                                                      : row_of(items).bytes;
     if (count > left() / least)
-      refuse(start, "a list of " + std::to_string(count) + " items does not fit into the " + std::to_string(left()) +
+      refuse(start, "a list of " + quantity(count, "item") + " does not fit into the " + std::to_string(left()) +
                         " bytes that follow");
     if (items == GgufKind::Text) {
-      for (uint64_t i = 0; i < count; ++i) text("a text of the list");
+      for (uint64_t i = 0; i < count; ++i) text("a string of the list");
     } else if (items == GgufKind::List) {
       if (depth == kDeepestList) refuse(start, "lists are nested more than " + std::to_string(depth) + " deep");
       for (uint64_t i = 0; i < count; ++i) {
@@ -352,7 +353,7 @@ class GgufReader {
     });
     if (twice == names.end()) return;
     reading(kind, twice->name);
-    refuse(std::next(twice)->start, std::string(what) + " is there twice");
+    refuse(std::next(twice)->start, std::string(what) + " occurs twice");
   }
 
   void metadata(uint64_t count) {
@@ -376,7 +377,7 @@ class GgufReader {
     if (!given) return;
     const auto found = given->integer();
     if (!found || *found < 8 || static_cast<uint64_t>(*found) > kLongestAlignment || (*found & (*found - 1)) != 0)
-      refuse(at_, "general.alignment is " + (found ? std::to_string(*found) : "no integer") +
+      refuse(at_, "general.alignment is " + (found ? std::to_string(*found) : "not an integer") +
                       "; it must be a power of two from 8 on");
     file_.alignment = static_cast<uint64_t>(*found);
   }
@@ -420,9 +421,8 @@ class GgufReader {
   void size(GgufTensor& tensor, uint64_t at) const {
     const uint64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
     if (row % tensor.type->block != 0)
-      refuse(at, "rows of " + std::to_string(row) + " elements are no whole blocks of " +
-                     std::string(tensor.type->name) + ", which has " + std::to_string(tensor.type->block) +
-                     " in a block");
+      refuse(at, "rows of " + quantity(row, "element") + " are not whole blocks of " + std::string(tensor.type->name) +
+                     ", which has " + std::to_string(tensor.type->block) + " in a block");
     const auto count = checked_count<uint64_t>(tensor.shape);
     const auto bytes =
         count ? checked_product<uint64_t>(*count / tensor.type->block, tensor.type->block_bytes) : std::nullopt;
@@ -442,7 +442,7 @@ class GgufReader {
       if (!end || *end > bytes_.size()) {
         reading("tensor", tensor.name);
         refuse(at_, "its " + std::to_string(tensor.bytes) + " bytes from " + std::to_string(tensor.offset) +
-                        " of the data on end behind the file, which has " + std::to_string(bytes_.size()));
+                        " of the data on end beyond the file, which has " + std::to_string(bytes_.size()));
       }
       tensor.offset = *begin;
       if (tensor.bytes > 0) ordered.emplace_back(tensor.offset, &tensor);

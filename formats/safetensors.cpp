@@ -6,6 +6,7 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/string_view.hpp>
 
+#include <harmonics/quantity.hpp>
 #include <harmonics/stream.hpp>
 
 #include "formats/utf8.hpp"
@@ -83,7 +84,7 @@ void apply_stored_types(const Origin& file, SafetensorsHeader& header) {
     for (const ElementType& row : detail::element_types)
       if (row.name == std::string_view(at->second).substr(0, at->second.find('[')) && is_written_as_bytes(row.dtype))
         type = &row;
-    if (!type) refuse("which is none that is stored as bytes");
+    if (!type) refuse("which is not a type that is stored as bytes");
     if (entry.dtype != DType::U8 || entry.shape.empty() || entry.shape.back() % type->block_bytes != 0)
       refuse("which its rows of " + std::string(spelling(entry.dtype).name) + " " + list_text(entry.shape) +
              " cannot hold: they are U8 with a multiple of " + std::to_string(type->block_bytes) + " bytes");
@@ -113,13 +114,12 @@ class EntryCheck {
       refuse("data_offsets = " + list_text(*raw_.data_offsets) + " must have two entries, begin and end");
     TensorEntry out{raw_.name, dtype(), *raw_.shape, (*raw_.data_offsets)[0], (*raw_.data_offsets)[1]};
     if (out.begin > out.end || out.end > data_bytes_)
-      refuse("data_offsets = " + list_text(*raw_.data_offsets) + " are not inside the " + std::to_string(data_bytes_) +
-             " bytes of data");
+      refuse("data_offsets = " + list_text(*raw_.data_offsets) + " are not inside the " +
+             quantity(data_bytes_, "byte") + " of data");
     const uint64_t expected = size(out.dtype);
     if (out.end - out.begin != expected)
-      refuse(*raw_.dtype + " " + list_text(*raw_.shape) + " takes " + std::to_string(expected) +
-             " bytes, data_offsets = " + list_text(*raw_.data_offsets) + " hold " +
-             std::to_string(out.end - out.begin));
+      refuse(*raw_.dtype + " " + list_text(*raw_.shape) + " takes " + quantity(expected, "byte") +
+             ", data_offsets = " + list_text(*raw_.data_offsets) + " hold " + std::to_string(out.end - out.begin));
     return out;
   }
 
@@ -168,8 +168,7 @@ void expect_gapless(const Origin& file, const SafetensorsHeader& header, uint64_
 
 uint64_t header_length(const void* data, size_t bytes, const Origin& file) {
   if (bytes < kLengthBytes)
-    refuse_safetensors(file, 0, nullptr,
-                       "it holds " + std::to_string(bytes) + " bytes, the header's length alone takes 8");
+    refuse_safetensors(file, 0, nullptr, "it holds " + quantity(bytes, "byte") + ", the header's length alone takes 8");
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<const unsigned char*>(data)[i];
   if (length > kLongestSafetensorsHeader)
@@ -203,7 +202,7 @@ std::string json_text(std::string_view s) {
 }  // namespace
 
 void refuse_safetensors(const Origin& file, uint64_t offset, const std::string* tensor, const std::string& what) {
-  throw Error(file.kind, "'" + file.name + "' is no safetensors file: at byte " + std::to_string(offset) + ", " +
+  throw Error(file.kind, "'" + file.name + "' is not a safetensors file: at byte " + std::to_string(offset) + ", " +
                              (tensor ? "tensor " + shown_name(*tensor) + ": " : "") + what)
       .note("the file is damaged, cut short or of another kind; fetch or save it again");
 }

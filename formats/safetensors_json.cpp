@@ -25,12 +25,12 @@ class HeaderReader {
   RawHeader read() {
     if (const auto error = parser_.iterate(text_).get(document_))  // validates strings and characters of the whole text
       refuse_safetensors(file_, offset_, nullptr,
-                         std::string("the header is no JSON: ") + simdjson::error_message(error));
+                         std::string("the header is not JSON: ") + simdjson::error_message(error));
     json::object root;
     check(document_.get_object().get(root));
     std::set<std::string> names;
     each_field(root, [&](const std::string& name, json::value value) {
-      if (!names.insert(name).second) fault("the name comes a second time", &name);
+      if (!names.insert(name).second) fault("the name occurs a second time", &name);
       name == "__metadata__" ? metadata(value) : tensor(name, value);
     });
     if (!document_.current_location().error()) fault("only spaces may follow the header's JSON");
@@ -48,7 +48,7 @@ class HeaderReader {
     refuse_safetensors(file_, place(), tensor ? tensor : tensor_, what);
   }
   void check(simdjson::error_code error) {
-    if (error) fault(std::string("the header is no JSON: ") + simdjson::error_message(error));
+    if (error) fault(std::string("the header is not JSON: ") + simdjson::error_message(error));
   }
 
   template <typename Body>
@@ -80,7 +80,7 @@ class HeaderReader {
     if (kind == wanted) return;
     const char* found = kind == json::json_type::array     ? "a list"
                         : kind == json::json_type::object  ? "an object"
-                        : kind == json::json_type::string  ? "a text"
+                        : kind == json::json_type::string  ? "a string"
                         : kind == json::json_type::number  ? "a number"
                         : kind == json::json_type::boolean ? "a truth value"
                                                            : "null";
@@ -116,8 +116,8 @@ class HeaderReader {
     json::object object = object_of(value, "the object of '__metadata__'");
     each_field(object, [&](const std::string& key, json::value entry) {
       const auto [at, first] = header_.metadata.emplace(key, "");
-      if (!first) fault("the key " + shown_name(key) + " comes a second time");
-      at->second = text_of(entry, "the text of metadata key " + shown_name(key));
+      if (!first) fault("the key " + shown_name(key) + " occurs a second time");
+      at->second = text_of(entry, "the value of metadata key " + shown_name(key));
     });
   }
 
@@ -127,9 +127,9 @@ class HeaderReader {
     RawTensor tensor{name, {}, {}, {}};
     std::set<std::string> keys;
     each_field(object, [&](const std::string& key, json::value entry) {
-      if (!keys.insert(key).second) fault("the key " + shown_name(key) + " comes a second time");
+      if (!keys.insert(key).second) fault("the key " + shown_name(key) + " occurs a second time");
       if (key == "dtype")
-        tensor.dtype = text_of(entry, "the text 'dtype'");
+        tensor.dtype = text_of(entry, "the string 'dtype'");
       else if (key == "shape")
         tensor.shape = numbers_of(entry, key);
       else if (key == "data_offsets")

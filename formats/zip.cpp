@@ -135,7 +135,7 @@ std::span<const uint8_t> zip_member_bytes(std::span<const uint8_t> archive, cons
   if (m.flags & 1) refuse(member_origin(file, m), "is encrypted", "save it without a password");
   if (m.method != 0 && m.method != 8)
     refuse(member_origin(file, m),
-           "is packed by zip's method " + std::to_string(m.method) + "; stored (0) and deflated (8) can be read",
+           "is compressed by zip's method " + std::to_string(m.method) + "; stored (0) and deflated (8) can be read",
            "save it with numpy.savez or savez_compressed");
   const size_t size = archive.size();
   if (size < local_size || m.header > size - local_size || little(archive.data() + m.header, 4) != 0x04034B50)
@@ -152,14 +152,15 @@ std::span<const uint8_t> zip_member_bytes(std::span<const uint8_t> archive, cons
   if (!m.stored() && m.size / most_deflated > m.packed)
     damaged_member(file, m,
                    "its directory promises " + std::to_string(m.size) + " bytes, more than " +
-                       std::to_string(m.packed) + " packed bytes can hold");
+                       std::to_string(m.packed) + " compressed bytes can hold");
   return archive.subspan(m.header + skipped, m.packed);
 }
 
 void inflate_zip_member(std::span<const uint8_t> packed, const ZipMember& m, std::span<uint8_t> to,
                         const Origin& file) {
   z_stream z{};
-  if (inflateInit2(&z, -15) != Z_OK) throw Error(ErrorKind::Memory, "zlib has no memory to unpack '" + m.name + "'");
+  if (inflateInit2(&z, -15) != Z_OK)
+    throw Error(ErrorKind::Memory, "zlib has no memory to decompress '" + m.name + "'");
   size_t fed = 0, got = 0;
   int status = Z_OK;
   while (status == Z_OK) {

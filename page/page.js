@@ -160,7 +160,7 @@ at("rate-schedule").addEventListener("click", () => act({ do: "learning_rate", v
 at("rate-form").addEventListener("submit", (e) => {
   e.preventDefault();
   const text = at("rate").value.trim(), value = Number(text);
-  if (text === "" || !Number.isFinite(value)) return say(`'${text}' is no number`, true);
+  if (text === "" || !Number.isFinite(value)) return say(`'${text}' is not a number`, true);
   at("rate").value = "";
   act({ do: "learning_rate", value });
 });

@@ -91,7 +91,7 @@ class HttpEndpoint {
     Answer answer;
     Clock::time_point came = Clock::now();
   };
-  static SentAnswer busy() { return refusal(503, "samples arrive faster than they are learned", "send again later"); }
+  static SentAnswer busy() { return refusal(503, "samples arrive faster than they are used", "send again later"); }
   static SentAnswer over() { return refusal(503, "the run has ended", "start it again"); }
 
   void run() {
@@ -161,7 +161,7 @@ std::shared_ptr<Producer> open_http(const std::string& path, const Arguments& op
   for (const char c : path)
     if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
           c == '.'))
-      throw Error(ErrorKind::Usage, "http:" + path + " is no name of samples")
+      throw Error(ErrorKind::Usage, "http:" + path + " is not a sample name")
           .note(path.starts_with("//") ? "a file of a web server is downloaded first: curl -LO 'http:" + path + "'"
                                        : "a name has letters, digits, '-', '_' and '.'")
           .note(

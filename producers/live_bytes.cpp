@@ -40,7 +40,7 @@ struct LiveBytes {
 
 std::string read_once(const std::string& where) {
   return where +
-         " is read at most once: samples read but not yet learned are lost if the run is killed; --spool DIR stores "
+         " is read at most once: samples read but not yet used are lost if the run is killed; --spool DIR stores "
          "them";
 }
 
@@ -150,8 +150,7 @@ std::shared_ptr<Producer> open_live_file(const std::string& path, bool follow, c
 
 std::vector<Argument> live_file_options() {
   std::vector<Argument> options = plain::plain_options(
-      "", "",
-      {Argument::flag("follow", false, "follow a growing file without end, across truncation and replacement")});
+      "", "", {Argument::flag("follow", false, "follow a growing file endlessly, across truncation and replacement")});
   // Removes options that apply to regular files only.
   std::erase_if(options, [](const Argument& o) {
     return o.name == "format" || o.name == "symbols" || o.name == "header" || o.name == "delimiter" ||

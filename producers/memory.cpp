@@ -39,7 +39,7 @@ std::shared_ptr<Producer> open_memory_producer(const std::string& name) {
   const auto at = store().samples.find(name);
   if (at == store().samples.end() || at->second.empty())
     throw Error(ErrorKind::NoInput,
-                "memory:" + name + " holds no samples; a consumer memory:" + name + " of this process fills it");
+                "memory:" + name + " has no sampless; a consumer memory:" + name + " of this process fills it");
   return std::make_shared<MemoryProducer>(at->second);
 }
 

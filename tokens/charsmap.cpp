@@ -20,7 +20,7 @@ uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & (1u << 9)) >> 
 
 Charsmap::Charsmap(std::string_view compiled) {
   uint32_t size = 0;
-  if (compiled.size() < sizeof size) throw Error(ErrorKind::Weights, "the table of characters is cut off");
+  if (compiled.size() < sizeof size) throw Error(ErrorKind::Weights, "the table of characters is truncated");
   std::memcpy(&size, compiled.data(), sizeof size);
   if (size % sizeof(uint32_t) != 0 || size > compiled.size() - sizeof size || size == 0)
     throw Error(ErrorKind::Weights, "the table of characters says that its trie has " + std::to_string(size) +

@@ -44,7 +44,7 @@ Pattern::~Pattern() = default;
 std::vector<Piece> Pattern::divide(std::string_view text) const {
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> match(
       pcre2_match_data_create_from_pattern(code_->code, nullptr), pcre2_match_data_free);
-  if (!match) throw Error(ErrorKind::Memory, "no memory to divide a text into words");
+  if (!match) throw Error(ErrorKind::Memory, "not enough memory to split the text into words");
   std::vector<Piece> pieces;
   const auto* bytes = reinterpret_cast<PCRE2_SPTR>(text.data());
   size_t at = 0, from = 0;  // start of the text not yet in a piece; start of the next match
@@ -53,8 +53,7 @@ std::vector<Piece> Pattern::divide(std::string_view text) const {
         pcre2_match(code_->code, bytes, text.size(), from, PCRE2_NO_UTF_CHECK, match.get(), code_->limits);
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0)
-      throw Error(ErrorKind::Usage,
-                  "the text cannot be divided into words: PCRE2 gives error " + std::to_string(found));
+      throw Error(ErrorKind::Usage, "the text cannot be split into words: PCRE2 error " + std::to_string(found));
     const size_t* bounds = pcre2_get_ovector_pointer(match.get());
     if (bounds[1] <= bounds[0]) {  // skip empty matches
       from = bounds[0] + 1;

@@ -26,7 +26,7 @@ std::unique_ptr<Model> make_model(const Vocabulary& vocabulary, const std::strin
     case ModelKind::word_pieces:
       return make_word_pieces(vocabulary, path);
   }
-  throw Error(ErrorKind::Internal, "a vocabulary of no kind");
+  throw Error(ErrorKind::Internal, "a vocabulary without a kind");
 }
 
 void expect_vocabulary(const Vocabulary& vocabulary, const std::string& path) {

@@ -34,7 +34,7 @@ class Unigram final : public Model {
     unknown_score_ = lowest - kUnknownPenalty;
     std::stable_sort(sorted_.begin(), sorted_.end(),
                      [&](int32_t a, int32_t b) { return vocabulary_[a].text < vocabulary_[b].text; });
-    if (vocabulary.unknown < 0) refuse(path, vocabulary.tokens_place, "has no token for what is unknown");
+    if (vocabulary.unknown < 0) refuse(path, vocabulary.tokens_place, "has no token for unknown characters");
   }
 
   void encode(std::string_view word, std::vector<int32_t>& ids) const override {

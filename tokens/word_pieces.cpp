@@ -17,7 +17,7 @@ class WordPieces final : public Model {
       ids_.emplace(token.text, static_cast<int32_t>(i));
       longest_ = std::max(longest_, token.text.size());
     }
-    if (vocabulary.unknown < 0) refuse(path, vocabulary.tokens_place, "has no token for what is unknown");
+    if (vocabulary.unknown < 0) refuse(path, vocabulary.tokens_place, "has no token for unknown characters");
   }
 
   void encode(std::string_view word, std::vector<int32_t>& ids) const override {

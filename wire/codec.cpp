@@ -5,6 +5,8 @@
 #include <cstring>
 #include <tuple>
 
+#include <harmonics/quantity.hpp>
+
 #include "wire/crc32c.hpp"
 #include "wire/data_codec.hpp"
 #include "wire/header.hpp"
@@ -45,7 +47,7 @@ void check_lengths(const Prefix& prefix, const Limits& limits) {
     refuse_at(12,
               fmt::format("a payload of {} bytes is announced, frames have at most {}", prefix.payload_bytes,
                           limits.frame_bytes),
-              "put fewer samples in a frame, or let the receiver take larger ones");
+              "send fewer samples in a frame, or let the receiver accept larger ones");
 }
 
 void check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end) {
@@ -66,18 +68,18 @@ void place_tensors(Frame& frame, std::span<const std::byte> bytes, const Prefix&
     const uint64_t begin = at + padding(at);
     if (begin > bytes.size() || one > (bytes.size() - begin) / frame.count)
       refuse(fmt::format("payload, tensors[{}] '{}'", i, part.name),
-             fmt::format("{} samples of {} bytes go beyond the frame, which ends at byte {}", frame.count, one,
-                         bytes.size()),
+             fmt::format("{} of {} cannot fit into the frame, which ends at byte {}", quantity(frame.count, "sample"),
+                         quantity(one, "byte"), bytes.size()),
              "announce the number and shape of the samples that are sent");
     check_zeros(bytes, at, begin);
     at = begin + one * frame.count;
     part.bytes = bytes.subspan(begin, one * frame.count);
   }
   if (at != bytes.size())
-    refuse_at(
-        at,
-        fmt::format("{} bytes more than the tensors of this {} frame have", bytes.size() - at, kind_name(frame.kind)),
-        "send only what the header describes");
+    refuse_at(at,
+              fmt::format("{} more than the tensors of this {} frame have", quantity(bytes.size() - at, "byte"),
+                          kind_name(frame.kind)),
+              "send only what the header describes");
 }
 
 std::vector<std::byte> head_of(const Frame& frame, const Limits& limits) {
@@ -171,7 +173,8 @@ Encoded encode(const Frame& frame, const Limits& limits) {
     const uint64_t one = bytes_of_one(part);
     if (part.bytes.size() % one != 0 || part.bytes.size() / one != frame.count)
       refuse(fmt::format("payload, '{}'", part.name),
-             fmt::format("{} bytes for {} samples of shape {}", part.bytes.size(), frame.count, part.sample.str()),
+             fmt::format("{} for {} of shape {}", quantity(part.bytes.size(), "byte"), quantity(frame.count, "sample"),
+                         part.sample.str()),
              fmt::format("give {} bytes a sample", one));
     if (part.bytes.empty()) continue;
     if (const size_t gap = padding(to.size_)) to.payload_.emplace_back(kZeros, gap);

@@ -13,7 +13,7 @@ namespace harmonics::wire {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "tensors travel as they lie in memory, which is little-endian");
+              "tensors are sent as they are in memory, which must be little-endian");
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected: the lowest bit is the highest power
 

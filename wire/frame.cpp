@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include <harmonics/quantity.hpp>
+
 #include "wire/header.hpp"
 
 namespace harmonics::wire {
@@ -34,7 +36,7 @@ void check_text(const std::string& place, const std::string& text, size_t most, 
     const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
     const size_t size = character_bytes(std::string_view(text).substr(i));
-    if (size == 0) refuse(place, "bytes that are no UTF-8", "write texts in UTF-8");
+    if (size == 0) refuse(place, "bytes that are not UTF-8", "write texts in UTF-8");
     i += size;
     if ((byte < 0x20 && !(lines && (c == '\n' || c == '\t'))) || byte == 0x7f)
       refuse(place, fmt::format("the control character 0x{:02x}", byte), "leave control characters out");
@@ -66,7 +68,7 @@ void check_shape(const TensorPart& part, size_t i, uint64_t most) {
     if (static_cast<uint64_t>(dim) > most / bytes)
       refuse(fmt::format("header, tensors[{}] '{}'", i, part.name),
              fmt::format("samples of shape {}, more than the {} bytes a frame may have", part.sample.str(), most),
-             "send smaller samples, or let the receiver take larger frames");
+             "send smaller samples, or let the receiver accept larger frames");
     bytes *= static_cast<uint64_t>(dim);
   }
 }
@@ -93,20 +95,18 @@ void check_tensors(const Frame& frame, const Limits& limits) {
 void check_samples(const Frame& frame, const Limits& limits) {
   const bool data = frame.kind == Kind::Data;
   if (data && frame.count == 0)
-    refuse("header, count", "a DATA frame of no samples", "send at least one sample in a frame");
+    refuse("header, count", "a DATA frame without samples", "send at least one sample in a frame");
   if (data && frame.tensors.empty())
-    refuse("header, tensors", "a DATA frame of no tensors", "name at least one tensor");
+    refuse("header, tensors", "a DATA frame without tensors", "name at least one tensor");
   if (frame.kind == Kind::Barrier && frame.count != (frame.tensors.empty() ? 0 : 1))
-    refuse("header, count", fmt::format("{} sample{} in a BARRIER frame", frame.count, frame.count == 1 ? "" : "s"),
+    refuse("header, count", quantity(frame.count, "sample") + " in a BARRIER frame",
            "a barrier has one position, or none");
   if (!data && frame.kind != Kind::Barrier && frame.count != 0)
-    refuse("header, count",
-           fmt::format("{} sample{} in a {} frame", frame.count, frame.count == 1 ? "" : "s", kind_name(frame.kind)),
+    refuse("header, count", fmt::format("{} in a {} frame", quantity(frame.count, "sample"), kind_name(frame.kind)),
            "send samples in DATA frames");
   if (!data && frame.kind != Kind::Hello && frame.kind != Kind::Barrier && !frame.tensors.empty())
     refuse("header, tensors",
-           fmt::format("{} tensor{} in a {} frame", frame.tensors.size(), frame.tensors.size() == 1 ? "" : "s",
-                       kind_name(frame.kind)),
+           fmt::format("{} in a {} frame", quantity(frame.tensors.size(), "tensor"), kind_name(frame.kind)),
            "only DATA and HELLO name tensors");
   check_tensors(frame, limits);
   check_number("seq", frame.seq);

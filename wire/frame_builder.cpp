@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::wire {
 namespace {
 
@@ -67,8 +69,8 @@ FrameBuilder::FrameBuilder(FrameOrigin origin, uint64_t bytes)
 
 void FrameBuilder::append(std::span<const std::span<const std::byte>> tensors) {
   if (tensors.size() != at_.size())
-    throw Error(ErrorKind::Shape,
-                fmt::format("a sample of {} tensors, but '{}' sends {}", tensors.size(), origin_.producer, at_.size()));
+    throw Error(ErrorKind::Shape, fmt::format("a sample of {}, but '{}' sends {}", quantity(tensors.size(), "tensor"),
+                                              origin_.producer, at_.size()));
   for (size_t i = 0; i < at_.size(); ++i)
     if (tensors[i].size() != sizes_[i])
       throw Error(ErrorKind::Shape, fmt::format("'{}' of {} bytes, but it has {}", origin_.tensors[i].name,

@@ -47,7 +47,7 @@ class LiveProducer : public Producer {
     const std::string type = options.text("type", "");
     const std::optional<StreamInfo> info = read_announced(type);
     if (!type.empty() && !info)
-      throw Error(ErrorKind::Usage, inbox().where() + ": '" + type + "' is no type of samples")
+      throw Error(ErrorKind::Usage, inbox().where() + ": '" + type + "' is not a sample type")
           .note("write type=u8:28x28, type=f32, or with classes type=i64<10");
     if (const std::string name = options.text("forget", ""); !name.empty()) inbox().forget_incarnation(name);
     if (info) inbox().expect(reader_, {info->dtype, info->sample, classes_told(info->dtype, info->classes)});

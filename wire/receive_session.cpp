@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::wire {
 namespace {
 
@@ -177,8 +179,9 @@ void ReceiveSession::damaged(const std::string& reason, Time now) {
 
 void ReceiveSession::consumed(uint64_t samples, uint64_t bytes) {
   if (samples > held_samples_ || bytes > held_bytes_)
-    throw Error(ErrorKind::Internal, fmt::format("{} samples of {} bytes are consumed, {} of {} bytes are held",
-                                                 samples, bytes, held_samples_, held_bytes_));
+    throw Error(ErrorKind::Internal,
+                fmt::format("cannot consume {} ({}): only {} ({}) held", quantity(samples, "sample"),
+                            quantity(bytes, "byte"), quantity(held_samples_, "sample"), quantity(held_bytes_, "byte")));
   held_samples_ -= samples;
   held_bytes_ -= bytes;
 }

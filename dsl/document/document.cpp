@@ -37,7 +37,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto at = anchors_.find(anchor);
-    if (at == anchors_.end()) fail(span_of(mark, 1), "an alias stands inside of what it names");
+    if (at == anchors_.end()) fail(span_of(mark, 1), "an alias is inside the value that it names");
     Node copy = at->second.node;
     count(copy.span, at->second.nodes, at->second.bytes);
     if (open_.size() + at->second.depth > limits_.depth) too_deep(span_of(mark, 1));
@@ -105,14 +105,14 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void expect_tag(Span place, const std::string& tag) {
     if (tag.empty() || tag == "?" || tag == "!") return;
-    fail(place, fmt::format("the tag {} has no meaning here", shown_name(tag)), "write the value without a tag");
+    fail(place, fmt::format("the tag {} is not supported here", shown_name(tag)), "write the value without a tag");
   }
   void count(Span place, size_t nodes, size_t bytes) {
     if (nodes > limits_.nodes - nodes_)
-      fail(place,
-           fmt::format("the text has more than {} values, with aliases counted as what they stand for", limits_.nodes));
+      fail(place, fmt::format("the text has more than {} values, counting aliases as the values they refer to",
+                              limits_.nodes));
     if (bytes > limits_.expanded_bytes - bytes_)
-      fail(place, fmt::format("the texts in it have more than {} bytes, with aliases counted as what they stand for",
+      fail(place, fmt::format("its strings have more than {} bytes, counting aliases as the values they refer to",
                               limits_.expanded_bytes));
     nodes_ += nodes;
     bytes_ += bytes;
@@ -135,7 +135,7 @@ class TreeBuilder : public YAML::EventHandler {
     count(place, 1, 0);
     if (open_.size() >= limits_.depth) too_deep(place);
     if (!open_.empty() && open_.back().node.kind == Kind::map && !open_.back().has_key)
-      fail(place, "a key is a list or a map", "a key is a text");
+      fail(place, "a key is a list or a map", "a key is a string");
     Open next;
     next.node.kind = kind;
     next.node.span = place;
@@ -157,7 +157,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void put(Node&& node, const YAML::Mark& mark, const Size& size) {
     if (!open_.empty() && open_.back().node.kind == Kind::map && !open_.back().has_key && node.kind != Kind::scalar)
-      fail(span_of(mark, 1), "a key is a list or a map", "a key is a text");
+      fail(span_of(mark, 1), "a key is a list or a map", "a key is a string");
     attach(std::move(node), size);
   }
   void attach(Node&& node, const Size& size) {
@@ -185,7 +185,7 @@ class TreeBuilder : public YAML::EventHandler {
     const auto [at, fresh] = to.keys.emplace(node.text, node.span);
     if (!fresh) {
       Error error(ErrorKind::Syntax, fmt::format("the key {} is given twice", shown_name(node.text)), node.span);
-      error.note(fmt::format("note: it stands at {} too", source_.place(at->second)));
+      error.note(fmt::format("note: it is also given at {}", source_.place(at->second)));
       errors_.push_back(std::move(error));
       if (errors_.size() >= kMostErrors) throw_errors(&source_, std::move(errors_));
     }
@@ -230,15 +230,16 @@ Document parse_document(std::shared_ptr<const SourceText> source, const Limits& 
       TreeBuilder second(*source, skipped, limits);
       if (parser.HandleNextDocument(second)) {
         const Span place = second.root().span;
-        throw_errors(source.get(), {Error(ErrorKind::Syntax, "a second document begins, and a file has one", place)});
+        throw_errors(source.get(),
+                     {Error(ErrorKind::Syntax, "a second document begins, but a file has only one", place)});
       }
     }
   } catch (const YAML::Exception& e) {
     const Span place = builder.span_of(e.mark, 1);
-    Error error(ErrorKind::Syntax, fmt::format("this is no YAML: {}", printable(e.msg, 200)), place);
+    Error error(ErrorKind::Syntax, fmt::format("this is not YAML: {}", printable(e.msg, 200)), place);
     const std::string_view rest =
         view.substr(std::min(view.size(), skipped + static_cast<size_t>(std::max(e.mark.pos, 0))));
-    if (rest.starts_with('*')) error.note("a text that begins with * is written in quotes: '*.txt'");
+    if (rest.starts_with('*')) error.note("a string that begins with * needs quotes: '*.txt'");
     if (place.column > 1 && source->line(place.line).starts_with('\t')) error.note("indent with spaces, not with tabs");
     builder.errors().push_back(std::move(error));
   }

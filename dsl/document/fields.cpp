@@ -57,7 +57,7 @@ std::optional<std::string> Fields::text(const std::string& key) {
   const Node* found = find(key);
   if (!found) return {};
   if (found->kind == Kind::scalar && !found->text.empty()) return found->text;
-  problems_.expected(*found, "'" + key + "'", "a text");
+  problems_.expected(*found, "'" + key + "'", "a string");
   return {};
 }
 
@@ -92,7 +92,7 @@ std::optional<std::vector<std::string>> Fields::texts(const std::string& key) {
   if (!found) return {};
   if (found->kind == Kind::scalar) return std::vector<std::string>{found->text};
   if (found->kind != Kind::list) {
-    problems_.expected(*found, "'" + key + "'", "a list of texts");
+    problems_.expected(*found, "'" + key + "'", "a list of strings");
     return {};
   }
   std::vector<std::string> all;
@@ -100,7 +100,7 @@ std::optional<std::vector<std::string>> Fields::texts(const std::string& key) {
     if (item.kind == Kind::scalar)
       all.push_back(item.text);
     else
-      problems_.expected(item, fmt::format("an item of '{}'", key), "a text");
+      problems_.expected(item, fmt::format("an item of '{}'", key), "a string");
   }
   return all;
 }

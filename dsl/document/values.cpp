@@ -69,7 +69,7 @@ std::string what_is(const Node& node) {
   }
   if (real_of(node)) return "the number " + printable(node.text, 40);
   if (truth_of(node)) return printable(node.text, 40);
-  return "the text " + shown_name(node.text);
+  return "the string " + shown_name(node.text);
 }
 
 }  // namespace harmonics::engine::document

@@ -39,7 +39,7 @@ std::string unescape(Reader& reader, const Token& token) {
           c == '\n' || c == '\r' ? "a backslash at the end of the line" : quoted(token.text.substr(i - 1, 2));
       reader.complain(ErrorKind::Type, reader.span(token.offset + i - 1, token.offset + i + 1),
                       "unknown escape in a string: " + shown,
-                      {"known are \\\" \\\\ \\n \\t \\r; write a backslash as \\\\"});
+                      {"known escapes: \\\" \\\\ \\n \\t \\r; write a backslash as \\\\"});
     } else {
       out += "\"\\\n\t\r"[known];
     }

@@ -75,7 +75,7 @@ Comparison read_comparison(Reader& reader, std::string metric, const std::string
   if (lexer.at("=") || lexer.at("!=")) {
     const std::string run = lexer.at("!=") ? "!=" : std::string(lexer.peek_arrow().text);
     const Span span = reader.span(lexer.position(), lexer.position() + run.size());
-    reader.fail(span, quoted(run) + " is no comparison", {"metrics are compared with < <= > or >="});
+    reader.fail(span, quoted(run) + " is not a comparison", {"metrics are compared with < <= > or >="});
   }
   for (const char* op : {"<=", ">=", "<", ">"}) {
     if (comparison.op.empty() && lexer.accept(op)) comparison.op = op;

@@ -130,7 +130,7 @@ void refuse_rest_of_declaration(Reader& reader, const Declaration& declaration) 
   }
   if (lexer.on_new_line()) return;
   if (!lexer.peek_arrow().text.empty()) {
-    reader.unexpected(after, {"declare the name first, then write the flow as a statement of its own"});
+    reader.unexpected(after, {"declare the name first, then write the flow as a separate statement"});
   }
   if (declaration.ratio && declaration.ratio->of.text == "of" && lexer.at_name()) {
     reader.unexpected(after, {"write a ratio without 'of': '1/2 input'"});

@@ -142,7 +142,7 @@ void refuse_rest_of_flow(Reader& reader, const FlowLine& flow) {
                 {"'|' returns to the flow's source after a target: 'a -> b | -> c;'"});
   }
   if (lexer.at(";") || lexer.at("}") || lexer.at_end()) {
-    reader.fail(source.span, shown + " alone is no statement",
+    reader.fail(source.span, shown + " alone is not a statement",
                 {"a flow has an arrow, for example '" + source.text + " -> b;'"});
   }
   if (find_typo(lexer)) reader.unexpected("an arrow");

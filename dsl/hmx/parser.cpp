@@ -398,7 +398,7 @@ void check_encoding(const SourceText& source) {
   const size_t zero = text.find('\0');
   const auto invalid = find_invalid_utf8(text);
   if (zero != std::string::npos && (!invalid || zero < *invalid)) {
-    throw SourceErrors(source, {Error(ErrorKind::Syntax, "a NUL byte: this is no text", source.span(zero, 1),
+    throw SourceErrors(source, {Error(ErrorKind::Syntax, "a NUL byte: this is not text", source.span(zero, 1),
                                       {"is this a flow file? flows are UTF-8 text"})});
   }
   if (!invalid) return;

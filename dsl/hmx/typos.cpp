@@ -49,7 +49,7 @@ std::optional<Typo> find_typo(const Lexer& lexer) {
 
 Typo describe_bad_arrow(const Lexer& lexer) {
   const std::string run(lexer.peek_arrow().text);
-  const std::string message = "'" + run + "' is no arrow";
+  const std::string message = "'" + run + "' is not an arrow";
   const bool unicode = static_cast<unsigned char>(run.front()) >= 0x80;
   const char32_t c = unicode ? decode_utf8(run, 0).value : 0;
   const bool right =
@@ -72,11 +72,11 @@ std::optional<Typo> find_bare_tag(const Lexer& lexer) {
   if (end == begin) return std::nullopt;
   const std::string name(rest.substr(begin, end - begin));
   if (begin == 1 && rest.substr(end, 2) == "->") {
-    return Typo{"'-" + name + "->' is no arrow", "write '-(" + name + ")->'", end + 2};
+    return Typo{"'-" + name + "->' is not an arrow", "write '-(" + name + ")->'", end + 2};
   }
   const std::string_view after = rest.substr(end, 2);
   if (begin == 2 && after.substr(0, 1) == "-" && after != "->" && after != "-(") {
-    return Typo{"'<-" + name + "-' is no arrow", "write '<-(" + name + ")-'", end + 1};
+    return Typo{"'<-" + name + "-' is not an arrow", "write '<-(" + name + ")-'", end + 1};
   }
   return std::nullopt;
 }

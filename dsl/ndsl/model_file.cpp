@@ -42,7 +42,7 @@ class Files {
       const auto add = [&](std::map<std::string, Block>& to, std::map<std::string, Block>& from, const char* what) {
         for (auto& [name, steps] : from)
           if (!to.emplace(name, std::move(steps)).second)
-            faults_.add(import.place, fmt::format("{} has the {} {}, which is there already", shown_name(import.text),
+            faults_.add(import.place, fmt::format("{} has the {} {}, which exists already", shown_name(import.text),
                                                   what, shown_name(name)));
       };
       add(model.neurons, other->neurons, "neuron");
@@ -113,7 +113,7 @@ class Files {
       if (std::find(open_.begin(), open_.end(), key) == open_.end()) return;
       std::string chain;
       for (const std::string& one : open_) chain += printable(one, 80) + " → ";
-      refuse(name.place, ErrorKind::Name, fmt::format("{} is made of itself", shown_name(name.text)),
+      refuse(name.place, ErrorKind::Name, fmt::format("{} includes itself", shown_name(name.text)),
              "note: " + chain + printable(key, 80));
     };
     if (const char* text = library_ ? library_(name.text) : nullptr) {
@@ -124,7 +124,7 @@ class Files {
     const bool inside = !path.is_absolute() &&
                         std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
     if (!inside)
-      refuse(name.place, ErrorKind::Name, fmt::format("{} leaves the folder of its file", shown_name(name.text)),
+      refuse(name.place, ErrorKind::Name, fmt::format("{} is outside the folder of its file", shown_name(name.text)),
              "name a file of this folder or one below it");
     if (folder.empty() || !name.text.ends_with(".ndsl"))
       refuse(name.place, ErrorKind::Name, fmt::format("there is no model {}", shown_name(name.text)),
@@ -134,7 +134,7 @@ class Files {
     const fs::path real = fs::weakly_canonical(fs::absolute(full), failed), root = fs::weakly_canonical(folder, failed);
     const auto [end, rest] = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
     if (failed || end != root.end())
-      refuse(name.place, ErrorKind::Name, fmt::format("{} leaves the folder of its file", shown_name(name.text)));
+      refuse(name.place, ErrorKind::Name, fmt::format("{} is outside the folder of its file", shown_name(name.text)));
     expect_new(real.string());
     std::string text;
     try {
@@ -151,7 +151,7 @@ class Files {
     if (base.type != own.type) {
       if (!faults_.doubts("type"))
         faults_.add(extends.place,
-                    fmt::format("{} is a {}, and this file is a {}", shown_name(extends.text), base.type, own.type));
+                    fmt::format("{} is a {}, but this file is a {}", shown_name(extends.text), base.type, own.type));
       faults_.doubt("extends");
       return std::move(part.model);
     }

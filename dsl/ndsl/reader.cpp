@@ -256,7 +256,7 @@ void FileReader::layer_rule(const Node& node) {
       problems_.add(node.span, "a rule with 'pattern' is for all layers and has nothing else");
   } else {
     if (node.kind == Kind::map && !node.find("at") && !node.find("every"))
-      problems_.add(node.span, "a rule of layers says neither 'at' nor 'every' nor 'pattern'");
+      problems_.add(node.span, "a rule of layers needs 'at', 'every' or 'pattern'");
     rule.pattern.push_back(std::move(own));
   }
   fields.finish();
@@ -339,7 +339,7 @@ std::optional<Source> FileReader::source(const Node& node, int depth) {
   }
   fields.finish();
   if (verbs != 1) {
-    problems_.add(node.span, fmt::format("the origin of a tensor has {} operations, and needs one", verbs),
+    problems_.add(node.span, fmt::format("the origin of a tensor has {} operations, but needs exactly one", verbs),
                   "operations: direct, concat, split, transpose, tie, stack_experts");
     return {};
   }
@@ -348,9 +348,9 @@ std::optional<Source> FileReader::source(const Node& node, int depth) {
   if (named_one) {
     from.name = operand->text;
     if (operand->kind != Kind::scalar || from.name.empty())
-      problems_.expected(*operand, "the name of a tensor", "a text");
+      problems_.expected(*operand, "the name of a tensor", "a string");
     else if (from.verb == Source::Verb::stack_experts && from.name.find("{e}") == std::string::npos)
-      problems_.expected(*operand, "the name of the experts' tensors", "a text with {e}");
+      problems_.expected(*operand, "the name of the experts' tensors", "a string with {e}");
     return from;
   }
   if (from.verb != Source::Verb::concat) {

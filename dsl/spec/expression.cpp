@@ -113,8 +113,9 @@ class ExpressionReader {
     } else if (const std::string word = name(); !word.empty()) {
       take('(') ? function(word, offset) : variable_node(word, offset);
     } else {
-      fail(at_ == text_.size() ? "a number or a variable is missing at the end"
-                               : fmt::format("{} is no number and no variable", shown_name(text_.substr(at_, 1))));
+      fail(at_ == text_.size()
+               ? "a number or a variable is missing at the end"
+               : fmt::format("{} is neither a number nor a variable", shown_name(text_.substr(at_, 1))));
     }
     --depth_;
   }
@@ -274,7 +275,7 @@ int64_t Expression::whole(const Lookup& lookup) const {
       if (const auto* number = std::get_if<int64_t>(&value))
         stack.push_back(*number);
       else
-        fail(node, fmt::format("'{}' is {}, and a whole number is needed", node.variable, text_of(value)));
+        fail(node, fmt::format("'{}' is {}, but a whole number is needed", node.variable, text_of(value)));
     } else if (node.kind == Kind::real || node.kind == Kind::root) {
       fail(node, "a whole number is needed");
     } else if (node.kind == Kind::negate) {

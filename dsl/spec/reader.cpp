@@ -8,6 +8,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "dsl/document/document.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/base/source_text.hpp"
@@ -84,7 +86,7 @@ class Node {
     fail(fmt::format("is {}; it must be {}", what(), wanted));
   }
 
-  std::string text(const char* wanted = "a text") const {
+  std::string text(const char* wanted = "a string") const {
     if (!value_->is_string()) expected(wanted);
     std::string text(value_->as_string());
     if (text.empty()) fail("is empty");
@@ -102,7 +104,7 @@ class Node {
     if (value_->is_int64()) return value_->as_int64();
     if (value_->is_double() && std::isfinite(value_->as_double())) return value_->as_double();
     if (value_->is_bool()) return value_->as_bool();
-    if (!value_->is_string()) expected("a number, a text, true or false");
+    if (!value_->is_string()) expected("a number, a string, true or false");
     return std::string(value_->as_string());
   }
   Expression expression() const {
@@ -126,7 +128,7 @@ class Node {
   std::vector<std::string> texts() const {
     if (value_->is_string()) return {text()};
     std::vector<std::string> all;
-    if (!value_->is_array()) expected("a text or a list of texts");
+    if (!value_->is_array()) expected("a string or a list of strings");
     for (const Node& item : items()) all.push_back(item.text());
     return all;
   }
@@ -151,7 +153,7 @@ class Node {
       case json::kind::bool_:
         return value_->as_bool() ? "true" : "false";
       case json::kind::string:
-        return "the text " + shown_name(std::string(value_->as_string()));
+        return "the string " + shown_name(std::string(value_->as_string()));
       case json::kind::array:
         return "a list";
       case json::kind::object:
@@ -346,7 +348,7 @@ class SpecReader {
     tensor.dims = dims_of(fields.need("dims"));
     if (const Node* axis = fields.find("grow_with_kv")) {
       const int64_t number = axis->whole();
-      if (tensor.role != "cache") axis->fail("is given for a tensor that is no cache");
+      if (tensor.role != "cache") axis->fail("is given for a tensor that is not a cache");
       if (number < 1 || number >= static_cast<int64_t>(tensor.dims.size()))
         axis->fail(fmt::format("is {}; it must be an axis from 1 to {}", number, tensor.dims.size() - 1));
       tensor.grow_with_kv = static_cast<uint32_t>(number);
@@ -390,7 +392,7 @@ class SpecReader {
       if (!dims) node.fail("has no 'dims'");
       binding.dims = dims_of(*dims);
       if (binding.layout == Layout::experts && binding.dims.size() != 3)
-        dims->fail(fmt::format("has {} dimensions; experts have 3", binding.dims.size()));
+        dims->fail(fmt::format("has {}; experts have 3", quantity(binding.dims.size(), "dimension")));
     }
     if (const Node* zeros = fields.find("fallback_zero_len")) binding.fallback_zero_len = zeros->expression();
     if (const Node* optional = fields.find("optional")) binding.optional = optional->truth();
@@ -467,9 +469,10 @@ Spec parse_spec(const std::string& path, std::string_view text) {
   }
   if (failure) {
     const Span span = SourceText(path, std::string(text)).span(std::min(read, text.size()), 1);
-    throw Error(ErrorKind::Syntax,
-                fmt::format("'{}' is no JSON: line {}, column {}: {}", path, span.line, span.column, failure.message()),
-                {}, {"a spec is JSON; a .ndsl file is given as the model itself"});
+    throw Error(
+        ErrorKind::Syntax,
+        fmt::format("'{}' is not JSON: line {}, column {}: {}", path, span.line, span.column, failure.message()), {},
+        {"a spec is JSON; a .ndsl file is given as the model itself"});
   }
   const json::value root = parser.release();
   SpecReader reader(path, root, nullptr);

@@ -113,7 +113,7 @@ class FileReplacement::State {
       if (wrote < 0 && errno == EINTR) continue;
       const int reason = errno;
       if (wrote <= 0)
-        fail(std::string(wrote < 0 ? std::strerror(reason) : "the system accepts no more") + " after " +
+        fail(std::string(wrote < 0 ? std::strerror(reason) : "the system accepts no more data") + " after " +
                  std::to_string(written_) + " bytes",
              wrote < 0 ? reason : 0);
       bytes.remove_prefix(static_cast<size_t>(wrote));

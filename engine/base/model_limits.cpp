@@ -17,7 +17,7 @@ Budget budget(uint64_t most, const char* unit, const char* reason, const char* r
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Error(ErrorKind::Usage, "'" + text + "' contains no limits", {},
-              {"write some of steps=2000000,weights=64G,seconds=60"});
+              {"write one or more of steps=2000000,weights=64G,seconds=60"});
 }
 
 uint64_t whole(const std::string& text, const std::string& value) {

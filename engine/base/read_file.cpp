@@ -69,7 +69,7 @@ class InputFile {
   bool awaits_writer() {
     if (!S_ISFIFO(state_.st_mode)) return false;
     const short events = wait_for(kPatience);
-    if (events == 0) refuse(path_, "it is a pipe, and nothing writes to it");
+    if (events == 0) refuse(path_, "it is a pipe without a writer");
     return (events & POLLIN) != 0;  // otherwise a writer has opened and closed the pipe
   }
 

@@ -111,7 +111,7 @@ void BoundGraph::bind_consumer(const std::string& name, Address address) {
                       "omit the name if no other arrow leaves the layer",
                       name, name));
     else if (known.empty())
-      e.note("it declares none: leave the name out, and results of layers that nothing follows go there");
+      e.note("it declares no consumer: omit the name to bind the results of the last layers");
     throw e;
   }
   // Node -1 is the unnamed consumer: the target of final layers without a consumer.
@@ -228,8 +228,8 @@ BoundGraph::Replaced::Replaced(BoundGraph& graph, const std::vector<std::shared_
       const Item& old = *call->item;
       if (old.kind == item->kind && old.name == item->name && old.path == item->path && !same_arguments(old, *item))
         throw Error(ErrorKind::Plugin,
-                    fmt::format("the arguments of {} '{}' are no longer the same", kind_name(item->kind), item->name),
-                    {}, {"start the run again, with --resume"});
+                    fmt::format("the arguments of {} '{}' have changed", kind_name(item->kind), item->name), {},
+                    {"restart the run with --resume"});
     }
   registered_ = graph.registry_.replace(items);
   for (const std::shared_ptr<Item>& item : items) {
@@ -270,7 +270,7 @@ ResolvedSettings BoundGraph::settings(int cycle, const RunSettings& run) const {
                                : 64;
   if (r.batch < 1)
     throw Error(ErrorKind::Usage, fmt::format("a batch of {} samples is not possible", r.batch), {},
-                {"the least is 1"});
+                {"the minimum is 1"});
   if (r.epochs.value_or(0) < 0 || r.steps.value_or(0) < 0)
     throw Error(ErrorKind::Usage, "epochs and steps cannot be negative");
   r.seed = static_cast<uint64_t>(run.seed ? *run.seed : c.seed.value_or(0));
@@ -289,7 +289,7 @@ ResolvedSettings BoundGraph::settings(int cycle, const RunSettings& run) const {
   r.accumulate = run.accumulate ? *run.accumulate : c.accumulate.value_or(1);
   if (r.accumulate < 1)
     throw Error(ErrorKind::Usage, fmt::format("a step of {} batches is not possible", r.accumulate), {},
-                {"the least is 1"});
+                {"the minimum is 1"});
   return r;
 }
 
@@ -298,7 +298,7 @@ std::string ResolvedSettings::training() const {
   if (!schedule.is_constant()) s += ", schedule " + schedule.str();
   if (clip > 0) s += fmt::format(", clip {:g}", clip);
   if (clip_value > 0) s += fmt::format(", clip_value {:g}", clip_value);
-  if (accumulate > 1) s += fmt::format(", {} batches a step", accumulate);
+  if (accumulate > 1) s += fmt::format(", {} batches per step", accumulate);
   return s;
 }
 

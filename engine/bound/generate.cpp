@@ -82,7 +82,7 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
   const std::vector<int> producers = graph.graph().producers_used(cycle, false), results = graph.results(cycle);
   const auto& types = graph.types();
   if (producers.size() != 1 || results.size() != 1)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' has {} producers and {} results; writing text needs one of each",
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has {} producers and {} results; generating text needs one of each",
                                               graph.graph().name, producers.size(), results.size()));
   const auto type = types.find(producers.front());
   if (type == types.end() || type->second.symbols.empty())
@@ -105,7 +105,7 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
   const int64_t scored =
       result.shape.rank() == 3 ? result.shape.back() : 0;  // the declared width, possibly more than the symbols
   if (result.shape != Shape{1, window, std::max(scored, classes)})
-    throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, "
+    throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; generating text needs [1, {}, "
                                               "{}]: a score of every symbol at every position",
                                               graph.graph().name, result.str(), window, classes));
   Executor& executor = graph.executor(settings.threads);
@@ -130,7 +130,7 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
     const float* scores = whole ? whole->scores(context) : cache.scores(context);
     if (const int64_t bad = first_not_finite(result.dtype, scores, classes); bad >= 0)
       throw Error(ErrorKind::Diverged, fmt::format("symbol {} cannot be chosen: its scores are infinite or NaN", i + 1),
-                  {}, {"the weights, or what they compute, are not finite: train again with a lower rate"});
+                  {}, {"the weights, or what they compute, are not finite: train again with a lower learning rate"});
     context.push_back(sample({scores, static_cast<size_t>(classes)}, {settings.temperature, settings.seed},
                              static_cast<uint64_t>(i)));
     emit(stream.symbols[static_cast<size_t>(context.back())]);

@@ -17,10 +17,11 @@ const std::vector<NamedRow>& guard_rows() {
   using Kind = SettingSpec::Kind;
   static const std::vector<NamedRow> rows = {
       {"skip",
-       "batches with a loss that is not finite, or far above those before it",
-       {{"deviations", 6, Kind::number, {}, "standard deviations above the mean; 0: losses that are not finite only"},
-        {"patience", 3, Kind::number, {}, "batches in a row that end the run"},
-        {"then", 0, Kind::choice, "stop|checkpoint", "end, or continue with the weights of the last checkpoint"}}}};
+       "skips batches whose loss is not finite, or far above the recent losses",
+       {{"deviations", 6, Kind::number, {}, "standard deviations above the mean; 0: only losses that are not finite"},
+        {"patience", 3, Kind::number, {}, "number of skipped batches in a row that ends the run"},
+        {"then", 0, Kind::choice, "stop|checkpoint",
+         "stop: end the run; checkpoint: continue with the weights of the last checkpoint"}}}};
   return rows;
 }
 

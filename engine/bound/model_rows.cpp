@@ -78,7 +78,7 @@ class RowInput {
     const TensorType sample{batched.dtype, batched.shape.from(1)};
     const bool converts = is_integer(batched.dtype);
     if (stream.sample != sample.shape || (stream.dtype != batched.dtype && !converts))
-      throw Error(ErrorKind::Shape, fmt::format("input '{}' of the model takes samples of {}, and its stream has {}",
+      throw Error(ErrorKind::Shape, fmt::format("input '{}' of the model takes samples of {}, but its stream has {}",
                                                 name, sample.str(), sample_type_text(stream.dtype, stream.sample)));
     samples_ = std::make_unique<Storage>(read_.bytes());
     if (stream.dtype != batched.dtype) converted_ = std::make_unique<Storage>(taken_.bytes());
@@ -92,7 +92,7 @@ class RowInput {
     if (!converted_) return bytes;
     const HTensor read = view_of(read_, bytes), numbers = cast(read, taken_.dtype);
     if (const HTensor back = cast(numbers, read_.dtype); std::memcmp(back.bytes(), bytes, read_.bytes()) != 0)
-      throw Error(ErrorKind::Stream, fmt::format("the stream of input '{}' holds numbers that {} has not", name_,
+      throw Error(ErrorKind::Stream, fmt::format("the stream of input '{}' holds numbers that {} does not have", name_,
                                                  dtype_name(taken_.dtype)));
     std::copy_n(static_cast<const std::byte*>(numbers.bytes()), taken_.bytes(),
                 static_cast<std::byte*>(converted_->data()));

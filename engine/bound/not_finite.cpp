@@ -112,7 +112,7 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
     notes.push_back((by_code.empty() ? traced : by_code) + " made it from finite numbers: remove or correct it");
   else if (const std::string all = plugins_of(look.lowered(), observing);
            !step.first_non_finite.empty() && !all.empty())
-    notes.push_back("a gradient or an update of a plugin may have done so; in this step are " + all +
+    notes.push_back("the cause may be a gradient or an update of a plugin; this step uses " + all +
                     ": remove them one by one");
   const FirstPlace first = first_place(step, look);
   if (first.in_data)

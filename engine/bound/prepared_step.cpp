@@ -40,7 +40,7 @@ Rows::Rows(BoundGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t s
     const auto type = graph.types().find(n);
     if (type == graph.types().end())
       throw Error(
-          ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {},
+          ErrorKind::Usage, fmt::format("the sample type of producer '{}' is unknown", name_of(n)), {},
           {fmt::format("bind it (--producer {}=ADDRESS), or declare its shape to get random numbers", name_of(n))});
     bytes_.push_back(tensor_bytes(type->second.dtype, type->second.sample));
   }
@@ -73,7 +73,7 @@ void Rows::read(BoundGraph& graph, const std::vector<size_t>& bound, uint64_t se
     have += n;
     if (n > 0) continue;
     if (reader->position() == 0)
-      throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", graph.graph().name));
+      throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' have no samples", graph.graph().name));
     reader->begin(++epoch);
   }
 }

@@ -5,6 +5,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::engine {
 
 namespace json = boost::json;
@@ -52,8 +54,7 @@ std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::m
       result[n] = std::move(t);
     }
   } catch (const std::exception& e) {
-    throw Error(ErrorKind::Weights,
-                fmt::format("{}: the metadata 'harmonics.streams' cannot be understood: {}", file, e.what()));
+    throw Error(ErrorKind::Weights, fmt::format("{}: the metadata 'harmonics.streams' is invalid: {}", file, e.what()));
   }
   return result;
 }
@@ -75,7 +76,7 @@ std::string kind_of(const StreamType& t) {
 std::string other_numbers(const Compared& c) {
   if (c.was.dtype == c.now.dtype) return "";
   const bool rescaled = (c.was.dtype == DType::U8) != (c.now.dtype == DType::U8);
-  const std::string text = fmt::format("producer '{}' gives {}; {} learned from {}", c.name,
+  const std::string text = fmt::format("producer '{}' gives {}, but {} was trained on {}", c.name,
                                        rescaled ? kind_of(c.now) : dtype_name(c.now.dtype), c.file,
                                        rescaled ? kind_of(c.was) : dtype_name(c.was.dtype));
   if (rescaled && !is_float(c.was.dtype) && !is_float(c.now.dtype))
@@ -88,8 +89,9 @@ std::string other_numbers(const Compared& c) {
 
 std::string other_shape(const Compared& c, OtherShape other) {
   if (c.was.positions > 0 || c.was.sample == c.now.sample || c.was.classes != 0) return "";
-  const std::string text = fmt::format("producer '{}' delivers samples of shape {}, the weights of {} learned from {}",
-                                       c.name, c.now.sample.str(), c.file, c.was.sample.str());
+  const std::string text =
+      fmt::format("producer '{}' delivers samples of shape {}, but the weights of {} were trained on {}", c.name,
+                  c.now.sample.str(), c.file, c.was.sample.str());
   if (c.was.sample.count() != c.now.sample.count() && other == OtherShape::refused)
     throw Error(ErrorKind::Weights, text);
   return text;
@@ -109,7 +111,7 @@ std::string symbols_advice(const StreamType& was) {
   constexpr size_t kMost = 40;
   std::string all;
   for (size_t i = 0; i < std::min(was.symbols.size(), kMost); ++i) all += (i ? "," : "") + was.symbols[i];
-  return "give the column the words that were learned, in their order: ?symbols=" + all +
+  return "give the column the words of the training data, in their order: ?symbols=" + all +
          (was.symbols.size() > kMost ? ",..." : "");
 }
 
@@ -125,8 +127,8 @@ std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, 
     const Compared c{graph.nodes[static_cast<size_t>(n)].name, was, it->second, file};
     if (!was.symbols.empty() && !c.now.symbols.empty() && was.symbols != c.now.symbols)
       throw Error(ErrorKind::Weights,
-                  fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", c.name,
-                              c.now.symbols.size(), was.symbols.size(), file),
+                  fmt::format("producer '{}' has {}, other than the {} of the weights of {}", c.name,
+                              quantity(c.now.symbols.size(), "symbol"), was.symbols.size(), file),
                   {}, {symbols_advice(was)});
     std::vector<std::string> texts{other_shape(c, other)};
     if (read_as_numbers(graph, n, c.now)) texts.push_back(other_numbers(c));

@@ -108,7 +108,7 @@ void trace_tokens(const Model& model, Executor& executor, const CompileOptions& 
   for (const Node* leaf : lowered.program.leaves(Op::input))
     if (!step_input_of(leaf->callee)) inputs.push_back(leaf->callee);
   if (inputs != std::vector<std::string>{"tokens"})
-    throw Error(ErrorKind::Usage, fmt::format("'{}' does not take tokens alone", model.name), {},
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has inputs other than tokens", model.name), {},
                 {"bind its inputs: --producer NAME=ADDRESS"});
   CompiledStep step(std::move(lowered), *model.parameters, executor, compile);
   const void* streams[] = {tokens.data()};

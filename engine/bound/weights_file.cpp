@@ -35,7 +35,8 @@ std::string allowed_file(const Graph& graph, const std::string& written, const s
   const auto allows = [&](const std::string& other) { return lies_in(real, other); };
   if (lies_in(real, folder) || std::any_of(graph.weights_folders.begin(), graph.weights_folders.end(), allows))
     return named.string();
-  throw Error(ErrorKind::Denied, fmt::format("{} leaves the folder of the flow, '{}'", spoken, folder.string()), span,
+  throw Error(ErrorKind::Denied, fmt::format("{} is outside the folder of the flow, '{}'", spoken, folder.string()),
+              span,
               {fmt::format("put the file there, or allow its folder: --weights-from {}",
                            real.empty() ? "DIR" : real.parent_path().string())});
 }

@@ -29,7 +29,7 @@ void store_symbols(std::byte* to, DType dtype, const int32_t* symbols, size_t co
     case DType::I64:
       return store_as<int64_t>(to, symbols, count);
     default:
-      throw Error(ErrorKind::Internal, "symbols are not numbered by this type");
+      throw Error(ErrorKind::Internal, "this type of symbol numbers is not supported");
   }
 }
 

@@ -113,7 +113,8 @@ void CheckpointFolder::claim() {
   for (const std::string& name : names)
     if (const auto entry = entry_of(path_, name); entry && entry->number > kMostNumber)
       throw Error(ErrorKind::Usage,
-                  fmt::format("'{}' has too large a number: none is left for the checkpoints of this run", entry->path),
+                  fmt::format("the number of '{}' is too large: no larger one is left for the checkpoints of this run",
+                              entry->path),
                   {}, {"move it to another directory, or use another directory for this run"});
   for (const std::string& name : names)
     if (is_unfinished_file(name)) calls_.remove((path_ + "/" + name).c_str());

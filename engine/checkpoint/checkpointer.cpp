@@ -133,7 +133,7 @@ void Checkpointer::wait() {
     last_ = path_;
     last_position_ = position_;
   } else {
-    notes_.push_back(fmt::format("no checkpoint at step {}: {}; {}", state_.step, failure_,
+    notes_.push_back(fmt::format("the checkpoint of step {} was not written: {}; {}", state_.step, failure_,
                                  last_.empty() ? std::string("there is none yet") : "the last good one is " + last_));
   }
   failure_.clear();

@@ -138,7 +138,7 @@ void take_epoch_counts(const Fields& f, RecordState& r) {
   if (r.closed_epochs < kept || r.closed_epochs > kMost || r.epoch_stride < 1 ||
       r.epoch_stride > std::max<int64_t>(r.closed_epochs, 1))
     throw std::runtime_error(
-        fmt::format("{} epochs of {} are kept, by a stride of {}", kept, r.closed_epochs, r.epoch_stride));
+        fmt::format("{} of {} epochs kept, at a stride of {}", kept, r.closed_epochs, r.epoch_stride));
 }
 
 // ---- metrics of the epoch ----
@@ -204,7 +204,7 @@ MetricWindowState take_judged(const Fields& f, const std::string& name, TensorFi
   double rows = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (!(steps[i] >= 0 && steps[i] <= kRows) || steps[i] != std::floor(steps[i]))
-      throw std::runtime_error(fmt::format("'{}' holds {}, which is no count", name, steps[i]));
+      throw std::runtime_error(fmt::format("'{}' holds {}, which is not a count", name, steps[i]));
     if (i >= steps.size() / 2) rows += steps[i];
   }
   if (rows > kRows) throw std::runtime_error(fmt::format("'{}' is too long", name));

@@ -108,8 +108,8 @@ void write_state(const RunState& s, TensorFile& file) {
 RunState take_state(TensorFile& file, const std::string& name) {
   const auto entry = file.metadata.find(kRunStateKey);
   if (entry == file.metadata.end())
-    throw Error(ErrorKind::Weights, fmt::format("'{}' holds weights, but no run that could be resumed", name), {},
-                {"use --weights for weights"});
+    throw Error(ErrorKind::Weights, fmt::format("'{}' holds weights, but no run to resume", name), {},
+                {"use --weights to load weights"});
   try {
     const json::value value = json::parse(entry->second);
     const Fields fields(value);
@@ -124,7 +124,7 @@ RunState take_state(TensorFile& file, const std::string& name) {
     throw;
   } catch (const std::exception& e) {
     throw Error(ErrorKind::Weights,
-                fmt::format("'{}': the metadata '{}' cannot be understood: {}", name, kRunStateKey, e.what()));
+                fmt::format("'{}': the metadata '{}' is invalid: {}", name, kRunStateKey, e.what()));
   }
 }
 

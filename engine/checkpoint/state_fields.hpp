@@ -24,7 +24,7 @@ inline double exact_number(std::string_view text, std::string_view key) {
   double v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
   if (error != std::errc() || end != text.data() + text.size())
-    throw std::runtime_error(fmt::format("'{}' is no number: '{}'", key, text));
+    throw std::runtime_error(fmt::format("'{}' is not a number: '{}'", key, text));
   return v;
 }
 
@@ -48,7 +48,7 @@ class Fields {
   }
   int64_t count(std::string_view key) const {
     const boost::json::value& v = at(key);
-    if (!v.is_int64() || v.get_int64() < 0) throw std::runtime_error(fmt::format("'{}' is no count", key));
+    if (!v.is_int64() || v.get_int64() < 0) throw std::runtime_error(fmt::format("'{}' is not a count", key));
     return v.get_int64();
   }
   bool yes(std::string_view key) const {
@@ -58,7 +58,7 @@ class Fields {
   }
   std::string text(std::string_view key) const {
     const boost::json::value& v = at(key);
-    if (!v.is_string()) throw std::runtime_error(fmt::format("'{}' is no text", key));
+    if (!v.is_string()) throw std::runtime_error(fmt::format("'{}' is not a string", key));
     return std::string(v.get_string());
   }
   uint64_t large(std::string_view key) const {
@@ -66,7 +66,7 @@ class Fields {
     uint64_t v = 0;
     const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), v);
     if (error != std::errc() || end != s.data() + s.size())
-      throw std::runtime_error(fmt::format("'{}' is no count", key));
+      throw std::runtime_error(fmt::format("'{}' is not a count", key));
     return v;
   }
   double number(std::string_view key) const { return exact_number(text(key), key); }

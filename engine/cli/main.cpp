@@ -55,7 +55,7 @@ int run_verb(const VerbRow& verb, const Options& options) {
                                     : download_command(options.files.front());
     if (command.empty()) throw;
     Error more = e;
-    throw more.note("no model is downloaded; do it with: " + command);
+    throw more.note("models are not downloaded automatically; to download one: " + command);
   }
 }
 

@@ -110,9 +110,10 @@ Finding writes_its_result(const std::vector<TriedPtr>& all) {
       const bool keeps_something = (*t)(draw_of(record)) != zeros;  // otherwise reported below
       if (zeros != ones && !keeps_something) {
         const auto at = std::mismatch(zeros.begin(), zeros.end(), ones.begin()).first - zeros.begin();
-        return {Outcome::Failed,
-                fmt::format("for {} the result depends on what its memory held before, from byte {} on", t->str(), at),
-                "write every number of the result, also those that stay as they are, and draw from `random` alone"};
+        return {
+            Outcome::Failed,
+            fmt::format("for {} the result depends on what its memory held before, from byte {} on", t->str(), at),
+            "write every number of the result, including unchanged ones, and draw random numbers only from `random`"};
       }
     }
   }
@@ -126,14 +127,15 @@ Finding repeats(const std::vector<TriedPtr>& all) {
     for (uint64_t record = 0; record < kRecords; ++record) once.push_back((*t)(draw_of(record)));
     for (uint64_t record = kRecords; record-- > 0;)
       if ((*t)(draw_of(record)) != once[record])
-        return {Outcome::Failed, fmt::format("sample {} of {} differs when it is read again", record, t->str()),
-                "draw from `random` alone and keep nothing from call to call: samples are read in any order"};
+        return {
+            Outcome::Failed, fmt::format("sample {} of {} differs when it is read again", record, t->str()),
+            "draw random numbers only from `random` and keep no state between calls: samples are read in any order"};
     for (const Bytes& other : once) differing += other != once[0];
   }
-  return {Outcome::Passed,
-          differing ? fmt::format("{} samples, each with random numbers of its own", kRecords)
-                    : "it draws no random numbers",
-          ""};
+  return {
+      Outcome::Passed,
+      differing ? fmt::format("{} samples, each with its own random numbers", kRecords) : "it draws no random numbers",
+      ""};
 }
 
 Finding finite(const std::vector<TriedPtr>& all) {

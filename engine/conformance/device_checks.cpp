@@ -9,6 +9,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/conformance/device_calls.hpp"
 #include "engine/conformance/kernel_memory.hpp"
@@ -128,7 +130,7 @@ Finding DeviceChecks::keeps_times() const {
       "elapsed() gives the seconds from when the queue came to one event to when it came to a later one";
   const Finding none{Outcome::Passed, "none: steps are timed by the host's clock", ""};
   if (!has_own_memory(*item_) || !has_clock(*item_))
-    return {Outcome::Failed, "it has times of queues, and no queues", "leave record_time and elapsed out"};
+    return {Outcome::Failed, "it has event times, but no queues", "leave record_time and elapsed out"};
   const auto queue = std::make_shared<DeviceQueue>(item_);
   const DeviceBuffer from(queue, kBytes), to(queue, kBytes);
   const std::vector<std::byte> zeros(kBytes);
@@ -395,8 +397,8 @@ Finding DeviceChecks::looks() const {
         if (text.empty()) text = run_looking(a->kernel->raw(), a->call.call.inputs, a->given, replaced, looked, item_);
     if (!text.empty()) faults.add(a->call.site, "its kernel " + text);
   }
-  return faults.finding(kernels == 0 ? "copies, and no kernels: steps that change something wait for the host"
-                                     : fmt::format("copies, and {} kernels of {}", kernels,
+  return faults.finding(kernels == 0 ? "copies, but no kernels: steps that change something wait for the host"
+                                     : fmt::format("copies, and {} of {}", quantity(kernels, "kernel"),
                                                    comma_separated({operations.begin(), operations.end()})),
                         "with enqueue_if_finite the outputs keep what they hold when the f32 at `number` is not finite "
                         "by the time the queue comes there");

@@ -173,7 +173,7 @@ class ExporterChecks {
   void expect_alike() const {
     for (size_t i = 0; i < cases_.size(); ++i)
       if (answer(cases_[i]) != answers_[i])
-        throw Error(ErrorKind::Plugin, "it answers otherwise to the same model: " + cases_[i].what)
+        throw Error(ErrorKind::Plugin, "it gives another answer for the same model: " + cases_[i].what)
             .note("the bytes depend on the model and the options alone");
   }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/conformance/call_examples.hpp"
 #include "engine/conformance/gradient_finding.hpp"
 #include "engine/program/functional.hpp"
@@ -147,14 +149,12 @@ void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckL
       calls = calls_of_item(*item, DType::F32, settings.seed);
     } catch (const Error& e) {
       return {Outcome::Noted, fmt::format("none of the tested inputs: {}", e.what()),
-              "it is given up to four inputs, of one shape or as those of maps, norms and products; what takes others "
-              "is tried by tests of yours"};
+              "the check tries up to four inputs of one shape, or with the shapes of maps, norms and products; test "
+              "other inputs yourself"};
     }
     std::string shapes;
     for (const CallExample& call : calls) shapes += (shapes.empty() ? "" : " ") + shapes_of(call);
-    return {Outcome::Passed,
-            fmt::format("{} input{} of {}", calls[0].inputs.size(), calls[0].inputs.size() == 1 ? "" : "s", shapes),
-            ""};
+    return {Outcome::Passed, fmt::format("{} of {}", quantity(calls[0].inputs.size(), "input"), shapes), ""};
   });
   if (calls.empty()) return;
   attempt(log, "depends on its inputs alone", [&] { return pure(calls); });

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::engine {
 
 namespace {
@@ -14,7 +16,8 @@ std::string text_of(const GradientMismatch& m) {
 }
 
 Finding verdict(const GradientComparison& c, const char* precision) {
-  if (c.mismatches.empty()) return {Outcome::Passed, fmt::format("{} derivatives in {}", c.compared, precision), ""};
+  if (c.mismatches.empty())
+    return {Outcome::Passed, fmt::format("{} in {}", quantity(c.compared, "derivative"), precision), ""};
   return {
       Outcome::Failed,
       fmt::format("{} of {} derivatives are off; {}", c.mismatches.size(), c.compared, text_of(c.mismatches.front())),

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <harmonics/functional_abi.h>
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/base/spelling.hpp"
 #include "engine/conformance/call_examples.hpp"
@@ -53,8 +54,6 @@ std::vector<AskedImplementation> ask(const Item& item, const std::string& op, ui
   return all;
 }
 
-std::string count(size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
-
 Finding operation_of(const std::string& op) {
   if (find_op(op)) return {Outcome::Passed, "the primitive " + op, ""};
   if (FunctionalTable::global().find(op)) return {Outcome::Passed, "the functional " + op, ""};
@@ -64,7 +63,7 @@ Finding operation_of(const std::string& op) {
   const auto near = nearest(op, known);
   return {Outcome::Failed, fmt::format("there is no functional or primitive '{}'", op),
           near ? "did you mean '" + *near + "'?"
-               : "register the functional in the same library; 'harmonics list functionals' shows what there is"};
+               : "register the functional in the same library; 'harmonics list functionals' lists them"};
 }
 
 Finding answers(const std::vector<AskedImplementation>& asked) {
@@ -79,7 +78,7 @@ Finding answers(const std::vector<AskedImplementation>& asked) {
       return {Outcome::Failed, fmt::format("it declines {} without a reason", a.str()),
               "supports() returns the reason: explain --select shows it, and so does an override that cannot be used"};
   }
-  const std::string text = fmt::format("{} of {}", served, count(asked.size(), "call"));
+  const std::string text = fmt::format("{} of {}", served, quantity(asked.size(), "call"));
   if (served == 0)
     return {Outcome::Noted,
             fmt::format("{}: {}", text, asked.empty() ? "no call of it is available for testing" : *refused->declined),
@@ -117,7 +116,7 @@ Finding means_the_same(const ItemPtr& item, const std::vector<const AskedImpleme
         return {Outcome::Failed, fmt::format("result {} of {}: {}", i + 1, a->site.str(), text),
                 "compute what the functional defines, or let supports() decline the call"};
   }
-  return {Outcome::Passed, count(served.size(), "call"), ""};
+  return {Outcome::Passed, quantity(served.size(), "call"), ""};
 }
 
 // Returns the gradients of the call's floating-point inputs.
@@ -168,7 +167,7 @@ Finding own_gradient(const ItemPtr& item, const std::vector<const AskedImplement
     return {Outcome::Noted, "with gradients of all its results, the gradient " + later,
             "use output_gradients[1] and further ones too, where something may depend on these results"};
   if (compared == 0) return {Outcome::Noted, "none of the calls it serves in a training step is of f32 or f64", ""};
-  return {Outcome::Passed, count(compared, "call"), ""};
+  return {Outcome::Passed, quantity(compared, "call"), ""};
 }
 
 // Runs the kernel of `step`, if there is one, in guarded memory and counts it.
@@ -221,7 +220,7 @@ Finding memory(const ItemPtr& item, const std::vector<const AskedImplementation*
     if (f.outcome == Outcome::Failed) return f;
   }
   if (kernels == 0) return {Outcome::Passed, "no kernels: run() is given tensors", ""};
-  return {Outcome::Passed, count(kernels, "kernel"), ""};
+  return {Outcome::Passed, quantity(kernels, "kernel"), ""};
 }
 
 Finding on_threads(const ItemPtr& item, const AskedImplementation& a) {

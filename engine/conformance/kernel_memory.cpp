@@ -10,6 +10,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/execution/device_memory.hpp"
 
 namespace harmonics::engine {
@@ -148,7 +150,7 @@ std::string out_of_proportion(const hx_kernel& kernel) {
   constexpr uint64_t kMostParts = 1 << 20, kMostWorkspace = 1 << 30;
   uint64_t parts = 0;
   for (uint32_t phase = 0; phase < kernel.phases; ++phase) parts += kernel.parts[phase];
-  if (parts > kMostParts) return fmt::format("has {} parts", parts);
+  if (parts > kMostParts) return fmt::format("has {}", quantity(parts, "part"));
   if (kernel.workspace > kMostWorkspace) return fmt::format("requests a workspace of {} bytes", kernel.workspace);
   return "";
 }

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/conformance/gradient_check.hpp"
 #include "engine/conformance/item_checks.hpp"
 #include "engine/contract/plugin_functions.hpp"
@@ -157,7 +159,8 @@ void check_layer(const ItemPtr& item, const CheckSettings& settings, CheckLog& l
   });
   attempt(log, "can be differentiated", [&]() -> Finding {
     const Program p = trace(item, sample, true, true);
-    return {Outcome::Passed, fmt::format("{} outputs of {} nodes", p.outputs.size(), p.nodes.size()), ""};
+    return {Outcome::Passed,
+            fmt::format("{} of {}", quantity(p.outputs.size(), "output"), quantity(p.nodes.size(), "node")), ""};
   });
   attempt(log, "threads", [&]() -> Finding {
     const std::string expected = print(trace(item, sample, true, false));

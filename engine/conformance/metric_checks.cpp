@@ -150,7 +150,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
     });
   }
   const bool of_classes = both || (item->flags & kOfClasses);
-  attempt(log, "goes through a checkpoint", [&]() -> Finding {
+  attempt(log, "can be saved and restored", [&]() -> Finding {
     Opened before(item), after(item), undisturbed(item);
     for (Opened* metric : {&after, &undisturbed}) metric->add(data.rows(0, 0, of_classes));
     before.add(data.rows(0, 13, of_classes));

@@ -102,7 +102,7 @@ Finding repeated(const CheckedPolicy& policy, const std::vector<ProductCase>& ca
   for (const ProductCase& c : cases) once.push_back(policy(c));
   for (size_t i = cases.size(); i-- > 0;)
     if (!(policy(cases[i]) == once[i]))
-      return {Outcome::Failed, "it answers otherwise to the same product: " + text_of(cases[i]),
+      return {Outcome::Failed, "it gives another answer for the same product: " + text_of(cases[i]),
               "decisions depend on the product and the settings alone: they decide about the bits of results"};
   return {};
 }
@@ -112,7 +112,7 @@ Finding repeated(const CheckedPolicy& policy, const std::vector<ProductCase>& ca
 void check_policy(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   const CheckedPolicy policy(item, arguments_to_try(*item));
   const std::vector<ProductCase> cases = product_cases();
-  if (!attempt(log, "decides what the device can do", [&] { return possible(policy, cases); })) return;
+  if (!attempt(log, "chooses only roundings that the device supports", [&] { return possible(policy, cases); })) return;
   attempt(log, "accepts the values that its ranges allow", [&] {
     return at_the_ends(*item, [&](const AttributeMap& arguments) {
       const Finding f = possible(CheckedPolicy(item, arguments), cases);

@@ -8,6 +8,7 @@
 #include <harmonics/checked.hpp>
 #include <harmonics/importer_abi.h>
 #include <harmonics/philox.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/conformance/item_checks.hpp"
 #include "engine/contract/file_reader.hpp"
@@ -99,7 +100,8 @@ class ReaderChecks {
   void expect_alike() const {
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (!(answer(inputs_[i]) == answers_[i]))
-        throw Error(ErrorKind::Plugin, fmt::format("it answers otherwise to the same {} bytes", inputs_[i].size()))
+        throw Error(ErrorKind::Plugin,
+                    fmt::format("it gives another answer for the same {}", quantity(inputs_[i].size(), "byte")))
             .note("the answer depends on the bytes alone");
   }
 
@@ -177,17 +179,20 @@ class ReaderChecks {
     const auto file = MappedFile::open(settings_.address);
     const std::string_view bytes(static_cast<const char*>(file->data()), file->bytes());
     if (!find_reader(item_->kind, settings_.address, bytes, registry_))
-      return {Outcome::Noted, "its probe says that the file is none of its kind",
-              "give --address a file that it reads"};
+      return {Outcome::Noted, "its probe does not recognise the file", "give --address a file that it reads"};
     if (item_->kind == HX_IMPORTER) {
       const ImportedModel model = import_model(settings_.address, registry_);
-      return {Outcome::Passed, fmt::format("{} tensors, {} numbers", model.tensors.size(), model.parameters()), ""};
+      return {Outcome::Passed,
+              fmt::format("{}, {}", quantity(model.tensors.size(), "tensor"), quantity(model.parameters(), "number")),
+              ""};
     }
     const auto tokenizer = Tokenizer::open(settings_.address, registry_);
     const std::string text = "One day, two cats \xC3\xA9\xE2\x82\xAC met.\n";
     const bool same = tokenizer->decode(tokenizer->encode(text)) == text;
-    return {Outcome::Passed,
-            fmt::format("{} tokens; a text comes back {}", tokenizer->size(), same ? "unchanged" : "changed"), ""};
+    return {
+        Outcome::Passed,
+        fmt::format("{}; a text comes back {}", quantity(tokenizer->size(), "token"), same ? "unchanged" : "changed"),
+        ""};
   }
 
   ItemPtr item_;

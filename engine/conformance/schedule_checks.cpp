@@ -36,7 +36,7 @@ std::vector<Run> runs_for(const Item& item) {
     runs[2].points.push_back(point(i, 0, part));
   }
   if (item.flags & HX_NEEDS_END) return runs;
-  runs.push_back({"a run without end", {}});
+  runs.push_back({"an endless run", {}});
   for (int64_t i = 0; i < kHorizon; ++i) runs.back().points.push_back(point(i * i, 0, -1));
   return runs;
 }
@@ -80,7 +80,7 @@ Finding usable(const CheckedSchedule& factor, const std::vector<Run>& runs) {
   for (const hx_run_point& at : all) most = std::max(most, factor(at));
   if (most == 0)
     return {Outcome::Noted, "the factor is 0 at every step of " + std::string(runs[1].name),
-            "nothing is learned with it"};
+            "nothing is trained with it"};
   return {
       Outcome::Passed,
       fmt::format("{:.4g} at first, {:.4g} at most, {:.4g} at the end", factor(all.front()), most, factor(all.back())),

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/address.hpp"
 #include "engine/conformance/gradient_check.hpp"
 #include "engine/conformance/item_checks.hpp"
@@ -44,7 +46,7 @@ std::vector<HTensor> pass(Source& source) {
 
 Finding differ(const std::vector<HTensor>& expected, const std::vector<HTensor>& got, const std::string& how) {
   if (expected.size() != got.size())
-    return {Outcome::Failed, fmt::format("{} samples {}, {} at first", got.size(), how, expected.size()),
+    return {Outcome::Failed, fmt::format("{} {}, {} at first", quantity(got.size(), "sample"), how, expected.size()),
             "a pass has the same samples each time"};
   for (size_t i = 0; i < expected.size(); ++i)
     if (!same_bits(expected[i], got[i]))
@@ -88,7 +90,7 @@ void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog
     Source again = OneItem(item, settings).source();
     return differ(samples, pass(again), "when opened again");
   });
-  attempt(log, "goes back", [&]() -> Finding {
+  attempt(log, "rewinds", [&]() -> Finding {
     Source source = OneItem(item, settings).source();
     if (const std::string why = source.cannot_seek(); !why.empty())
       return {Outcome::Noted, why,
@@ -106,7 +108,7 @@ void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog
     for (size_t at = 0; at < samples.size();) {
       const uint64_t got = source.read(16, block.data());
       if (got == 0)
-        return {Outcome::Failed, fmt::format("read() ends after {} samples of {}", at, samples.size()),
+        return {Outcome::Failed, fmt::format("read() ends after {} of {}", quantity(at, "sample"), samples.size()),
                 "it ends where next() does"};
       for (uint64_t i = 0; i < got && at < samples.size(); ++i, ++at)
         if (std::memcmp(block.data() + i * bytes, samples[at].bytes(), bytes) != 0)

@@ -134,8 +134,8 @@ Values step_of(const hx_loop_body& body, const Values& operands) {
   uint32_t n = 0;
   const hx_status status = body.step(body.self, in.data(), static_cast<uint32_t>(in.size()), outs, &n);
   if (status == HX_NEEDS_VALUES)
-    throw Error(ErrorKind::Plugin, "scan: the body reads the numbers of a tensor, which it gets only as a loop runs",
-                {}, {"write the body in operations"});
+    throw Error(ErrorKind::Plugin, "scan: the body reads the values of a tensor, which exist only while the loop runs",
+                {}, {"write the body with operations"});
   detail::check(status);
   if (n > HX_MAX_LOOP_RESULTS)
     throw Error(ErrorKind::Plugin, "scan: the body says that it gave " + std::to_string(n) + " results; at most " +

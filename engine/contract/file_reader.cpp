@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/contract/plugin_body.hpp"
 #include "formats/utf8.hpp"
@@ -64,11 +66,12 @@ Error unread(uint32_t kind, const std::string& path, std::string_view bytes, Reg
   std::string first;
   for (const char c : bytes.substr(0, 8)) first += fmt::format("{}{:02x}", first.empty() ? "" : " ", c & 0xff);
   const std::string kind_text(kind_name(kind));
-  Error error(ErrorKind::Weights, fmt::format("no {} reads '{}' ({} bytes{}{})", kind_text, path, bytes.size(),
-                                              first.empty() ? "" : ", the first are ", first));
+  Error error(ErrorKind::Weights,
+              fmt::format("no {} reads '{}' ({}{}{})", kind_text, path, quantity(bytes.size(), "byte"),
+                          first.empty() ? "" : ", the first are ", first));
   const std::vector<std::string> known = registry.names(kind);
   error.note(known.empty() ? fmt::format("no {} is known", kind_text)
-                           : fmt::format("known are {}", comma_separated(known)));
+                           : fmt::format("known ones: {}", comma_separated(known)));
   return error.note(plugin_help(kind, "reads"));
 }
 

@@ -15,7 +15,7 @@ namespace {
 [[noreturn]] void refuse(const Item& item, hx_status status) {
   if (status != HX_NEEDS_VALUES) throw plugin_error(item, status);
   throw Error(ErrorKind::Plugin,
-              fmt::format("{} reads the numbers of its inputs, which a functional cannot", spoken_name(item)))
+              fmt::format("{} reads the values of its inputs, which a functional cannot do", spoken_name(item)))
       .note(
           "write it with the operations of <harmonics/ops.hpp>, and register what reads numbers as an implementation "
           "of it");

@@ -36,8 +36,8 @@ void keeps_type(const Item& item, const TensorType& y, const TensorType& x) {
 
 void expect_batch(const Item& item, const HTensor& y, const HTensor& x) {
   if (y.rank() > 0 && y.shape()[0] == x.shape()[0]) return;
-  throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; the batch axis comes first and stays",
-                                             spoken_name(item), type_of(y).str(), type_of(x).str()));
+  throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; the batch axis must stay first", spoken_name(item),
+                                             type_of(y).str(), type_of(x).str()));
 }
 
 // Throws unless the loss is a scalar or has the batch axis of the prediction.
@@ -47,7 +47,7 @@ void fits_batch(const Item& item, const TensorType& loss, const TensorType& pred
   throw Error(
       ErrorKind::Plugin,
       fmt::format(
-          "{} returned {} for a prediction of {}; a loss gives one number, or numbers with the batch axis first",
+          "{} returned {} for a prediction of {}; a loss returns one number, or numbers with the batch axis first",
           spoken_name(item), loss.str(), prediction.str()));
 }
 
@@ -145,10 +145,8 @@ HTensor call_layer(const ItemPtr& item, const AttributeMap& arguments,
   if (status == HX_NEEDS_WIDTH) throw detail::NeedsWidth{};
   if (status == HX_NEEDS_VALUES)
     throw Error(ErrorKind::Plugin,
-                fmt::format("{} reads the numbers of its input, which a layer cannot", spoken_name(*item)))
-        .note(
-            "write it with the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its "
-            "own");
+                fmt::format("{} reads the values of its input, which a layer cannot do", spoken_name(*item)))
+        .note("write it with the operations of <harmonics/ops.hpp>, or as an activation with its own gradient()");
   if (status != HX_OK) throw plugin_error(*item, status);
   if (!out) throw Error(ErrorKind::Plugin, spoken_name(*item) + " returned an empty tensor");
   HTensor y = HTensor::adopt(out);

@@ -40,13 +40,13 @@ std::string beyond_contract(const Item& item, std::string_view op, const Attribu
   const FunctionalPtr functional = FunctionalTable::global().find(op);
   const uint16_t needed = functional ? contract_minor(functional->signature, attributes) : uint16_t{0};
   if (needed > item.contract_minor)
-    return fmt::format("it is built for contract {}.{}, and attributes of this call are of contract {}.{}",
-                       HX_ABI_MAJOR, item.contract_minor, HX_ABI_MAJOR, needed);
+    return fmt::format("it is built for contract {}.{}, but attributes of this call need contract {}.{}", HX_ABI_MAJOR,
+                       item.contract_minor, HX_ABI_MAJOR, needed);
   if (item.contract_minor >= kFreeOperands) return "";
   const bool mixed =
       (functional && is_mixed(*functional, item.contract_minor, inputs)) || is_free_product(op, attributes, inputs);
   if (!has_stored(inputs) && !has_stored(outputs) && !mixed) return "";
-  return fmt::format("its library is built for contract {}.{}, such element types came with {}.{}", HX_ABI_MAJOR,
+  return fmt::format("its library is built for contract {}.{}, such element types need {}.{}", HX_ABI_MAJOR,
                      item.contract_minor, HX_ABI_MAJOR, kFreeOperands);
 }
 

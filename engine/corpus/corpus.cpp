@@ -28,7 +28,7 @@ void check(const CorpusOptions& options) {
   const auto weighted = static_cast<size_t>(std::count_if(options.datasets.begin(), options.datasets.end(),
                                                           [](const DatasetOptions& d) { return d.weight > 0; }));
   if (weighted != 0 && weighted != options.datasets.size())
-    throw Error(ErrorKind::Usage, "either all data sets have weights above 0, or none has one");
+    throw Error(ErrorKind::Usage, "give all data sets weights above 0, or none");
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ void expect_window(const CorpusOptions& options) {
   if (options.window == 0)
     throw Error(ErrorKind::Usage, "the number of tokens in a row is missing", {}, {"for instance window=512"});
   if (options.window > uint64_t{1} << 24)
-    throw Error(ErrorKind::Usage, fmt::format("window={} is no length of rows; it is 1 to 16777216", options.window));
+    throw Error(ErrorKind::Usage, fmt::format("window={} is not a row length; give 1 to 16777216", options.window));
 }
 
 bool holds_texts(const DatasetOptions& set) {
@@ -68,8 +68,8 @@ std::string DatasetCounts::text(uint64_t window) const {
   if (skipped) text += fmt::format("; skipped {} longer than {} tokens", grouped(skipped), window + 1);
   if (truncated) text += fmt::format("; truncated {} to {} tokens", grouped(truncated), window + 1);
   if (split) text += fmt::format("; split {} longer than {} tokens", grouped(split), window + 1);
-  if (empty) text += fmt::format("; left out {} with nothing to learn", grouped(empty));
-  if (malformed) text += fmt::format("; left out {} malformed, the first: {}", grouped(malformed), first_malformed);
+  if (empty) text += fmt::format("; skipped {} with nothing to learn", grouped(empty));
+  if (malformed) text += fmt::format("; skipped {} malformed, the first: {}", grouped(malformed), first_malformed);
   return text;
 }
 
@@ -119,14 +119,13 @@ void Corpus::read(const DatasetOptions& set) {
   packing.name = set.path;
   packing.pairs = read.kind == ExampleKind::preference;
   if (packing.pairs && options_.packing && *options_.packing != RowPacking::pad)
-    throw Error(ErrorKind::Usage,
-                fmt::format("'{}' has preferences: each pair of answers has a row of its own", set.path))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has preferences: each pair of answers has its own row", set.path))
         .note("leave packing= out");
   if (!sets_.empty() && packing.pairs != pairs_)
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' {} preferences, and '{}' {}", set.path, packing.pairs ? "has" : "has no",
                             options_.datasets.front().path, packing.pairs ? "has none" : "has"))
-        .note("a corpus has preferences alone, or none");
+        .note("preferences cannot be mixed with other examples");
   pairs_ = packing.pairs;
   made.rows = pack_rows(*made.store, packing);
   const PackedRows& rows = made.rows;

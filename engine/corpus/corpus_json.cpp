@@ -23,7 +23,7 @@ class Members {
   Members(const json::value& value, const std::string& path, std::vector<std::string> known)
       : path_(path), known_(std::move(known)) {
     object_ = value.if_object();
-    if (!object_) refuse("holds something else than an object");
+    if (!object_) refuse("is not an object");
     for (const auto& member : *object_) {
       const std::string name(member.key());
       if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
@@ -38,7 +38,7 @@ class Members {
   std::string text(const char* name) const {
     const json::value* value = find(name);
     if (!value) return "";
-    if (!value->is_string()) refuse(fmt::format("has no text as '{}'", name));
+    if (!value->is_string()) refuse(fmt::format("has no string as '{}'", name));
     return {value->as_string().data(), value->as_string().size()};
   }
   double number(const char* name, double otherwise) const {
@@ -79,7 +79,7 @@ DatasetOptions dataset_of(const json::value& value, const std::string& path) {
     if (!columns->is_object()) members.refuse("has no object as 'columns'");
     std::string listed;
     for (const auto& column : columns->as_object()) {
-      if (!column.value().is_string()) members.refuse("has a column that is no text");
+      if (!column.value().is_string()) members.refuse("has a column that is not a string");
       listed += (listed.empty() ? "" : ",") + std::string(column.key()) + ":" +
                 std::string(column.value().as_string().data(), column.value().as_string().size());
     }
@@ -98,7 +98,7 @@ CorpusOptions parse_corpus_json(std::string_view text, const std::string& path) 
   json::parse_options depth;
   depth.max_depth = 8;
   const json::value whole = json::parse(json::string_view(text.data(), text.size()), failed, {}, depth);
-  if (failed) throw Error(ErrorKind::Syntax, fmt::format("'{}' is no JSON: {}", path, failed.message()));
+  if (failed) throw Error(ErrorKind::Syntax, fmt::format("'{}' is not JSON: {}", path, failed.message()));
   const Members members(whole, path,
                         {"datasets", "tokenizer", "chat_template", "window", "packing", "too_long", "validation",
                          "skip_malformed", "memory"});

@@ -140,26 +140,28 @@ TooLong too_long_named(const std::string& name) {
 
 std::vector<Argument> corpus_arguments() {
   return {
-      Argument::text("tokenizer", "", "file or folder of a model or a tokenizer; characters: those of the text; bytes"),
-      Argument::text("chat-template", "", "file with a chat template; default: the model's own, else ChatML"),
+      Argument::text("tokenizer", "",
+                     "file or folder of a model or a tokenizer; characters: one token for each character of the text; "
+                     "bytes: for each byte"),
+      Argument::text("chat-template", "", "file with a chat template (Jinja); default: the model's own, else ChatML"),
       Argument::integer("window", "tokens in a row").in("1.."),
-      Argument::text("kind", "auto", "text, instruction, chat or preference; auto: by the fields of the first example"),
-      Argument::text("columns", "", "fields by what they hold: prompt:question,completion:answer"),
+      Argument::text("kind", "auto",
+                     "text, instruction, chat or preference; auto: determined by the fields of the first example"),
+      Argument::text("columns", "", "names of fields, as ROLE:FIELD: prompt:question,completion:answer"),
       Argument::text("packing", "auto",
-                     "concatenate: documents follow each other, cut where rows end; pack: whole documents, several in "
-                     "a row; pad: one in a row; auto: concatenate for text, else pad")
+                     "concatenate: joins documents and cuts at row ends; pack: several whole documents per row; pad: "
+                     "one document per row; auto: concatenate for text, else pad")
           .in("auto|concatenate|pack|pad"),
-      Argument::text("too-long", "skip", "what becomes of examples that are longer than a row")
-          .in("error|skip|truncate|split"),
-      Argument::flag("learn-prompts", false, "prompts are learned too"),
-      Argument::number("validation", "0", "share of the examples that is held out, by a hash of each").in("0..<1"),
-      Argument::text("split", "training", "training, or validation: the examples held out").in("training|validation"),
-      Argument::text("malformed", "refuse", "examples that cannot be read: refuse, or skip and count")
+      Argument::text("too-long", "skip", "how to treat examples longer than a row").in("error|skip|truncate|split"),
+      Argument::flag("learn-prompts", false, "true: the loss includes prompts"),
+      Argument::number("validation", "0", "fraction of the examples held out, selected by a hash of each").in("0..<1"),
+      Argument::text("split", "training", "training, or validation (the examples held out)").in("training|validation"),
+      Argument::text("malformed", "refuse",
+                     "unreadable examples: refuse stops with an error, skip skips and counts them")
           .in("refuse|skip"),
-      Argument::integer("pass", 0, "rows in a pass of the stream, which then continues in the next one; 0: all")
-          .in("0.."),
-      Argument::integer("order-seed", "rows of each pass over the corpus in another order; absent: in order"),
-      Argument::text("memory", "1G", "tokens kept in memory, such as 512M; more go to a temporary file")};
+      Argument::integer("pass", 0, "rows per pass; the next pass continues after them; 0: all").in("0.."),
+      Argument::integer("order-seed", "seed that shuffles the rows of each pass; absent: in order"),
+      Argument::text("memory", "1G", "memory for tokens, such as 512M; more are stored in a temporary file")};
 }
 
 std::shared_ptr<Producer> open_corpus(const std::string& path, const Arguments& given) {
@@ -212,8 +214,8 @@ CorpusOptions corpus_options(const std::string& path, const Arguments& given) {
 
 void register_corpus(FunctionRegistry& registry) {
   registry.register_producer("corpus", open_corpus,
-                             "rows of tokens made of texts, instructions or conversations; the token that follows "
-                             "each: #next, the document that it is of: #documents",
+                             "rows of tokens from texts, instructions or conversations; #next: the token that follows "
+                             "each; #documents: the number of its document",
                              corpus_arguments());
 }
 

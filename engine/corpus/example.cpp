@@ -48,7 +48,7 @@ const char* json_kind(const json::value& value) {
     case json::kind::bool_:
       return "true or false";
     case json::kind::string:
-      return "a text";
+      return "a string";
     case json::kind::array:
       return "a list";
     case json::kind::object:
@@ -82,7 +82,7 @@ ExampleKind example_kind_named(const std::string& name) {
   for (const KindRow& row : kKinds)
     if (name == row.name) return row.kind;
   Error e(ErrorKind::Usage,
-          fmt::format("'{}' is no kind of examples: auto, text, instruction, chat or preference", name));
+          fmt::format("'{}' is not a kind of example: auto, text, instruction, chat or preference", name));
   if (const std::string meant = did_you_mean(name, example_kind_names()); !meant.empty()) e.note(meant);
   throw e;
 }
@@ -93,7 +93,7 @@ Columns parse_columns(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size()), colon = text.find(':', at);
     if (colon >= comma || colon == at || colon + 1 == comma)
-      throw Error(ErrorKind::Usage, fmt::format("'{}' is no list of columns", text))
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is not a list of columns", text))
           .note("write NAME:FIELD, as in prompt:question,completion:answer");
     const std::string name = text.substr(at, colon - at);
     if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -142,7 +142,7 @@ std::string ExampleFormat::text_of(const json::object& line, const char* what) c
     refuse_example(fmt::format("has no field '{}'; its fields are: {}{}", name, comma_separated(keys),
                                meant.empty() ? "" : "; " + meant));
   }
-  if (!value->is_string()) refuse_example(fmt::format("has {} as '{}', and no text", json_kind(*value), name));
+  if (!value->is_string()) refuse_example(fmt::format("has {} as '{}', not a string", json_kind(*value), name));
   return string_of(value->as_string());
 }
 
@@ -204,7 +204,7 @@ json::array ExampleFormat::messages_in(const json::value& value, const std::stri
   for (const json::value& one : *list) {
     const json::object* given = one.if_object();
     const std::string place = fmt::format("has in '{}', as message {},", name, messages.size() + 1);
-    if (!given) refuse_example(fmt::format("{} {}, and no object", place, json_kind(one)));
+    if (!given) refuse_example(fmt::format("{} {}, not an object", place, json_kind(one)));
     const auto field = [&](const char* usual, const char* other) {
       const std::string wanted = column(usual);
       return given->contains(wanted) || !given->contains(other) ? wanted : std::string(other);
@@ -272,7 +272,7 @@ TextExample ExampleFormat::rendered(json::array messages, json::array tools) con
     before = end;
   }
   if (all_) example.learned.push_back({0, example.text.size()});
-  if (example.learned.empty()) refuse_example("has no message of the assistant, and so nothing to learn");
+  if (example.learned.empty()) refuse_example("has no message of the assistant, so there is nothing to learn");
   return example;
 }
 
@@ -300,7 +300,7 @@ TextExample ExampleFormat::answer(const json::object& line, const char* what) co
 std::pair<TextExample, TextExample> ExampleFormat::read_pair(const json::value& value) const {
   const json::object& line = object_of(value);
   std::pair<TextExample, TextExample> both{answer(line, "chosen"), answer(line, "rejected")};
-  if (both.first.text == both.second.text) refuse_example("has one text as the chosen and as the rejected answer");
+  if (both.first.text == both.second.text) refuse_example("has identical chosen and rejected answers");
   const auto differ =
       std::mismatch(both.first.text.begin(), both.first.text.end(), both.second.text.begin(), both.second.text.end());
   const auto shared = static_cast<size_t>(differ.first - both.first.text.begin());

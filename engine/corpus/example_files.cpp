@@ -38,7 +38,7 @@ bool has_ending(const std::string& path, std::initializer_list<const char*> endi
 }
 
 Written written_as(const std::string& name, std::string_view bytes) {
-  if (is_packed(bytes)) refuse_lines(name, "is packed twice", "unpack it first");
+  if (is_packed(bytes)) refuse_lines(name, "is compressed twice", "decompress it first");
   const std::string path = name_unpacked(name);
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   const char c = first == std::string_view::npos ? ' ' : bytes[first];
@@ -82,7 +82,7 @@ class ExampleFile {
  private:
   void read_text(std::string_view text) {
     if (options_.kind != ExampleKind::text && options_.kind != ExampleKind::automatic)
-      refuse_lines(path_, "is plain text, and no list of examples", "write JSON lines, or type: text");
+      refuse_lines(path_, "is plain text, not a list of examples", "write JSON lines, or type: text");
     if (const auto bad = find_invalid_utf8(text))
       refuse_lines(path_, fmt::format("is not UTF-8 at byte {}", *bad), "convert it to UTF-8");
     size_t cut = text.size() - static_cast<size_t>(static_cast<double>(text.size()) * options_.validation);
@@ -119,11 +119,11 @@ class ExampleFile {
       if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       const std::string place = fmt::format("line {} ", line);
       if (one.size() > kLongestLine)
-        refuse_lines(path_, place + fmt::format("is {} bytes long, the most is {}", one.size(), kLongestLine));
+        refuse_lines(path_, place + fmt::format("is {} bytes long, the maximum is {}", one.size(), kLongestLine));
       json::error_code failed;
       const json::value value = parsed_json(one, failed);
       if (failed)
-        malformed(place + "is no JSON: " + failed.message());
+        malformed(place + "is not JSON: " + failed.message());
       else
         take_value(value, place, one);
     }
@@ -131,11 +131,11 @@ class ExampleFile {
 
   void read_list(std::string_view text) {
     if (text.size() > kLongestList)
-      refuse_lines(path_, fmt::format("is a list of {} bytes; the most is {}", text.size(), kLongestList),
+      refuse_lines(path_, fmt::format("is a list of {} bytes; the maximum is {}", text.size(), kLongestList),
                    "write JSON lines, which are read one by one");
     json::error_code failed;
     const json::value list = parsed_json(text, failed);
-    if (failed) refuse_lines(path_, "is no JSON: " + failed.message());
+    if (failed) refuse_lines(path_, "is not JSON: " + failed.message());
     size_t number = 0;
     for (const json::value& one : list.as_array())
       take_value(one, fmt::format("example {} ", ++number), json::serialize(one));
@@ -204,7 +204,7 @@ std::vector<std::string> example_files(const std::string& path) {
   if (paths.empty())
     throw Error(
         ErrorKind::NoInput, fmt::format("there are no files of examples at '{}'", path), {},
-        {"of a folder, files that end with .txt, .text, .md, .jsonl, .ndjson or .json count, also packed ones"});
+        {"of a folder, files that end with .txt, .text, .md, .jsonl, .ndjson or .json count, also compressed ones"});
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -225,7 +225,7 @@ std::u32string characters_of_files(const std::string& path) {
   for (const std::string& one : example_files(path)) {
     with_text(one, [&](std::string_view text) {
       if (written_as(one, text) != Written::text)
-        refuse_lines(one, "holds examples, and characters are counted in plain text", "give a tokenizer file");
+        refuse_lines(one, "holds examples, but characters are counted in plain text", "give a tokenizer file");
       if (const auto bad = find_invalid_utf8(text))
         refuse_lines(one, fmt::format("is not UTF-8 at byte {}", *bad), "convert it to UTF-8");
       for (size_t at = 0; at < text.size();) {

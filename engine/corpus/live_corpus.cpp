@@ -29,7 +29,7 @@ bool is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\n' ||
 Source open_bytes(const std::string& path) {
   Address address = parse_address(path);
   for (const char* key : {"format", "type"})
-    if (address.find(key)) not_live(path, fmt::format("whose bytes are text, so {}= has no meaning", key), "remove it");
+    if (address.find(key)) not_live(path, fmt::format("whose bytes are text, so {}= has no effect", key), "remove it");
   address.options.push_back({"format", "raw"});
   address.options.push_back({"type", "u8:"});
   return open_source(Registry::global(), "texts", address);
@@ -53,11 +53,12 @@ bool is_live_corpus(const CorpusOptions& options) {
 void expect_live_corpus(const CorpusOptions& options) {
   const std::string& path = options.datasets.front().path;
   if (options.datasets.size() > 1)
-    not_live(path, "and stands beside other data sets", "train on it alone, or send all texts through it");
+    not_live(path, "which cannot be combined with other data sets",
+             "train on it alone, or send all examples through it");
   if (options.validation > 0 || options.held_out)
     not_live(path, "of which no examples can be held out", "remove validation=");
   if (options.tokenizer == "characters")
-    not_live(path, "so its characters are not known", "name the file or folder of a tokenizer, or bytes");
+    not_live(path, "so its characters are unknown", "name the file or folder of a tokenizer, or bytes");
   expect_window(options);
 }
 
@@ -177,7 +178,7 @@ void LiveCorpus::take_line(std::string_view line) {
   boost::json::parse_options depth;
   depth.max_depth = 64;
   const boost::json::value value = boost::json::parse({line.data(), line.size()}, failed, {}, depth);
-  if (failed) return malformed("is no JSON: " + failed.message());
+  if (failed) return malformed("is not JSON: " + failed.message());
   try {
     if (!kind_) kind_ = format_->kind_of(value);
     if (*kind_ == ExampleKind::preference) {
@@ -231,7 +232,7 @@ void LiveCorpus::malformed(const std::string& what) {
 std::string LiveCorpus::note() const {
   return fmt::format(
       "'{}' is read once: its run cannot be resumed, but another one can begin with its weights (--weights); texts "
-      "that were read and not yet learned are lost",
+      "that were read but not yet used are lost",
       options_.datasets.front().path);
 }
 

@@ -34,8 +34,9 @@ class UnpackedPieces {
       : name_(name), take_(take), left_(std::max<uint64_t>(kAlwaysBelieved, packed.size() * kBelievedRatio)) {}
   void add(const char* from, size_t bytes) {
     if (bytes > left_)
-      throw Error(ErrorKind::Stream, fmt::format("'{}' unpacks to more than {} times its size", name_, kBelievedRatio),
-                  {}, {"unpack it first, if that is right"});
+      throw Error(ErrorKind::Stream,
+                  fmt::format("'{}' decompresses to more than {} times its size", name_, kBelievedRatio), {},
+                  {"decompress it first, if this is intended"});
     left_ -= bytes;
     if (bytes > 0) take_({from, bytes});
   }
@@ -72,7 +73,7 @@ void unpack_gzip(std::string_view packed, const std::string& name, UnpackedPiece
     z.avail_in = static_cast<uInt>(given);
     z.next_out = reinterpret_cast<Bytef*>(piece.data());
     z.avail_out = static_cast<uInt>(piece.size());
-    if (ended && inflateReset(&z) != Z_OK) refuse_packed(name, "cannot be unpacked", at);
+    if (ended && inflateReset(&z) != Z_OK) refuse_packed(name, "cannot be decompressed", at);
     const int state = inflate(&z, Z_NO_FLUSH);
     at += given - z.avail_in;
     const size_t got = piece.size() - z.avail_out;
@@ -129,9 +130,9 @@ class TemporaryText {
 
  private:
   [[noreturn]] void fail(const char* what, int number) const {
-    throw Error(ErrorKind::InputOutput, fmt::format("'{}' is packed, and a temporary file for its text {}: {}", name_,
-                                                    what, std::strerror(number)))
-        .note("name a folder with more room in TMPDIR, or unpack it first");
+    throw Error(ErrorKind::InputOutput, fmt::format("'{}' is compressed, and a temporary file for its text {}: {}",
+                                                    name_, what, std::strerror(number)))
+        .note("name a folder with more room in TMPDIR, or decompress it first");
   }
 
   const std::string& name_;

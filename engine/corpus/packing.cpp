@@ -102,7 +102,7 @@ void each_piece(const TokenStore& store, uint64_t document, const PackingOptions
   if (positions <= options.window) return take(Piece{first, static_cast<uint32_t>(positions)});
   switch (options.too_long) {
     case TooLong::error:
-      throw Error(ErrorKind::Stream, fmt::format("'{}': example {} has {} tokens, and a row holds {}", options.name,
+      throw Error(ErrorKind::Stream, fmt::format("'{}': example {} has {} tokens, but a row holds {}", options.name,
                                                  document + 1, positions + 1, options.window + 1))
           .note("give longer rows, or too_long=skip, truncate or split");
     case TooLong::skip:
@@ -130,7 +130,7 @@ PackedRows pack_pairs(const TokenStore& store, const PackingOptions& options) {
     uint64_t first = store.length(document) - 1, second = store.length(document + 1) - 1;
     if (first + second > options.window) {
       if (options.too_long == TooLong::error)
-        throw Error(ErrorKind::Stream, fmt::format("'{}': the pair {} has {} tokens, and a row holds {}", options.name,
+        throw Error(ErrorKind::Stream, fmt::format("'{}': the pair {} has {} tokens, but a row holds {}", options.name,
                                                    document / 2 + 1, first + second + 2, options.window))
             .note("give longer rows, or too_long=skip or truncate");
       if (options.too_long == TooLong::split)

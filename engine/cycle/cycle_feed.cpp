@@ -89,7 +89,7 @@ bool CycleFeed::next_pass() {
     return false;
   }
   if (plan_.reader->position() == 0)
-    throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", plan_.graph.graph().name));
+    throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' have no samples", plan_.graph.graph().name));
   ++epoch_;
   if (plan_.once) {
     stream_ended_.store(true, std::memory_order_relaxed);

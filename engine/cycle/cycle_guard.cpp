@@ -8,6 +8,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/file.hpp"
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/model/sealed_file.hpp"
@@ -20,7 +22,7 @@ CycleGuard::CycleGuard(CycleContext& cycle, FiniteWeights& weights)
       settings_(cycle.plan.training && cycle.plan.run.guard ? &*cycle.plan.run.guard : nullptr),
       loss_(cycle.record.metrics().declare("loss")) {
   if (settings_ && settings_->returns && !cycle.hooks.checkpoints)
-    throw Error(ErrorKind::Usage, "the loss guard returns to checkpoints, and this run writes none", {},
+    throw Error(ErrorKind::Usage, "the loss guard returns to checkpoints, but this run writes none", {},
                 {"write checkpoints: --checkpoint DIR, or end the run: then=stop"});
 }
 
@@ -54,12 +56,12 @@ bool CycleGuard::skips(const Slot& slot, float loss) {
       return false;
     }
     Error e(ErrorKind::Diverged,
-            in_a_row_ > 1 ? fmt::format("{}: batch {} in a row that is left out", what, in_a_row_) : what);
+            in_a_row_ > 1 ? fmt::format("{}: batch {} in a row was skipped", what, in_a_row_) : what);
     if (!saved.empty()) e.note("note: the batch is in " + saved);
     throw e.note("lower the learning rate, look at the batch, or allow more: patience=N");
   }
   ++cycle_.report.skipped;
-  if (!again) cycle_.note(fmt::format("left out: {}{}", what, at));
+  if (!again) cycle_.note(fmt::format("skipped: {}{}", what, at));
   if (!enough) return true;
   returns_to_ = cycle_.hooks.checkpoints->last();
   in_a_row_ = 0;
@@ -113,8 +115,8 @@ void CycleGuard::return_to_checkpoint() {
   clear_moments(cycle_.plan.graph.store());
   cycle_.plan.graph.restore(checkpoint.file);
   weights_.keep();
-  const std::string text = fmt::format("weights and moments are those of {} again, after {} batches that were left out",
-                                       returned_to_, settings_->patience);
+  const std::string text = fmt::format("restored the weights and moments of {} after {}", returned_to_,
+                                       quantity(settings_->patience, "skipped batch", "skipped batches"));
   cycle_.event("returned", text);
   cycle_.note(text);
 }

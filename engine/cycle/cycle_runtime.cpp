@@ -58,10 +58,10 @@ void CycleRuntime::take_routes(const RunState& state) {
     return;
   }
   settings_.precision = recorded.precision;
-  settings_.precision_reason = asked ? "" : "the checkpoint was trained so";
+  settings_.precision_reason = asked ? "" : "the checkpoint was trained with it";
   if (was->second != now)
     hooks_.resume_notes.push_back(
-        fmt::format("precision auto: {}, as the checkpoint was trained so (now it would be {})", was->second, now));
+        fmt::format("precision auto: {}, as in the checkpoint (without it: {})", was->second, now));
 }
 
 void CycleRuntime::declare_parameters() {

@@ -26,7 +26,7 @@ StepBoundary::Visit::Visit(StepBoundary& boundary) : boundary_(boundary), in_tur
   if (in_turn_) {  // in a callback after a step, or in a function within one
     if (!boundary.whole_)
       throw Error(ErrorKind::Usage,
-                  "a function that the running step calls asks for the weights, which are between two states", {},
+                  "a function called by the running step requested the weights, which are incomplete during a step", {},
                   {"call it at the end of a step, or from another thread"});
     return;
   }

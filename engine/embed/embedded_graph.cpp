@@ -385,7 +385,7 @@ hx_graph::Asked hx_graph::asked(const char* const* names, hx_value* const* input
                                           g.graph().name));
     const auto known = g.types().find(n);
     if (known == g.types().end())
-      throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {},
+      throw Error(ErrorKind::Usage, fmt::format("the sample type of producer '{}' is unknown", name_of(n)), {},
                   {"bind it, restore a trained graph, or declare its shape"});
     const HTensor x = HTensor::borrow(inputs[i]);
     const TensorType sample = sample_type(known->second), got = type_of(x);
@@ -404,7 +404,7 @@ hx_graph::Asked hx_graph::asked(const char* const* names, hx_value* const* input
   }
   for (int n : producers)
     if (!asked.inputs.count(n))
-      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is given no value", name_of(n)));
+      throw Error(ErrorKind::Usage, fmt::format("no value is given for producer '{}'", name_of(n)));
   return asked;
 }
 
@@ -504,7 +504,7 @@ HTensor hx_graph::weight(const std::string& name) {
     if (auto near = nearest(name, known))
       e.note("did you mean '" + *near + "'?");
     else if (known.empty())
-      e.note("weights are made by the first fit() or infer()");
+      e.note("the first fit() or infer() creates the weights");
     throw e;
   }
   const HTensor view = store.tensor(name);

@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, HTensor>> EmbeddedModel::values(const HTensor
   const std::lock_guard<std::mutex> lock(mutex_);
   CompiledStep& run = step(sizes, all);
   if (run.lowered().inputs.size() != 1)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' does not take tokens alone", name_));
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has inputs other than tokens", name_));
   const void* streams[] = {tokens.bytes()};
   run.check_indices(streams);
   run.set(streams, 0, 1, 0);
@@ -116,7 +116,7 @@ std::vector<std::pair<std::string, HTensor>> EmbeddedModel::values(const HTensor
 
 const BlockSpec& EmbeddedModel::block(int64_t layer) const {
   if (!compiled_)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is no model of a .ndsl file, so its blocks are not known", name_));
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not a model of a .ndsl file, so its blocks are unknown", name_));
   const auto layers = static_cast<int64_t>(compiled_->layers.size());
   if (layer < 0 || layer >= layers)
     throw Error(ErrorKind::Usage, fmt::format("'{}' has no layer {}; it has {}, from 0", name_, layer, layers));

@@ -16,7 +16,7 @@ namespace harmonics::engine {
 namespace {
 
 hx_graph& valid(hx_graph* graph) {
-  if (!graph) throw Error(ErrorKind::Usage, "there is no graph");
+  if (!graph) throw Error(ErrorKind::Usage, "the graph handle is null");
   return *graph;
 }
 std::string given_text(const char* text) { return text ? text : ""; }

@@ -175,7 +175,7 @@ class Assembler : AssemblerOf<PlanParts> {
     };
     auto form = binding_->packed(parameter->callee, {raw.packing, raw.packed_bytes, raw.packed_piece, pack});
     if (!form)
-      throw Error(ErrorKind::Internal, fmt::format("the binding of '{}' gives no packed form", parameter->callee));
+      throw Error(ErrorKind::Internal, fmt::format("the binding of '{}' has no packed form", parameter->callee));
     p_.pointers.push_back(form->data());
     for (size_t i = 0; i < plan_.states.size(); ++i)
       if (plan_.states[i].name == parameter->callee) p_.packed_states.push_back(i);

@@ -220,7 +220,7 @@ constexpr bool in_order() {
     }
   return true;
 }
-static_assert(in_order(), "a pass stands before one that it follows");
+static_assert(in_order(), "a pass is before one that it must follow");
 
 // Returns the executor for bodies of scans that run on the host in plans of devices with their own memory.
 Executor& host_executor() {

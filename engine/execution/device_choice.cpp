@@ -21,7 +21,7 @@ std::string reason_against(Registry& registry, const std::string& name, uint32_t
     if (info.unavailable[0]) return info.unavailable;
     const bool accelerates = info.sort == HX_DEVICE_GPU || info.sort == HX_DEVICE_FPGA;
     const bool fits = kind == HX_DEVICE_OTHER ? accelerates : info.sort == kind;
-    if (!fits) return fmt::format("{} is no {}", info.name, name_of(kind));
+    if (!fits) return fmt::format("{} is not {} {}", info.name, kind == HX_DEVICE_GPU ? "a" : "an", name_of(kind));
     return "";
   } catch (const Error& e) {  // the plugin library cannot be opened
     return e.what();

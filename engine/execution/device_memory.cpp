@@ -40,7 +40,7 @@ void expect_available(const Item& device) {
   const hx_device_info info = info_of(device);
   if (info.unavailable[0])
     throw Error(ErrorKind::Device, fmt::format("device '{}' cannot be used: {}", device.name, info.unavailable), {},
-                {"'--device auto' takes an accelerator where there is one, and else the CPU"});
+                {"'--device auto' uses an accelerator if there is one, otherwise the CPU"});
 }
 
 hx_native native_of(const Item& device, hx_queue* queue) {

@@ -89,10 +89,10 @@ KernelSource::KernelSource(const std::string& device, Registry& registry, Precis
   std::string others = "fp32";
   for (const PrecisionRow& r : kPrecisions)
     if ((r.flag & had_) && r.precision != Precision::automatic) others += std::string(", ") + r.name;
-  throw Error(ErrorKind::Device, fmt::format("device '{}' does not compute in {} here", device, wanted.name), {},
+  throw Error(ErrorKind::Device, fmt::format("device '{}' does not support {} here", device, wanted.name), {},
               {device == "cpu" && precision == Precision::fp16
-                   ? "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"
-                   : "it has " + others + "; auto takes fp16 where there is"});
+                   ? "this processor has no AVX512-FP16; use fp32, or auto, which takes fp16 where available"
+                   : "it supports " + others + "; auto takes fp16 where available"});
 }
 
 uint32_t KernelSource::flags_of(std::optional<Rounding> rounding) const {

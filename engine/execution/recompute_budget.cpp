@@ -46,7 +46,7 @@ CompileOptions within_budget(const Program& program, TensorBinding* binding, Exe
                 fmt::format("a step needs {} bytes of results even if all of each block is computed again, and "
                             "recompute auto allows {}",
                             least, budget),
-                {}, {"smaller batches need less; or give more: auto=SIZE"});
+                {}, {"use a smaller batch, or allow more: auto=SIZE"});
   uint32_t low = 0, high = kAll;  // too little, enough
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;

@@ -26,7 +26,7 @@ void expect_operation(const std::string& name) {
   if (auto near = nearest(name, known))
     e.note("did you mean '" + *near + "'?");
   else
-    e.note("'harmonics list functionals' shows what there is");
+    e.note("'harmonics list functionals' lists them");
   throw e;
 }
 
@@ -55,7 +55,7 @@ void Selection::check_override(const std::string& functional, const std::string&
   if (std::find(known.begin(), known.end(), wanted) != known.end()) return;
   Error e(ErrorKind::Usage, fmt::format("there is no implementation '{}' of '{}'", wanted, functional));
   if (auto near = nearest(wanted, known)) e.note("did you mean '" + *near + "'?");
-  throw e.note(fmt::format("it has {}; a plugin that has more is loaded with --plugin PATH", comma_separated(known)));
+  throw e.note(fmt::format("it has {}; --plugin PATH loads a plugin with others", comma_separated(known)));
 }
 
 const std::string* Selection::wanted(const std::string& op) const {

@@ -51,7 +51,7 @@ void bind_model(BoundCall& bound) {
 std::string text_of(const CallArgument& a) {
   if (const auto* s = std::get_if<std::string>(&a.value.value)) return *s;
   if (const auto* w = std::get_if<Word>(&a.value.value)) return w->text;
-  throw Error(ErrorKind::Type, fmt::format("'{}' must be a text", a.name->text), a.value.span);
+  throw Error(ErrorKind::Type, fmt::format("'{}' must be a string", a.name->text), a.value.span);
 }
 bool flag_of(const CallArgument& a) {
   if (const auto* b = std::get_if<bool>(&a.value.value)) return *b;
@@ -208,7 +208,7 @@ void check_metric(const Comparison& c, const Graph& graph, Registry& registry) {
   else
     e.note(
         "metrics are loss, LAYER.loss, LAYER.accuracy, those of --metric, and all of them on validation data: "
-        "val.loss, val.accuracy, and on samples before they are learned: window.loss");
+        "val.loss, val.accuracy, and on samples before they are used for training: window.loss");
   throw e;
 }
 

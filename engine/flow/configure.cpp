@@ -127,7 +127,7 @@ class Configurer {
       throw e.note("they have " + comma_separated(known));
     }
     if (found.spec.type == HX_ARG_LAYER)
-      throw Error(ErrorKind::Name, fmt::format("'{}' of '{}' names a layer, which is not changed", name, of));
+      throw Error(ErrorKind::Name, fmt::format("'{}' of '{}' names a layer, which cannot be changed", name, of));
     return found;
   }
 

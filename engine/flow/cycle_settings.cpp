@@ -33,7 +33,7 @@ int64_t whole_of(const CycleCondition& c, int64_t least) {
 std::string text_of(const CycleCondition& c) {
   if (const auto* s = std::get_if<std::string>(&c.value.value)) return *s;
   if (const auto* w = std::get_if<Word>(&c.value.value)) return w->text;
-  throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be a text in quotes", c.value.span);
+  throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be a string in quotes", c.value.span);
 }
 
 double above_zero(const CycleCondition& c) {

@@ -139,7 +139,7 @@ class Resolver {
                       kind_word(node(other).kind),
                   d.name.span,
                   {"note: '" + d.name.text + "' was declared at " + place(node(other).span),
-                   "names of producers, consumers and layers are one namespace; choose another"});
+                   "producers, consumers and layers share one namespace; choose another name"});
     GraphNode n{d.kind, d.name.text, d.name.span, {}, d.has_shape, d.ratio, -1};
     for (const Dim& dim : d.shape) n.shape.push_back(dim.size);
     numbers_.emplace(n.name, static_cast<int>(graph_.nodes.size()));
@@ -154,7 +154,7 @@ class Resolver {
     const auto values = checked_count<int64_t>(sizes);
     if (!values || *values > kMostValues)
       throw Error(ErrorKind::Shape,
-                  fmt::format("the shape of '{}' has {} values, the most are {}", d.name.text,
+                  fmt::format("the shape of '{}' has {} values, the maximum is {}", d.name.text,
                               values ? std::to_string(*values) : "more than 2^63", kMostValues),
                   d.shape.front().span, {"write smaller sizes"});
   }
@@ -300,13 +300,13 @@ class Resolver {
     for (BoundCall& c : e.calls)
       if (!e.implied_affine && c.item->kind != HX_ACTIVATION && c.bias)
         throw Error(ErrorKind::Name,
-                    "no learned map is implied here, so 'bias' of '" + c.item->name + "' has no meaning", c.span,
-                    {"give the argument to the layer function that does the map"});
+                    "no learned map is implied here, so 'bias' of '" + c.item->name + "' has no effect", c.span,
+                    {"give the argument to the layer function with the map"});
     for (BoundCall& c : e.calls)
       if (!e.implied_affine && c.item->kind == HX_ACTIVATION &&
           (c.bias || c.freeze || !c.parameter_name.empty() || c.tied >= 0 || !c.weights.empty()))
         throw Error(ErrorKind::Name, "activation '" + c.item->name + "' owns no parameters here", c.span,
-                    {"give the argument to the layer function that does"});
+                    {"give the argument to a layer function that does"});
     graph_.edges.push_back(std::move(e));
   }
 
@@ -502,7 +502,7 @@ class Resolver {
       if (n.kind == DeclarationKind::Layer && into[i].empty() && !read[i])
         guard([&] {
           throw Error(ErrorKind::Name, "layer '" + n.name + "' is declared but no flow uses it", n.span,
-                      {"take it out, or write SOURCE -> " + n.name + ";"});
+                      {"remove it, or write SOURCE -> " + n.name + ";"});
         });
       if (n.kind != DeclarationKind::Consumer) continue;
       for (size_t a = 1; a < into[i].size(); ++a) {
@@ -511,7 +511,7 @@ class Resolver {
         if (another.cycle == first.cycle)
           guard([&] {
             throw Error(
-                ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, this is another", another.span,
+                ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, and this is a second one", another.span,
                 {"note: the first is at " + place(first.span), "add the two in a layer, or declare a second consumer"});
           });
       }

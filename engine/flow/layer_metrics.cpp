@@ -184,12 +184,12 @@ void LayerMetrics::check_asked() const {
       throw Error(ErrorKind::Usage,
                   fmt::format("metric '{}' compares {}, but {}", call.text,
                               call.item->flags & HX_TAKES_CLASSES ? "classes" : "numbers",
-                              layers_.empty() ? "no layer is tapped"
+                              layers_.empty() ? "no layer has a training tap"
                                               : fmt::format("the target of '{}' holds {}", layers_.front().name,
                                                             layers_.front().what.classes ? "classes" : "numbers")),
                   {},
-                  {"'harmonics list metrics' shows what there is; a target holds classes when it is of whole numbers "
-                   "and the loss takes classes"});
+                  {"'harmonics list metrics' lists metrics; a target holds classes if it has an integer type and the "
+                   "loss takes classes"});
 }
 
 void LayerMetrics::open(const LossInfo& info) {

@@ -267,7 +267,7 @@ class Lowerer : public ParameterSource {
   void expect_weights(const GraphTap& t, const HTensor& prediction) {
     if (reaches_parameter(prediction)) return;
     Error e(ErrorKind::Name,
-            fmt::format("the training tap of '{}' reaches no weights, so nothing would be learned", node(t.layer).name),
+            fmt::format("the training tap of '{}' reaches no weights, so nothing would be trained", node(t.layer).name),
             t.span);
     std::map<int, const GraphEdge*> found;
     const GraphEdge* stream = stream_behind(t.layer, found);

@@ -37,11 +37,11 @@ std::shared_ptr<const Item> make_model_function() {
 HTensor whole_numbers(const FlowValue& x, const std::string& what) {
   const HTensor& given = x.tensor;
   if (!is_integer(given.dtype()))
-    throw Error(
-        ErrorKind::Type,
-        fmt::format("model reads {} by number, but the values have the type {}", what, type_of(given).str()), {},
-        {"give it a stream of whole numbers, as cells of CSV and JSON are by themselves; layers with weights give real "
-         "ones"});
+    throw Error(ErrorKind::Type,
+                fmt::format("model reads {} by number, but the values have the type {}", what, type_of(given).str()),
+                {},
+                {"bind a stream of whole numbers, such as integer cells of CSV or JSON; layers with weights give real "
+                 "numbers"});
   Shape shape = given.shape();
   if (shape.rank() == 3 && shape.back() == 1) shape = shape.slice(0, 2);
   if (shape.rank() != 2)
@@ -57,13 +57,13 @@ void expect_fitting(const LayerModel& opened, const FlowValue& x, int64_t tokens
   const Model& model = opened.model;
   if (model.vocabulary > 0 && x.classes > model.vocabulary)
     throw Error(ErrorKind::Shape,
-                fmt::format("the stream has {} different tokens, and the vocabulary of '{}' is {}", x.classes,
+                fmt::format("the stream has {} different tokens, but the vocabulary of '{}' is {}", x.classes,
                             model.name, model.vocabulary),
                 {}, {"give it the numbers of the model's own tokenizer"});
   if (model.context > 0 && tokens > model.context)
     throw Error(
         ErrorKind::Shape,
-        fmt::format("the samples have {} tokens, and the context of '{}' is {}", tokens, model.name, model.context), {},
+        fmt::format("the samples have {} tokens, but the context of '{}' is {}", tokens, model.name, model.context), {},
         {"take shorter samples"});
 }
 
@@ -134,7 +134,7 @@ class Spliced {
     if (const auto given = inputs.find(name); given != inputs.end()) return given->second;
     if (const auto of = step_input_of(name)) return step_input(tracer_, of->input, of->part);
     throw Error(ErrorKind::Weights,
-                fmt::format("'{}' has the input '{}', which a flow does not give", opened_.model.name, name));
+                fmt::format("'{}' has the input '{}', which a flow does not provide", opened_.model.name, name));
   }
 
   HTensor parameter(const std::string& name, const TensorType& type, bool last) {

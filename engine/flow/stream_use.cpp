@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/flow/declared_shape.hpp"
 #include "engine/flow/lowering.hpp"
 #include "engine/flow/model_call.hpp"
@@ -58,10 +60,10 @@ std::optional<StreamType> declared_classes(const GraphNode& node, const StreamTy
   if (s.sample.rank() != s.positions) return std::nullopt;
   if (one_number) return s;
   if (s.classes > classes)
-    throw Error(
-        ErrorKind::Shape,
-        fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, classes, s.classes),
-        node.span, {fmt::format("declare {{{}}}, or correct the class numbers of the source", s.classes)});
+    throw Error(ErrorKind::Shape,
+                fmt::format("producer '{}' is declared with {}, its source has {}", node.name,
+                            quantity(classes, "class", "classes"), s.classes),
+                node.span, {fmt::format("declare {{{}}}, or correct the class numbers of the source", s.classes)});
   s.classes = classes;
   return s;
 }
@@ -90,10 +92,11 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
           node.span);
     shape.push_back(s.sample.count() / per_position);
   } else if (per_position != s.sample.count()) {
-    throw Error(ErrorKind::Shape,
-                fmt::format("producer '{}' is declared {} = {} values, its samples have shape {} = {} values",
-                            node.name, shape_text(dims), per_position, s.sample.str(), s.sample.count()),
-                node.span, {"a declared shape rearranges a sample's values, so the counts must be equal"});
+    throw Error(
+        ErrorKind::Shape,
+        fmt::format("producer '{}' is declared {} = {}, its samples have shape {} = {}", node.name, shape_text(dims),
+                    quantity(per_position, "value"), s.sample.str(), quantity(s.sample.count(), "value")),
+        node.span, {"a declared shape rearranges a sample's values, so the counts must be equal"});
   }
   for (int64_t d : dims)
     if (d >= 0) shape.push_back(d);

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/flow/declared_shape.hpp"
 #include "engine/flow/lowering.hpp"
 #include "engine/flow/model_call.hpp"
@@ -351,7 +353,7 @@ class Solver {
             {from_weights && !ruled_by->is_stream
                  ? fmt::format("the weights belong to another graph: write layer {} {}, or train without --weights",
                                me.name, shape_text(ruled->shape.vector()))
-                 : "change the declaration or take it out: the width follows from the functions"});
+                 : "change or remove the declaration: the width follows from the functions"});
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
         throw Error(ErrorKind::Shape,
                     fmt::format("layer '{}' is {} wide by {}, but {} requires {}", me.name, wanted, reason,
@@ -448,7 +450,7 @@ class Solver {
         if (t.layer != n || !compares_tokens(t, loss)) continue;
         if (const int64_t classes = raw_stream(t.target)->second.classes; classes > vocabulary)
           throw Error(ErrorKind::Shape,
-                      fmt::format("'{}' has {} different tokens, and '{}' scores {}", node(t.target).name, classes,
+                      fmt::format("'{}' has {} different tokens, but '{}' scores {}", node(t.target).name, classes,
                                   node(n).name, vocabulary),
                       t.span, {"both need the numbers of the model's own tokenizer"});
       }
@@ -460,9 +462,10 @@ class Solver {
     const GraphNode& p = node(producer);
     if (p.has_shape || !stream.symbols.empty() || stream.classes <= kFewClasses) return;
     const auto classes = static_cast<uint64_t>(stream.classes);
-    const std::string counted = stream.numbers ? fmt::format(" of {} numbers", stream.numbers) : std::string();
-    const std::string found = fmt::format("the largest number of '{}' is {}, which makes {} classes{}", p.name,
-                                          classes - 1, classes, counted);
+    const std::string counted =
+        stream.numbers ? fmt::format(" of {}", quantity(stream.numbers, "number")) : std::string();
+    const std::string found = fmt::format("the largest number of '{}' is {}, which makes {}{}", p.name, classes - 1,
+                                          quantity(classes, "class", "classes"), counted);
     const std::string remedy = fmt::format("correct the number, or declare the classes: producer {} {{{}{}}};", p.name,
                                            stream.positions ? "*, " : "", classes);
     const bool sparse = stream.numbers && classes / kClassesPerNumber > stream.numbers;
@@ -481,7 +484,7 @@ class Solver {
       if ((loss.item->flags & HX_TWO_CLASSES_IN_ONE) && raw->second.classes <= 2)
         return {1, fmt::format("the two classes of '{}'", target.name)};
       if (raw->second.classes <= 0)
-        throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span,
+        throw Error(ErrorKind::Shape, fmt::format("the number of classes of '{}' is unknown", target.name), target.span,
                     {fmt::format("declare it: producer {} {{10}};", target.name)});
       expect_believable_classes(raw->first, raw->second);
       return {raw->second.classes, fmt::format("the {} classes of '{}'", raw->second.classes, target.name)};

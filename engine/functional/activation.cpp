@@ -112,10 +112,10 @@ HTensor before_activation(const AttributeMap& attributes, const HTensor& y, cons
 std::vector<Functional> activations() {
   const Traits elementwise{.elementwise = true}, activation{.elementwise = true, .part = BlockPart::activation};
   return {
-      {"relu", "the positive part", "x [...] -> y [...]", relu, relu_gradient, activation},
+      {"relu", "max(x, 0)", "x [...] -> y [...]", relu, relu_gradient, activation},
       {"leaky_relu", "x where positive, a fraction of it elsewhere", "x [...] {slope = 0.01} -> y [...]", leaky_relu,
        leaky_relu_gradient, activation},
-      {"gelu", "x times the normal distribution function of x, exact or by tanh",
+      {"gelu", "x times the cumulative distribution function of the normal distribution, exact or approximated by tanh",
        "x [...] {approximate = \"none\" in none|tanh} -> y [...]", gelu, gelu_gradient, activation},
       {"gelu_grad", "gradient of gelu", "x [...], dy [...] {approximate = \"none\" in none|tanh} -> dx [...]",
        gelu_grad, nullptr, elementwise},

@@ -346,27 +346,27 @@ Values attention_grad(const AttributeMap& a, Inputs in) {
 
 #define HM_ATTRIBUTES                                                                                             \
   "{causal = false, scale: float? (1/sqrt(D) if absent), positions_first = false (q, k and v are [B, T, H, D]), " \
-  "window = 0 in 0.. since 1.5 (keys that a query sees; 0: all), softcap = 0.0 in 0.. since 1.5 (0: none), "      \
-  "operands = \"\" since 1.5 (the optional inputs given, in order: \"lengths,mask\")}"
+  "window = 0 in 0.. since 1.5 (number of keys that a query attends to; 0: all), softcap = 0.0 in 0.. since 1.5 " \
+  "(scores become softcap tanh(score / softcap); 0: unchanged), "                                                 \
+  "operands = \"\" since 1.5 (names of the optional inputs that are given, in order: \"lengths,mask\")}"
 
 }  // namespace
 
 std::vector<Functional> attentions() {
   Functional forward{
       "attention",
-      "softmax(q k' scale) v per head; causal: the last query sees every key; lse is log(sum(exp)) of a row; keys from "
-      "lengths on are not seen; with causal and lengths the last query is at the last valid key; with pages k and v "
-      "are "
-      "pools [P, R, Hkv, D], or [P, Hkv, R, D], and key s of item b is row s % R of page pages[b, s / R]; an entry "
-      "that "
-      "names no page reads the nearest one; with documents a query sees the keys of its run of equal numbers",
+      "softmax(scale q k') v for each head; lse is log(sum(exp)) of a row of scores; causal: the last query attends to "
+      "all keys; lengths: keys from lengths[b] on are masked, and with causal the last query is at the last valid key; "
+      "pages: k and v are pools [P, R, Hkv, D] or [P, Hkv, R, D], key s of item b is row s % R of page pages[b, s / "
+      "R], and an invalid page number reads the nearest page; documents: a query attends to the keys of its own "
+      "document, a run of equal numbers",
       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D], lengths i32 [B]?, mask bool [T, S] or [B, 1 or H, T, S]?, "
       "bias like mask?, sinks [H]?, pages i32 [B, N]?, "
       "documents i32 [B, T]? " HM_ATTRIBUTES " -> out like q, lse [B, H, T]",
       attention,
       attention_gradient,
       {.part = BlockPart::attention}};
-  Functional backward{"attention_grad", "gradient of attention with its results out and lse",
+  Functional backward{"attention_grad", "gradient of attention, from its results out and lse",
                       "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D], lengths?, mask?, bias?, sinks?, "
                       "documents? " HM_ATTRIBUTES " -> dq, dk, dv, dbias?, dsinks?",
                       attention_grad, nullptr};

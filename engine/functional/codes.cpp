@@ -45,10 +45,10 @@ Values rms_norm_quantize(const AttributeMap& a, Inputs in) {
 
 std::vector<Functional> codes() {
   return {
-      {"abs_max", "the largest magnitude, of all numbers or of each row", "x [...] {rows = false} -> m [] or [...]",
+      {"abs_max", "largest absolute value of all elements, or of each row", "x [...] {rows = false} -> m [] or [...]",
        abs_max, nullptr},
       {"rms_norm_quantize",
-       "rms_norm, and its rows as codes: y = codes scale, where scale is the row's largest magnitude over 127 (i8, "
+       "rms_norm with quantised rows: y = codes scale, where scale is the row's largest magnitude divided by 127 (i8, "
        "rounded half to even) or 448 (f8_e4m3)",
        "x [..., n], gain [n] {epsilon = 1e-5, out_dtype = \"i8\" in i8|f8_e4m3 (the type of the codes)} -> codes [..., "
        "n], scale [...]",

@@ -1,6 +1,8 @@
 // Convolution as a matrix product: columns are patches of windows, and the weight is one matrix per group.
 #include "engine/functional/reference.hpp"
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::engine::reference {
 
 namespace {
@@ -10,20 +12,20 @@ constexpr int64_t kMostOfWindow = int64_t{1} << 30;  // so that the product of t
 AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill) {
   for (const int64_t size : kernel)
     expect(size <= kMostOfWindow, name,
-           "kernel holds " + std::to_string(size) + "; the most is " + std::to_string(kMostOfWindow));
+           "kernel holds " + std::to_string(size) + "; the maximum is " + std::to_string(kMostOfWindow));
   AttributeMap result;
   const auto list = [&](const char* key, int64_t otherwise, int64_t least) {
     std::vector<int64_t> values =
         attributes.has(key) ? attributes.integers(key) : std::vector<int64_t>(kernel.size(), otherwise);
     expect(values.size() == kernel.size(), name,
-           std::string(key) + " has " + std::to_string(values.size()) + " numbers; give one for each of the " +
+           std::string(key) + " has " + quantity(values.size(), "number") + "; give one for each of the " +
                std::to_string(kernel.size()) + " spatial axes");
     for (int64_t v : values)
       expect(v >= least, name,
-             std::string(key) + " holds " + std::to_string(v) + "; the least is " + std::to_string(least));
+             std::string(key) + " holds " + std::to_string(v) + "; the minimum is " + std::to_string(least));
     for (const int64_t v : values)
       expect(v <= kMostOfWindow, name,
-             std::string(key) + " holds " + std::to_string(v) + "; the most is " + std::to_string(kMostOfWindow));
+             std::string(key) + " holds " + std::to_string(v) + "; the maximum is " + std::to_string(kMostOfWindow));
     result.set(key, values);
   };
   list("strides", 1, 1);
@@ -46,7 +48,7 @@ struct Geometry {
            "x " + x.str() + " and weight " + weight.str() +
                " do not fit: x is [N, C, ...], the weight [O, C/groups, ...]");
     expect(groups >= 1 && weight[0] % groups == 0 && x[1] == weight[1] * groups, name,
-           "x " + x.str() + " with " + std::to_string(groups) + " groups does not fit weight " + weight.str() +
+           "x " + x.str() + " with " + quantity(groups, "group") + " does not fit weight " + weight.str() +
                ": C must be the weight's second axis times groups, and groups must divide its first");
     samples = x[0];
     outputs = weight[0];
@@ -193,19 +195,19 @@ std::vector<Functional> convolutions() {
        "x [N, C, ...], weight [O, C/groups, ...], bias [O]? {" HM_WINDOW ", groups = 1 in 1.., " HM_ACTIVATION
        ", pool_kernel: ints in 1.., pool_strides: ints? in 1.., pool_padding_low: ints? in 0.., pool_padding_high: "
        "ints? in 0.., pool_dilation: ints? in 1..} -> y [N, O, ...], indices i32 [N, O, ...]; attributes of max_pool "
-       "begin with pool_",
+       "have the prefix pool_",
        conv_max_pool,
        nullptr,
        {.joins = {"conv", "max_pool"}}},
       {"conv_max_pool_grad_input",
-       "gradient of conv_max_pool with respect to x, dy being before the activation",
+       "gradient of conv_max_pool with respect to x; dy is the gradient before the activation",
        "weight [O, C/groups, ...], indices i32 [N, O, ...], dy [N, O, ...] {" HM_WINDOW
        ", groups = 1 in 1.., input_shape: ints} -> dx [N, C, ...]",
        conv_max_pool_grad_input,
        nullptr,
        {.joins = {"max_pool_grad", "conv_grad_input"}}},
       {"conv_max_pool_grad_weight",
-       "gradient of conv_max_pool with respect to the weight, dy being before the activation",
+       "gradient of conv_max_pool with respect to the weight; dy is the gradient before the activation",
        "x [N, C, ...], indices i32 [N, O, ...], dy [N, O, ...] {" HM_WINDOW
        ", groups = 1 in 1.., weight_shape: ints} -> dweight [O, C/groups, ...]",
        conv_max_pool_grad_weight,

@@ -31,13 +31,14 @@ Values embedding_grad(const AttributeMap& a, Inputs in) {
 std::vector<Functional> embeddings() {
   return {
       {"embedding",
-       "rows of a table by number",
-       "table [rows, width], ids [...] < rows {out_dtype = \"\" in f32|f16|bf16|f64 since 1.5 (the type of y; if empty "
-       "that of the table, f32 for a stored type)} -> y [..., width]; the table may be of a stored type (q8_0 ...)",
+       "rows of a table, selected by index",
+       "table [rows, width], ids [...] < rows {out_dtype = \"\" in f32|f16|bf16|f64 since 1.5 (element type of y; if "
+       "empty, that of the table, or f32 for a stored type)} -> y [..., width]; the table may have a stored type (q8_0 "
+       "...)",
        embedding,
        embedding_gradient,
        {.stored = 0}},
-      {"embedding_grad", "gradient of embedding: rows of dy added up in the order of ids",
+      {"embedding_grad", "gradient of embedding: the sum of the rows of dy for each id, added in the order of ids",
        "ids [...] < rows, dy [..., width] {rows: int in 0..} -> dtable [rows, width]", embedding_grad, nullptr},
   };
 }

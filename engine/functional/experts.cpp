@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include <harmonics/element_type.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/functional/reference.hpp"
 
@@ -97,7 +98,7 @@ Values expert_choice(const AttributeMap& a, Inputs in) {
   const HTensor scores = wide(in[0]);
   const int64_t capacity = a.integer("capacity");
   expect(scores.rank() == 2 && capacity <= scores.shape()[0], "expert_choice",
-         "scores are [rows, experts] with at least " + std::to_string(capacity) + " rows, not " + text_of(in[0]));
+         "scores are [rows, experts] with at least " + quantity(capacity, "row") + ", not " + text_of(in[0]));
   auto [best, numbers] = top_k(transpose(shares_of(a, scores), {1, 0}), capacity);
   return {as_type_of(best, in[0]), cast(numbers, DType::I32)};
 }
@@ -176,8 +177,8 @@ struct Groups {
     first = s[s.rank() - 2];
     second = s.back();
     expect(in[0].rank() == 2 && in[1].dtype() == DType::I32 && in[1].shape() == Shape{count + 1}, name,
-           "x " + text_of(in[0]) + " and offsets " + text_of(in[1]) + " do not fit " + std::to_string(count) +
-               " groups: x is [rows, in], offsets are i32[groups + 1]");
+           "x " + text_of(in[0]) + " and offsets " + text_of(in[1]) + " do not fit " + quantity(count, "group") +
+               ": x is [rows, in], offsets are i32[groups + 1]");
   }
   HTensor weight(Inputs in, int64_t e) const {
     if (!stacked) return in[static_cast<size_t>(2 + e)];
@@ -251,50 +252,49 @@ Values router_z_loss(const AttributeMap&, Inputs in) {
   return {reduce_mean(square(lse), axes_from(lse, 0))};
 }
 
-#define HM_SCORING "scoring = \"softmax\" in softmax|sigmoid (what becomes of the scores)"
+#define HM_SCORING "scoring = \"softmax\" in softmax|sigmoid (function from scores to shares)"
 
 }  // namespace
 
 std::vector<Functional> experts() {
   return {
-      {"router", "the experts with the largest shares, and their weights",
+      {"router", "selects the experts with the largest shares, and gives their weights",
        "scores [..., experts], bias [experts]? {used: int in 1.., " HM_SCORING
-       ", normalized = false (weights add up to 1), scale = 1.0 (multiplies the weights), capacity = 0 in 0.. (rows "
-       "that an expert takes; 0: all), groups = 1 in 1.. since 1.5 (groups of consecutive experts, equal in size), "
-       "used_groups = 0 in 0.. since 1.5 (groups that experts are chosen from: those with the largest sum of their two "
-       "best; 0: all)} -> weights [..., used], experts i32 [..., used]; shares plus bias decide which groups and "
-       "experts are chosen, shares alone are their "
-       "weights; a choice beyond the capacity has weight 0 and the number of no expert; first choices come before "
-       "second ones",
+       ", normalized = false (weights of a row sum to 1), scale = 1.0 (factor of the weights), capacity = 0 in 0.. "
+       "(maximum number of rows per expert; 0: no limit), groups = 1 in 1.. since 1.5 (number of groups of consecutive "
+       "experts, of equal size), "
+       "used_groups = 0 in 0.. since 1.5 (number of groups to select experts from: those with the largest sum of their "
+       "two best experts; 0: all)} -> weights [..., used], experts i32 [..., used]; groups and experts are selected by "
+       "shares plus bias, weights are the shares without bias; a choice beyond the capacity has weight 0 and an expert "
+       "number outside the range; first choices take precedence over second choices",
        router, nullptr},
-      {"expert_choice", "the rows that each expert chooses, by their largest shares",
+      {"expert_choice", "the rows with the largest shares for each expert",
        "scores [rows, experts] {capacity: int in 1.., " HM_SCORING
        "} -> weights [experts, capacity], rows i32 [experts, capacity]",
        expert_choice, nullptr},
-      {"dispatch", "rows in the order of the experts that they are sent to",
+      {"dispatch", "rows of x, sorted by the experts that they are routed to",
        "x [..., width], experts i32 [..., k] {count: int in 1.. (experts)} -> rows [n, width], order i32 [n], offsets "
-       "i32 [count + 1]; row r is of choice order[r] of all n choices; those of expert e are offsets[e] to offsets[e + "
-       "1]; the last ones have no expert",
+       "i32 [count + 1]; row r belongs to choice order[r] of all n choices; rows offsets[e] to offsets[e + 1] belong "
+       "to expert e; the last rows have no expert",
        dispatch, dispatch_gradient},
-      {"combine", "the sum of a row's choices, weighted, from rows in the order of dispatch",
+      {"combine", "weighted sum of the expert results of each row; rows are in the order of dispatch",
        "rows [n, width], order i32 [n], weights [..., k] -> y [..., width]", combine, combine_gradient},
       {"grouped_linear",
        "a linear map for each group of rows",
        "x [rows, in], offsets i32 [groups + 1], weight [groups, out, in] or weight [out, in] of each group... "
-       "{transposed = false (matrices are [in, out]), batch_invariant = false (equal rows give equal bits in groups of "
-       "any size)} -> y [rows, out]; group e has the rows offsets[e] to offsets[e + 1], offsets do not fall; rows of "
-       "no "
-       "group give 0; weights may be of a stored type (q8_0 ...)",
+       "{transposed = false (matrices are [in, out]), batch_invariant = false (the result of a row has the same bits "
+       "in groups of any size)} -> y [rows, out]; group e has the rows offsets[e] to offsets[e + 1]; offsets must not "
+       "decrease; rows outside all groups give 0; weights may have a stored type (q8_0 ...)",
        grouped_linear,
        grouped_linear_gradient,
        {.part = BlockPart::map}},
-      {"grouped_outer", "the sum of a b' over the rows of each group: the gradient of grouped_linear's weights",
+      {"grouped_outer", "sum of a b' over the rows of each group: the gradient of the weights of grouped_linear",
        "a [rows, m], b [rows, n], offsets i32 [groups + 1] -> y [groups, m, n]", grouped_outer, nullptr},
       {"load_balance_loss",
-       "experts times the sum of each expert's mean share and its mean number of choices (Fedus et al. 2021)",
+       "number of experts times the sum over experts of mean share times mean number of choices (Fedus et al. 2021)",
        "shares [..., experts], experts i32 [..., k] -> loss []", load_balance_loss, nullptr},
-      {"router_z_loss", "mean of log(sum(exp(scores))) squared (Zoph et al. 2022)", "scores [..., experts] -> loss []",
-       router_z_loss, nullptr},
+      {"router_z_loss", "mean of the square of log(sum(exp(scores))) (Zoph et al. 2022)",
+       "scores [..., experts] -> loss []", router_z_loss, nullptr},
   };
 }
 

@@ -77,15 +77,15 @@ Values fused_dot(const AttributeMap& attributes, Inputs in) {
 
 std::vector<Functional> fusions() {
   return {{"fused_dot",
-           "a product of tensors, and elementwise operations on it before it is stored",
+           "a product of tensors, followed by elementwise operations in the same kernel",
            "a, b, further [...]...? {lhs_contract: ints, rhs_contract: ints, steps: text, stored: ints} -> results "
-           "[...]...; steps as in add(0,1) gelu(2) read registers: the product, the further tensors, the results of "
-           "steps; those in stored are the results",
+           "[...]...; steps, such as add(0,1) gelu(2), read registers: the product, the further tensors, then the "
+           "results of steps; stored lists the registers that are results",
            fused_dot,
            nullptr,
            {.part = BlockPart::product}},
           {std::string(kFusedReduce),
-           "a chain of elementwise operations whose last result is reduced along axes and not stored",
+           "a chain of elementwise operations, whose last result is reduced along axes without being stored",
            "tensors...? {chain: text, outputs: ints, shape: ints, reduction: text in "
            "reduce_sum|reduce_max|reduce_min|reduce_prod, axes: ints, keep = false} -> further [shape]...?, reduced "
            "[...]",

@@ -163,33 +163,32 @@ Values linear_cross_entropy_step(const AttributeMap& a, Inputs in) {
   return results;
 }
 
-#define HM_CHUNKS                                                                                                 \
-  "chunk = 0 in 0.. (rows whose scores exist at a time; 0: an eighth of all, at least 128), ignored: int? (the "  \
-  "label of rows that do not count), softcap = 0.0 in 0.. (scores are softcap tanh(score / softcap); 0: as they " \
-  "are)"
+#define HM_CHUNKS                                                                                                   \
+  "chunk = 0 in 0.. (rows per chunk; 0: an eighth of all rows, at least 128), ignored: int? (label of the rows to " \
+  "ignore), softcap = 0.0 in 0.. (scores become softcap tanh(score / softcap); 0: unchanged)"
 
 }  // namespace
 
 std::vector<Functional> heads() {
   return {
       {"linear_cross_entropy",
-       "cross entropy of the scores of a linear map, which never exist whole",
+       "cross entropy of the scores of a linear map, computed in chunks so that the scores are never stored as a whole",
        "x [..., in], weight [classes, in], labels [...] < classes, bias [classes]? {" HM_CHUNKS
        "} -> loss [...], lse [...]; lse is log(sum(exp)) of a row's scores",
        linear_cross_entropy,
        linear_cross_entropy_gradient,
        {.joins = {"linear", "softmax_cross_entropy"}, .part = BlockPart::product}},
-      {"linear_cross_entropy_grad", "gradient of linear_cross_entropy, which computes the scores again",
+      {"linear_cross_entropy_grad", "gradient of linear_cross_entropy; recomputes the scores",
        "x [..., in], weight [classes, in], labels [...] < classes, lse [...], dloss [...], dlse [...]?, bias "
        "[classes]? "
-       "{" HM_CHUNKS ", operands = \"\" (the optional inputs given, in order)} -> dx like x, dweight like weight?, "
-       "dbias?; no dweight "
-       "of a stored type",
+       "{" HM_CHUNKS
+       ", operands = \"\" (names of the optional inputs that are given, in order)} -> dx like x, dweight like weight?, "
+       "dbias?; dweight is absent if the weight has a stored type",
        linear_cross_entropy_grad, nullptr},
       {"linear_cross_entropy_step",
        "linear_cross_entropy and its gradient for a known dloss",
        "x [..., in], weight [classes, in], labels [...] < classes, dloss [...], bias [classes]? {" HM_CHUNKS
-       "} -> loss [...], dx like x, dweight like weight?, dbias?; no dweight of a stored type",
+       "} -> loss [...], dx like x, dweight like weight?, dbias?; dweight is absent if the weight has a stored type",
        linear_cross_entropy_step,
        nullptr,
        {.joins = {"linear", "softmax_cross_entropy_grad"}, .part = BlockPart::product}},

@@ -43,7 +43,7 @@ struct Conversion {
     const int64_t block = element_type(dtype_named(activation_type)).block;
     expect(operand.shape().back() % block == 0, "linear",
            "activation_type " + activation_type + " has blocks of " + std::to_string(block) +
-               ", and the last axis of x " + text_of(operand) + " is no multiple of that");
+               ", and the last axis of x " + text_of(operand) + " is not a multiple of that");
   }
 
   HTensor multiplied(const HTensor& x) const {
@@ -161,36 +161,38 @@ std::vector<Functional> linears() {
       {"linear",
        "affine map of the last axis",
        "x [..., in], weight [out, in], bias [out]? {activation = \"\" in relu|tanh|logistic|gelu, transposed = false "
-       "(the weight is [in, out]), scale: float? (multiplies x, which holds whole numbers), batch_invariant = false "
-       "since 1.5 (the bits of a row do not depend on the number of rows), out_dtype = \"\" in f32|f16|bf16|f64 since "
-       "1.5 (the type of y, of x if empty), accumulate = \"\" in f32|f64 since 1.5 (the type of sums, f64 with "
-       "operands "
-       "of f64 and else f32 if empty), activation_type = \"\" in q8_0 since 1.5 (rows of x are quantised to it before "
-       "they are multiplied; their gradient is that of x)} -> y [..., out]; x and the weight may be of different float "
-       "types, and the weight of a stored type (q8_0 ...)",
+       "(the weight is [in, out]), scale: float? (factor of x, which must have an integer type), batch_invariant = "
+       "false "
+       "since 1.5 (the result of a row has the same bits for any number of rows), out_dtype = \"\" in f32|f16|bf16|f64 "
+       "since "
+       "1.5 (element type of y; if empty, that of x), accumulate = \"\" in f32|f64 since 1.5 (element type of sums; if "
+       "empty, f64 for f64 operands, else f32), activation_type = \"\" in q8_0 since 1.5 (type to which rows of x are "
+       "quantised before the product; the gradient is computed from x itself)} -> y [..., out]; x and the weight may "
+       "have different float types, and the weight may have a stored type (q8_0 ...)",
        linear,
        linear_gradient,
        {.transposable = 1, .scaled = 0, .free_types = 5, .stored = 1, .part = BlockPart::map}},
       {"dot_add",
-       "a sum plus a product of tensors, computed in place where possible",
+       "adds a product of tensors to a sum, in place where possible",
        "sum [...], a, b, keep []? {lhs_contract: ints, rhs_contract: ints, lhs_batch: ints, rhs_batch: ints} -> y "
-       "[...]; sum + dot(a, b), the product alone where keep is false",
+       "[...]; y is sum + dot(a, b), or dot(a, b) if keep is false",
        dot_add,
        nullptr,
        {.part = BlockPart::product}},
       {"dot_sum",
        "a product of tensors, and the sum of one operand over the contracted axes",
        "a, b {lhs_contract: ints, rhs_contract: ints, lhs_batch: ints? (empty), rhs_batch: ints? (empty), sum "
-       "= 0 in 0..1} -> product [...], total [...]; dot(a, b), and a summed over lhs_contract, or where sum is 1 b "
-       "over rhs_contract",
+       "= 0 in 0..1} -> product [...], total [...]; product is dot(a, b); total is a summed over lhs_contract if sum "
+       "is 0, b summed over rhs_contract if sum is 1",
        dot_sum,
        nullptr,
        {.part = BlockPart::product}},
       {"sgd_outer",
        "one step of gradient descent on an affine map's weight, without storing its gradient",
-       "w [m, n], a [..., m], b [..., n], lr [] {input_gradient = \"\" in all|active since 1.5 (all: da is b w^T of "
-       "the old w; active: zero where a is not positive), slope = \"\" in all|active (input_gradient before contract "
-       "1.5), scale: float? (multiplies a, which holds whole numbers)} -> w [m, n], da [..., m]?; w - lr sum(a b^T)",
+       "w [m, n], a [..., m], b [..., n], lr [] {input_gradient = \"\" in all|active since 1.5 (all: da is b w^T with "
+       "the old w; active: the same, but 0 where a is not positive), slope = \"\" in all|active (name of "
+       "input_gradient before contract 1.5), scale: float? (factor of a, which must have an integer type)} -> w [m, "
+       "n], da [..., m]?; w - lr sum(a b^T)",
        sgd_outer,
        nullptr,
        {.scaled = 1}}};

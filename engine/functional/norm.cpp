@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::engine::reference {
@@ -73,7 +75,7 @@ Norm by_group(const char* name, const HTensor& x, int64_t groups) {
   expect(x.rank() >= 2, name, "x is [batch, channels, ...], not " + text_of(x));
   const Shape s = x.shape();
   expect(groups >= 1 && s[1] % groups == 0, name,
-         "groups is " + std::to_string(groups) + "; it must divide the " + std::to_string(s[1]) + " channels");
+         "groups is " + std::to_string(groups) + "; it must divide the " + quantity(s[1], "channel"));
   return {{s[0], groups, s[1] / groups, s.from(2).count()}, {2, 3}, {1, 2}};
 }
 
@@ -211,7 +213,7 @@ Values rms_norm_grad(const AttributeMap&, Inputs in) {
 std::vector<Functional> norms() {
   return {
       {"layer_norm",
-       "zero mean and unit variance over the last axes, then gain and bias",
+       "normalises the last norm_axes axes to zero mean and unit variance, then applies gain and bias",
        "x [..., n], gain [n], bias [n] {epsilon = 1e-5, norm_axes = 1 in 1..} -> y [..., n], mean [...], rstd [...]",
        layer_norm,
        layer_norm_gradient,
@@ -221,20 +223,24 @@ std::vector<Functional> norms() {
        "dbias [n]",
        layer_norm_grad, nullptr},
       {"rms_norm",
-       "unit root mean square over the last axis, then gain",
+       "normalises the last axis to unit root mean square, then applies gain",
        "x [..., n], gain [n] {epsilon = 1e-5} -> y [..., n], rstd [...]",
        rms_norm,
        rms_norm_gradient,
        {.part = BlockPart::norm}},
       {"rms_norm_grad", "gradient of rms_norm",
        "x [..., n], gain [n], rstd [...], dy [..., n] -> dx [..., n], dgain [n]", rms_norm_grad, nullptr},
-      {"batch_norm", "zero mean and unit (biased) variance of each channel over batch and space, then gain and bias",
+      {"batch_norm",
+       "normalises each channel to zero mean and unit (biased) variance over batch and space, then applies gain and "
+       "bias",
        "x [N, C, ...], gain [C], bias [C] {epsilon = 1e-5} -> y [N, C, ...], mean [C], rstd [C]", batch_norm,
        batch_norm_gradient},
       {"batch_norm_grad", "gradient of batch_norm",
        "x [N, C, ...], gain [C], mean [C], rstd [C], dy [N, C, ...] -> dx [N, C, ...], dgain [C], dbias [C]",
        batch_norm_grad, nullptr},
-      {"group_norm", "zero mean and unit variance of each sample's groups of channels, then a channel's gain and bias",
+      {"group_norm",
+       "normalises each group of channels of a sample to zero mean and unit variance, then applies gain and bias of "
+       "each channel",
        "x [N, C, ...], gain [C], bias [C] {groups: int in 1.., epsilon = 1e-5} -> y [N, C, ...], mean [N, groups], "
        "rstd [N, "
        "groups]",

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/functional/reference.hpp"
 #include "engine/functional/stored_moments.hpp"
 
@@ -35,7 +37,7 @@ class Moments {
       for (size_t k = 0; k < own; ++k) values_.push_back(in[2 + k]);
       return;
     }
-    expect(own > 0, name, fmt::format("takes {} inputs, got {}", plain, in.size()));
+    expect(own > 0, name, fmt::format("takes {}, got {}", quantity(plain, "input"), in.size()));
     expect_alike(name, in, 2);
     expect(in.size() == own + 4 || in.size() == 2 * own + 4, name,
            fmt::format(
@@ -77,7 +79,7 @@ class Moments {
       if (is_coded_)
         expect(w.rank() >= 2 && type_of(in_[2 + own + k]) == scales, name_,
                "a scale is " + text_of(in_[2 + own + k]) + "; " + text_of(w) +
-                   (w.rank() < 2 ? " has no blocks, as it has less than two axes" : " needs " + scales.str()));
+                   (w.rank() < 2 ? " has no blocks, as it has fewer than two axes" : " needs " + scales.str()));
       values_.push_back(read_moment(kinds_[k], in_[2 + k], is_coded_ ? in_[2 + own + k] : HTensor{}));
     }
   }
@@ -139,7 +141,7 @@ Values rmsprop(const AttributeMap& a, Inputs in) {
   const bool centered = a.flag("centered");
   const size_t tensors = 3u + (momentum != 0) + centered;
   expect(in.size() == tensors + 1, "rmsprop",
-         fmt::format("takes {} inputs with these attributes, got {}", tensors + 1, in.size()));
+         fmt::format("takes {} with these attributes, got {}", quantity(tensors + 1, "input"), in.size()));
   expect_alike("rmsprop", in, tensors);
   const HTensor &w = in[0], lr = scalar_of("rmsprop", in[tensors], w);
   const HTensor g = decay != 0 ? in[1] + decay * w : in[1];
@@ -208,7 +210,7 @@ Values normuon(const AttributeMap& a, Inputs in) {
   const HTensor &w = in[0], lr = scalar_of("normuon", in[4], w);
   expect(w.rank() == 2, "normuon", "orthogonalises matrices, not " + text_of(w));
   expect(in[3].dtype() == w.dtype() && in[3].shape() == Shape{w.shape()[0]}, "normuon",
-         "v is " + text_of(in[3]) + "; " + text_of(w) + " needs one number a row");
+         "v is " + text_of(in[3]) + "; " + text_of(w) + " needs one number per row");
   const double beta1 = a.number("beta1", 0.95), beta2 = a.number("beta2", 0.95), epsilon = a.number("epsilon", 1e-8);
   const double decay = a.number("weight_decay", 0), elements = static_cast<double>(w.size());
   const HTensor m = in[2] + (in[1] - in[2]) * (1 - beta1);
@@ -228,10 +230,10 @@ Values update_all(const AttributeMap& a, Inputs in) {
   const int64_t parameters = a.integer("parameters");
   const FunctionalPtr functional = FunctionalTable::global().find(update);
   expect(functional && functional->traits.update == UpdateKind::one, "update_all",
-         "'" + update + "' is no optimizer's step of one parameter", ErrorKind::Type);
+         "'" + update + "' is not an optimizer's step of one parameter", ErrorKind::Type);
   const size_t shared = is_integer(in.back().dtype()) ? 2 : 1, all = in.size() - shared;
   expect(parameters > 0 && all % static_cast<size_t>(parameters) == 0, "update_all",
-         fmt::format("{} tensors do not belong to {} parameters", all, parameters), ErrorKind::Type);
+         fmt::format("{} tensors do not belong to {}", all, quantity(parameters, "parameter")), ErrorKind::Type);
   AttributeMap own;
   for (const auto& [name, value] : a.entries())
     if (name != "update" && name != "parameters") own.set(name, value);
@@ -250,7 +252,7 @@ Values update_outer(const AttributeMap& a, Inputs in) {
   const std::string& update = a.text("update");
   const FunctionalPtr functional = FunctionalTable::global().find(update);
   expect(functional && functional->traits.update == UpdateKind::one, "update_outer",
-         "'" + update + "' is no optimizer's step of one parameter", ErrorKind::Type);
+         "'" + update + "' is not an optimizer's step of one parameter", ErrorKind::Type);
   const HTensor &w = in[0], &x = in[1], &dy = in[2];
   expect(w.rank() == 2 && x.rank() >= 1 && x.rank() == dy.rank() && x.shape().back() == w.shape()[0] &&
              dy.shape().back() == w.shape()[1],
@@ -285,10 +287,10 @@ Values global_norm(const AttributeMap&, Inputs in) {
 std::vector<Functional> optimizers() {
   return {
       {"sgd",
-       "one step of gradient descent; with a velocity, of momentum or Nesterov's variant",
+       "one step of gradient descent, optionally with momentum (velocity) or Nesterov momentum",
        "w [...], g [...], velocity [...]?, velocity_scale [r, c]?, lr [], step []? {momentum = 0.0, nesterov = false, "
-       "weight_decay = 0.0} -> w [...], velocity [...]?, velocity_scale [r, c]?; a velocity of f32 may be bf16, or u8 "
-       "with a scale for each block of 16 x 16; then the step is needed",
+       "weight_decay = 0.0} -> w [...], velocity [...]?, velocity_scale [r, c]?; the velocity of an f32 parameter may "
+       "be bf16, or u8 with a scale for each 16 x 16 block; step is then required",
        sgd,
        nullptr,
        {.update = UpdateKind::one, .factored = "sgd_outer"}},
@@ -296,7 +298,7 @@ std::vector<Functional> optimizers() {
        "one step of Adam (Kingma, Ba 2015)",
        "w [...], g [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?, lr [], step [] {beta1 = 0.9, beta2 = "
        "0.999, epsilon = 1e-8, weight_decay = 0.0} -> w [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?; "
-       "moments of f32 may be bf16, or u8 with a scale for each block of 16 x 16",
+       "the moments of an f32 parameter may be bf16, or u8 with a scale for each 16 x 16 block",
        adam,
        nullptr,
        {.update = UpdateKind::one}},
@@ -304,12 +306,12 @@ std::vector<Functional> optimizers() {
        "one step of Adam with decoupled weight decay (Loshchilov, Hutter 2019)",
        "w [...], g [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?, lr [], step [] {beta1 = 0.9, beta2 = "
        "0.999, epsilon = 1e-8, weight_decay = 0.0} -> w [...], m [...], v [...], m_scale [r, c]?, v_scale [r, c]?; "
-       "moments of f32 may be bf16, or u8 with a scale for each block of 16 x 16",
+       "the moments of an f32 parameter may be bf16, or u8 with a scale for each 16 x 16 block",
        adamw,
        nullptr,
        {.update = UpdateKind::one}},
       {"rmsprop",
-       "one step of RMSProp (Hinton 2012); with a velocity, and with the mean taken out when centered",
+       "one step of RMSProp (Hinton 2012), optionally with momentum (velocity) and centered by the mean gradient",
        "w [...], g [...], v [...], velocity [...]?, mean [...]?, lr [] {alpha = 0.99, epsilon = 1e-8, momentum = 0.0, "
        "centered = false, weight_decay = 0.0} -> w [...], v [...], velocity [...]?, mean [...]?",
        rmsprop,
@@ -318,40 +320,40 @@ std::vector<Functional> optimizers() {
       {"lion",
        "one step of Lion (Chen et al. 2023)",
        "w [...], g [...], m [...], m_scale [r, c]?, lr [], step []? {beta1 = 0.9, beta2 = 0.99, weight_decay = 0.0} -> "
-       "w [...], m [...], m_scale [r, c]?; a moment of f32 may be bf16, or u8 with a scale for each block of 16 x 16; "
-       "then the step is needed",
+       "w [...], m [...], m_scale [r, c]?; the moment of an f32 parameter may be bf16, or u8 with a scale for each 16 "
+       "x 16 block; step is then required",
        lion,
        nullptr,
        {.update = UpdateKind::one}},
       {"lamb",
-       "one step of LAMB (You et al. 2020); without adapt, of Adam with weight decay in the step",
+       "one step of LAMB (You et al. 2020); without adapt, the trust ratio is 1",
        "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, "
        "weight_decay = 0.0, adapt = true} -> w [...], m [...], v [...]",
        lamb,
        nullptr,
        {.update = UpdateKind::one}},
-      {"normuon", "one step of NorMuon (Li et al. 2025) of a matrix",
+      {"normuon", "one step of NorMuon (Li et al. 2025) for a matrix",
        "w [r, c], g [r, c], m [r, c], v [r], lr [] {beta1 = 0.95, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.0} -> "
        "w [r, c], m [r, c], v [r]",
        normuon, nullptr},
       {"update_all",
-       "the steps of several parameters by one optimizer",
-       "tensors [...]..., lr [], step []? {update: text, parameters: int in 1.., ...} -> tensors [...]...; w, g and "
-       "the "
-       "moments of each parameter, then w and the moments of each",
+       "optimizer steps of several parameters in one call",
+       "tensors [...]..., lr [], step []? {update: text, parameters: int in 1.., ...} -> tensors [...]...; inputs are "
+       "w, g and the moments of each parameter; results are w and the moments of each",
        update_all,
        nullptr,
        {.update = UpdateKind::several}},
       {"update_outer",
-       "the step of an affine map's weight by an optimizer, without storing its gradient",
+       "one optimizer step of an affine map's weight, without storing its gradient",
        "w [m, n], a [..., m], b [..., n], moments [m, n]...?, lr [], step []? {update: text, input_gradient = \"\" in "
-       "all|active (all: da is b w^T of the old w; active: zero where a is not positive), ...} -> w [m, n], moments "
+       "all|active (all: da is b w^T with the old w; active: the same, but 0 where a is not positive), ...} -> w [m, "
+       "n], moments "
        "[m, n]...?, da [..., m]?; the gradient is sum(a b^T)",
        update_outer,
        nullptr,
        {.update = UpdateKind::factored}},
       {"global_norm",
-       "Euclidean norm of all tensors, taken as one vector",
+       "Euclidean norm of all tensors together, as one vector",
        "x [...]... -> norm []",
        global_norm,
        nullptr,

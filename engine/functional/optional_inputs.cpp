@@ -1,6 +1,8 @@
 // Optional inputs by name.
 #include <algorithm>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/functional/reference.hpp"
 
@@ -29,11 +31,12 @@ OptionalInputs::OptionalInputs(const char* name, const AttributeMap& attributes,
         std::find(names_.begin() + static_cast<std::ptrdiff_t>(i) + 1, names_.end(), names_[i]) != names_.end();
     expect(!twice, name, "the attribute operands names '" + names_[i] + "' twice", ErrorKind::Usage);
     expect(std::find(all.begin(), all.end(), names_[i]) != all.end(), name,
-           "the attribute operands names '" + names_[i] + "'; it may name " + comma_separated(all), ErrorKind::Usage);
+           "the attribute operands names '" + names_[i] + "'; known names are " + comma_separated(all),
+           ErrorKind::Usage);
   }
   expect(names_.size() == values_.size(), name,
-         std::to_string(values_.size()) + " optional inputs are given, and the attribute operands names " +
-             std::to_string(names_.size()) + "; it names each of them, in order: " + comma_separated(all),
+         "got " + quantity(values_.size(), "optional input") + ", but the attribute operands names " +
+             std::to_string(names_.size()) + "; it must name each of them, in order: " + comma_separated(all),
          ErrorKind::Usage);
 }
 

@@ -1,5 +1,7 @@
 #include <limits>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/functional/reference.hpp"
 #include "engine/program/ops/window.hpp"
 
@@ -16,7 +18,7 @@ struct Pooling {
   Pooling(const char* name, const AttributeMap& a, const Shape& x, double fill)
       : input(x), kernel(a.integers("kernel")) {
     expect(x.rank() == kernel.size() + 2, name,
-           "kernel has " + std::to_string(kernel.size()) + " numbers, but x is " + x.str() +
+           "kernel has " + quantity(kernel.size(), "number") + ", but x is " + x.str() +
                "; x is [N, C, ...] with one kernel size for each further axis");
     attributes = window(name, a, kernel, fill);
     for (size_t i = 0; i < kernel.size(); ++i)
@@ -159,13 +161,13 @@ std::vector<Functional> pools() {
        max_pool_grad,
        nullptr,
        {.places_of = "max_pool"}},
-      {"avg_pool", "mean of each window; padding counts only with count_include_pad",
+      {"avg_pool", "mean of each window; padding is counted only with count_include_pad",
        "x [N, C, ...] {" HM_POOL_WINDOW ", count_include_pad = false} -> y [N, C, ...]", avg_pool, avg_pool_gradient},
       {"avg_pool_grad", "gradient of avg_pool",
        "dy [N, C, ...] {" HM_POOL_WINDOW ", count_include_pad = false, input_shape: ints} -> dx [N, C, ...]",
        avg_pool_grad, nullptr},
       {"reduce_window_grad",
-       "gradient of a maximum or minimum of windows, in equal shares among the elements that equal it",
+       "gradient of reduce_window with max or min, shared equally among the elements that equal the result",
        "x [...], y [...], dy like y {window: ints, strides: ints, padding_low: ints, padding_high: ints, dilation: "
        "ints} -> dx like x",
        reduce_window_grad, nullptr},

@@ -93,13 +93,12 @@ std::vector<Functional> rectifiers() {
   return {
       {"prelu", "x where positive, a learned fraction of it elsewhere",
        "x [...], slope [1] or [size of axis] {axis = 1} -> y [...]", prelu, prelu_gradient},
-      {"selu", "elu scaled so that mean 0 and variance 1 stay", "x [...] -> y [...]", selu, selu_gradient},
+      {"selu", "elu, scaled to preserve mean 0 and variance 1", "x [...] -> y [...]", selu, selu_gradient},
       {"celu", "x where positive, alpha (exp(x / alpha) - 1) elsewhere", "x [...] {alpha = 1.0 in 0<..} -> y [...]",
        celu, celu_gradient},
       {"hardtanh", "x clamped to [low, high]", "x [...] {low = -1.0, high = 1.0} -> y [...]", hardtanh,
        hardtanh_gradient},
-      {"hardsigmoid", "a line from 0 at -3 to 1 at 3, clamped to [0, 1]", "x [...] -> y [...]", hardsigmoid,
-       hardsigmoid_gradient},
+      {"hardsigmoid", "x / 6 + 1/2, clamped to [0, 1]", "x [...] -> y [...]", hardsigmoid, hardsigmoid_gradient},
       {"hardswish", "x times hardsigmoid(x)", "x [...] -> y [...]", hardswish, hardswish_gradient},
       {"mish", "x times tanh(softplus(x))", "x [...] -> y [...]", mish, mish_gradient},
   };

@@ -6,6 +6,8 @@
 #include "engine/functional/reference.hpp"
 #include "engine/program/scan.hpp"
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::engine::reference {
 namespace {
 
@@ -159,8 +161,8 @@ Values gru_scan_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gr
 
 void expect_counts(const char* name, Inputs in, size_t states) {
   expect(in.size() == 3 || in.size() == 5 || in.size() == 5 + states, name,
-         "takes x, two weights, then two biases or none, then with biases its first state or nothing; got " +
-             std::to_string(in.size()) + " inputs");
+         "takes x, two weights, optionally two biases, and with biases optionally the initial state; got " +
+             quantity(in.size(), "input"));
   expect_sequence(name, in[0]);
   expect(in[2].rank() == 2, name, "the state's weight is a matrix, not " + text_of(in[2]));
 }
@@ -187,27 +189,27 @@ Values gru(const AttributeMap& a, Inputs in) {
 
 std::vector<Functional> recurrences() {
   return {
-      {"lstm", "long short-term memory over the positions; gates i f g o",
+      {"lstm", "long short-term memory over the positions; gate order i, f, g, o",
        "x [N, T, in], w_ih [4H, in], w_hh [4H, H], b_ih [4H]?, b_hh [4H]?, h0 [N, H]?, c0 [N, H]? {reverse = false} "
        "-> "
        "y [N, T, H], c [N, T, H]",
        lstm, nullptr},
-      {"lstm_scan", "the part of lstm that goes from state to state",
+      {"lstm_scan", "the recurrent part of lstm",
        "x [N, T, 4H], w_hh [4H, H], h0 [N, H], c0 [N, H] {reverse = false} -> y [N, T, H], c [N, T, H], gates [N, T, "
        "4H]",
        lstm_scan, lstm_scan_gradient},
-      {"lstm_scan_grad", "gradient of lstm_scan, but for the weight",
+      {"lstm_scan_grad", "gradient of lstm_scan, except for the weight",
        "w_hh [4H, H], c [N, T, H], gates [N, T, 4H], c0 [N, H], dy [N, T, H], dc [N, T, H]?, dgates [N, T, 4H]? "
        "{reverse = false} -> dx [N, T, 4H], dh0 [N, H], dc0 [N, H]",
        lstm_scan_grad, nullptr},
-      {"gru", "gated recurrent units over the positions; gates r z n, r after the product",
+      {"gru", "gated recurrent units over the positions; gate order r, z, n; r multiplies the product with w_hh",
        "x [N, T, in], w_ih [3H, in], w_hh [3H, H], b_ih [3H]?, b_hh [3H]?, h0 [N, H]? {reverse = false} -> "
        "y [N, T, H]",
        gru, nullptr},
-      {"gru_scan", "the part of gru that goes from state to state",
+      {"gru_scan", "the recurrent part of gru",
        "x [N, T, 3H], w_hh [3H, H], b_hh [3H], h0 [N, H] {reverse = false} -> y [N, T, H], gates [N, T, 4H]", gru_scan,
        gru_scan_gradient},
-      {"gru_scan_grad", "gradient of gru_scan, but for weight and bias",
+      {"gru_scan_grad", "gradient of gru_scan, except for the weight and the bias",
        "w_hh [3H, H], y [N, T, H], gates [N, T, 4H], h0 [N, H], dy [N, T, H], dgates [N, T, 4H]? {reverse = false} "
        "-> "
        "dx [N, T, 3H], dpast [N, T, 3H], dh0 [N, H]",

@@ -176,20 +176,22 @@ Values cache_append(const AttributeMap& a, Inputs in) {
 }  // namespace
 
 std::vector<Functional> sequences() {
-  Functional turn{"rope",
-                  "rotary positions: pairs (i, i + D/2) turned by an angle that grows with the position; interleaved: "
-                  "pairs (2i, 2i + 1)",
-                  "x [..., T, D], positions i32 [T] or [B, T]?, frequencies f32 [D/2]? {base = 10000.0, offset = 0 (of "
-                  "the first position), inverse = false, positions_first = false (x is [..., T, H, D]), pairing = "
-                  "\"half\" in half|interleaved since 1.5, rotary_dims = 0 in 0.. since 1.5 (0: all of D), operands = "
-                  "\"\" since 1.5 (the optional inputs given, in order: \"positions,frequencies\")} -> y like x",
-                  rope, rope_gradient};
+  Functional turn{
+      "rope",
+      "rotary position embedding: rotates the pairs (i, i + D/2), or with interleaved pairing (2i, 2i + 1), by an "
+      "angle proportional to the position",
+      "x [..., T, D], positions i32 [T] or [B, T]?, frequencies f32 [D/2]? {base = 10000.0, offset = 0 (number of the "
+      "first position), inverse = false, positions_first = false (x is [..., T, H, D]), pairing = "
+      "\"half\" in half|interleaved since 1.5, rotary_dims = 0 in 0.. since 1.5 (number of dimensions to rotate; 0: "
+      "all), operands = "
+      "\"\" since 1.5 (names of the optional inputs that are given, in order: \"positions,frequencies\")} -> y like x",
+      rope, rope_gradient};
   Functional append{"cache_append",
-                    "writes the rows of each batch item into its cache, from start on; the start is clamped so that "
-                    "they fit; with pages the cache is a pool [P, R, ...], and row s of item b is row s % R of page "
-                    "pages[b, s / R]; rows beyond the table, and of entries that name no page, are not written",
+                    "writes the new rows of each batch item into its cache, beginning at row start; start is clamped "
+                    "so that the rows fit; with pages the cache is a pool [P, R, ...], and row s of item b is row s % "
+                    "R of page pages[b, s / R]; rows beyond the page table or on invalid pages are not written",
                     "cache [B, C, ...], new [B, T, ...], start i32 [B], pages i32 [B, N]? {operands = \"\" since 1.5 "
-                    "(\"pages\" if they are given)} -> cache like cache",
+                    "(\"pages\" if pages are given)} -> cache like cache",
                     cache_append, nullptr};
   append.traits.block_write = true;
   return {std::move(turn), std::move(append)};

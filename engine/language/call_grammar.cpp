@@ -50,7 +50,7 @@ json::object schema_of_calls(const json::array& tools, const std::string& name, 
                                  {"required", {"name", arguments}},
                                  {"additionalProperties", false}});
   }
-  if (calls.empty()) throw Error(ErrorKind::Usage, fmt::format("'tool_choice' names '{}', which 'tools' lack", name));
+  if (calls.empty()) throw Error(ErrorKind::Usage, fmt::format("'tool_choice' names '{}', which 'tools' lacks", name));
   return {{"anyOf", std::move(calls)}};
 }
 

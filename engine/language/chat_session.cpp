@@ -47,7 +47,7 @@ void ChatSession::set_messages(const boost::json::value& messages) {
       return value && value->is_string();
     };
     if (!is_text("role") || !is_text("content"))
-      throw Error(ErrorKind::Usage, "a message of a conversation has the texts 'role' and 'content'");
+      throw Error(ErrorKind::Usage, "a message of a conversation has the strings 'role' and 'content'");
   }
   messages_ = *all;
 }
@@ -81,7 +81,7 @@ std::vector<int32_t> ChatSession::fitted(int64_t wanted, size_t& forgotten, std:
     if (overflow_ == Overflow::shift && count + room > context && forget_oldest()) continue;
     if (count <= context) return ids;
     throw Error(ErrorKind::Usage,
-                fmt::format("the conversation has {} tokens, and the context holds {}", count, context), {},
+                fmt::format("the conversation has {} tokens, but the context holds {}", count, context), {},
                 {"shorten the message, clear the conversation, give a larger --context, or --overflow shift"});
   }
 }

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::engine {
 
 namespace {
@@ -72,10 +74,10 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
   expect_combination(settings_, session);
   done_.prompt_tokens = static_cast<int64_t>(prompt_);
   if (done_.prompt_tokens > session.context())
-    throw Error(
-        ErrorKind::Usage,
-        fmt::format("the prompt has {} tokens, and the context holds {}", done_.prompt_tokens, session.context()), {},
-        {"shorten the prompt, or give a larger --context"});
+    throw Error(ErrorKind::Usage,
+                fmt::format("the prompt has {}, but the context holds {}", quantity(done_.prompt_tokens, "token"),
+                            session.context()),
+                {}, {"shorten the prompt, or give a larger --context"});
   done_.reused_tokens = session.begin(text_);
   read_ = static_cast<size_t>(done_.reused_tokens);
   for (const int32_t id : text_) sampler_.observe(id);
@@ -219,10 +221,10 @@ Continuation continue_text(Session& session, const Tokenizer& tokenizer, std::st
   const std::vector<int32_t> ids = tokenizer.encode(prompt, options);
   const auto count = static_cast<int64_t>(ids.size()), room = session.context() - session.length();
   if (count > room)
-    throw Error(
-        ErrorKind::Usage,
-        fmt::format("the prompt has {} tokens, and the context has room for {} of {}", count, room, session.context()),
-        {}, {"shorten the prompt, or give a larger --context"});
+    throw Error(ErrorKind::Usage,
+                fmt::format("the prompt has {}, but the context has room for {} of {}", quantity(count, "token"), room,
+                            session.context()),
+                {}, {"shorten the prompt, or give a larger --context"});
   std::vector<int32_t> all(session.tokens().begin(), session.tokens().end());
   all.insert(all.end(), ids.begin(), ids.end());
   Continuation done = continue_tokens(session, tokenizer, ids.empty() ? ids : all, settings, emit);

@@ -107,9 +107,10 @@ struct Decoder::Row {
 Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
     : model_(model), executor_(executor), options_(std::move(options)), files_(model.parameters->files()) {
   if (!model_.find("prefill") && model_.find("forward"))
-    throw Error(ErrorKind::Usage,
-                fmt::format("'{}' does not write text: it computes vectors or scores of whole texts", model_.name), {},
-                {"for vectors of texts: harmonics embed MODEL TEXT", "for its scores: harmonics infer MODEL"});
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format("'{}' does not generate text: it computes embeddings or scores of whole texts", model_.name), {},
+        {"for embeddings: harmonics embed MODEL TEXT", "for its scores: harmonics infer MODEL"});
   model_.entry("prefill");
   model_.entry("decode");
   Registry& registry = options_.registry ? *options_.registry : Registry::global();

@@ -22,7 +22,7 @@ Pooling pooling_named(const std::string& name) {
   if (name == "first" || name == "cls") return Pooling::first;
   if (name == "last") return Pooling::last;
   throw Error(ErrorKind::Usage,
-              fmt::format("the pooling '{}' gives no vector of a text: mean, first and last do", name));
+              fmt::format("the pooling '{}' gives no embedding of a text; use mean, first or last", name));
 }
 
 Pooling pooling_of(const Model& model) {
@@ -47,7 +47,7 @@ Embedder::Embedder(const Model& model, Executor& executor, CompileOptions option
       pooling_(pooling ? *pooling : pooling_of(model)),
       causal_(model.find("prefill") != nullptr) {
   if (!model_.find("embed"))
-    throw Error(ErrorKind::Usage, fmt::format("'{}' gives no vectors of tokens", model_.name), {},
+    throw Error(ErrorKind::Usage, fmt::format("'{}' computes no vectors of tokens", model_.name), {},
                 {"a spec gives them as the output 'hidden' of its forward steps"});
 }
 
@@ -74,11 +74,11 @@ Embedder::Plan& Embedder::plan_for(int64_t tokens) {
 }
 
 std::vector<float> Embedder::embed(std::span<const int32_t> tokens) {
-  if (tokens.empty()) throw Error(ErrorKind::Usage, "a text without tokens has no vector", {}, {"give a text"});
+  if (tokens.empty()) throw Error(ErrorKind::Usage, "a text without tokens has no embedding", {}, {"give a text"});
   const auto count = static_cast<int64_t>(tokens.size());
   if (model_.context > 0 && count > model_.context)
     throw Error(ErrorKind::Usage,
-                fmt::format("the text has {} tokens, and the model was trained for {}", count, model_.context));
+                fmt::format("the text has {} tokens, but the model was trained for {}", count, model_.context));
   for (const int32_t token : tokens)
     if (token < 0 || token >= model_.vocabulary)
       throw Error(ErrorKind::Usage,

@@ -302,7 +302,7 @@ class GrammarParser {
       if (digit == std::string_view::npos) fail(fmt::format("the escape needs {} hexadecimal digits", count));
       value = value * 16 + static_cast<uint32_t>(digit < 16 ? digit : digit - 6);
     }
-    if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail("the escape is no character");
+    if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail("the escape is not a character");
     return value;
   }
 
@@ -444,7 +444,7 @@ Grammar::Grammar(std::string_view text) {
 GrammarText::GrammarText(std::shared_ptr<const Grammar> grammar) : grammar_(std::move(grammar)) {
   bool fits = true;
   for (const uint32_t begin : grammar_->rules_[grammar_->root_]) fits = expand({begin}, ways_, ends_) && fits;
-  if (!fits) throw Error(ErrorKind::Usage, "the grammar allows too many ways at once");
+  if (!fits) throw Error(ErrorKind::Usage, "the grammar is too ambiguous: too many alternatives are open at once");
 }
 
 bool GrammarText::expand(Stack first, std::vector<Stack>& ways, bool& ends) const {

@@ -106,10 +106,10 @@ class SchemaGrammar {
       return "value";
     }
     if (type->is_string()) return of_type(view_of(type->get_string()), schema, place);
-    if (!type->is_array() || type->get_array().empty()) fail(place + "/type", "it is a text or a list of texts");
+    if (!type->is_array() || type->get_array().empty()) fail(place + "/type", "it is a string or a list of strings");
     std::string terms;
     for (const json::value& one : type->get_array()) {
-      if (!one.is_string()) fail(place + "/type", "it is a text or a list of texts");
+      if (!one.is_string()) fail(place + "/type", "it is a string or a list of strings");
       terms += (terms.empty() ? "( " : " | ") + of_type(view_of(one.get_string()), schema, place);
     }
     return terms + " )";
@@ -135,7 +135,7 @@ class SchemaGrammar {
     if (type == "string") return text(schema, place);
     if (type == "boolean" || type == "null") return type;
     if (type != "integer" && type != "number")
-      fail(place + "/type", fmt::format("'{}' is no type of JSON", type),
+      fail(place + "/type", fmt::format("'{}' is not a JSON type", type),
            "types: array, boolean, integer, null, number, object, string");
     const json::value* const least = schema.if_contains("minimum");
     if (!least) return type;
@@ -183,7 +183,7 @@ class SchemaGrammar {
   }
   // Returns "{2,5}" or "{2,}".
   static std::string times(int64_t least, int64_t most, const std::string& place) {
-    if (most >= 0 && most < least) fail(place, "the least number is larger than the most");
+    if (most >= 0 && most < least) fail(place, "the minimum is larger than the maximum");
     return most < 0 ? fmt::format("{{{},}}", least) : fmt::format("{{{},{}}}", least, most);
   }
 

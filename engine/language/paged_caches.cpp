@@ -43,7 +43,7 @@ bool PagedCaches::reserve(int64_t pages) {
                : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED)
       throw Error(ErrorKind::Unavailable,
-                  fmt::format("the system gives no addresses for {} bytes of keys and values", bytes), {},
+                  fmt::format("the system cannot reserve {} bytes of addresses for keys and values", bytes), {},
                   {"give a smaller --context"});
     // Huge pages would allocate megabytes per state for the first tokens.
     ::madvise(data, bytes, MADV_NOHUGEPAGE);

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/execution/device_memory.hpp"
 #include "engine/language/decoder.hpp"
 
@@ -44,7 +46,7 @@ Session::Session(Decoder& decoder, int64_t context, bool whole)
     : decoder_(decoder), context_(context > 0 ? context : decoder.model().context) {
   if (context_ < 1)
     throw Error(ErrorKind::Usage, "the model does not say how many tokens it was trained for", {},
-                {"give the most tokens of a sequence: --context N"});
+                {"give the maximum number of tokens of a sequence: --context N"});
   scores_.resize(static_cast<size_t>(decoder.model().vocabulary));
   if (decoder_.caches_) {
     pages_.reserve(pages_for(context_) + 1);
@@ -119,7 +121,7 @@ void Session::drop_pages(size_t first) {
 void Session::keep(int64_t length) {
   if (length < 0 || length > this->length())
     throw Error(ErrorKind::Usage,
-                fmt::format("a sequence of {} tokens cannot be shortened to {}", tokens_.size(), length));
+                fmt::format("a sequence of {} cannot be shortened to {}", quantity(tokens_.size(), "token"), length));
   tokens_.resize(static_cast<size_t>(length));
   computed_ = std::min(computed_, length);
   if (!decoder_.caches_) return;
@@ -155,7 +157,7 @@ int64_t Session::begin(std::span<const int32_t> ids) {
   if (ids.empty()) throw Error(ErrorKind::Usage, "a sequence begins with at least one token");
   if (static_cast<int64_t>(ids.size()) > context_)
     throw Error(ErrorKind::Usage,
-                fmt::format("the sequence would have {} tokens, and its context holds {}", ids.size(), context_));
+                fmt::format("the sequence would have {} tokens, but its context holds {}", ids.size(), context_));
   const size_t most = std::min(ids.size() - 1, static_cast<size_t>(computed_));
   size_t common = 0;
   while (common < most && tokens_[common] == ids[common]) ++common;
@@ -218,7 +220,7 @@ void Session::expect(std::span<const int32_t> tokens) const {
   const auto count = static_cast<int64_t>(tokens.size());
   if (count > context_ - length())
     throw Error(ErrorKind::Usage,
-                fmt::format("the sequence would have {} tokens, and its context holds {}", length() + count, context_));
+                fmt::format("the sequence would have {} tokens, but its context holds {}", length() + count, context_));
 }
 
 // Called after a step: appends `tokens` and marks `computed` more tokens as computed. Publishes full pages.

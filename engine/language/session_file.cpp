@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <harmonics/abi.h>
+#include <harmonics/quantity.hpp>
 
 #include "engine/model/packed_files.hpp"
 #include "engine/model/sealed_file.hpp"
@@ -36,12 +37,12 @@ std::string caches_text(const Model& model) {
 }
 
 [[noreturn]] void no_session(const std::string& name, const std::string& what) {
-  throw Error(ErrorKind::Weights, fmt::format("'{}' is no saved session: {}", name, what));
+  throw Error(ErrorKind::Weights, fmt::format("'{}' is not a saved session: {}", name, what));
 }
 
 std::string text_in(const json::object& fields, const char* key, const std::string& name) {
   const json::value* value = fields.if_contains(key);
-  if (!value || !value->is_string()) no_session(name, fmt::format("its entry '{}' is not a text", key));
+  if (!value || !value->is_string()) no_session(name, fmt::format("its entry '{}' is not a string", key));
   return std::string(value->get_string());
 }
 
@@ -135,7 +136,7 @@ SavedSession session_in(const TensorFile& file, const std::string& name) {
   saved.tokens.assign(ids, ids + tokens->second.size());
   const uint64_t computed = number_in(*fields, "computed", name);
   if (computed > saved.tokens.size())
-    no_session(name, fmt::format("it has the states of {} tokens, and {} tokens", computed, saved.tokens.size()));
+    no_session(name, fmt::format("it has the states of {} tokens, but {} tokens", computed, saved.tokens.size()));
   saved.computed = static_cast<int64_t>(computed);
   for (size_t i = 0; i + 1 < file.tensors.size(); ++i) {
     const auto state = file.tensors.find(state_key(i));
@@ -161,25 +162,25 @@ SavedSession read_session(std::shared_ptr<const std::string> bytes, const std::s
 void restore_session(Session& session, const Model& model, const SavedSession& saved, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorKind::Weights, fmt::format("the session '{}' {}", name, what), {},
-                {"give the file that does not exist yet to begin another one"});
+                {"give the name of a new file to begin another session"});
   };
   if (saved.contract != contract_text())
-    refuse(fmt::format("was saved with the contract {}, and this is {}", saved.contract, contract_text()));
+    refuse(fmt::format("was saved with contract {}, but this is {}", saved.contract, contract_text()));
   if (const std::string own = caches_text(model); saved.caches != own)
     refuse(saved.caches.empty()
                ? "has other caches than the model"
-               : fmt::format("has the caches {}, and the model has {}", saved.caches.substr(0, 80), own.substr(0, 80)));
+               : fmt::format("has the caches {}, but the model has {}", saved.caches.substr(0, 80), own.substr(0, 80)));
   if (saved.model != identity_of(model)) refuse(fmt::format("belongs to another model than '{}'", model.name));
   for (const int32_t id : saved.tokens)
-    if (id < 0 || id >= model.vocabulary) refuse(fmt::format("has the token {}, which the model has not", id));
+    if (id < 0 || id >= model.vocabulary) refuse(fmt::format("has the token {}, which the model does not have", id));
   if (saved.computed == 0) return session.keep(0);
   if (saved.states.size() != model.states.size())
-    refuse(fmt::format("has {} states, and the model has {}", saved.states.size(), model.states.size()));
+    refuse(fmt::format("has {}, and the model has {}", quantity(saved.states.size(), "state"), model.states.size()));
   for (size_t i = 0; i < saved.states.size(); ++i) {
     const uint64_t wanted = model.states[i].type({1, 1, saved.computed}).bytes();
     if (static_cast<uint64_t>(saved.states[i].size()) != wanted)
-      refuse(fmt::format("has {} bytes of '{}', and {} tokens take {}", saved.states[i].size(), model.states[i].name,
-                         saved.computed, wanted));
+      refuse(fmt::format("has {} of '{}', and {} take {}", quantity(saved.states[i].size(), "byte"),
+                         model.states[i].name, quantity(saved.computed, "token"), wanted));
   }
   session.restore(std::span(saved.tokens).first(static_cast<size_t>(saved.computed)), saved.states);
 }

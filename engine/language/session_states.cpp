@@ -59,7 +59,7 @@ std::vector<HTensor> Session::states() const {
 void Session::restore(std::span<const int32_t> tokens, const std::vector<HTensor>& states) {
   const auto count = static_cast<int64_t>(tokens.size());
   if (count > context_)
-    throw Error(ErrorKind::Usage, fmt::format("the sequence has {} tokens, and the context holds {}", count, context_),
+    throw Error(ErrorKind::Usage, fmt::format("the sequence has {} tokens, but the context holds {}", count, context_),
                 {}, {"give a larger --context"});
   keep(0);
   if (count == 0) return;

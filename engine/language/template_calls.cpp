@@ -38,7 +38,7 @@ const Value& needed(Given given, size_t place, const char* name, const std::stri
 }
 const std::string& text_needed(Given given, size_t place, const char* name, const std::string& method) {
   const Value& value = needed(given, place, name, method);
-  if (!value.is_text()) fail_call(fmt::format("'{}' needs a text, not {}", method, value.kind()));
+  if (!value.is_text()) fail_call(fmt::format("'{}' needs a string, not {}", method, value.kind()));
   return value.text();
 }
 int64_t integer_or(const Value* value, int64_t otherwise, const std::string& method) {
@@ -62,7 +62,8 @@ Value split_method(Run& run, const std::string& name, const std::string& text, G
   const bool from_right = name == "rsplit";
   run.charge(text.size());
   if (!separator || separator->is_none()) return list_of(run, split_words(text, most, from_right));
-  if (!separator->is_text() || separator->text().empty()) fail_call(fmt::format("'{}' needs a text to split at", name));
+  if (!separator->is_text() || separator->text().empty())
+    fail_call(fmt::format("'{}' needs a string to split at", name));
   run.charge(count_of(text, separator->text()) * sizeof(Value));
   return list_of(run, split_at(text, separator->text(), most, from_right));
 }
@@ -107,7 +108,7 @@ Value affix_method(Run& run, const std::string& name, const std::string& text, G
   given.expect(name, {"prefix"});
   const Value& affix = needed(given, 0, "prefix", name);
   const auto holds = [&](const Value& one) {
-    if (!one.is_text()) fail_call(fmt::format("'{}' needs a text, not {}", name, one.kind()));
+    if (!one.is_text()) fail_call(fmt::format("'{}' needs a string, not {}", name, one.kind()));
     return name == "startswith" ? text.starts_with(one.text()) : text.ends_with(one.text());
   };
   if (affix.is_text()) return Value(holds(affix));
@@ -290,7 +291,7 @@ Value call_function(Run& run, const Callable& function, const CallArguments& giv
     return given.values[static_cast<size_t>(self.integer()) % given.values.size()];
   }
   if (is_among(kChanges, name))
-    fail_call(fmt::format("'{}' would change {}, and templates may not", name, self.kind()));
+    fail_call(fmt::format("'{}' would change {}, which templates may not do", name, self.kind()));
   return self.is_map() ? map_method(run, name, self, given) : list_method(name, self, given);
 }
 

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/language/template_run.hpp"
 #include "engine/language/template_text.hpp"
 #include "formats/utf8.hpp"
@@ -18,7 +20,7 @@ using Given = const CallArguments&;
 [[noreturn]] void fail_filter(const std::string& what) { throw Error(ErrorKind::Usage, what); }
 
 const std::string& text_in(const Value* value, const char* what) {
-  if (!value->is_text()) fail_filter(fmt::format("{} must be a text, not {}", what, value->kind()));
+  if (!value->is_text()) fail_filter(fmt::format("{} must be a string, not {}", what, value->kind()));
   return value->text();
 }
 int64_t integer_in(const Value* value, int64_t otherwise, const char* what) {
@@ -79,10 +81,10 @@ Value filter_json(Run& run, const Value& value, Given given) {
   JsonStyle style;
   if (const Value* indent = given.find(0, "indent"); indent && !indent->is_none())
     style.indent = static_cast<int>(width_in(indent, -1));
-  if (truth_in(given.find(1, "ensure_ascii"))) fail_filter("'tojson' writes characters as they are: no ensure_ascii");
+  if (truth_in(given.find(1, "ensure_ascii"))) fail_filter("'tojson' does not support ensure_ascii");
   if (const Value* separators = given.find(2, "separators"); separators && !separators->is_none()) {
     const List both = items_of(run, *separators);
-    if (both.size() != 2) fail_filter("'separators' must be two texts");
+    if (both.size() != 2) fail_filter("'separators' must be two strings");
     style.item = text_in(&both[0], "a separator");
     style.key = text_in(&both[1], "a separator");
     if (style.item.size() + style.key.size() > 64) fail_filter("the separators are too long");
@@ -280,7 +282,7 @@ Value filter_round(Run&, const Value& value, Given given) {
 
 Value filter_replace(Run& run, const Value& value, Given given) {
   given.expect("replace", {"old", "new", "count"});
-  if (!given.find(0, "old") || !given.find(1, "new")) fail_filter("'replace' needs two texts");
+  if (!given.find(0, "old") || !given.find(1, "new")) fail_filter("'replace' needs two strings");
   CallArguments texts;
   texts.values = {Value(text_of(*given.find(0, "old"))), Value(text_of(*given.find(1, "new")))};
   if (const Value* count = given.find(2, "count"); count && !count->is_none()) texts.values.push_back(*count);
@@ -447,7 +449,7 @@ int comparison_test(Run& run, const std::string& name, const Value& value, const
   if (name == "ge") return order(value, other) >= 0;
   if (name == "in") {
     run.spend(other.weight() / 64);
-    if (other.is_text()) return other.text().find(text_in(&value, "the part of a text")) != std::string::npos;
+    if (other.is_text()) return other.text().find(text_in(&value, "the part of a string")) != std::string::npos;
     if (other.is_map()) return other.find(value) != nullptr;
     const List items = items_of(run, other);
     return std::any_of(items.begin(), items.end(), [&](const Value& item) { return equal(item, value); });
@@ -479,7 +481,8 @@ bool apply_test(Run& run, const std::string& name, const Value& value, const Cal
   run.spend(value.weight() / 64);
   if (arguments.values.size() == 1)
     if (const int holds = comparison_test(run, name, value, arguments.values[0]); holds >= 0) return holds != 0;
-  fail_filter(fmt::format("there is no test '{}' with {} values", printable(name), arguments.values.size()));
+  fail_filter(
+      fmt::format("there is no test '{}' with {}", printable(name), quantity(arguments.values.size(), "value")));
 }
 
 }  // namespace harmonics::engine::jinja

@@ -183,7 +183,7 @@ class TemplateLexer {
         return advance(2);
       }
     if (kSigns.find(c) == std::string_view::npos)
-      fail(fmt::format("{} has no meaning here", shown_name(std::string_view(text_).substr(at_, 1))));
+      fail(fmt::format("{} is not valid here", shown_name(std::string_view(text_).substr(at_, 1))));
     if (c == '(' || c == '[' || c == '{') brackets += c;
     if (c == ')' || c == ']' || c == '}') {
       const char open = c == ')' ? '(' : c == ']' ? '[' : '{';
@@ -270,7 +270,7 @@ class TemplateLexer {
       if (digit == std::string_view::npos) fail(fmt::format("an escape needs {} hexadecimal digits", digits));
       value = value * 16 + static_cast<uint32_t>(digit < 16 ? digit : digit - 6);
     }
-    if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail("an escape is no character");
+    if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail("an escape is not a character");
     append_utf8(out, value);
   }
 

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/language/template_lexer.hpp"
 #include "engine/language/template_text.hpp"
 
@@ -78,7 +80,8 @@ const Value* CallArguments::find(size_t place, std::string_view name) const {
 
 void CallArguments::expect(std::string_view what, std::initializer_list<std::string_view> names) const {
   if (values.size() > names.size())
-    fail_run(fmt::format("'{}' takes {} values at most, and there are {}", what, names.size(), values.size()));
+    fail_run(
+        fmt::format("'{}' takes {} at most, but there are {}", what, quantity(names.size(), "value"), values.size()));
   for (const auto& [key, value] : named)
     if (std::find(names.begin(), names.end(), key) == names.end())
       fail_run(fmt::format("'{}' takes no value '{}'", what, key));
@@ -187,7 +190,7 @@ void Run::bind(const std::vector<std::string>& targets, const Value& value) {
   }
   const List items = items_of(*this, value);
   if (items.size() != targets.size())
-    fail_run(fmt::format("{} names get the {} items of {}", targets.size(), items.size(), value.kind()));
+    fail_run(fmt::format("{} names get the {} of {}", targets.size(), quantity(items.size(), "item"), value.kind()));
   for (size_t i = 0; i < targets.size(); ++i) scope_->names[targets[i]] = items[i];
 }
 
@@ -196,7 +199,7 @@ void Run::assign(const Node& node, Value value) {
   const Value* space = nullptr;
   for (const Scope* scope = scope_.get(); scope && !space; scope = scope->parent.get())
     if (const auto at = scope->names.find(node.targets[0]); at != scope->names.end()) space = &at->second;
-  if (!space || !space->as_namespace()) fail_run(fmt::format("'{}' is no namespace", node.targets[0]));
+  if (!space || !space->as_namespace()) fail_run(fmt::format("'{}' is not a namespace", node.targets[0]));
   space->as_namespace()->set(node.target_attribute, std::move(value));
 }
 
@@ -367,7 +370,7 @@ Value Run::slice(const Node& node) {
     if (!node.children[i + 1]) continue;
     const Value value = evaluate(*node.children[i + 1]);
     if (value.is_none()) continue;
-    if (!value.is_number() || value.is_real()) fail_run(fmt::format("{} is no place in a list", value.kind()));
+    if (!value.is_number() || value.is_real()) fail_run(fmt::format("{} is not a place in a list", value.kind()));
     bounds[i] = value.integer();
   }
   const int64_t step = bounds[2].value_or(1);
@@ -400,7 +403,7 @@ Value Run::map(const Node& node) {
   for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
     Value key = evaluate(*node.children[i]);
     if (!key.is_text() && !key.is_number() && !key.is_none())
-      fail_run(fmt::format("{} is no key of a map", key.kind()));
+      fail_run(fmt::format("{} is not a key of a map", key.kind()));
     Value value = evaluate(*node.children[i + 1]);
     spend(entries.size() / 16);
     const auto same = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return equal(e.first, key); });
@@ -466,7 +469,7 @@ Value Run::arithmetic(const std::string& sign, const Value& a, const Value& b) {
 bool Run::contains(const Value& all, const Value& one) {
   spend(all.weight() / 64);
   if (all.is_text()) {
-    if (!one.is_text()) fail_run(fmt::format("'in' a text needs a text, not {}", one.kind()));
+    if (!one.is_text()) fail_run(fmt::format("'in' a string needs a string, not {}", one.kind()));
     return all.text().find(one.text()) != std::string::npos;
   }
   if (all.is_map()) return all.find(one) != nullptr;
@@ -529,7 +532,7 @@ Value Run::call_macro(const Macro& macro, const CallArguments& given) {
   const std::shared_ptr<Scope> around = macro.scope.lock();
   if (!around) fail_run(fmt::format("the macro '{}' is used outside its block", node.text));
   if (given.values.size() > node.arguments.size())
-    fail_run(fmt::format("the macro '{}' takes {} values at most", node.text, node.arguments.size()));
+    fail_run(fmt::format("the macro '{}' takes {} at most", node.text, quantity(node.arguments.size(), "value")));
   for (const auto& [name, value] : given.named)
     if (std::none_of(node.arguments.begin(), node.arguments.end(),
                      [&, &wanted = name](const auto& p) { return p.name == wanted; }))

@@ -48,7 +48,7 @@ class TemplateParser {
     if (token.kind == TokenKind::data)
       found = "text";
     else if (token.kind == TokenKind::text)
-      found = "a text";
+      found = "a string";
     else if (token.kind != TokenKind::end)
       found = "'" + printable(token.text) + "'";
     fail(fmt::format("expected {}, found {}", what, found));
@@ -161,7 +161,7 @@ class TemplateParser {
     for (const char* file : {"include", "import", "from", "extends"})
       if (word == file)
         throw template_error(ErrorKind::Syntax, name_, at,
-                             fmt::format("'{}' reads other files; templates may not", word));
+                             fmt::format("'{}' reads other files, which templates may not do", word));
     throw template_error(ErrorKind::Syntax, name_, at, fmt::format("there is no block '{}'", printable(word)));
   }
 

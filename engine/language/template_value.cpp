@@ -304,7 +304,7 @@ const char* Value::kind() const {
   if (is_bool()) return "a truth value";
   if (is_integer()) return "a whole number";
   if (is_real()) return "a number";
-  if (is_text()) return "a text";
+  if (is_text()) return "a string";
   if (is_list()) return "a list";
   if (is_map()) return "a map";
   return as_namespace() ? "a namespace" : "a function";

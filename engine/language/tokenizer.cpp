@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/contract/file_reader.hpp"
 #include "engine/contract/guard.hpp"
 #include "engine/contract/plugin_body.hpp"
@@ -93,7 +95,7 @@ void Tokenizer::describe() {
   const hx_status status = table_of(*item_).describe(object_, &info);
   if (status != HX_OK) throw plugin_error(*item_, status);
   if (info.tokens == 0 || info.tokens > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
-    refuse(*item_, name_, fmt::format("has {} tokens; there must be 1 to 2147483647", info.tokens));
+    refuse(*item_, name_, fmt::format("has {}; there must be 1 to 2147483647", quantity(info.tokens, "token")));
   size_ = static_cast<int32_t>(info.tokens);
   longest_ = std::min<uint64_t>(info.longest, kLongestToken);
   bos_ = special(info.bos, "begin");
@@ -128,10 +130,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   encode_once();
   if (count > ids.size()) {
     if (count / 64 > text.size() + 1)
-      refuse(*item_, name_, fmt::format("makes {} ids of a text of {} bytes", count, text.size()));
+      refuse(*item_, name_, fmt::format("makes {} ids of a text of {}", count, quantity(text.size(), "byte")));
     ids.resize(count);
     encode_once();
-    if (count > ids.size()) refuse(*item_, name_, "makes another number of ids each time");
+    if (count > ids.size()) refuse(*item_, name_, "returns a different number of ids each time");
   }
   ids.resize(count);
   expect_ids(ids);
@@ -154,7 +156,7 @@ std::string Tokenizer::decode(int32_t id, std::optional<int32_t> previous) const
     if (size > kLongestToken) refuse(*item_, name_, fmt::format("has a token of {} bytes", size));
     piece.resize(size);
     decode_once();
-    if (size > piece.size()) refuse(*item_, name_, "decodes one token to another length each time");
+    if (size > piece.size()) refuse(*item_, name_, "decodes one token to a different length each time");
   }
   piece.resize(size);
   return piece;

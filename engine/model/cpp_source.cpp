@@ -171,7 +171,7 @@ class CppWriter {
     bytes_ += type.bytes();
     if (bytes_ > source_.most_bytes)
       throw Error(ErrorKind::Usage,
-                  fmt::format("the parameters of '{}' have more than {} bytes, the most that a C++ file takes",
+                  fmt::format("the parameters of '{}' have more than {} bytes, the maximum for a C++ file",
                               source_.model, source_.most_bytes),
                   {}, {"choose a smaller model, or smaller sizes with --set"});
     const ValueId v = node.outputs.at(0);

@@ -44,7 +44,7 @@ ItemPtr exporter_for(const std::string& path, Registry& registry, const std::str
     throw Error(ErrorKind::Usage,
                 fmt::format("several exporters write '{}' equally well: {}", path, comma_separated(names)))
         .note("name the one to use: --format " + names.front());
-  Error error(ErrorKind::Usage, fmt::format("the name '{}' tells no format to write", path));
+  Error error(ErrorKind::Usage, fmt::format("the name '{}' does not determine a format", path));
   error.note(known.empty() ? std::string("no exporter is known") : "name one: --format " + comma_separated(known));
   throw error;
 }

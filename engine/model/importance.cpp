@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/file.hpp"
 #include "formats/gguf.hpp"
 #include "formats/utf8.hpp"
@@ -17,7 +19,7 @@ namespace {
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
 
 [[noreturn]] void refuse_importance(const Origin& file, const std::string& what) {
-  throw Error(file.kind, fmt::format("'{}' is no importance matrix: {}", file.name, what), {},
+  throw Error(file.kind, fmt::format("'{}' is not an importance matrix: {}", file.name, what), {},
               {"'harmonics importance' and llama.cpp's llama-imatrix write such files"});
 }
 
@@ -68,13 +70,13 @@ ImportanceMatrix read_gguf_form(std::string_view bytes, const Origin& file) {
     if (!tensor.name.ends_with(kSums)) continue;
     const std::string name(tensor.name.substr(0, tensor.name.size() - kSums.size()));
     const auto at = counts.find(name);
-    if (at == counts.end()) refuse_importance(file, fmt::format("{} has sums and no counts", shown_name(name)));
+    if (at == counts.end()) refuse_importance(file, fmt::format("{} has sums but no counts", shown_name(name)));
     ColumnImportance entry;
     entry.squares = numbers_of(tensor, bytes, file);
     entry.counts = numbers_of(*at->second, bytes, file);
     if (entry.counts.empty() || entry.squares.empty() || entry.squares.size() % entry.counts.size() != 0)
-      refuse_importance(file, fmt::format("{} has {} sums and {} counts", shown_name(name), entry.squares.size(),
-                                          entry.counts.size()));
+      refuse_importance(file, fmt::format("{} has {} and {}", shown_name(name), quantity(entry.squares.size(), "sum"),
+                                          quantity(entry.counts.size(), "count")));
     entry.columns = static_cast<int64_t>(entry.squares.size() / entry.counts.size());
     result.tensors.emplace(name, std::move(entry));
   }
@@ -114,21 +116,21 @@ class BinaryForm {
   std::string_view run(const char* name, size_t width) {
     const int32_t count = number(name);
     if (count < 0 || static_cast<size_t>(count) > (bytes_.size() - at_) / width)
-      refuse(fmt::format("{} has {} items, and {} bytes follow", name, count, bytes_.size() - at_));
+      refuse(fmt::format("{} has {}, and {} bytes follow", name, quantity(count, "item"), bytes_.size() - at_));
     const std::string_view found = bytes_.substr(at_, static_cast<size_t>(count) * width);
     at_ += found.size();
     return found;
   }
   void entry(ImportanceMatrix& result) {
     const std::string name(run("the name of a tensor", 1));
-    if (name.empty() || find_invalid_utf8(name)) refuse("the name of a tensor is no text");
+    if (name.empty() || find_invalid_utf8(name)) refuse("the name of a tensor is not a string");
     const int32_t calls = number("the number of calls");
     ColumnImportance found;
     found.squares = numbers_of(run("the sums of a tensor", sizeof(float)), name, file_);
     if (found.squares.empty()) refuse(shown_name(name) + " has no sums");
     found.columns = static_cast<int64_t>(found.squares.size());
     found.counts = {static_cast<double>(std::max(1, calls))};
-    if (!result.tensors.emplace(name, std::move(found)).second) refuse(shown_name(name) + " is there twice");
+    if (!result.tensors.emplace(name, std::move(found)).second) refuse(shown_name(name) + " occurs twice");
   }
 
   const std::string_view bytes_;

@@ -10,6 +10,7 @@
 #include <harmonics/element_type.hpp>
 #include <harmonics/checked.hpp>
 #include <harmonics/importer_abi.h>
+#include <harmonics/quantity.hpp>
 
 #include "engine/base/spelling.hpp"
 #include "engine/contract/file_reader.hpp"
@@ -55,7 +56,7 @@ double ModelMetadata::number(std::string_view key) const {
 const std::string& ModelMetadata::text(std::string_view key) const {
   const AttributeValue& v = value(key);
   if (const auto* s = std::get_if<std::string>(&v)) return *s;
-  refuse(key, "is not a text");
+  refuse(key, "is not a string");
 }
 
 const HTensor* ImportedModel::find(const std::string& name) const {
@@ -223,15 +224,15 @@ class Reading {
   }
 
   void expect_text(const char* text, size_t longest, const std::string& what) const {
-    if (!text) refuse(fmt::format("gives no text for {}", what));
+    if (!text) refuse(fmt::format("gives no string for {}", what));
     const size_t length = ::strnlen(text, longest + 1);
     if (length > longest) refuse(fmt::format("gives more than {} bytes for {}", longest, what));
-    if (find_invalid_utf8({text, length})) refuse(fmt::format("gives text that is not UTF-8 for {}", what));
+    if (find_invalid_utf8({text, length})) refuse(fmt::format("gives a string that is not UTF-8 for {}", what));
   }
 
   void expect_name(const char* text, const std::string& what) const {
     expect_text(text, kLongestName, what);
-    if (!*text) refuse(fmt::format("gives no text for {}", what));
+    if (!*text) refuse(fmt::format("gives no string for {}", what));
   }
 
   void expect_key(const hx_attribute& a, uint32_t index) const {
@@ -267,12 +268,13 @@ class Reading {
     const Files::Bytes& file = files_.all()[tensor.file];
     const auto end = checked_sum<uint64_t>(tensor.offset, tensor.bytes);
     if (!end || *end > file.bytes)
-      throw Error(ErrorKind::Weights,
-                  fmt::format("'{}': {} places tensor {} at bytes {} .. {}+{} of a file of {} bytes", path_,
-                              spoken_name(*item_), name, tensor.offset, tensor.offset, tensor.bytes, file.bytes))
+      throw Error(ErrorKind::Weights, fmt::format("'{}': {} places tensor {} at bytes {} .. {}+{} of a file of {}",
+                                                  path_, spoken_name(*item_), name, tensor.offset, tensor.offset,
+                                                  tensor.bytes, quantity(file.bytes, "byte")))
           .note("the file is truncated or damaged: copy it again");
     if (tensor.bytes != type.bytes())
-      refuse(fmt::format("gives tensor {} {} bytes; {} takes {}", name, tensor.bytes, type.str(), type.bytes()));
+      refuse(fmt::format("gives tensor {} {}; {} takes {}", name, quantity(tensor.bytes, "byte"), type.str(),
+                         type.bytes()));
     const auto* at = static_cast<const unsigned char*>(file.data) + tensor.offset;
     if (type.dtype == DType::Bool && std::any_of(at, at + tensor.bytes, [](unsigned char b) { return b > 1; }))
       throw Error(ErrorKind::Weights,
@@ -348,7 +350,7 @@ std::string model_name(const std::string& file) {
 
 ImportedModel import_model(const std::string& given, Registry& registry, const ImportOptions& options) {
   if (given.ends_with(".hmx"))
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is a flow, and no model", given), {},
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is a flow, not a model", given), {},
                 {fmt::format("run it with: harmonics infer {}", given)});
   const std::string path = model_file(given);
   expect_model_folder(given);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/model_limits.hpp"
 #include "formats/npy.hpp"
 #include "formats/utf8.hpp"
@@ -56,7 +58,7 @@ HTensor array_of(std::span<const uint8_t> bytes, const Origin& member, const std
   }
   if (size != data.size())
     refuse(member,
-           "has " + std::to_string(data.size()) + " bytes of elements; its header promises " + std::to_string(size));
+           "has " + quantity(data.size(), "byte") + " of elements; its header promises " + std::to_string(size));
   if (header.dtype == DType::Bool && std::any_of(data.begin(), data.end(), [](uint8_t b) { return b > 1; }))
     refuse(member, "has a bool that is neither 0 nor 1");
   const bool in_order = !header.swapped && !(header.column_major && header.shape.size() > 1);
@@ -88,7 +90,7 @@ TensorFile read_npz(const void* data, size_t bytes, const std::string& name, con
   for (const ZipMember& member : read_zip_directory(archive, origin)) {
     const Origin array{name + "#" + member.name, ErrorKind::Weights};
     if (!member.name.ends_with(kEnding) || member.name.size() == kEnding.size())
-      refuse(array, "is no array of an NPZ file, whose members are NAME.npy", "save arrays with numpy.savez");
+      refuse(array, "is not an array of an NPZ file, whose members are NAME.npy", "save arrays with numpy.savez");
     const std::string tensor = member.name.substr(0, member.name.size() - kEnding.size());
     if (find_invalid_utf8(tensor)) refuse(array, "has a name that is not UTF-8");
     const std::span<const uint8_t> packed = zip_member_bytes(archive, member, origin);
@@ -103,7 +105,7 @@ TensorFile read_npz(const void* data, size_t bytes, const std::string& name, con
       check_zip_member(whole, member, origin);
       value = array_of(whole, array, nullptr);
     }
-    if (!file.tensors.emplace(tensor, std::move(value)).second) refuse(array, "is in the archive twice");
+    if (!file.tensors.emplace(tensor, std::move(value)).second) refuse(array, "occurs twice in the archive");
   }
   return file;
 }

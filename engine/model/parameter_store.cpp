@@ -123,7 +123,7 @@ StoredTensor* ParameterStore::declared(const std::string& name, const TensorType
   StoredTensor* known = find(name);
   if (known && known->type != type)
     throw Error(ErrorKind::Weights, "'" + name + "' is " + known->type.str() +
-                                        " in the weights at hand, the graph needs " + type.str() +
+                                        " in the given weights, but the graph needs " + type.str() +
                                         "; give it weights of that shape or change the layer back");
   return known;
 }

@@ -11,6 +11,7 @@
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/element_type.hpp>
 #include <harmonics/element_weighted.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/base/file_group.hpp"
 #include "formats/gguf.hpp"
@@ -217,9 +218,10 @@ class Writing {
     const int64_t matrices = tensor.shape.size() > 2 ? static_cast<int64_t>(tensor.shape.front()) : 1;
     const int64_t listed = found.columns * found.matrices();
     if (listed != columns && listed != columns * matrices)
-      throw Error(ErrorKind::Weights,
-                  fmt::format("'{}': the tensor '{}' has {} matrices of {} columns, and its importance {} of {}", from_,
-                              tensor.name, matrices, columns, found.matrices(), found.columns))
+      throw Error(
+          ErrorKind::Weights,
+          fmt::format("'{}': the tensor '{}' has {} of {} columns, and its importance {} of {}", from_, tensor.name,
+                      quantity(matrices, "matrix", "matrices"), columns, found.matrices(), found.columns))
           .note("the importance was gathered from another model");
     std::vector<std::vector<float>> all;
     for (int64_t i = 0; i < found.matrices(); ++i) {

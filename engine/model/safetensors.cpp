@@ -11,7 +11,8 @@ namespace harmonics::engine {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensors are mapped as they lie in the file: little-endian");
+static_assert(std::endian::native == std::endian::little,
+              "tensors are mapped from little-endian files without conversion");
 
 // Throws unless all bytes are 0 or 1: booleans are read as C++ bool.
 void expect_truth_values(const Origin& file, const TensorEntry& entry, const unsigned char* bytes, uint64_t offset) {

@@ -155,8 +155,8 @@ uint64_t checked_header_bytes(std::string_view first, uint64_t size, const std::
 TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::string& name) {
   TensorFile file = read_safetensors(bytes->data(), bytes->size(), name, bytes);
   if (!check_seal(file, *bytes, name))
-    throw Error(ErrorKind::Weights, "'" + name + "' has no checksum: it is no checkpoint", {},
-                {"use --weights for weights"});
+    throw Error(ErrorKind::Weights, "'" + name + "' has no checksum: it is not a checkpoint", {},
+                {"use --weights to load weights"});
   return file;
 }
 

@@ -156,7 +156,7 @@ class PositionAxes {
   // Follows a call through its body.
   void called(const Node& node) {
     const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
-    if (!functional) refuse(node, "is no registered function");
+    if (!functional) refuse(node, "is not a registered function");
     const auto body = body_program(*functional, node.attributes, input_types(program_, node));
     PositionAxes inner(*body, window_);
     try {
@@ -317,7 +317,7 @@ ContinuedProgram continue_sequence(const Program& program, const std::string& in
     if (!leaf) throw Refused{"it does not read '" + input + "'"};
     const Shape& shape = used.type(leaf->outputs[0]).shape;
     if (shape.rank() < 2 || shape[0] != 1 || shape[1] != sizes.window || sizes.window < 2)
-      throw Refused{"'" + input + "' is " + shape.str() + " and no window of one sequence"};
+      throw Refused{"'" + input + "' is " + shape.str() + ", not a window of one sequence"};
     ContinuedProgram result;
     result.program = dce(Continuing(used, input, sizes).run());
     return result;

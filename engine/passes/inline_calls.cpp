@@ -10,7 +10,7 @@ namespace {
 FunctionalPtr need_functional(const Node& call) {
   if (FunctionalPtr f = FunctionalTable::global().find(call.callee)) return f;
   throw Error(ErrorKind::Internal,
-              fmt::format("the program calls '{}', which is no registered functional", call.callee));
+              fmt::format("the program calls '{}', which is not a registered functional", call.callee));
 }
 
 // Inlines one level. Returns whether a call was replaced, whose body may contain further calls.

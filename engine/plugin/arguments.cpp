@@ -168,7 +168,7 @@ class Matcher {
   const ArgumentSpec& positional(const WrittenArgument& a) {
     if (after_named_)
       throw Error(ErrorKind::Syntax, "an argument without a name follows one with a name", a.value.span)
-          .note("name it too, or put it first: " + signature(item_));
+          .note("name it too, or write it first: " + signature(item_));
     if (next_ < item_.arguments.size()) return item_.arguments[next_++];
     const std::string count =
         item_.arguments.empty() ? "no arguments" : fmt::format("at most {}", item_.arguments.size());
@@ -212,7 +212,7 @@ std::string_view argument_type_name(uint32_t type) {
     case HX_ARG_BOOL:
       return "true or false";
     case HX_ARG_STRING:
-      return "a text";
+      return "a string";
     case HX_ARG_INTS:
       return "whole numbers";
     case HX_ARG_LAYER:

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <harmonics/error.hpp>
+#include <harmonics/quantity.hpp>
 
 namespace harmonics::engine {
 
@@ -123,7 +124,8 @@ hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::strin
   std::optional<Elf64_Sym> symbol = elf.symbol("harmonics_plugin_abi");
   if (!symbol) symbol = elf.symbol("harmonics_plugin_abi_default");
   if (!symbol) elf.refuse("it has no descriptor", "include <harmonics/plugin.hpp> in one of its sources");
-  if (symbol->st_size < kLeastDescriptor) elf.refuse(fmt::format("its descriptor has only {} bytes", symbol->st_size));
+  if (symbol->st_size < kLeastDescriptor)
+    elf.refuse(fmt::format("its descriptor has only {}", quantity(symbol->st_size, "byte")));
   const auto bytes = elf.at_address(symbol->st_value, kLeastDescriptor, "descriptor");
   hx_plugin_abi result;
   std::memcpy(&result, bytes.data(), sizeof result);
@@ -133,7 +135,7 @@ hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::strin
         fmt::format("its descriptor declares {} bytes, the minimum is {}", result.struct_size, kLeastDescriptor));
   if (!terminated(result.id) || !terminated(result.version) || !terminated(result.license) ||
       !terminated(result.vendor) || !terminated(result.built_with))
-    elf.refuse("a text of its descriptor has no end");
+    elf.refuse("a string of its descriptor is not terminated");
   return result;
 }
 

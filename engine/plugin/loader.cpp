@@ -60,7 +60,7 @@ std::span<const std::byte> bytes_of(const MappedFile& file) {
   if (text.rfind(file + ": ", 0) == 0) text.erase(0, file.size() + 2);
   Error error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be loaded: {}", path, text));
   if (text.find("undefined symbol") != std::string::npos)
-    error.note("link it with the library that has the symbol, or define it; plugins get nothing from the program");
+    error.note("link it with the library that has the symbol, or define it; the program exports no symbols to plugins");
   else if (text.find("cannot open shared object file") != std::string::npos)
     error.note("install the library it needs, or build the plugin with its folder in the run path");
   throw error;

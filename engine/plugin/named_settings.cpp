@@ -40,7 +40,7 @@ const char* what_is_right(SettingSpec::Kind kind) {
     case SettingSpec::Kind::part:
       return "give a number from 0 to 1";
     case SettingSpec::Kind::span:
-      return "give a whole number of steps, or a part of the run below 1";
+      return "give a whole number of steps, or a fraction of the run below 1";
     case SettingSpec::Kind::any:
       return "give a number";
     case SettingSpec::Kind::whole:

@@ -90,8 +90,7 @@ void check_shape(const Item& item) {
     const size_t dot = item.name.find('.');
     if (dot == 0 || dot == std::string::npos || dot + 1 == item.name.size())
       refuse(item, "an implementation is called FUNCTIONAL.NAME, such as attention.mine");
-    if (!item.arguments.empty())
-      refuse(item, "an implementation has no arguments of its own; it has those of the call");
+    if (!item.arguments.empty()) refuse(item, "an implementation has no separate arguments; it uses those of the call");
   }
   if (item.kind == HX_OPTIMIZER || item.kind == HX_SCHEDULE || item.kind == HX_POLICY)
     for (const ArgumentSpec& a : item.arguments)

@@ -170,7 +170,7 @@ ItemPtr Registry::need(uint32_t kind, std::string_view name) {
     for (const KindRow& row : kind_rows())
       if (row.kind != kind && knows(row.kind, name_text))
         error.note("note: '" + name_text + "' is known as " + std::string(row.name));
-    if (!known.empty()) error.note("note: known are " + comma_separated(known));
+    if (!known.empty()) error.note("note: known ones: " + comma_separated(known));
   }
   for (const std::string& reason : passed_over()) error.note("note: a plugin was skipped: " + reason);
   throw error.note(plugin_help(kind));

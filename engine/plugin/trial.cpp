@@ -119,7 +119,7 @@ double plugin_patience(double otherwise) {
   const auto [end, error] = std::from_chars(set, set + std::strlen(set), seconds);
   if (error != std::errc() || *end || !std::isfinite(seconds) || seconds <= 0)
     throw Error(ErrorKind::Usage,
-                fmt::format("HARMONICS_PLUGIN_PATIENCE is '{}', which is no number of seconds above 0", set), {},
+                fmt::format("HARMONICS_PLUGIN_PATIENCE is '{}', which is not a number of seconds above 0", set), {},
                 {"write it as 30 or 0.5"});
   return seconds;
 }

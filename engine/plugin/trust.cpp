@@ -15,7 +15,7 @@ namespace {
 void check_place(const std::string& plugin, const std::string& place, const char* what) {
   const auto refuse = [&](const std::string& reason) {
     throw Error(ErrorKind::Denied, fmt::format("plugin '{}' is not loaded: {} '{}' {}", plugin, what, place, reason))
-        .note("put it where only you can write, e.g. ~/.local/share/harmonics/plugins");
+        .note("move it to a folder where only you can write, e.g. ~/.local/share/harmonics/plugins");
   };
   struct stat s {};
   if (stat(place.c_str(), &s) != 0) refuse(fmt::format("cannot be examined: {}", std::strerror(errno)));

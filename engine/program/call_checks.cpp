@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/arguments.hpp"
 #include "engine/plugin/range.hpp"
@@ -46,10 +48,10 @@ void check_value(std::string_view op, const AttributeSpec& spec, const Attribute
 void check_inputs(std::string_view op, const Signature& signature, size_t inputs) {
   const size_t least = signature.fewest_inputs(), most = signature.most_inputs();
   if (!signature.known || (inputs >= least && inputs <= most)) return;
-  const std::string count = most == least      ? fmt::format("{}", least)
-                            : most == SIZE_MAX ? fmt::format("at least {}", least)
-                                               : fmt::format("{} to {}", least, most);
-  throw Error(ErrorKind::Shape, fmt::format("{}: takes {} inputs, got {}", op, count, inputs))
+  const std::string count = most == least      ? quantity(least, "input")
+                            : most == SIZE_MAX ? "at least " + quantity(least, "input")
+                                               : fmt::format("{} to {}", least, quantity(most, "input"));
+  throw Error(ErrorKind::Shape, fmt::format("{}: takes {}, got {}", op, count, inputs))
       .note("note: it is " + signature.str());
 }
 

@@ -23,7 +23,8 @@ ChainOp parse_op(std::string_view word, std::string_view all) {
   while (at < end) {
     if (op.operand_count == op.operands.size()) broken(all, "has an operation of more than three operands");
     const auto [next, error] = std::from_chars(at, end, op.operands[op.operand_count++]);
-    if (error != std::errc() || (next < end && *next != ',')) broken(all, "has an operand that is no register number");
+    if (error != std::errc() || (next < end && *next != ','))
+      broken(all, "has an operand that is not a register number");
     at = next + (next < end);
   }
   const uint32_t wanted = row->family == Family::unary ? 1 : row->family == Family::binary ? 2 : 3;

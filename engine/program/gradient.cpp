@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/program/expand_calls.hpp"
 #include "engine/program/functional.hpp"
@@ -109,8 +110,8 @@ class Differentiator {
     tracer_.set_scope(gradient_of(node));
     const std::vector<HTensor> gradients = rule(node);
     if (gradients.size() != node.inputs.size())
-      wrong(node, "gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(node.inputs.size()) +
-                      " operands");
+      wrong(node,
+            "gives " + quantity(gradients.size(), "gradient") + " for " + quantity(node.inputs.size(), "operand"));
     for (size_t i = 0; i < gradients.size(); ++i)
       if (depends_[node.inputs[i]] && gradients[i]) accumulate(node, i, gradients[i]);
   }

@@ -5,6 +5,8 @@
 #include <set>
 #include <unordered_map>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/host_function.hpp"
@@ -161,8 +163,8 @@ class Parser {
       cursor_.fail(from, e.what(), e.kind(), e.notes());
     }
     if (want.size() != types.size())
-      cursor_.fail(
-          from, "the operation has " + std::to_string(want.size()) + " results, not " + std::to_string(types.size()));
+      cursor_.fail(from,
+                   "the operation has " + quantity(want.size(), "result") + ", not " + std::to_string(types.size()));
     for (size_t i = 0; i < types.size(); ++i)
       if (want[i] != types[i])
         cursor_.fail(from, "the result is " + want[i].str() + ", not " + types[i].str(), ErrorKind::Shape);
@@ -263,15 +265,15 @@ class Parser {
       cursor_.expect(']');
     }
     if (static_cast<int64_t>(words.size()) != type.shape.count())
-      cursor_.fail(from, std::to_string(words.size()) + " numbers do not fill " + type.str(), ErrorKind::Shape);
+      cursor_.fail(from, quantity(words.size(), "number") + " cannot fill " + type.str(), ErrorKind::Shape);
     HTensor t = make_value(type, std::make_shared<Storage>(type.bytes()));
     visit_dtype(type.dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       auto* to = static_cast<T*>(t.mutable_bytes());
       for (size_t i = 0; i < words.size(); ++i)
         if (!read_element(words[i], to[i]))
-          cursor_.fail(from,
-                       "'" + std::string(words[i]) + "' is no number of type " + std::string(dtype_name(type.dtype)));
+          cursor_.fail(
+              from, "'" + std::string(words[i]) + "' is not a number of type " + std::string(dtype_name(type.dtype)));
     });
     return t;
   }
@@ -281,15 +283,15 @@ class Parser {
     const std::string hex = cursor_.text();
     if (hex.size() % 2 || hex.size() / 2 != type.bytes())
       cursor_.fail(from,
-                   std::to_string(hex.size()) + " hexadecimal digits do not fill the " + std::to_string(type.bytes()) +
-                       " bytes of " + type.str(),
+                   quantity(hex.size(), "hexadecimal digit") + " cannot fill the " + quantity(type.bytes(), "byte") +
+                       " of " + type.str(),
                    ErrorKind::Shape);
     HTensor t = make_value(type, std::make_shared<Storage>(type.bytes()));
     auto* to = static_cast<unsigned char*>(t.mutable_bytes());
     for (size_t i = 0; i < type.bytes(); ++i) {
       const auto [end, error] = std::from_chars(hex.data() + 2 * i, hex.data() + 2 * i + 2, to[i], 16);
       if (error != std::errc() || end != hex.data() + 2 * i + 2 || (type.dtype == DType::Bool && to[i] > 1))
-        cursor_.fail(from, "'" + hex.substr(2 * i, 2) + "' is no byte of " + type.str());
+        cursor_.fail(from, "'" + hex.substr(2 * i, 2) + "' is not a byte of " + type.str());
     }
     return t;
   }
@@ -334,7 +336,7 @@ class Parser {
         cursor_.fail(from, e.what(), e.kind(), e.notes());
       }
     }
-    cursor_.fail(from, "expected a number, a list, a text, true or false");
+    cursor_.fail(from, "expected a number, a list, a string, true or false");
   }
 
   // Parses a list of integers, or of reals if the first element is a real.

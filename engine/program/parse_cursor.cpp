@@ -95,7 +95,7 @@ std::string ParseCursor::text() {
       out += static_cast<char>(hex_digit(text_[at_]) * 16 + hex_digit(text_[at_ + 1]));
       at_ += 2;
     } else {
-      fail(from, "unknown escape in a text; \\\" \\\\ \\n \\t and \\xHH are known");
+      fail(from, "unknown escape in a string; \\\" \\\\ \\n \\t and \\xHH are known");
     }
   }
   if (at_ == text_.size() || text_[at_] != '"') fail(from, "the text is not closed");

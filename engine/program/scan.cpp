@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/program/interpret.hpp"
 #include "engine/program/op.hpp"
@@ -68,11 +69,11 @@ ScanLayout::ScanLayout(const Node& node)
   const auto operands = static_cast<int64_t>(node.inputs.size()),
              results = static_cast<int64_t>(node.body->outputs.size());
   if (first < 0 || second < 0 || first > operands || second > operands - first)
-    refuse(ErrorKind::Type, std::to_string(first) + " carries and " + std::to_string(second) +
-                                " constants are not among the " + std::to_string(operands) + " operands");
+    refuse(ErrorKind::Type, "carries = " + std::to_string(first) + " and constants = " + std::to_string(second) +
+                                " exceed the " + quantity(operands, "operand"));
   if (results < first)
-    refuse(ErrorKind::Type, "the body gives " + std::to_string(results) + " results, fewer than the " +
-                                std::to_string(first) + " carries");
+    refuse(ErrorKind::Type,
+           "the body gives " + quantity(results, "result") + ", fewer than carries = " + std::to_string(first));
   if (length < 0) refuse(ErrorKind::Shape, "length = " + std::to_string(length) + " must not be negative");
   carries = static_cast<size_t>(first);
   constants = static_cast<size_t>(second);

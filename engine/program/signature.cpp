@@ -285,7 +285,7 @@ Signature parse_signature(const std::string& text) {
   for (size_t i = 0; i < s.inputs.size(); ++i)
     if (!s.inputs[i].below.empty() && !bound_of(s, i) && !s.attribute(s.inputs[i].below))
       refuse_signature("bounds '" + s.inputs[i].name + "' by '" + s.inputs[i].below +
-                       "', which is no axis and no attribute");
+                       "', which is neither an axis nor an attribute");
   return s;
 }
 

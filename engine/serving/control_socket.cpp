@@ -29,7 +29,7 @@ sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is no path for a socket", path), {},
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not a path for a socket", path), {},
                 {fmt::format("it may have 1 to {} bytes", sizeof address.sun_path - 1)});
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
@@ -72,7 +72,7 @@ void ControlSocket::listen() {
     if (socket_ >= 0) ::close(socket_);
     throw Error(kind_of_failure(reason, ErrorKind::Output),
                 fmt::format("cannot {} '{}': {}", what, path_, std::strerror(reason)), {},
-                {"give --control a path in a folder of yours"});
+                {"give --control a path in a folder that you own"});
   };
   struct stat there {};
   if (::lstat(path_.c_str(), &there) == 0) {
@@ -248,7 +248,7 @@ std::string ControlClient::hear(double seconds) {
     pollfd ready{socket_, POLLIN, 0};
     if (::poll(&ready, 1, static_cast<int>(left * 1000) + 1) <= 0) continue;
     const ssize_t n = ::recv(socket_, piece, sizeof piece, 0);
-    if (n <= 0) throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' is over", path_));
+    if (n <= 0) throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' has ended", path_));
     heard_.append(piece, static_cast<size_t>(n));
   }
   std::string line = heard_.substr(0, end);

@@ -32,7 +32,7 @@ std::vector<int32_t> ids_of(const json::array& list, const char* field) {
   std::vector<int32_t> ids;
   for (const json::value& id : list) {
     if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
-      refuse_input(field, "has a token that is no number");
+      refuse_input(field, "has a token that is not a number");
     ids.push_back(static_cast<int32_t>(id.get_int64()));
   }
   return ids;
@@ -45,13 +45,13 @@ EmbeddingRequest::Input input_of(const json::value& value, const char* field) {
   else if (value.is_array() && !value.get_array().empty())
     input.ids = ids_of(value.get_array(), field);
   else
-    refuse_input(field, "has an item that is neither a text nor a list of tokens");
-  if (input.text.empty() && input.ids.empty()) refuse_input(field, "has an empty text");
+    refuse_input(field, "has an item that is neither a string nor a list of tokens");
+  if (input.text.empty() && input.ids.empty()) refuse_input(field, "has an empty string");
   return input;
 }
 
 std::vector<EmbeddingRequest::Input> inputs_of(const json::value* value, const char* field) {
-  if (!value) refuse_input(field, "is missing: a text, a list of texts, or tokens");
+  if (!value) refuse_input(field, "is missing: give a string, a list of strings, or tokens");
   const bool list = value->is_array() && !value->get_array().empty() && !value->get_array()[0].is_number();
   if (!list) return {input_of(*value, field)};
   if (value->get_array().size() > kMostInputs)
@@ -107,17 +107,17 @@ EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body)
   json::error_code failed;
   const json::value value = json::parse(json::string_view(body.data(), body.size()), failed);
   if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
-  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object");
+  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is not a JSON object");
   const json::object& fields = value.get_object();
   EmbeddingRequest r;
   r.api = api;
   if (const json::value* const model = given(fields, "model")) {
-    if (!model->is_string()) refuse_input("model", "must be a text");
+    if (!model->is_string()) refuse_input("model", "must be a string");
     r.model = std::string(model->get_string());
   }
   const char* const field = api == EmbeddingApi::ollama_one ? "prompt" : "input";
   r.inputs = inputs_of(given(fields, field), field);
-  if (api == EmbeddingApi::ollama_one && r.inputs.size() != 1) refuse_input(field, "must be a text");
+  if (api == EmbeddingApi::ollama_one && r.inputs.size() != 1) refuse_input(field, "must be a string");
   if (const json::value* const dimensions = given(fields, "dimensions")) {
     if (!dimensions->is_int64() || dimensions->get_int64() < 1)
       refuse_input("dimensions", "must be a whole number above 0");
@@ -179,7 +179,7 @@ EmbeddingWorker::~EmbeddingWorker() {
   }
   wake_.notify_all();
   thread_.join();
-  for (Waiting& one : waiting_) one.answer(refused_embedding(one.request.api, "the server is ending", 503));
+  for (Waiting& one : waiting_) one.answer(refused_embedding(one.request.api, "the server is shutting down", 503));
 }
 
 void EmbeddingWorker::answer(EmbeddingApi api, const ServiceRequest& request, const std::string& model,
@@ -200,7 +200,7 @@ void EmbeddingWorker::answer(EmbeddingApi api, const ServiceRequest& request, co
       return;
     }
   }
-  ServiceReply busy = refused_embedding(api, "too many requests wait already", 503);
+  ServiceReply busy = refused_embedding(api, "too many requests are waiting", 503);
   busy.headers.emplace_back("Retry-After", "1");
   one.answer(std::move(busy));
 }

@@ -19,19 +19,19 @@ ApiRoute vector_route(const char* path, const char* summary, const char* text, c
 }  // namespace
 
 ApiRoute embeddings_route() {
-  return vector_route("/v1/embeddings", "Vectors of texts",
+  return vector_route("/v1/embeddings", "Embeddings of texts",
                       "As OpenAI's API: input is a text, a list of texts, a list of tokens or a list of such lists; "
                       "dimensions, encoding_format.",
                       R"({"input": ["Hello", "Good morning"]})");
 }
 
 ApiRoute ollama_embed_route() {
-  return vector_route("/api/embed", "Vectors of texts, as Ollama computes them",
+  return vector_route("/api/embed", "Embeddings of texts, as computed by Ollama",
                       "A text that is too long is cut, unless truncate is false.", R"({"input": "Hello"})");
 }
 
 ApiRoute ollama_embeddings_route() {
-  return vector_route("/api/embeddings", "The vector of a text, as older clients of Ollama ask for it",
+  return vector_route("/api/embeddings", "The embedding of a text, for older clients of Ollama",
                       "The text is the prompt.", R"({"prompt": "Hello"})");
 }
 

@@ -59,7 +59,7 @@ const EmbeddingService::Route EmbeddingService::kRoutes[] = {
       .path = "/docs",
       .access = RouteAccess::open,
       .summary = "This description as a page",
-      .text = "Lists the routes and tries them.",
+      .text = "Lists the routes and lets you try them.",
       .reply = {{"text/html", nullptr}}},
      &EmbeddingService::file},
 };
@@ -109,8 +109,8 @@ void EmbeddingService::version(ServiceRequest&, const Answer& answer) {
 void EmbeddingService::health(ServiceRequest&, const Answer& answer) { answer(Service::reply({{"status", "ok"}})); }
 
 void EmbeddingService::describe(ServiceRequest&, const Answer& answer) {
-  static const std::string document = openapi_document(
-      routes(), "Vectors of texts, as 'harmonics serve MODEL' serves them for a model that writes none.");
+  static const std::string document =
+      openapi_document(routes(), "Embeddings of texts, as served by 'harmonics serve MODEL' for embedding models.");
   answer({200, "application/json", document, {}});
 }
 

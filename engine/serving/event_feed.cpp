@@ -17,7 +17,7 @@ double seconds_of(const std::string& text) {
   double v = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), v);
   if (failed != std::errc() || end != text.data() + text.size() || !(v >= 0.05 && v <= 60))
-    throw Error(ErrorKind::Usage, "'every' is no number of seconds from 0.05 to 60", {}, {"write ?every=0.25"});
+    throw Error(ErrorKind::Usage, "'every' is not a number of seconds from 0.05 to 60", {}, {"write ?every=0.25"});
   return v;
 }
 

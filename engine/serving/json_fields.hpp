@@ -26,7 +26,7 @@ namespace harmonics::engine {
                       : value.is_array()  ? "a list"
                       : value.is_double() ? fmt::format("{}", value.get_double())
                                           : boost::json::serialize(value);
-  if (shown.size() > kLongest) shown = "a text";
+  if (shown.size() > kLongest) shown = "a string";
   refuse_field(field, fmt::format("is {}; it must be {}", shown, wanted));
 }
 
@@ -39,7 +39,7 @@ inline boost::json::object object_of_body(std::string_view body) {
   depth.max_depth = 64;
   boost::json::value value = boost::json::parse(boost::json::string_view(body.data(), body.size()), failed, {}, depth);
   if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
-  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is no JSON object; it must begin with {");
+  if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is not a JSON object; it must begin with {");
   return std::move(value.get_object());
 }
 
@@ -53,7 +53,7 @@ class JsonFields {
   }
   std::string text(const char* name, std::string otherwise = "") const {
     const boost::json::value* const value = find(name);
-    if (value && !value->is_string()) refuse_value(name, *value, "a text");
+    if (value && !value->is_string()) refuse_value(name, *value, "a string");
     return value ? copied(value->get_string()) : otherwise;
   }
   bool flag(const char* name, bool otherwise) const {
@@ -83,9 +83,10 @@ class JsonFields {
     if (!value) return {};
     if (value->is_string()) return {copied(value->get_string())};
     std::vector<std::string> all;
-    if (!value->is_array()) refuse_value(name, *value, "a text or a list of texts");
+    if (!value->is_array()) refuse_value(name, *value, "a string or a list of strings");
     for (const boost::json::value& one : value->get_array()) {
-      if (!one.is_string()) refuse_field(name, "has an item that is no text; it must be a text or a list of texts");
+      if (!one.is_string())
+        refuse_field(name, "has an item that is not a string; it must be a string or a list of strings");
       all.push_back(copied(one.get_string()));
     }
     return all;

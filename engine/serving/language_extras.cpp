@@ -13,7 +13,7 @@ constexpr std::string_view kResponses = "/v1/responses/", kModels = "/v1/models/
 ServiceReply nothing_found(const std::string& what) {
   return {404, "application/json", TextReply::error_body(TextApi::responses, what, 404), {}};
 }
-ServiceReply no_response(const std::string& id) { return nothing_found(fmt::format("no response '{}' is kept", id)); }
+ServiceReply no_response(const std::string& id) { return nothing_found(fmt::format("no response '{}' is stored", id)); }
 
 boost::json::object listed_model(const ServedModel& model) {
   return {{"id", model.name}, {"object", "model"}, {"created", model.since}, {"owned_by", "harmonics"}};
@@ -27,7 +27,7 @@ ServiceReply models_reply(const ServedModel& model) {
 
 ServiceReply model_reply(const ServedModel& model, const std::string& name) {
   if (name == model.name) return Service::reply(listed_model(model));
-  return nothing_found(fmt::format("no model '{}' is served, but '{}'", name, model.name));
+  return nothing_found(fmt::format("the model '{}' is not served; this server has '{}'", name, model.name));
 }
 
 void LanguageService::models(ServiceRequest&, const Answer& answer) { answer(models_reply(model_)); }
@@ -61,7 +61,7 @@ void LanguageService::forget_response(ServiceRequest& r, const Answer& answer) {
 void LanguageService::embed(EmbeddingApi api, ServiceRequest& r, const Answer& answer) {
   if (vectors_) return vectors_->answer(api, r, model_.name, answer);
   const TextApi form = api == EmbeddingApi::openai ? TextApi::chat : TextApi::ollama_chat;
-  answer({501, "application/json", TextReply::error_body(form, "the model gives no vectors of texts", 501), {}});
+  answer({501, "application/json", TextReply::error_body(form, "the model computes no embeddings of texts", 501), {}});
 }
 
 void LanguageService::embeddings(ServiceRequest& r, const Answer& answer) { embed(EmbeddingApi::openai, r, answer); }

@@ -48,7 +48,7 @@ class SentText : public std::enable_shared_from_this<SentText> {
   SentText(TextRequest request, HttpHandler::Answer answer) : request(std::move(request)), answer_(std::move(answer)) {}
   // Answers a cancelled request, so that the server releases the connection; the client is already gone.
   ~SentText() {
-    if (answer_ && job->is_cancelled()) answer_(refused_text(request.api, "the client has hung up", 499));
+    if (answer_ && job->is_cancelled()) answer_(refused_text(request.api, "the client closed the connection", 499));
   }
   SentText(const SentText&) = delete;
   SentText& operator=(const SentText&) = delete;
@@ -196,7 +196,7 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
   text->job->gone = r.gone;
   if (worker_.add(text->job)) return;
   text->job->release();
-  ServiceReply busy = refused_text(api, "too many requests wait already", 503);
+  ServiceReply busy = refused_text(api, "too many requests are waiting", 503);
   busy.headers.emplace_back("Retry-After", "1");
   text->refuse(std::move(busy));
 }
@@ -278,28 +278,28 @@ void LanguageService::metrics(ServiceRequest&, const Answer& answer) {
     text += fmt::format("# HELP harmonics_{} {}\n# TYPE harmonics_{} {}\nharmonics_{} {}\n", name, help, name, type,
                         name, value);
   };
-  add("text_requests_total", "counter", "Texts begun.", static_cast<double>(r.requests));
+  add("text_requests_total", "counter", "Texts started.", static_cast<double>(r.requests));
   add("text_failed_total", "counter", "Texts that ended with an error.", static_cast<double>(r.failed));
-  add("text_cancelled_total", "counter", "Texts whose client went away.", static_cast<double>(r.cancelled));
-  add("text_refused_total", "counter", "Requests refused because too many waited.", static_cast<double>(r.refused));
+  add("text_cancelled_total", "counter", "Texts whose client disconnected.", static_cast<double>(r.cancelled));
+  add("text_refused_total", "counter", "Requests refused because the queue was full.", static_cast<double>(r.refused));
   add("text_prompt_tokens_total", "counter", "Tokens of prompts.", static_cast<double>(r.prompt_tokens));
-  add("text_reused_tokens_total", "counter", "Tokens of prompts that were computed before.",
+  add("text_reused_tokens_total", "counter", "Prompt tokens taken from the cache.",
       static_cast<double>(r.reused_tokens));
   add("text_tokens_total", "counter", "Tokens written.", static_cast<double>(r.tokens));
-  add("text_seconds_total", "counter", "Time of computing.", r.seconds);
-  add("text_prefix_hits_total", "counter", "Texts whose prompt began with tokens that were computed before.",
+  add("text_seconds_total", "counter", "Computing time.", r.seconds);
+  add("text_prefix_hits_total", "counter", "Texts whose prompt began with cached tokens.",
       static_cast<double>(r.prefix_hits));
-  add("text_preempted_total", "counter", "Times that a text gave its pages to an older one.",
+  add("text_preempted_total", "counter", "Preemptions: a text released its pages to an older one.",
       static_cast<double>(r.preempted));
-  add("text_steps_total", "counter", "Runs of the model over tokens of all texts.", static_cast<double>(r.steps));
+  add("text_steps_total", "counter", "Model runs, each over tokens of all texts.", static_cast<double>(r.steps));
   add("text_step_tokens_total", "counter", "Tokens of these runs.", static_cast<double>(r.step_tokens));
   add("text_drafted_tokens_total", "counter", "Tokens drafted.", static_cast<double>(r.drafted));
-  add("text_accepted_tokens_total", "counter", "Drafted tokens that texts have.", static_cast<double>(r.accepted));
+  add("text_accepted_tokens_total", "counter", "Drafted tokens that were accepted.", static_cast<double>(r.accepted));
   add("text_pages", "gauge", "Pages of the caches.", static_cast<double>(r.pages));
-  add("text_pages_used", "gauge", "Pages that texts hold.", static_cast<double>(r.pages_used));
-  add("text_pages_kept", "gauge", "Pages kept for prompts that begin alike.", static_cast<double>(r.pages_kept));
-  add("text_active", "gauge", "Texts that are being written.", static_cast<double>(r.active));
-  add("text_waiting", "gauge", "Texts that wait.", static_cast<double>(r.waiting));
+  add("text_pages_used", "gauge", "Pages in use by texts.", static_cast<double>(r.pages_used));
+  add("text_pages_kept", "gauge", "Pages cached for common prefixes of prompts.", static_cast<double>(r.pages_kept));
+  add("text_active", "gauge", "Texts being generated.", static_cast<double>(r.active));
+  add("text_waiting", "gauge", "Texts waiting.", static_cast<double>(r.waiting));
   answer({200, "text/plain; version=0.0.4", text, {}});
 }
 
@@ -310,7 +310,7 @@ void LanguageService::health(ServiceRequest&, const Answer& answer) {
 
 void LanguageService::describe(ServiceRequest&, const Answer& answer) {
   static const std::string document = openapi_document(
-      routes(), "Texts of a language model, as 'harmonics serve MODEL' serves them: the APIs of OpenAI and Ollama.");
+      routes(), "Texts of a language model, as served by 'harmonics serve MODEL': the APIs of OpenAI and Ollama.");
   answer({200, "application/json", document, {}});
 }
 

@@ -120,7 +120,7 @@ std::string metrics_text(const RunStatus& s, const Snapshot* newest, const Answe
   if (!s.metrics.empty()) text.family("metric", "gauge", "Means over the last 100 steps, and of the last validation.");
   for (const auto& [name, value] : s.metrics) text.value(value, fmt::format("name=\"{}\"", escaped(name)));
   if (s.window && !s.window->metrics.empty())
-    text.family("window_metric", "gauge", "Metrics on samples before they are learned.");
+    text.family("window_metric", "gauge", "Metrics on samples before they are used for training.");
   if (s.window)
     for (const auto& [name, value] : s.window->metrics) text.value(value, fmt::format("name=\"{}\"", escaped(name)));
   if (s.checkpoint)

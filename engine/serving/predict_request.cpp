@@ -11,6 +11,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/model/safetensors.hpp"
 #include "formats/utf8.hpp"
@@ -82,7 +84,7 @@ class Numbers {
       all_of(v.get_array());
     else
       nested(v, 0);
-    if (left_ != 0) fail(fmt::format("lacks {} numbers", left_));
+    if (left_ != 0) fail(fmt::format("lacks {}", quantity(left_, "number")));
   }
 
  private:
@@ -97,12 +99,13 @@ class Numbers {
     if (!v.is_array()) fail(fmt::format("is not nested {} deep", port_.sample.shape.rank()));
     const json::array& a = v.get_array();
     if (a.size() != static_cast<size_t>(port_.sample.shape[axis]))
-      fail(fmt::format("has {} entries, expected {}", a.size(), port_.sample.shape[axis]));
+      fail(fmt::format("has {}, expected {}", quantity(a.size(), "entry", "entries"), port_.sample.shape[axis]));
     for (const json::value& e : a) nested(e, axis + 1);
   }
 
   void all_of(const json::array& a) {
-    if (a.size() != static_cast<size_t>(left_)) fail(fmt::format("has {} numbers, expected {}", a.size(), left_));
+    if (a.size() != static_cast<size_t>(left_))
+      fail(fmt::format("has {}, expected {}", quantity(a.size(), "number"), left_));
     for (const json::value& e : a) number(e);
   }
 
@@ -203,10 +206,10 @@ Error lacks(const Port& port, const ModelPorts& ports) {
 
 void expect_samples(uint64_t samples, uint64_t first, const Port& port) {
   if (samples != first)
-    throw wrong(fmt::format("input '{}' has {} samples, others have {}", port.name, samples, first),
+    throw wrong(fmt::format("input '{}' has {}, others have {}", port.name, quantity(samples, "sample"), first),
                 "all inputs must have the same number of samples");
   if (samples == 0 || samples > Predictor::kMostSamples)
-    throw wrong(fmt::format("input '{}' has {} samples", port.name, samples),
+    throw wrong(fmt::format("input '{}' has {}", port.name, quantity(samples, "sample")),
                 fmt::format("send 1 to {} samples per request", Predictor::kMostSamples));
 }
 
@@ -258,7 +261,7 @@ PredictInputs inputs_from_json(std::string_view text, const ModelPorts& ports) {
     throw wrong("the body has no object 'inputs'", fmt::format("send {{\"inputs\": {{\"{}\": [...]}}}}",
                                                                ports.inputs.empty() ? "x" : ports.inputs.front().name));
   for (const auto& [key, value] : body.get_object())
-    if (key != "inputs") throw wrong(fmt::format("unknown key {}", shown_name(key)), "the body has 'inputs' only");
+    if (key != "inputs") throw wrong(fmt::format("unknown key {}", shown_name(key)), "the body takes only 'inputs'");
   for (const auto& [name, value] : *inputs) expect_known(std::string(name), ports);
   PredictInputs result;
   for (const Port& port : ports.inputs) {

@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/alternate_stack.hpp"
 #include "engine/tensor/finite.hpp"
 
@@ -134,7 +136,7 @@ Predictor::~Predictor() {
   }
   arrived_.notify_all();
   thread_.join();
-  const Error stopped(ErrorKind::Unavailable, "the run is over", {}, {"send the request to another run"});
+  const Error stopped(ErrorKind::Unavailable, "the run has ended", {}, {"send the request to another run"});
   for (Job& job : queue_) finish(job, &stopped);
 }
 
@@ -166,7 +168,7 @@ AnswerTimes::Report Predictor::report() const {
 void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples,
                     std::vector<std::vector<std::byte>> inputs, Answer answer) {
   if (samples == 0 || samples > kMostSamples)
-    throw Error(ErrorKind::Usage, fmt::format("a request of {} samples", samples), {},
+    throw Error(ErrorKind::Usage, fmt::format("the request has {}", quantity(samples, "sample")), {},
                 {fmt::format("send 1 to {} samples per request", kMostSamples)});
   std::shared_ptr<Programs> programs;
   {
@@ -180,11 +182,12 @@ void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t sam
       throw Error(ErrorKind::Usage, "the inputs do not have the model's shape");
   programs->check(samples, inputs);
   std::unique_lock<std::mutex> lock(mutex_);
-  if (over_) throw Error(ErrorKind::Unavailable, "the run is over", {}, {"send the request to another run"});
+  if (over_) throw Error(ErrorKind::Unavailable, "the run has ended", {}, {"send the request to another run"});
   if (queued_ + samples > settings_.queue) {
     lock.unlock();
     times_.refused();
-    throw Error(ErrorKind::Unavailable, fmt::format("{} samples are queued already", settings_.queue), {},
+    throw Error(ErrorKind::Unavailable,
+                fmt::format("the queue is full: it holds at most {}", quantity(settings_.queue, "sample")), {},
                 {"try again later, or with fewer samples per request"});
   }
   queued_ += samples;

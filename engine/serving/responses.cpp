@@ -19,10 +19,10 @@ namespace json = boost::json;
 std::string item_text(const json::value* content, const char* field) {
   if (!content || content->is_null()) return "";
   if (content->is_string()) return copied(content->get_string());
-  if (!content->is_array()) refuse_field(field, "is neither a text nor a list of parts");
+  if (!content->is_array()) refuse_field(field, "is neither a string nor a list of parts");
   std::string text;
   for (const json::value& part : content->get_array()) {
-    if (!part.is_object()) refuse_field(field, "has a part that is no object");
+    if (!part.is_object()) refuse_field(field, "has a part that is not an object");
     const JsonFields fields(part.get_object());
     const std::string type = fields.text("type", "input_text");
     if (type == "refusal") continue;
@@ -48,7 +48,7 @@ void add_call_message(const JsonFields& fields, json::array& messages) {
 }
 
 void add_item(const json::value& value, json::array& messages) {
-  if (!value.is_object()) refuse_field("input", "has an item that is no object");
+  if (!value.is_object()) refuse_field("input", "has an item that is not an object");
   const JsonFields fields(value.get_object());
   const std::string type = fields.text("type", "message");
   if (type == "message") {
@@ -62,15 +62,17 @@ void add_item(const json::value& value, json::array& messages) {
                                     {"tool_call_id", fields.text("call_id")},
                                     {"content", item_text(fields.find("output"), "output")}});
   } else if (type != "reasoning") {  // reasoning is not passed to the model again
-    refuse_field("input", fmt::format("has an item of the type '{}': message, function_call, function_call_output and "
-                                      "reasoning are known",
-                                      type));
+    refuse_field(
+        "input",
+        fmt::format(
+            "has an item of the type '{}': message, function_call, function_call_output and reasoning are supported",
+            type));
   }
 }
 
 void add_input(const JsonFields& fields, json::array& messages) {
   const json::value* const input = fields.find("input");
-  if (!input) refuse_field("input", "is missing: a text or a list of items");
+  if (!input) refuse_field("input", "is missing: give a string or a list of items");
   if (input->is_string())
     messages.push_back(json::object{{"role", "user"}, {"content", *input}});
   else
@@ -82,10 +84,11 @@ void add_input(const JsonFields& fields, json::array& messages) {
 json::array chat_tools(const json::array& tools) {
   json::array all;
   for (const json::value& tool : tools) {
-    if (!tool.is_object()) refuse_field("tools", "has an item that is no object");
+    if (!tool.is_object()) refuse_field("tools", "has an item that is not an object");
     const JsonFields fields(tool.get_object());
     if (fields.text("type") != "function")
-      refuse_field("tools", fmt::format("has a tool of the type '{}': functions are known", fields.text("type")));
+      refuse_field("tools",
+                   fmt::format("has a tool of the type '{}': only functions are supported", fields.text("type")));
     json::object function = tool.get_object();
     function.erase("type");
     function.erase("strict");
@@ -106,7 +109,7 @@ json::object chat_format(const json::object& format) {
 void refuse_unknown(const JsonFields& fields) {
   for (const char* field : {"conversation", "prompt"})
     if (fields.find(field)) refuse_field(field, "is not supported; give 'input' and 'previous_response_id'");
-  if (fields.flag("background", false)) refuse_field("background", "is not supported; ask for a stream");
+  if (fields.flag("background", false)) refuse_field("background", "is not supported; request a stream");
   if (fields.text("truncation", "disabled") != "disabled") refuse_field("truncation", "must be \"disabled\"");
 }
 
@@ -158,8 +161,8 @@ ReadResponse read_response_request(std::string_view body, const std::shared_ptr<
   if (!previous.empty()) {
     std::optional<ResponseStore::Kept> kept = store->find(previous);
     if (!kept)
-      refuse_field("previous_response_id",
-                   fmt::format("is '{}', which is not kept; the last {} are", previous, ResponseStore::kMost));
+      refuse_field("previous_response_id", fmt::format("is '{}', which is not stored; only the last {} responses are",
+                                                       previous, ResponseStore::kMost));
     record->messages = std::move(kept->messages);
   }
   add_input(fields, record->messages);

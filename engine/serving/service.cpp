@@ -199,8 +199,7 @@ void Service::file(ServiceRequest& r, const Answer& answer) {
 
 void Service::describe(ServiceRequest&, const Answer& answer) {
   static const std::string document = openapi_document(
-      routes(),
-      "Predictions, state and control of a run, as 'harmonics run --serve' and 'harmonics serve' serve them.");
+      routes(), "Predictions, state and control of a run, as served by 'harmonics run --serve' and 'harmonics serve'.");
   answer({200, "application/json", document, {}});
 }
 
@@ -273,7 +272,7 @@ void Service::log(ServiceRequest& r, const Answer& answer) {
   if (const auto at = r.query.find("after"); at != r.query.end()) {
     const char* end = at->second.data() + at->second.size();
     if (std::from_chars(at->second.data(), end, after).ptr != end)
-      return answer(refusal(400, "'after' is no number", "give the number of the last line you have"));
+      return answer(refusal(400, "'after' is not a number", "give the number of the last line that you have"));
   }
   answer(reply(json_of(control_.log(after))));
 }

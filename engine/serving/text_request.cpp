@@ -18,10 +18,10 @@ namespace json = boost::json;
 json::value content_of(const json::value* content) {
   if (!content || content->is_null()) return json::string();
   if (content->is_string()) return *content;
-  if (!content->is_array()) refuse_field("content", "is neither a text nor a list of parts");
+  if (!content->is_array()) refuse_field("content", "is neither a string nor a list of parts");
   std::string text;
   for (const json::value& part : content->get_array()) {
-    if (!part.is_object()) refuse_field("content", "has a part that is no object");
+    if (!part.is_object()) refuse_field("content", "has a part that is not an object");
     const JsonFields fields(part.get_object());
     if (fields.text("type", "text") != "text")
       refuse_field("content", fmt::format("has a part of the type '{}': the model reads text", fields.text("type")));
@@ -34,7 +34,7 @@ json::value content_of(const json::value* content) {
 json::array calls_of(const json::array& calls) {
   json::array all = calls;
   for (json::value& call : all) {
-    if (!call.is_object()) refuse_field("tool_calls", "has an item that is no object");
+    if (!call.is_object()) refuse_field("tool_calls", "has an item that is not an object");
     json::value* const function = call.get_object().if_contains("function");
     if (!function || !function->is_object()) continue;
     json::value* const arguments = function->get_object().if_contains("arguments");
@@ -49,9 +49,9 @@ json::array calls_of(const json::array& calls) {
 ChatPrompt conversation_of(const JsonFields& fields) {
   ChatPrompt prompt;
   const json::array* const messages = fields.array("messages");
-  if (!messages || messages->empty()) refuse_field("messages", "is missing: a list of messages");
+  if (!messages || messages->empty()) refuse_field("messages", "is missing: give a list of messages");
   for (const json::value& one : *messages) {
-    if (!one.is_object()) refuse_field("messages", "has an item that is no object");
+    if (!one.is_object()) refuse_field("messages", "has an item that is not an object");
     json::object message = one.get_object();
     const JsonFields parts(one.get_object());
     if (parts.text("role").empty()) refuse_field("role", "of a message is missing");
@@ -96,7 +96,7 @@ void read_allowed_tools(const JsonFields& allowed, TextRequest& r) {
       return tool.is_object() && named_function(JsonFields(tool.get_object())) == name;
     });
     if (name.empty() || found == tools.end())
-      refuse_field("tool_choice", fmt::format("names '{}', which 'tools' lack", name));
+      refuse_field("tool_choice", fmt::format("names '{}', which 'tools' lacks", name));
     left.push_back(*found);
   }
   tools = std::move(left);
@@ -120,12 +120,13 @@ void read_tool_choice(const JsonFields& f, TextRequest& r) {
       r.call = named_function(named);
       if (r.call->empty()) refuse_field("tool_choice", "names no function");
     } else {
-      refuse_field("tool_choice", "names something other than a function");
+      refuse_field("tool_choice", "must name a function");
     }
   }
   if (!r.call) return;
-  if (tools.empty()) refuse_field("tool_choice", "asks for a call, and 'tools' has none");
-  if (!r.schema.empty() || !r.grammar.empty()) refuse_field("tool_choice", "asks for a call, and a format excludes it");
+  if (tools.empty()) refuse_field("tool_choice", "asks for a call, but 'tools' is empty");
+  if (!r.schema.empty() || !r.grammar.empty())
+    refuse_field("tool_choice", "asks for a call, which the format excludes");
 }
 
 // Reads sampling settings, whose names both APIs share; in Ollama's they are in "options".
@@ -162,7 +163,7 @@ void read_openai(const JsonFields& f, TextRequest& r) {
   read_bias(f, r.settings);
   r.settings.tokens = f.whole("max_tokens", r.settings.tokens, 1, 1 << 24);
   r.settings.tokens = f.whole("max_completion_tokens", r.settings.tokens, 1, 1 << 24);
-  if (f.whole("n", 1, 1, 128) != 1) refuse_field("n", "is more than 1: send several requests");
+  if (f.whole("n", 1, 1, 128) != 1) refuse_field("n", "is more than 1: send one request for each");
   r.stream = f.flag("stream", false);
   if (const json::object* const options = f.object("stream_options"))
     r.usage = JsonFields(*options).flag("include_usage", false);
@@ -212,13 +213,13 @@ void read_completion_prompt(const JsonFields& f, TextRequest& r) {
   if (ids) {
     for (const json::value& id : prompt->get_array()) {
       if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
-        refuse_field("prompt", "has a token that is no number");
+        refuse_field("prompt", "has a token that is not a number");
       r.ids.push_back(static_cast<int32_t>(id.get_int64()));
     }
     return;
   }
   const std::vector<std::string> texts = f.texts("prompt");
-  if (texts.size() > 1) refuse_field("prompt", "has several texts: send several requests");
+  if (texts.size() > 1) refuse_field("prompt", "has several strings: send one request for each");
   if (!texts.empty()) r.prompt = texts[0];
 }
 

@@ -219,7 +219,7 @@ void TextWorker::step() {
   if (parts_.empty()) {
     if (running_.empty()) return;
     owners_.push_back(running_.front());
-    return fail_all(Error(ErrorKind::Unavailable, "others hold all pages of the caches"));
+    return fail_all(Error(ErrorKind::Unavailable, "other texts hold all pages of the caches"));
   }
   const auto begin = std::chrono::steady_clock::now();
   try {

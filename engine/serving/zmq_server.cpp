@@ -112,7 +112,7 @@ Place place_of(const std::string& text, bool insecure) {
     return place;
   }
   if (!address.path.starts_with("//"))
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is no address to answer on", text), {},
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not an address to answer on", text), {},
                 {"write zmq+rep://127.0.0.1:5556 or zmq+rep:ipc:/path"});
   const ListenAddress listen = parse_listen(address.path.substr(2));
   place.beyond = !listen.loopback;

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/spool/segment.hpp"
 
 namespace harmonics::engine {
@@ -133,7 +135,8 @@ void DeadLetters::read_kept(const std::string& path) {
   spool::cut(path, whole, *options_.calls);
   budget_->measure();
   if (options_.on_note)
-    options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are dropped", path, size - whole));
+    options_.on_note(
+        fmt::format("'{}' ended within a frame: dropped its last {}", path, quantity(size - whole, "byte")));
 }
 
 void DeadLetters::give_up(const std::string& why) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <harmonics/error.hpp>
+#include <harmonics/quantity.hpp>
 
 namespace harmonics::engine {
 
@@ -171,9 +172,8 @@ void Spool::recover(const std::vector<StreamPtr>& group) {
       if (found[i].mark.index < level) moved = true, level = found[i].mark.index;
     }
   if (highest > 0 && std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_empty(); }))
-    throw Error(ErrorKind::Usage,
-                fmt::format("the spool '{}' has {} samples for some streams of {} and none for others",
-                            options_.directory, highest, group[0]->source()))
+    throw Error(ErrorKind::Usage, fmt::format("the spool '{}' has {} for some streams of {} and none for others",
+                                              options_.directory, quantity(highest, "sample"), group[0]->source()))
         .note("it belongs to another flow: use another --spool");
   // Data torn by a crash was never acknowledged. Data damaged otherwise may have been, together with the same samples
   // of the other streams.

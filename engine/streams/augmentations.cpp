@@ -7,6 +7,7 @@
 
 #include <harmonics/augment.hpp>
 #include <harmonics/augmentation_abi.h>
+#include <harmonics/quantity.hpp>
 
 #include "engine/contract/plugin_body.hpp"
 #include "engine/plugin/arguments.hpp"
@@ -54,9 +55,10 @@ AttributeMap bind(const Item& item, const WrittenStep& step) {
     const std::string part = text.substr(at, end - at);
     const size_t eq = part.find('=');
     if (eq == std::string::npos && place >= item.arguments.size())
-      throw Error(ErrorKind::Usage,
-                  fmt::format("augmentation '{}' takes at most {} arguments", item.name, item.arguments.size()), {},
-                  {"it is used as " + signature(item)});
+      throw Error(
+          ErrorKind::Usage,
+          fmt::format("augmentation '{}' takes at most {}", item.name, quantity(item.arguments.size(), "argument")), {},
+          {"it is used as " + signature(item)});
     options.emplace_back(eq == std::string::npos ? item.arguments[place].name : without_spaces(part.substr(0, eq)),
                          without_spaces(eq == std::string::npos ? part : part.substr(eq + 1)));
     at = end + 1;

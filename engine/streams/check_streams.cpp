@@ -55,7 +55,7 @@ class Checker {
           tap.span,
           {fmt::format("exchange their addresses: --producer {}=... --producer {}=...", node(e.source).name,
                        node(tap.target).name),
-           fmt::format("if it is meant, declare the shape: producer {} {{{}}};", node(tap.target).name,
+           fmt::format("if this is intended, declare the shape: producer {} {{{}}};", node(tap.target).name,
                        target.sample.count())});
     }
   }

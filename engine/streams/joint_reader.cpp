@@ -7,6 +7,7 @@
 
 #include <harmonics/checked.hpp>
 #include <harmonics/philox.hpp>
+#include <harmonics/quantity.hpp>
 
 namespace harmonics::engine {
 namespace {
@@ -15,9 +16,9 @@ constexpr uint64_t kMostJointSamples = uint64_t{1} << 62;  // per epoch: steps a
 
 // Returns "59999 samples", or "100 samples (50 groups of 2)" for a member with groups.
 std::string length_text(const JointMember& m, uint64_t samples) {
-  std::string text = std::to_string(samples) + (samples == 1 ? " sample" : " samples");
+  std::string text = quantity(samples, "sample");
   if (m.per_group > 1)
-    text += " (" + std::to_string(samples / m.per_group) + " groups of " + std::to_string(m.per_group) + ")";
+    text += " (" + quantity(samples / m.per_group, "group") + " of " + std::to_string(m.per_group) + ")";
   return text;
 }
 
@@ -133,7 +134,8 @@ void JointReader::allocate_blocks() {
     for (const JointMember& m : members_) most_per_group_ = std::max(most_per_group_, m.per_group);
     if (by_number_) numbers_.resize(std::max<uint64_t>(1, std::min(options_.batch, n)) * most_per_group_);
   } catch (const std::exception&) {
-    throw Error(ErrorKind::Usage, "shuffle=" + std::to_string(options_.shuffle) + " needs more memory than there is" +
+    throw Error(ErrorKind::Usage, "shuffle=" + std::to_string(options_.shuffle) +
+                                      " needs more memory than is available" +
                                       (fits ? ": " + std::to_string(total) + " bytes" : "") +
                                       "; give a smaller block, for example shuffle=8192");
   }
@@ -399,9 +401,9 @@ std::vector<LeftOver> JointReader::left_over() const {
     const uint64_t n = left_over_[i];
     if (n == 0) continue;
     const JointMember& m = members_[i];
-    LeftOver left{m.source->name(), n,
-                  "producer '" + m.source->name() + "' had " + std::to_string(n) + (n == 1 ? " sample" : " samples") +
-                      " left over at the end of a pass"};
+    LeftOver left{
+        m.source->name(), n,
+        "producer '" + m.source->name() + "' had " + quantity(n, "sample") + " left over at the end of a pass"};
     const Source& ended = *members_[shortest_].source;
     if (!join_ && n >= m.per_group && i != shortest_)
       left.text += ": '" + ended.name() + "' ended after " +

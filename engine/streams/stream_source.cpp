@@ -6,6 +6,8 @@
 #include <limits>
 #include <sstream>
 
+#include <harmonics/quantity.hpp>
+
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -60,14 +62,14 @@ size_t checked_bytes(const std::string& who, const StreamInfo& info) {
     refuse(who, "announces " + std::to_string(info.size) + " samples, more than can be counted");
   if (info.classes < 0) refuse(who, "announces " + std::to_string(info.classes) + " classes");
   if (info.position_axes > std::min(1u, info.sample.rank()))
-    refuse(who, "announces " + std::to_string(info.position_axes) + " position axes for samples of shape " +
-                    info.sample.str());
+    refuse(who, "announces " + quantity(info.position_axes, "position axis", "position axes") +
+                    " for samples of shape " + info.sample.str());
   return bytes;
 }
 
 StreamInfo from_c(const std::string& who, const hx_stream_info& c) {
   if (c.sample.rank > HX_MAX_RANK)
-    refuse(who, "announces samples of rank " + std::to_string(c.sample.rank) + "; the most is 8");
+    refuse(who, "announces samples of rank " + std::to_string(c.sample.rank) + "; the maximum is 8");
   if (c.sample.dtype > HX_F64) refuse(who, "announces samples of the unknown dtype " + std::to_string(c.sample.dtype));
   StreamInfo info;
   info.dtype = static_cast<DType>(c.sample.dtype);
@@ -178,7 +180,7 @@ void Source::look_at_first() {
 
 hx_status Source::pull(hx_value** out) {
   const hx_status status = table_->next(object_, out);
-  if (status == HX_OK && !*out) refuse(who(), "gave neither a sample nor the end");
+  if (status == HX_OK && !*out) refuse(who(), "returned neither a sample nor the end");
   return status;
 }
 
@@ -237,7 +239,7 @@ uint64_t Source::read(uint64_t n, void* to) {
     uint64_t got = 0;
     const hx_status status = table_->read(object_, n, to, &got);
     if (status == HX_OK) {
-      if (got > n) refuse(who(), "gave " + std::to_string(got) + " samples for a request of " + std::to_string(n));
+      if (got > n) refuse(who(), "gave " + quantity(got, "sample") + " for a request of " + std::to_string(n));
       ended_ = got < n;
       position_ += got;
       if (keeps_numbers_) fetch_numbers(got);
@@ -320,9 +322,8 @@ void Source::seek(uint64_t epoch, uint64_t index) {
   }
   rewind(epoch);
   if (skip(index) != index)
-    throw Error(ErrorKind::Stream, who() + " has only " + std::to_string(position_) +
-                                       " samples in a pass, so the run cannot resume at sample " +
-                                       std::to_string(index));
+    throw Error(ErrorKind::Stream, who() + " has only " + quantity(position_, "sample") +
+                                       " in a pass, so the run cannot resume at sample " + std::to_string(index));
 }
 
 bool Source::restore(uint64_t index, const std::string& position) {
@@ -343,7 +344,7 @@ std::string Source::position_before(uint64_t index) const {
     text.resize(size + 1);
     if (size > kMostPosition)
       refuse(who(),
-             "gives a position of " + std::to_string(size) + " bytes; the most is " + std::to_string(kMostPosition));
+             "gives a position of " + std::to_string(size) + " bytes; the maximum is " + std::to_string(kMostPosition));
     if (table_->position(object_, index, text.data(), text.size(), &size) != HX_OK) fail();
   }
   text.resize(size);

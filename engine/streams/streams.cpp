@@ -286,7 +286,7 @@ Address StreamSet::of_field(const Graph& graph, int producer, const std::string&
   if (known == addresses_.end() && bound(producer))
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' is bound to a field of producer '{}', which is an object without fields", name, of),
-                {}, {fmt::format("bind '{}' to an address, or '{}' to an object of its own", of, name)});
+                {}, {fmt::format("bind '{}' to an address, or '{}' to a separate object", of, name)});
   if (known == addresses_.end())
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' is bound to a field of producer '{}', which is not bound", name, of), {},
@@ -483,7 +483,7 @@ void check_same_samples(const Graph& graph, const std::map<int, StreamType>& lea
     if (it == learned.end() || (it->second.dtype == t.dtype && it->second.sample == t.sample)) continue;
     const TensorType was{it->second.dtype, it->second.sample}, is{t.dtype, t.sample};
     throw Error(ErrorKind::Stream,
-                fmt::format("the {} samples of '{}' are {}, the graph learned from {}", purpose,
+                fmt::format("the {} samples of '{}' are {}, but the graph was trained on {}", purpose,
                             graph.nodes[static_cast<size_t>(n)].name, is.str(), was.str()),
                 {}, {purpose + " data must have the type and shape of the training data"});
   }

@@ -131,7 +131,7 @@ double AttributeMap::number(std::string_view name) const {
 }
 
 const std::string& AttributeMap::text(std::string_view name) const {
-  return required_as<std::string>(*this, name, "a text");
+  return required_as<std::string>(*this, name, "a string");
 }
 
 const std::vector<int64_t>& AttributeMap::integers(std::string_view name) const {

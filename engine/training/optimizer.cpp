@@ -11,7 +11,7 @@ namespace {
 
 using Kind = SettingSpec::Kind;
 
-const SettingSpec kMomentum{"momentum", 0, Kind::fraction, {}, "fraction of the last step that is kept"};
+const SettingSpec kMomentum{"momentum", 0, Kind::fraction, {}, "momentum: fraction of the previous step that is kept"};
 SettingSpec lr(double otherwise) { return {"lr", otherwise, Kind::number, {}, "the learning rate"}; }
 SettingSpec beta1(double otherwise) { return {"beta1", otherwise, Kind::fraction, {}, "decay of the mean gradient"}; }
 SettingSpec beta2(double otherwise) { return {"beta2", otherwise, Kind::fraction, {}, "decay of the mean square"}; }
@@ -85,39 +85,40 @@ UpdateRule normuon_rule(const NamedSettings& s, const TensorType& type, bool hid
 const std::vector<NamedRow>& optimizer_rows() {
   static const std::vector<NamedRow> rows = {
       {"sgd",
-       "stochastic gradient descent, with momentum and Nesterov's variant",
-       {lr(1e-3), kMomentum, {"nesterov", 0, Kind::flag, {}, "look ahead along the momentum"}, decay(0), kMoments}},
+       "stochastic gradient descent, optionally with momentum or Nesterov momentum",
+       {lr(1e-3), kMomentum, {"nesterov", 0, Kind::flag, {}, "Nesterov momentum"}, decay(0), kMoments}},
       {"rmsprop",
-       "steps divided by the root of a running mean square (Hinton 2012), centered on request",
+       "divides steps by the root of a running mean square (Hinton 2012), optionally centered",
        {lr(1e-2),
         {"alpha", 0.99, Kind::fraction, {}, "decay of the mean square"},
         epsilon(1e-8),
         kMomentum,
-        {"centered", 0, Kind::flag, {}, "divide by the deviation instead of the root of the mean square"},
+        {"centered", 0, Kind::flag, {}, "divide by the standard deviation instead of the root of the mean square"},
         decay(0)}},
       {"adam", "Adam (Kingma, Ba 2015)", {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0), kMoments}},
       {"adamw",
        "Adam with decoupled weight decay (Loshchilov, Hutter 2019)",
        {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-8), decay(0.01), kMoments}},
       {"lamb",
-       "Adam's direction at a length in proportion to the weights' (You et al. 2020), for large batches",
+       "Adam steps scaled to the norm of the weights (You et al. 2020), for large batches",
        {lr(1e-3), beta1(0.9), beta2(0.999), epsilon(1e-6), decay(0.01)}},
       {"lion",
-       "the sign of two mixed momenta (Chen et al. 2023); use a third to a tenth of adamw's lr",
+       "steps by the sign of a mixture of gradient and momentum (Chen et al. 2023); use a third to a tenth of adamw's "
+       "lr",
        {lr(1e-4),
-        {"beta1", 0.9, Kind::fraction, {}, "weight of the mean in the step's direction"},
+        {"beta1", 0.9, Kind::fraction, {}, "weight of the momentum in the direction of the step"},
         {"beta2", 0.99, Kind::fraction, {}, "decay of the mean gradient"},
         decay(0),
         kMoments}},
       {"normuon",
-       "orthogonalised momentum, evened out by neuron (Li et al. 2025), for hidden matrices; adamw for the rest",
+       "orthogonalised momentum, normalised per neuron (Li et al. 2025), for hidden matrices; adamw for other weights",
        {lr(1e-3),
         beta1(0.95),
         {"beta2", 0.95, Kind::fraction, {}, "decay of the mean square of a neuron's row"},
         epsilon(1e-8),
         decay(0.01),
-        {"adam_beta1", 0.9, Kind::fraction, {}, "beta1 of adamw for the rest"},
-        {"adam_beta2", 0.999, Kind::fraction, {}, "beta2 of adamw for the rest"}}},
+        {"adam_beta1", 0.9, Kind::fraction, {}, "beta1 of adamw for other weights"},
+        {"adam_beta2", 0.999, Kind::fraction, {}, "beta2 of adamw for other weights"}}},
   };
   return rows;
 }
@@ -127,10 +128,10 @@ Optimizer parse_optimizer(std::string_view text, Registry& registry) {
   o.lr = o.settings.number("lr");
   if (o.settings.row->item) return o;
   if (o.settings.number("nesterov") != 0 && o.settings.number("momentum") == 0)
-    throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {},
+    throw Error(ErrorKind::Type, "optimizer 'sgd': nesterov needs momentum", {},
                 {"write sgd(momentum=0.9, nesterov=true)"});
   if (o.settings.row->name == "sgd" && o.settings.number("moments") != 0 && o.settings.number("momentum") == 0)
-    throw Error(ErrorKind::Type, "optimizer 'sgd' has moments in fewer bits without momentum", {},
+    throw Error(ErrorKind::Type, "optimizer 'sgd': moments in fewer bits need momentum", {},
                 {"write sgd(momentum=0.9, moments=bf16)"});
   return o;
 }

@@ -74,7 +74,7 @@ std::vector<HTensor> plugin_step(const Optimizer& optimizer, const SteppedParame
   std::vector<HTensor> next;
   for (hx_value* v : out) next.push_back(HTensor::adopt(v));
   if (status == HX_NEEDS_VALUES)
-    throw Error(ErrorKind::Plugin, fmt::format("{} reads numbers, which an optimizer cannot", spoken_name(item)))
+    throw Error(ErrorKind::Plugin, fmt::format("{} reads values, which an optimizer cannot do", spoken_name(item)))
         .note("write its step with the operations of <harmonics/ops.hpp>: it becomes part of the training step");
   if (status != HX_OK) throw plugin_error(item, status);
   for (size_t i = 0; i < next.size(); ++i) {

@@ -16,8 +16,9 @@ namespace {
 using Kind = SettingSpec::Kind;
 
 constexpr double kPi = 3.14159265358979323846;
-const SettingSpec kWarmup{"warmup", 0, Kind::span, {}, "linear rise from 0: steps, or below 1 a fraction of the run"};
-const SettingSpec kFinal{"final", 0, Kind::part, {}, "final factor of the learning rate"};
+const SettingSpec kWarmup{
+    "warmup", 0, Kind::span, {}, "length of the linear warmup from 0: steps, or below 1 a fraction of the run"};
+const SettingSpec kFinal{"final", 0, Kind::part, {}, "final learning rate, as a fraction of lr"};
 
 bool is_part(double span) { return span > 0 && span < 1; }
 
@@ -33,14 +34,14 @@ bool needs_end(const NamedSettings& s) {
 
 const std::vector<NamedRow>& schedule_rows() {
   static const std::vector<NamedRow> rows = {
-      {"constant", "a constant learning rate", {kWarmup}},
-      {"linear", "falls linearly to final times its value at the end of the run", {kWarmup, kFinal}},
-      {"cosine", "falls along half a cosine to final times its value at the end of the run", {kWarmup, kFinal}},
+      {"constant", "constant learning rate", {kWarmup}},
+      {"linear", "falls linearly to final times lr at the end of the run", {kWarmup, kFinal}},
+      {"cosine", "falls along a half cosine to final times lr at the end of the run", {kWarmup, kFinal}},
       {"step",
-       "multiplied by factor once per interval",
+       "multiplied by factor after each interval",
        {kWarmup,
         {"every", 0.3, Kind::span, {}, "steps, or below 1 a fraction of the run"},
-        {"factor", 0.1, Kind::part, {}, "factor of the rate"}}},
+        {"factor", 0.1, Kind::part, {}, "factor of the learning rate"}}},
       {"wsd",
        "warmup, stable, decay: constant, then falls linearly over the last part of the run",
        {kWarmup,
@@ -60,7 +61,7 @@ Schedule parse_schedule(std::string_view text, Registry& registry) {
     for (const Setting& v : s.settings.values)
       if (v.spec->name == name && v.value == 0)
         throw Error(ErrorKind::Type, fmt::format("schedule setting '{}' is 0", name), {},
-                    {fmt::format("give a whole number of steps, or a part of the run below 1, e.g. {}={:g}", name,
+                    {fmt::format("give a whole number of steps, or a fraction of the run below 1, e.g. {}={:g}", name,
                                  v.spec->otherwise)});
   return s;
 }
@@ -80,7 +81,7 @@ LearningRate::LearningRate(const Schedule& schedule, double lr, const Horizon& h
     throw Error(
         ErrorKind::Usage,
         fmt::format("schedule 'wsd' decays over the last {:g} steps, but the run ends by time", setting("decay")), {},
-        {"give a part of the run, e.g. decay=0.2"});
+        {"give a fraction of the run, e.g. decay=0.2"});
   if (is_part(warmup_) && !horizon_.timed) warmup_ = static_cast<double>(steps_of(warmup_));
   if (horizon_.timed && warmup_ > 0) return;
   warm_from_ = static_cast<int64_t>(warmup_);

@@ -60,17 +60,17 @@ void expect_pairs(const Adapter& adapter, const ResolvedSpec& resolved) {
     if (weight == resolved.weights().end() || weight->second.parameter.empty()) {
       const std::string meant = did_you_mean(key, {mapped.begin(), mapped.end()});
       throw Error(ErrorKind::Weights,
-                  fmt::format("the adapter '{}' changes '{}' by '{}', and '{}' has no such weight", adapter.path,
+                  fmt::format("the adapter '{}' changes '{}' by '{}', but '{}' has no such weight", adapter.path,
                               printable(key, 80), name, model),
                   {}, meant.empty() ? std::vector<std::string>{} : std::vector<std::string>{meant});
     }
     if (!(pair.looked_up ? looked_up : mapped).count(key))
-      refuse_adapter(adapter.path, fmt::format("changes '{}' by '{}', which '{}' uses otherwise than as one linear map",
+      refuse_adapter(adapter.path, fmt::format("changes '{}' by '{}', which '{}' does not use as a single linear map",
                                                key, name, model));
     const Shape a = pair.a.shape(), b = pair.b.shape(), whole = weight->second.shape;
     if (!has_sizes_of(weight->second, pair))
       refuse_adapter(adapter.path,
-                     fmt::format("has the matrices {} and {} for '{}', which do not fit to the weight {} of '{}'",
+                     fmt::format("has the matrices {} and {} for '{}', which do not match the weight {} of '{}'",
                                  a.str(), b.str(), name, whole.str(), model));
     if (pair.rank() > kHighestRank)
       refuse_adapter(adapter.path, fmt::format("has the rank {} for '{}'", pair.rank(), name));
@@ -95,7 +95,7 @@ Adapter read_gguf_adapter(const AdapterFile& file, const ResolvedSpec& resolved,
   const std::string of = metadata.text("general.architecture", "");
   const std::vector<std::string>& fits = resolved.spec().architectures;
   if (!fits.empty() && std::find(fits.begin(), fits.end(), of) == fits.end())
-    refuse_adapter(file.path, fmt::format("is for the architecture '{}', and '{}' is of '{}'", printable(of, 40),
+    refuse_adapter(file.path, fmt::format("is for the architecture '{}', but '{}' is of '{}'", printable(of, 40),
                                           resolved.variables().model(), comma_separated(fits)));
   Adapter adapter{file.path, "GGUF", file.strength, {}};
   const double alpha = metadata.number("adapter.lora.alpha", 0.0);
@@ -267,9 +267,9 @@ class AppliedAdapters {
   std::string lengths(const std::string& key, const std::vector<const LowRank*>& pairs) {
     if (std::none_of(pairs.begin(), pairs.end(), [](const LowRank* pair) { return bool(pair->magnitude); })) return "";
     if (pairs.size() > 1)
-      throw Error(ErrorKind::Weights, fmt::format("several adapters change '{}', and one of them is of DoRA, which "
-                                                  "must be alone",
-                                                  key));
+      throw Error(
+          ErrorKind::Weights,
+          fmt::format("several adapters change '{}', but one of them uses DoRA, which cannot be combined", key));
     const BoundWeight& weight = resolved_.weights().at(key);
     adopt(key + ".lora_lengths", length_factors(sum_of(parameters_.tensor(weight.parameter), weight.transposed, pairs),
                                                 weight.transposed, pairs.front()->magnitude));
@@ -372,9 +372,9 @@ std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, con
                   {}, {"give the adapter to the command that runs the model: --lora FILE"});
     const bool lengths = std::any_of(pairs.begin(), pairs.end(), [](const LowRank* p) { return bool(p->magnitude); });
     if (lengths && pairs.size() > 1)
-      throw Error(ErrorKind::Weights, fmt::format("several adapters change '{}', and one of them is of DoRA, which "
-                                                  "must be alone",
-                                                  key));
+      throw Error(
+          ErrorKind::Weights,
+          fmt::format("several adapters change '{}', but one of them uses DoRA, which cannot be combined", key));
     for (int64_t e = 0; e < weight.experts; ++e)  // separate matrices, as in a folder
       if (const auto alone = all.find(expert_name(weight.source, e)); alone != all.end()) {
         std::vector<LowRank> own;

@@ -63,8 +63,9 @@ WholePair whole_pair(const std::vector<const TrainedPair*>& pairs, const Paramet
   }
   const int64_t whole = place.whole(first);
   if (!first.magnitude.empty() && covered != whole)
-    throw Error(ErrorKind::Usage, fmt::format("DoRA of some rows of '{}' cannot be written: PEFT has lengths for all",
-                                              place.name(first)));
+    throw Error(ErrorKind::Usage,
+                fmt::format("DoRA of some rows of '{}' cannot be written: PEFT has magnitudes for all rows",
+                            place.name(first)));
   all.a = concat(rows, 0);
   // B is block-structured: each pair's rows are non-zero only in that pair's columns.
   all.b = zero_rows({whole, all.rank});
@@ -224,8 +225,8 @@ void write_gguf_adapter(const TrainedAdapter& adapter, const ParameterValue& val
   });
   for (const WholePair& pair : pairs) {
     if (pair.magnitude)
-      throw Error(ErrorKind::Usage, "GGUF has no adapters of DoRA", {},
-                  {"write a folder of PEFT, or merge the adapter: harmonics export MODEL OUTPUT --lora FOLDER"});
+      throw Error(ErrorKind::Usage, "GGUF does not support DoRA adapters", {},
+                  {"write a PEFT folder, or merge the adapter: harmonics export MODEL OUTPUT --lora FOLDER"});
     tensors[pair.first->key + ".lora_a"] = pair.a;
     tensors[pair.first->key + ".lora_b"] = equal ? pair.b : pair.b * pair.factor;
   }

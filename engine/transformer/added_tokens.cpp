@@ -43,7 +43,7 @@ json::value parsed(std::string_view text, const std::string& name) {
   depth.max_depth = 64;
   json::value value = json::parse(json::string_view(text.data(), text.size()), failed, {}, depth);
   if (failed || !value.is_object())
-    throw Error(ErrorKind::Weights, fmt::format("'{}' is no JSON object: {}", name,
+    throw Error(ErrorKind::Weights, fmt::format("'{}' is not a JSON object: {}", name,
                                                 failed ? failed.message() : std::string("another value")));
   return value;
 }
@@ -105,7 +105,7 @@ ExtendedTokenizer extended_tokenizer(std::string_view text, const std::vector<st
                                      const std::string& name) {
   if (texts.size() > kMostAdded)
     throw Error(ErrorKind::Usage,
-                fmt::format("{} special tokens are added; the most are {}", texts.size(), kMostAdded));
+                fmt::format("{} special tokens are added; the maximum is {}", texts.size(), kMostAdded));
   json::value file = parsed(text, name);
   KnownTokens known(file.as_object(), name);
   ExtendedTokenizer result;

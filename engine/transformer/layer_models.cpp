@@ -79,7 +79,7 @@ void add_planned(const ResolvedSpec& resolved, LayerModel& opened) {
     if (weight.experts == 0) add(weight.parameter, weight.shape);
     for (int64_t e = 0; e < weight.experts; ++e) add(expert_name(weight.parameter, e), weight.shape);
   }
-  opened.notes.push_back("its folder has no weights, so they begin with random numbers");
+  opened.notes.push_back("its folder has no weights, so they start as random numbers");
 }
 
 void add_read(const ImportedModel& imported, const ResolvedSpec& resolved, const LayerModelRequest& request,
@@ -118,9 +118,11 @@ std::optional<LoraSettings> lora_settings(const LayerModelRequest& request, bool
   LoraSettings settings = parse_lora(request.lora);
   if (!settings.from.empty()) settings.from = request.other_file(settings.from);
   if (settings.dora && !has_weights)
-    throw Error(ErrorKind::Usage, fmt::format("model(\"{}\"): lora= with dora needs the weights of a model, and this "
-                                              "one begins with random numbers",
-                                              request.written));
+    throw Error(
+        ErrorKind::Usage,
+        fmt::format(
+            "model(\"{}\"): lora= with dora needs the weights of a model, but this model starts with random weights",
+            request.written));
   return settings;
 }
 
@@ -208,7 +210,7 @@ std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& give
   LayerModelRequest request = given;
   if (!request.lora.empty() && !request.trains)
     throw Error(ErrorKind::Type,
-                fmt::format("model(\"{}\"): lora= trains an adapter, and freeze=true nothing", request.written));
+                fmt::format("model(\"{}\"): lora= trains an adapter, but freeze=true trains nothing", request.written));
   if (!request.lora.empty()) request.trains = false;  // concerns the model's own weights
   auto opened = std::make_shared<LayerModel>();
   std::error_code failed;

@@ -90,7 +90,7 @@ void NdslBlock::expand(const ndsl::Block& block, int depth) {
       add(step);
     } else if (depth >= kDeepestNeuron) {
       faults_.add(step.place,
-                  fmt::format("the neuron {} is made of itself, or of too many others", shown_name(step.op.text)));
+                  fmt::format("the neuron {} contains itself, or too many others", shown_name(step.op.text)));
     } else {
       expand(neuron->second, depth + 1);
     }
@@ -206,7 +206,7 @@ void NdslBlock::add_sublayer(const ndsl::Operation& step, const char* group, con
       if (one.family == family) known.emplace_back(one.name);
     const std::string meant = did_you_mean(op.text, known);
     faults_.add(op.place,
-                row ? fmt::format("{} is no part of {}", op.text, step.op.text)
+                row ? fmt::format("{} is not a part of {}", op.text, step.op.text)
                     : fmt::format("there is no block operation {}", shown_name(op.text)),
                 meant.empty() ? "its parts: " + comma_separated(known) : meant);
   }
@@ -233,7 +233,7 @@ void NdslBlock::check_hints() {
       const bool follows =
           i + 1 < parts_.size() && parts_[i + 1].kind == Kind::norm && parts_[i + 1].ops.front().group == next.text;
       if (!follows && sound_)
-        faults_.add(next.place, fmt::format("the next operation is no norm called {}", shown_name(next.text)));
+        faults_.add(next.place, fmt::format("the next operation is not a norm called {}", shown_name(next.text)));
       if (parts_[i].kind != Kind::residual)
         faults_.add(step.place,
                     fmt::format("{} cannot be fused with the next operation; a ResidualAdd can", step.op.text));

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/transformer/ndsl_block.hpp"
 #include "engine/transformer/ndsl_layer.hpp"
@@ -45,7 +47,7 @@ class Compiler {
 
   CompiledNdsl compile() {
     if (file_.type != "model" && !faults_.doubts("type"))
-      faults_.add(file_.name.place, fmt::format("{} is a {}, and no model", shown_name(file_.name.text), file_.type));
+      faults_.add(file_.name.place, fmt::format("{} is a {}, not a model", shown_name(file_.name.text), file_.type));
     expect_variant();
     if (file_.block.empty() && !faults_.doubts({"extends", "architecture", "block"}))
       faults_.add(file_.name.place, "the architecture has no 'block'",
@@ -96,7 +98,7 @@ class Compiler {
       const specs::Expression read(found->value.text, found->place.text());
       return read.real([&](const std::string& variable) -> specs::Number { return settings.real(variable, {}); });
     } catch (const Error& e) {
-      faults_.add(found->place, fmt::format("'{}' is no number: {}", key, e.what()), "", ErrorKind::Syntax);
+      faults_.add(found->place, fmt::format("'{}' is not a number: {}", key, e.what()), "", ErrorKind::Syntax);
       return 1;
     }
   }
@@ -164,7 +166,8 @@ class Compiler {
       if (static_cast<int64_t>(items.size()) < result_.sizes["num_layers"]) {
         if (faults_.doubts("num_layers")) return false;
         faults_.add(types->place,
-                    fmt::format("'layer_types' has {} items for {} layers", items.size(), result_.sizes["num_layers"]),
+                    fmt::format("'layer_types' has {} for {}", quantity(items.size(), "item"),
+                                quantity(result_.sizes["num_layers"], "layer")),
                     "", ErrorKind::Shape);
         return false;
       }

@@ -52,7 +52,7 @@ std::string NdslBuilder::fresh(const char* hint) { return fmt::format("{}.{}", h
 std::string NdslBuilder::tensor(NdslTensor tensor) {
   if (to_.find(tensor.name)) {
     faults_.add(tensor.place,
-                fmt::format("the tensor '{}' is there already; give the operation a name of its own", tensor.name));
+                fmt::format("the tensor '{}' exists already; give the operation another name", tensor.name));
     return tensor.name;
   }
   double elements = 1;
@@ -138,10 +138,10 @@ std::string NdslBuilder::rope(const NdslSettings& settings, int64_t head, bool w
     const bool doubted = faults_.doubts({"head_dim", "hidden_size", "num_query_heads"});
     if (!(share > 0 && share <= 1) || (!doubted && (dims < 2 || dims % 2 != 0)))
       faults_.add(settings.place_of("partial_rotary_factor"),
-                  fmt::format("{} of the {} dimensions of a head cannot turn in pairs", share, head), "",
+                  fmt::format("{} of the {} dimensions of a head cannot be rotated in pairs", share, head), "",
                   ErrorKind::Shape);
   } else if (head % 2 != 0 && !faults_.doubts({"head_dim", "hidden_size", "num_query_heads"})) {
-    faults_.add(settings.where(), fmt::format("a head of {} dimensions cannot turn in pairs", head), "",
+    faults_.add(settings.where(), fmt::format("a head of {} dimensions cannot be rotated in pairs", head), "",
                 ErrorKind::Shape);
   }
   rope.fields["dims"] = dims;

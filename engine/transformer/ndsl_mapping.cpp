@@ -9,6 +9,7 @@
 
 #include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/base/spelling.hpp"
 #include "engine/tensor/value.hpp"
@@ -108,8 +109,8 @@ void visit_shapes(const CompiledNdsl& model, const Mapped& mapped, const Source&
     case Source::Verb::concat: {
       const std::vector<int64_t> rows = rows_of_parts(model, *mapped.alias, source, shape[0]);
       if (rows.empty())
-        refuse_source(source.place, fmt::format("{} tensors cannot make up the {} rows of '{}'", source.parts.size(),
-                                                shape[0], mapped.alias->name));
+        refuse_source(source.place, fmt::format("{} tensors cannot make up the {} of '{}'", source.parts.size(),
+                                                quantity(shape[0], "row"), mapped.alias->name));
       for (size_t i = 0; i < rows.size(); ++i)
         visit_shapes(model, mapped, source.parts[i], with_rows(shape, rows[i]), take);
       return;
@@ -117,7 +118,7 @@ void visit_shapes(const CompiledNdsl& model, const Mapped& mapped, const Source&
     case Source::Verb::transpose: {
       if (shape.rank() != 2) {  // for example the bias of a transposed matrix
         refuse_source(source.place,
-                      fmt::format("'{}' is {}, and only a matrix can be transposed", mapped.alias->name, shape.str()));
+                      fmt::format("'{}' is {}, but only a matrix can be transposed", mapped.alias->name, shape.str()));
       }
       return visit_shapes(model, mapped, source.parts.front(), Shape{shape[1], shape[0]}, take);
     }
@@ -187,7 +188,7 @@ std::vector<Mapped> mapped_of(const CompiledNdsl& model, NdslFaults& faults) {
     if (mapping.source.verb == Source::Verb::tie) {
       if (!model.tied && !faults.doubts({"tie_word_embeddings", "head"}))
         faults.add(mapping.source.place,
-                   fmt::format("'{}' is tied, and the configuration says that it is not", pattern));
+                   fmt::format("'{}' is tied, but the configuration says that it is not", pattern));
       continue;
     }
     bool found = false;

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/transformer/ndsl_layer.hpp"
 #include "formats/utf8.hpp"
 
@@ -36,7 +38,7 @@ Heads heads_of(NdslLayer& layer) {
 
 void expect_value(NdslLayer& layer, const std::string& value, const char* op, const char* before) {
   if (!value.empty() || !layer.sound()) return;
-  layer.settings().faults().add(layer.place(), fmt::format("{} stands before {}, whose results it needs", op, before));
+  layer.settings().faults().add(layer.place(), fmt::format("{} is before {}, whose results it needs", op, before));
 }
 
 void lower_norm_op(NdslLayer& layer) {
@@ -325,7 +327,8 @@ void lower_combine(NdslLayer& layer) {
                    "groups are compared by their two best experts", ErrorKind::Shape);
   else if (used <= experts && used > used_groups * (experts / groups) && sure())
     s.faults().add(s.place_of("topk_group"),
-                   fmt::format("{} experts cannot be chosen from {} groups of {}", used, used_groups, experts / groups),
+                   fmt::format("{} experts cannot be chosen from {} of {}", used, quantity(used_groups, "group"),
+                               experts / groups),
                    "", ErrorKind::Shape);
   const std::string scoring = s.text("scoring_func", "softmax");
   if (scoring != "softmax" && scoring != "sigmoid")
@@ -350,7 +353,7 @@ void lower_combine(NdslLayer& layer) {
   }
   const double balance = s.real("router_aux_loss_coef", 0);
   if (balance < 0)
-    s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is no coefficient of a loss", balance),
+    s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is not a coefficient of a loss", balance),
                    "it is at least 0");
   // As in the transformers library, the loss may be disabled although a coefficient is given.
   if (balance > 0 && s.truth("output_router_logits", true)) step.fields["balance"] = balance;

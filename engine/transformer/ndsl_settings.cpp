@@ -31,7 +31,7 @@ const char* kind_of_key(NdslKey::Kind kind) {
     case NdslKey::Kind::truth:
       return "true or false";
     case NdslKey::Kind::text:
-      return "a text";
+      return "a string";
     case NdslKey::Kind::list:
       return "a list";
     case NdslKey::Kind::map:

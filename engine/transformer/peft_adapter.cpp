@@ -153,7 +153,7 @@ PeftConfig parse_peft_config(std::string_view text, const std::string& path) {
   const json::value* kind = found("peft_type");
   if (!kind || !kind->is_string() || kind->get_string() != "LORA")
     throw Error(ErrorKind::Weights,
-                fmt::format("'{}': peft_type is {}, and only LORA is implemented", path,
+                fmt::format("'{}': peft_type is {}, but only LORA is implemented", path,
                             kind && kind->is_string() ? shown_name(std::string(kind->get_string())) : "missing"));
   for (const char* name : kRefused)
     if (const json::value* value = found(name); value && !is_nothing(*value))
@@ -236,7 +236,7 @@ class PairsOfModules {
       pair.magnitude = reshape(floats(parts, 'M'), {tensors_.tensors.at(parts.names.at('M')).size()});
     if (pair.magnitude && adapter_.strength != 1)
       throw Error(ErrorKind::Usage,
-                  fmt::format("the adapter '{}' is of DoRA, whose strength is 1, not {:g}", path_, adapter_.strength));
+                  fmt::format("the adapter '{}' uses DoRA, whose strength is 1, not {:g}", path_, adapter_.strength));
     if (pair.a.rank() == 2 && pair.rank() > 0) pair.scale *= config_.scale(module, pair.rank());
     pair.looked_up = parts.looked_up;
     if (pair.looked_up && pair.a.rank() == 2) pair.a = transpose(pair.a, {1, 0});
@@ -292,7 +292,7 @@ class PairsOfModules {
     const auto weight = resolved_.weights().find(key);
     if (weight == resolved_.weights().end() || weight->second.experts == 0)
       refuse(
-          fmt::format("changes experts of '{}', and '{}' has none", printable(key, 80), resolved_.variables().model()));
+          fmt::format("changes experts of '{}', but '{}' has none", printable(key, 80), resolved_.variables().model()));
     return weight->second.experts;
   }
 
@@ -307,7 +307,7 @@ class PairsOfModules {
       if (pair.magnitude) refuse(fmt::format("has '{}' of DoRA, which is not implemented for experts", pair.name));
       if (pair.a.rank() != 2 || pair.b.rank() != 2 || pair.a.shape()[1] != first.a.shape()[1] ||
           pair.b.shape()[0] != first.b.shape()[0] || pair.b.shape()[1] != pair.rank())
-        refuse(fmt::format("has the matrices {} and {} for '{}', which do not fit to those of other experts",
+        refuse(fmt::format("has the matrices {} and {} for '{}', which do not match those of other experts",
                            pair.a.shape().str(), pair.b.shape().str(), printable(pair.name, 120)));
       rank = std::max(rank, pair.rank());
       equal = equal && pair.scale == first.scale;

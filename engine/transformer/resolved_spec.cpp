@@ -130,7 +130,7 @@ void ResolvedSpec::expect_metadata() {
     else if (text)
       wanted = std::to_string(variables_->whole(specs::Expression(*text, place)));
     if (is == wanted) continue;
-    throw Error(ErrorKind::Weights, fmt::format("'{}': the metadata '{}' is {}, and only {} is implemented",
+    throw Error(ErrorKind::Weights, fmt::format("'{}': the metadata '{}' is {}, but only {} is implemented",
                                                 variables_->model(), key, printable(is, 80), wanted));
   }
   const std::string prefix = metadata_.text("general.architecture", std::string()) + ".";

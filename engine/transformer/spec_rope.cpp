@@ -153,7 +153,8 @@ HTensor SpecTrace::rope_divisor(const specs::Rope& rope, const std::string& plac
 
 HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
   const auto rope = resolved_.spec().ropes.find(name);
-  if (rope == resolved_.spec().ropes.end()) fail(fmt::format("needs {}, which prepare.rope has not", shown_name(name)));
+  if (rope == resolved_.spec().ropes.end())
+    fail(fmt::format("needs {}, which prepare.rope does not have", shown_name(name)));
   const std::string place = fmt::format("'{}': {}", resolved_.spec().path, rope->second.place);
   const RopeFields fields(rope->second, variables_, locals_, place);
   const std::string &model = variables_.model(), pairing = fields.text("pairing", "half");
@@ -163,7 +164,7 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
   const int64_t width = x.shape().back(), rotary = fields.whole("dims", width);
   if (rotary < 2 || rotary > width || rotary % 2 != 0)
     throw Error(ErrorKind::Weights,
-                fmt::format("'{}': {} of {} dimensions of a head cannot turn in pairs", model, rotary, width));
+                fmt::format("'{}': {} of {} dimensions of a head cannot be rotated in pairs", model, rotary, width));
   const double base = fields.real("base", 10000), factor = fields.real("factor", 1),
                context = fields.real("context", 0);
   const std::string scaling = fields.text("scaling", "none");

@@ -223,14 +223,14 @@ const specs::Value& SpecTrace::field(const char* name) const {
 
 std::string SpecTrace::text(const char* name) const {
   const auto* text = std::get_if<std::string>(&field(name));
-  if (!text) fail(fmt::format("has {} as '{}', which is a text", specs::text_of(field(name)), name));
+  if (!text) fail(fmt::format("has {} as '{}', which must be a string", specs::text_of(field(name)), name));
   return *text;
 }
 
 bool SpecTrace::truth(const char* name, bool otherwise) const {
   if (!has(name)) return otherwise;
   const auto* truth = std::get_if<bool>(&field(name));
-  if (!truth) fail(fmt::format("has {} as '{}', which is true or false", specs::text_of(field(name)), name));
+  if (!truth) fail(fmt::format("has {} as '{}', which must be true or false", specs::text_of(field(name)), name));
   return *truth;
 }
 
@@ -358,7 +358,7 @@ HTensor SpecTrace::appended(const std::string& name, const HTensor& rows) {
     append(turn == locals_.end() ? LocalValues{} : LocalValues{{turn->first, turn->second}});
     if (all) return all;
   }
-  fail(fmt::format("appends to {}, which prepare.tensors has not as a cache", shown_name(wanted)));
+  fail(fmt::format("appends to {}, which is not a cache of prepare.tensors", shown_name(wanted)));
 }
 
 HTensor SpecTrace::dropped(const HTensor& x, double rate) {

@@ -35,7 +35,7 @@ std::string prefix_in(const TensorFile& trained, const std::map<std::string, Ten
   throw Error(
       ErrorKind::Weights,
       fmt::format("'{}' has weights of several models: {}", file, comma_separated({found.begin(), found.end()})), {},
-      {"give one name= to the uses of one model, and save each model in a file of its own"});
+      {"give one name= to the uses of one model, and save each model in a separate file"});
 }
 
 // Stacks matrices, as files store the experts of a layer.

@@ -119,7 +119,7 @@ std::optional<ResolvedValue> Variables::found(const std::string& variable) {
 const ResolvedValue& Variables::value(const std::string& variable, const std::string& place) {
   if (const auto at = resolved_.find(variable); at != resolved_.end()) return at->second;
   if (!open_.insert(variable).second)
-    throw Error(ErrorKind::Weights, fmt::format("the variable '{}' is defined by itself, at {}", variable, place));
+    throw Error(ErrorKind::Weights, fmt::format("the variable '{}' depends on itself, at {}", variable, place));
   const auto result = found(variable);
   open_.erase(variable);
   if (result) return resolved_.emplace(variable, *result).first->second;
@@ -142,7 +142,7 @@ specs::Lookup Variables::lookup(const specs::Expression& expression, const Local
     if (const auto* real = std::get_if<double>(&found)) return *real;
     if (const auto* truth = std::get_if<bool>(&found)) return int64_t{*truth};
     throw Error(ErrorKind::Weights,
-                fmt::format("'{}': the variable '{}' is '{}', and a number is needed at {}", model_, variable,
+                fmt::format("'{}': the variable '{}' is '{}', but a number is needed at {}", model_, variable,
                             printable(std::get<std::string>(found), 80), expression.place()));
   };
 }

@@ -34,8 +34,9 @@ class AsyncProducer final : public SampleWiseProducer {
       if (!bytes || *bytes > ring_.max_size()) throw std::bad_alloc();
       ring_.resize(*bytes);
     } catch (const std::bad_alloc&) {
-      throw Error(ErrorKind::Usage, "async: " + std::to_string(capacity_) + " samples of " + std::to_string(bytes_) +
-                                        " bytes need more memory than there is; let fewer wait, for example async=256");
+      throw Error(ErrorKind::Usage,
+                  "async: " + std::to_string(capacity_) + " samples of " + std::to_string(bytes_) +
+                      " bytes need more memory than is available; use a smaller queue, for example async=256");
     }
   }
   ~AsyncProducer() override { stop(); }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <harmonics/quantity.hpp>
 #include <harmonics/wrappers.hpp>
 
 namespace harmonics {
@@ -101,14 +102,13 @@ class Augmentation {
       const std::string& word = arguments[i];
       char* end = nullptr;
       const double value = std::strtod(word.c_str(), &end);
-      if (word.empty() || *end) refuse(text, "'" + word + "' in '" + name + "(...)' is no number");
+      if (word.empty() || *end) refuse(text, "'" + word + "' in '" + name + "(...)' is not a number");
       return value;
     };
     const auto expect = [&](std::size_t least, std::size_t most) {
       if (arguments.size() < least || arguments.size() > most)
-        refuse(text, "'" + name + "' takes " + std::to_string(least) +
-                         (most > least ? " or " + std::to_string(most) : std::string()) +
-                         (most == 1 ? " number" : " numbers") + ", it has " + std::to_string(arguments.size()));
+        refuse(text, "'" + name + "' takes " + (most > least ? std::to_string(least) + " or " : std::string()) +
+                         quantity(most, "number") + ", it has " + std::to_string(arguments.size()));
     };
     if (name == "flip") {
       if (arguments.size() > 1 || (arguments.size() == 1 && arguments[0] != "vertical"))
@@ -285,14 +285,15 @@ class AugmentProducer final : public AugmentingProducer {
     if (step.kind == Kind::Noise) return;
     if (rank < 2)
       throw Error(ErrorKind::Usage, "augment: samples of shape " + from_.sample.str() +
-                                        " are no pictures; only noise can be put on them");
+                                        " are not pictures; only noise can be applied to them");
     if (step.kind != Kind::Crop && step.kind != Kind::Center) return;
     int64_t& height = to_.sample[rank - 2];
     int64_t& width = to_.sample[rank - 1];
     if (step.a > static_cast<double>(height) || step.b > static_cast<double>(width))
       throw Error(ErrorKind::Usage, "augment: a piece of " + std::to_string(static_cast<int64_t>(step.a)) + " x " +
-                                        std::to_string(static_cast<int64_t>(step.b)) + " does not lie in pictures of " +
-                                        std::to_string(height) + " x " + std::to_string(width));
+                                        std::to_string(static_cast<int64_t>(step.b)) +
+                                        " does not fit into pictures of " + std::to_string(height) + " x " +
+                                        std::to_string(width));
     height = static_cast<int64_t>(step.a);
     width = static_cast<int64_t>(step.b);
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <harmonics/error.hpp>
+#include <harmonics/quantity.hpp>
 
 namespace harmonics {
 
@@ -17,7 +18,7 @@ class Budget {
  public:
   struct Terms {
     uint64_t most = std::numeric_limits<uint64_t>::max();
-    std::string unit = "bytes";          // "bytes", "steps", "seconds"
+    std::string unit = "bytes";          // a plural that ends in s: "bytes", "steps", "seconds"
     std::string reason;                  // of the limit, for refusals: "256 MiB and 64 bytes for each byte of the file"
     std::string remedy;                  // "give memory=2G"
     ErrorKind kind = ErrorKind::Stream;  // of refusals
@@ -56,8 +57,9 @@ class Budget {
   [[noreturn]] void refuse(uint64_t amount, std::string_view who, std::string_view purpose) const {
     std::string text(who);
     const bool beyond = amount == std::numeric_limits<uint64_t>::max();
-    text += " asks for " + (beyond ? "more than 2^64" : std::to_string(amount)) + " " + terms_.unit + " for " +
-            std::string(purpose) + "; the limit is " + std::to_string(terms_.most) + " " + terms_.unit;
+    const std::string one = terms_.unit.substr(0, terms_.unit.size() - 1);
+    text += " asks for " + (beyond ? "more than 2^64 " + terms_.unit : quantity(amount, one)) + " for " +
+            std::string(purpose) + "; the limit is " + quantity(terms_.most, one);
     if (!terms_.reason.empty()) text += " (" + terms_.reason + ")";
     if (used_) text += ", of which " + std::to_string(used_) + " are used";
     if (!terms_.remedy.empty()) text += "; " + terms_.remedy;

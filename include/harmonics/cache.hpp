@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <harmonics/quantity.hpp>
 #include <harmonics/wrappers.hpp>
 
 namespace harmonics {
@@ -18,13 +19,14 @@ class CacheProducer final : public WrappedProducer {
       : WrappedProducer(std::move(inner)), most_bytes_(most_bytes) {
     const std::optional<StreamInfo> info = inner_->size() ? known_samples() : std::nullopt;
     if (!info || info->size == 0)
-      throw Error(ErrorKind::Usage, "cache: the producer does not say how many samples it has, so they cannot be kept");
+      throw Error(ErrorKind::Usage,
+                  "cache: the producer does not report its number of samples, so they cannot be cached");
     info_ = *info;
     bytes_ = info_.sample_bytes();
     if (bytes_ > most_bytes / info_.size)
-      throw Error(ErrorKind::Usage, "cache: " + std::to_string(info_.size) + " samples of " + std::to_string(bytes_) +
-                                        " bytes take more than the " + std::to_string(most_bytes) +
-                                        " bytes allowed; allow more, or read fewer samples");
+      throw Error(ErrorKind::Usage, "cache: " + quantity(info_.size, "sample") + " of " + quantity(bytes_, "byte") +
+                                        " take more than the " + quantity(most_bytes, "byte") +
+                                        " allowed; allow more, or read fewer samples");
     kept_.reset(new char[info_.size * bytes_]);  // not zeroed: takes memory as it is filled
     filled_.resize(info_.size);
   }
@@ -92,9 +94,8 @@ class CacheProducer final : public WrappedProducer {
       }
     }
     if (first + static_cast<uint64_t>(got) < end)
-      throw Error(ErrorKind::Stream, "cache: the producer announced " + std::to_string(info_.size) +
-                                         " samples and ended after " +
-                                         std::to_string(first + static_cast<uint64_t>(got)));
+      throw Error(ErrorKind::Stream, "cache: the producer announced " + quantity(info_.size, "sample") +
+                                         " and ended after " + std::to_string(first + static_cast<uint64_t>(got)));
     std::fill(filled_.begin() + static_cast<std::ptrdiff_t>(first), filled_.begin() + static_cast<std::ptrdiff_t>(end),
               true);
   }

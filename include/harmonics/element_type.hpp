@@ -83,15 +83,16 @@ HARMONICS_FACE inline size_t element_bytes(DType dtype) {
   const ElementType& type = element_type(dtype);
   if (type.block == 1) return type.block_bytes;
   throw Error(ErrorKind::Type, std::string(type.name) + " is stored in blocks of " + std::to_string(type.block) +
-                                   " elements, so no element has bytes of its own; cast it first");
+                                   " elements, so single elements have no bytes; cast it first");
 }
 
 // Bytes of `count` consecutive elements, whole blocks. Throws on overflow and for parts of a block.
 HARMONICS_FACE inline size_t run_bytes(DType dtype, int64_t count) {
   const ElementType& type = element_type(dtype);
   if (count < 0 || count % type.block != 0)
-    throw Error(ErrorKind::Shape, std::to_string(count) + " elements are no whole blocks of " + std::string(type.name) +
-                                      ", which has " + std::to_string(type.block) + " in a block");
+    throw Error(ErrorKind::Shape, std::to_string(count) + " elements are not whole blocks of " +
+                                      std::string(type.name) + ", which has " + std::to_string(type.block) +
+                                      " in a block");
   size_t bytes = 0;
   if (__builtin_mul_overflow(count / type.block, size_t{type.block_bytes}, &bytes))
     throw Error(ErrorKind::Shape, std::to_string(count) + " elements have more bytes than an address space");

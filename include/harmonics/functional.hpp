@@ -8,6 +8,7 @@
 
 #include <harmonics/function.hpp>
 #include <harmonics/functional_abi.h>
+#include <harmonics/quantity.hpp>
 
 namespace harmonics {
 
@@ -107,7 +108,7 @@ HARMONICS_FACE inline std::vector<HTensor> borrowed(hx_value* const* values, uin
 HARMONICS_FACE inline void hand_over(std::vector<HTensor> list, size_t wanted, hx_value** out, const char* what,
                                      bool may_be_empty = false) {
   if (list.size() != wanted)
-    throw Error(ErrorKind::Plugin, std::string(what) + " gave " + std::to_string(list.size()) + " tensors instead of " +
+    throw Error(ErrorKind::Plugin, std::string(what) + " gave " + quantity(list.size(), "tensor") + " instead of " +
                                        std::to_string(wanted));
   if (!may_be_empty)
     for (const HTensor& t : list)

@@ -23,6 +23,7 @@
 #include <harmonics/ops.hpp>
 #include <harmonics/philox.hpp>
 #include <harmonics/plugin.hpp>
+#include <harmonics/quantity.hpp>
 #include <harmonics/registering.hpp>
 #include <harmonics/scoped_registry.hpp>
 #include <harmonics/select.hpp>

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <harmonics/quantity.hpp>
 #include <harmonics/stream.hpp>
 
 namespace harmonics {
@@ -43,15 +44,14 @@ class KnownProducer final : public Producer {
     if (direct_) return first_ = {}, inner_->seek(epoch, index);
     if (!keeping()) {
       if (!touched_ && index == 0) return true;
-      throw Error(ErrorKind::Stream,
-                  "the producer does not rewind, and its " + std::to_string(size()) + " samples take more than the " +
-                      std::to_string(most_kept_) +
-                      " bytes that are cached without being asked; give cache=SIZE, or run one epoch");
+      throw Error(ErrorKind::Stream, "the producer does not rewind, and its " + quantity(size(), "sample") +
+                                         " take more than the " + std::to_string(most_kept_) +
+                                         " bytes that are cached by default; give cache=SIZE, or run one epoch");
     }
     if (index > count_) keep(index - count_);
     if (index > count_)
-      throw Error(ErrorKind::Stream, "cannot resume at sample " + std::to_string(index) + ": the pass has " +
-                                         std::to_string(count_) + " samples");
+      throw Error(ErrorKind::Stream,
+                  "cannot resume at sample " + std::to_string(index) + ": the pass has " + quantity(count_, "sample"));
     at_ = index;
     return true;
   }

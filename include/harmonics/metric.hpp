@@ -47,7 +47,7 @@ class Metric {
   virtual std::optional<std::vector<std::byte>> save() const { return std::nullopt; }
   // Restores the bytes of save() of a metric with equal arguments, perhaps in another process. Before the first rows.
   virtual void restore(const std::vector<std::byte>& saved) {
-    throw Error(ErrorKind::Plugin, "cannot take back what it saved (" + std::to_string(saved.size()) + " bytes)");
+    throw Error(ErrorKind::Plugin, "cannot restore its saved state (" + std::to_string(saved.size()) + " bytes)");
   }
   virtual ~Metric() = default;
 };

@@ -63,7 +63,7 @@ class Condition {
       char* end = nullptr;
       t.all = false;
       t.place = std::strtoull(word.c_str() + at + 1, &end, 10);
-      if (end == word.c_str() + at + 1 || *end != ']') refuse(text, "'" + word + "' has no place such as [0]");
+      if (end == word.c_str() + at + 1 || *end != ']') refuse(text, "'" + word + "' has no index such as [0]");
       at = static_cast<std::size_t>(end - word.c_str()) + 1;
       if (t.place >= count_)
         refuse(text, "there is no value[" + std::to_string(t.place) + "], a sample has " + std::to_string(count_));
@@ -79,7 +79,7 @@ class Condition {
       t.value = number(text, word.substr(at + std::char_traits<char>::length(s.sign)), info);
       return t;
     }
-    refuse(text, "'" + word + "' compares with nothing");
+    refuse(text, "'" + word + "' has nothing to compare with");
   }
 
   static double number(const std::string& text, const std::string& word, const StreamInfo& info) {
@@ -88,7 +88,8 @@ class Condition {
     char* end = nullptr;
     const double value = std::strtod(word.c_str(), &end);
     if (word.empty() || *end)
-      refuse(text, "'" + word + "' is no number" + (info.symbols.empty() ? "" : " and no symbol of the stream"));
+      refuse(text, "'" + word + "' is " +
+                       (info.symbols.empty() ? "not a number" : "neither a number nor a symbol of the stream"));
     return value;
   }
 
@@ -212,7 +213,7 @@ class PickProducer final : public WrappedProducer {
   PickProducer(std::shared_ptr<Producer> inner, std::shared_ptr<const std::vector<uint64_t>> numbers,
                uint64_t together = 1)
       : WrappedProducer(std::move(inner)), numbers_(std::move(numbers)), together_(together), info_(known_samples()) {
-    if (!info_) throw Error(ErrorKind::Usage, "picking samples: the producer does not say what they are");
+    if (!info_) throw Error(ErrorKind::Usage, "picking samples: the producer does not describe them");
     info_->size = size();
     scratch_.resize(std::max<std::size_t>(1, (1 << 14) / info_->sample_bytes()) * info_->sample_bytes());
     by_number_ = inner_->read_at(nullptr, 0, nullptr);

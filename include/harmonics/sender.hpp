@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include <harmonics/quantity.hpp>
 #include <harmonics/sender_abi.h>
 #include <harmonics/tensor.hpp>
 
@@ -48,8 +49,8 @@ class Sender {
   void send(const std::vector<SentTensor>& sample) {
     if (!sender_) open(sample);
     if (sample.size() != tensors_.size())
-      throw Error(ErrorKind::Shape, address_ + ": a sample of " + std::to_string(sample.size()) +
-                                        " tensors after samples of " + std::to_string(tensors_.size()));
+      throw Error(ErrorKind::Shape, address_ + ": a sample of " + quantity(sample.size(), "tensor") +
+                                        " after samples of " + std::to_string(tensors_.size()));
     std::vector<const void*> numbers;
     for (size_t i = 0; i < sample.size(); ++i) {
       const SentTensor& now = sample[i];

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <harmonics/element_type.hpp>
+#include <harmonics/quantity.hpp>
 #include <harmonics/tensor.hpp>
 
 namespace harmonics {
@@ -75,8 +76,8 @@ class Producer {
     if (!rewind()) return false;
     for (uint64_t i = 0; i < index; ++i)
       if (!next())
-        throw Error(ErrorKind::Stream, "cannot resume at sample " + std::to_string(index) + ": the pass has " +
-                                           std::to_string(i) + " samples");
+        throw Error(ErrorKind::Stream,
+                    "cannot resume at sample " + std::to_string(index) + ": the pass has " + quantity(i, "sample"));
     return true;
   }
 

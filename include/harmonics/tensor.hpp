@@ -14,6 +14,7 @@
 
 #include <harmonics/abi.h>
 #include <harmonics/error.hpp>
+#include <harmonics/quantity.hpp>
 
 // Plugins built by g++ would share statics of inline functions across libraries (STB_GNU_UNIQUE); hidden visibility
 // gives each library its own. Functions and data are hidden, classes are not.
@@ -251,8 +252,7 @@ class HTensor {
   template <typename T>
   static HTensor from(const Shape& shape, const std::vector<T>& values) {
     if (static_cast<int64_t>(values.size()) != shape.count())
-      throw Error(ErrorKind::Shape,
-                  std::to_string(values.size()) + " values do not fill a tensor of shape " + shape.str());
+      throw Error(ErrorKind::Shape, quantity(values.size(), "value") + " cannot fill a tensor of shape " + shape.str());
     return HTensor(detail::dtype_of<T>::value, shape, values.data());
   }
   static HTensor scalar(float value) { return HTensor(DType::F32, {}, &value); }
@@ -383,7 +383,7 @@ class HTensor {
   void expect(DType want) const {
     const DType have = dtype();
     if (have != want)
-      throw Error(ErrorKind::Type, "the tensor's element type is not the one asked for (dtype " +
+      throw Error(ErrorKind::Type, "the tensor's element type is not the requested one (dtype " +
                                        std::to_string(static_cast<uint32_t>(have)) + ", asked " +
                                        std::to_string(static_cast<uint32_t>(want)) + ")");
   }

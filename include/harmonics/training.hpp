@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <harmonics/function.hpp>
+#include <harmonics/quantity.hpp>
 #include <harmonics/training_abi.h>
 
 namespace harmonics {
@@ -119,7 +120,7 @@ HARMONICS_FACE inline const hx_optimizer_vt* optimizer_vt() {
           std::vector<HTensor> results =
               object<OptimizerFunction>(self).step(parameter_of(*parameter), update, Arguments(args));
           if (results.size() != 1 + u->n_moments)
-            throw Error(ErrorKind::Plugin, "step() gave " + std::to_string(results.size()) + " tensors instead of " +
+            throw Error(ErrorKind::Plugin, "step() gave " + quantity(results.size(), "tensor") + " instead of " +
                                                std::to_string(1 + u->n_moments));
           for (const HTensor& t : results)
             if (!t) throw Error(ErrorKind::Plugin, "step() returned an empty tensor");

@@ -430,7 +430,7 @@ class BatchProducer final : public WrappedProducer {
     for (const HTensor& sample : samples) {
       if (sample.dtype() != dtype || sample.shape() != one)
         throw Error(ErrorKind::Stream, "batch: samples of shapes " + one.str() + " and " + sample.shape().str() +
-                                           " cannot stand in one batch; all must have one type");
+                                           " cannot be in one batch; all must have one type");
       std::memcpy(at, sample.bytes(), bytes);
       at += bytes;
     }

@@ -55,7 +55,7 @@ void add_parts(const GgufFile& first, const ImportSource& source, uint64_t parts
   for (uint64_t part = 1; part < parts; ++part) {
     const auto wanted = gguf_part_name(name, part, parts);
     if (!wanted)
-      refuse(path, "is the first of " + std::to_string(parts) + " parts, and its name does not tell the others'",
+      refuse(path, "is the first of " + std::to_string(parts) + " parts, but its name does not determine the others",
              "name it like 'model-00001-of-0000" + std::to_string(parts) + ".gguf'");
     const ImportSource::File beside = source.beside(*wanted);
     const GgufFile file = read_gguf(beside.bytes, {*wanted, ErrorKind::Weights});
@@ -95,7 +95,7 @@ MetadataMap metadata_of(const GgufFile& file, const std::string& path, bool whol
       all[name] = *number;
     } else if (const auto text = value.text()) {
       if (find_invalid_utf8(*text) || text->find('\0') != std::string_view::npos)
-        refuse(path, "has the metadata " + shown_name(name) + ", which is not text", "convert the model again");
+        refuse(path, "has the metadata " + shown_name(name) + ", which is not a string", "convert the model again");
       all[name] = std::string(*text);
     } else {
       const bool wanted = whole || value.size() <= kLongestList;
@@ -109,7 +109,7 @@ MetadataMap metadata_of(const GgufFile& file, const std::string& path, bool whol
         all[name] = checked(std::move(*texts), path, name);
       else if (whole)
         refuse(path, "has the metadata " + shown_name(name) + ", a list of " + std::string(name_of(value.items())),
-               "only lists of numbers and of texts can be converted");
+               "only lists of numbers and lists of strings can be converted");
       else if (value.kind() == GgufKind::List)
         all["@len:" + name] = static_cast<int64_t>(value.size());
     }

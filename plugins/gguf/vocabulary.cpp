@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <harmonics/quantity.hpp>
+
 #include "formats/utf8.hpp"
 #include "tokens/families.hpp"
 #include "tokens/tokenizer.hpp"
@@ -27,23 +29,22 @@ int32_t id_of(const GgufFile& file, const std::string& path, const char* key, si
   const GgufValue* value = file.find(key);
   if (!value) return -1;
   const auto id = value->integer();
-  if (!id) refuse(path, key, "is no integer");
+  if (!id) refuse(path, key, "is not an integer");
   if (*id == -1 || *id == std::numeric_limits<uint32_t>::max()) return -1;  // converters write "none" like this
   if (*id < 0 || static_cast<uint64_t>(*id) >= tokens)
-    refuse(path, key, "is " + std::to_string(*id) + "; there are " + std::to_string(tokens) + " tokens");
+    refuse(path, key, "is " + std::to_string(*id) + "; there are " + quantity(tokens, "token"));
   return static_cast<int32_t>(*id);
 }
 
 void expect_length(const std::string& path, const char* key, size_t found, size_t tokens) {
-  if (found != tokens)
-    refuse(path, key, "has " + std::to_string(found) + " items; there are " + std::to_string(tokens) + " tokens");
+  if (found != tokens) refuse(path, key, "has " + quantity(found, "item") + "; there are " + quantity(tokens, "token"));
 }
 
 std::string text_of(const GgufFile& file, const std::string& path, const char* key, const char* otherwise) {
   const GgufValue* value = file.find(key);
   if (!value) return otherwise;
   const auto text = value->text();
-  if (!text) refuse(path, key, "is no text");
+  if (!text) refuse(path, key, "is not a string");
   return std::string(*text);
 }
 
@@ -51,7 +52,7 @@ bool bool_of(const GgufFile& file, const std::string& path, const char* key, boo
   const GgufValue* value = file.find(key);
   if (!value) return otherwise;
   const auto truth = value->truth();
-  if (!truth) refuse(path, key, "is no bool");
+  if (!truth) refuse(path, key, "is not a bool");
   return *truth;
 }
 
@@ -59,15 +60,15 @@ bool bool_of(const GgufFile& file, const std::string& path, const char* key, boo
 Vocabulary read_tokens(const GgufFile& file, const std::string& path) {
   const GgufValue* list = file.find(kTokens);
   const auto texts = list ? list->texts() : std::nullopt;
-  if (!texts) refuse(path, kTokens, list ? "is no list of texts" : "is missing");
+  if (!texts) refuse(path, kTokens, list ? "is not a list of strings" : "is missing");
   if (texts->empty() || texts->size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
-    refuse(path, kTokens, "has " + std::to_string(texts->size()) + " items");
+    refuse(path, kTokens, "has " + quantity(texts->size(), "item"));
   Vocabulary vocabulary;
   vocabulary.tokens.resize(texts->size());
   for (size_t i = 0; i < texts->size(); ++i) vocabulary.tokens[i].text = (*texts)[i];
   if (const GgufValue* scores = file.find("tokenizer.ggml.scores")) {
     const auto all = scores->numbers();
-    if (!all) refuse(path, "tokenizer.ggml.scores", "is no list of numbers");
+    if (!all) refuse(path, "tokenizer.ggml.scores", "is not a list of numbers");
     expect_length(path, "tokenizer.ggml.scores", all->size(), texts->size());
     for (size_t i = 0; i < all->size(); ++i) {
       if (std::isnan((*all)[i])) refuse(path, "tokenizer.ggml.scores", "has a score that is not a number");
@@ -76,7 +77,7 @@ Vocabulary read_tokens(const GgufFile& file, const std::string& path) {
   }
   if (const GgufValue* kinds = file.find("tokenizer.ggml.token_type")) {
     const auto all = kinds->integers();
-    if (!all) refuse(path, "tokenizer.ggml.token_type", "is no list of integers");
+    if (!all) refuse(path, "tokenizer.ggml.token_type", "is not a list of integers");
     expect_length(path, "tokenizer.ggml.token_type", all->size(), texts->size());
     for (size_t i = 0; i < all->size(); ++i) {
       if ((*all)[i] < 1 || (*all)[i] > 6)
@@ -114,11 +115,11 @@ void set_byte_pairs(const GgufFile& file, const std::string& path, Vocabulary& v
   const std::string name = text_of(file, path, kPre, "default");
   if (!set_family(vocabulary, name))
     refuse(path, kPre,
-           "is " + shown_name(name) + ", a way to divide words that is not known; known are " + family_names());
+           "is " + shown_name(name) + ", a way to divide words that is not known; known ones: " + family_names());
   read_ends(file, path, vocabulary.adds_bos, false, vocabulary);
   const GgufValue* value = file.find(kMerges);
   const auto merges = value ? value->texts() : std::nullopt;
-  if (!merges) refuse(path, kMerges, value ? "is no list of texts" : "is missing");
+  if (!merges) refuse(path, kMerges, value ? "is not a list of strings" : "is missing");
   vocabulary.merges.reserve(merges->size());
   for (size_t i = 0; i < merges->size(); ++i) {
     const std::string_view merge = (*merges)[i];
@@ -162,7 +163,7 @@ void set_unigram(const GgufFile& file, const std::string& path, Vocabulary& voca
   read_ends(file, path, false, true, vocabulary);
   if (const GgufValue* value = file.find(kCharsmap)) {
     const auto bytes = value->integers();
-    if (!bytes) refuse(path, kCharsmap, "is no list of integers");
+    if (!bytes) refuse(path, kCharsmap, "is not a list of integers");
     Normalizer table;
     table.kind = NormalizerKind::charsmap;
     for (const int64_t byte : *bytes) table.text += static_cast<char>(byte & 0xFF);
@@ -230,7 +231,7 @@ std::unique_ptr<TextTokenizer> open_tokenizer(std::string_view bytes, const std:
   const GgufFile file = read_gguf(bytes, {path, ErrorKind::Weights});
   if (!file.find(kModel))
     throw Error(ErrorKind::Weights, "'" + path + "' has no tokenizer in it: the metadata '" + kModel + "' is missing")
-        .note("give the model's tokenizer as a file of its own");
+        .note("give the model's tokenizer as a separate file");
   return make_tokenizer(read_vocabulary(file, path), path);
 }
 

@@ -84,7 +84,7 @@ std::optional<int64_t> pattern_of(const Node& layers) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const bool full = (static_cast<int64_t>(i) + 1) % pattern == 0;
     if (full != (layers[i].text() == "full_attention"))
-      layers.fail("is no pattern of " + std::to_string(pattern) + " blocks that repeats");
+      layers.fail("is not a pattern of " + std::to_string(pattern) + " blocks that repeats");
   }
   return pattern;
 }
@@ -99,7 +99,7 @@ void read_patterns(const Node& config, Config& to) {
     if (row)
       to.metadata[a.key(row->key)] = pattern.value_or(all);
     else if (pattern.value_or(all) != *a.window_pattern && all > *a.window_pattern)
-      layers.fail("sees all tokens in other blocks than every second");
+      layers.fail("uses global attention in blocks other than every second");
   } else if (layers.is_list() && !to.metadata.count(a.key("attention.sliding_window"))) {
     for (size_t i = 0; i < layers.size(); ++i)
       if (layers[i].text() != "full_attention") layers[i].fail("is " + layers[i].shown());
@@ -107,7 +107,7 @@ void read_patterns(const Node& config, Config& to) {
   const Node plain = config["no_rope_layers"];
   for (size_t i = 0; i < plain.size(); ++i)
     if ((plain[i].integer() != 0) != ((i + 1) % 4 != 0))
-      plain.fail("leaves rotary positions out of other blocks than every fourth");
+      plain.fail("omits rotary positions in blocks other than every fourth");
 }
 
 const Architecture& architecture_of(const Node& config, const std::string& path) {
@@ -119,7 +119,7 @@ const Architecture& architecture_of(const Node& config, const std::string& path)
     names += (names.empty() ? "" : ", ") + printable(name, 80);
   }
   if (names.empty()) refuse(path, "names no architecture", "it needs \"architectures\": [\"LlamaForCausalLM\"]");
-  refuse(path, "is a model of the architecture " + names + ", which is not known", "known are " + known_classes());
+  refuse(path, "is a model of the architecture " + names + ", which is not known", "known ones: " + known_classes());
 }
 
 }  // namespace
@@ -133,7 +133,7 @@ double number_of(const MetadataMap& metadata, const std::string& key, double oth
   if (at == metadata.end()) return otherwise;
   if (const auto* whole = std::get_if<int64_t>(&at->second)) return static_cast<double>(*whole);
   if (const auto* real = std::get_if<double>(&at->second)) return *real;
-  throw Error(ErrorKind::Weights, "the metadata '" + key + "' is no number");
+  throw Error(ErrorKind::Weights, "the metadata '" + key + "' is not a number");
 }
 
 std::optional<OtherModel> other_model(std::string_view text, const std::string& path) {

@@ -47,7 +47,7 @@ json::value number_text(const MetadataValue& value) {
     return *real;
   }
   if (const auto* truth = std::get_if<bool>(&value)) return *truth;
-  throw Error(ErrorKind::Weights, "a setting of config.json is no number");
+  throw Error(ErrorKind::Weights, "a setting of config.json is not a number");
 }
 
 std::string class_of(const MetadataMap& metadata, const Architecture& a) {

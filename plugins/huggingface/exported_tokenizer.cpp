@@ -34,7 +34,7 @@ bool truth_of(const MetadataMap& metadata, const char* key, bool otherwise) {
 struct Pieces {
   explicit Pieces(const MetadataMap& all) : metadata(all) {
     const auto* texts = value_of<std::vector<std::string_view>>(all, "ggml.tokens");
-    if (!texts) refuse_key("ggml.tokens", "is no list of texts");
+    if (!texts) refuse_key("ggml.tokens", "is not a list of strings");
     tokens.assign(texts->begin(), texts->end());
     kinds.assign(tokens.size(), 1);
     if (const auto* types = value_of<std::vector<int64_t>>(all, "ggml.token_type")) kinds = *types;
@@ -124,10 +124,10 @@ void put_byte_pairs(const Pieces& pieces, json::object& file) {
       json::object{{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   json::array merges;
   const auto* list = value_of<std::vector<std::string_view>>(pieces.metadata, "ggml.merges");
-  if (!list) refuse_key("ggml.merges", "is no list of texts");
+  if (!list) refuse_key("ggml.merges", "is not a list of strings");
   for (const std::string_view merge : *list) {
     const size_t space = merge.find(' ', 1);
-    if (space == std::string_view::npos) refuse_key("ggml.merges", "has an item that is no pair");
+    if (space == std::string_view::npos) refuse_key("ggml.merges", "has an item that is not a pair");
     merges.push_back(json::array{merge.substr(0, space), merge.substr(space + 1)});
   }
   file["model"] = json::object{{"type", "BPE"},

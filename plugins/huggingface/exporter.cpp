@@ -43,7 +43,7 @@ class Folder {
     if (!architecture_)
       throw Error(ErrorKind::Weights,
                   "a model of the architecture " + shown_name(name) + " cannot be written as a folder of Hugging Face")
-          .note("known are " + known_architectures());
+          .note("known ones: " + known_architectures());
     permuted_ = text_of(model.metadata, architecture_->key("rope.pairing")) != "half";
     for (const TensorToWrite& tensor : model.tensors) add(tensor);
   }
@@ -158,7 +158,7 @@ class Folder {
     std::string_view bytes = w.from->bytes.substr(w.offset, w.bytes);
     std::vector<float> values;
     if (w.dtype != w.from->dtype || w.row->add != 0) {
-      if (!detail::find_conversion(w.from->dtype)) refuse_tensor(name, "is no float");
+      if (!detail::find_conversion(w.from->dtype)) refuse_tensor(name, "is not a float");
       values.resize(static_cast<size_t>(w.shape.count()));
       decode_elements(w.from->dtype, bytes.data(), values.data(), w.shape.count());
       for (float& value : values) value -= static_cast<float>(w.row->add);
@@ -169,7 +169,7 @@ class Folder {
       const auto rows = static_cast<uint64_t>(w.shape.rank() ? w.shape[0] : 0);
       const auto heads =
           static_cast<uint64_t>(std::max(0.0, number_of(model_.metadata, architecture_->key(w.row->permute), 0)));
-      if (heads == 0 || rows % (2 * heads) != 0) refuse_tensor(name, "has rows that are no pairs of all heads");
+      if (heads == 0 || rows % (2 * heads) != 0) refuse_tensor(name, "has rows that are not pairs of all heads");
       permuted.resize(bytes.size());
       interleave_rows(bytes.data(), permuted.data(), bytes.size(), rows, heads, true);
       bytes = permuted;

@@ -5,6 +5,7 @@
 
 #include <harmonics/element_scaled.hpp>
 #include <harmonics/element_type.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "formats/utf8.hpp"
 
@@ -41,16 +42,17 @@ class FourBits {
     if (const int64_t block = state_["blocksize"].integer(); block != static_cast<int64_t>(kBlock))
       fail("has blocks of " + std::to_string(block) + " numbers; those of 64 are implemented");
     const Node shape = state_["shape"];
-    if (shape.size() != 2) fail("is no matrix");
+    if (shape.size() != 2) fail("is not a matrix");
     const uint64_t rows = side(shape[0]), width = side(shape[1]);
-    if (width % kBlock != 0) fail("has rows of " + std::to_string(width) + " numbers, which are no whole blocks of 64");
+    if (width % kBlock != 0)
+      fail("has rows of " + std::to_string(width) + " numbers, which are not whole blocks of 64");
     const uint64_t blocks = rows * (width / kBlock);
     const std::string_view codes = part("", DType::U8, blocks * kBlock / 2);
     const std::vector<float> scales = scales_of(blocks);
     const std::string_view map = part("quant_map", DType::F32, 16 * sizeof(float));
     const float* numbers = dtype_ == DType::NF4_64 ? detail::normal_quantiles : detail::four_bit_floats;
     for (uint64_t i = 0; i < 16; ++i)
-      if (!(std::fabs(number_at(map, i) - numbers[i]) < 1e-6f)) fail("has other numbers than its type");
+      if (!(std::fabs(number_at(map, i) - numbers[i]) < 1e-6f)) fail("has a code table other than that of its type");
     const ElementType& type = element_type(dtype_);
     const ImportSource::Memory memory = source_.memory(blocks * type.block_bytes);
     for (uint64_t b = 0; b < blocks; ++b) {
@@ -80,8 +82,8 @@ class FourBits {
     const auto found = weights_.find(name);
     if (found == weights_.end()) fail("lacks its tensor " + shown_name(name));
     if (found->second.dtype != dtype || found->second.bytes.size() != bytes)
-      fail("has its tensor " + shown_name(name) + " with " + std::to_string(found->second.bytes.size()) +
-           " bytes; it must have " + std::to_string(bytes));
+      fail("has its tensor " + shown_name(name) + " with " + quantity(found->second.bytes.size(), "byte") +
+           "; it must have " + std::to_string(bytes));
     taken_.push_back(name);
     return found->second.bytes;
   }

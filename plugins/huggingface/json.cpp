@@ -41,7 +41,7 @@ Node Node::parse(std::string_view text, const std::string& path, size_t most) {
     parser.finish(failure);
   }
   if (failure)
-    refuse(path, "is no JSON: line " + std::to_string(line_of(text, std::min(read, text.size()))) + ": " +
+    refuse(path, "is not JSON: line " + std::to_string(line_of(text, std::min(read, text.size()))) + ": " +
                      failure.message() + "; fetch or save it again");
   return Node(std::make_shared<const json::value>(parser.release()), path);
 }
@@ -70,7 +70,7 @@ size_t Node::size() const {
 }
 
 std::vector<std::pair<std::string_view, Node>> Node::entries() const {
-  if (!is_object()) fail("is no object");
+  if (!is_object()) fail("is not an object");
   std::vector<std::pair<std::string_view, Node>> all;
   for (const auto& item : value_->get_object()) {
     const std::string_view key(item.key().data(), item.key().size());
@@ -87,23 +87,23 @@ void Node::fail(const std::string& what) const {
 std::string Node::shown() const { return value_ ? printable(json::serialize(*value_), kShown) : "missing"; }
 
 std::string_view Node::text() const {
-  if (!is_text()) fail("is " + shown() + ", and no text");
+  if (!is_text()) fail("is " + shown() + ", not a string");
   const json::string& text = value_->get_string();
   return {text.data(), text.size()};
 }
 
 int64_t Node::integer() const {
   if (value_ && value_->is_int64()) return value_->get_int64();
-  fail("is " + shown() + ", and no whole number");
+  fail("is " + shown() + ", not a whole number");
 }
 
 double Node::number() const {
-  if (!is_number()) fail("is " + shown() + ", and no number");
+  if (!is_number()) fail("is " + shown() + ", not a number");
   return value_->to_number<double>();
 }
 
 bool Node::truth() const {
-  if (!value_ || !value_->is_bool()) fail("is " + shown() + ", and neither true nor false");
+  if (!value_ || !value_->is_bool()) fail("is " + shown() + ", not true or false");
   return value_->get_bool();
 }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include <harmonics/quantity.hpp>
+
 #include "config.hpp"
 #include "formats/utf8.hpp"
 
@@ -73,7 +75,7 @@ std::vector<float> factors_of(const Node& list, int64_t dims) {
   std::vector<float> all;
   for (size_t i = 0; i < list.size(); ++i) all.push_back(static_cast<float>(positive(list[i])));
   if (static_cast<int64_t>(all.size()) * 2 != dims)
-    list.fail("has " + std::to_string(all.size()) + " factors for " + std::to_string(dims) + " dimensions");
+    list.fail("has " + quantity(all.size(), "factor") + " for " + quantity(dims, "dimension"));
   return all;
 }
 

@@ -77,7 +77,7 @@ void read_merges_text(std::string_view text, Vocabulary& to) {
     if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
     const size_t space = line.find(' ', 1);
     if (space == std::string_view::npos || space + 1 == line.size())
-      refuse(kMerges, "has the line " + std::to_string(number) + ", " + shown_name(line) + ", which is no pair");
+      refuse(kMerges, "has the line " + std::to_string(number) + ", " + shown_name(line) + ", which is not a pair");
     to.merges.push_back({std::string(line.substr(0, space)), std::string(line.substr(space + 1))});
   }
 }
@@ -91,7 +91,7 @@ json::array added_of(const Node& config) {
     int64_t id = -1;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), id);
     if (failed != std::errc() || end != text.data() + text.size() || id < 0 || id > (int64_t{1} << 24))
-      token.fail("is no id");
+      token.fail("is not an id");
     json::object entry = token.is_object() ? token.value().get_object() : json::object();
     entry["id"] = id;
     added.push_back(std::move(entry));
@@ -179,7 +179,7 @@ FolderSettings read_folder_settings(const Beside& files) {
   FolderSettings settings;
   settings.ends = ends_of(settings_of(files, kGeneration));
   if (const auto text = files("chat_template.jinja")) {
-    if (text->size() > kLongestSettings || find_invalid_utf8(*text)) refuse("chat_template.jinja", "is no template");
+    if (text->size() > kLongestSettings || find_invalid_utf8(*text)) refuse("chat_template.jinja", "is not a template");
     settings.chat_template = *text;
     return settings;
   }
@@ -218,7 +218,7 @@ std::unique_ptr<TextTokenizer> TokenizerFormat::open(const TokenizerSource& sour
   if (!read)
     throw Error(ErrorKind::Weights,
                 "beside '" + path + "' there is no tokenizer: neither " + kTokenizer + " nor " + kVocabulary)
-        .note("give the model's tokenizer as a file of its own: --tokenizer FILE");
+        .note("give the model's tokenizer as a separate file: --tokenizer FILE");
   return make_tokenizer(std::move(read->vocabulary), path);
 }
 

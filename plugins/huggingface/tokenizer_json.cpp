@@ -43,11 +43,11 @@ int32_t id_of_text(const Node& text, const Vocabulary& vocabulary) {
   if (!text.has()) return -1;
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i)
     if (vocabulary.tokens[i].text == text.text()) return static_cast<int32_t>(i);
-  text.fail("is " + text.shown() + ", and no token");
+  text.fail("is " + text.shown() + ", not a token");
 }
 
 void read_merges(const Node& merges, Vocabulary& to) {
-  if (!merges.is_list()) merges.fail("is no list");
+  if (!merges.is_list()) merges.fail("is not a list");
   for (size_t i = 0; i < merges.size(); ++i) {
     const Node merge = merges[i];
     if (merge.is_list() && merge.size() == 2) {
@@ -56,8 +56,7 @@ void read_merges(const Node& merges, Vocabulary& to) {
     }
     const std::string_view text = merge.text();
     const size_t space = text.find(' ', 1);
-    if (space == std::string_view::npos || space + 1 == text.size())
-      merge.fail("is " + merge.shown() + ", and no pair");
+    if (space == std::string_view::npos || space + 1 == text.size()) merge.fail("is " + merge.shown() + ", not a pair");
     to.merges.push_back({std::string(text.substr(0, space)), std::string(text.substr(space + 1))});
   }
 }
@@ -89,13 +88,13 @@ void read_byte_pairs(const Node& model, Vocabulary& to) {
 void read_unigram(const Node& model, Vocabulary& to) {
   to.model = ModelKind::unigram;
   const Node vocab = model["vocab"];
-  if (!vocab.is_list() || vocab.size() > static_cast<size_t>(kMostTokens)) vocab.fail("is no list of tokens");
+  if (!vocab.is_list() || vocab.size() > static_cast<size_t>(kMostTokens)) vocab.fail("is not a list of tokens");
   for (size_t i = 0; i < vocab.size(); ++i)
     to.tokens.push_back(
         {std::string(vocab[i][size_t{0}].text()), TokenKind::normal, static_cast<float>(vocab[i][size_t{1}].number())});
   if (model["unk_id"].has()) {
     const int64_t unknown = model["unk_id"].integer();
-    if (unknown < 0 || static_cast<size_t>(unknown) >= to.tokens.size()) model["unk_id"].fail("is no token");
+    if (unknown < 0 || static_cast<size_t>(unknown) >= to.tokens.size()) model["unk_id"].fail("is not a token");
     to.unknown = static_cast<int32_t>(unknown);
   }
   to.byte_fallback = model["byte_fallback"].truth(false);
@@ -146,7 +145,7 @@ void read_added(const Node& list, Vocabulary& to) {
 Vocabulary read_tokenizer(std::string_view text, const std::string& path) {
   const Node root = Node::parse(text, path, kLongestTokenizer);
   const Node model = root["model"];
-  if (!model.is_object()) model.fail("is no object");
+  if (!model.is_object()) model.fail("is not an object");
   Vocabulary vocabulary;
   vocabulary.tokens_place = ".model.vocab";
   vocabulary.merges_place = ".model.merges";

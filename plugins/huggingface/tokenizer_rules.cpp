@@ -22,7 +22,7 @@ void for_each_rule(const Node& node, const char* list, const Body& each) {
   if (!node.has()) return;
   if (node["type"].text() != "Sequence") return each(node);
   const Node rules = node[list];
-  if (!rules.is_list() || rules.size() > kMostRules) rules.fail("is no list of up to 64 rules");
+  if (!rules.is_list() || rules.size() > kMostRules) rules.fail("is not a list of up to 64 rules");
   for (size_t i = 0; i < rules.size(); ++i) for_each_rule(rules[i], list, each);
 }
 
@@ -38,7 +38,7 @@ std::string decoded(const Node& node) {
   for (const char c : node.text()) {
     if (c == '=') break;
     const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) node.fail("is no base64");
+    if (digit == std::string_view::npos) node.fail("is not base64");
     bits = bits << 6 | static_cast<uint32_t>(digit);
     if ((count += 6) >= 8) bytes += static_cast<char>(bits >> (count -= 8) & 0xff);
   }
@@ -163,18 +163,18 @@ void add_division(const Node& node, Vocabulary& to) {
 int32_t token_id(const Node& id, const Vocabulary& vocabulary) {
   const int64_t number = id.integer();
   if (number < 0 || static_cast<size_t>(number) >= vocabulary.tokens.size())
-    id.fail("is " + id.shown() + ", and no token");
+    id.fail("is " + id.shown() + ", not a token");
   return static_cast<int32_t>(number);
 }
 
 void set_begin(const Node& node, int32_t id, Vocabulary& to) {
-  if (to.adds_bos) node.fail("puts several tokens in front of a text, which is not implemented");
+  if (to.adds_bos) node.fail("adds several tokens before a text, which is not implemented");
   to.bos = id;
   to.adds_bos = true;
 }
 
 void set_end(const Node& node, int32_t id, Vocabulary& to) {
-  if (to.adds_eos) node.fail("puts several tokens behind a text, which is not implemented");
+  if (to.adds_eos) node.fail("adds several tokens after a text, which is not implemented");
   to.eos = id;
   to.adds_eos = true;
 }
@@ -208,10 +208,10 @@ void add_decoding(const Node& node, Vocabulary& to) {
   if (type == "Replace") {
     bool literal = true;
     to.space_mark = pattern_of(node["pattern"], literal);
-    if (!literal || node["content"].text() != " ") node.fail("replaces something else than marks of spaces");
+    if (!literal || node["content"].text() != " ") node.fail("replaces other characters than space markers");
   } else if (type == "Strip") {
     if (node["content"].text() != " " || node["start"].integer() > 1 || node["stop"].integer() != 0)
-      node.fail("strips something else than one space in front");
+      node.fail("strips something other than one leading space");
     to.drops_first_space = node["start"].integer() == 1;
   } else if (type == "Metaspace") {
     to.space_mark = node["replacement"].text(kSpaceMark);

@@ -114,7 +114,7 @@ class Adding {
     const StoredWeight& weight = weights_.at(stored);
     if (!detail::find_conversion(weight.dtype))
       refuse(source_.path(), "has the tensor " + both(stored, name) + " as " +
-                                 std::string(element_type(weight.dtype).name) + ", which is no float");
+                                 std::string(element_type(weight.dtype).name) + ", which is not a float");
     const Shape shape = shape_of(weight);
     const int64_t count = shape.count();
     std::vector<float> values(static_cast<size_t>(count));

@@ -21,7 +21,7 @@ HTensor glu(Scope& scope, const HTensor& x, const Arguments&) {
   const int64_t n = x.rank() > axis ? x.shape()[axis] : 1;
   if (n % 2)
     throw Error(ErrorKind::Shape, "glu halves the first axis of features, which is " + std::to_string(n) + " long")
-        .note("put a map of an even width before it: -(affine(256), glu)-> gives 128");
+        .note("write a map of an even width before it: -(affine(256), glu)-> gives 128");
   return harmonics::slice_axis(x, axis, 0, n / 2) * harmonics::logistic(harmonics::slice_axis(x, axis, n / 2, n));
 }
 

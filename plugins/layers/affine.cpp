@@ -13,7 +13,7 @@ HTensor flat(const Scope& scope, const HTensor& x) {
 
 HTensor project(Scope& scope, const HTensor& x, const std::string& name, int64_t width, bool bias) {
   if (width < 1)
-    throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " holds nothing; the least is 1");
+    throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " is not possible; the minimum is 1");
   const int64_t features = x.shape().back();
   const std::string prefix = name.empty() ? "" : name + ".";
   const HTensor weight =

@@ -1,4 +1,5 @@
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "layers.hpp"
 
@@ -25,11 +26,11 @@ void expect_sequence(const HTensor& x, const char* what) {
 
 void expect_heads(int64_t heads, int64_t kv_heads, int64_t features, bool rope) {
   if (features % heads)
-    throw Error(ErrorKind::Shape,
-                "heads is " + std::to_string(heads) + "; it must divide the " + std::to_string(features) + " features");
+    throw Error(ErrorKind::Shape, "heads is " + std::to_string(heads) + "; it must divide the " +
+                                      harmonics::quantity(features, "feature"));
   if (heads % kv_heads)
-    throw Error(ErrorKind::Shape,
-                "kv_heads is " + std::to_string(kv_heads) + "; it must divide the " + std::to_string(heads) + " heads");
+    throw Error(ErrorKind::Shape, "kv_heads is " + std::to_string(kv_heads) + "; it must divide the " +
+                                      harmonics::quantity(heads, "head"));
   if (rope && features / heads % 2)
     throw Error(ErrorKind::Shape,
                 "rope rotates pairs of features, but a head has " + std::to_string(features / heads) + " of them");

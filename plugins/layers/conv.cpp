@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "layers.hpp"
 
@@ -26,11 +27,11 @@ std::vector<int64_t> pair_of(const Arguments& a, const char* name, std::vector<i
                 std::string(name) + " has " + std::to_string(v.size()) + " numbers; give one, or [height, width]");
   if (v[0] < least || v[1] < least)
     throw Error(ErrorKind::Type, std::string(name) + " is [" + std::to_string(v[0]) + ", " + std::to_string(v[1]) +
-                                     "]; the least is " + std::to_string(least));
+                                     "]; the minimum is " + std::to_string(least));
   constexpr int64_t most = int64_t{1} << 30;  // the product of two does not overflow
   if (v[0] > most || v[1] > most)
     throw Error(ErrorKind::Type, std::string(name) + " is [" + std::to_string(v[0]) + ", " + std::to_string(v[1]) +
-                                     "]; the most is " + std::to_string(most));
+                                     "]; the maximum is " + std::to_string(most));
   return v;
 }
 
@@ -82,8 +83,8 @@ HTensor conv(Scope& scope, const HTensor& x, const Arguments& a) {
   const int64_t channels = a.integer("channels"), groups = a.integer("groups", 1);
   if (s[1] % groups || channels % groups)
     throw Error(ErrorKind::Shape, "groups is " + std::to_string(groups) + "; it must divide the " +
-                                      std::to_string(s[1]) + " channels that come in and the " +
-                                      std::to_string(channels) + " that go out");
+                                      harmonics::quantity(s[1], "input channel") + " and the " +
+                                      harmonics::quantity(channels, "output channel"));
   Window w{pair_of(a, "kernel", {3}, 1), pair_of(a, "stride", {1}, 1), pair_of(a, "dilation", {1}, 1), {}, {}};
   set_padding(a.text("padding", "same"), s, w);
   const int64_t fan_in = Shape{s[1] / groups, w.kernel[0], w.kernel[1]}.count();

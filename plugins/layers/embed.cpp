@@ -7,7 +7,7 @@ namespace layers {
 HTensor embed(Scope& scope, const HTensor& x, const Arguments& a) {
   if (x.dtype() < DType::U8 || x.dtype() > DType::U64)
     throw Error(ErrorKind::Type, "embed looks up rows by number, but its input is not a stream of whole numbers")
-        .note("put it right after a producer of text, tokens or labels");
+        .note("write it directly after a producer of text, tokens or labels");
   const int64_t rows = a.has("vocabulary") ? a.integer("vocabulary") : scope.classes();
   if (rows < 1)
     throw Error(ErrorKind::Shape, "embed needs the number of different tokens").note("write it: embed(vocabulary=256)");

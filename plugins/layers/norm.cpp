@@ -1,4 +1,5 @@
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "layers.hpp"
 
@@ -7,6 +8,7 @@ namespace layers {
 namespace {
 
 using harmonics::constant_init;
+using harmonics::quantity;
 
 HTensor layer_norm(Scope& scope, const HTensor& x, double epsilon) {
   const Shape own = x.shape().from(scope.leading());
@@ -45,8 +47,8 @@ HTensor group_norm(Scope& scope, const HTensor& given, double epsilon, int64_t g
   const HTensor x = as_samples(scope, given);
   const int64_t channels = x.shape()[1];
   if (groups < 0 || (groups > 0 && channels % groups))
-    throw Error(ErrorKind::Shape, "groups is " + std::to_string(groups) + "; it must divide the " +
-                                      std::to_string(channels) + " channels");
+    throw Error(ErrorKind::Shape,
+                "groups is " + std::to_string(groups) + "; it must divide the " + quantity(channels, "channel"));
   const HTensor gain = scope.parameter("gain", {channels}, constant_init(1)),
                 bias = scope.parameter("bias", {channels}, constant_init(0));
   const Attributes attributes = Attributes().set("epsilon", epsilon).set("groups", groups ? groups : channels);

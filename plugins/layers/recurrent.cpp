@@ -18,7 +18,7 @@ struct Recurrence {
       : name(name), gates(gates), bias(a.flag("bias", true)), both_ways(a.flag("bidirectional")), last(a.flag("last")) {
     width = a.has("width") ? a.integer("width") : scope.width() / ways();
     if (width < 1)
-      throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " holds nothing; the least is 1");
+      throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " is not possible; the minimum is 1");
     if (!harmonics::checked_product(width, 2 * gates))
       throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " is larger than any memory");
     if (!a.has("width") && scope.width() % ways())

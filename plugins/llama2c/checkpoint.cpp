@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <harmonics/checked.hpp>
+#include <harmonics/quantity.hpp>
 
 namespace llama2c {
 
@@ -15,6 +16,7 @@ using harmonics::DType;
 using harmonics::Error;
 using harmonics::ErrorKind;
 using harmonics::ModelDescription;
+using harmonics::quantity;
 using harmonics::Shape;
 
 namespace {
@@ -32,7 +34,7 @@ struct Header {
 };
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw Error(ErrorKind::Weights, "'" + path + "' is no llama2.c checkpoint: " + what);
+  throw Error(ErrorKind::Weights, "'" + path + "' is not a llama2.c checkpoint: " + what);
 }
 
 bool is_later_version(std::string_view bytes) {
@@ -145,15 +147,14 @@ ModelDescription read_checkpoint(std::string_view bytes, const std::string& path
     throw Error(ErrorKind::Weights, "'" + path + "' is a llama2.c checkpoint of a later version; version 0 can be read")
         .note("export the model with --version 0");
   if (bytes.size() < kHeaderBytes)
-    refuse(path, "it has " + std::to_string(bytes.size()) + " bytes; the header alone has 28");
+    refuse(path, "it has " + quantity(bytes.size(), "byte") + "; the header alone has 28");
   const Header header = numbers_of(bytes);
   if (const std::string fault = fault_of(header); !fault.empty()) refuse(path, fault);
   const auto expected = file_bytes(header);
   if (!expected) refuse(path, "the size that its header gives overflows");
   if (*expected != bytes.size())
-    throw Error(ErrorKind::Weights, "'" + path + "' has " + std::to_string(bytes.size()) +
-                                        " bytes; the header of a llama2.c checkpoint gives " +
-                                        std::to_string(*expected))
+    throw Error(ErrorKind::Weights, "'" + path + "' has " + quantity(bytes.size(), "byte") +
+                                        "; the header of a llama2.c checkpoint gives " + std::to_string(*expected))
         .note(bytes.size() < *expected ? "the file is truncated: copy it again"
                                        : "the file holds something else after "
                                          "the model, or is no such checkpoint");

@@ -8,10 +8,13 @@
 #include <optional>
 #include <queue>
 
+#include <harmonics/quantity.hpp>
+
 namespace llama2c {
 
 using harmonics::Error;
 using harmonics::ErrorKind;
+using harmonics::quantity;
 
 namespace {
 
@@ -21,7 +24,7 @@ constexpr size_t kMostTokens = 1 << 24;
 
 [[noreturn]] void refuse(const std::string& path, uint64_t offset, const std::string& what) {
   throw Error(ErrorKind::Weights,
-              "'" + path + "' is no llama2.c tokenizer: at byte " + std::to_string(offset) + ", " + what);
+              "'" + path + "' is not a llama2.c tokenizer: at byte " + std::to_string(offset) + ", " + what);
 }
 
 template <typename T>
@@ -72,8 +75,8 @@ Vocabulary::Vocabulary(std::string_view bytes, const std::string& path, uint64_t
   }
   if (tokens_.size() < kFirstByte) refuse(path, all.size(), "there are fewer tokens than <unk>, <s> and </s>");
   if (tokens && tokens != tokens_.size())
-    throw Error(ErrorKind::Weights, "'" + path + "' has " + std::to_string(tokens_.size()) + " tokens, the model has " +
-                                        std::to_string(tokens))
+    throw Error(ErrorKind::Weights,
+                "'" + path + "' has " + quantity(tokens_.size(), "token") + ", the model has " + std::to_string(tokens))
         .note("use the tokenizer that the model was trained with");
   name_pieces();
 }

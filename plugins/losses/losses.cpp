@@ -21,9 +21,9 @@ double smoothing_of(const Arguments& a) { return a.number("label_smoothing", 0);
 // With a single class, the probability is always 1 and every loss 0.
 void expect_several(const char* loss, const HTensor& outputs) {
   if (outputs.shape().back() != 1) return;
-  throw Error(ErrorKind::Shape, std::string(loss) + " over one class learns nothing: its probability is always 1")
-      .note("of several classes of which the data show one: declare how many, producer labels {10};")
-      .note("of a number: mse; of yes or no: end the arrow in sigmoid and compare by binary_cross_entropy");
+  throw Error(ErrorKind::Shape, std::string(loss) + " over one class trains nothing: its probability is always 1")
+      .note("for several classes of which the data contain one, declare their number: producer labels {10};")
+      .note("for a number use mse; for yes or no end the arrow in sigmoid and use binary_cross_entropy");
 }
 
 // Cross entropy: -log of the probability that softmax of the logits gives to the target (class numbers or
@@ -76,7 +76,7 @@ class CrossEntropy : public LossFunction {
         break;
     }
     refuse("cross_entropy", activation,
-           "end the arrow in softmax (one of many classes), sigmoid (each output by itself) or in no activation");
+           "end the arrow in softmax (one of many classes), sigmoid (each output independently) or in no activation");
   }
 };
 
@@ -144,12 +144,12 @@ class NextToken : public LossFunction {
     if (rank < 3 || !is_integer(target) || target.rank() + 1 != logits.rank())
       throw Error(ErrorKind::Shape,
                   "next_token compares logits [batch, positions, symbols] with symbols "
-                  "[batch, positions]; here are " +
+                  "[batch, positions]; got " +
                       logits.shape().str() + " and " + target.shape().str())
           .note("take samples that are sequences of symbols: file:PATH?window=256");
     const int64_t positions = logits.shape()[static_cast<uint32_t>(rank - 2)];
     if (positions < 2)
-      throw Error(ErrorKind::Shape, "next_token needs at least two positions, here is " + std::to_string(positions));
+      throw Error(ErrorKind::Shape, "next_token needs at least two positions, got " + std::to_string(positions));
     return softmax_entropy("next_token", slice_axis(logits, rank - 2, 0, positions - 1),
                            slice_axis(target, rank - 2, 1, positions), a);
   }
@@ -205,9 +205,10 @@ class SmoothL1 : public LossFunction {
   }
 };
 
-Argument ignored() { return Argument::integer("ignore_index", "class number that is ignored; absent: none"); }
+Argument ignored() { return Argument::integer("ignore_index", "class number to ignore; absent: none"); }
 Argument smoothed() {
-  return Argument::number("label_smoothing", "0", "fraction of the target that is spread over all classes").in("0..1");
+  return Argument::number("label_smoothing", "0", "fraction of the target to spread evenly over all classes")
+      .in("0..1");
 }
 
 }  // namespace
@@ -217,23 +218,25 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
                          "negative log-likelihood after softmax, or per output after sigmoid", {smoothed(), ignored()},
                          HX_TAKES_CLASSES);
   registry.register_loss("binary_cross_entropy", std::make_shared<BinaryCrossEntropy>(),
-                         "negative log-likelihood of each output as a probability of its own", {},
-                         HX_TAKES_CLASSES | HX_TWO_CLASSES_IN_ONE);
+                         "binary cross entropy: negative log-likelihood of each output as an independent probability",
+                         {}, HX_TAKES_CLASSES | HX_TWO_CLASSES_IN_ONE);
   registry.register_loss("nll", std::make_shared<NegativeLogLikelihood>(),
-                         "minus the log-probability of the class, after log_softmax", {ignored()}, HX_TAKES_CLASSES);
+                         "negative log-probability of the class, after log_softmax", {ignored()}, HX_TAKES_CLASSES);
   registry.register_loss("kl_div", std::make_shared<Divergence>(),
-                         "divergence of softmax or log_softmax from a target distribution");
-  registry.register_loss("hinge", std::make_shared<Hinge>(),
-                         "shortfall below a margin: of each output against -1 or 1, or of the class against the others",
-                         {Argument::number("margin", "1", "the margin"),
-                          Argument::integer("power", 1, "1, or 2 for the square").in("1..2")},
-                         HX_TAKES_CLASSES);
-  registry.register_loss("smooth_l1", std::make_shared<SmoothL1>(), "squared below beta, absolute difference above",
-                         {Argument::number("beta", "1", "where it becomes linear").in("0<..")});
+                         "Kullback-Leibler divergence of the target distribution from softmax or log_softmax");
+  registry.register_loss(
+      "hinge", std::make_shared<Hinge>(),
+      "max(0, margin - target output), for targets -1 and 1; for classes: of the class against the others",
+      {Argument::number("margin", "1", "the margin"),
+       Argument::integer("power", 1, "1, or 2 for the square").in("1..2")},
+      HX_TAKES_CLASSES);
+  registry.register_loss("smooth_l1", std::make_shared<SmoothL1>(),
+                         "squared difference below beta, absolute difference above",
+                         {Argument::number("beta", "1", "difference above which the loss is linear").in("0<..")});
   registry.register_loss("mse", std::make_shared<Distance>("mse"), "squared difference");
   registry.register_loss("mae", std::make_shared<Distance>("mae"), "absolute difference");
   registry.register_loss("huber", std::make_shared<Huber>(), "squared below delta, linear above",
-                         {Argument::number("delta", "1", "where it becomes linear").in("0<..")});
+                         {Argument::number("delta", "1", "difference above which the loss is linear").in("0<..")});
   registry.register_loss("next_token", std::make_shared<NextToken>(),
                          "cross entropy of each position against the symbol that follows it", {smoothed(), ignored()},
                          HX_TAKES_CLASSES | HX_SHIFTS_TARGET);

@@ -16,8 +16,7 @@ void expect_scores(const char* loss, const std::string& activation, const HTenso
   if (!is_integer(target) || target.rank() + 1 != scores.rank() ||
       scores.shape().slice(0, target.rank()) != target.shape())
     throw Error(ErrorKind::Shape, std::string(loss) +
-                                      " takes scores [batch, tokens, classes] and class numbers [batch, tokens]; here "
-                                      "are " +
+                                      " takes scores [batch, tokens, classes] and class numbers [batch, tokens]; got " +
                                       scores.shape().str() + " and " + target.shape().str());
   if (other && other.shape() != scores.shape())
     throw Error(ErrorKind::Shape, std::string(loss) + ": the scores are " + scores.shape().str() + ", and those of '" +
@@ -127,22 +126,28 @@ class Distillation : public LossFunction {
 void register_model_losses(FunctionRegistry& registry) {
   registry.register_loss(
       "dpo", std::make_shared<Preference>(),
-      "preference of the first answer of a row over the second, against a reference model",
+      "direct preference optimisation: preference for the chosen answer of a row over the rejected one, relative to a "
+      "reference model",
       {Argument::layer("reference", "scores of the model before training; absent: none"),
-       Argument::layer("documents", "0 in the chosen answer, 1 in the rejected one; absent: halves of the row"),
-       Argument::number("beta", "0.1", "how strongly the model is held to the reference").in("0<.."),
-       Argument::text("loss", "sigmoid", "of the margin between both answers").in("sigmoid|hinge|ipo"),
-       Argument::number("label_smoothing", "0", "share of pairs that may be the wrong way round; of sigmoid")
+       Argument::layer(
+           "documents",
+           "0 in the chosen answer, 1 in the rejected one; absent: the first and the second half of the row"),
+       Argument::number("beta", "0.1", "strength of the pull towards the reference model").in("0<.."),
+       Argument::text("loss", "sigmoid", "loss of the margin between both answers").in("sigmoid|hinge|ipo"),
+       Argument::number("label_smoothing", "0", "sigmoid: assumed fraction of pairs with swapped answers")
            .in("0..<0.5"),
-       Argument::integer("ignored", -100, "class number of positions that do not count")},
+       Argument::integer("ignored", -100, "class number of positions to ignore")},
       HX_TAKES_CLASSES);
   registry.register_loss(
-      "distillation", std::make_shared<Distillation>(), "divergence of a model's next tokens from a teacher's",
+      "distillation", std::make_shared<Distillation>(),
+      "divergence between the next-token distributions of the model and a teacher",
       {Argument::layer("teacher", "scores of the teacher").must(),
-       Argument::number("temperature", "1", "divides the scores of both").in("0<.."),
-       Argument::number("beta", "0", "0: KL(teacher || model), 1: KL(model || teacher), between: of both to a mixture")
+       Argument::number("temperature", "1", "temperature: divides the scores of both models").in("0<.."),
+       Argument::number(
+           "beta", "0",
+           "0: KL(teacher || model); 1: KL(model || teacher); between: divergence of both from their mixture")
            .in("0..1"),
-       Argument::integer("ignore_index", "class number that is ignored; absent: none")},
+       Argument::integer("ignore_index", "class number to ignore; absent: none")},
       HX_TAKES_CLASSES);
 }
 

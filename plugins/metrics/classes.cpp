@@ -4,6 +4,8 @@
 #include <limits>
 #include <string>
 
+#include <harmonics/quantity.hpp>
+
 #include "metrics.hpp"
 
 namespace metrics {
@@ -12,6 +14,7 @@ using harmonics::Error;
 using harmonics::ErrorKind;
 using harmonics::Figure;
 using harmonics::MetricTable;
+using harmonics::quantity;
 
 namespace {
 
@@ -60,8 +63,8 @@ class TopK : public Share {
   explicit TopK(int64_t k) : k_(static_cast<uint64_t>(k)) {}
   void add(const MetricBatch& b) override {
     if (k_ >= b.classes)
-      throw Error(ErrorKind::Usage,
-                  "the " + std::to_string(k_) + " best of " + std::to_string(b.classes) + " classes are all of them")
+      throw Error(ErrorKind::Usage, "the " + std::to_string(k_) + " best of " +
+                                        quantity(b.classes, "class", "classes") + " are all of them")
           .note("take a smaller k");
     for (uint64_t i = 0; i < b.rows; ++i) {
       if (b.outputs == 1) {
@@ -99,7 +102,7 @@ class Counts : public Metric {
     from.list(cells);
     from.end();
     if (classes != classes_ || cells.size() != cells_.size())
-      throw Error(ErrorKind::Weights, "it counted " + std::to_string(classes) + " classes and there are " +
+      throw Error(ErrorKind::Weights, "it counted " + quantity(classes, "class", "classes") + " but there are " +
                                           std::to_string(classes_) + " now");
     cells_ = std::move(cells);
   }
@@ -114,7 +117,7 @@ class Counts : public Metric {
  private:
   void begin(uint64_t classes) {
     if (classes > kMostClasses)
-      throw Error(ErrorKind::Usage, "a table of " + std::to_string(classes) + " classes by as many is too large")
+      throw Error(ErrorKind::Usage, "a table of " + quantity(classes, "class", "classes") + " by as many is too large")
           .note("use accuracy or topk; precision, recall, f1 and confusion take up to " + std::to_string(kMostClasses));
     classes_ = classes;
     cells_.assign(classes * classes, 0);

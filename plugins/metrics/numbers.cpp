@@ -1,6 +1,8 @@
 // Metrics over numbers.
 #include <cmath>
 
+#include <harmonics/quantity.hpp>
+
 #include "metrics.hpp"
 
 namespace metrics {
@@ -8,6 +10,7 @@ namespace metrics {
 using harmonics::Error;
 using harmonics::ErrorKind;
 using harmonics::Figure;
+using harmonics::quantity;
 
 namespace {
 
@@ -70,7 +73,7 @@ class R2 : public Metric {
     from.list(outputs);
     from.end();
     if (outputs.size() != outputs_.size())
-      throw Error(ErrorKind::Weights, "it saw " + std::to_string(outputs.size()) + " numbers a row and there are " +
+      throw Error(ErrorKind::Weights, "it saw " + quantity(outputs.size(), "number") + " per row, but there are " +
                                           std::to_string(outputs_.size()) + " now");
     outputs_ = std::move(outputs);
   }

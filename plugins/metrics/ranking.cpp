@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <harmonics/quantity.hpp>
+
 #include "metrics.hpp"
 
 namespace metrics {
@@ -9,6 +11,7 @@ namespace metrics {
 using harmonics::Error;
 using harmonics::ErrorKind;
 using harmonics::Figure;
+using harmonics::quantity;
 
 namespace {
 
@@ -21,7 +24,7 @@ class Auc : public Metric {
   void add(const MetricBatch& b) override {
     columns_ = b.classes == 2 ? 1 : b.classes;
     if (scores_.size() + b.rows * columns_ > kMostScores)
-      throw Error(ErrorKind::Usage, "auc keeps every score until the end of the pass, and there are too many")
+      throw Error(ErrorKind::Usage, "auc keeps every score until the end of the pass, but there are too many")
           .note("validate on fewer samples: take=N in the address");
     for (uint64_t i = 0; i < b.rows; ++i) {
       probabilities(b, i, row_);
@@ -42,7 +45,7 @@ class Auc : public Metric {
     from.list(labels_);
     from.end();
     if (columns != columns_ || scores_.size() != labels_.size() * columns_)
-      throw Error(ErrorKind::Weights, "it kept " + std::to_string(columns) + " scores a row and there are " +
+      throw Error(ErrorKind::Weights, "it kept " + quantity(columns, "score") + " per row, but there are " +
                                           std::to_string(columns_) + " now");
   }
   std::vector<Figure> figures() const override {

@@ -26,7 +26,7 @@ MetadataValue list_of(const json::array& list, const std::string& path, std::str
   if (!list.empty() && list.front().is_string()) {
     std::vector<std::string>& texts = kept.emplace_back();
     for (const json::value& item : list) {
-      if (!item.is_string()) refuse(path, key, "a list of texts and other values");
+      if (!item.is_string()) refuse(path, key, "a list of strings and other values");
       texts.emplace_back(item.get_string());
     }
     return std::vector<std::string_view>(texts.begin(), texts.end());
@@ -39,7 +39,7 @@ MetadataValue list_of(const json::array& list, const std::string& path, std::str
     else if (item.is_double())
       numbers.push_back(item.get_double());
     else
-      refuse(path, key, "a list of other items than numbers or texts");
+      refuse(path, key, "a list of items that are neither numbers nor strings");
   }
   if (!integers.empty() && !numbers.empty()) refuse(path, key, "a list of whole numbers and fractions");
   return numbers.empty() ? MetadataValue(std::move(integers)) : MetadataValue(std::move(numbers));

@@ -12,5 +12,5 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
                                "models in safetensors files whose metadata name an architecture",
                                {harmonics::Argument::flag("whole", false, "all lists of the metadata, long ones too")});
   harmonics::register_exporter(registry, "safetensors", std::make_shared<safetensors::Exporter>(),
-                               "safetensors files, with the metadata as texts");
+                               "safetensors files, with the metadata as strings");
 }

@@ -28,10 +28,10 @@ Endpoint tcp_endpoint(const std::string& text, bool insecure) {
   const std::string digits = text.substr(colon + 1);
   uint32_t port = 0;
   for (char c : digits) {
-    if (c < '0' || c > '9' || port > 65535) throw refuse("'" + digits + "' is no port");
+    if (c < '0' || c > '9' || port > 65535) throw refuse("'" + digits + "' is not a port");
     port = port * 10 + static_cast<uint32_t>(c - '0');
   }
-  if (digits.empty() || port > 65535) throw refuse("'" + digits + "' is no port");
+  if (digits.empty() || port > 65535) throw refuse("'" + digits + "' is not a port");
   endpoint.port = static_cast<uint16_t>(port);
   if (endpoint.host.size() > 2 && endpoint.host.front() == '[' && endpoint.host.back() == ']')
     endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);

@@ -52,13 +52,13 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   const Argument insecure =
       Argument::flag("insecure", false, "allow addresses beyond this machine, without encryption");
   registry.register_producer("tcp", open_tcp_producer,
-                             "samples that are sent to tcp:127.0.0.1:PORT; one of several tensors: #NAME",
+                             "receives samples sent to tcp:127.0.0.1:PORT; #NAME selects one of several tensors",
                              plain::plain_options("hxs", plain::kSentFormats, {insecure}));
   registry.register_consumer("tcp", open_tcp_consumer,
                              "sends samples to the receiver listening at tcp:127.0.0.1:PORT, named value or #NAME",
                              wire::live_consumer_options({insecure}));
   registry.register_producer("unix", open_unix_producer,
-                             "samples that are sent to the Unix socket unix:PATH; one of several tensors: #NAME",
+                             "receives samples sent to the Unix socket unix:PATH; #NAME selects one of several tensors",
                              plain::plain_options("hxs", plain::kSentFormats));
   registry.register_consumer("unix", open_unix_consumer,
                              "sends samples to the receiver listening at unix:PATH, named value or #NAME",

@@ -53,7 +53,7 @@ struct Sender::Body {
     Code code;
     const asio::ip::address address =
         endpoint.is_unix() ? asio::ip::address() : asio::ip::make_address(endpoint.host, code);
-    if (code) return outbox.fail("'" + endpoint.host + "' is no address of the form 192.0.2.1 or 2001:db8::1");
+    if (code) return outbox.fail("'" + endpoint.host + "' is not an address of the form 192.0.2.1 or 2001:db8::1");
     const stream_protocol::endpoint place =
         endpoint.is_unix() ? stream_protocol::endpoint(asio::local::stream_protocol::endpoint(endpoint.path))
                            : stream_protocol::endpoint(asio::ip::tcp::endpoint(address, endpoint.port));

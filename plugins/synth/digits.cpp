@@ -64,7 +64,7 @@ std::shared_ptr<harmonics::Producer> open(const std::string& path, const Argumen
   const int64_t size = options.integer("size", 20000);
   if (size < 0)
     throw Error(ErrorKind::Usage,
-                "synth:digits: size=" + std::to_string(size) + " is no number of samples; 0 means without end");
+                "synth:digits: size=" + std::to_string(size) + " is not a number of samples; 0 means endless");
   return std::make_shared<DigitsProducer>(
       field == "label" ? DigitsProducer::Field::Label : DigitsProducer::Field::Picture,
       static_cast<uint64_t>(options.integer("seed", 0)), static_cast<uint64_t>(size));
@@ -75,7 +75,7 @@ std::shared_ptr<harmonics::Producer> open(const std::string& path, const Argumen
 
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   registry.register_producer("synth", synth::open,
-                             "digits drawn from a seed: synth:digits, labels in synth:digits#label",
-                             {harmonics::Argument::integer("size", 20000, "samples in one pass; 0: without end"),
-                              harmonics::Argument::integer("seed", 0, "another seed draws other digits")});
+                             "synthetic digits, drawn from a seed; synth:digits#label: their labels",
+                             {harmonics::Argument::integer("size", 20000, "samples per pass; 0: endless"),
+                              harmonics::Argument::integer("seed", 0, "seed of the digits")});
 }

@@ -31,7 +31,7 @@ Address parse_address(Pattern pattern, const std::string& text) {
   const std::string digits = text.substr(colon + 1);
   if (digits.empty() || digits.size() > 5 || digits.find_first_not_of("0123456789") != std::string::npos ||
       std::stoul(digits) > 65535)
-    throw refuse("'" + digits + "' is no port");
+    throw refuse("'" + digits + "' is not a port");
   address.port = static_cast<uint16_t>(std::stoul(digits));
   if (address.host == "localhost") address.host = "127.0.0.1";
   if (address.host == "*") address.host = "0.0.0.0";

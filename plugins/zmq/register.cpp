@@ -81,7 +81,7 @@ std::shared_ptr<Consumer> open_consumer(const std::string& path, const Arguments
 std::vector<Argument> options(bool binds, bool choice) {
   std::vector<Argument> all = {
       Argument::flag("insecure", false, "allow addresses beyond this machine without keys"),
-      Argument::text("curve", "", "file with the own key pair, made with 'harmonics keys'"),
+      Argument::text("curve", "", "file with the key pair of this end, made with 'harmonics keys'"),
       Argument::text("allow", "",
                      "file with the allowed public keys, if this end binds; a line 'KEY as NAME' binds a sender's name "
                      "to its key"),
@@ -104,20 +104,20 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   using namespace harmonics;
   using namespace harmonics::zmq;
   registry.register_producer("zmq+router", open_producer<Pattern::Router>,
-                             "samples from zmq+dealer, without loss; one of several tensors: #NAME",
+                             "receives samples from zmq+dealer, without loss; #NAME selects one of several tensors",
                              with_end(options(true, false)));
   registry.register_consumer("zmq+dealer", open_consumer<Pattern::Dealer>,
                              "sends samples to a zmq+router, without loss; named value or #NAME",
                              wire::live_consumer_options(options(false, false)));
   registry.register_producer(
       "zmq+pull", open_producer<Pattern::Pull>,
-      "samples from zmq+push, or JSON, CSV, MessagePack and NumPy arrays from any PUSH socket, at most once",
+      "receives samples from zmq+push, or JSON, CSV, MessagePack and NumPy arrays from any PUSH socket, at most once",
       plain::plain_options("hxs", plain::kSentFormats, options(true, true)));
   registry.register_consumer("zmq+push", open_consumer<Pattern::Push>,
                              "sends each sample to one zmq+pull, at most once",
                              wire::one_way_consumer_options(options(false, true)));
   registry.register_producer("zmq+sub", open_producer<Pattern::Sub>,
-                             "samples from zmq+pub, or in plain formats from any PUB socket, at most once",
+                             "receives samples from zmq+pub, or in plain formats from any PUB socket, at most once",
                              plain::plain_options("hxs", plain::kSentFormats, options(false, true)));
   registry.register_consumer("zmq+pub", open_consumer<Pattern::Pub>,
                              "sends samples to every zmq+sub that keeps up, at most once",

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics {
 namespace {
 
@@ -58,7 +60,7 @@ BudgetPtr file_budget(uint64_t most) {
   terms.most = most ? most : first_allowance;
   if (!most) terms.reason = "256 MiB and 64 bytes for each byte of the file";
   terms.fixed = most != 0;
-  terms.remedy = most ? "give a larger memory=" : "if it is meant, allow more with memory=, such as memory=8G";
+  terms.remedy = most ? "give a larger memory=" : "if this is intended, allow more with memory=, such as memory=8G";
   return std::make_shared<Budget>(std::move(terms));
 }
 
@@ -162,7 +164,7 @@ void FileBytes::refuse_shorter() const {
   const bool same = stat(name_.c_str(), &st) == 0 && st.st_dev == device_ && st.st_ino == inode_;
   if (same && static_cast<size_t>(st.st_size) < size_)
     refuse_file(name_,
-                "became shorter while it was read: it had " + std::to_string(size_) + " bytes and has " +
+                "became shorter while it was read: it had " + quantity(size_, "byte") + " and has " +
                     std::to_string(st.st_size),
                 kRename);
 }
@@ -188,8 +190,9 @@ void FileBytes::move_to_heap(size_t size) {
 void refuse_unpacked(const FileBytes& packed, size_t ceiling, size_t limit) {
   const Budget& budget = *packed.budget();
   if (ceiling < limit || limit < budget.left())
-    refuse_file(packed.name(), "unpacks to more than " + std::to_string(ceiling) + " bytes", "unpack it first");
-  budget.refuse(ceiling + 1, "'" + packed.name() + "'", "its unpacked content");
+    refuse_file(packed.name(), "decompresses to more than " + std::to_string(ceiling) + " bytes",
+                "decompress it first");
+  budget.refuse(ceiling + 1, "'" + packed.name() + "'", "its decompressed content");
 }
 
 FileBytesPtr unpacked(FileBytesPtr file, size_t limit) {

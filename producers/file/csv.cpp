@@ -7,6 +7,8 @@
 
 #ifdef __SSE2__
 #include <emmintrin.h>
+
+#include <harmonics/quantity.hpp>
 #endif
 
 #include "producers/file/near_name.hpp"
@@ -111,14 +113,14 @@ class CsvRows final : public TableRows {
     width_ = cells.size();
     first_line_ = scanner_.line();
     file_->budget()->take(width_, bytes_of_a_column, "'" + file_->name() + "'",
-                          "the " + std::to_string(width_) + " columns of line " + std::to_string(first_line_));
+                          "the " + quantity(width_, "column") + " of line " + std::to_string(first_line_));
     const RowPlace second{scanner_.at(), scanner_.next_line()};
     std::vector<std::string> first(cells.begin(), cells.end());
     if (options_.header == "true" || (options_.header == "auto" && is_header(first))) {
       names_ = std::move(first);
       first_ = second;
       scanner_.go_to(second.at, second.line);
-      if (!scanner_.next(cells)) refuse_file(file_->name(), "has a header and no rows");
+      if (!scanner_.next(cells)) refuse_file(file_->name(), "has a header but no rows");
     }
   }
 
@@ -255,9 +257,8 @@ class CsvRows final : public TableRows {
     line_ = scanner_.line();
     if (row_.size() != width_)
       refuse_file(file_->name(),
-                  "line " + std::to_string(line_) + " has " + std::to_string(row_.size()) +
-                      (row_.size() == 1 ? " cell" : " cells") + ", line " + std::to_string(first_line_) + " has " +
-                      std::to_string(width_),
+                  "line " + std::to_string(line_) + " has " + quantity(row_.size(), "cell") + ", line " +
+                      std::to_string(first_line_) + " has " + std::to_string(width_),
                   "every row needs the same number of cells");
     for (size_t i = 0; i < columns_.size(); ++i) chosen_[i] = row_[columns_[i]];
     place = {scanner_.at(), scanner_.next_line()};

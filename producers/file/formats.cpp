@@ -196,7 +196,7 @@ void check_options(const std::string& name, const FileFormat& format, const File
     if (given == "#")
       throw Error(ErrorKind::Usage, "'" + name + "' is " + format.name + ", which has no columns to select with '#" +
                                         *options.selection + "'; leave it out");
-    throw Error(ErrorKind::Usage, "the option " + given + "= means nothing for '" + name + "', which is " +
+    throw Error(ErrorKind::Usage, "the option " + given + "= has no effect for '" + name + "', which is " +
                                       format.name + "; leave it out");
   }
 }

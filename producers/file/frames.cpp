@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include <harmonics/quantity.hpp>
+
 #include "producers/file/part.hpp"
 #include "wire/frame.hpp"
 
@@ -64,8 +66,8 @@ Found read_frames(const FileBytes& file, const std::optional<std::string>& tenso
     try {
       size = wire::read_prefix(all.subspan(at), limits()).frame_bytes();
       if (size > all.size() - at)
-        throw Error(ErrorKind::Stream, "a frame of " + std::to_string(size) + " bytes, and " +
-                                           std::to_string(all.size() - at) + " are left")
+        throw Error(ErrorKind::Stream,
+                    "a frame of " + quantity(size, "byte") + ", and " + std::to_string(all.size() - at) + " are left")
             .note("get the whole file");
       frame = wire::decode(all.subspan(at, size), limits());
     } catch (const Error& e) {
@@ -158,7 +160,7 @@ std::shared_ptr<Producer> open_frames(const FileBytesPtr& file, const std::optio
   if (!found.damage.empty() && !found.barriers) refuse_file(file->name(), found.damage, "");
   const uint64_t count = found.barriers ? found.safe : found.samples;
   if (count == 0 && found.damage.empty() && found.barriers) return nullptr;
-  if (count == 0) refuse_file(file->name(), "holds no sample" + (found.damage.empty() ? "" : ": " + found.damage));
+  if (count == 0) refuse_file(file->name(), "has no samples" + (found.damage.empty() ? "" : ": " + found.damage));
   const auto [first, last] = part_of(part, count, file->name());
   return std::make_shared<FrameProducer>(file, std::move(found), first, last);
 }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include <harmonics/quantity.hpp>
+
 #include "producers/file/bytes.hpp"
 #include "producers/file/idx.hpp"
 
@@ -18,7 +20,7 @@ constexpr const char* kBreaksOff = "breaks off";
 class Inflater {
  public:
   explicit Inflater(const FileBytes& packed) : packed_(packed) {
-    if (inflateInit2(&z_, 15 + 16) != Z_OK) refuse_file(packed.name(), "cannot be unpacked: zlib has no memory");
+    if (inflateInit2(&z_, 15 + 16) != Z_OK) refuse_file(packed.name(), "cannot be decompressed: zlib has no memory");
   }
   ~Inflater() { inflateEnd(&z_); }
   Inflater(const Inflater&) = delete;
@@ -50,10 +52,10 @@ class Inflater {
   // Names the defect of the stream: "truncated", or "damaged".
   std::string verdict() const { return broken_ == kBreaksOff ? "truncated" : "damaged"; }
   size_t produced() const { return produced_; }
-  // Returns "the gzip stream breaks off at byte 2119680 after 5497112 unpacked bytes".
+  // Returns "the gzip stream breaks off at byte 2119680 after 5497112 decompressed bytes".
   std::string fault() const {
     return "the gzip stream " + *broken_ + " at byte " + std::to_string(consumed()) + " after " +
-           std::to_string(produced_) + " unpacked bytes";
+           std::to_string(produced_) + " decompressed bytes";
   }
 
  private:
@@ -90,9 +92,9 @@ class Inflater {
   const size_t whole = in.produced() > header.offset ? (in.produced() - header.offset) / record : 0;
   refuse_file(packed.name(),
               "is " + (in.sound() ? "truncated" : in.verdict()) + ": " +
-                  (in.sound() ? "the gzip stream holds " + std::to_string(in.produced()) + " bytes" : in.fault()) +
+                  (in.sound() ? "the gzip stream holds " + quantity(in.produced(), "byte") : in.fault()) +
                   ", its IDX header promises " + std::to_string(header.promised) + " (" + header.text() +
-                  "), enough for " + std::to_string(whole) + " records",
+                  "), enough for " + quantity(whole, "record"),
               "get the file again");
 }
 
@@ -101,11 +103,11 @@ FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* be
   const IdxHeader header = read_idx_header(packed.name(), begin, got);
   if (header.promised / most_per_byte > packed.size())
     refuse_file(packed.name(),
-                "is damaged: its IDX header promises " + std::to_string(header.promised) + " bytes (" + header.text() +
-                    "), more than " + std::to_string(packed.size()) + " bytes of gzip can hold",
+                "is damaged: its IDX header promises " + quantity(header.promised, "byte") + " (" + header.text() +
+                    "), more than " + quantity(packed.size(), "byte") + " of gzip can hold",
                 "get the file again");
   const auto bytes = FileBytes::reserve(packed.name(), header.promised, packed.budget());
-  bytes->charge(header.promised, "its unpacked content");
+  bytes->charge(header.promised, "its decompressed content");
   got = std::min(got, header.promised);
   std::memcpy(bytes->writable(), begin, got);
   in.read(bytes->writable() + got, header.promised - got);
@@ -113,7 +115,7 @@ FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* be
   uint8_t more = 0;
   if (in.read(&more, 1) || in.produced() > header.promised)
     refuse_file(packed.name(),
-                "is longer than declared: its IDX header promises " + std::to_string(header.promised) + " bytes (" +
+                "is longer than declared: its IDX header promises " + quantity(header.promised, "byte") + " (" +
                     header.text() + "), more come out",
                 "the header or the data is damaged");
   if (!in.sound()) refuse_file(packed.name(), "is " + in.verdict() + ": " + in.fault(), "get the file again");
@@ -137,9 +139,9 @@ FileBytesPtr gunzip(const FileBytesPtr& packed, size_t limit) {
   const size_t total = got + in.read(bytes->writable() + got, ceiling + 1 - got);
   if (!in.sound()) refuse_file(packed->name(), "is " + in.verdict() + ": " + in.fault(), "get the file again");
   if (total > ceiling) refuse_unpacked(*packed, ceiling, limit);
-  if (total == 0) refuse_file(packed->name(), "is empty once unpacked");
+  if (total == 0) refuse_file(packed->name(), "is empty after decompression");
   bytes->shrink(total);
-  bytes->charge(total, "its unpacked content");
+  bytes->charge(total, "its decompressed content");
   return bytes;
 }
 

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <optional>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics {
 namespace {
 
@@ -47,7 +49,7 @@ bool looks_like_idx(const uint8_t* data, size_t size) {
 
 IdxHeader read_idx_header(const std::string& name, const uint8_t* data, size_t size) {
   if (size < 4)
-    refuse_file(name, "has " + std::to_string(size) + " bytes, an IDX header has at least 8", "get the file again");
+    refuse_file(name, "has " + quantity(size, "byte") + ", an IDX header has at least 8", "get the file again");
   if (data[0] || data[1])
     refuse_file(name, "is not IDX: bytes 0 and 1 are " + hex(data[0]) + " " + hex(data[1]) + ", expected 0x00 0x00");
   const IdxType* type = type_of_code(data[2]);
@@ -59,10 +61,9 @@ IdxHeader read_idx_header(const std::string& name, const uint8_t* data, size_t s
     refuse_file(name, "is not IDX: byte 3, the number of axes, is " + std::to_string(rank) + ", expected 1 to 8");
   IdxHeader header{type->dtype, {}, 4 + 4 * rank, 0};
   if (size < header.offset)
-    refuse_file(
-        name,
-        "ends at byte " + std::to_string(size) + " inside its header of " + std::to_string(header.offset) + " bytes",
-        "get the file again");
+    refuse_file(name,
+                "ends at byte " + std::to_string(size) + " inside its header of " + quantity(header.offset, "byte"),
+                "get the file again");
   for (size_t i = 0; i < rank; ++i) {
     header.dims.push_back(big_endian(data + 4 + 4 * i));
     if (header.dims[i] == 0)
@@ -76,7 +77,7 @@ IdxHeader read_idx_header(const std::string& name, const uint8_t* data, size_t s
 ArrayLayout read_idx(const FileBytesPtr& file) {
   const IdxHeader header = read_idx_header(file->name(), file->data(), file->size());
   if (file->size() != header.promised) {
-    const std::string lengths = "header promises " + std::to_string(header.promised) + " bytes (" + header.text() +
+    const std::string lengths = "header promises " + quantity(header.promised, "byte") + " (" + header.text() +
                                 "), there are " + std::to_string(file->size());
     if (file->size() < header.promised) {
       const size_t record = (header.promised - header.offset) / header.records();

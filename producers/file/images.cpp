@@ -53,7 +53,7 @@ Size read_size(const std::string& text, const std::string& name) {
   if (!good || second != std::errc() || stop != end || size.height < 1 || size.width < 1 || size.height > 8192 ||
       size.width > 8192)
     throw Error(ErrorKind::Usage, "resize=" + text + " of '" + name +
-                                      "' is no size; write height and width up to 8192, such as resize=28x28");
+                                      "' is not a size; write height and width up to 8192, such as resize=28x28");
   return size;
 }
 
@@ -133,7 +133,7 @@ std::vector<uint32_t> places(const ImageFolder& images, const std::vector<std::s
   for (const std::string& c : images.classes) {
     const auto at = std::find(symbols.begin(), symbols.end(), c);
     if (at == symbols.end() && learned)
-      refuse_file(name, "has the sub-folder '" + c + "', a class that the weights have not learned",
+      refuse_file(name, "has the sub-folder '" + c + "', a class that is unknown to the weights",
                   learned_words(symbols));
     if (at == symbols.end())
       refuse_file(name, "has the sub-folder '" + c + "', which symbols= does not list",
@@ -170,7 +170,7 @@ std::shared_ptr<Producer> label_producer(const ImageFolder& images, const ImageO
     if (const auto bad = find_invalid_utf8(symbol))
       refuse_file(name,
                   "has the class '" + shown_bytes(symbol) + "', which is not UTF-8: its byte " + std::to_string(*bad) +
-                      " begins no character",
+                      " does not begin a character",
                   "rename the sub-folder, for example with convmv -f LATIN1 -t UTF-8 --notest");
   const std::vector<uint32_t> place = places(images, symbols, options.learned, name);
   const auto bytes = FileBytes::reserve(name, images.labels.size() * sizeof(int64_t), file_budget());

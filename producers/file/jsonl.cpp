@@ -32,7 +32,7 @@ const char* type_text(element_type type) {
     case element_type::OBJECT:
       return "an object";
     case element_type::STRING:
-      return "a text";
+      return "a string";
     case element_type::BOOL:
       return "true or false";
     case element_type::NULL_VALUE:
@@ -134,8 +134,8 @@ class JsonRows final : public TableRows {
 
   void parse_line(std::string_view line) {
     if (line.size() > longest_line)
-      refuse("is " + std::to_string(line.size()) + " bytes long, the most is " + std::to_string(longest_line),
-             "write every sample on a line of its own");
+      refuse("is " + std::to_string(line.size()) + " bytes long, the maximum is " + std::to_string(longest_line),
+             "write each sample on a separate line");
     // The parser reads a few bytes beyond its input; at the end of the text they do not exist.
     const bool padded = line.data() + line.size() + simdjson::SIMDJSON_PADDING <= text_.data() + text_.size();
     if (!padded) {
@@ -145,8 +145,8 @@ class JsonRows final : public TableRows {
     const auto error = parser_.parse(padded ? line.data() : tail_.data(), line.size(), false).get(root_);
     if (error == simdjson::UTF8_ERROR) refuse("is not UTF-8", convert_to_utf8);
     if (error)
-      refuse(std::string("is no JSON: ") + simdjson::error_message(error),
-             "every line must be one JSON value by itself");
+      refuse(std::string("is not JSON: ") + simdjson::error_message(error),
+             "every line must be one complete JSON value");
   }
 
   [[noreturn]] void refuse(const std::string& what, const std::string& remedy) const {
@@ -192,7 +192,7 @@ class JsonRows final : public TableRows {
         refuse_file(file_->name(),
                     "line " + std::to_string(line_) + ", " + described(field) + ": found an array of " +
                         (list.size() ? "more than 8 axes" : "nothing"),
-                    "a sample is a number, a text, or an array of numbers");
+                    "a sample is a number, a string or an array of numbers");
       // simdjson counts up to 2^24 - 1 and saturates.
       size_t n = 0;
       for (const element unused : list) (void)unused, ++n;
@@ -201,7 +201,7 @@ class JsonRows final : public TableRows {
     }
     if (value.type() == element_type::OBJECT)
       refuse_file(file_->name(), "line " + std::to_string(line_) + ", " + described(field) + ": found an object",
-                  "name what is inside, as in '#" + (field.name.empty() ? "field" : field.name) + ".NAME'");
+                  "select an inner field, as in '#" + (field.name.empty() ? "field" : field.name) + ".NAME'");
     field.cells = 0;
     count_cells(whole, field, 0);
   }

@@ -26,7 +26,7 @@ FileBytesPtr read_zip_member(const FileBytesPtr& archive, const ZipMember& membe
     return FileBytes::piece(archive, name, static_cast<size_t>(packed.data() - archive->data()), member.size);
   }
   const auto bytes = FileBytes::reserve(name, member.size, archive->budget());
-  bytes->charge(member.size, "its unpacked content");
+  bytes->charge(member.size, "its decompressed content");
   inflate_zip_member(packed, member, {bytes->writable(), bytes->size()}, origin);
   check_zip_member(bytes->bytes(), member, origin);
   return bytes;

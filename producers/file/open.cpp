@@ -87,7 +87,7 @@ const FileFormat& open_each(const std::vector<std::string>& paths, const FileOpt
     first = opened.format;
     if (opened.producer) parts.push_back(std::move(opened.producer));
   }
-  if (parts.empty()) refuse_file(paths[0], "and the files beside it hold no sample");
+  if (parts.empty()) refuse_file(paths[0], "and the files beside it have no samples");
   return *first;
 }
 
@@ -125,7 +125,7 @@ std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& gi
     throw Error(
         fs::exists(status) ? ErrorKind::Usage : ErrorKind::NoInput,
         "'" + path +
-            (fs::exists(status) ? "' is no file that can be followed" : "' does not exist, and cannot be followed"));
+            (fs::exists(status) ? "' is not a file that can be followed" : "' does not exist, and cannot be followed"));
   refuse_live_options(path, given);
   if (fs::is_directory(status)) {
     ImageFolder images = find_images(path);
@@ -134,7 +134,7 @@ std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& gi
   }
   if (fs::exists(status) || !is_pattern(path)) {
     std::shared_ptr<Producer> producer = open_one(path, options, file_budget(options.memory)).producer;
-    if (!producer) refuse_file(path, "holds no sample");
+    if (!producer) refuse_file(path, "has no samples");
     return producer;
   }
   const std::vector<std::string> paths = matching(path);

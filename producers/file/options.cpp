@@ -29,8 +29,8 @@ uint64_t whole(const Arguments& given, const char* name, int64_t least, const ch
   if (!given.has(name)) return 0;
   const int64_t value = given.integer(name);
   if (value < least)
-    throw Error(ErrorKind::Usage, std::string(name) + "=" + std::to_string(value) + " is no number of " + of_what +
-                                      "; the least is " + std::to_string(least));
+    throw Error(ErrorKind::Usage, std::string(name) + "=" + std::to_string(value) + " is not a number of " + of_what +
+                                      "; the minimum is " + std::to_string(least));
   return static_cast<uint64_t>(value);
 }
 
@@ -41,7 +41,7 @@ uint64_t memory_named(const std::string& text) {
   const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : -1;
   if (error != std::errc() || value == 0 || shift < 0 || value > (uint64_t{1} << 60 >> shift))
-    throw Error(ErrorKind::Usage, "memory=" + text + " is no number of bytes; write a memory limit, such as " +
+    throw Error(ErrorKind::Usage, "memory=" + text + " is not a number of bytes; write a memory limit, such as " +
                                       "memory=512M or memory=8G");
   return value << shift;
 }
@@ -102,7 +102,7 @@ std::vector<Argument> options_of_files() {
                      all_formats() + "; of pipes also msgpack; default: detected from content and extension"),
       Argument::text(
           "memory", "",
-          "limit for unpacked and decoded content, such as 8G; default: 256M plus 64 bytes per byte of the file"),
+          "limit for decompressed and decoded content, such as 8G; default: 256M plus 64 bytes per byte of the file"),
       Argument::text(
           "part", "",
           "a fraction of the samples, such as 0-0.9; of text and tokens, of the symbols; of several files, of each"),
@@ -115,7 +115,7 @@ std::vector<Argument> options_of_files() {
       Argument::text("symbols", "", "csv, jsonl, image: the class words in order: a,b,c; default: sorted"),
       Argument::text("vocabulary", "", "text: its characters in order; default: those of the file, sorted"),
       Argument::text("learned", "",
-                     "the words or characters that the weights learned, a JSON array; set by --weights and --resume "
+                     "the words or characters known to the weights, a JSON array; set by --weights and --resume "
                      "where symbols= and vocabulary= are not given"),
       Argument::integer("window", "text, tokens: symbols in a sample"),
       Argument::integer("shift", "text, tokens: distance between window starts; default: the window"),

@@ -23,7 +23,7 @@ std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t count, c
   const bool read =
       read_fraction(at, end, from) && at != end && *at == '-' && read_fraction(++at, end, to) && at == end;
   if (!read || from >= to)
-    throw Error(ErrorKind::Usage, "part=" + text + " is no part of '" + file +
+    throw Error(ErrorKind::Usage, "part=" + text + " is not a part of '" + file +
                                       "'; write two rising fractions of 1, for example part=0-0.9");
   // Decimal fractions are inexact in binary: 0.07 * 100 is slightly above 7, 0.29 * 100 slightly below 29.
   const auto place = [&](double fraction) {
@@ -33,7 +33,7 @@ std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t count, c
   const std::pair<uint64_t, uint64_t> range{place(from), to >= 1 ? count : place(to)};
   if (range.first >= range.second)
     throw Error(ErrorKind::Usage, "part=" + text + " of the " + std::to_string(count) + " in '" + file +
-                                      "' is nothing; take a larger part");
+                                      "' is empty; take a larger part");
   return range;
 }
 

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include <harmonics/checked.hpp>
+#include <harmonics/quantity.hpp>
 
 namespace harmonics {
 namespace {
@@ -26,8 +27,8 @@ Shape shape_named(const std::string& text, const std::string& file) {
     const auto [stop, error] = std::from_chars(at, end, size);
     const bool more = stop != end;
     if (error != std::errc() || size < 1 || (more && (*stop != 'x' || stop + 1 == end)) || dims.rank() == HX_MAX_RANK)
-      throw Error(ErrorKind::Usage,
-                  "shape=" + text + " of '" + file + "' is no shape; write sizes with x between, such as shape=28x28");
+      throw Error(ErrorKind::Usage, "shape=" + text + " of '" + file +
+                                        "' is not a shape; write sizes with x between, such as shape=28x28");
     dims.push_back(size);
     at = stop + (more ? 1 : 0);
   }
@@ -49,8 +50,8 @@ ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options) {
     std::string known;
     for (const TypeName& t : raw_types) known += (known.empty() ? "" : ", ") + std::string(t.name);
     throw Error(ErrorKind::Usage,
-                (options.dtype.empty() ? "'" + file->name() + "' is raw numbers of no stated type"
-                                       : "dtype=" + options.dtype + " of '" + file->name() + "' is no type") +
+                (options.dtype.empty() ? "'" + file->name() + "' holds raw numbers of unknown type"
+                                       : "dtype=" + options.dtype + " of '" + file->name() + "' is not a type") +
                     "; write dtype= and one of " + known);
   }
   const Shape shape = shape_named(options.shape, file->name());
@@ -58,9 +59,9 @@ ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options) {
   const size_t bytes = file->size() - std::min<uint64_t>(file->size(), options.offset);
   if (bytes == 0 || bytes % sample)
     refuse_file(file->name(),
-                "has " + std::to_string(bytes) + " bytes" +
+                "has " + quantity(bytes, "byte") +
                     (options.offset ? " after the first " + std::to_string(options.offset) : "") +
-                    ", which are not samples of " + std::to_string(sample) + " bytes each",
+                    ", which are not samples of " + quantity(sample, "byte") + " each",
                 "correct dtype=, shape= or offset=");
   ArrayLayout layout;
   layout.bytes = file;

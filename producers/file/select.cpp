@@ -15,7 +15,7 @@ std::string listed(const std::vector<std::string>& names) {
 }
 
 std::string learned_words(const std::vector<std::string>& words) {
-  return "they know " + listed(words) + ": correct it, leave its record out, or train on data that have it";
+  return "they know " + listed(words) + ": correct it, omit its record, or train on data that contain it";
 }
 
 size_t selected(const std::string& file, const std::string& what, const std::vector<std::string>& names,

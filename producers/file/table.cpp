@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include <harmonics/quantity.hpp>
+
 #include "producers/file/array.hpp"
 #include "formats/utf8.hpp"
 #include "producers/file/characters.hpp"
@@ -110,7 +112,7 @@ class Table {
     constexpr uint64_t each = sizeof(Cell) + sizeof(std::string_view) + 3 * sizeof(uint64_t) + 3 * sizeof(float);
     Budget& budget = *rows_->file()->budget();
     budget.take(rows_->cells(), each, "'" + rows_->file()->name() + "'",
-                "the " + std::to_string(rows_->cells()) + " cells of a row");
+                "the " + quantity(rows_->cells(), "cell") + " of a row");
   }
 
   void read_missing_option() {
@@ -143,7 +145,7 @@ class Table {
       if (dtype == offered) dtype_ = offered;
     if (dtype != dtype_)
       throw Error(ErrorKind::Usage, "dtype=" + options_.dtype + " of '" + rows_->file()->name() +
-                                        "' is no type of table cells; write dtype=f32, u8, i8, u16, i16 or i32");
+                                        "' is not a type for table cells; write dtype=f32, u8, i8, u16, i16 or i32");
     if (dtype_ == DType::F32) return;
     if (means_ || not_a_number_)
       throw Error(ErrorKind::Usage, "missing=" + *options_.missing + " of '" + rows_->file()->name() + "' makes no " +
@@ -203,9 +205,9 @@ class Table {
     cell.kind = Cell::Kind::Number;
     cell.number = static_cast<double>(number);
     if (options_.dtype.empty())
-      refuse(i, "found '" + text_of(cell) + "', which is no index", "the flow takes these cells as whole numbers");
-    refuse(i, "found '" + text_of(cell) + "', which is no " + options_.dtype,
-           "leave dtype= out, or give one that holds it");
+      refuse(i, "found '" + text_of(cell) + "', which is not an index", "the flow takes these cells as whole numbers");
+    refuse(i, "found '" + text_of(cell) + "', which " + options_.dtype + " cannot represent",
+           "leave dtype= out, or give one that can represent it");
   }
   void narrow(const float* numbers, void* to) {
     if (dtype_ == DType::U8) return narrow_to<uint8_t>(numbers, to);
@@ -251,7 +253,7 @@ class Table {
       if (const auto bad = find_invalid_utf8(word))
         refuse(0,
                "the class '" + shown_bytes(word) + "' is not UTF-8: its byte " + std::to_string(*bad) +
-                   " begins no character",
+                   " does not begin a character",
                convert_to_utf8);
       budget.take(2 * word.size() + bytes_of_a_word, "'" + rows_->file()->name() + "'",
                   "the words that are its classes");
@@ -288,7 +290,8 @@ class Table {
       value = word == "true";
     }
     const auto number = static_cast<float>(value);
-    if (!std::isfinite(number)) refuse(i, "found '" + text_of(cell) + "', which is no finite f32 number", "correct it");
+    if (!std::isfinite(number))
+      refuse(i, "found '" + text_of(cell) + "', which is not a finite f32 number", "correct it");
     return number;
   }
 
@@ -304,7 +307,7 @@ class Table {
     if (!reading_again_) count_missing(cell);
     const auto at = cell.kind == Cell::Kind::Word ? classes_.find(cell.text) : classes_.find(text_of(cell));
     if (at == classes_.end() && options_.learned)
-      refuse(0, "found '" + text_of(cell) + "', which the weights have not learned", learned_words(symbols_));
+      refuse(0, "found '" + text_of(cell) + "', which is unknown to the weights", learned_words(symbols_));
     if (at == classes_.end())
       refuse(0, "found '" + text_of(cell) + "', which symbols= does not list", "the symbols are: " + listed(symbols_));
     return at->second;

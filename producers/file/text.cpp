@@ -4,6 +4,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include <harmonics/quantity.hpp>
+
 #include "producers/file/characters.hpp"
 
 namespace harmonics {
@@ -13,9 +15,10 @@ namespace {
 char32_t next_character(const std::string& name, std::string_view text, size_t& at) {
   const size_t start = at;
   if (text[at] == '\0')
-    refuse_file(name, "is no text: byte " + std::to_string(start) + " is zero", "use format= to set its format");
+    refuse_file(name, "is not text: byte " + std::to_string(start) + " is zero", "use format= to set its format");
   const std::optional<char32_t> c = character_at(text, at);
-  if (!c) refuse_file(name, "is not UTF-8: byte " + std::to_string(start) + " begins no character", convert_to_utf8);
+  if (!c)
+    refuse_file(name, "is not UTF-8: byte " + std::to_string(start) + " does not begin a character", convert_to_utf8);
   return *c;
 }
 
@@ -60,9 +63,9 @@ void each_index(const FileBytes& file, const CharacterIndex& index, bool learned
       refuse_file(
           file.name(),
           "has the character '" + utf8(c) + "' at byte " + std::to_string(start) + ", line " + std::to_string(line) +
-              (learned ? ", which the weights have not learned" : ", which vocabulary= does not hold"),
+              (learned ? ", which is unknown to the weights" : ", which vocabulary= does not hold"),
           learned
-              ? "they know " + std::to_string(index.size()) + " characters: replace it, or train on text that has it"
+              ? "they know " + quantity(index.size(), "character") + ": replace it, or train on text that contains it"
               : "add it there, or leave vocabulary= out");
     if (c == '\n') ++line;
     take(found->second);

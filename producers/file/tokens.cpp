@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <limits>
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics {
 
 std::shared_ptr<Producer> read_tokens(const FileBytesPtr& file, const TokenOptions& options) {
   if (!options.dtype.empty() && options.dtype != "u16" && options.dtype != "u32")
     throw Error(ErrorKind::Usage, "dtype=" + options.dtype + " of '" + file->name() +
-                                      "' is no type of tokens; write dtype=u16 or dtype=u32");
+                                      "' is not a token type; write dtype=u16 or dtype=u32");
   SymbolRow symbols{file, 0, options.dtype == "u32" ? size_t{4} : size_t{2}, nullptr};
   if (file->size() % symbols.width)
     refuse_file(file->name(),
-                "has " + std::to_string(file->size()) + " bytes, which are not tokens of " +
-                    std::to_string(symbols.width) + " bytes each",
+                "has " + quantity(file->size(), "byte") + ", which are not tokens of " +
+                    quantity(symbols.width, "byte") + " each",
                 "correct dtype=");
   uint64_t classes = options.vocab;
   if (classes == 0)

@@ -8,7 +8,8 @@
 
 namespace harmonics {
 
-static_assert(std::endian::native == std::endian::little, "symbols are read as they lie in the file: little-endian");
+static_assert(std::endian::native == std::endian::little,
+              "symbols are read from little-endian files without conversion");
 
 namespace {
 

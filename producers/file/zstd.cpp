@@ -21,7 +21,7 @@ bool is_zstd(const FileBytes& file) { return file.size() >= 4 && std::memcmp(fil
 
 FileBytesPtr unzstd(const FileBytesPtr& packed, size_t limit) {
   const std::unique_ptr<ZSTD_DStream, FreeStream> stream(ZSTD_createDStream());
-  if (!stream) refuse_file(packed->name(), "cannot be unpacked: zstd has no memory");
+  if (!stream) refuse_file(packed->name(), "cannot be decompressed: zstd has no memory");
   limit = std::min<uint64_t>(limit, packed->budget()->left());
   const size_t ceiling = std::min(limit, packed->size() > limit / believed_ratio
                                              ? limit
@@ -34,7 +34,7 @@ FileBytesPtr unzstd(const FileBytesPtr& packed, size_t limit) {
     const size_t in_before = in.pos, out_before = out.pos;
     wanted = ZSTD_decompressStream(stream.get(), &out, &in);
     const std::string place =
-        " at byte " + std::to_string(in.pos) + " after " + std::to_string(out.pos) + " unpacked bytes";
+        " at byte " + std::to_string(in.pos) + " after " + std::to_string(out.pos) + " decompressed bytes";
     if (ZSTD_isError(wanted))
       refuse_file(packed->name(),
                   "is damaged: the zstd stream is not sound (" + std::string(ZSTD_getErrorName(wanted)) + ")" + place,
@@ -43,9 +43,9 @@ FileBytesPtr unzstd(const FileBytesPtr& packed, size_t limit) {
     if (wanted && in.pos == in_before && out.pos == out_before)
       refuse_file(packed->name(), "is truncated: the zstd stream breaks off" + place, "get the file again");
   }
-  if (out.pos == 0) refuse_file(packed->name(), "is empty once unpacked");
+  if (out.pos == 0) refuse_file(packed->name(), "is empty after decompression");
   bytes->shrink(out.pos);
-  bytes->charge(out.pos, "its unpacked content");
+  bytes->charge(out.pos, "its decompressed content");
   return bytes;
 }
 

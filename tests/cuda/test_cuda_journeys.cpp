@@ -53,8 +53,8 @@ TEST_CASE("cuda emulated: bf16 and fp8 training stays close to fp32 losses") {
   }
   const Result refused = harmonics(run + "--precision fp8");
   CHECK(refused.code == 1);
-  CHECK(has(refused.err, "device 'cpu' does not compute in fp8 here"));
-  CHECK(has(refused.err, "it has fp32"));
+  CHECK(has(refused.err, "device 'cpu' does not support fp8 here"));
+  CHECK(has(refused.err, "it supports fp32"));
 }
 
 #ifdef HARMONICS_CUDA_PLUGIN

@@ -78,7 +78,7 @@ TEST_CASE("document: aliases stand for copies") {
 
 TEST_CASE("document: a duplicate key is refused with both places") {
   CHECK(refusal("a: 1\nb: 2\na: 3\n") ==
-        "a.yaml:3:1: error: the key 'a' is given twice\na: 3\n^\nnote: it stands at a.yaml:1:1 too\n");
+        "a.yaml:3:1: error: the key 'a' is given twice\na: 3\n^\nnote: it is also given at a.yaml:1:1\n");
 }
 
 TEST_CASE("document: all duplicate keys are reported in one run") {
@@ -87,10 +87,10 @@ TEST_CASE("document: all duplicate keys are reported in one run") {
   CHECK(text.find("a.yaml:3:11: error") != std::string::npos);
 }
 
-TEST_CASE("document: what is no YAML has its place") {
+TEST_CASE("document: what is not YAML has its place") {
   const std::string text = refusal("a: [1, 2\nb: 3\n");
   CHECK(text.find("a.yaml:") == 0);
-  CHECK(text.find("error: this is no YAML") != std::string::npos);
+  CHECK(text.find("error: this is not YAML") != std::string::npos);
   CHECK(refusal("a: \x01\n").find("a.yaml:1:4: error: the text has a control character") == 0);
   CHECK(refusal("a: \xff\n").find("a.yaml:1:4: error: the text is not UTF-8") == 0);
   CHECK(refusal("a: 1\n---\nb: 2\n").find("a second document begins") != std::string::npos);
@@ -123,7 +123,7 @@ TEST_CASE("document: aliases count as what they stand for") {
   CHECK(refusal(text).find("more than 200000 values") != std::string::npos);
   std::string long_text = "a: &a " + many_of("y", 1000) + "\nb: [";
   for (int k = 0; k < 20'000; ++k) long_text += k ? ", *a" : "*a";
-  CHECK(refusal(long_text + "]\n").find("bytes, with aliases") != std::string::npos);
+  CHECK(refusal(long_text + "]\n").find("bytes, counting aliases") != std::string::npos);
   std::string deep = "a0: &a0 [x]\n";
   for (int i = 1; i < 90; ++i)
     deep += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
@@ -146,11 +146,11 @@ TEST_CASE("document: fields report all that is wrong, with the nearest key") {
     FAIL("accepted");
   } catch (const SourceErrors& errors) {
     const std::string text = errors.what();
-    CHECK(text.find("a.yaml:1:9: error: 'epochs' is the text 'many'; it must be a whole number of 1 to 100") !=
+    CHECK(text.find("a.yaml:1:9: error: 'epochs' is the string 'many'; it must be a whole number of 1 to 100") !=
           std::string::npos);
     CHECK(text.find("a.yaml:2:1: error: the configuration has the unknown key 'lerning_rate'") != std::string::npos);
     CHECK(text.find("did you mean 'learning_rate'?") != std::string::npos);
-    CHECK(text.find("a.yaml:3:10: error: 'shuffle' is the text 'no'; it must be true or false") != std::string::npos);
+    CHECK(text.find("a.yaml:3:10: error: 'shuffle' is the string 'no'; it must be true or false") != std::string::npos);
     CHECK(text.find("the configuration has no 'model'") != std::string::npos);
   }
 }

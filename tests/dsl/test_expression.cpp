@@ -63,7 +63,7 @@ TEST_CASE("spec expressions: an error has the place and the column") {
       {"(1", "here: column 3 of '(1': ')' is missing"},
       {"{1}", "here: column 2 of '{1}': a variable's name is missing"},
       {"{a", "here: column 3 of '{a': '}' is missing"},
-      {"2 * $", "here: column 5 of '2 * $': '$' is no number and no variable"},
+      {"2 * $", "here: column 5 of '2 * $': '$' is neither a number nor a variable"},
       {"pow(2, 3)", "here: column 1 of 'pow(2, 3)': there is no function 'pow'"},
       {"1 + min(2)", "here: column 5 of '1 + min(2)': min takes two or more, not 1"},
       {"ceil_div(2, 3, 4)", "here: column 1 of 'ceil_div(2, 3, 4)': ceil_div takes two arguments, not 3"},
@@ -72,7 +72,7 @@ TEST_CASE("spec expressions: an error has the place and the column") {
       {"7 % 0", "here: column 3 of '7 % 0': 7 is divided by 0"},
       {"9223372036854775807 + i",
        "here: column 21 of '9223372036854775807 + i': the result of 9223372036854775807 and 3 is beyond 64 bits"},
-      {"eps * 2", "here: column 1 of 'eps * 2': 'eps' is 0.5, and a whole number is needed"},
+      {"eps * 2", "here: column 1 of 'eps * 2': 'eps' is 0.5, but a whole number is needed"},
       {"1.5", "here: column 1 of '1.5': a whole number is needed"}};
   for (const auto& [text, message] : cases) {
     INFO(text);

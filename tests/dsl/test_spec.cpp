@@ -77,7 +77,7 @@ TEST_CASE("specs: all parts are read") {
 }
 
 TEST_CASE("specs: an error names its place, the value found and the allowed values") {
-  CHECK(refusal_of("\"name\": \"small\"", "\"name\": 3") == "'s.json': name is 3; it must be a text");
+  CHECK(refusal_of("\"name\": \"small\"", "\"name\": 3") == "'s.json': name is 3; it must be a string");
   CHECK(refusal_of("\"prepare\"", "\"prepair\"") ==
         "'s.json': architecture has the unknown entry 'prepair'\ndid you mean 'prepare'?");
   CHECK(refusal_of("\"outputs\": {\"scores\": \"x\"}", "\"outputs\": [1]") ==
@@ -114,7 +114,7 @@ TEST_CASE("specs: all errors are reported in one run with their lines, and none 
   INFO(all);
   CHECK(errors == 11);
   for (const char* one :
-       {"s.json:1:10: error: name is 3; it must be a text\n", "has the unknown entry 'keyes'\n",
+       {"s.json:1:10: error: name is 3; it must be a string\n", "has the unknown entry 'keyes'\n",
         "help: did you mean 'keys'?\n", "gives a variable the name '1a'", "has the unknown entry 'tensro'\n",
         "column 4 of 'n +'", "architecture.weight_bindings[1].dims[1]", "architecture.forward[0].in is an object",
         "architecture.forward[1].steps[0].op is 5", "architecture.forward[1] has no 'op'",
@@ -124,13 +124,13 @@ TEST_CASE("specs: all errors are reported in one run with their lines, and none 
   CHECK(all.find("has no 'tensor'") == std::string::npos);
 }
 
-TEST_CASE("specs: what is no JSON is refused with line and column") {
+TEST_CASE("specs: what is not JSON is refused with line and column") {
   CHECK(message_of([] {
           specs::parse_spec("s.json", "{\n  \"name\": ,");
-        }).find("'s.json' is no JSON: line 2, column ") == 0);
-  CHECK(message_of([] { specs::parse_spec("s.json", ""); }).find("'s.json' is no JSON") == 0);
-  CHECK(message_of([] { specs::parse_spec("s.json", small_spec() + "x"); }).find("'s.json' is no JSON: line ") == 0);
-  CHECK(message_of([] { specs::parse_spec("s.json", std::string(100, '[')); }).find("'s.json' is no JSON") == 0);
+        }).find("'s.json' is not JSON: line 2, column ") == 0);
+  CHECK(message_of([] { specs::parse_spec("s.json", ""); }).find("'s.json' is not JSON") == 0);
+  CHECK(message_of([] { specs::parse_spec("s.json", small_spec() + "x"); }).find("'s.json' is not JSON: line ") == 0);
+  CHECK(message_of([] { specs::parse_spec("s.json", std::string(100, '[')); }).find("'s.json' is not JSON") == 0);
   CHECK(message_of([] { specs::parse_spec("s.json", "[]"); }) == "'s.json': the spec is a list; it must be an object");
   CHECK(message_of([] {
           specs::parse_spec("s.json", std::string((size_t{1} << 20) + 1, ' '));

@@ -58,7 +58,7 @@ TEST_CASE("checkpoints: interrupted and partial calls have no effect") {
         w.begin_anew();
         const Result end = harmonics_in(variables(w.f, fault), w.run);
         CHECK(end.code == 0);
-        CHECK(!has(end.err, "no checkpoint at"));
+        CHECK(!has(end.err, "the checkpoint of step"));
         CHECK(read(w.weights) == w.undisturbed);
         return struck_in(w.f).number > 0;
       });
@@ -77,7 +77,8 @@ TEST_CASE("checkpoints: a failed call ends no training run, and is reported") {
     CHECK(has(end.err, what == "EIO" ? "Input/output error" : "No space left on device"));
     CHECK(unfinished_in(w.kept) == 0);
     if (end.code == 0) {
-      CHECK((has(end.err, "no checkpoint at step 4: ") || has(end.err, "no checkpoint at step 8: ")));
+      CHECK((has(end.err, "the checkpoint of step 4 was not written: ") ||
+             has(end.err, "the checkpoint of step 8 was not written: ")));
       CHECK(read(w.weights) == w.undisturbed);
     } else if (has(end.err, "the last checkpoint was not written")) {
       CHECK(end.code == 73);

@@ -243,7 +243,7 @@ TEST_CASE("consumers: one that cannot be written stops a run after a checkpoint"
     if (struck_in(f).number == 0) return false;
     CHECK(end.code == 75);
     CHECK(has(end.err, reason_of(what)));
-    CHECK(has(end.err, "to go on:  "));
+    CHECK(has(end.err, "to continue:  "));
     CHECK(journeys::harmonics("ckpt verify " + kept).code == 0);
     CHECK(journeys::harmonics(run).code == 0);
     CHECK(read(weights) == undisturbed);

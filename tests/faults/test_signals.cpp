@@ -19,9 +19,9 @@ size_t checkpoints_in(const std::string& folder) {
 
 // Returns the command to resume, as printed by a stopped run.
 std::string line_to_go_on(const std::string& err) {
-  const size_t at = err.find("to go on:  ");
+  const size_t at = err.find("to continue:  ");
   REQUIRE(at != std::string::npos);
-  return err.substr(at + 11, err.find('\n', at) - at - 11);
+  return err.substr(at + 14, err.find('\n', at) - at - 14);
 }
 
 Result typed(const std::string& line) {

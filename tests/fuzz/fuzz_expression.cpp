@@ -41,6 +41,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(expression.text() == text, "another text came back");
     for (const std::string& variable : expression.variables()) require(!variable.empty(), "a variable without name");
     refusing([&] { require(expression.whole(fuzzed_value) == expression.whole(fuzzed_value), "two values"); });
-    refusing([&] { require(std::isfinite(expression.real(fuzzed_value)), "a value that is no number"); });
+    refusing([&] { require(std::isfinite(expression.real(fuzzed_value)), "a value that is not a number"); });
   });
 }

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (int64_t i = 0; i < entry.matrices(); ++i) {
         const std::vector<float> weights = entry.weights(i);
         require(static_cast<int64_t>(weights.size()) == entry.columns, "weights of another size");
-        for (const float weight : weights) require(weight >= 0 && !std::isnan(weight), "a weight that is no number");
+        for (const float weight : weights) require(weight >= 0 && !std::isnan(weight), "a weight that is not a number");
       }
     }
   });

@@ -118,7 +118,7 @@ void check_frames(std::string_view bytes) {
     size_t size = coded >= 126 ? 0 : coded;
     for (size_t i = 2; i < head; ++i) size = size << 8 | at(i);
     if (bytes.size() - head < size) return;
-    if (code == 1) require(bytes.substr(head, 9) == "{\"kind\":\"", "a message that is no event");
+    if (code == 1) require(bytes.substr(head, 9) == "{\"kind\":\"", "a message that is not an event");
     bytes.remove_prefix(head + size);
   }
 }
@@ -132,7 +132,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t piece = data[1];
   if (data[0] % 3 == 0) {
     const std::string heard = converse(endpoints.http(), said, piece);
-    require(heard.empty() || heard.rfind("HTTP/1.", 0) == 0, "an answer that is no HTTP");
+    require(heard.empty() || heard.rfind("HTTP/1.", 0) == 0, "an answer that is not an HTTP");
   } else if (data[0] % 3 == 1) {
     const std::string upgrade =
         "GET /v1/events?every=0.05 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: "
@@ -144,7 +144,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     const std::string heard = converse(endpoints.lines(), said, piece);
     if (said.find("events") == std::string_view::npos)
-      require(heard.empty() || heard.back() == '\n', "an answer that is no line");
+      require(heard.empty() || heard.back() == '\n', "an answer that is not a line");
   }
   require(
       converse(endpoints.http(), "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 0).rfind("HTTP/1.1 200 ", 0) == 0,

@@ -128,8 +128,8 @@ struct Told {
 };
 
 void hear_event(const std::string& text, Told& told) {
-  require(!find_invalid_utf8(text), "a message that is no UTF-8");
-  require(text.rfind("{\"kind\":\"", 0) == 0 && text.back() == '}', "a message that is no event");
+  require(!find_invalid_utf8(text), "a message that is not UTF-8");
+  require(text.rfind("{\"kind\":\"", 0) == 0 && text.back() == '}', "a message that is not an event");
   const std::string kind = text.substr(9, text.find('"', 9) - 9);
   const size_t number = text.find("\"number\":");
   require(told.numbers.empty() == (kind == "hello") && number != std::string::npos,
@@ -232,7 +232,7 @@ class World {
     settle(client_);
     listens_ = client_.listens();
     upgraded_ = client_.said().size();
-    require(client_.heard().empty() || client_.heard().rfind("HTTP/1.", 0) == 0, "an answer that is no HTTP");
+    require(client_.heard().empty() || client_.heard().rfind("HTTP/1.", 0) == 0, "an answer that is not an HTTP");
     if (kind != 3) require(listens_ == (kind == 1 || !(how_ & 8)), "who may listen and who may not");
     if (!listens_ || kind == 3) return;
     require(client_.head().find(kAccepted) != std::string_view::npos &&

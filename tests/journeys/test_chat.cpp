@@ -63,7 +63,7 @@ TEST_CASE("chat: commands, and what is wrong") {
   CHECK(has(unknown.err, "/quit"));
   const Result longer = piped(std::string(200, 'x') + "\n", with_checkpoint("chat", folder, flags + "--context 64"));
   CHECK(longer.code == 2);
-  CHECK(has(longer.err, "and the context holds 64"));
+  CHECK(has(longer.err, "but the context holds 64"));
   const Result broken =
       piped("Hello\n", with_checkpoint("chat", folder, flags + "--chat-template " + f.write("t.jinja", "{% if %}")));
   CHECK(broken.code != 0);

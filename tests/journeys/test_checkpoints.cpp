@@ -19,9 +19,9 @@ size_t checkpoints_in(const std::string& folder) {
 
 // Returns the command to resume, as printed by a stopped run.
 std::string line_to_go_on(const std::string& err) {
-  const size_t at = err.find("to go on:  ");
+  const size_t at = err.find("to continue:  ");
   REQUIRE(at != std::string::npos);
-  return err.substr(at + 11, err.find('\n', at) - at - 11);
+  return err.substr(at + 14, err.find('\n', at) - at - 14);
 }
 
 Result run_line(const std::string& line) {
@@ -126,11 +126,11 @@ TEST_CASE("checkpoints: a full disk stops no run, which resumes from the last go
   Background run(f, kRun + "--epochs 1000000 --checkpoint " + runs + " --every 4steps");
   REQUIRE(run.await([&] { return checkpoints_in(runs) > 1; }));
   run.limit_files(100 << 10);
-  REQUIRE(run.await([&] { return has(run.errors(), "note: no checkpoint at step "); }));
+  REQUIRE(run.await([&] { return has(run.errors(), "note: the checkpoint of step "); }));
   run.signal(SIGINT);
   const Result stopped = run.end();
   CHECK(stopped.code == 75);
-  CHECK(has(stopped.err, "note: no checkpoint at step "));
+  CHECK(has(stopped.err, "note: the checkpoint of step "));
   CHECK(has(stopped.err, ": File too large after "));
   CHECK(has(stopped.err, "; the last good one is " + runs + "/checkpoint-"));
   CHECK(has(stopped.err, "error: the last checkpoint was not written: cannot write '" + runs + "/checkpoint-"));
@@ -158,14 +158,15 @@ TEST_CASE("checkpoints: ckpt and inspect show the contents and the differences o
   CHECK(harmonics("inspect " + a + "/checkpoint-000002-step-8.safetensors").out == shown.out);
   const Result same = harmonics("ckpt diff " + a + " " + b);
   CHECK(same.code == 0);
-  CHECK(has(same.out, "tensors are the same to the bit\n"));
+  CHECK(has(same.out, "tensors are bit-identical\n"));
   const Result other = harmonics("ckpt diff " + a + "/checkpoint-000001-step-4.safetensors " + b);
   CHECK(has(other.out, " numbers differ, by "));
   CHECK(has(harmonics("ckpt diff " + a + " " + b + " --json").out, "\"same_tensors\":true"));
   const Result unknown = harmonics("ckpt lst " + a);
   CHECK(unknown.code == 2);
-  CHECK(unknown.err ==
-        "error: 'harmonics ckpt' does not know 'lst'\nhelp: did you mean 'list'?\nhelp: 'harmonics ckpt --help' shows "
-        "what it takes\n");
+  CHECK(
+      unknown.err ==
+      "error: 'harmonics ckpt' does not accept 'lst'\nhelp: did you mean 'list'?\nhelp: 'harmonics ckpt --help' shows "
+      "what it takes\n");
   CHECK(harmonics("ckpt list " + (f / "none")).code == 66);
 }

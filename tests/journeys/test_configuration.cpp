@@ -90,21 +90,21 @@ TEST_CASE("configuration: an error in a file has its line and exit code 78") {
   CHECK(message("# é\n[=]\n") ==
         "error: ./harmonics.toml:2: a table without a name\nhelp: [run] begins the settings of 'harmonics run'\n");
   CHECK(message("metric = ['é', \"\\\"é\"]\nb\xc3\xa4tch = 3\n") ==
-        "error: ./harmonics.toml:2: a non-ASCII character outside of a text\n"
-        "help: names are those of verbs and flags; write texts in quotes\n");
-  CHECK(
-      message("save = \"\"\"a\n\"\"\"\n") ==
-      "error: ./harmonics.toml:1: a text over several lines\nhelp: one quote on each side: no setting is that long\n");
+        "error: ./harmonics.toml:2: a non-ASCII character outside a string\n"
+        "help: names are those of verbs and flags; write strings in quotes\n");
+  CHECK(message("save = \"\"\"a\n\"\"\"\n") ==
+        "error: ./harmonics.toml:1: a string over several lines\nhelp: use one quote on each side: settings have one "
+        "line\n");
   CHECK(message("[rum]\nbatch = 32\n") ==
         "error: ./harmonics.toml:1: there is no verb 'rum'\nhelp: did you mean '[run]'?\n");
   CHECK(message("[run]\nbatch = [1, 2]\n") == "error: ./harmonics.toml:2: 'batch' takes one value, not a list\n");
   CHECK(message("[run]\nquiet = \"yes\"\n") == "error: ./harmonics.toml:2: 'quiet' is true or false\n");
   CHECK(message("[run]\nbatch = 1979-05-27\n") ==
-        "error: ./harmonics.toml:2: '1979-05-27' is neither a text, a number, true nor false\nhelp: write texts in "
+        "error: ./harmonics.toml:2: '1979-05-27' is not a string, a number, true or false\nhelp: write strings in "
         "quotes: save = \"model.safetensors\"\n");
-  CHECK(
-      message("[run]\nbatch = true\n") ==
-      "error: ./harmonics.toml:2: the value of 'batch' is neither a text nor a number\nhelp: write texts in quotes\n");
+  CHECK(message("[run]\nbatch = true\n") ==
+        "error: ./harmonics.toml:2: the value of 'batch' is neither a string nor a number\nhelp: write strings in "
+        "quotes\n");
   CHECK(message("batch 32\n") ==
         "error: ./harmonics.toml:1: 'batch' is followed by no '='\nhelp: settings are written as in TOML: batch = 128, "
         "and [run] before those of one verb\n");
@@ -182,7 +182,7 @@ TEST_CASE("configuration: a file may end in a carriage return, and a pipe withou
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const Result silent = p.run("validate " + pipe);
   CHECK(silent.code == 66);
-  CHECK(has(silent.err, "cannot read '" + pipe + "': it is a pipe, and nothing writes to it"));
+  CHECK(has(silent.err, "cannot read '" + pipe + "': it is a pipe without a writer"));
   const std::string flow = p.f.write("g.hmx", "harmonic g { producer x; layer o {1}; cycle { x -(affine)-> o; } }\n");
   CHECK(std::system(("bash -c \"'" + kProgram + "' validate <(cat '" + flow + "')\" >/dev/null").c_str()) == 0);
 }

@@ -72,7 +72,7 @@ TEST_CASE("embed: generate and chat name it for models that give vectors only") 
   for (const char* verb : {"generate ", "chat "}) {
     const Result r = harmonics(verb + model);
     CHECK(r.code == 2);
-    CHECK(has(r.err, "does not write text: it computes vectors of texts"));
+    CHECK(has(r.err, "does not generate text: it computes embeddings of texts"));
     CHECK(has(r.err, "harmonics embed " + model + " TEXT"));
   }
 }

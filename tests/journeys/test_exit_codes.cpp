@@ -95,7 +95,7 @@ TEST_CASE("exit code 75: a run stopped by its data can resume from a checkpoint"
     const Result stopped = on_failing(f, how, 30, "--checkpoint " + runs);
     CHECK(stopped.code == 75);
     CHECK(has(stopped.err, "error: stream '"));
-    CHECK(has(stopped.err, "to go on:  "));
+    CHECK(has(stopped.err, "to continue:  "));
     CHECK(harmonics("ckpt verify " + runs).code == 0);
   }
 }
@@ -109,7 +109,7 @@ TEST_CASE("exit code 77: permission denied") {
   CHECK(open.code == 77);
   CHECK(open.err == "error: plugin '" + plugin + "' is not loaded: its file '" + plugin +
                         "' is writable by all users\n"
-                        "help: put it where only you can write, e.g. ~/.local/share/harmonics/plugins\n");
+                        "help: move it to a folder where only you can write, e.g. ~/.local/share/harmonics/plugins\n");
   CHECK(on_failing(f, "forbidden", 0).code == 77);
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("explain and export: LoRA adapters are shown, and merged") {
   CHECK(other.code != 0);
   CHECK(has(other.err, "is for the architecture 'llama'"));
   const std::string flow = std::string(HARMONICS_SOURCE_DIR) + "/samples/mnist.hmx";
-  CHECK(has(harmonics("explain " + flow + " --lora x").err, "--lora is for language models, and '" + flow + "'"));
+  CHECK(has(harmonics("explain " + flow + " --lora x").err, "--lora is for language models, but '" + flow + "'"));
   const Result tied =
       harmonics("export " + kTinyModels + "llama_linear.gguf " + merged + " --lora " + adapters + "every");
   CHECK(tied.code != 0);

@@ -105,7 +105,7 @@ TEST_CASE("generate: what is wrong is said with the remedy") {
   CHECK(has(swapped.err, "tok512.bin"));
   const Result longer = harmonics(stories(folder, "--context 4 --prompt 'Once upon a time there was'"));
   CHECK(longer.code == 2);
-  CHECK(has(longer.err, "and the context has room for 4 of 4"));
+  CHECK(has(longer.err, "but the context has room for 4 of 4"));
   CHECK(has(longer.err, "shorten the prompt, or give a larger --context"));
   const Result full = harmonics(stories(folder, "--context 8 --temperature 0 --max-tokens 50"));
   CHECK(full.code == 0);
@@ -116,7 +116,7 @@ TEST_CASE("generate: names of a hub are refused with the command that downloads 
   const auto advice = [](const std::string& arguments) {
     const Result r = harmonics(arguments);
     CHECK(r.code != 0);
-    const std::string before = "no model is downloaded; do it with: ";
+    const std::string before = "models are not downloaded automatically; to download one: ";
     const size_t at = r.err.find(before);
     return at == std::string::npos ? "" : r.err.substr(at + before.size(), r.err.find('\n', at) - at - before.size());
   };

@@ -86,7 +86,7 @@ TEST_CASE("saved weights: unusable test data are refused before the first step")
   const std::string wide = line.f.write("wide.csv", "1,2,3\n1,2,3\n"), few = line.f.write("few.csv", "1.5\n2.5\n");
   const Result shape = line.run("--save " + line.s + " --test x=" + wide + " --test y=" + line.y);
   CHECK(shape.code == 65);
-  CHECK(has(shape.err, "the test samples of 'x' are f32[3], the graph learned from f32[2]"));
+  CHECK(has(shape.err, "the test samples of 'x' are f32[3], but the graph was trained on f32[2]"));
   CHECK_FALSE(trained(shape));
   const Result length = line.run("--save " + line.s + " --test x=" + line.x + " --test y=" + few + "?unpaired=refuse");
   CHECK(length.code == 65);
@@ -118,7 +118,7 @@ TEST_CASE("saved weights: unusable validation data are refused before the first 
   for (const char* flag : {" --validate ", " --test "}) {
     const Result shape = harmonics(run + flag + "x=" + wide + flag + "y=" + line.y);
     CHECK(shape.code == 65);
-    CHECK(has(shape.err, "samples of 'x' are f32[3], the graph learned from f32[2]"));
+    CHECK(has(shape.err, "samples of 'x' are f32[3], but the graph was trained on f32[2]"));
     CHECK_FALSE(trained(shape));
   }
 }
@@ -194,7 +194,7 @@ TEST_CASE("saved weights: after non-finite weights those of the step before are 
     CHECK(has(r.out, "\"stopped_by\":\"not finite\""));
     CHECK(has(r.out, "\"steps\":" + std::to_string(row) + ","));
     expect_schema("run", r.out);
-    CHECK(has(read(report), "a number was not finite"));
+    CHECK(has(read(report), "a value was not finite"));
     REQUIRE(run(row, "--quiet --save " + expected + " --steps " + std::to_string(row)).code == 0);
     CHECK((read(line.s) == read(expected)));
     fs::remove(line.s);
@@ -240,7 +240,7 @@ TEST_CASE("figures: a test or validation without a finite loss is null in JSON, 
   expect_schema("run", none.out);
 }
 
-TEST_CASE("figures: a test or validation with all positions ignored measures nothing, and is no failure") {
+TEST_CASE("figures: a test or validation with all positions ignored measures nothing, and is not a failure") {
   Folder f;
   const std::string flow = f.write("g.hmx",
                                    "harmonic g { producer x; producer y {3}; layer o {3}; cycle (epochs 2, batch=2) { "
@@ -288,7 +288,7 @@ TEST_CASE("commands: printed commands contain no secrets") {
                                "' --producer 'y=" + data + "' --batch 8 --serve 127.0.0.1:0 " + token +
                                " --checkpoint " + (f / "runs") + " --report " + (f / "r.html"));
     CHECK(r.code == 75);
-    CHECK(has(r.err, "to go on: "));
+    CHECK(has(r.err, "to continue: "));
     CHECK(has(r.err, token[7] == '=' ? "--token=TOKEN" : "--token TOKEN"));
     CHECK_FALSE(has(r.err, "open-sesame"));
     CHECK_FALSE(has(read(f / "r.html"), "open-sesame"));
@@ -306,7 +306,7 @@ TEST_CASE("commands: printed commands contain no passwords and tokens of address
       harmonics("run " + flow + " --plugin " + kPlugin + " --producer 'x=" + secret + "' --producer 'y=" + secret +
                 "' --batch 8 --checkpoint " + (f / "runs") + " --report " + (f / "r.html"));
   CHECK(r.code == 75);
-  const size_t line = r.err.find("to go on: ");
+  const size_t line = r.err.find("to continue: ");
   REQUIRE(line != std::string::npos);
   CHECK(has(r.err.substr(line), "x=" + shown));
   CHECK(has(r.err.substr(line), "y=" + shown));

@@ -72,7 +72,7 @@ TEST_CASE("flags: those of flows and of language models are refused where they h
   const std::pair<std::string, std::string> uses[] = {
       {"serve " + gguf + " --producer x=d.csv", "--producer has no effect: '" + gguf + "' is a language model"},
       {"serve " + gguf + " --control run.sock", "--control has no effect: '" + gguf + "' is a language model"},
-      {"serve " + gguf + " --weights w", "--weights has no effect: '" + gguf + "' is a model with weights of its own"},
+      {"serve " + gguf + " --weights w", "--weights has no effect: '" + gguf + "' is a model with its own weights"},
       {"serve " + flow + "--sequences 2", "--sequences has no effect: '" + kSamples + "mnist.hmx' is a flow"},
       {"bench " + gguf + " --batch 8", "--batch has no effect: '" + gguf + "' is a language model"},
       {"bench " + flow + "--prefill 8", "--prefill has no effect: '" + kSamples + "mnist.hmx' is a flow"},

@@ -66,8 +66,8 @@ TEST_CASE("learned words: an unknown word is refused with its record, its column
   const Result r = w.infer(other + "#sex");
   CHECK(r.code == 65);
   CHECK(r.err == "error: stream 'sex': '" + other +
-                     "' line 3, column #1 'sex': found 'Female', which the weights have not learned; they know female, "
-                     "male: correct it, leave its record out, or train on data that have it\n");
+                     "' line 3, column #1 'sex': found 'Female', which is unknown to the weights; they know female, "
+                     "male: correct it, omit its record, or train on data that contain it\n");
   const Result said = w.infer(other + "?symbols=female,male#sex");
   CHECK(said.code == 65);
   CHECK(has(said.err, "found 'Female', which symbols= does not list; the symbols are: female, male"));
@@ -130,8 +130,8 @@ TEST_CASE("learned words: characters of another text are numbered as the weights
   const Result unknown = infer(strange + "?window=4");
   CHECK(unknown.code == 65);
   CHECK(has(unknown.err,
-            "has the character 'd' at byte 3, line 1, which the weights have not learned; they know 3 "
-            "characters: replace it, or train on text that has it"));
+            "has the character 'd' at byte 3, line 1, which is unknown to the weights; they know 3 "
+            "characters: replace it, or train on text that contains it"));
 }
 
 TEST_CASE("learned words: live samples of every plain format are numbered as the weights do") {
@@ -186,10 +186,9 @@ TEST_CASE("learned words: training goes on from live words as from a file") {
 TEST_CASE("learned words: an unknown live word is refused with its line, its field and the known words") {
   const Words w;
   REQUIRE(harmonics(w.train("--save " + w.weights)).code == 0);
-  const std::string
-      lines = "{\"sex\": \"male\"}\n{\"sex\": \"Female\"}\n{\"sex\": \"male\"}\n",
-      why = "line 2: 'sex' is the word 'Female', which the weights have not learned; they know female, male",
-      command = "infer " + w.flow + " --weights " + w.weights + " --producer 'sex=stdin:";
+  const std::string lines = "{\"sex\": \"male\"}\n{\"sex\": \"Female\"}\n{\"sex\": \"male\"}\n",
+                    why = "line 2: 'sex' is the word 'Female', which is unknown to the weights; they know female, male",
+                    command = "infer " + w.flow + " --weights " + w.weights + " --producer 'sex=stdin:";
   const Result counted = piped(lines, command + "#sex'");
   CHECK(counted.code == 0);
   CHECK(lines_of(counted.out).size() == 2);

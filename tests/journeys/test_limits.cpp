@@ -30,7 +30,7 @@ TEST_CASE("limits: a short flow cannot occupy much memory or time") {
   const Result r = harmonics("explain " + narrow + " --producer x=" + x + " --limits steps=10000", 60);
   CHECK(r.code == 78);
   CHECK(has(r.err,
-            "'x.h' asks for 1 steps for its next operation; the limit is 10000 steps (of one program), of which 10000 "
+            "'x.h' asks for 1 step for its next operation; the limit is 10000 steps (of one program), of which 10000 "
             "are used; allow more: --limits steps=N"));
   CHECK(harmonics("explain " + flow + " --limits steps=no").code == 2);
 }
@@ -75,7 +75,7 @@ TEST_CASE("limits: files named by a flow must be in its folder, or where the use
                                  std::string("../../../../../../etc/passwd")}) {
     const Result r = run(out);
     CHECK(r.code == 77);
-    CHECK(has(r.err, "weights=\"" + out + "\" leaves the folder of the flow"));
+    CHECK(has(r.err, "weights=\"" + out + "\" is outside the folder of the flow"));
     CHECK(has(r.err, "g.hmx:2:5"));
     CHECK(has(r.err, "allow its folder: --weights-from "));
   }

@@ -49,7 +49,7 @@ TEST_CASE("live kills: a live run stopped while it waits can resume") {
     first.signal(SIGINT);
     const Result stopped = first.end();
     CHECK(stopped.code == 130);  // and a checkpoint exists
-    CHECK(has(stopped.err, "to go on:"));
+    CHECK(has(stopped.err, "to continue:"));
     slow.signal(SIGKILL);
     slow.end();
   }

@@ -94,5 +94,5 @@ TEST_CASE("lora: mistakes are named") {
   CHECK(has(message(", lora=\"targets=q_prj\"", ""), "did you mean 'q_proj'?"));
   CHECK(has(message(", lora=\"rank=2\", freeze=true", ""), "freeze=true"));
   CHECK(has(message("", "--save-adapter x"), "the flow trains no adapter"));
-  CHECK(has(message(", lora=\"from=../elsewhere\"", ""), "leaves the folder of the flow"));
+  CHECK(has(message(", lora=\"from=../elsewhere\"", ""), "is outside the folder of the flow"));
 }

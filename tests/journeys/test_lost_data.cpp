@@ -37,7 +37,7 @@ TEST_CASE("lost data: truncating a data file ends its run with a checkpoint and 
   const Result end = run.end();
   CHECK(end.code == 75);
   CHECK(has(end.err, "'" + (f / which) + "' became shorter while it was read: it had "));
-  CHECK(has(end.err, "to go on:  "));
+  CHECK(has(end.err, "to continue:  "));
   CHECK(harmonics("ckpt verify " + (f / "kept")).code == 0);
   CHECK(fs::exists(f / "w.safetensors"));
 }

@@ -34,8 +34,8 @@ TEST_CASE("mistakes: wrong use gives a remedy and exit code 2") {
   CHECK(
       has(harmonics(digits + "--optimizer lyon").err, "error: unknown optimizer 'lyon'\nhelp: did you mean 'lion'?\n"));
   CHECK(has(harmonics(digits + "--schedule 'cosine(warmup=fast)'").err,
-            "error: schedule setting 'warmup' has the value 'fast'\nhelp: give a whole number of steps, or a part of "
-            "the run below 1, e.g. warmup=0\n"));
+            "error: schedule setting 'warmup' has the value 'fast'\nhelp: give a whole number of steps, or a fraction "
+            "of the run below 1, e.g. warmup=0\n"));
   const Result endless = harmonics(digits + "--schedule cosine --until 'loss<0.1'");
   CHECK(endless.code == 2);
   CHECK(has(endless.err,
@@ -57,8 +57,8 @@ TEST_CASE("mistakes: the error for a file that is not a flow names its format") 
   Folder f;
   const std::string model = "a flow takes it as model(\"FILE\"); harmonics generate, chat and serve take it as it is";
   const std::string configuration =
-      "harmonics train takes configurations in YAML; flows are texts such as samples/mnist.hmx";
-  const std::string flow = "a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language";
+      "harmonics train takes configurations in YAML; flows are text files such as samples/mnist.hmx";
+  const std::string flow = "a flow is a text file such as samples/mnist.hmx; docs/hmx.md describes its language";
   struct Case {
     const char *name, *what;
     std::string help;

@@ -65,8 +65,8 @@ TEST_CASE("precision: fp16 is refused without processor support, and auto falls 
   const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 1 --quiet ";
   const Result refused = harmonics_in("HARMONICS_FP16=off", common + "--precision fp16");
   CHECK(refused.code == 1);
-  CHECK(has(refused.err, "device 'cpu' does not compute in fp16 here"));
-  CHECK(has(refused.err, "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"));
+  CHECK(has(refused.err, "device 'cpu' does not support fp16 here"));
+  CHECK(has(refused.err, "this processor has no AVX512-FP16; use fp32, or auto, which takes fp16 where available"));
   REQUIRE(
       harmonics_in("HARMONICS_BF16=off HARMONICS_FP16=off", common + "--precision auto --save " + (f / "a.safetensors"))
           .code == 0);
@@ -79,7 +79,7 @@ TEST_CASE("precision: training in bf16 converges like fp32, bit for bit on any n
   for (const std::string how : {"", "HARMONICS_BF16=emulated"}) {
     const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 4 --json --quiet ";
     const Result half = harmonics_in(how, common + "--precision bf16 --threads 1 --save " + (f / "a.safetensors"));
-    if (how.empty() && has(half.err, "device 'cpu' does not compute in bf16 here")) continue;
+    if (how.empty() && has(half.err, "device 'cpu' does not support bf16 here")) continue;
     const Result exact = harmonics(common);
     REQUIRE(exact.code == 0);
     REQUIRE(half.code == 0);
@@ -175,7 +175,7 @@ TEST_CASE("precision: a resumed run goes on with the precision of its checkpoint
   CHECK(read(f / "a.safetensors") == read(f / "whole.safetensors"));
   rates.set("1.5");
   const std::string other = resumed("b", rates.variables());
-  CHECK(has(other, "precision auto: fp16, as the checkpoint was trained so (now it would be fp32)"));
+  CHECK(has(other, "precision auto: fp16, as in the checkpoint (without it: fp32)"));
   CHECK(!has(other, "bits may differ"));
   CHECK(read(f / "b.safetensors") == read(f / "whole.safetensors"));
   CHECK(

@@ -197,7 +197,7 @@ TEST_CASE("plain samples: a refused line is reported with its number, counted in
   const json::object report = last_line(run.out);
   CHECK(report.at("refused").at("x").as_int64() == 2);
   CHECK(has(run.err, "line 17: 'x' of shape [2], a sample has the shape [4]"));
-  CHECK(has(run.err, "line 18 is no JSON"));
+  CHECK(has(run.err, "line 18 is not JSON"));
   CHECK(has(run.err, "refused: 2 samples of 'x'; "));
   CHECK(has(run.err, "at most once"));
   const Result strict = l.piped(rows, "--producer 'x=stdin:?strict=true#x' --producer 'y=x#y'");

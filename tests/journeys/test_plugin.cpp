@@ -56,7 +56,7 @@ TEST_CASE("plugin check: names the violated rule of functionals and implementati
   says("counting_squares", "depends on its inputs alone",
        "failed: two calls counting_squares(f32[7]) gave different results");
   says("reading_squares", "is recorded, and gives the same in a program",
-       "failed: functional 'reading_squares' of plugin 'org.example.misbehaving' reads the numbers");
+       "failed: functional 'reading_squares' of plugin 'org.example.misbehaving' reads the values");
   says("uneven_squares", "has shapes that follow from shapes",
        "failed: uneven_squares(f32[7]) gives f32[7] for some numbers and f32[] for others");
   says("flat_squares", "gradient", "failed: 7 of 7 derivatives are off; input 0, element 0: gradient ");

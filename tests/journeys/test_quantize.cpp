@@ -91,7 +91,7 @@ TEST_CASE("quantize: wrong use is refused") {
   CHECK(has(type.err, "there is no type 'q9' for 'blk.*'"));
   const Result other = harmonics("quantize " + model + to + " --importance " + f.write("x.dat", "nothing"));
   CHECK(other.code != 0);
-  CHECK(has(other.err, "is no importance matrix"));
+  CHECK(has(other.err, "is not an importance matrix"));
   CHECK_FALSE(std::filesystem::exists(f / "q.gguf"));
 }
 

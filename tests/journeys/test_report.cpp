@@ -273,7 +273,7 @@ TEST_CASE("report: photographs are drawn as they are, strokes on an empty ground
   }
 }
 
-TEST_CASE("report: few numbers that are no picture stay numbers") {
+TEST_CASE("report: few numbers that are not a picture stay numbers") {
   Folder f;
   const std::string page = f / "r.html", rows = array_file(f, "x.npy", "40, 16", std::vector<float>(40 * 16, 0.5f));
   REQUIRE(harmonics("run " +

@@ -218,7 +218,7 @@ TEST_CASE("run: schedule, clipping and accumulation are visible in the output") 
   CHECK(number(r.out, "learning_rate") == Approx(1e-3 * (1 - 0.5 * 5 / 6)));
   const std::string training =
       "lion(lr=0.001, beta1=0.9, beta2=0.99, weight_decay=0), schedule linear(warmup=0, final=0.5), clip 2, 4 batches "
-      "a step";
+      "per step";
   CHECK(has(r.out, "\"training\":\"" + training + "\""));
   CHECK(has(r.err, "by " + training));
   CHECK(has(r.err, "lr 0.000833"));  // after the first epoch
@@ -303,7 +303,7 @@ TEST_CASE("run: text is learned in windows, and infer generates some") {
       harmonics("infer " + flow + " --weights " + weights + " --prompt 'ab' --generate 18 --temperature 0");
   REQUIRE(written.code == 0);
   CHECK(written.out == "abcd efgh\nabcd efgh\n\n");
-  CHECK_FALSE(has(written.err, "the whole window runs again"));
+  CHECK_FALSE(has(written.err, "the whole window is recomputed"));
   const Result longer =
       harmonics("infer " + flow + " --weights " + weights + " --prompt 'ab' --generate 98 --temperature 0");
   std::string lines;

@@ -58,7 +58,7 @@ TEST_CASE("stop: the first signal ends a long validation, which leaves no figure
   CHECK_FALSE(has(read(v.log), "val.loss\":"));
   CHECK(fs::exists(report));
   CHECK(has(stopped.err, "the run ended before its first validation"));
-  CHECK(has(stopped.err, "to go on:  "));
+  CHECK(has(stopped.err, "to continue:  "));
 
   const Result resumed = harmonics(v.common + checkpoint + "--resume --save " + saved + " " +
                                    Validated::data("--validate", Validated::kGood));
@@ -75,7 +75,7 @@ TEST_CASE(
   const std::string checkpoint = "--checkpoint " + v.runs + " --every 1h ", saved = v.f / "w.safetensors";
   const Result stopped = harmonics(v.common + checkpoint + Validated::data("--validate", "failing:twice?good=50"));
   CHECK(stopped.code == 143);
-  CHECK(has(stopped.err, "to go on:  "));
+  CHECK(has(stopped.err, "to continue:  "));
   CHECK(harmonics("ckpt verify " + v.runs).code == 0);
   const Result resumed = harmonics(v.common + checkpoint + "--resume --json --save " + saved + " " +
                                    Validated::data("--validate", Validated::kGood));

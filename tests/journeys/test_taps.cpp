@@ -31,7 +31,7 @@ TEST_CASE("taps: a tap that reaches no weights is an error with a remedy") {
 )hmx");
   CHECK(line.code == 78);
   CHECK(
-      has(line.err, "g.hmx:4:48: error: the training tap of 'guess' reaches no weights, so nothing would be learned"));
+      has(line.err, "g.hmx:4:48: error: the training tap of 'guess' reaches no weights, so nothing would be trained"));
   CHECK(has(line.err,
             "note: 'guess' has no width and no other source than the producer 'features', so it is that stream, "
             "without weights"));

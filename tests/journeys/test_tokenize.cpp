@@ -26,7 +26,8 @@ TEST_CASE("tokenize: text becomes ids, and ids become the text") {
   CHECK(harmonics("tokenize bytes Hi --count").out == "2 tokens, 2 bytes\n");
   const Result wrong = harmonics("tokenize bytes --decode '72 256'");
   CHECK(wrong.code == 2);
-  CHECK(wrong.err.find("'256' is no id of this tokenizer; ids are whole numbers from 0 to 255") != std::string::npos);
+  CHECK(wrong.err.find("'256' is not an id of this tokenizer; ids are whole numbers from 0 to 255") !=
+        std::string::npos);
 }
 
 TEST_CASE("tokenize: a trained tokenizer is read again, with fewer tokens than bytes") {

@@ -72,10 +72,10 @@ TEST_CASE("train: a model learns to prefer chosen answers") {
 
   const Result texts = harmonics("train " + config + " --set datasets=" + folder.write("t.txt", std::string(300, 'x')));
   CHECK(texts.code != 0);
-  CHECK(texts.err.find("'dpo' learns from preferences, and '") != std::string::npos);
+  CHECK(texts.err.find("'dpo' learns from preferences, but '") != std::string::npos);
   const Result packed = harmonics("train " + config + " --set sample_packing=true");
   CHECK(packed.code == 78);
-  CHECK(packed.err.find("each pair of answers has a row of its own") != std::string::npos);
+  CHECK(packed.err.find("each pair of answers has its own row") != std::string::npos);
   const Result plain = harmonics(
       "train " + folder.write("plain.yaml", "model: " + base + "\ndatasets: " + data + "\nsequence_len: 32\n"));
   CHECK(plain.code == 2);
@@ -250,7 +250,7 @@ TEST_CASE("export: a folder has its weights in files of a size, and further toke
   CHECK_FALSE(fs::exists(to + "model.safetensors.index.json"));
   const Result file = harmonics("export " + base + " " + (folder / "m.gguf") + " --shard-size 1M");
   CHECK(file.code == 2);
-  CHECK(file.err.find("--shard-size is for folders of Hugging Face") != std::string::npos);
+  CHECK(file.err.find("--shard-size is for Hugging Face folders") != std::string::npos);
 }
 
 TEST_CASE("quantize: a described model takes its weights from a folder or from what a flow saved") {
@@ -285,7 +285,7 @@ TEST_CASE("train: a batch that was left out is replayed with the newest weights,
   CHECK(read(output + "/log.jsonl") == before);
   const Result wrong = harmonics("train " + config + " --replay " + output + "/weights.safetensors");
   CHECK(wrong.code != 0);
-  CHECK(wrong.err.find("is no batch of a language model") != std::string::npos);
+  CHECK(wrong.err.find("is not a batch of a language model") != std::string::npos);
   const Result both = harmonics("train " + config + " --replay " + batch + " --resume");
   CHECK(both.code == 2);
   CHECK(both.err.find("--resume has no effect beside --replay") != std::string::npos);
@@ -312,7 +312,7 @@ TEST_CASE("run: token fields of files need no type where a model reads them") {
   const Result refused = harmonics(
       "run " + flow + " --no-keep --epochs 1 --producer 'tokens=" + folder.write("w.jsonl", wrong) + "#tokens'");
   CHECK(refused.code != 0);
-  CHECK(refused.err.find("which is no index") != std::string::npos);
+  CHECK(refused.err.find("which is not an index") != std::string::npos);
   const std::string declared =
       folder.write("d.hmx", "harmonic d { producer tokens {16}; producer next {16}; layer scores; cycle { tokens -(" +
                                 model + ")-> scores; scores <-(cross_entropy)- next; } }");

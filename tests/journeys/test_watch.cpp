@@ -176,7 +176,7 @@ TEST_CASE("metrics: confusion is printed as a line and a table") {
   const Result alone = harmonics(kMnist + digits("--producer", 100, 1) + "--metric confusion");
   CHECK(alone.code == 2);
   CHECK(alone.err ==
-        "error: --metric confusion counts predictions on validation or test data, and there is none\nhelp: give it: "
+        "error: --metric confusion counts predictions on validation or test data, but there is none\nhelp: give it: "
         "--test "
         "NAME=ADDRESS or --validate NAME=ADDRESS\n");
 }
@@ -199,13 +199,13 @@ TEST_CASE("watch: pictures that cannot be drawn are reported before the run") {
   const Result r = harmonics(kMnist + digits("--producer", 100, 1) + "--confusion " + (f / "c.svg"));
   CHECK(r.code == 2);
   CHECK(r.err ==
-        "error: --confusion draws predictions on validation or test data, and there is none\n"
+        "error: --confusion draws predictions on validation or test data, but there is none\n"
         "help: give it: --test "
         "NAME=ADDRESS or --validate NAME=ADDRESS\n");
   const Result log = harmonics(kMnist + digits("--producer", 100, 1) + "--log metrics.txt");
   CHECK(log.code == 2);
   CHECK(log.err ==
-        "error: the log 'metrics.txt' ends neither in .csv nor in .jsonl\n"
+        "error: the name of the log 'metrics.txt' must end in .csv or .jsonl\n"
         "help: the extension selects the format, e.g. --log metrics.csv\n");
   const Result nowhere = harmonics(kMnist + digits("--producer", 100, 1) + "--log /nowhere/metrics.csv --epochs 1");
   CHECK(nowhere.code == 73);
@@ -341,6 +341,6 @@ TEST_CASE("metrics: all are listed and explained") {
        {"accuracy", "topk", "precision", "recall", "f1", "auc", "perplexity", "confusion", "mae", "rmse", "r2"})
     CHECK(has(r.out, "  " + std::string(name) + " "));
   const Result one = harmonics("inspect topk");
-  CHECK(has(one.out, "metric topk(k = 5)\n  fraction of samples whose class is among the k most likely\n"));
+  CHECK(has(one.out, "metric topk(k = 5)\n  fraction of samples with the correct class among the k most likely\n"));
   CHECK(has(one.out, "example\n  --metric topk\n"));
 }

@@ -169,7 +169,7 @@ TEST_CASE("folders: settings that no spec implements are refused with their plac
   CHECK(contains(refused("qwen2", "Qwen2ForCausalLM", "OPTForCausalLM"), "the architecture 'OPTForCausalLM'"));
   CHECK(contains(refused("qwen2", "\"yarn\"", "\"longrope\""), "by 'longrope', which is not implemented"));
   CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": null"), ".hidden_size is missing"));
-  CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": [24"), "is no JSON: line"));
+  CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": [24"), "is not JSON: line"));
   CHECK(contains(refused("gemma3", "\"full_attention\"\n  ]", "\"sliding_attention\"\n  ]"), "no error"));
   const std::string empty = scratch.changed("qwen2", "24", "24");
   fs::remove(empty + "/model.safetensors");
@@ -177,7 +177,7 @@ TEST_CASE("folders: settings that no spec implements are refused with their plac
   Scratch::write(empty + "/model.safetensors.index.json", R"({"weight_map": {"a": "../b.safetensors"}})");
   CHECK(contains(failure_of(empty), "is not a name in its folder"));
   Scratch::write(empty + "/model.safetensors.index.json", R"({"weight_map": [1]})");
-  CHECK(contains(failure_of(empty), ".weight_map is no object"));
+  CHECK(contains(failure_of(empty), ".weight_map is not an object"));
 }
 
 TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written again") {
@@ -218,14 +218,14 @@ TEST_CASE("folders: tokenizer files that lie are refused with the place") {
   const auto failure = [](const std::string& text) {
     return message_of([&] { Tokenizer::read(text, "tokenizer.json", Registry::global(), {"huggingface", {}}); });
   };
-  CHECK(contains(failure("{"), "is no JSON: line 1"));
+  CHECK(contains(failure("{"), "is not JSON: line 1"));
   CHECK(contains(failure("{}"), ".model is missing"));
   CHECK(contains(failure(R"({"model": {"type": "BPE", "vocab": {"a": 4000000}, "merges": []}})"), ".model.vocab.a"));
   CHECK(contains(failure(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}})"),
                  ".model.vocab.b is the id of two tokens"));
   CHECK(contains(failure(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a"]}})"), ".model.merges[0]"));
   CHECK(contains(failure(R"({"model": {"type": "WordLevel", "vocab": {"a": 0}}})"), "BPE, Unigram and WordPiece"));
-  CHECK(contains(failure(R"({"model": {"type": "Unigram", "vocab": [["a", 0.5]], "unk_id": 7}})"), "is no token"));
+  CHECK(contains(failure(R"({"model": {"type": "Unigram", "vocab": [["a", 0.5]], "unk_id": 7}})"), "is not a token"));
   CHECK(contains(failure(R"({"model": {"type": "Unigram", "vocab": [["a", 0.5]]}, "normalizer": {"type": "Nmt"}})"),
                  ".normalizer.type is \"Nmt\", which is not known"));
 }
@@ -269,7 +269,7 @@ TEST_CASE("folders: hostile files of weights are refused") {
     const Scratch scratch;
     const std::string folder = scratch.changed("llama3", "24", "24");
     fs::copy_file(entry.path(), folder + "/model.safetensors", fs::copy_options::overwrite_existing);
-    CHECK(contains(failure_of(folder), "'model.safetensors' is no safetensors file"));
+    CHECK(contains(failure_of(folder), "'model.safetensors' is not a safetensors file"));
   }
 }
 

@@ -184,7 +184,7 @@ TEST_CASE("metrics: state survives a checkpoint") {
   two.outputs = two.classes = 2;
   fewer.add(two.batch(0, 0));
   CHECK(message_of([&] { fewer.restore(counts.state()); }) ==
-        "metric 'confusion': it counted 3 classes and there are 2 now");
+        "metric 'confusion': it counted 3 classes but there are 2 now");
 }
 
 TEST_CASE("metrics: named like functions, errors suggest the right name") {

@@ -21,7 +21,7 @@ constexpr Crash kCrashes[] = {{"segv", 128 + SIGSEGV, "crashed with SIGSEGV\n"},
                               {"jumps", 128 + SIGSEGV, "crashed with SIGSEGV\n"},
                               {"aborts", 128 + SIGABRT, "crashed with SIGABRT\n"},
                               {"raises", 128 + SIGFPE, "crashed with SIGFPE\n"},
-                              {"overflows", 128 + SIGSEGV, "crashed with SIGSEGV: it used up its stack\n"},
+                              {"overflows", 128 + SIGSEGV, "crashed with SIGSEGV: stack overflow\n"},
                               {"throws_in_thread", 128 + SIGABRT, "crashed with SIGABRT\n"},
                               {"exits", 1, "ended the process with exit() before the run was over\n"}};
 
@@ -61,6 +61,6 @@ TEST_CASE("crashes: a plugin that ends an inference is named, without a checkpoi
                                                                     data.flags + "--plugin " + fixture("crashing"));
     CHECK(r.code == c.code);
     CHECK(has(r.err, std::string("error: plugin 'org.example.crashing' ") + c.said));
-    CHECK_FALSE(has(r.err, "to go on"));
+    CHECK_FALSE(has(r.err, "to continue"));
   }
 }

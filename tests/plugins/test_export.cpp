@@ -118,7 +118,8 @@ TEST_CASE("exporters: what a format cannot hold is refused by name, and the old 
   CHECK(journeys::read(gguf) == "old");
   CHECK(journeys::read(safetensors) == "old");
   CHECK(export_refusal({}, {}, f / "m.bin")
-            .find("tells no format to write\nname one: --format gguf, huggingface, safetensors") != std::string::npos);
+            .find("does not determine a format\nname one: --format gguf, huggingface, safetensors") !=
+        std::string::npos);
   CHECK(export_refusal({}, {}, f / "m.bin", "onnx").find("unknown exporter 'onnx'") == 0);
 }
 
@@ -174,7 +175,7 @@ TEST_CASE("export: weights of a run become GGUF, a GGUF file safetensors and the
   CHECK(model.metadata.has("harmonics.graph"));
   const journeys::Result unknown = journeys::harmonics("export " + weights + " " + (f / "w.onnx"));
   CHECK(unknown.code == 2);
-  CHECK(unknown.err.find("tells no format to write") != std::string::npos);
+  CHECK(unknown.err.find("does not determine a format") != std::string::npos);
   CHECK(journeys::harmonics("export " + weights + " " + (f / "w.gguf") + " --option turbo=1").code == 2);
   CHECK(journeys::harmonics("export " + (f / "none") + " " + (f / "w.gguf")).code != 0);
 }

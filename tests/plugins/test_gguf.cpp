@@ -240,29 +240,29 @@ TEST_CASE("gguf: every cut of a file is refused, and no length is believed") {
   const std::string bytes = small_file();
   for (size_t end = 0; end + 1 < bytes.size(); ++end) {
     INFO(end);
-    CHECK(message_of([&] { parsed(bytes.substr(0, end)); }).find("'x.gguf' is no GGUF file: at byte ") == 0);
+    CHECK(message_of([&] { parsed(bytes.substr(0, end)); }).find("'x.gguf' is not a GGUF file: at byte ") == 0);
   }
   const auto with = [&](size_t at, auto value) {
     std::string changed = bytes;
     std::memcpy(changed.data() + at, &value, sizeof value);
     return refused(changed);
   };
-  CHECK(with(0, 'g') == "is no GGUF file: at byte 0, it does not begin with 'GGUF'");
+  CHECK(with(0, 'g') == "is not a GGUF file: at byte 0, it does not begin with 'GGUF'");
   CHECK(with(4, uint32_t{4}) == "is a GGUF file of version 4; versions 1 to 3 can be read");
   CHECK(with(4, uint32_t{0x03000000}) == "is a GGUF file of a big-endian machine");
-  CHECK(with(8, uint64_t{10000}).find("is no GGUF file: at byte 8, 10000 tensors cannot be described") == 0);
+  CHECK(with(8, uint64_t{10000}).find("is not a GGUF file: at byte 8, 10000 tensors cannot be described") == 0);
   CHECK(with(16, uint64_t{4000}).find("keys of metadata cannot be in the") != std::string::npos);
   CHECK(with(24, ~uint64_t{0}).find("at byte 24, a key is 18446744073709551615 bytes long; the limit is 65536") !=
         std::string::npos);
   const size_t w = bytes.find(std::string("\1\0\0\0\0\0\0\0w", 9)) + 9;
   REQUIRE(w > 9);
   CHECK(with(w, uint32_t{5}) ==
-        "is no GGUF file: at byte " + std::to_string(w) + ", tensor 'w': it has 5 axes; the limit is 4");
+        "is not a GGUF file: at byte " + std::to_string(w) + ", tensor 'w': it has 5 axes; the limit is 4");
   CHECK(with(w + 4, uint64_t{1} << 62).find("tensor 'w': its size overflows") != std::string::npos);
-  CHECK(with(w + 4, uint64_t{200}).find("tensor 'w': its 2400 bytes from 0 of the data on end behind the file") !=
+  CHECK(with(w + 4, uint64_t{200}).find("tensor 'w': its 2400 bytes from 0 of the data on end beyond the file") !=
         std::string::npos);
   CHECK(with(w + 20, uint32_t{4}).find("tensor 'w': the type 4 is unknown") != std::string::npos);
-  CHECK(with(w + 20, uint32_t{8}).find("tensor 'w': rows of 2 elements are no whole blocks of Q8_0") !=
+  CHECK(with(w + 20, uint32_t{8}).find("tensor 'w': rows of 2 elements are not whole blocks of Q8_0") !=
         std::string::npos);
   CHECK(with(w + 24, uint64_t{8}).find("tensor 'w': the offset 8 is not a multiple of 32") != std::string::npos);
   const size_t b = bytes.find(std::string("\1\0\0\0\0\0\0\0b", 9)) + 9;
@@ -272,7 +272,7 @@ TEST_CASE("gguf: every cut of a file is refused, and no length is believed") {
   std::string twice = bytes;
   twice[bytes.find("none.flag") + 5] = 's';
   std::memcpy(twice.data() + bytes.find("none.flag"), "none.list", 9);
-  CHECK(refused(twice).find("metadata 'none.list': the key is there twice") != std::string::npos);
+  CHECK(refused(twice).find("metadata 'none.list': the key occurs twice") != std::string::npos);
 }
 
 TEST_CASE("gguf: lists are nested four deep at most") {

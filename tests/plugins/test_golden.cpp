@@ -105,7 +105,7 @@ TEST_CASE("binaries of contract 1.0: they are not offered operands of later cont
         CHECK(item->contract_minor == 0);
         if (kind == HX_IMPLEMENTATION)
           CHECK(declines(*item, grown).value_or("") ==
-                "it is built for contract 1.0, and attributes of this call are of contract 1.5");
+                "it is built for contract 1.0, but attributes of this call need contract 1.5");
         ++seen;
       }
     CHECK(seen >= 2);

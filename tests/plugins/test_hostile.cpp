@@ -83,7 +83,7 @@ TEST_CASE("hostile libraries: each is refused, and the next good one works") {
   const Folder f;
   const std::string whole = journeys::read(library("functions")),
                     cut = f.write("libcut.so", whole.substr(0, whole.size() / 2));
-  const std::string text = f.write("libtext.so", "this is no library\n"), empty = f.write("libempty.so", "");
+  const std::string text = f.write("libtext.so", "this is not a library\n"), empty = f.write("libempty.so", "");
   std::string other = whole;
   other[18] = 8;  // MIPS
   const std::string foreign = f.write("libforeign.so", other);
@@ -205,11 +205,11 @@ TEST_CASE("hostile libraries: the error for non-finite gradients and updates nam
   CHECK(has(gradient.err,
             "had a finite loss but made 'optimizer.m.x.o.affine.bias' infinite; the weights are those after step "));
   CHECK(has(gradient.err,
-            "a gradient or an update of a plugin may have done so; in this step are activation 'nan_gradient' of "
+            "the cause may be a gradient or an update of a plugin; this step uses activation 'nan_gradient' of "
             "plugin 'spoils'"));
   const Result update = data.trained("affine", "mse", "--optimizer nan_optimizer");
   CHECK(update.code == 1);
-  CHECK(has(update.err, "in this step are optimizer 'nan_optimizer' of plugin 'spoils': remove them one by one"));
+  CHECK(has(update.err, "this step uses optimizer 'nan_optimizer' of plugin 'spoils': remove them one by one"));
 }
 
 TEST_CASE("hostile libraries: a function that throws during training ends the run, and its checkpoints stay complete") {

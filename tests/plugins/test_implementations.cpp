@@ -101,8 +101,8 @@ TEST_CASE("implementations: arguments of a plugin's functional are checked and c
           Tracer tracer("t");
           call1("reads_numbers", {tracer.input("x", {DType::F32, {1}})});
         }) ==
-        "functional 'reads_numbers' of plugin 'org.example.kinds' reads the numbers of its inputs, which a functional "
-        "cannot\n"
+        "functional 'reads_numbers' of plugin 'org.example.kinds' reads the values of its inputs, which a functional "
+        "cannot do\n"
         "write it with the operations of <harmonics/ops.hpp>, and register what reads numbers as an implementation of "
         "it");
 }
@@ -155,7 +155,7 @@ TEST_CASE("implementations: an unknown or unusable override is an error with all
   CHECK(refused("swish4", "plain") == "there is no functional 'swish4' to override\ndid you mean 'swish2'?");
   CHECK(refused("swish2", "fest") ==
         "there is no implementation 'fest' of 'swish2'\ndid you mean 'fast'?\n"
-        "it has fast, plain, cpu, portable; a plugin that has more is loaded with --plugin PATH");
+        "it has fast, plain, cpu, portable; --plugin PATH loads a plugin with others");
   CHECK(refused("swish2", "plain", {100}) ==
         "the override swish2=plain cannot serve swish2(f32[100]) -> f32[100]: takes at most 64 numbers\n"
         "fast of org.example.kinds would serve\nplain of org.example.kinds declines: takes at most 64 numbers\n"

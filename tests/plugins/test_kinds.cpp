@@ -82,8 +82,8 @@ TEST_CASE("kinds: a faulty optimizer is named before anything is learned") {
             "optimizer 'wrong_step' of plugin 'org.example.kinds' returned f32[1] for the parameter of 'x.h.affine."));
   const Result reads = s.run("--optimizer 'wrong_step(reads=true)'");
   CHECK(reads.code == 1);
-  CHECK(
-      has(reads.err, "optimizer 'wrong_step' of plugin 'org.example.kinds' reads numbers, which an optimizer cannot"));
+  CHECK(has(reads.err,
+            "optimizer 'wrong_step' of plugin 'org.example.kinds' reads values, which an optimizer cannot do"));
 }
 
 TEST_CASE("kinds: a plugin's schedule sets the rate of every step") {

@@ -60,7 +60,7 @@ TEST_CASE("layers: affine flattens a sample, and maps each position of a sequenc
 TEST_CASE("layers: one that needs the target's width says so") {
   TestScope scope;
   CHECK_THROWS_AS(ran_layer("affine", scope, ramp({2, 3})), detail::NeedsWidth);
-  CHECK(layer_error("affine", ramp({2, 3}), {{"width", "0"}}) == "a width of 0 holds nothing; the least is 1");
+  CHECK(layer_error("affine", ramp({2, 3}), {{"width", "0"}}) == "a width of 0 is not possible; the minimum is 1");
 }
 
 TEST_CASE("layers: conv keeps the size by default and supports strides, padding, dilation and groups") {
@@ -101,7 +101,7 @@ TEST_CASE("layers: an input without image axes is refused") {
         "declare the channels where the stream begins: producer NAME {1, 28, 28};");
   const HTensor image = ramp({1, 3, 4, 4});
   CHECK(layer_error("conv", image, {{"channels", "4"}, {"groups", "2"}}) ==
-        "groups is 2; it must divide the 3 channels that come in and the 4 that go out");
+        "groups is 2; it must divide the 3 input channels and the 4 output channels");
   CHECK(layer_error("conv", image, {{"channels", "4"}, {"kernel", "5"}, {"padding", "valid"}}) ==
         "conv: a window that reaches over 5 does not fit an image of [3, 4, 4], padded to 4\n"
         "make the kernel smaller, or pad: padding=\"same\"");
@@ -109,7 +109,7 @@ TEST_CASE("layers: an input without image axes is refused") {
         "padding is \"some\"; it can be \"same\", \"valid\" or a whole number");
   CHECK(layer_error("conv", image, {{"channels", "4"}, {"kernel", "1,2,3"}}) ==
         "kernel has 3 numbers; give one, or [height, width]");
-  CHECK(layer_error("conv", image, {{"channels", "4"}, {"stride", "0"}}) == "stride is [0, 0]; the least is 1");
+  CHECK(layer_error("conv", image, {{"channels", "4"}, {"stride", "0"}}) == "stride is [0, 0]; the minimum is 1");
 }
 
 TEST_CASE("layers: pooling takes the maximum or the mean of each window") {
@@ -217,7 +217,7 @@ TEST_CASE("layers: prelu has a slope parameter, glu halves the features") {
   CHECK(ran_layer("glu", scope, ramp({2, 6, 4, 4})).shape() == Shape{2, 3, 4, 4});
   CHECK(layer_error("glu", ramp({2, 3})) ==
         "glu halves the first axis of features, which is 3 long\n"
-        "put a map of an even width before it: -(affine(256), glu)-> gives 128");
+        "write a map of an even width before it: -(affine(256), glu)-> gives 128");
 }
 
 TEST_CASE("layers: last and mean return one value of a sequence") {
@@ -271,7 +271,7 @@ TEST_CASE("layers: recurrent ones report their requirements") {
         "lstm works on sequences [positions, features]; a sample here is [3]\n"
         "use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
   const HTensor x = ramp({2, 5, 3});
-  CHECK(layer_error("gru", x, {{"width", "0"}}, {}, 2) == "a width of 0 holds nothing; the least is 1");
+  CHECK(layer_error("gru", x, {{"width", "0"}}, {}, 2) == "a width of 0 is not possible; the minimum is 1");
   TestScope odd;
   odd.leading_axes = 2;
   odd.target_width = 7;

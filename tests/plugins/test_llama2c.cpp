@@ -181,7 +181,7 @@ TEST_CASE("llama2c: wrong checkpoints are refused with the place, what was found
     change(other);
     return refused(other.header());
   };
-  const std::string no = "is no llama2.c checkpoint: ";
+  const std::string no = "is not a llama2.c checkpoint: ";
   CHECK(refused("") == no + "it has 0 bytes; the header alone has 28");
   CHECK(refused(file.substr(0, 27)) == no + "it has 27 bytes; the header alone has 28");
   CHECK(with([](auto& c) { c.dim = 0; }) == no + "at byte 0, dim is 0; it must be 1 to 67108864");
@@ -356,7 +356,7 @@ TEST_CASE("llama2c: the library passes the checks of plugins, with and without a
   CHECK(r.code == 0);
   CHECK(journeys::has(r.out, "importer llama2c\n  ok      reads or refuses any bytes: "));
   CHECK(journeys::has(r.out, "  ok      reads the file: 20 tensors, 752 numbers\n"));
-  CHECK(journeys::has(r.out, "reads the file: its probe says that the file is none of its kind"));  // the tokenizer
+  CHECK(journeys::has(r.out, "reads the file: its probe does not recognise the file"));  // the tokenizer
   CHECK(journeys::has(r.out, " 0 failed"));
   const std::string tokens = folder.write("tok.bin", vocabulary_file(first_pieces()));
   CHECK(journeys::has(journeys::harmonics("plugin check --calls 1000 " + library + " --address " + tokens).out,

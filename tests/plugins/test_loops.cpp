@@ -99,8 +99,8 @@ TEST_CASE("loops: errors of a plugin's loop, traced and eager") {
   load_loops();
   const HTensor x = floats({2}, {1, 2});
   const std::pair<const char*, const char*> cases[] = {
-      {"loop_reads", "scan: the body reads the numbers of a tensor"},
-      {"loop_gives_none", "scan: the body gives 0 results, fewer than the 1 carries"},
+      {"loop_reads", "scan: the body reads the values of a tensor"},
+      {"loop_gives_none", "scan: the body gives 0 results, fewer than carries = 1"},
       {"loop_gives_empty", "scan: the body returned an empty tensor"},
       {"loop_gives_many", "scan: the body gave 65 results; at most 64 are possible"},
       {"loop_gives_f64", "a carry keeps its type"},

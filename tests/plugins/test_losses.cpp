@@ -57,7 +57,7 @@ TEST_CASE("losses: cross_entropy after other activations gives an error with a r
   CHECK(loss_error("cross_entropy", kRelu, kLogits, kLabels) ==
         "loss 'cross_entropy' of plugin 'harmonics.losses': cross_entropy does not fit the last function of the arrow, "
         "'harmonics.activations/relu'\n"
-        "end the arrow in softmax (one of many classes), sigmoid (each output by itself) or in no activation");
+        "end the arrow in softmax (one of many classes), sigmoid (each output independently) or in no activation");
   CHECK(loss_error("cross_entropy", "mine/sigmoid", kLogits, kLabels).find("'mine/sigmoid'") != std::string::npos);
   CHECK(loss_error("next_token", kSigmoid, kLogits, kLabels).find("end the arrow in softmax or in no activation") !=
         std::string::npos);
@@ -71,7 +71,7 @@ TEST_CASE("losses: next_token compares each position with the symbol that follow
   check_close(y, {negative_log_softmax({1, 2}, 1), negative_log_softmax({3, -1}, 0)});
   CHECK(loss_error("next_token", kNone, kLogits, kLabels)
             .find("next_token compares logits [batch, positions, symbols] with symbols "
-                  "[batch, positions]; here are [2, 3] and [2]") != std::string::npos);
+                  "[batch, positions]; got [2, 3] and [2]") != std::string::npos);
   CHECK(loss_error("next_token", kNone, floats({1, 1, 2}, {1, 2}), HTensor::from<int32_t>({1, 1}, {0}))
             .find("at least two positions") != std::string::npos);
 }
@@ -233,7 +233,7 @@ TEST_CASE("losses: saturated outputs have finite losses and gradients") {
 TEST_CASE("losses: a single class gives an error, since it teaches nothing") {
   const HTensor one = floats({2, 1}, {1, -1}), labels = HTensor::from<int32_t>({2}, {0, 0}),
                 real = floats({2, 1}, {0.3f, 7});
-  const std::string refused = " over one class learns nothing: its probability is always 1";
+  const std::string refused = " over one class trains nothing: its probability is always 1";
   CHECK(loss_error("cross_entropy", kNone, one, labels).find("cross_entropy" + refused) != std::string::npos);
   CHECK(loss_error("cross_entropy", kSoftmax, one, real).find("cross_entropy" + refused) != std::string::npos);
   CHECK(loss_error("cross_entropy", kSigmoid, one, labels).find("cross_entropy" + refused) != std::string::npos);

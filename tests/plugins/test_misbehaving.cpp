@@ -66,7 +66,7 @@ TEST_CASE("failing plugins: a library that cannot be loaded registers nothing an
   CHECK(loading(misbehaving("missing_symbol")) ==
         "plugin '" + misbehaving("missing_symbol") +
             "' cannot be loaded: undefined symbol: a_function_nobody_has\n"
-            "link it with the library that has the symbol, or define it; plugins get nothing from the program");
+            "link it with the library that has the symbol, or define it; the program exports no symbols to plugins");
   CHECK(loading(misbehaving("other_contract")) ==
         "plugin '" + misbehaving("other_contract") +
             "' is built for contract 7.3, this program has 1.5\n"
@@ -165,9 +165,8 @@ TEST_CASE("failing plugins: a loss must give at least one number per sample, of 
   };
   CHECK(numbers(run(kX, [&](const HTensor& x) { return loss_of("distance", x, t); }).y) == Floats{1, 2, 3, 4, 5, 6});
   CHECK(loss_error("no_batch") ==
-        "loss 'no_batch' of plugin 'functions' returned f32[3] for a prediction of f32[2, 3]; a loss gives one number, "
-        "or "
-        "numbers with the batch axis first");
+        "loss 'no_batch' of plugin 'functions' returned f32[3] for a prediction of f32[2, 3]; a loss returns one "
+        "number, or numbers with the batch axis first");
   CHECK(loss_error("whole_numbers").rfind("loss 'whole_numbers' of plugin 'functions' returned i32[2, 3]", 0) == 0);
 }
 
@@ -184,14 +183,14 @@ TEST_CASE("failing plugins: failing layers are named, and layers cannot read num
   const auto layer_error = [&](const char* name) {
     return error_of([&] { run(kX, [&](const HTensor& x) { return layer_of(name, scope, x); }); });
   };
-  CHECK(
-      layer_error("reads_numbers") ==
-      "layer 'reads_numbers' of plugin 'functions' reads the numbers of its input, which a layer cannot\nwrite it with "
-      "the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its own");
+  CHECK(layer_error("reads_numbers") ==
+        "layer 'reads_numbers' of plugin 'functions' reads the values of its input, which a layer cannot do\nwrite it "
+        "with "
+        "the operations of <harmonics/ops.hpp>, or as an activation with its own gradient()");
   CHECK(layer_error("layer_throws") == "layer 'layer_throws' of plugin 'functions': no such luck");
-  CHECK(layer_error("layer_without_batch") ==
-        "layer 'layer_without_batch' of plugin 'functions' returned f32[] for f32[2, 3]; the batch axis comes first "
-        "and stays");
+  CHECK(
+      layer_error("layer_without_batch") ==
+      "layer 'layer_without_batch' of plugin 'functions' returned f32[] for f32[2, 3]; the batch axis must stay first");
   CHECK(run(kX, [&](const HTensor& x) { return layer_of("doubles_width", scope, x); }).y.shape() == Shape{2, 6});
 }
 

@@ -15,7 +15,7 @@ TEST_CASE("readers: plugin check names the rule that an importer or tokenizer br
   };
   CHECK(journeys::has(finding("importer", "good"), "ok      reads or refuses any bytes: "));
   CHECK(journeys::has(finding("importer", "too_sure"), "it gives the score 101; the highest is 100"));
-  CHECK(journeys::has(finding("importer", "moody"), "it answers otherwise to the same "));
+  CHECK(journeys::has(finding("importer", "moody"), "it gives another answer for the same "));
   CHECK(journeys::has(finding("importer", "breaks"), "cannot look"));
   CHECK(journeys::has(finding("tokenizer", "too_many"), "encoded the id 3; it has 3 tokens"));
 }

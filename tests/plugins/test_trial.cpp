@@ -56,7 +56,7 @@ TEST_CASE("trial: plugin check and doctor do not wait forever") {
   CHECK(has(body.err, "' of activation stays"));
   CHECK(journeys::harmonics("plugin check " + library).code == 0);
   CHECK(has(journeys::harmonics_in("HARMONICS_PLUGIN_PATIENCE=soon", "plugin check " + library).err,
-            "HARMONICS_PLUGIN_PATIENCE is 'soon', which is no number of seconds above 0"));
+            "HARMONICS_PLUGIN_PATIENCE is 'soon', which is not a number of seconds above 0"));
 }
 
 TEST_CASE("trial: processes started by a check end with it") {

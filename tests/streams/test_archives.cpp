@@ -63,10 +63,10 @@ TEST_CASE("damaged archives are refused") {
             " is not before its end record at byte " + std::to_string(end) + "; get the file again");
   CHECK(broken(good, entry - 1, "X") == "'FILE#x.npy' is damaged: its checksum does not fit; get the file again");
   CHECK(broken(good, entry + 8, little(1, 2)) == "'FILE#x.npy' is encrypted; save it without a password");
-  CHECK(
-      broken(good, entry + 10, little(12, 2)) ==
-      "'FILE#x.npy' is packed by zip's method 12; stored (0) and deflated (8) can be read; save it with numpy.savez or "
-      "savez_compressed");
+  CHECK(broken(good, entry + 10, little(12, 2)) ==
+        "'FILE#x.npy' is compressed by zip's method 12; stored (0) and deflated (8) can be read; save it with "
+        "numpy.savez or "
+        "savez_compressed");
   CHECK(broken(good, entry + 20, little(1000, 4) + little(1000, 4)) ==
         "'FILE#x.npy' is damaged: 1000 bytes are promised from byte 35 on, the archive has " +
             std::to_string(good.size()) + "; get the file again");
@@ -74,7 +74,7 @@ TEST_CASE("damaged archives are refused") {
         "'FILE#x.npy' is damaged: its local header is not at byte 7; get the file again");
   CHECK(broken(packed, packed_entry + 24, little(0x7FFFFFFF, 4)) ==
         "'FILE#x.npy' is damaged: its directory promises 2147483647 bytes, more than " +
-            std::to_string(packed_entry - 35) + " packed bytes can hold; get the file again");
+            std::to_string(packed_entry - 35) + " compressed bytes can hold; get the file again");
   CHECK(broken(packed, packed_entry + 24, little(50, 4)) ==
         "'FILE#x.npy' is damaged: its deflate stream is not sound after 50 of 50 bytes; get the file again");
   CHECK(refused_archive(folder.write("x.npz", zip_file({{"x.npy", two_rows.substr(0, two_rows.size() - 4)}}))) ==
@@ -94,7 +94,7 @@ TEST_CASE("tensors of a safetensors file, by name") {
   const auto with = [&](const std::string& h, const std::string& d) {
     return refused_archive(folder.write("bad.safetensors", safetensors_file(h, d)), {{"#", "x"}});
   };
-  const std::string sorry = "'FILE' is no safetensors file: at byte ";
+  const std::string sorry = "'FILE' is not a safetensors file: at byte ";
   const std::string last = std::to_string(8 + header.size() + 40);
   CHECK(with(header, data + "more") == sorry + last + ", 4 bytes follow the last tensor; the file must end there");
   CHECK(with(header, data.substr(0, 30)) ==
@@ -108,7 +108,7 @@ TEST_CASE("tensors of a safetensors file, by name") {
   CHECK(with(R"({"x":{"dtype":"F8_E4M3","shape":[2,3],"data_offsets":[0,6]}})", "abcdef") ==
         "'FILE' holds f8_e4m3 in tensor 'x', a type that samples cannot have; convert it to f32");
   CHECK(with(R"({"x":{"shape":[2,3],"data_offsets":[0,24]}})", data) == sorry + "8, tensor 'x': has no 'dtype'");
-  CHECK(with(R"({"x":)", data).find(sorry + "8, the header is no JSON: ") == 0);
+  CHECK(with(R"({"x":)", data).find(sorry + "8, the header is not JSON: ") == 0);
   CHECK(with(R"({"x":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", "1234") ==
         "'FILE' holds one number without axes (tensor 'x'); the first axis counts the samples; save it with the shape "
         "[1]");
@@ -139,10 +139,11 @@ TEST_CASE("raw numbers have the type and shape of the address") {
         "'FILE' has 0 bytes after the first 24, which are not samples of 4 bytes each; correct dtype=, shape= or "
         "offset=");
   CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "2x"}}) ==
-        "shape=2x of 'FILE' is no shape; write sizes with x between, such as shape=28x28");
-  CHECK(refused_archive(path, {{"dtype", "float"}}) ==
-        "dtype=float of 'FILE' is no type; write dtype= and one of bool, u8, i8, u16, i16, f16, bf16, u32, i32, f32, "
-        "u64, i64, f64");
+        "shape=2x of 'FILE' is not a shape; write sizes with x between, such as shape=28x28");
+  CHECK(
+      refused_archive(path, {{"dtype", "float"}}) ==
+      "dtype=float of 'FILE' is not a type; write dtype= and one of bool, u8, i8, u16, i16, f16, bf16, u32, i32, f32, "
+      "u64, i64, f64");
   CHECK(
       refused_archive(path) ==
       "'FILE' may hold tokens or raw numbers; for tokens give window= (and vocab=), for raw numbers dtype= and shape=");
@@ -173,7 +174,7 @@ TEST_CASE("token files are windows of numbers below the vocabulary") {
   CHECK(refused_archive(path, {{"window", "9"}}) ==
         "'FILE' has 8 tokens, fewer than the window of 9; give a smaller window=");
   CHECK(refused_archive(path, {{"window", "2"}, {"dtype", "f32"}}) ==
-        "dtype=f32 of 'FILE' is no type of tokens; write dtype=u16 or dtype=u32");
+        "dtype=f32 of 'FILE' is not a token type; write dtype=u16 or dtype=u32");
 }
 
 TEST_CASE("every format may be compressed with gzip or zstd") {
@@ -189,10 +190,10 @@ TEST_CASE("every format may be compressed with gzip or zstd") {
   CHECK(refused_archive(folder.write("cut.csv.zst", cut.substr(0, cut.size() - 4)))
             .find("'FILE' is truncated: the zstd stream breaks off at byte ") == 0);
   CHECK(refused_archive(folder.write("bad.csv.zst", "\x28\xB5\x2F\xFD" + std::string(20, '\xFF'))) ==
-        "'FILE' is damaged: the zstd stream is not sound (Unsupported frame parameter) at byte 0 after 0 unpacked "
+        "'FILE' is damaged: the zstd stream is not sound (Unsupported frame parameter) at byte 0 after 0 decompressed "
         "bytes; get the file again");
   CHECK(refused_archive(folder.write("bomb.csv.zst", zstd_file(std::string(size_t{200} << 20, '0')))) ==
-        "'FILE' unpacks to more than 67108864 bytes; unpack it first");
+        "'FILE' decompresses to more than 67108864 bytes; decompress it first");
 }
 
 TEST_CASE("archives written by other programs are read") {

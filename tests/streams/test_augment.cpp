@@ -186,17 +186,17 @@ TEST_CASE("augmentations: invalid steps are refused") {
   CHECK(refuse("blur(2)") == "augment=blur(2): 'blur' is unknown" + how);
   CHECK(refuse("shift") == "augment=shift: 'shift' takes 1 number, it has 0" + how);
   CHECK(refuse("shift(2,3)") == "augment=shift(2,3): 'shift' takes 1 number, it has 2" + how);
-  CHECK(refuse("shift(x)") == "augment=shift(x): 'x' in 'shift(...)' is no number" + how);
+  CHECK(refuse("shift(x)") == "augment=shift(x): 'x' in 'shift(...)' is not a number" + how);
   CHECK(refuse("shift(2") == "augment=shift(2: 'shift(' has no closing ')'" + how);
   CHECK(refuse("shift(2)flip") == "augment=shift(2)flip: a comma is expected behind 'shift(...)'" + how);
   CHECK(refuse("flip(sideways)") == "augment=flip(sideways): 'flip' takes nothing, or 'vertical'" + how);
   CHECK(refuse("scale(2)") == "augment: scale(2) is not offered; from 0 to 0.99 it is");
-  CHECK(refuse("crop(10)") == "augment: a piece of 10 x 10 does not lie in pictures of 9 x 9");
+  CHECK(refuse("crop(10)") == "augment: a piece of 10 x 10 does not fit into pictures of 9 x 9");
   CHECK(refusal([] { AugmentProducer(std::make_shared<CountingProducer>(3), Augmentation().noise(1)); }) ==
         "augment works on u8 and f32; these samples are of another type");
   const auto row = std::make_shared<Pictures<float>>(Shape{4}, 3, [](uint64_t, int64_t) { return 0.0f; });
   CHECK(refusal([&] { AugmentProducer(row, Augmentation().shift(1)); }) ==
-        "augment: samples of shape [4] are no pictures; only noise can be put on them");
+        "augment: samples of shape [4] are not pictures; only noise can be applied to them");
   CHECK(AugmentProducer(row, Augmentation().noise(1)).next());
 }
 
@@ -222,7 +222,7 @@ TEST_CASE("a cache reads its source once, in order and by number") {
         "cache: 20 samples of 8 bytes take more than the 159 bytes allowed; allow more, or read fewer samples");
   CHECK(refusal([] {
           CacheProducer(std::make_shared<RepeatProducer>(std::make_shared<CountingProducer>(20), 0), 1000);
-        }) == "cache: the producer does not say how many samples it has, so they cannot be kept");
+        }) == "cache: the producer does not report its number of samples, so they cannot be cached");
 }
 
 TEST_CASE("conditions compare numbers of a sample") {
@@ -251,11 +251,11 @@ TEST_CASE("conditions compare numbers of a sample") {
   const auto refuse = [&](const std::string& text) { return refusal([&] { Condition(text, info); }); };
   const std::string how = "; write for example value<5, value[0]>=0.5, value!=3 or finite";
   CHECK(refuse("label<5") == "where=label<5: 'label<5' does not begin with value" + how);
-  CHECK(refuse("value") == "where=value: 'value' compares with nothing" + how);
-  CHECK(refuse("value<") == "where=value<: '' is no number" + how);
-  CHECK(refuse("value<x") == "where=value<x: 'x' is no number" + how);
+  CHECK(refuse("value") == "where=value: 'value' has nothing to compare with" + how);
+  CHECK(refuse("value<") == "where=value<: '' is not a number" + how);
+  CHECK(refuse("value<x") == "where=value<x: 'x' is not a number" + how);
   CHECK(refuse("value[3]<1") == "where=value[3]<1: there is no value[3], a sample has 3" + how);
-  CHECK(refuse("value[<1") == "where=value[<1: 'value[<1' has no place such as [0]" + how);
+  CHECK(refuse("value[<1") == "where=value[<1: 'value[<1' has no index such as [0]" + how);
   CHECK(refuse("value<1,") == "where=value<1,: '' does not begin with value" + how);
 }
 

@@ -156,7 +156,7 @@ TEST_CASE("file: the extension gives the format, and producers read the file bac
         "'" + folder.path("a.xyz") + "' has no known extension; end its name in .csv, .jsonl, .txt or .npy");
   CHECK(refusal([&] {
           open_output_file(folder.path("a.npy"), Options{{"format", "text"}});
-        }) == "the option format= means nothing for '" + folder.path("a.npy") + "'; leave it out");
+        }) == "the option format= has no effect for '" + folder.path("a.npy") + "'; leave it out");
 }
 
 TEST_CASE("npy files of every type survive a round trip") {
@@ -213,8 +213,9 @@ TEST_CASE("write errors state their cause") {
         "cannot write '" + folder.path("d.csv") + "': Is a directory");
   const auto npy = open_output_file(folder.path("a.npy"), Options{});
   npy->push(HTensor(DType::F32, {2}));
-  CHECK(refusal([&] { npy->push(HTensor(DType::F32, {3})); }) ==
-        "cannot write '" + folder.path("a.npy") +
-            "': sample 1 has shape [3], those before it [2]; an .npy file holds samples of one type, .jsonl any");
+  CHECK(
+      refusal([&] { npy->push(HTensor(DType::F32, {3})); }) ==
+      "cannot write '" + folder.path("a.npy") +
+          "': sample 1 has shape [3], those before it [2]; an .npy file holds samples of one type, a .jsonl file any");
   CHECK(refusal([&] { OutputFile full("/dev/full"); }) == "cannot write '/dev/full': File exists");
 }

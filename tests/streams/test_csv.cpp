@@ -101,10 +101,9 @@ TEST_CASE("learned words number a column as weights do") {
   CHECK(some.symbols == std::vector<std::string>{"cat", "dog", "Smith, J."});
   CHECK(classes("1,\"Smith, J.\"\n2,cat\n", learned(R"(["cat","dog","Smith, J."])")).values ==
         std::vector<int64_t>{2, 0});
-  CHECK(
-      refused_csv("1,dog\n2,cow\n", learned(R"(["cat","dog"])")) ==
-      "FILE line 2, column #1: found 'cow', which the weights have not learned; they know cat, dog: correct it, leave "
-      "its record out, or train on data that have it");
+  CHECK(refused_csv("1,dog\n2,cow\n", learned(R"(["cat","dog"])")) ==
+        "FILE line 2, column #1: found 'cow', which is unknown to the weights; they know cat, dog: correct it, omit "
+        "its record, or train on data that contain it");
   // Integers are words if the weights know all of them, else class indices.
   CHECK(classes("1,20\n2,10\n", learned(R"(["10","20","x"])")).values == std::vector<int64_t>{1, 0});
   const Classes numbers = classes("1,1\n2,0\n", learned(R"(["cat","dog"])"));
@@ -116,7 +115,7 @@ TEST_CASE("learned words number a column as weights do") {
   CHECK(table("1,2\n3,4\n", Options{{"learned", R"(["cat"])"}}) == CsvRows{{1, 2}, {3, 4}});
   for (const char* wrong : {"cat", "[1]", "{\"a\": 1}"})
     CHECK(refused_csv("1,dog\n", learned(wrong)) ==
-          "learned=" + std::string(wrong) + " is no JSON array of texts; write symbols=a,b,c to list words");
+          "learned=" + std::string(wrong) + " is not a JSON array of strings; write symbols=a,b,c to list words");
 }
 
 TEST_CASE("missing cells are refused or replaced") {
@@ -149,13 +148,14 @@ TEST_CASE("broken csv is refused with line and column") {
         "FILE line 2: found 'x' after a closing '\"'; a quoted cell ends before ',' or the end of the line; write a "
         "quote inside quotes twice");
   CHECK(refused_csv(std::string("1,2\n3,\0\n", 8)) ==
-        "FILE line 2: there is a zero byte at byte 6; this is no text; UTF-16 must be converted to UTF-8");
-  CHECK(refused_csv("1,1e99\n") == "FILE line 1, column #1: found '1e99', which is no finite f32 number; correct it");
-  CHECK(refused_csv("1,inf\n") == "FILE line 1, column #1: found 'inf', which is no finite f32 number; correct it");
+        "FILE line 2: there is a zero byte at byte 6; this is not text; UTF-16 must be converted to UTF-8");
+  CHECK(refused_csv("1,1e99\n") ==
+        "FILE line 1, column #1: found '1e99', which is not a finite f32 number; correct it");
+  CHECK(refused_csv("1,inf\n") == "FILE line 1, column #1: found 'inf', which is not a finite f32 number; correct it");
   CHECK(refused_csv("1,1e9999\n") ==
-        "FILE line 1, column #1: found '1e9999', which is no finite f32 number; correct it");
+        "FILE line 1, column #1: found '1e9999', which is not a finite f32 number; correct it");
   CHECK(refused_csv("\n\n") == "FILE has no rows");
-  CHECK(refused_csv("a,b\n", Options{{"header", "true"}}) == "FILE has a header and no rows");
+  CHECK(refused_csv("a,b\n", Options{{"header", "true"}}) == "FILE has a header but no rows");
   CHECK(refused_csv("a,b\nc,d\n") ==
         "FILE line 1 may be a header or a row: there is no number in it or below; write header=true or header=false");
   CHECK(refused_csv("label,0\n1,2\n") ==

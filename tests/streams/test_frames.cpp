@@ -90,7 +90,7 @@ TEST_CASE("a spool's folder is read as one file, up to its last barriers", "[fra
   CHECK(labels_of(*label) == frame_samples(0, 7).labels);
   CHECK(refusal([&] {
           open_file(folder.path("00000000000000000007.hxs"), Options{{"#", "label"}});
-        }).find("holds no sample") != std::string::npos);
+        }).find("has no samples") != std::string::npos);
 }
 
 TEST_CASE("damaged files of frames are refused, or end after the last whole frame", "[frames]") {

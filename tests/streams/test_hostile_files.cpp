@@ -117,7 +117,7 @@ TEST_CASE("budget: a refusal names the requester, the amount and the option that
 TEST_CASE("compressed files unpack to no more than memory= allows") {
   const std::string zeros(4 << 20, '1');
   const std::string expected =
-      "'FILE' asks for 1048577 bytes for its unpacked content; the limit is 1048576 bytes; give a larger memory=";
+      "'FILE' asks for 1048577 bytes for its decompressed content; the limit is 1048576 bytes; give a larger memory=";
   CHECK(refusal_of("x.txt.gz", gzip_file(zeros), {{"memory", "1M"}}) == expected);
   CHECK(refusal_of("x.txt.zst", zstd_file(zeros), {{"memory", "1M"}}) == expected);
   CHECK(contains(
@@ -125,9 +125,9 @@ TEST_CASE("compressed files unpack to no more than memory= allows") {
       "FILE#a.npy' asks for 4194"));
   const std::string idx = std::string("\0\0\x08\x01\0\x40\0\0", 8) + zeros;
   CHECK(contains(refusal_of("x.idx.gz", gzip_file(idx), {{"memory", "1M"}}),
-                 "asks for 4194312 bytes for its unpacked content"));
+                 "asks for 4194312 bytes for its decompressed content"));
   CHECK(refusal_of("x.txt.gz", gzip_file(zeros), {{"memory", "8M"}}).empty());
-  CHECK(contains(refusal_of("x.txt", "abc", {{"memory", "much"}}), "memory=much is no number of bytes"));
+  CHECK(contains(refusal_of("x.txt", "abc", {{"memory", "much"}}), "memory=much is not a number of bytes"));
   const TemporaryFolder folder;
   CHECK(FileBytes::open(folder.write("x", std::string(1000, 'x')))->budget()->most() ==
         first_allowance + 1000 * allowance_per_byte);
@@ -166,7 +166,8 @@ TEST_CASE("pictures: the memory of decoding is counted first, resizing takes onl
 TEST_CASE("class names that are not UTF-8 are refused when they are read") {
   const std::string remedy = "convert it, for example with iconv -t UTF-8";
   CHECK(refusal_of("x.csv", "a,y\n1,tea\n2,caf\xE9\n", {{"#", "y"}}) ==
-        "'FILE' line 3, column #1 'y': the class 'caf\\xE9' is not UTF-8: its byte 3 begins no character; " + remedy);
+        "'FILE' line 3, column #1 'y': the class 'caf\\xE9' is not UTF-8: its byte 3 does not begin a character; " +
+            remedy);
   CHECK(refusal_of("x.csv", "a,y\n1,tea\n2,caf\xC3\xA9\n", {{"#", "y"}}).empty());
   CHECK(refusal_of("x.jsonl", "{\"y\": \"caf\xE9\"}\n") == "'FILE' line 1 is not UTF-8; " + remedy);
   const TemporaryFolder folder;

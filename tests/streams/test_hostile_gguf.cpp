@@ -60,7 +60,7 @@ GgufRefusal gguf_refusal(std::string_view bytes) {
 void check_gguf(std::string_view bytes, const std::string& place, const std::string& what) {
   const GgufRefusal refusal = gguf_refusal(bytes);
   INFO(refusal.message);
-  CHECK(refusal.message.find("'x.gguf' is no GGUF file: at byte " + place) == 0);
+  CHECK(refusal.message.find("'x.gguf' is not a GGUF file: at byte " + place) == 0);
   CHECK(refusal.message.find(what) != std::string::npos);
   CHECK(refusal.allocated < kMebibyte + bytes.size());
 }
@@ -92,11 +92,11 @@ TEST_CASE("hostile gguf: lengths and offsets that overflow") {
   check_gguf(one({uint64_t{1} << 32, uint64_t{1} << 32}, kTypeF32, 0), "53, tensor 'w': ", "its size overflows");
   check_gguf(one({uint64_t{1} << 62}, kTypeF32, 0), "45, tensor 'w': ", "its size overflows");
   check_gguf(one({kAllOnes}, kTypeF32, 0), "45, tensor 'w': ", "its size overflows");
-  check_gguf(one({uint64_t{1} << 59}, kTypeQ8, 0), "57, tensor 'w': ", "end behind the file");
-  check_gguf(one({uint64_t{1} << 20, uint64_t{1} << 20, 1, 1}, kTypeF32, 0), "81, tensor 'w': ", "end behind the file");
-  check_gguf(one({33}, kTypeQ8, 0), "45, tensor 'w': ", "rows of 33 elements are no whole blocks of Q8_0");
-  check_gguf(one({1}, kTypeF32, kAllOnes - 31), "57, tensor 'w': ", "end behind the file");
-  check_gguf(one({1}, kTypeF32, uint64_t{1} << 63), "57, tensor 'w': ", "end behind the file");
+  check_gguf(one({uint64_t{1} << 59}, kTypeQ8, 0), "57, tensor 'w': ", "end beyond the file");
+  check_gguf(one({uint64_t{1} << 20, uint64_t{1} << 20, 1, 1}, kTypeF32, 0), "81, tensor 'w': ", "end beyond the file");
+  check_gguf(one({33}, kTypeQ8, 0), "45, tensor 'w': ", "rows of 33 elements are not whole blocks of Q8_0");
+  check_gguf(one({1}, kTypeF32, kAllOnes - 31), "57, tensor 'w': ", "end beyond the file");
+  check_gguf(one({1}, kTypeF32, uint64_t{1} << 63), "57, tensor 'w': ", "end beyond the file");
   check_gguf(one({1}, kTypeF32, 1), "49, tensor 'w': ", "the offset 1 is not a multiple of 32");
   check_gguf(one({1}, 77, 0), "45, tensor 'w': ", "the type 77 is unknown");
   check_gguf(HostileGguf(1, 0).name("w").number<uint32_t>(1'000'000).zeros(256),
@@ -126,9 +126,9 @@ TEST_CASE("hostile gguf: names") {
   check_gguf(key(std::string_view("a\0b", 3)), "24, ", "a key is not text");
   check_gguf(HostileGguf(1, 0).tensor("\x80", {1}, kTypeF32, 0).zeros(64), "24, ", "the name of a tensor is not text");
   check_gguf(HostileGguf(0, 2).key("a", kU8).number<uint8_t>(1).key("a", kU8).number<uint8_t>(2).zeros(64),
-             "38, metadata 'a': ", "the key is there twice");
+             "38, metadata 'a': ", "the key occurs twice");
   check_gguf(HostileGguf(2, 0).tensor("w", {1}, kTypeF32, 0).tensor("w", {1}, kTypeF32, 32).zeros(64),
-             "57, tensor 'w': ", "the name is there twice");
+             "57, tensor 'w': ", "the name occurs twice");
   check_gguf(HostileGguf(2, 0).tensor("v", {4}, kTypeF32, 0).tensor("w", {4}, kTypeF32, 0).zeros(64), "96, ",
              "the tensors 'v' and 'w' overlap");
 }
@@ -150,7 +150,7 @@ TEST_CASE("hostile gguf: the longest tables take less than 64 MB, and longer one
     CHECK(longest.allocated < 64'000'000);
   }
   const GgufRefusal twice = gguf_refusal(table(kTensors, kKeys, true, "t7"));
-  CHECK(twice.message.find("tensor 't7': the name is there twice") != std::string::npos);
+  CHECK(twice.message.find("tensor 't7': the name occurs twice") != std::string::npos);
   CHECK(twice.allocated < 64'000'000);
   for (const auto& [tensors, keys] : {std::pair(kTensors + 1, uint64_t{0}), std::pair(uint64_t{0}, kKeys + 1)}) {
     const GgufRefusal longer = gguf_refusal(table(tensors, keys, false));

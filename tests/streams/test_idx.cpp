@@ -116,14 +116,14 @@ TEST_CASE("a part of an idx file is a range of its records") {
   CHECK(rest[0][0] == 29);
   CHECK(refusal([&] {
           open_file(path, Options{{"part", "0.9-0.1"}});
-        }) == "part=0.9-0.1 is no part of '" + path + "'; write two rising fractions of 1, for example part=0-0.9");
+        }) == "part=0.9-0.1 is not a part of '" + path + "'; write two rising fractions of 1, for example part=0-0.9");
   CHECK(refusal([&] {
           open_file(path, Options{{"part", "0-0.001"}});
-        }) == "part=0-0.001 of the 100 in '" + path + "' is nothing; take a larger part");
+        }) == "part=0-0.001 of the 100 in '" + path + "' is empty; take a larger part");
   for (const char* bad : {"x", "0", "0-2", "0-0.5x", "-1-1", "0--1", "nan-1"})
     CHECK(refusal([&] {
             open_file(path, Options{{"part", bad}});
-          }) == "part=" + std::string(bad) + " is no part of '" + path +
+          }) == "part=" + std::string(bad) + " is not a part of '" + path +
                     "'; write two rising fractions of 1, for example part=0-0.9");
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("idx files: wrong lengths and broken files are refused") {
         "file is damaged");
   CHECK(refuse(idx(0x0C, {~0u, 1}, "abcd")) ==
         "is truncated: its header promises 17179869192 bytes (4294967295 records of i32[1]), there are 16, enough for "
-        "1 records; get the file again");
+        "1 record; get the file again");
 }
 
 TEST_CASE("compressed files: wrong lengths and broken files are refused") {
@@ -172,14 +172,14 @@ TEST_CASE("compressed files: wrong lengths and broken files are refused") {
   CHECK(refuse(good + std::string(512, '\0')) == "");
   CHECK(refuse(good + "tail")
             .find("is damaged: the gzip stream is followed by something else at byte " + std::to_string(good.size()) +
-                  " after 5012 unpacked bytes; get the file again") == 0);
+                  " after 5012 decompressed bytes; get the file again") == 0);
   CHECK(refuse(good.substr(0, good.size() - 4)) == "is truncated: the gzip stream breaks off at byte " +
                                                        std::to_string(good.size() - 4) +
-                                                       " after 5012 unpacked bytes; get the file again");
+                                                       " after 5012 decompressed bytes; get the file again");
   const std::string cut = refuse(good.substr(0, good.size() / 2));
   CHECK(cut.find("is truncated: the gzip stream breaks off at byte " + std::to_string(good.size() / 2) + " after ") ==
         0);
-  CHECK(cut.find(" unpacked bytes, its IDX header promises 5012 (50 records of u8[100]), enough for 2") !=
+  CHECK(cut.find(" decompressed bytes, its IDX header promises 5012 (50 records of u8[100]), enough for 2") !=
         std::string::npos);
   CHECK(refuse(gzip(idx(8, {50, 100}, noise.substr(100)))) ==
         "is truncated: the gzip stream holds 4912 bytes, its IDX header promises 5012 (50 records of u8[100]), enough "
@@ -212,9 +212,10 @@ TEST_CASE("compressed files of other formats than idx are unpacked") {
   CHECK(drain<float>(*csv) == std::vector<std::vector<float>>{{1, 2}, {3, 4}});
   const std::string path = folder.write("bomb.csv.gz", gzip(std::string(100000, '1')));
   const auto packed = FileBytes::open(path);
-  CHECK(refusal([&] { gunzip(packed, 5000); }) == "'" + path + "' unpacks to more than 5000 bytes; unpack it first");
+  CHECK(refusal([&] { gunzip(packed, 5000); }) ==
+        "'" + path + "' decompresses to more than 5000 bytes; decompress it first");
   const std::string empty = folder.write("empty.gz", gzip(""));
-  CHECK(refused(empty) == "'" + empty + "' is empty once unpacked");
+  CHECK(refused(empty) == "'" + empty + "' is empty after decompression");
 }
 
 TEST_CASE("files that cannot be opened give the cause") {
@@ -235,7 +236,7 @@ TEST_CASE("files that cannot be opened give the cause") {
   const std::string path = folder.write("x.idx", idx(8, {1}, "a"));
   CHECK(refusal([&] {
           open_file(path, Options{{"window", "3"}});
-        }) == "the option window= means nothing for '" + path + "', which is idx; leave it out");
+        }) == "the option window= has no effect for '" + path + "', which is idx; leave it out");
   CHECK(refusal([&] {
           open_file(path, Options{{"#", "label"}});
         }) == "'" + path + "' is idx, which has no columns to select with '#label'; leave it out");
@@ -297,7 +298,7 @@ TEST_CASE("idx files written by other programs are read") {
             "records; get the file again");
   const std::string kmnist = at("kmnist-train-images-truncated.gz");
   CHECK(refused(kmnist) == "'" + kmnist +
-                               "' is truncated: the gzip stream breaks off at byte 2119680 after 5497012 unpacked "
+                               "' is truncated: the gzip stream breaks off at byte 2119680 after 5497012 decompressed "
                                "bytes, its IDX header promises 47040016 "
                                "(60000 records of u8[28, 28]), enough for 7011 records; get the file again");
 }

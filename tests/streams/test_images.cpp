@@ -72,18 +72,17 @@ TEST_CASE("a folder with a sub-folder for each class") {
   CHECK(animals.refuse({{"#", "name"}}) ==
         "'FOLDER/' has no '#name'; leave it out for the pictures, or write '#label' for their classes");
   CHECK(animals.open({{"#", "label"}, {"learned", R"(["ape","cat","dog"])"}})->describe()->classes == 3);
-  CHECK(
-      animals.refuse({{"learned", R"(["cat","cow"])"}}) ==
-      "'FOLDER/' has the sub-folder 'dog', a class that the weights have not learned; they know cat, cow: correct it, "
-      "leave its record out, or train on data that have it");
+  CHECK(animals.refuse({{"learned", R"(["cat","cow"])"}}) ==
+        "'FOLDER/' has the sub-folder 'dog', a class that is unknown to the weights; they know cat, cow: correct it, "
+        "omit its record, or train on data that contain it");
   CHECK(animals.refuse({{"symbols", "cat,cow"}}) ==
         "'FOLDER/' has the sub-folder 'dog', which symbols= does not list; the symbols are: cat, cow");
   CHECK(animals.refuse({{"resize", "4"}}) ==
-        "resize=4 of 'FOLDER/' is no size; write height and width up to 8192, such as resize=28x28");
+        "resize=4 of 'FOLDER/' is not a size; write height and width up to 8192, such as resize=28x28");
   CHECK(animals.refuse({{"channels", "2"}}) ==
         "channels=2 of 'FOLDER/' is not offered; write channels=1 or channels=3");
   CHECK(animals.refuse({{"header", "true"}}) ==
-        "the option header= means nothing for 'FOLDER/', which is image; leave it out");
+        "the option header= has no effect for 'FOLDER/', which is image; leave it out");
 }
 
 TEST_CASE("pictures of another size or colour type are refused, or resized") {

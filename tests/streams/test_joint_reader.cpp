@@ -408,6 +408,6 @@ TEST_CASE("invalid options are refused") {
   JointOptions huge;
   huge.shuffle = uint64_t{1} << 40;
   CHECK(refusal([&] { JointReader(unbounded.members, huge); }) ==
-        "shuffle=1099511627776 needs more memory than there is; give a smaller block, for example shuffle=8192");
+        "shuffle=1099511627776 needs more memory than is available; give a smaller block, for example shuffle=8192");
   CHECK(refuse([](JointOptions& o) { o.shuffle = uint64_t{1} << 40; }) == "");  // no more than the stream has
 }

@@ -57,7 +57,7 @@ TEST_CASE("options of addresses that overflow: async") {
     std::size_t size() const override { return 0; }
   };
   CHECK(says(refusal([&] { AsyncProducer(std::make_shared<Endless>(), std::numeric_limits<uint64_t>::max() / 8 + 1); }),
-             "need more memory than there is"));
+             "need more memory than is available"));
 }
 
 TEST_CASE("options of addresses that overflow: repeat, skip, shuffle, batch") {
@@ -89,7 +89,7 @@ TEST_CASE("flows: overflowing shapes and ratios are refused with their location"
     return std::string();
   };
   CHECK(says(refused("harmonic g { producer x {4294967296, 4294967296, 3}; consumer y; cycle { x -> y; } }"),
-             "the shape of 'x' has more than 2^63 values, the most are 1099511627776"));
+             "the shape of 'x' has more than 2^63 values, the maximum is 1099511627776"));
   CHECK(says(refused("harmonic g { producer x {1048576, 1048576, 3}; consumer y; cycle { x -> y; } }"),
              "the shape of 'x' has 3298534883328 values"));
 }

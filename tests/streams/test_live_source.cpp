@@ -39,7 +39,7 @@ TEST_CASE("long positions arrive whole, absurdly long ones are refused", "[live]
   producer->padding = std::string(5000, '.');
   CHECK(source.position_before(3) == "before 3" + producer->padding);
   producer->padding = std::string(2 << 20, '.');
-  CHECK(message_of([&] { source.position_before(3); }).find("the most is 1048576") != std::string::npos);
+  CHECK(message_of([&] { source.position_before(3); }).find("the maximum is 1048576") != std::string::npos);
 }
 
 TEST_CASE("a live source is woken from another thread and keeps the earlier samples", "[live]") {

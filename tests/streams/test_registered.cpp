@@ -88,7 +88,7 @@ TEST_CASE("memory: returns the samples it was given") {
   register_builtin_producers(registry.face());
   Sink sink = open_sink(registry.consumer("memory"), "box", {});
   CHECK(refusal([&] { open(registry.producer("memory"), "box", {}); }) ==
-        "stream 's': memory:box holds no samples; a consumer memory:box of this process fills it");
+        "stream 's': memory:box has no sampless; a consumer memory:box of this process fills it");
   for (int32_t i = 0; i < 3; ++i) sink.push(HTensor(DType::I32, {}, &i));
   Source source = open(registry.producer("memory"), "box", {});
   int32_t values[4];
@@ -158,5 +158,5 @@ TEST_CASE("unbounded digits, and requests the plugin refuses") {
         "the labels");
   CHECK(refusal([&] {
           open(plugin().item(), "digits", Options{{"size", "-1"}});
-        }) == "stream 's': synth:digits: size=-1 is no number of samples; 0 means without end");
+        }) == "stream 's': synth:digits: size=-1 is not a number of samples; 0 means endless");
 }

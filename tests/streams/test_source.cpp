@@ -111,7 +111,7 @@ TEST_CASE("producers that break the contract are named") {
   CHECK(refusal([&] { open(broken_table(scalar_f32, nullptr)); }) == "stream 'bad' has no next function");
   CHECK(refusal([&] {
           open(broken_table([](void*, hx_stream_info* out) { return out->sample.rank = 9, HX_OK; }, end));
-        }) == "stream 'bad' announces samples of rank 9; the most is 8");
+        }) == "stream 'bad' announces samples of rank 9; the maximum is 8");
   CHECK(refusal([&] {
           open(broken_table([](void*, hx_stream_info* out) { return out->sample.dtype = 99, HX_OK; }, end));
         }) == "stream 'bad' announces samples of the unknown dtype 99");
@@ -137,7 +137,7 @@ TEST_CASE("producers that break the contract are named") {
               end));
         }) == "stream 'bad' announces 2 position axes for samples of shape [2]");
   CHECK(refusal([&] { open(broken_table(nullptr, [](void*, hx_value**) { return HX_OK; })); }) ==
-        "stream 'bad' gave neither a sample nor the end");
+        "stream 'bad' returned neither a sample nor the end");
   const auto table =
       broken_table(scalar_f32, end, [](void*, uint64_t n, void*, uint64_t* got) { return *got = n + 1, HX_OK; });
   Source greedy("bad", &table, nullptr);

@@ -165,7 +165,7 @@ TEST_CASE("invalid steps are refused with the stream's name") {
     });
   };
   CHECK(refuse("cache=1") ==
-        "stream 'x': cache: 60 samples of 20 bytes take more than the 1 bytes allowed; allow more, or read fewer "
+        "stream 'x': cache: 60 samples of 20 bytes take more than the 1 byte allowed; allow more, or read fewer "
         "samples");
   CHECK(refuse("cache=lots") == "option 'cache=lots' of 'x' must be a number of bytes, such as 512M or 4G");
   CHECK(refuse("async=x") == "option 'async=x' of 'x' must be a whole number");
@@ -173,7 +173,7 @@ TEST_CASE("invalid steps are refused with the stream's name") {
   CHECK(refuse("where=value[9]<1").find("stream 'x': where=value[9]<1: there is no value[9], a sample has 5") == 0);
   CHECK(refuse("where=finite&augment=noise(1)") ==
         "where=finite of 'x' tests samples that augment= changes in every pass; remove one of them");
-  CHECK(refuse("augment=shift(1)").find("stream 'x': augment: samples of shape [5] are no pictures") == 0);
+  CHECK(refuse("augment=shift(1)").find("stream 'x': augment: samples of shape [5] are not pictures") == 0);
 }
 
 TEST_CASE("an address may name a field of another producer's address") {

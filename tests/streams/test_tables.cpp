@@ -101,10 +101,10 @@ TEST_CASE("json lines: keys of every length that differ in one character are dis
 
 TEST_CASE("broken json lines are refused with line and field") {
   CHECK(TableText{"{\"a\": 1}\n{\"a\": }\n"}.refuse() ==
-        "'FILE' line 2 is no JSON: The JSON document has an improper structure: missing or superfluous commas, "
-        "braces, missing keys, etc.; every line must be one JSON value by itself");
-  CHECK(TableText{"{\"a\": 1} {\"a\": 2}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
-  CHECK(TableText{"{\"a\":\n1}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
+        "'FILE' line 2 is not JSON: The JSON document has an improper structure: missing or superfluous commas, "
+        "braces, missing keys, etc.; every line must be one complete JSON value");
+  CHECK(TableText{"{\"a\": 1} {\"a\": 2}\n"}.refuse().find("'FILE' line 1 is not JSON: ") == 0);
+  CHECK(TableText{"{\"a\":\n1}\n"}.refuse().find("'FILE' line 1 is not JSON: ") == 0);
   CHECK(TableText{"{\"a\": 1, \"b\": 2}\n"}.refuse({{"#", "x"}}) ==
         "'FILE' has no field 'x' in line 1; its fields are: a, b");
   CHECK(
@@ -121,9 +121,9 @@ TEST_CASE("broken json lines are refused with line and field") {
   CHECK(TableText{"{\"a\": 1.5}\n{\"a\": [3]}\n"}.refuse() ==
         "'FILE' line 2, field 'a': found an array, the first line has one value; every line must have one shape");
   CHECK(TableText{"{\"a\": {\"b\": 1}}\n"}.refuse() ==
-        "'FILE' line 1, field 'a': found an object; name what is inside, as in '#a.NAME'");
+        "'FILE' line 1, field 'a': found an object; select an inner field, as in '#a.NAME'");
   CHECK(TableText{"{\"a\": []}\n"}.refuse() ==
-        "'FILE' line 1, field 'a': found an array of nothing; a sample is a number, a text, or an array of numbers");
+        "'FILE' line 1, field 'a': found an array of nothing; a sample is a number, a string or an array of numbers");
   CHECK(TableText{"{\"a\": [1, \"x\"]}\n"}.refuse() ==
         "'FILE' line 1, field 'a', number 1: found 'x' where a number is expected; select columns of numbers with "
         "'#NAME,NAME', or a column of words alone to read classes");
@@ -131,11 +131,11 @@ TEST_CASE("broken json lines are refused with line and field") {
         "'FILE' line 2, field 'b': the value is missing; give missing=VALUE (or mean, nan) to replace it, or select "
         "other columns with '#NAME,NAME'");
   CHECK(TableText{"{\"a\": 1e39, \"b\": 2}\n"}.refuse() ==
-        "'FILE' line 1, field 'a': found '1e+39', which is no finite f32 number; correct it");
+        "'FILE' line 1, field 'a': found '1e+39', which is not a finite f32 number; correct it");
   CHECK(TableText{" \n\n"}.refuse() == "'FILE' has no rows");
   CHECK(TableText{"{}\n"}.refuse() == "'FILE' line 1 is an object without fields");
   CHECK(TableText{"[1]\n"}.refuse({{"header", "true"}}) ==
-        "the option header= means nothing for 'FILE', which is jsonl; leave it out");
+        "the option header= has no effect for 'FILE', which is jsonl; leave it out");
   CHECK(TableText{"[1]\n"}.refuse({{"as", "word"}}) ==
         "as=word cannot be used for 'FILE'; write as=number or as=class or as=auto");
 }
@@ -174,17 +174,19 @@ TEST_CASE("numbers get the requested type and shape") {
     CHECK(drain<int32_t>(*t.open({{"#", columns}, {"dtype", "i32"}})) ==
           std::vector<std::vector<int32_t>>{{1, 255}, {7, 8}});
     CHECK(t.refuse({{"#", columns}, {"dtype", "i64"}}) ==
-          "dtype=i64 of 'FILE' is no type of table cells; write dtype=f32, u8, i8, u16, i16 or i32");
+          "dtype=i64 of 'FILE' is not a type for table cells; write dtype=f32, u8, i8, u16, i16 or i32");
     CHECK(t.refuse({{"#", columns}, {"dtype", "u8"}, {"missing", "mean"}}) ==
           "missing=mean of 'FILE' makes no u8; give a whole number, or leave dtype= out");
   }
   CHECK(csv.refuse({{"#", "1-2"}, {"dtype", "i8"}}) ==
-        "'FILE' line 2, column #2 'b': found '255', which is no i8; leave dtype= out, or give one that holds it");
+        "'FILE' line 2, column #2 'b': found '255', which i8 cannot represent; leave dtype= out, or give one that can "
+        "represent it");
   const TableText large{"16777215\n-16777215\n16777217\n", "x.csv"};  // cells are f32
-  CHECK(large.refuse({{"dtype", "i32"}}).find("line 3, column #0: found '16777216', which is no i32") !=
+  CHECK(large.refuse({{"dtype", "i32"}}).find("line 3, column #0: found '16777216', which i32 cannot represent") !=
         std::string::npos);
   CHECK(TableText{"1\n2.5\n", "x.csv"}.refuse({{"dtype", "u8"}}) ==
-        "'FILE' line 2, column #0: found '2.5', which is no u8; leave dtype= out, or give one that holds it");
+        "'FILE' line 2, column #0: found '2.5', which u8 cannot represent; leave dtype= out, or give one that can "
+        "represent it");
 }
 
 TEST_CASE("tables not held in memory give the same samples, in order and by number") {

@@ -85,19 +85,19 @@ TEST_CASE("more than 256 symbols are supported") {
 
 TEST_CASE("files that are not text are refused") {
   CHECK(TextFile("ab\xFF").refuse({}) ==
-        "is not UTF-8: byte 2 begins no character; convert it, for example with iconv -t UTF-8");
+        "is not UTF-8: byte 2 does not begin a character; convert it, for example with iconv -t UTF-8");
   for (const char* bad : {"\xC0\x80", "\xC3", "\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xF4\x90\x80\x80",
                           "\x80", "\xE0\x80\x80", "\xF0\x80\x80\x80", "\xC3(", "\xE2\x82("})
     CHECK(TextFile(bad).refuse({}) ==
-          "is not UTF-8: byte 0 begins no character; convert it, for example with iconv -t UTF-8");
-  CHECK(TextFile(std::string("a\0b", 3)).refuse({}) == "is no text: byte 1 is zero; use format= to set its format");
+          "is not UTF-8: byte 0 does not begin a character; convert it, for example with iconv -t UTF-8");
+  CHECK(TextFile(std::string("a\0b", 3)).refuse({}) == "is not text: byte 1 is zero; use format= to set its format");
   CHECK(TextFile("abc").refuse(Options{{"window", "4"}}) ==
         "has 3 characters, fewer than the window of 4; give a smaller window=");
   CHECK(TextFile("abcdef").refuse(Options{{"window", "4"}, {"part", "0-0.5"}}) ==
         "has 3 characters in part=0-0.5, fewer than the window of 4; give a smaller window=");
-  CHECK(TextFile("abc").refuse(Options{{"window", "0"}}) == "window=0 is no number of symbols; the least is 1");
+  CHECK(TextFile("abc").refuse(Options{{"window", "0"}}) == "window=0 is not a number of symbols; the minimum is 1");
   CHECK(TextFile("abc").refuse(Options{{"window", "2"}, {"shift", "-1"}}) ==
-        "shift=-1 is no number of symbols; the least is 1");
+        "shift=-1 is not a number of symbols; the minimum is 1");
 }
 
 TEST_CASE("tinyshakespeare has 65 characters and splits in nine to one") {

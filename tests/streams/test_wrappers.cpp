@@ -119,7 +119,7 @@ TEST_CASE("batches stack samples along a new axis") {
   BatchProducer mixed(
       std::make_shared<MemoryProducer>(std::vector<HTensor>{HTensor(DType::F32, {2}), HTensor(DType::F32, {3})}), 2);
   CHECK(refusal([&] { mixed.next(); }) ==
-        "batch: samples of shapes [2] and [3] cannot stand in one batch; all must have one type");
+        "batch: samples of shapes [2] and [3] cannot be in one batch; all must have one type");
 }
 
 TEST_CASE("shuffling permutes blocks, differently in each epoch, equally for equal seeds") {

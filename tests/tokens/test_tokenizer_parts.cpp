@@ -100,7 +100,7 @@ TEST_CASE("tokens: Unigram takes the division of the largest sum") {
                 "\xC3\xA9"
                 "b") == Ids{6, 7, 2});
   vocabulary.unknown = -1;
-  CHECK(refusal_of([&] { encoded(vocabulary, "a"); }).find("no token for what is unknown") != std::string::npos);
+  CHECK(refusal_of([&] { encoded(vocabulary, "a"); }).find("no token for unknown characters") != std::string::npos);
 }
 
 TEST_CASE("tokens: WordPiece takes the longest token first") {

@@ -163,7 +163,7 @@ TEST_CASE("sockets: addresses are checked, also those of other machines") {
         "use 127.0.0.1 and a tunnel (ssh -L) between machines, zmq+router: with ?curve=KEYS, or ?insecure=true "
         "(--insecure) if the address is protected otherwise");
   CHECK(message_of([] { tcp_endpoint("127.0.0.1:65536"); }) ==
-        "tcp:127.0.0.1:65536: '65536' is no port\nwrite tcp:127.0.0.1:5555, or tcp:[::1]:5555");
+        "tcp:127.0.0.1:65536: '65536' is not a port\nwrite tcp:127.0.0.1:5555, or tcp:[::1]:5555");
   for (const char* bad : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", ":5", "//:5"})
     CHECK(message_of([&] { tcp_endpoint(bad); }).find("write tcp:") != std::string::npos);
   CHECK(unix_endpoint("/tmp/x").str() == "unix:/tmp/x");

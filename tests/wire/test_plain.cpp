@@ -99,7 +99,7 @@ TEST_CASE("plain: unreadable lines are rejected with their number, counted, and 
   CHECK(x.all<float>() == std::vector<float>{1, 2, 3, 4});
   CHECK(feed.inbox().health().refused == 6);
   CHECK(feed.inbox().health().samples == 2);
-  CHECK(feed.last_error() == "line 7: 'x' is a text where a number is expected");
+  CHECK(feed.last_error() == "line 7: 'x' is a string where a number is expected");
 }
 
 TEST_CASE("plain: the reasons of the first rejections are listed together") {
@@ -198,11 +198,11 @@ TEST_CASE("plain: words have the numbers that the weights learned, and an unknow
   CHECK(feed.inbox().health().refused == 2);
   CHECK_THAT(
       feed.last_error(),
-      Catch::Contains("'kind' is the word 'rose', which the weights have not learned; they know setosa, virginica") &&
-          Catch::Contains("'2', which the weights have not learned"));
+      Catch::Contains("'kind' is the word 'rose', which is unknown to the weights; they know setosa, virginica") &&
+          Catch::Contains("'2', which is unknown to the weights"));
 }
 
-TEST_CASE("plain: learned words that are numbers are no class numbers") {
+TEST_CASE("plain: learned words that are numbers are not class numbers") {
   const std::string text =
       GENERATE("{\"k\": 2}\n{\"k\": 3}\n{\"k\": 0}\n", "{\"k\": \"2\"}\n{\"k\": \"3\"}\n{\"k\": \"0\"}\n");
   SampleFeed feed(feed_of(Format::Jsonl));
@@ -211,7 +211,7 @@ TEST_CASE("plain: learned words that are numbers are no class numbers") {
   feed.close_input();
   x.part();
   CHECK(x.all<int64_t>() == std::vector<int64_t>{1, 2});
-  CHECK_THAT(feed.last_error(), Catch::Contains("the word '0', which the weights have not learned; they know 1, 2, 3"));
+  CHECK_THAT(feed.last_error(), Catch::Contains("the word '0', which is unknown to the weights; they know 1, 2, 3"));
 }
 
 TEST_CASE("plain: learned words give way to another type, and to records of other numbers") {
@@ -244,7 +244,7 @@ TEST_CASE("plain: missing= may be a learned word, and no other one") {
   CHECK(kind.all<int64_t>() == std::vector<int64_t>{1, 0});
   what.missing = "tulip";
   CHECK_THROWS_WITH(Selection(what, "test:"),
-                    Catch::Contains("missing=tulip is not a word that the weights learned: rose, other"));
+                    Catch::Contains("missing=tulip is not a word that the weights know: rose, other"));
 }
 
 TEST_CASE("plain: symbols= agree with the type of a checkpoint, and with no other type") {
@@ -258,7 +258,7 @@ TEST_CASE("plain: symbols= agree with the type of a checkpoint, and with no othe
 TEST_CASE("plain: learned= is a JSON array of texts") {
   CHECK(read_learned("[\"a,b\", \"\"]") == std::vector<std::string>{"a,b", ""});
   for (const char* wrong : {"a,b", "[1]", "{}", "[\"a\""})
-    CHECK_THROWS_WITH(read_learned(wrong), Catch::Contains("is no JSON array of texts; write symbols=a,b,c"));
+    CHECK_THROWS_WITH(read_learned(wrong), Catch::Contains("is not a JSON array of strings; write symbols=a,b,c"));
 }
 
 TEST_CASE("plain: MessagePack, with arrays of msgpack-numpy and bytes") {
@@ -306,7 +306,7 @@ TEST_CASE("plain: raw numbers, and a truncated one") {
   give(feed, std::string("\1\0\2\0\3\0\4\0\5\0\6", 11));
   feed.close_input();
   CHECK(x.all<uint16_t>() == std::vector<uint16_t>{1, 2, 3, 4});
-  CHECK(feed.last_error() == "sample 2 is cut: it has 3 of 4 bytes");
+  CHECK(feed.last_error() == "sample 2 is truncated: it has 3 of 4 bytes");
 }
 
 TEST_CASE("plain: a requested type is used or rejected") {
@@ -323,8 +323,8 @@ TEST_CASE("plain: a requested type is used or rejected") {
   CHECK(known.all<int64_t>() == std::vector<int64_t>{2, 0});
   CHECK(floats.all<float>() == std::vector<float>{2, 0});
   CHECK(feed.last_error() ==
-        "line 2: 'x' has 256, which is no u8; line 3: 'y' has 3, which is no class below 3; line 4: 'x' has 0.5, which "
-        "is no u8");
+        "line 2: 'x' has 256, which u8 cannot represent; line 3: 'y' has 3, which is not a class below 3; line 4: 'x' "
+        "has 0.5, which u8 cannot represent");
 }
 
 TEST_CASE("plain: integers beyond a double's precision are rejected, not rounded") {
@@ -523,15 +523,16 @@ TEST_CASE("plain: missing= may be one of the symbols") {
 
 TEST_CASE("plain: missing= that cannot be had from a stream, or is not of its type, is an error with a remedy") {
   CHECK_THROWS_WITH(Selection(filled("x", "mean"), "test:"), Catch::Contains("missing=mean needs every sample"));
-  CHECK_THROWS_WITH(Selection(filled("x", "word"), "test:"), Catch::Contains("missing=word is no number"));
+  CHECK_THROWS_WITH(Selection(filled("x", "word"), "test:"), Catch::Contains("missing=word is not a number"));
   CHECK_THROWS_WITH(Selection(filled("x", "nan", "u8"), "test:").learn([] {
     Record record;
     record.add("x").kind = Field::Kind::Numbers;
     record.numbers = {1};
     return record;
   }()),
-                    Catch::Contains("missing=nan is no u8"));
-  CHECK_THROWS_WITH(Selection(filled("x", "300", "u8:"), "test:"), Catch::Contains("missing=300 is no u8"));
+                    Catch::Contains("missing=nan cannot be represented in u8"));
+  CHECK_THROWS_WITH(Selection(filled("x", "300", "u8:"), "test:"),
+                    Catch::Contains("missing=300 cannot be represented in u8"));
   CHECK_THROWS_WITH(Selection(filled("x", "10", "i64<10"), "test:"), Catch::Contains("no class below 10"));
 }
 

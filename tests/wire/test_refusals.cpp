@@ -73,7 +73,7 @@ TEST_CASE("refusals: false prefixes are rejected before anything is read") {
         "use fewer tensors or shorter names");
   CHECK(with(12, uint64_t{8} << 30) ==
         "byte 12 of the frame: a payload of 8589934592 bytes is announced, frames have at most 16777216\n"
-        "put fewer samples in a frame, or let the receiver take larger ones");
+        "send fewer samples in a frame, or let the receiver accept larger ones");
   CHECK(with(12, ~uint64_t{0}).find("18446744073709551615 bytes is announced") != std::string::npos);
   CHECK(with(12, uint64_t{16} << 20).find("at most 16777216") != std::string::npos);  // the header adds to it
   CHECK(with(12, uint64_t{23}) ==
@@ -115,8 +115,8 @@ TEST_CASE("refusals: invalid and incomplete headers are rejected") {
 TEST_CASE("refusals: impossible samples are rejected") {
   const Message byte = tensor("x", 2, {});
   CHECK(refusal(data(0).message(7, byte)) ==
-        "header, count: a DATA frame of no samples\nsend at least one sample in a frame");
-  CHECK(refusal(data(1)) == "header, tensors: a DATA frame of no tensors\nname at least one tensor");
+        "header, count: a DATA frame without samples\nsend at least one sample in a frame");
+  CHECK(refusal(data(1)) == "header, tensors: a DATA frame without tensors\nname at least one tensor");
   CHECK(control(4, data(1)) == "header, count: 1 sample in a GRANT frame\nsend samples in DATA frames");
   CHECK(control(4, names().message(7, byte)) ==
         "header, tensors: 1 tensor in a GRANT frame\nonly DATA and HELLO name tensors");
@@ -157,25 +157,25 @@ TEST_CASE("refusals: impossible element types and shapes are rejected") {
   CHECK(refusal(data(1).message(7, tensor("x", 2, {large, large})), "a") ==
         "header, tensors[0] 'x': samples of shape [4294967296, 4294967296], more than the 16777216 bytes a frame may "
         "have\n"
-        "send smaller samples, or let the receiver take larger frames");
+        "send smaller samples, or let the receiver accept larger frames");
   CHECK(refusal(data(1).message(7, tensor("x", 13, {int64_t{1} << 61})), "a").find("more than the 16777216 bytes") !=
         std::string::npos);
 }
 
 TEST_CASE("refusals: a payload that differs from the header is rejected") {
   CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(23, 'a')) ==
-        "payload, tensors[0] 'x': 2 samples of 12 bytes go beyond the frame, which ends at byte 71\n"
+        "payload, tensors[0] 'x': 2 samples of 12 bytes cannot fit into the frame, which ends at byte 71\n"
         "announce the number and shape of the samples that are sent");
   CHECK(refusal(data(0xFFFFFFFF).message(7, tensor("x", 2, {1 << 24})), "a")
-            .find("4294967295 samples of 16777216 bytes go beyond") != std::string::npos);
-  CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(25, 'a')).find("1 bytes more than the tensors") !=
+            .find("4294967295 samples of 16777216 bytes cannot fit into") != std::string::npos);
+  CHECK(refusal(data(2).message(7, tensor("x", 12, {3})), std::string(25, 'a')).find("1 byte more than the tensors") !=
         std::string::npos);
   // Padding between tensors, and between header and payload, is zero.
   const Message two = data(1).message(7, tensor("x", 2, {})).message(7, tensor("y", 2, {}));
   CHECK(refusal(two, std::string("a\0\0\0\0\0\0\0b", 9)) == "no error");
   CHECK(refusal(two, std::string("a\0\0\0c\0\0\0b", 9)).find("padding byte 0x63\npad to a multiple of 8 with zeros") !=
         std::string::npos);
-  CHECK(refusal(two, "a").find("'y': 1 samples of 1 bytes go beyond") != std::string::npos);
+  CHECK(refusal(two, "a").find("'y': 1 sample of 1 byte cannot fit into") != std::string::npos);
   Bytes frame = raw_frame(7, names().bytes());
   REQUIRE(frame.size() == 32);
   frame[31] = std::byte{9};
@@ -227,7 +227,7 @@ TEST_CASE("refusals: the encoder rejects frames that no decoder accepts") {
   CHECK(text() == "header, stream: no name\ngive it a name");
   e = Example();
   e.frame.stream = "\xff";
-  CHECK(text() == "header, stream: bytes that are no UTF-8\nwrite texts in UTF-8");
+  CHECK(text() == "header, stream: bytes that are not UTF-8\nwrite texts in UTF-8");
   e = Example();
   const std::vector<std::byte> large(16 << 20);
   e.frame.tensors = {{"x", DType::U8, {1 << 23}, large}};

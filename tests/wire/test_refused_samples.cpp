@@ -77,10 +77,9 @@ TEST_CASE("refused samples: lines are kept as they came, and a line beside each 
   CHECK(kept.text("x.refused.jsonl") == "{\"x\": [1, 300]}\n{\"x\":  [1]}\r\nnot \xff json\n{\"y\": 1}\n");
   const std::vector<std::string> reasons = kept.reasons();
   REQUIRE(reasons.size() == 4);
-  CHECK(
-      reasons[0] ==
-      "\"address\":\"test:\",\"sender\":1,\"number\":1,\"format\":\"jsonl\",\"reason\":\"line 1: 'x' has 300, which is "
-      "no u8\",\"bytes\":15,\"file\":\"x.refused.jsonl\",\"line\":1}");
+  CHECK(reasons[0] ==
+        "\"address\":\"test:\",\"sender\":1,\"number\":1,\"format\":\"jsonl\",\"reason\":\"line 1: 'x' has 300, which "
+        "u8 cannot represent\",\"bytes\":15,\"file\":\"x.refused.jsonl\",\"line\":1}");
   CHECK(reasons[1].find("\"number\":3,\"format\":\"jsonl\",\"reason\":\"line 3: 'x' of shape [1]") !=
         std::string::npos);
   CHECK(reasons[2].find("\"reason\":\"line 4 is not UTF-8\",\"bytes\":10,") != std::string::npos);
@@ -177,7 +176,7 @@ TEST_CASE("refused samples: bytes are kept as base64") {
     pass(feed, std::string("\2\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\2", 18));
     const std::vector<std::string> reasons = kept.reasons();
     REQUIRE(reasons.size() == 2);
-    CHECK(reasons[0].find("has 3, which is no class below 3\",\"bytes\":8,\"base64\":\"AwAAAAAAAAA=\"}") !=
+    CHECK(reasons[0].find("has 3, which is not a class below 3\",\"bytes\":8,\"base64\":\"AwAAAAAAAAA=\"}") !=
           std::string::npos);
     CHECK(reasons[1].find("\"bytes\":2,\"base64\":\"AQI=\"}") != std::string::npos);
   }
@@ -251,5 +250,5 @@ TEST_CASE("refused samples: a line longer than a sample is kept without its byte
   for (int i = 0; i < 18; ++i) feed.arrived(1, octets(piece));
   feed.arrived(1, octets("\n"));
   REQUIRE(kept.reasons().size() == 1);
-  CHECK(kept.reasons()[0].find("write every sample on a line of its own\"}") != std::string::npos);
+  CHECK(kept.reasons()[0].find("write each sample on a separate line\"}") != std::string::npos);
 }

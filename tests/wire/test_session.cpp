@@ -262,7 +262,8 @@ TEST_CASE("session: a flooded receiver takes its grant and one more frame") {
   CHECK(taken(bytes, samples(0, 1, 99)) == 1);
   CHECK(taken(bytes, samples(1, 1, 99)) == 1);
   CHECK(taken(bytes, samples(2, 1, 99)) == 0);
-  CHECK(message_of([&] { bytes.consumed(3, 1); }) == "3 samples of 1 bytes are consumed, 2 of 198 bytes are held");
+  CHECK(message_of([&] { bytes.consumed(3, 1); }) ==
+        "cannot consume 3 samples (1 byte): only 2 samples (198 bytes) held");
 }
 
 TEST_CASE("session: samples granted by an earlier session may arrive in the next") {

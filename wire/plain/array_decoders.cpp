@@ -56,7 +56,7 @@ class NpyDecoder final : public RecordDecoder {
       return failure_ = reason = e.what(), Next::Broken;
     }
     if (!std::exchange(flushed_, false) || (held_.size() == 0 && left_ == 0)) return Next::None;
-    reason = "array " + std::to_string(left_ > 0 ? number_ - 1 : number_) + " is cut: it ends after " +
+    reason = "array " + std::to_string(left_ > 0 ? number_ - 1 : number_) + " is truncated: it ends after " +
              std::to_string(held_.size()) + " of its bytes";
     data_ = held_.rest();
     with_head_ = left_ > 0 && !rows_;
@@ -76,7 +76,7 @@ class NpyDecoder final : public RecordDecoder {
     if (!preamble) return false;
     if (preamble->size > kMostHead)
       refuse(name,
-             "has a head of " + std::to_string(preamble->size) + " bytes; the most is " + std::to_string(kMostHead));
+             "has a head of " + std::to_string(preamble->size) + " bytes; the maximum is " + std::to_string(kMostHead));
     const size_t head = preamble->text + preamble->size;
     if (in.size() < head) return false;
     const NpyHeader header = read_npy_header(in.substr(preamble->text, preamble->size), preamble->text, name);
@@ -125,8 +125,8 @@ class RawDecoder final : public RecordDecoder {
   explicit RawDecoder(const DecoderOptions& options)
       : dtype_(options.dtype), sample_(options.sample), bytes_(tensor_bytes(options.dtype, options.sample)) {
     if (bytes_ > kMostRecord)
-      throw Error(ErrorKind::Usage, options.where + ": samples of " + std::to_string(bytes_) + " bytes; the most is " +
-                                        std::to_string(kMostRecord));
+      throw Error(ErrorKind::Usage, options.where + ": samples of " + std::to_string(bytes_) +
+                                        " bytes; the maximum is " + std::to_string(kMostRecord));
   }
 
   void arrived(std::span<const std::byte> bytes) override { held_.add(bytes); }
@@ -143,7 +143,7 @@ class RawDecoder final : public RecordDecoder {
       return Next::Record;
     }
     if (!std::exchange(flushed_, false) || held_.size() == 0) return Next::None;
-    reason = "sample " + std::to_string(number_++) + " is cut: it has " + std::to_string(held_.size()) + " of " +
+    reason = "sample " + std::to_string(number_++) + " is truncated: it has " + std::to_string(held_.size()) + " of " +
              std::to_string(bytes_) + " bytes";
     raw_ = held_.rest();
     held_.pass(held_.size());

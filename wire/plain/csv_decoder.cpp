@@ -1,6 +1,8 @@
 // Decodes table rows as they arrive. The first two rows determine whether there is a header.
 #include <algorithm>
 
+#include <harmonics/quantity.hpp>
+
 #include "wire/plain/cell_text.hpp"
 #include "wire/plain/csv_scanner.hpp"
 #include "wire/plain/held_bytes.hpp"
@@ -191,8 +193,8 @@ class CsvDecoder final : public RecordDecoder {
     record.numbered = true;
     record.place = "line " + std::to_string(line);
     if (cells.size() != width_) {
-      reason = record.place + " has " + std::to_string(cells.size()) + (cells.size() == 1 ? " cell" : " cells") +
-               ", line " + std::to_string(first_line_) + " has " + std::to_string(width_);
+      reason = record.place + " has " + quantity(cells.size(), "cell") + ", line " + std::to_string(first_line_) +
+               " has " + std::to_string(width_);
       return Next::Refused;
     }
     for (size_t i = 0; i < width_; ++i) take_cell(cells[i], record.add(names_[i]), record);

@@ -56,7 +56,7 @@ std::string_view CsvScanner::plain_cell() {
   at_ = static_cast<size_t>(end - first);
   if (end != last && *end == '\0')
     fail(line_, "there is a zero byte at byte " + std::to_string(at_),
-         "this is no text; UTF-16 must be converted to UTF-8");
+         "this is not text; UTF-16 must be converted to UTF-8");
   while (start < end && *start == ' ') ++start;
   while (start < end && end[-1] == ' ') --end;
   return {start, static_cast<size_t>(end - start)};
@@ -87,7 +87,7 @@ std::string_view CsvScanner::quoted_cell() {
              "' or the end of the line; write a quote inside quotes twice");
   const std::string_view value = copy ? std::string_view(*copy) : rest;
   if (value.find('\0') != std::string_view::npos)
-    fail(first_line, "there is a zero byte in a quoted cell", "this is no text");
+    fail(first_line, "there is a zero byte in a quoted cell", "this is not text");
   return value;
 }
 

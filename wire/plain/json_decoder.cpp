@@ -21,7 +21,7 @@ std::string json_type(element_type type) {
     case element_type::OBJECT:
       return "an object";
     case element_type::STRING:
-      return "a text";
+      return "a string";
     case element_type::BOOL:
       return "true or false";
     case element_type::NULL_VALUE:
@@ -53,15 +53,14 @@ class JsonDecoder final : public RecordDecoder {
       record.place = "line " + std::to_string(cutter_.number());
       raw_ = longer ? std::string_view() : line;
       if (longer)
-        return refuse(
-            record, reason,
-            "is longer than " + std::to_string(kMostRecord) + " bytes; write every sample on a line of its own");
+        return refuse(record, reason,
+                      "is longer than " + std::to_string(kMostRecord) + " bytes; write each sample on a separate line");
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       if (const auto error = parse(line))
         return refuse(record, reason,
                       error == simdjson::UTF8_ERROR ? "is not UTF-8"
-                                                    : std::string("is no JSON: ") + simdjson::error_message(error) +
-                                                          "; every line is one JSON value by itself");
+                                                    : std::string("is not JSON: ") + simdjson::error_message(error) +
+                                                          "; every line must be one complete JSON value");
       if (begin_batch()) continue;
       return take(root_, record, reason);
     }

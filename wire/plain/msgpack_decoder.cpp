@@ -123,7 +123,7 @@ class ValueScanner {
       if (begun_ && left_.empty()) return at_ <= text.size() ? Found::Whole : Found::More;
       if (at_ >= text.size()) return Found::More;
       const Head head = head_of(text.substr(at_));
-      if (head.kind == Head::Unknown) return reason = "is no MessagePack: byte 0xc1", Found::Broken;
+      if (head.kind == Head::Unknown) return reason = "is not MessagePack: byte 0xc1", Found::Broken;
       if (head.bytes > text.size() - at_) return Found::More;
       const uint64_t inner = head.kind == Head::Map ? 2 * head.length : head.kind == Head::Array ? head.length : 0;
       at_ += head.bytes;
@@ -184,7 +184,7 @@ class MsgpackDecoder final : public RecordDecoder {
       return got;
     }
     if (std::exchange(flushed_, false) && held_.size() > 0) {
-      reason = "value " + std::to_string(number_++) + " is cut: it ends within itself";
+      reason = "value " + std::to_string(number_++) + " is truncated";
       raw_ = held_.rest();
       held_.pass(held_.size());
       scanner_.restart();
@@ -225,9 +225,9 @@ class MsgpackDecoder final : public RecordDecoder {
     if (of.kind == Head::Map && !is_numpy()) {
       name_.clear();
       if (take_map(record, 0) && record.size() > 0) return Next::Record;
-      reason =
-          record.place + (record.size() == 0 ? " is a map without fields"
-                                             : " has too many fields, maps nested too deep, or keys that are no texts");
+      reason = record.place + (record.size() == 0
+                                   ? " is a map without fields"
+                                   : " has too many fields, maps nested too deep, or keys that are not strings");
       return Next::Refused;
     }
     if (of.kind == Head::Text || of.kind == Head::Nil || of.kind == Head::Extension) {
@@ -242,7 +242,7 @@ class MsgpackDecoder final : public RecordDecoder {
       case Head::Nil:
         return "nil";
       case Head::Text:
-        return "a text";
+        return "a string";
       case Head::Bytes:
         return "bytes";
       case Head::Array:

@@ -19,10 +19,9 @@ inline std::vector<Argument> plain_options(const std::string& otherwise, const s
        Argument::text("schema", "",
                       "JSON file with the types of fields: {\"image\": \"u8:28x28\", \"label\": \"i64<10\"}"),
        Argument::text("symbols", "", "the class words in order: a,b,c"),
-       Argument::text(
-           "learned", "",
-           "the words that the weights learned, a JSON array; set by --weights and --resume where symbols= is "
-           "not given"),
+       Argument::text("learned", "",
+                      "the words known to the weights, a JSON array; set by --weights and --resume where symbols= is "
+                      "not given"),
        Argument::text("missing", "",
                       "jsonl, csv, msgpack: replacement for missing values (empty cells, null, absent fields): a value "
                       "or nan; default: their samples are refused"),
@@ -50,7 +49,7 @@ constexpr const char* kSentFormats = "hxs|jsonl|json|ndjson|csv|msgpack|npy|raw"
 // Returns the note that this address delivers at most once.
 inline std::string at_most_once(const std::string& where) {
   return where +
-         ": at-most-once delivery: senders get no reply, and samples not yet learned are lost if the run is killed; "
+         ": at-most-once delivery: senders get no reply, and samples not yet used are lost if the run is killed; "
          "--spool DIR stores them, HXS/1 resends them";
 }
 

@@ -13,10 +13,10 @@ std::map<std::string, std::string> read_schema(const std::string& path) {
   simdjson::dom::element root;
   if (const auto error = parser.load(path).get(root)) {
     if (error == simdjson::IO_ERROR) throw Error(ErrorKind::NoInput, "cannot read '" + path + "'");
-    throw refuse(std::string("is no schema: ") + simdjson::error_message(error));
+    throw refuse(std::string("is not a schema: ") + simdjson::error_message(error));
   }
   simdjson::dom::object fields;
-  if (root.get(fields)) throw refuse("is no schema: it is no object");
+  if (root.get(fields)) throw refuse("is not a schema: it is not an object");
   std::map<std::string, std::string> types;
   for (const auto& [key, value] : fields) {
     std::string_view text;
@@ -33,7 +33,7 @@ std::map<std::string, std::string> read_schema(const std::string& path) {
       std::string dims;
       for (const simdjson::dom::element dim : shape) {
         int64_t size = 0;
-        if (dim.get(size) || size < 1) throw refuse("has a shape of '" + name + "' that is none");
+        if (dim.get(size) || size < 1) throw refuse("has an invalid shape for '" + name + "'");
         dims += (dims.empty() ? "" : "x") + std::to_string(size);
       }
       type += ":" + dims;
@@ -58,7 +58,8 @@ std::vector<std::string> read_learned(const std::string& text) {
       words.emplace_back(word);
     }
   if (!good)
-    throw Error(ErrorKind::Usage, "learned=" + text + " is no JSON array of texts; write symbols=a,b,c to list words");
+    throw Error(ErrorKind::Usage,
+                "learned=" + text + " is not a JSON array of strings; write symbols=a,b,c to list words");
   return words;
 }
 

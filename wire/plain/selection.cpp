@@ -7,6 +7,7 @@
 #include <limits>
 
 #include <harmonics/announced.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "wire/plain/cell_text.hpp"
 
@@ -68,13 +69,13 @@ std::optional<StreamInfo> read_type(std::string text, bool& scalar) {
 std::string raw_type(const std::string& where, const std::string& given,
                      const std::map<std::string, std::string>& schema, const std::string& declared) {
   if (given.empty() && schema.size() > 1)
-    throw Error(ErrorKind::Usage, where + ": its schema names " + std::to_string(schema.size()) +
-                                      " fields, and a sample of bare numbers is one")
-        .note("leave one field in it, or say ?type=f32:28x28");
+    throw Error(ErrorKind::Usage, where + ": its schema names " + quantity(schema.size(), "field") +
+                                      ", and a sample of bare numbers is one")
+        .note("leave one field in it, or give ?type=f32:28x28");
   const std::string type = given.empty() && !schema.empty() ? schema.begin()->second : given;
   if (type.empty() && declared.empty())
     throw Error(ErrorKind::Usage, where + ": format=raw needs the shape of a sample, and the flow declares none")
-        .note("declare it in the flow, 'producer x {28, 28};', or say ?type=f32:28x28, and ?type=f32: for one number");
+        .note("declare it in the flow, 'producer x {28, 28};', or give ?type=f32:28x28, or ?type=f32: for one number");
   if (type.empty()) return declared;
   if (type.find_first_of(":<") != std::string::npos) return type;
   return type + (declared.empty() ? ":" : declared.substr(declared.find_first_of(":<")));
@@ -84,7 +85,7 @@ Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)),
   bool scalar = false;
   const std::optional<StreamInfo> info = read_type(asked_.type, scalar);
   if (!info && !asked_.type.empty())
-    throw Error(ErrorKind::Usage, where_ + ": '" + asked_.type + "' is no type of samples")
+    throw Error(ErrorKind::Usage, where_ + ": '" + asked_.type + "' is not a sample type")
         .note("write type=u8, type=u8:28x28, or with classes type=i64<10");
   take_words(info ? &*info : nullptr);
   read_filler();
@@ -154,7 +155,7 @@ void Selection::read_filler() {
   field.count = 1;
   if (!classes_.empty()) {
     if (!class_of(text))
-      throw Error(ErrorKind::Usage, what + (asked_.learned ? " is not a word that the weights learned: " + learned()
+      throw Error(ErrorKind::Usage, what + (asked_.learned ? " is not a word that the weights know: " + learned()
                                                            : " is not a word that symbols= lists"))
           .note(asked_.learned ? "give one of them" : "give one of them, or add it");
     field.kind = Field::Kind::Word;
@@ -168,7 +169,7 @@ void Selection::read_filler() {
   else if (const auto number = number_in(text))
     filler_->number = *number;
   else
-    throw Error(ErrorKind::Usage, what + " is no number").note("give a number or nan; words are for symbols=");
+    throw Error(ErrorKind::Usage, what + " is not a number").note("give a number or nan; words are for symbols=");
 }
 
 // Converts the replacement for missing values to the samples' type, once that is known.
@@ -192,9 +193,9 @@ void Selection::convert_filler() {
     good = part_.dtype == DType::F32;
   }
   if (!good)
-    throw Error(ErrorKind::Usage,
-                where_ + ": missing=" + filler_->field.text + " is no " +
-                    (part_.classes > 0 ? "class below " + std::to_string(part_.classes) : type_text()))
+    throw Error(ErrorKind::Usage, where_ + ": missing=" + filler_->field.text +
+                                      (part_.classes > 0 ? " is not a class below " + std::to_string(part_.classes)
+                                                         : " cannot be represented in " + type_text()))
         .note(part_.dtype == DType::F32 || part_.dtype == DType::F64
                   ? "give a number of this type"
                   : "give a whole number of this type, or read numbers with ?type=f32");
@@ -297,7 +298,7 @@ void Selection::learn(const Record& first) {
   }
   if (tensor_bytes(part_.dtype, part_.sample) > kMostRecord)
     throw Error(ErrorKind::Stream, where_ + ": samples of " + std::to_string(tensor_bytes(part_.dtype, part_.sample)) +
-                                       " bytes; the most is " + std::to_string(kMostRecord));
+                                       " bytes; the maximum is " + std::to_string(kMostRecord));
   cells_ = cells;
   known_ = true;
   convert_filler();
@@ -317,7 +318,7 @@ size_t Selection::cells_without(const Record& first, size_t cells, size_t missin
     if (first[part.likely].kind == Field::Kind::Missing && name.empty()) name = shown(first[part.likely]);
   throw Error(ErrorKind::Stream,
               where_ + ": " + first.place + ": " + name + " has no value, and how many numbers it has is not known yet")
-      .note("say what a sample is: ?type=f32:4 for four numbers, ?type=f32: for one");
+      .note("give the sample type: ?type=f32:4 for four numbers, ?type=f32: for one");
 }
 
 bool Selection::mismatch(const Record& record, const Shape& is, std::string& reason) const {
@@ -334,8 +335,8 @@ bool Selection::mismatch(const Record& record, const Shape& is, std::string& rea
 bool Selection::encode(const Record& record, std::vector<std::byte>& to, std::string& reason) {
   if (!chosen_ && !choose(record, reason)) return false;
   if (asked_.selection.empty() && record.size() != parts_.size() && !(filler_ && record.size() < parts_.size())) {
-    reason = record.place + " has " + std::to_string(record.size()) + " fields, the first had " +
-             std::to_string(parts_.size());
+    reason =
+        record.place + " has " + quantity(record.size(), "field") + ", the first had " + std::to_string(parts_.size());
     return false;
   }
   const size_t begin = to.size();
@@ -384,7 +385,7 @@ bool Selection::encode_filled(const Record& record, std::vector<std::byte>& to, 
   if (!never.empty())
     note_ = record.place + ": no sample had " + never + " until now; using missing=" + filler_->field.text;
   if (asked_.selection.empty() && present < record.size()) {
-    reason = record.place + " has fields that the first sample had not";
+    reason = record.place + " has fields that the first sample did not have";
     return false;
   }
   const size_t rest = cells_ - std::min(cells, cells_), each = unknown == 1 ? rest : 1;
@@ -407,7 +408,7 @@ bool Selection::append_word(const Field& field, const std::string& word, std::ve
   if (!number) {
     reason = shown(field) + " is the word '" + word.substr(0, 100) + "'" +
              (classes_.empty() ? ", but a number is expected"
-              : asked_.learned ? ", which the weights have not learned; they know " + learned()
+              : asked_.learned ? ", which is unknown to the weights; they know " + learned()
                                : ", which symbols= does not list");
     return false;
   }
@@ -425,8 +426,8 @@ bool Selection::append(const Record& record, const Field& field, std::vector<std
       return append_word(field, field.text, to, reason);  // a numeric word, as in tables
     if (number && field.count == 1 && asked_.learned)
       return append_word(field, number_text(record.numbers[field.at]), to, reason);
-    reason = shown(field) + " is not a word that " +
-             (asked_.learned ? "the weights learned: " + learned() : "symbols= lists");
+    reason =
+        shown(field) + " is not a word that " + (asked_.learned ? "the weights know: " + learned() : "symbols= lists");
     return false;
   }
   if (field.kind == Field::Kind::Numbers) {
@@ -528,8 +529,9 @@ bool Selection::convert_to(const From* from, size_t count, const Field& field, s
       if (good) value = static_cast<To>(wide);
     }
     if (!good) {
-      reason = shown(field) + " has " + number_text(wide) + ", which is no " +
-               (part_.classes > 0 ? "class below " + std::to_string(part_.classes) : type_text());
+      reason = shown(field) + " has " + number_text(wide) + ", which " +
+               (part_.classes > 0 ? "is not a class below " + std::to_string(part_.classes)
+                                  : type_text() + " cannot represent");
       return false;
     }
     std::memcpy(to.data() + begin + i * sizeof(To), &value, sizeof value);

@@ -9,6 +9,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
@@ -78,7 +80,7 @@ class Chat {
 
   int run() {
     terminal_ = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
-    if (!format_.own()) print_note("the model has no chat template: messages are written as ChatML");
+    if (!format_.own()) print_note("the model has no chat template: messages are formatted as ChatML");
     if (terminal_ && !options_.quiet) say("/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends");
     while (!over_) {
       const std::optional<std::string> line = next_line();
@@ -126,7 +128,7 @@ class Chat {
       return;
     }
     if (word == "/regenerate") {
-      if (!chat_.drop_answer()) throw Error(ErrorKind::Usage, "there is no answer to write again");
+      if (!chat_.drop_answer()) throw Error(ErrorKind::Usage, "there is no answer to regenerate");
       ++settings_.seed;
       return answer(std::nullopt);
     }
@@ -142,7 +144,7 @@ class Chat {
       save_session(path);
     else
       write_file_atomically(path, boost::json::serialize(chat_.messages()) + "\n");
-    if (!options_.quiet) say(fmt::format("saved {} messages to {}", chat_.messages().size(), path));
+    if (!options_.quiet) say(fmt::format("saved {} to {}", quantity(chat_.messages().size(), "message"), path));
   }
 
   void save_session(const std::string& path) {
@@ -173,7 +175,7 @@ class Chat {
       restore(read_session(path), path);
     else
       chat_.set_messages(messages_in(read_plain_file(path), path));
-    if (!options_.quiet) say(fmt::format("loaded {} messages from {}", chat_.messages().size(), path));
+    if (!options_.quiet) say(fmt::format("loaded {} from {}", quantity(chat_.messages().size(), "message"), path));
   }
 
   void show(const AnswerPart& part) {
@@ -210,7 +212,8 @@ class Chat {
     interrupted_ = done.interrupted && !terminal_;
     if (options_.quiet) return;
     if (done.forgotten > 0)
-      print_note(fmt::format("the {} oldest messages no longer fit and were removed", done.forgotten));
+      print_note(fmt::format("the conversation no longer fits the context: removed {}",
+                             quantity(done.forgotten, "old message")));
     if (done.done.end == EndOfText::context)
       print_note(fmt::format("the context of {} tokens is full: /clear, or give a larger --context",
                              thousands(session_.context())));

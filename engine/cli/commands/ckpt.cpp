@@ -177,7 +177,7 @@ int diff(const std::string& first, const std::string& second, const Options& opt
                             {"fields", fields},
                             {"tensors", rows}});
   else if (same)
-    print("  all {} tensors are the same to the bit\n", a.file.tensors.size());
+    print("  all {} tensors are bit-identical\n", a.file.tensors.size());
   return kDone;
 }
 
@@ -223,11 +223,11 @@ int ckpt_command(const Options& options) {
     return expect_paths(options, 1, "harmonics ckpt verify FILE"), verify(options.files[1], options);
   if (action == "diff")
     return expect_paths(options, 2, "harmonics ckpt diff FILE FILE"), diff(options.files[1], options.files[2], options);
-  Error e(ErrorKind::Usage, fmt::format("'harmonics ckpt' does not know '{}'", action));
+  Error e(ErrorKind::Usage, fmt::format("'harmonics ckpt' does not accept '{}'", action));
   if (const auto near = nearest(action, {"list", "show", "verify", "diff"}))
     e.note("did you mean '" + *near + "'?");
   else
-    e.note("it knows list, show, verify and diff");
+    e.note("commands: list, show, verify, diff");
   throw e;
 }
 

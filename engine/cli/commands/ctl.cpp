@@ -27,7 +27,7 @@ json::object message_of(const Options& options) {
       if (used == value.size()) return v;
     } catch (const std::exception&) {  // reported below
     }
-    throw Error(ErrorKind::Usage, fmt::format("'{}' is no number", value), {},
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not a number", value), {},
                 {fmt::format("harmonics ctl {} {} NUMBER", options.files[0], action)});
   };
   json::object o{{"do", action == "lr" ? "learning_rate" : action}};

@@ -94,7 +94,7 @@ void require_types(BoundGraph& graph, const Options& options) {
       if (!graph.types().count(n)) {
         const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
         throw Error(
-            ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name), {},
+            ErrorKind::Usage, fmt::format("the sample type of producer '{}' is unknown", name), {},
             {fmt::format(
                 "bind it (--producer {}=ADDRESS), give --weights, or declare its shape; --show flow needs neither",
                 name)});

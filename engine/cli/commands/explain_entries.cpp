@@ -4,6 +4,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/explanation.hpp"
 #include "engine/cli/run/model_options.hpp"
@@ -83,7 +85,8 @@ void tell_entry(const OpenedModel& opened, const EntrySizes& sizes, const Option
 
 void show_entries(const Model& model, const EntrySizes& sizes, const Options& options, Explanation& e) {
   expect_entry(model, options.entry);
-  e.say(fmt::format("entries of {}, for a batch of {} and {} tokens\n", model.name, sizes.batch, sizes.tokens));
+  e.say(fmt::format("entries of {}, for a batch of {} and {}\n", model.name, sizes.batch,
+                    quantity(sizes.tokens, "token")));
   for (const Entry& entry : model.entries) {
     if (!options.entry.empty() && entry.name != options.entry) continue;
     const EntrySignature s = signature_of(entry_program(model, entry, sizes));

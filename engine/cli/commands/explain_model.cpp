@@ -149,13 +149,14 @@ bool explain_model(const Options& options) {
   ModelOptions model = model_options(options);
   if (is_spec) {
     if (!options.spec.empty())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' is a spec, and --spec gives another one", path));
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is a spec, but --spec gives another one", path));
     if (options.weights.empty())
       throw Error(ErrorKind::Usage, fmt::format("'explain {}' lacks the file of a model", path), {},
                   {"give --weights MODEL.gguf"});
     model.spec = specs::read_spec(path);
   } else if (!options.weights.empty()) {
-    throw Error(ErrorKind::Usage, fmt::format("'{}' has weights of its own; --weights is for a spec or a flow", path));
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' contains its own weights; --weights is for a spec or a flow", path));
   }
   const ImportedModel imported = imported_for(is_spec ? options.weights : path, options, !model.spec);
   const auto resolved = resolve_spec(imported, model);

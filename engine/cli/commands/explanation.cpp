@@ -6,6 +6,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -148,7 +150,7 @@ void show_placement(const Executable& executable, const std::string& device, con
   }
   const size_t n = executable.steps().size() - hosted.size();
   e.say(fmt::format(
-      "placement{}\n  {} steps on {}{}\n{}", of, n, device,
+      "placement{}\n  {} on {}{}\n{}", of, quantity(n, "step"), device,
       hosted.empty() ? ", none on the host" : fmt::format(", {} on the host, with copies:", hosted.size()), text));
   e.add("placement", json::object{{"device", device}, {"steps", n}, {"hosted", std::move(hosted)}});
 }

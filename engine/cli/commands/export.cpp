@@ -122,7 +122,7 @@ ExportResult export_described(const std::string& from, const std::string& to, co
   const std::string& weights = options.weights;
   const std::vector<AdapterFile> files = adapter_files(options);
   if (weights.empty() && !files.empty())
-    throw Error(ErrorKind::Usage, fmt::format("--lora changes weights, and '{}' has none", from), {},
+    throw Error(ErrorKind::Usage, fmt::format("--lora changes weights, but '{}' has none", from), {},
                 {"--weights FOLDER names those that the adapter was trained on"});
   if (weights.empty()) print_note(fmt::format("'{}' has no weights: these are initial values", from));
   TensorFile trained;
@@ -145,9 +145,10 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
   expect_model_folder(from);
   const std::vector<AdapterFile> files = adapter_files(options);
   if (!is_model(from, registry)) {
-    if (!files.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --lora could change", from));
+    if (!files.empty())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is not a model that --lora could change", from));
     if (!options.weights.empty())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' is no model that --weights could change", from));
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is not a model that --weights could change", from));
     return export_weights(from, to, registry, how);
   }
   // The folder of a described model gets the tokenizer's files, so that the tokenizer's metadata is not needed.
@@ -173,7 +174,7 @@ void add_tokens(const std::string& folder, const Options& options) {
   if (options.quiet) return;
   for (const auto& [text, id] : rows.tokens) say(fmt::format("token {}: {}", id, text));
   if (rows.after > rows.before)
-    say(fmt::format("{} rows instead of {}: {}", thousands(rows.after), thousands(rows.before),
+    say(fmt::format("{} instead of {}: {}", number_of(static_cast<uint64_t>(rows.after), "row"), thousands(rows.before),
                     comma_separated(rows.resized)));
 }
 
@@ -189,7 +190,7 @@ int export_command(const Options& options) {
   for (const auto& [flag, given] :
        {std::pair("--shard-size", options.shard_bytes > 0), std::pair("--add-token", !options.added_tokens.empty())})
     if (given && !is_hf)
-      throw Error(ErrorKind::Usage, fmt::format("{} is for folders of Hugging Face, and '{}' is none", flag, to))
+      throw Error(ErrorKind::Usage, fmt::format("{} is for Hugging Face folders, but '{}' is not one", flag, to))
           .note("write a folder: NAME/");
   const ExportResult result = export_file(from, to, options, how);
   if (is_hf) {

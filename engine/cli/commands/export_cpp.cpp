@@ -21,7 +21,7 @@ Model model_to_write(const Options& options) {
   const std::string& from = options.files[0];
   if (!is_ndsl(from)) {
     if (!is_model(from, Registry::global()))
-      throw Error(ErrorKind::Usage, fmt::format("--cpp takes a model, and '{}' is none", from));
+      throw Error(ErrorKind::Usage, fmt::format("--cpp takes a model, but '{}' is not one", from));
     return open_model(from, options).model;
   }
   if (!options.lora.empty())

@@ -7,6 +7,9 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
+#include "engine/base/spelling.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/tensor/value.hpp"
@@ -207,8 +210,9 @@ std::string summary_text(const FileSummary& summary) {
     range = std::max(range, range_text(c).size());
     address = std::max(address, std::min<size_t>(cli::quoted(c.address).size(), 60));
   }
-  std::string s = fmt::format("file {}\n  {} rows, {} columns\n\n", summary.path,
-                              thousands(static_cast<int64_t>(summary.rows)), summary.columns.size());
+  std::string s =
+      fmt::format("file {}\n  {}, {}\n\n", summary.path, number_of(static_cast<uint64_t>(summary.rows), "row"),
+                  quantity(summary.columns.size(), "column"));
   const auto line = [&](const auto&... cells) {
     s += fmt::format("  {:<{}}  {:<10} {:>8}  {:<{}} {:>8}  {:<{}}  {}\n", cells...);
   };

@@ -97,7 +97,7 @@ void expect_model_first(const Options& options) {
   const std::string& path = options.files.front();
   std::error_code failed;
   if (options.files.size() > 1 || path.find(' ') == std::string::npos || std::filesystem::exists(path, failed)) return;
-  throw Error(ErrorKind::NoInput, fmt::format("the model comes first, and there is no file '{}'", path), {},
+  throw Error(ErrorKind::NoInput, fmt::format("the model comes first, but there is no file '{}'", path), {},
               {"write harmonics generate MODEL " + quoted(path)});
 }
 

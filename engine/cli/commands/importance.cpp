@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/base/file.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
@@ -16,7 +17,7 @@ namespace harmonics::engine::cli {
 int importance_command(const Options& options) {
   const std::string &text = options.files[1], &to = options.files[2];
   if (!to.ends_with(".gguf"))
-    throw Error(ErrorKind::Usage, fmt::format("the importance is written as GGUF, and '{}' does not end in .gguf", to),
+    throw Error(ErrorKind::Usage, fmt::format("the importance is written as GGUF, but '{}' does not end in .gguf", to),
                 {}, {fmt::format("harmonics importance {} {} NAME.gguf", options.files[0], text)});
   std::error_code failed;
   if (std::filesystem::equivalent(to, options.files[0], failed))
@@ -47,9 +48,9 @@ int importance_command(const Options& options) {
                                    {"chunks", matrix.chunks},
                                    {"tensors", matrix.tensors.size()}});
   else if (!options.quiet)
-    print("{}: importance of the columns of {} matrices, from {} tokens in {} chunks\n", to,
+    print("{}: importance of the columns of {} matrices, from {} tokens in {}\n", to,
           thousands(static_cast<int64_t>(matrix.tensors.size())), thousands(matrix.chunks * matrix.chunk_tokens),
-          thousands(matrix.chunks));
+          number_of(static_cast<uint64_t>(matrix.chunks), "chunk"));
   return kDone;
 }
 

@@ -44,7 +44,7 @@ int write_text(BoundGraph& graph, const Options& options) {
         boost::json::object{{"version", 1}, {"graph", graph.graph().name}, {"prompt", options.prompt}, {"text", text}});
   else
     print("\n");
-  if (!refused.empty() && !options.quiet) print_note("the whole window runs again for every symbol: " + refused);
+  if (!refused.empty() && !options.quiet) print_note("the whole window is recomputed for every symbol: " + refused);
   return kDone;
 }
 
@@ -147,7 +147,7 @@ void expect_trained(BoundGraph& graph, const Options& options) {
   if (count > 0)
     throw Error(
         ErrorKind::Usage,
-        fmt::format("no weights are given, and '{}' has {} to learn", graph.graph().name, thousands(count)), {},
+        fmt::format("no weights are given, but '{}' has {} to learn", graph.graph().name, thousands(count)), {},
         {"add --weights FILE, as written by run --save or --checkpoint", "--untrained computes with the initial ones"});
 }
 
@@ -161,7 +161,7 @@ int infer_command(const Options& options) {
        {std::pair("--spec", !options.spec.empty()), std::pair("--set", !options.set.empty())})
     if (given)
       throw Error(ErrorKind::Usage,
-                  fmt::format("{} is for models, and '{}' is a flow", name,
+                  fmt::format("{} is for models, but '{}' is a flow", name,
                               options.files.empty() ? std::string("-") : options.files.front()),
                   {}, {"leave it out"});
   const Flow flow = read_flow(options);

@@ -42,7 +42,7 @@ void write_new(const std::string& path, mode_t mode, const std::string& text) {
   if (written) return;
   Error error(kind_of_failure(reason, ErrorKind::Output),
               fmt::format("cannot write '{}': {}", path, std::strerror(reason)));
-  if (reason == EEXIST) error.note("keys are never written over: choose another name, or remove it");
+  if (reason == EEXIST) error.note("key files are never overwritten: choose another name, or remove the file");
   throw error;
 }
 

@@ -362,7 +362,7 @@ int inspect_command(const Options& options) {
     if (auto near = nearest(thing, known))
       e.note("did you mean '" + *near + "'?");
     else
-      e.note("'harmonics list' shows what there is");
+      e.note("'harmonics list' lists all names");
     throw e;
   }
   if (!options.json) {

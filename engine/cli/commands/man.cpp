@@ -12,7 +12,7 @@ namespace {
 
 int list_verbs(const Options& options) {
   if (!options.files.empty())
-    throw Error(ErrorKind::Usage, "--list goes without a page, and '" + options.files.front() + "' is given", {},
+    throw Error(ErrorKind::Usage, "--list takes no page, but '" + options.files.front() + "' is given", {},
                 {"leave one of them out"});
   boost::json::array verbs;
   for (const std::string& name : verb_names()) {

@@ -5,6 +5,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/file.hpp"
 #include "engine/base/source_text.hpp"
 #include "engine/cli/terminal/chart.hpp"
@@ -61,7 +63,7 @@ void ModelPage::table(const std::string& heading, const std::vector<std::string>
     tables_ += "</tr>\n";
   }
   tables_ += "</table></div>\n";
-  if (rows.size() > kMostRows) tables_ += fmt::format("<p>and {} more rows</p>\n", rows.size() - kMostRows);
+  if (rows.size() > kMostRows) tables_ += fmt::format("<p>and {}</p>\n", quantity(rows.size() - kMostRows, "more row"));
 }
 
 void ModelPage::numbers(const std::string& file) {

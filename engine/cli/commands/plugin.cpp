@@ -11,6 +11,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/child_process.hpp"
 #include "engine/base/spelling.hpp"
 #include "formats/utf8.hpp"
@@ -271,7 +273,7 @@ void compare_manifest(Diagnosis& d) {
       d.remedies.push_back(fmt::format("add '{}' to {}", p, manifest.string()));
   for (const std::string& p : announced)
     if (std::find(d.provides.begin(), d.provides.end(), p) == d.provides.end())
-      d.remedies.push_back(fmt::format("take '{}' out of {}", p, manifest.string()));
+      d.remedies.push_back(fmt::format("remove '{}' from {}", p, manifest.string()));
   if (!d.remedies.empty()) d.trouble = "registers other items than its manifest lists";
 }
 
@@ -329,14 +331,13 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
                                 {"remedies", json::value_from(d.remedies)}});
     if (options.json) continue;
     print("  {:<7} {}{}{}\n", d.trouble.empty() ? "ok" : "TROUBLE", fs::path(path).filename().string(),
-          d.trouble.empty() ? fmt::format(": {} name{}", d.provides.size(), d.provides.size() == 1 ? "" : "s") : ": ",
-          d.trouble);
+          d.trouble.empty() ? ": " + quantity(d.provides.size(), "name") : ": ", d.trouble);
     for (const std::string& remedy : d.remedies) print("          {}\n", remedy);
   }
   if (options.json)
     print_json(json::object{{"version", 1}, {"libraries", rows}});
   else
-    print("{} librar{}, {} with problems\n", libraries.size(), libraries.size() == 1 ? "y" : "ies", troubled);
+    print("{}, {} with problems\n", quantity(libraries.size(), "library", "libraries"), troubled);
   return troubled ? kFailed : kDone;
 }
 
@@ -359,8 +360,7 @@ int list(const Options& options) {
     else if (!p.has_manifest)
       print("  {:<32} {} {}, without manifest: only --plugin finds it\n", path.filename().string(), p.id, p.version);
     else
-      print("  {:<32} {} {}, {} name{}\n", path.filename().string(), p.id, p.version, p.provides.size(),
-            p.provides.size() == 1 ? "" : "s");
+      print("  {:<32} {} {}, {}\n", path.filename().string(), p.id, p.version, quantity(p.provides.size(), "name"));
   }
   if (options.json) print_json(json::object{{"version", 1}, {"libraries", rows}});
   return kDone;
@@ -408,11 +408,11 @@ int plugin_command(const Options& options) {
       throw Error(ErrorKind::Usage, "no process was given", {}, {"harmonics plugin reload $(pgrep -x harmonics)"});
     return reload(options, rest);
   }
-  Error e(ErrorKind::Usage, fmt::format("'harmonics plugin' does not know '{}'", action));
+  Error e(ErrorKind::Usage, fmt::format("'harmonics plugin' does not accept '{}'", action));
   if (auto near = nearest(action, {"new", "check", "doctor", "list", "reload"}))
     e.note("did you mean '" + *near + "'?");
   else
-    e.note("it has new, check, doctor, list and reload");
+    e.note("commands: new, check, doctor, list, reload");
   throw e;
 }
 

@@ -6,6 +6,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/cli/run/allocations.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/open_graph.hpp"
@@ -116,9 +118,8 @@ std::string over_the_floor(const std::vector<Line>& lines) {
 
 void print_profile(const Subject& subject, const Profile& p, MachinePeaks& peaks) {
   const PreparedSettings& s = subject.settings;
-  print("'{}', a step of {} on {} sample{} with {} thread{}{}\n", subject.graph, s.trains ? "training" : "inference",
-        s.batch, s.batch == 1 ? "" : "s", s.threads, s.threads == 1 ? "" : "s",
-        s.device == "cpu" ? "" : ", on device " + s.device);
+  print("'{}', a step of {} on {} with {}{}\n", subject.graph, s.trains ? "training" : "inference",
+        quantity(s.batch, "sample"), quantity(s.threads, "thread"), s.device == "cpu" ? "" : ", on device " + s.device);
   print("this machine ({}): {:.1f} GFLOP/s; reads {:.1f} GB/s over 128 KiB, {:.1f} over 4 MiB, {:.1f} over 64 MiB\n",
         peaks.instructions(), peaks.peak() / 1e9, peaks.bandwidth(131072) / 1e9, peaks.bandwidth(4194304) / 1e9,
         peaks.bandwidth(67108864) / 1e9);

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <harmonics/element_type.hpp>
+#include <harmonics/quantity.hpp>
 #include <unistd.h>
 
 #include "engine/base/spelling.hpp"
@@ -99,13 +100,13 @@ void print_table(const QuantizeResult& result) {
     print("{:<{}}  {:<20} {:>8} {:>8} {:>10.2f} {:>10.2f}{}\n", t.name, widest,
           fmt::format("[{}]", fmt::join(t.shape, ", ")), t.from, t.to, megabytes(t.bytes_before),
           megabytes(t.bytes_after),
-          t.fallback     ? "  rows do not divide"
+          t.fallback     ? "  rows are not whole blocks"
           : t.importance ? "  by importance"
                          : "");
 }
 
 std::string shown_outputs(const std::vector<std::string>& files) {
-  return files.front() + (files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "");
+  return files.front() + (files.size() > 1 ? fmt::format(" and {}", quantity(files.size() - 1, "more file")) : "");
 }
 
 void print_summary(const Options& options, const QuantizeResult& result, double seconds) {
@@ -123,10 +124,8 @@ void print_summary(const Options& options, const QuantizeResult& result, double 
         result.bits_per_weight(), result.relative_error * 100);
   const std::vector<std::string> unfit = unfit_of(result);
   if (!unfit.empty())
-    print_note(
-        fmt::format("{} matrices are in another type, '{}' among them: their rows are no whole blocks of the "
-                    "mix's",
-                    unfit.size(), unfit.front()));
+    print_note(fmt::format("{} in another type, for example '{}': rows are not whole blocks of the mix's type",
+                           quantity(unfit.size(), "matrix", "matrices"), unfit.front()));
 }
 
 // Opens the model to quantise. A .ndsl file with weights is first exported to a file beside `to`.
@@ -134,13 +133,13 @@ AsGguf source_of(const Options& options, const std::string& to) {
   const std::string& from = options.files[0];
   if (!is_ndsl(from)) {
     if (!options.weights.empty() || !options.set.empty())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' has its own weights, and is no .ndsl file", from))
+      throw Error(ErrorKind::Usage, fmt::format("'{}' has its own weights, and is not a .ndsl file", from))
           .note("remove --weights and --set");
     return AsGguf(from, to);
   }
   if (options.weights.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' describes a model and has no weights", from))
-        .note("--weights names a folder of Hugging Face, or what a flow has saved");
+        .note("--weights names a Hugging Face folder, or weights that a flow saved");
   return AsGguf(to + ".described.gguf", [&](const std::string& path) {
     Options whole;
     whole.verb = "export";
@@ -160,7 +159,7 @@ int quantize_command(const Options& options) {
     throw Error(ErrorKind::Usage, "quantize lacks OUTPUT, the file to write").note("--dry-run writes none");
   for (const char* other : {".safetensors", ".ndsl", ".onnx", "/"})
     if (options.files.size() > 1 && options.files[1].ends_with(other))
-      throw Error(ErrorKind::Usage, fmt::format("quantize writes GGUF, and not '{}'", options.files[1]), {},
+      throw Error(ErrorKind::Usage, fmt::format("quantize writes GGUF, not '{}'", options.files[1]), {},
                   {"give a name that ends in .gguf; 'harmonics export' writes other formats"});
   QuantizeOptions how = quantize_options(options);
   ImportanceMatrix importance;
@@ -209,7 +208,7 @@ int quantize_command(const Options& options) {
   print_summary(options, result, seconds);
   if (how.importance &&
       std::none_of(result.tensors.begin(), result.tensors.end(), [](const QuantizedTensor& t) { return t.importance; }))
-    print_note(fmt::format("'{}' has the importance of no converted matrix", options.importance));
+    print_note(fmt::format("'{}' has importance values for none of the converted matrices", options.importance));
   return kDone;
 }
 

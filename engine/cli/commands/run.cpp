@@ -261,7 +261,7 @@ void check_pictures(const BoundGraph& graph, const Options& options) {
   if (options.tests.empty() && options.validations.empty() &&
       (!options.confusion.empty() || asks_for_confusion(options)))
     throw Error(ErrorKind::Usage,
-                fmt::format("{} predictions on validation or test data, and there is none",
+                fmt::format("{} predictions on validation or test data, but there is none",
                             options.confusion.empty() ? "--metric confusion counts" : "--confusion draws"),
                 {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)

@@ -9,6 +9,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/commands/command.hpp"
@@ -101,7 +103,7 @@ TextWorker::Settings worker_settings(const Options& options, const LanguageModel
   if (settings.cached_tokens < context)
     throw Error(
         ErrorKind::Usage,
-        fmt::format("--cache-memory has room for {} tokens, and a context has {}", settings.cached_tokens, context), {},
+        fmt::format("--cache-memory has room for {} tokens, but a context has {}", settings.cached_tokens, context), {},
         {"give a smaller --context, or more memory"});
   return settings;
 }
@@ -116,7 +118,7 @@ int serve_language_model(const Options& options) {
     return 128 + serve_vectors(options, addresses, settings, [&] { return wait_for_end(signals); });
   LanguageModel model(options);
   const ChatTemplate format = model.chat_template(options);
-  if (!format.own()) print_note("the model has no chat template: messages are written as ChatML");
+  if (!format.own()) print_note("the model has no chat template: messages are formatted as ChatML");
   ContinuationSettings usual = continuation_settings(options, *model.tokenizer);
   usual.tokens = served_model(model, options).context;  // no other limit: the model or the context ends the text
   usual.ends = answer_ends(*model.tokenizer);
@@ -160,7 +162,7 @@ int serve_command(const Options& options) {
   if (is_ndsl(file) || is_model(file, Registry::global())) {
     refuse_flags(options, {"producer", "graph", "weights-from", "limits", "cycle", "control", "latency"},
                  "a language model");
-    if (!is_ndsl(file)) refuse_flags(options, {"weights"}, "a model with weights of its own");
+    if (!is_ndsl(file)) refuse_flags(options, {"weights"}, "a model with its own weights");
     return serve_language_model(options);
   }
   refuse_flags(options,
@@ -178,7 +180,7 @@ int serve_command(const Options& options) {
     const int cycle = static_cast<int>(options.cycle) - 1;
     if (static_cast<size_t>(cycle) >= graph->graph().cycles.size())
       throw Error(ErrorKind::Usage,
-                  fmt::format("'{}' has {} cycles", graph->graph().name, graph->graph().cycles.size()), {},
+                  fmt::format("'{}' has {}", graph->graph().name, quantity(graph->graph().cycles.size(), "cycle")), {},
                   {"--cycle counts from 1"});
     graph->assume_declared_streams();
     const sigset_t signals = hold_signals();
@@ -202,8 +204,8 @@ int serve_command(const Options& options) {
       say(fmt::format("answered {} of {} in {}", number_of(static_cast<uint64_t>(r.requests), "request"),
                       number_of(static_cast<uint64_t>(r.samples), "sample"), duration(seconds)));
     if (r.not_finite > 0)
-      print_note(
-          fmt::format("the answers to {} samples held infinity or NaN", thousands(static_cast<int64_t>(r.not_finite))));
+      print_note(fmt::format("the answers to {} contained infinity or NaN",
+                             number_of(static_cast<uint64_t>(r.not_finite), "sample")));
     if (options.json)
       print_json(boost::json::object{{"version", 1},
                                      {"graph", graph->graph().name},

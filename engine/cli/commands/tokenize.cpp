@@ -45,8 +45,9 @@ std::vector<int32_t> given_ids(const std::string& text, const Tokenizer& tokeniz
     int32_t id = -1;
     const auto [last, error] = std::from_chars(text.data() + at, text.data() + end, id);
     if (error != std::errc() || last != text.data() + end || id < 0 || id >= tokenizer.size())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' is no id of this tokenizer; ids are whole numbers from 0 to {}",
-                                                text.substr(at, end - at), tokenizer.size() - 1));
+      throw Error(ErrorKind::Usage,
+                  fmt::format("'{}' is not an id of this tokenizer; ids are whole numbers from 0 to {}",
+                              text.substr(at, end - at), tokenizer.size() - 1));
     ids.push_back(id);
     at = end;
   }

@@ -145,7 +145,7 @@ class View {
     if (set && set->is_bool() && set->get_bool()) l.add(" (set)", kHigh);
     if (const json::object* window = object_in(s_, "window")) {
       ScreenLine& w =
-          line().add(fmt::format("before learning them, the last {}:", count_text(number_in(*window, "samples"))));
+          line().add(fmt::format("before training on them, the last {}:", count_text(number_in(*window, "samples"))));
       if (const json::object* metrics = object_in(*window, "metrics"))
         for (const auto& [name, value] : *metrics)
           if (!is_the_loss(*metrics, name, value))

@@ -223,7 +223,7 @@ int train_command(const Options& options) {
   }
   if (options.files.empty())
     throw Error(ErrorKind::Usage, "'train' lacks CONFIG", {},
-                {"write harmonics train config.yaml; 'harmonics train --keys' lists what it may hold"});
+                {"write harmonics train config.yaml; 'harmonics train --keys' lists its keys"});
   const std::string& path = options.files.front();
   if (path.ends_with(".hmx"))
     throw Error(ErrorKind::Usage,
@@ -244,7 +244,7 @@ int train_command(const Options& options) {
     if (options.resume || !options.replay.empty()) written.resume = true;
     if (options.dry_run && is_live_corpus(written.corpus))
       throw Error(ErrorKind::Usage,
-                  fmt::format("--dry-run reads the data, and '{}' is a stream", written.corpus.datasets.front().path),
+                  fmt::format("--dry-run reads the data, but '{}' is a stream", written.corpus.datasets.front().path),
                   {}, {"leave it out, or name a file with the same examples"});
     tokens.emplace(written, !options.dry_run, options.quiet);
     const TrainSettings& settings = tokens->settings();

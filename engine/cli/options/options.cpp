@@ -47,7 +47,7 @@ std::string remark_on(const std::vector<std::string>& words) {
   const std::string& word = words.front();
   if (word == "pull" || word == "download") {
     const std::string known = words.size() > 1 ? download_command(words[1]) : "";
-    return "no model is downloaded; do it with: " +
+    return "models are not downloaded automatically; to download one: " +
            (known.empty() ? "hf download OWNER/NAME --include '*Q4_K_M*.gguf' --local-dir NAME" : known);
   }
   if (word == "test" || word == "eval" || word == "evaluate")
@@ -209,7 +209,7 @@ class ArgumentReader {
                                                                       : &rows.back();
     if (!row) one_too_many(word);
     if (!row->choices.empty() && std::find(row->choices.begin(), row->choices.end(), word) == row->choices.end()) {
-      Error e(ErrorKind::Usage, fmt::format("'harmonics {}' does not know '{}'", verb_.name, word));
+      Error e(ErrorKind::Usage, fmt::format("'harmonics {}' does not accept '{}'", verb_.name, word));
       const std::string meant = did_you_mean(word, row->choices);
       e.note(!meant.empty() ? meant : row->name + " is " + either(row->choices));
       refuse(std::move(e));
@@ -223,13 +223,13 @@ class ArgumentReader {
     for (const PositionalRow& p : verb_.positionals) takes += (takes.empty() ? "" : " ") + p.name;
     Error e(ErrorKind::Usage,
             verb_.positionals.empty()
-                ? fmt::format("'{}' takes flags only, and '{}' is not a flag", verb_.name, word)
-                : fmt::format("'{}' takes {}, and '{}' is one word too many", verb_.name, takes, word));
+                ? fmt::format("'{}' takes only flags, but '{}' is not a flag", verb_.name, word)
+                : fmt::format("'{}' takes {}, and '{}' is an extra argument", verb_.name, takes, word));
     if (last_ && last_->list)
       e.note(fmt::format("values of --{} are separated by commas: --{} {},{}", last_->name, last_->name,
                          given_.at(last_->name), word));
     else if (last_ && last_->repeats)
-      e.note(fmt::format("each value has its flag: --{} {}", last_->name, quoted(word)));
+      e.note(fmt::format("repeat the flag for each value: --{} {}", last_->name, quoted(word)));
     else if (word.find('=') != std::string::npos && verb_.find("producer"))
       e.note("data is bound by a flag: --producer " + quoted(word));
     else if (word.find('=') != std::string::npos && verb_.find("set"))

@@ -81,8 +81,8 @@ class FileReader {
         throw Error(ErrorKind::Type, fmt::format("{}: '{}' is true or false", s.origin, entry.key));
       if (!is_switch && is_flag)
         throw Error(ErrorKind::Type,
-                    fmt::format("{}: the value of '{}' is neither a text nor a number", s.origin, entry.key), {},
-                    {"write texts in quotes"});
+                    fmt::format("{}: the value of '{}' is neither a string nor a number", s.origin, entry.key), {},
+                    {"write strings in quotes"});
       s.values.push_back(value.text);
     }
     settings_[{verb, entry.key}] = std::move(s);

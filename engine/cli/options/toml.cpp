@@ -136,7 +136,7 @@ class Reader {
   void entry() {
     const size_t line = line_;
     size_t into = current_;
-    std::string name = key("a line that is no setting",
+    std::string name = key("a line that is not a setting",
                            "settings are written as in TOML: batch = 128, and [run] before those of one verb");
     skip_blanks();
     if (peek() == '.' && into == 0) {
@@ -147,7 +147,7 @@ class Reader {
       skip_blanks();
     }
     if (peek() == '.')
-      refuse(fmt::format("'{}' is no table of settings", printable(name)),
+      refuse(fmt::format("'{}' is not a table of settings", printable(name)),
              "run.batch = 128, before the first table, is the batch of 'harmonics run'");
     if (peek() != '=')
       refuse(fmt::format("'{}' is followed by no '='", printable(name)),
@@ -179,7 +179,7 @@ class Reader {
     const size_t from = at_;
     while (at_ < text_.size() && is_bare(text_[at_])) ++at_;
     if (static_cast<unsigned char>(peek()) >= 0x80)
-      refuse("a non-ASCII character outside of a text", "names are those of verbs and flags; write texts in quotes");
+      refuse("a non-ASCII character outside a string", "names are those of verbs and flags; write strings in quotes");
     if (at_ == from) refuse(missing, remedy);
     return std::string(text_.substr(from, at_ - from));
   }
@@ -203,31 +203,31 @@ class Reader {
 
   TomlValue value() {
     if (peek() == '"' || peek() == '\'') return {TomlValue::Kind::text, quoted()};
-    if (peek() == '[') refuse("a list within a list", "a setting's values are texts, numbers, true or false");
+    if (peek() == '[') refuse("a list within a list", "values of a setting are strings, numbers, true or false");
     if (peek() == '{')
-      refuse("a table in one line", "[run] on a line of its own begins the settings of 'harmonics run'");
+      refuse("a table in one line", "write [run] on a separate line: it begins the settings of 'harmonics run'");
     const size_t from = at_;
     while (at_ < text_.size() && std::string_view(" \t\r\n,]#").find(text_[at_]) == std::string_view::npos) ++at_;
     const std::string_view word = text_.substr(from, at_ - from);
     if (word == "true" || word == "false") return {TomlValue::Kind::flag, std::string(word)};
     if (std::string number = number_of(word); !number.empty()) return {TomlValue::Kind::number, std::move(number)};
-    if (word.empty()) refuse("no value after the '='", "write texts in quotes: save = \"model.safetensors\"");
-    refuse(fmt::format("'{}' is neither a text, a number, true nor false", printable(word)),
-           "write texts in quotes: save = \"model.safetensors\"");
+    if (word.empty()) refuse("no value after the '='", "write strings in quotes: save = \"model.safetensors\"");
+    refuse(fmt::format("'{}' is not a string, a number, true or false", printable(word)),
+           "write strings in quotes: save = \"model.safetensors\"");
   }
 
   std::string quoted() {
     const char quote = peek();
     if (peek(1) == quote && peek(2) == quote)
-      refuse("a text over several lines", "one quote on each side: no setting is that long");
+      refuse("a string over several lines", "use one quote on each side: settings have one line");
     std::string text;
     for (++at_; peek() != quote; ++at_) {
       if (at_ >= text_.size() || at_end_of_line())
-        refuse("a text does not end", fmt::format("close it with {}", quote));
+        refuse("a string does not end", fmt::format("close it with {}", quote));
       if (peek() == '\\' && quote == '"')
         escape(text);
       else if ((static_cast<unsigned char>(peek()) < 0x20 && peek() != '\t') || peek() == 0x7F)
-        refuse("a control character in a text", "write it as \\u and four hexadecimal digits, in \"...\"");
+        refuse("a control character in a string", "write it as \\u and four hexadecimal digits, in \"...\"");
       else
         text += peek();
     }
@@ -247,7 +247,7 @@ class Reader {
                        code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
     if (!right)
       refuse(fmt::format("'\\{}' is not an escape sequence of a string", printable(text_.substr(at_), 1)),
-             "a backslash is written twice, or the text as '...'");
+             "write a backslash twice, or the string as '...'");
     text += utf8_of(code);
     at_ += digits;
   }

@@ -76,7 +76,7 @@ bool Checkpointing::print_resume_command() const {
     say(fmt::format("its weights are in {}: --weights {}", writer_->last(), quoted(writer_->last())));
     return false;
   }
-  say("to go on:  " + resuming_line(command_, folder_in_command_ ? "" : writer_->folder().path()));
+  say("to continue:  " + resuming_line(command_, folder_in_command_ ? "" : writer_->folder().path()));
   return true;
 }
 

@@ -151,7 +151,7 @@ void tell_crash(const PluginCode* plugin, std::string_view what) {
     text << "error: plugin '" << plugin->id << "' " << what << "\nnote: its file is " << plugin->path << "\n";
   else
     text << "error: the program " << what
-         << "\nnote: no plugin's code was running there\nhelp: this is a bug; please report the command line and the "
+         << "\nnote: no code of a plugin was running\nhelp: this is a bug; please report the command line and the "
             "files it read\n";
   std::array<char, NAME_MAX + 1> checkpoint;
   if (has_way_on && newest_checkpoint(checkpoint))
@@ -189,7 +189,7 @@ void on_crash(int signal, siginfo_t* info, void* context) {
     if (!plugin) plugin = plugin_on_stack();
   }
   const bool stack = used_up_stack(signal, *info, context);
-  if (depth < 2) tell_crash(plugin, stack ? "crashed with SIGSEGV: it used up its stack" : name_of_crash(signal));
+  if (depth < 2) tell_crash(plugin, stack ? "crashed with SIGSEGV: stack overflow" : name_of_crash(signal));
   std::signal(signal, SIG_DFL);
   ::raise(signal);
 }

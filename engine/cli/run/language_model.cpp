@@ -32,8 +32,9 @@ ImportedModel expect_texts(ImportedModel imported, const Options& options) {
       options.spec.empty() ? builtin_spec(architecture, imported.path) : specs::read_spec(options.spec);
   const auto is_cache = [](const specs::Tensor& tensor) { return tensor.role == "cache"; };
   if (std::any_of(spec.tensors.begin(), spec.tensors.end(), is_cache)) return imported;
-  throw Error(ErrorKind::Usage, fmt::format("'{}' does not write text: it computes vectors of texts", imported.path),
-              {}, {fmt::format("harmonics embed {} TEXT", imported.path)});
+  throw Error(ErrorKind::Usage,
+              fmt::format("'{}' does not generate text: it computes embeddings of texts", imported.path), {},
+              {fmt::format("harmonics embed {} TEXT", imported.path)});
 }
 
 // Imports the model that the flags name. The metadata and the tokenizer of a .ndsl file are in the folder of --weights.
@@ -41,7 +42,7 @@ ImportedModel imported_of(const Options& options) {
   const std::string& path = options.files.front();
   if (!is_ndsl(path)) {
     if (!options.weights.empty() && options.verb != "serve")
-      throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' has weights of its own", {},
+      throw Error(ErrorKind::Usage, "--weights is for .ndsl files: '" + path + "' contains its own weights", {},
                   {"leave it out"});
     expect_no_misspelt_model(path);
     return import_for(path, options);
@@ -68,7 +69,7 @@ Model opened_model(const ImportedModel& imported, const Tokenizer& tokenizer, co
   model.parameters->keep_packed(packed_files_of(options));
   if (tokenizer.size() != model.vocabulary)
     throw Error(ErrorKind::Usage,
-                fmt::format("the tokenizer '{}' has {} tokens, and '{}' has scores of {}",
+                fmt::format("the tokenizer '{}' has {} tokens, but '{}' has scores of {}",
                             options.tokenizer.empty() ? imported.path : options.tokenizer, tokenizer.size(), path,
                             model.vocabulary),
                 {}, {"give the tokenizer that the model was trained with"});

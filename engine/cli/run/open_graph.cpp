@@ -68,7 +68,7 @@ void set_override(Registry& registry, const std::string& text) {
 uint64_t bytes_of(const char* flag, const std::string& text) {
   const std::optional<uint64_t> bytes = parse_byte_count(text);
   if (!bytes)
-    throw Error(ErrorKind::Usage, fmt::format("{} '{}' is no number of bytes", flag, text), {},
+    throw Error(ErrorKind::Usage, fmt::format("{} '{}' is not a number of bytes", flag, text), {},
                 {"write it as 512M or 4G"});
   return *bytes;
 }
@@ -212,7 +212,7 @@ Flow read_flow(const Options& options) {
     throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
   const std::string& path = options.files.front();
   if (!options.lora.empty())
-    throw Error(ErrorKind::Usage, fmt::format("--lora is for language models, and '{}' is a flow", path), {},
+    throw Error(ErrorKind::Usage, fmt::format("--lora is for language models, but '{}' is a flow", path), {},
                 {"leave it out"});
   expect_model_folder(path);
   expect_no_misspelt_model(path);

@@ -54,10 +54,9 @@ void expect_no_flow_flags(const Options& options) {
                                                 {"--dot", options.dot}};
   for (const auto& [name, given] : flags)
     if (given)
-      throw Error(
-          ErrorKind::Usage,
-          fmt::format("{} is for flows, and '{}' is a model with weights of its own", name, options.files.front()), {},
-          {"leave it out"});
+      throw Error(ErrorKind::Usage,
+                  fmt::format("{} is for flows, but '{}' is a model with its own weights", name, options.files.front()),
+                  {}, {"leave it out"});
 }
 
 }  // namespace harmonics::engine::cli

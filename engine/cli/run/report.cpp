@@ -13,6 +13,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/base/address.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/base/file.hpp"
@@ -79,7 +80,7 @@ std::string figures_html(const ReportedRun& run) {
   t.row("training loss", fmt::format("{:.4g}", r.loss));
   if (r.accuracy >= 0) t.row("training accuracy", percent(r.accuracy));
   const auto add = [&](const std::string& word, const Evaluation& e) {
-    t.row(word, fmt::format("loss {:.4g} over {} samples", e.loss, thousands(e.samples)));
+    t.row(word, fmt::format("loss {:.4g} over {}", e.loss, number_of(static_cast<uint64_t>(e.samples), "sample")));
     for (const LayerFigures& layer : e.layers)
       for (const Figure& f : layer.figures)
         if (f.name != "loss" || e.layers.size() > 1)
@@ -139,8 +140,9 @@ std::string settings_html(BoundGraph& graph, const ReportedRun& run) {
   Table t;
   if (!run.command.empty()) t.row("command", run.command);
   t.row("optimizer", settings.training());
-  t.row("steps", fmt::format("{}, each of {} samples; {}", thousands(r.steps),
-                             thousands(settings.batch * settings.accumulate), end_text(r.stopped_by)));
+  t.row("steps", fmt::format("{}, each of {}; {}", thousands(r.steps),
+                             number_of(static_cast<uint64_t>(settings.batch * settings.accumulate), "sample"),
+                             end_text(r.stopped_by)));
   t.row("learning rate of the last step", fmt::format("{:g}", r.learning_rate));
   t.row("weights trained", thousands(trained_weights(graph, r)));
   t.row("seed", std::to_string(settings.seed));
@@ -222,8 +224,8 @@ constexpr const char* kStyle =
 
 std::string end_text(const std::string& stopped_by) {
   static const std::map<std::string, std::string> kTexts{
-      {"epochs", "all epochs done"}, {"steps", "all steps done"},          {"for", "its time was up"},
-      {"interrupt", "interrupted"},  {"end of streams", "the data ended"}, {"not finite", "a number was not finite"},
+      {"epochs", "all epochs done"}, {"steps", "all steps done"},          {"for", "the time limit was reached"},
+      {"interrupt", "interrupted"},  {"end of streams", "the data ended"}, {"not finite", "a value was not finite"},
       {"error", "ended by an error"}};
   const auto text = kTexts.find(stopped_by);
   return text != kTexts.end() ? text->second : "stopped " + stopped_by;

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "formats/utf8.hpp"
 #include "engine/bound/generate.hpp"
 #include "engine/cli/run/pictures.hpp"
@@ -233,9 +235,10 @@ std::string samples_html(BoundGraph& graph, const RunSettings& settings) {
   if (pictures) s += "<p>Blue where the prediction is right, red with the true class where it is wrong.</p>\n";
   if (examples.sequences)
     s += fmt::format(
-        "<p>The last {} positions of each sample, below what came before them. Upper line{}: expected; "
+        "<p>The last {} of each sample, below what came before them. Upper line{}: expected; "
         "lower line: predicted, underlined where it is wrong. ↵ is a line break, ␣ a space.</p>\n",
-        kPositions, examples.symbols != examples.names && !examples.symbols.empty() ? "s: input, then" : "");
+        quantity(kPositions, "position"),
+        examples.symbols != examples.names && !examples.symbols.empty() ? "s: input, then" : "");
   if (!examples.worst.empty())
     s += fmt::format("<h3>The worst of the first {}</h3>\n", thousands(examples.judged)) + shown(examples.worst);
   else

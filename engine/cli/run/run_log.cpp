@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <harmonics/error.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/base/file.hpp"
 #include "engine/cli/run/row_file.hpp"
@@ -136,13 +137,13 @@ std::optional<std::string> RunLog::write(const LogRow& row) {
 
 std::optional<std::string> RunLog::gap() const {
   if (lacking_ == 0) return std::nullopt;
-  return fmt::format("{}; the log lacks {} row{}", failure_, lacking_, lacking_ == 1 ? "" : "s");
+  return fmt::format("{}; the log lacks {}", failure_, quantity(lacking_, "row"));
 }
 
 std::unique_ptr<RunLog> make_run_log(const std::string& path) {
   if (path.ends_with(".csv")) return std::make_unique<CsvLog>(path);
   if (path.ends_with(".jsonl")) return std::make_unique<JsonLinesLog>(path);
-  throw Error(ErrorKind::Usage, fmt::format("the log '{}' ends neither in .csv nor in .jsonl", path), {},
+  throw Error(ErrorKind::Usage, fmt::format("the name of the log '{}' must end in .csv or .jsonl", path), {},
               {"the extension selects the format, e.g. --log metrics.csv"});
 }
 

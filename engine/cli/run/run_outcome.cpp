@@ -6,6 +6,8 @@
 #include <boost/json.hpp>
 #include <fmt/format.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/run/pictures.hpp"
@@ -157,7 +159,7 @@ void tell_kept(const Options& options, const RunOutcome& outcome) {
 }
 
 std::string samples_of(uint64_t count, const std::string& name) {
-  return fmt::format("{} sample{} of '{}'", thousands(static_cast<int64_t>(count)), count == 1 ? "" : "s", name);
+  return fmt::format("{} of '{}'", number_of(count, "sample"), name);
 }
 
 // Reports samples that were lost or rejected. Streams of one source have equal counts, which are reported once.
@@ -177,8 +179,8 @@ void tell_dead_letters(BoundGraph& graph) {
   const DeadLetters* const letters = graph.streams().dead_letters();
   if (!letters) return;
   for (const DeadLetters::Kept& kept : letters->kept())
-    say(fmt::format("kept: {} {} sample{} of '{}' in {}", thousands(static_cast<int64_t>(kept.samples)),
-                    kept.refused ? "refused" : "unpaired", kept.samples == 1 ? "" : "s", kept.stream,
+    say(fmt::format("kept: {} of '{}' in {}",
+                    number_of(kept.samples, kept.refused ? "refused sample" : "unpaired sample"), kept.stream,
                     fmt::join(kept.files, ", ")));
 }
 
@@ -269,7 +271,7 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
                   rate(r.samples_per_second), end_text(r.stopped_by), loss_text(r)));
   say("by " + outcome.training);
   if (!r.precision_reason.empty()) say(fmt::format("precision auto: {}, as {}", r.precision, r.precision_reason));
-  if (r.skipped > 0) say(fmt::format("left out {} batch{}", thousands(r.skipped), r.skipped == 1 ? "" : "es"));
+  if (r.skipped > 0) say("skipped " + quantity(r.skipped, "batch", "batches"));
   if (!outcome.best.empty())
     say(fmt::format("best validation loss {:.4g}: {}", outcome.best.front().loss, outcome.best.front().file));
   if (r.waited * r.seconds > kWaitTold && r.waited > kWaitShare)

@@ -173,7 +173,7 @@ void Serving::show(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
   service_->set_looks({[=] { return cards->cards(*weights(), sample().get()); },
                        [=](const std::string& edge, uint64_t samples) {
                          const auto late = sample();
-                         if (!late) throw Error(ErrorKind::Unavailable, "nothing has flowed yet", {}, {"ask again"});
+                         if (!late) throw Error(ErrorKind::Unavailable, "no sample has arrived yet", {}, {"ask again"});
                          return cards->tap(*weights(), *late, edge, samples);
                        }});
 }

@@ -80,11 +80,11 @@ void check_losses(const TrainSettings& settings, TrainProblems& problems) {
   if (settings.preferences && settings.distillation)
     problems.add({"dpo", "distillation"}, "'dpo' and 'distillation' exclude each other", "keep one of them");
   if (settings.preferences && settings.preferences->reference.empty() && settings.model.empty())
-    problems.add({"model_dsl", "dpo"}, "'dpo' has no reference: a model of 'model_dsl' begins with random weights",
+    problems.add({"model_dsl", "dpo"}, "'dpo' has no reference: a model of 'model_dsl' starts with random weights",
                  "give model:, or reference: in dpo");
   if (settings.preferences && settings.sample_packing.value_or(false))
     problems.add({"sample_packing"},
-                 "'sample_packing' has no place for preferences: each pair of answers has a row of its own",
+                 "'sample_packing' cannot be used with preferences: each pair of answers has its own row",
                  "remove sample_packing");
 }
 
@@ -100,7 +100,7 @@ void check_train_settings(const TrainSettings& settings, TrainProblems& problems
   if (settings.corpus.datasets.empty() && !problems.doubts("datasets"))
     problems.add({}, "the configuration has no 'datasets'", "datasets: [FILE]");
   if (settings.model.empty() && settings.corpus.tokenizer.empty() && !problems.doubts("tokenizer"))
-    problems.add({"model_dsl"}, "a model of 'model_dsl' has no tokenizer of its own",
+    problems.add({"model_dsl"}, "a model of 'model_dsl' does not contain a tokenizer",
                  "give tokenizer: a file or folder, characters, or bytes");
   const bool validates = !settings.validation_sets.empty() || settings.corpus.validation > 0 ||
                          problems.doubts("validation") || problems.doubts("validation_datasets");
@@ -118,7 +118,7 @@ void check_train_settings(const TrainSettings& settings, TrainProblems& problems
   const auto weighted = std::count_if(settings.corpus.datasets.begin(), settings.corpus.datasets.end(),
                                       [](const DatasetOptions& d) { return d.weight > 0; });
   if (weighted != 0 && static_cast<size_t>(weighted) != settings.corpus.datasets.size())
-    problems.add({"datasets"}, "some data sets have a weight, and others have none", "give all of them one");
+    problems.add({"datasets"}, "some data sets have a weight, but others have none", "give all of them one");
   try {
     optimizer_text(settings);
     schedule_text(settings);

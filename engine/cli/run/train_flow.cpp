@@ -149,7 +149,7 @@ void expect_pairs(const TrainSettings& s, const Corpus& corpus) {
   if (corpus.has_pairs() == s.preferences.has_value()) return;
   const std::string& path = corpus.counts().front().path;
   if (s.preferences)
-    throw Error(ErrorKind::Usage, fmt::format("'dpo' learns from preferences, and '{}' has none", path))
+    throw Error(ErrorKind::Usage, fmt::format("'dpo' learns from preferences, but '{}' has none", path))
         .note("each example needs 'chosen' and 'rejected'; columns: names fields that are called otherwise");
   throw Error(ErrorKind::Usage, fmt::format("'{}' has preferences, with a chosen and a rejected answer", path))
       .note("add dpo: {beta: 0.1} to learn them");
@@ -160,7 +160,7 @@ void expect_live(const TrainSettings& s) {
   const std::string& path = s.corpus.datasets.front().path;
   if (!s.validation_sets.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' is a stream: its run has no epochs after which it validates", path))
-        .note("remove validation_datasets; 'window.loss' is of samples before they are learned");
+        .note("remove validation_datasets; 'window.loss' is of samples before they are used for training");
   if (!s.steps && s.schedule != "constant")
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' is a stream without a known end, which the schedule {} needs", path, s.schedule))
@@ -268,7 +268,7 @@ TrainPlan plan_replay(const TrainSettings& settings, const std::string& folder, 
   const auto tokens = file.tensors.find("tokens");
   if (tokens == file.tensors.end() || !file.tensors.count("next") || tokens->second.rank() != 2)
     throw Error(ErrorKind::Stream,
-                fmt::format("'{}' is no batch of a language model: it lacks 'tokens' or 'next'", batch))
+                fmt::format("'{}' is not a batch of a language model: it lacks 'tokens' or 'next'", batch))
         .note("the loss guard writes such files to 'left_out' in the output folder");
   TrainPlan plan;
   plan.options = given;

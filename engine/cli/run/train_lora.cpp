@@ -69,7 +69,7 @@ void take_special_tokens(TrainSettings& s, const document::Node& node, document:
     if (one.kind == document::Kind::scalar && !one.text.empty())
       s.special_tokens.push_back(role.empty() ? one.text : role + "=" + one.text);
     else
-      problems.expected(one, "a special token", "a text");
+      problems.expected(one, "a special token", "a string");
   };
   if (node.kind == document::Kind::list) {
     for (const document::Node& one : node.items) take(one, "");
@@ -86,31 +86,31 @@ void take_special_tokens(TrainSettings& s, const document::Node& node, document:
 }  // namespace
 
 std::vector<TrainKey> train_model_keys() {
-  return {
-      {"special_tokens",
-       {"added_tokens", "tokens"},
-       "a list of texts, or a map with additional, bos_token, eos_token, pad_token and unk_token",
-       "",
-       "add these to the tokenizer, and rows for them to the tables of 'model', which begin as the mean of the others",
-       take_special_tokens},
-      {"model_settings",
-       {"model_config"},
-       "a map",
-       "",
-       "settings of the model above those of its file: {num_layers: 2}",
-       take_model_settings},
-      {"lora",
-       {},
-       "a map with r, alpha, dropout, target_modules, use_dora, use_rslora and base",
-       "",
-       "train an adapter; base: the type that frozen weights are converted to, such as nf4_64",
-       take_lora},
-      {"recompute",
-       {"gradient_checkpointing"},
-       "rmsnorm, qkv, attention, swiglu, ffn, block, lora, auto, auto=SIZE or true: block",
-       "",
-       "results that the backward pass computes again, to save memory",
-       take_recompute}};
+  return {{"special_tokens",
+           {"added_tokens", "tokens"},
+           "a list of strings, or a map with additional, bos_token, eos_token, pad_token and unk_token",
+           "",
+           "special tokens to add to the tokenizer; their rows in the tables of 'model' start as the mean of the other "
+           "rows",
+           take_special_tokens},
+          {"model_settings",
+           {"model_config"},
+           "a map",
+           "",
+           "overrides settings of the model: {num_layers: 2}",
+           take_model_settings},
+          {"lora",
+           {},
+           "a map with r, alpha, dropout, target_modules, use_dora, use_rslora and base",
+           "",
+           "train an adapter instead of the weights; base: type to convert the frozen weights to, such as nf4_64",
+           take_lora},
+          {"recompute",
+           {"gradient_checkpointing"},
+           "rmsnorm, qkv, attention, swiglu, ffn, block, lora, auto, auto=SIZE or true: block",
+           "",
+           "results to recompute in the backward pass, to save memory",
+           take_recompute}};
 }
 
 }  // namespace harmonics::engine::cli

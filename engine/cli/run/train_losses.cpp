@@ -44,21 +44,20 @@ void take_distillation(TrainSettings& s, const document::Node& node, document::P
 }  // namespace
 
 std::vector<TrainKey> train_loss_keys() {
-  return {
-      {"dpo",
-       {},
-       "a map with beta, loss, label_smoothing and reference",
-       "",
-       "learn to prefer chosen answers: beta 0.1, loss sigmoid, hinge or ipo, reference: another model than the one "
-       "that is trained, as it was before; data sets are of the type preference",
-       take_preferences},
-      {"distillation",
-       {},
-       "a map with teacher, temperature, beta and share",
-       "",
-       "learn the distributions of a teacher with the same tokenizer: temperature 1; beta 0 (divergence of the "
-       "model from the teacher) to 1 (the reverse); share 0.5 of the loss, the rest is cross entropy",
-       take_distillation}};
+  return {{"dpo",
+           {},
+           "a map with beta, loss, label_smoothing and reference",
+           "",
+           "direct preference optimisation on data sets of the type preference; beta (default 0.1); loss: sigmoid, "
+           "hinge or ipo; reference: reference model (default: the initial model)",
+           take_preferences},
+          {"distillation",
+           {},
+           "a map with teacher, temperature, beta and share",
+           "",
+           "distillation from a teacher with the same tokenizer; temperature (default 1); beta from 0, KL(teacher || "
+           "model), to 1, KL(model || teacher); share (default 0.5): fraction of the loss, the rest is cross entropy",
+           take_distillation}};
 }
 
 std::string train_losses_text(const TrainSettings& s) {

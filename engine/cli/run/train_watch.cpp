@@ -41,16 +41,16 @@ std::vector<TrainKey> train_watch_keys() {
            {},
            "a map with prompts, every, tokens and temperature",
            "",
-           "texts that the model continues during the run: every so many steps (default: as eval_steps), tokens 64, "
-           "temperature 0.8",
+           "texts that the model continues during the run; every: number of steps (default: eval_steps); defaults: "
+           "tokens 64, temperature 0.8",
            take_samples},
           {"loss_guard",
            {},
            "a map with deviations, patience and then",
            "",
-           "leave out batches with a loss that is not finite or so many deviations (6) above the mean of the last 100 "
-           "steps; after patience (3) in a row stop, or return to the last checkpoint; default: a loss that is not "
-           "finite ends the run",
+           "skip batches whose loss is not finite or exceeds the mean of the last 100 steps by this many standard "
+           "deviations (default 6); after patience (3) batches in a row stop, or restore the last checkpoint; without "
+           "the key, a loss that is not finite ends the run",
            take_guard}};
 }
 

@@ -1,5 +1,7 @@
 #include "engine/program/ops/check.hpp"
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::engine {
 
 std::string types_text(std::span<const TensorType> types) {
@@ -28,8 +30,8 @@ void expect_plain(Op op, std::span<const TensorType> inputs) {
 
 void expect_operands(Op op, std::span<const TensorType> inputs, size_t count) {
   if (inputs.size() == count) return expect_plain(op, inputs);
-  throw Error(ErrorKind::Type, std::string(op_name(op)) + " takes " + std::to_string(count) +
-                                   (count == 1 ? " operand" : " operands") + ", not " + std::to_string(inputs.size()) +
+  throw Error(ErrorKind::Type, std::string(op_name(op)) + " takes " + quantity(count, "operand") + ", not " +
+                                   std::to_string(inputs.size()) +
                                    (inputs.empty() ? "" : " (" + types_text(inputs) + ")"));
 }
 

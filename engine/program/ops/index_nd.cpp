@@ -7,6 +7,7 @@
 
 #include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/program/ops/accumulator.hpp"
 #include "engine/program/ops/list_check.hpp"
@@ -74,12 +75,13 @@ TensorType gathered_type(Op op, const AttributeMap& a, Types in) {
            "batch_axes = " + std::to_string(batch) + " must be axes of both, before the indices' last axis");
   const auto b = static_cast<uint32_t>(batch);
   if (x.slice(0, b) != indices.slice(0, b))
-    misfit(op, ErrorKind::Shape, in, "the first " + std::to_string(batch) + " axes, batch_axes, must be equal");
+    misfit(op, ErrorKind::Shape, in,
+           "batch_axes = " + std::to_string(batch) + ": these first axes of both must be equal");
   const int64_t k = indices.back(), most = static_cast<int64_t>(x.rank()) - batch;
   if (k < 1 || k > most)
     misfit(op, ErrorKind::Shape, in,
-           "the last axis of the indices holds " + std::to_string(k) + " numbers for each position; x has " +
-               std::to_string(most) + " axes to index, of which at least one must be");
+           "the last axis of the indices holds " + quantity(k, "number") + " for each position; give 1 to " +
+               std::to_string(most));
   const Shape axes = x.slice(b, b + static_cast<uint32_t>(k));
   if (axes.count() == 0 && indices.count() > 0)
     misfit(op, ErrorKind::Shape, in, "an indexed axis is empty and no index fits");

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/program/ops/fill.hpp"
 #include "engine/program/ops/list_check.hpp"
@@ -35,8 +36,8 @@ std::vector<TensorType> infer_reshape(const AttributeMap& a, Types in) {
   const TensorType out = checked_type(Op::reshape, in, in[0].dtype, a.integers("shape"));
   if (out.shape.count() != in[0].shape.count())
     misfit(Op::reshape, ErrorKind::Shape, in,
-           "its " + std::to_string(in[0].shape.count()) + " elements do not fill the shape " + out.shape.str() +
-               " of " + std::to_string(out.shape.count()));
+           "its " + quantity(in[0].shape.count(), "element") + " cannot fill the shape " + out.shape.str() + " of " +
+               std::to_string(out.shape.count()));
   return {out};
 }
 

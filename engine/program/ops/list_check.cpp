@@ -1,5 +1,7 @@
 #include "engine/program/ops/list_check.hpp"
 
+#include <harmonics/quantity.hpp>
+
 namespace harmonics::engine {
 
 std::string list_text(const std::vector<int64_t>& values) {
@@ -26,8 +28,7 @@ const std::vector<int64_t>& expect_list(Op op, std::span<const TensorType> input
   const std::vector<int64_t>& values = attributes.integers(name);
   if (values.size() != length)
     misfit(op, ErrorKind::Shape, inputs,
-           name + " = " + list_text(values) + " must have " + std::to_string(length) +
-               (length == 1 ? " entry" : " entries"));
+           name + " = " + list_text(values) + " must have " + quantity(length, "entry", "entries"));
   for (const int64_t v : values) {
     if (v < least)
       misfit(op, ErrorKind::Shape, inputs,

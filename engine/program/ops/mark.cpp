@@ -7,7 +7,7 @@ namespace harmonics::engine {
 
 OpRow mark_row(Op op) {
   OpRow row{};
-  if (op != Op::stop_gradient) throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is no mark");
+  if (op != Op::stop_gradient) throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not a mark");
   row.infer = [](const AttributeMap&, std::span<const TensorType> in) -> std::vector<TensorType> {
     expect_operands(Op::stop_gradient, in, 1);
     return {in[0]};

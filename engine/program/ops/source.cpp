@@ -82,7 +82,7 @@ OpRow source_row(Op op) {
       row.evaluate = evaluate_random;
       break;
     default:
-      throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is no source");
+      throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not a source");
   }
   return row;
 }

@@ -121,7 +121,7 @@ TEST_CASE("file: the old one remains whatever fails, and no temporary file is le
   const std::string begin = "cannot write '" + path + "': ";
   CHECK(failing(Trouble("write", ENOSPC, 6)) == begin + "No space left on device after 6 bytes");
   CHECK(failing(Trouble("write", EIO), ErrorKind::InputOutput) == begin + "Input/output error after 0 bytes");
-  CHECK(failing(Trouble("write", 0, 3)) == begin + "the system accepts no more after 3 bytes");
+  CHECK(failing(Trouble("write", 0, 3)) == begin + "the system accepts no more data after 3 bytes");
   CHECK(failing(Trouble("sync", EIO), ErrorKind::InputOutput) == begin + "Input/output error");
   CHECK(failing(Trouble("close", EDQUOT)) == begin + "Disk quota exceeded");
   CHECK(failing(Trouble("rename", EXDEV)) == begin + "Invalid cross-device link");

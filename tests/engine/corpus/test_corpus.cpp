@@ -143,18 +143,18 @@ TEST_CASE("corpus: malformed lines are refused by file and line, or counted") {
   const std::string path = folder.write("data.jsonl", instruction_lines(2) + "\n{\"prompt\": 3\n" + "[1]\n");
   CorpusOptions options = corpus_of(path, 8);
   const std::string message = message_of([&] { Corpus corpus(options); });
-  CHECK(message.find("'" + path + "' line 4 is no JSON") != std::string::npos);
+  CHECK(message.find("'" + path + "' line 4 is not JSON") != std::string::npos);
   options.skip_malformed = true;
   const Corpus corpus(options);
   CHECK(corpus.counts()[0].malformed == 2);
-  CHECK(corpus.counts()[0].text(8).find("left out 2 malformed, the first: '" + path + "' line 4") != std::string::npos);
+  CHECK(corpus.counts()[0].text(8).find("skipped 2 malformed, the first: '" + path + "' line 4") != std::string::npos);
 }
 
 TEST_CASE("corpus: what cannot be a corpus is refused") {
   const TemporaryFolder folder;
   const std::string text = folder.write("text.txt", "abc"), packed = folder.write("text.bin", "\x1F\x8B\x08");
   CHECK(message_of([&] { Corpus(corpus_of(text, 0)); }).find("tokens in a row is missing") != std::string::npos);
-  CHECK(message_of([&] { Corpus(corpus_of(text, 1 << 25)); }).find("no length of rows") != std::string::npos);
+  CHECK(message_of([&] { Corpus(corpus_of(text, 1 << 25)); }).find("not a row length") != std::string::npos);
   CHECK(message_of([&] { Corpus(corpus_of(packed, 4)); }).find("is truncated") != std::string::npos);
   CHECK(message_of([&] { Corpus(corpus_of(folder.write("bad.txt", "a\xFF"), 4)); }).find("not UTF-8 at byte 1") !=
         std::string::npos);
@@ -174,8 +174,8 @@ TEST_CASE("corpus: descriptions are read back as they were written, and refused 
   options.too_long = TooLong::split;
   CHECK(parse_corpus_json(corpus_json(options), "x").key() == options.key());
   const auto refused = [](const char* text) { return message_of([&] { parse_corpus_json(text, "x.json"); }); };
-  CHECK(refused("{").find("'x.json' is no JSON") == 0);
-  CHECK(refused("3").find("something else than an object") != std::string::npos);
+  CHECK(refused("{").find("'x.json' is not JSON") == 0);
+  CHECK(refused("3").find("not an object") != std::string::npos);
   CHECK(refused(R"({"dataset": []})").find("did you mean 'datasets'") != std::string::npos);
   CHECK(refused(R"({"datasets": [{"path": "a"}], "window": 0})").find("no 'window'") != std::string::npos);
   CHECK(refused(R"({"datasets": [{"path": "a", "weight": -1}], "window": 4})").find("below 0") != std::string::npos);

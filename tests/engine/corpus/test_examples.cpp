@@ -89,7 +89,7 @@ TEST_CASE("examples: columns name the fields") {
   const ExampleFormat format = format_of(ExampleKind::instruction, "prompt:question,completion:answer");
   CHECK(example_of(format, R"({"question": "q", "answer": "a"})").text == "qa");
   CHECK(message_of([] { parse_columns("promt:question"); }).find("no column 'promt'") != std::string::npos);
-  CHECK(message_of([] { parse_columns("prompt"); }).find("no list of columns") != std::string::npos);
+  CHECK(message_of([] { parse_columns("prompt"); }).find("not a list of columns") != std::string::npos);
   CHECK(message_of([] { parse_columns("text:a,text:b"); }).find("given twice") != std::string::npos);
 }
 
@@ -97,14 +97,14 @@ TEST_CASE("examples: what is wrong is said, with the nearest name") {
   CHECK(refusal("3") == "is a number; an example is an object with named fields");
   CHECK(refusal(R"({"txt": "a"})").find("none of 'text'") != std::string::npos);
   CHECK(refusal(R"({"txt": "a"})", ExampleKind::text).find("did you mean 'txt'") != std::string::npos);
-  CHECK(refusal(R"({"prompt": "a", "completion": 3})").find("a number as 'completion', and no text") !=
+  CHECK(refusal(R"({"prompt": "a", "completion": 3})").find("a number as 'completion', not a string") !=
         std::string::npos);
   CHECK(refusal(R"({"messages": []})").find("no list of messages") != std::string::npos);
   CHECK(refusal(R"({"messages": [3]})").find("as message 1, a number") != std::string::npos);
   CHECK(refusal(R"({"messages": [{"role": "user"}]})").find("no 'content'") != std::string::npos);
   CHECK(refusal(R"({"messages": [{"role": "user", "content": "Hi"}]})").find("no message of the assistant") !=
         std::string::npos);
-  CHECK(message_of([] { example_kind_named("alpacca"); }).find("no kind of examples") != std::string::npos);
+  CHECK(message_of([] { example_kind_named("alpacca"); }).find("not a kind of example") != std::string::npos);
 }
 
 namespace {
@@ -151,7 +151,7 @@ TEST_CASE("examples: of two conversations only the answers that differ are learn
 
 TEST_CASE("examples: malformed preferences are refused with the reason") {
   CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b", "rejected": "b"})") ==
-        "has one text as the chosen and as the rejected answer");
+        "has identical chosen and rejected answers");
   CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b"})").find("has no field 'rejected'") == 0);
   CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b", "rejected": ""})") == "has an empty answer");
   CHECK(pair_refusal(R"({"chosen": [], "rejected": "b"})") == "has no list of messages as 'chosen'");

@@ -151,13 +151,13 @@ TEST_CASE("live corpus: settings that need all texts are refused") {
   options.tokenizer = "characters";
   options.window = 8;
   CHECK(is_live_corpus(options));
-  CHECK(message_of([&] { expect_live_corpus(options); }).find("its characters are not known") != std::string::npos);
+  CHECK(message_of([&] { expect_live_corpus(options); }).find("its characters are unknown") != std::string::npos);
   options.tokenizer = "bytes";
   options.validation = 0.1;
   CHECK(message_of([&] { expect_live_corpus(options); }).find("no examples can be held out") != std::string::npos);
   options.validation = 0;
   options.datasets.push_back(options.datasets.front());
-  CHECK(message_of([&] { expect_live_corpus(options); }).find("beside other data sets") != std::string::npos);
+  CHECK(message_of([&] { expect_live_corpus(options); }).find("combined with other data sets") != std::string::npos);
   CHECK_FALSE(is_live_address("texts/a.jsonl"));
   CHECK_FALSE(is_live_address("{\"datasets\": []}"));
   CHECK_FALSE(is_live_address("nothing:known"));

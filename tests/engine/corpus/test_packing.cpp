@@ -115,7 +115,7 @@ TEST_CASE("packing: what becomes of documents that are too long") {
   CHECK(split.size() == 4);  // 2 positions, and 4 + 4 + 1
   CHECK(row_of(*store, split, 3, 4).tokens == Numbers{21, 0, 0, 0});
   const std::string message = message_of([&] { pack_rows(*store, options_of(RowPacking::pad, 4, TooLong::error)); });
-  CHECK(message.find("example 2 has 10 tokens, and a row holds 5") != std::string::npos);
+  CHECK(message.find("example 2 has 10 tokens, but a row holds 5") != std::string::npos);
 }
 
 TEST_CASE("packing: documents and rows without a learned position are left out and counted") {

@@ -96,7 +96,7 @@ TEST_CASE("all errors: shapes that the declarations determine are checked beside
   CHECK(beside == std::vector<std::string>{wide, kBefore[1], ":5:15: error: an arrow without its target"});
 }
 
-TEST_CASE("all errors: names that the program may register later are no errors beside syntax errors") {
+TEST_CASE("all errors: names that the program may register later are not errors beside syntax errors") {
   const std::string text =
       "harmonic later {\n"
       "  producer x {4}; producer y {3}; layer h {5}; layer o {3};\n"

@@ -23,7 +23,8 @@ TEST_CASE("an accelerator is used if available, else the CPU with a reason") {
   CHECK(choose_device(registry).device == "fast");
   CHECK(choose_device(registry).note.empty());
   CHECK(choose_device(registry, HX_DEVICE_GPU).device == "fast");
-  CHECK(choose_device(registry, HX_DEVICE_FPGA).note == "there is no FPGA to use (fast: fake accelerator is no FPGA)");
+  CHECK(choose_device(registry, HX_DEVICE_FPGA).note ==
+        "there is no FPGA to use (fast: fake accelerator is not an FPGA)");
   device->unavailable = "no driver";
   CHECK(choose_device(registry).note == "device auto: the CPU, as there is no accelerator to use (fast: no driver)");
 }

@@ -292,7 +292,7 @@ TEST_CASE("errors suggest a correction") {
   CHECK_THROWS_AS(g.fit(o), Error);
   o.optimizer = "adam";
   o.precision = "fp8";
-  CHECK_THROWS_WITH(g.fit(o), "device 'cpu' does not compute in fp8 here");
+  CHECK_THROWS_WITH(g.fit(o), "device 'cpu' does not support fp8 here");
   o.precision = "fp12";
   CHECK_THROWS_WITH(g.fit(o), "there is no precision 'fp12'");
 }

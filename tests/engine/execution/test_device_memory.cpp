@@ -186,7 +186,7 @@ TEST_CASE("device plan: a device failure names device and operation") {
     with.device->unavailable = "no driver is installed; install one";
     CHECK(message_of(run) ==
           "device 'fake' cannot be used: no driver is installed; install one\n"
-          "'--device auto' takes an accelerator where there is one, and else the CPU");
+          "'--device auto' uses an accelerator if there is one, otherwise the CPU");
   }
 }
 

@@ -241,7 +241,7 @@ TEST_CASE("a device built for an older contract is not offered operands and attr
     CHECK(served("relu", with_operands("lengths"), x, x));  // not an attribute of relu
     if (offered) continue;
     CHECK(source.why_not("attention", with_operands("lengths"), with_lengths(), kResults) ==
-          "it is built for contract 1." + std::to_string(minor) + ", and attributes of this call are of contract 1.5");
+          "it is built for contract 1." + std::to_string(minor) + ", but attributes of this call need contract 1.5");
     CHECK(std::count(device->asked.begin(), device->asked.end(), "attention") == 2);
     CHECK(std::count(device->asked.begin(), device->asked.end(), "rope") == 2);
   }

@@ -114,11 +114,11 @@ TEST_CASE("pages: errors say what was given and what to write") {
   CHECK(page_error("attention", page_operands("pages"), {q, pool, page_waves({5, 2, 2, 4}, 1), pages}) ==
         "attention: with pages k f32[5, 3, 2, 4] and v f32[5, 2, 2, 4] are pools [P, R, Hkv, D]");
   CHECK(page_error("attention_grad", page_operands("pages"), {q, pool, pool, q, page_waves({2, 2, 1}, 1), q, pages}) ==
-        "attention_grad: the attribute operands names 'pages'; it may name lengths, mask, bias, sinks, documents");
+        "attention_grad: the attribute operands names 'pages'; known names are lengths, mask, bias, sinks, documents");
   const HTensor rows = page_waves({2, 1, 2, 4}, 1);
   CHECK(page_error("cache_append", {}, {pool, rows, start, pages}) ==
-        "cache_append: 1 optional inputs are given, and the attribute operands names 0; it names each of them, in "
-        "order: pages");
+        "cache_append: got 1 optional input, but the attribute operands names 0; it must name each of them, in order: "
+        "pages");
   const AttributeMap named = AttributeMap().set("operands", "pages");
   CHECK(page_error("cache_append", named, {pool, rows, start, one}) ==
         "cache_append: pages are i32[2, N], the pages of each batch item, not i32[1, 2]");

@@ -190,11 +190,11 @@ TEST_CASE("functionals: shape and type errors") {
   CHECK(error_of("rms_norm", {}, {x, HTensor(DType::F32, {3})}, ErrorKind::Shape) ==
         "rms_norm: gain f32[3] does not fit x [3, 4]: it needs shape [4]");
   CHECK(error_of("conv", {}, {image, HTensor(DType::F32, kernel)}, ErrorKind::Shape) ==
-        "conv: x [1, 3, 8, 8] with 1 groups does not fit weight [4, 2, 3, 3]: C must be the weight's second axis times "
+        "conv: x [1, 3, 8, 8] with 1 group does not fit weight [4, 2, 3, 3]: C must be the weight's second axis times "
         "groups, and groups must divide its first");
   CHECK(error_of("conv", AttributeMap().set("strides", std::vector<int64_t>{2}),
                  {image, HTensor(DType::F32, {4, 3, 3, 3})},
-                 ErrorKind::Shape) == "conv: strides has 1 numbers; give one for each of the 2 spatial axes");
+                 ErrorKind::Shape) == "conv: strides has 1 number; give one for each of the 2 spatial axes");
   CHECK(
       error_of("max_pool",
                AttributeMap().set("kernel", std::vector<int64_t>{2, 2}).set("padding_low", std::vector<int64_t>{2, 0}),

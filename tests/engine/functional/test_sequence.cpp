@@ -182,10 +182,11 @@ TEST_CASE("a cache of q8_0: appended rows are quantised, and attention reads its
 TEST_CASE("optional inputs: errors say what was given and what to write") {
   const HTensor q = waves({1, 2, 3, 4}, 1), x = waves({2, 3, 4}, 1), lengths = whole({3});
   CHECK(refused("attention", {}, {q, q, q, lengths}) ==
-        "attention: 1 optional inputs are given, and the attribute operands names 0; it names each of them, in order: "
+        "attention: got 1 optional input, but the attribute operands names 0; it must name each of them, in order: "
         "lengths, mask, bias, sinks, pages, documents");
-  CHECK(refused("attention", operands("length"), {q, q, q, lengths}) ==
-        "attention: the attribute operands names 'length'; it may name lengths, mask, bias, sinks, pages, documents");
+  CHECK(
+      refused("attention", operands("length"), {q, q, q, lengths}) ==
+      "attention: the attribute operands names 'length'; known names are lengths, mask, bias, sinks, pages, documents");
   CHECK(refused("attention", operands("lengths,lengths"), {q, q, q, lengths, lengths}) ==
         "attention: the attribute operands names 'lengths' twice");
   CHECK(refused("attention", operands("lengths"), {q, q, q, whole({3, 3})}) ==

@@ -249,7 +249,7 @@ TEST_CASE("decoder: a model that does not continue texts is refused with the ver
   model.entries.emplace_back("forward", [](Tracer&, const EntrySizes&) {});
   const auto executor = make_sequential_executor();
   CHECK_THAT(message_of([&] { Decoder decoder(model, *executor); }),
-             Catch::StartsWith("'vectors.gguf' does not write text") && Catch::Contains("harmonics embed"));
+             Catch::StartsWith("'vectors.gguf' does not generate text") && Catch::Contains("harmonics embed"));
 }
 
 TEST_CASE("batches: the rest of a prompt takes one plan, with the bits of single tokens") {

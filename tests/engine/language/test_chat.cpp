@@ -127,7 +127,7 @@ TEST_CASE("chat: turns, commands and what no longer fits") {
   CHECK(ask(chat, std::nullopt).content == second.content);
   CHECK(ask(chat, "stop", true).interrupted);
   const std::string large(300, 'x');
-  CHECK(message_of([&] { ask(chat, large); }).find("and the context holds 200") != std::string::npos);
+  CHECK(message_of([&] { ask(chat, large); }).find("but the context holds 200") != std::string::npos);
   CHECK(chat.messages().size() == 7);  // unchanged
   chat.clear();
   CHECK(chat.messages().size() == 1);

@@ -347,7 +347,7 @@ TEST_CASE("decoder: what does not fit is refused, and the sequence is unchanged"
   session.append(tokens);
   CHECK(message_of([&] {
           session.append({tokens.data(), 3});
-        }) == "the sequence would have 11 tokens, and its context holds 10");
+        }) == "the sequence would have 11 tokens, but its context holds 10");
   const std::vector<int32_t> wrong{1, 50};
   CHECK(message_of([&] { session.append(wrong); }) == "token 50 at place 1 is outside the model's vocabulary of 50");
   CHECK(message_of([&] { session.append({}); }) == "a sequence is continued by at least one token");

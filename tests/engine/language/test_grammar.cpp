@@ -129,7 +129,7 @@ TEST_CASE("json schema: what is not supported is named with its place") {
   CHECK(message(R"({"type": "object", "properties": {"a": {"type": "string", "pattern": "x"}}})") ==
         "the JSON schema, #/properties/a: the keyword 'pattern' is not supported");
   CHECK(message(R"({"type": "text"})") ==
-        "the JSON schema, #/type: 'text' is no type of JSON\n"
+        "the JSON schema, #/type: 'text' is not a JSON type\n"
         "types: array, boolean, integer, null, number, object, string");
   CHECK(message(R"({"$ref": "#/$defs/x"})") == "the JSON schema, #/$ref: there is no '#/$defs/x'");
   CHECK(message(R"({"type": "integer", "minimum": 5})") == "the JSON schema, #/minimum: only 0 is supported");

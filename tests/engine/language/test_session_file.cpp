@@ -113,7 +113,7 @@ TEST_CASE("saved sessions: files of other models, caches and sizes are refused")
   CHECK_THAT(refusal(small, saved, 4), Catch::Contains("the context holds 4"));
   SavedSession other = saved;
   other.contract = "1.0";
-  CHECK_THAT(refusal(small, other), Catch::Contains("was saved with the contract 1.0"));
+  CHECK_THAT(refusal(small, other), Catch::Contains("was saved with contract 1.0"));
   other = saved;
   other.states.pop_back();
   CHECK_THAT(refusal(small, other), Catch::Contains("states, and the model has"));
@@ -141,5 +141,5 @@ TEST_CASE("saved sessions: damaged and foreign files are refused by name") {
   }
   TensorFile weights;
   weights.tensors["w"] = HTensor::from(Shape{1}, std::vector<float>{1});
-  CHECK_THAT(refusal(write_sealed(weights)), Catch::Contains("'text.session' is no saved session"));
+  CHECK_THAT(refusal(write_sealed(weights)), Catch::Contains("'text.session' is not a saved session"));
 }

@@ -142,7 +142,7 @@ TEST_CASE("tokenizer: options, the model's metadata and unreadable files") {
   CHECK(message_of([&] { opened({}, {}, other); }) == "tokenizer 'fake': 'x.tok' belongs to another model");
   CHECK(message_of([&] {
           opened({}, {}, {}, "something");
-        }).find("no tokenizer reads 'x.tok' (9 bytes, the first are 73 6f 6d 65 74 68 69 6e)\nknown are fake") == 0);
+        }).find("no tokenizer reads 'x.tok' (9 bytes, the first are 73 6f 6d 65 74 68 69 6e)\nknown ones: fake") == 0);
   Registry registry;
   CHECK(message_of([&] { Tokenizer::open("missing.tok", registry); }).find("missing.tok") != std::string::npos);
   const TemporaryFolder folder;

@@ -74,7 +74,7 @@ TEST_CASE("importance: damaged files are refused with the place") {
   const std::string good = binary_form({2, 6}, 4);
   for (size_t length = 0; length < good.size(); ++length) {
     INFO(length);
-    CHECK(message_of([&] { importance_of(good.substr(0, length)); }).find("is no importance matrix") !=
+    CHECK(message_of([&] { importance_of(good.substr(0, length)); }).find("is not an importance matrix") !=
           std::string::npos);
   }
   CHECK(message_of([&] {

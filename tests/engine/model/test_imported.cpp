@@ -87,7 +87,7 @@ TEST_CASE("imported models: missing metadata and tensors are named with the near
         std::string::npos);
   CHECK(message_of([&] { model.metadata.integer("general.name"); }).find("is not a whole number") != std::string::npos);
   CHECK(message_of([&] { model.metadata.number("general.name"); }).find("is not a number") != std::string::npos);
-  CHECK(message_of([&] { model.metadata.text("llama.block_count"); }).find("is not a text") != std::string::npos);
+  CHECK(message_of([&] { model.metadata.text("llama.block_count"); }).find("is not a string") != std::string::npos);
   CHECK(message_of([&] { model.metadata.integer_within("llama.block_count", 3, 9); }).find("is 2; it must be 3 to 9") !=
         std::string::npos);
   CHECK(message_of([&] { model.tensor("a.weigth"); }).find("has no tensor 'a.weigth'") != std::string::npos);
@@ -110,8 +110,8 @@ TEST_CASE("imported models: a tensor lies inside its file and has the bytes of i
   CHECK(refused({"a", static_cast<DType>(99), {4}, 4, 4, 0}).find("unknown element type number 99") !=
         std::string::npos);
   CHECK(refused({"a", DType::U8, {4}, 4, 4, 1}) == "places tensor 'a' in file 1; it has opened 1");
-  CHECK(refused({"", DType::U8, {4}, 4, 4, 0}) == "gives no text for the name of tensor 0");
-  CHECK(refused({"a\xff", DType::U8, {4}, 4, 4, 0}) == "gives text that is not UTF-8 for the name of tensor 0");
+  CHECK(refused({"", DType::U8, {4}, 4, 4, 0}) == "gives no string for the name of tensor 0");
+  CHECK(refused({"a\xff", DType::U8, {4}, 4, 4, 0}) == "gives a string that is not UTF-8 for the name of tensor 0");
   CHECK(refused({std::string(5000, 'a'), DType::U8, {4}, 4, 4, 0}) ==
         "gives more than 4096 bytes for the name of tensor 0");
   CHECK(refused({"a", DType::Bool, {4}, 0, 4, 0}).find("is bool and has other bytes than 0 and 1") !=
@@ -270,9 +270,9 @@ TEST_CASE("imported models: descriptions of other versions and broken tables") {
   CHECK(said([] { model.n_tensors = 0xffffffff; }) == "gives 4294967295 tensors; the limit is 1048576");
   CHECK(said([] { model.metadata.items = nullptr; }) == "gives no table of metadata");
   CHECK(said([] { model.metadata.count = 0xffffffff; }) == "gives 4294967295 keys; the limit is 1048576");
-  CHECK(said([] { attribute.name = nullptr; }) == "gives no text for the key of metadata 0");
+  CHECK(said([] { attribute.name = nullptr; }) == "gives no string for the key of metadata 0");
   CHECK(said([] { attribute.kind = HX_ATTR_VALUE; }) == "gives the metadata 'key' the unknown kind 7");
-  CHECK(said([] { attribute.as.s = nullptr; }) == "gives no text for the metadata 'key'");
+  CHECK(said([] { attribute.as.s = nullptr; }) == "gives no string for the metadata 'key'");
   CHECK(said([] { attribute.kind = HX_ATTR_INTS, attribute.count = 2, attribute.as.ints = nullptr; }) ==
         "gives no numbers for the metadata 'key'");
   CHECK(said([] { attribute.kind = HX_ATTR_INTS, attribute.count = 0xffffffff; }) ==

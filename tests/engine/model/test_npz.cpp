@@ -75,9 +75,9 @@ TEST_CASE("npz: every truncation and every changed element is refused") {
   CHECK(message(changed).find("'w.npz#x.o.affine.weight.npy' is damaged: its checksum does not fit") == 0);
 }
 
-TEST_CASE("npz: members that are no arrays are refused by name") {
+TEST_CASE("npz: members that are not arrays are refused by name") {
   std::string bytes = npz_bytes("stored.npz");
   for (size_t at = 0; (at = bytes.find("flags.npy", at)) != std::string::npos;) bytes.replace(at, 9, "flags.txt");
   CHECK(message_of([&] { read_npz(bytes.data(), bytes.size(), "w.npz"); }) ==
-        "'w.npz#flags.txt' is no array of an NPZ file, whose members are NAME.npy; save arrays with numpy.savez");
+        "'w.npz#flags.txt' is not an array of an NPZ file, whose members are NAME.npy; save arrays with numpy.savez");
 }

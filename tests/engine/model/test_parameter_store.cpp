@@ -239,7 +239,7 @@ TEST_CASE("parameter store: a parameter is declared once and keeps its type") {
                 [&] {
                   store.declare("hidden.weight", {DType::F32, {392, 784}}, Role::weight, kZero, 1);
                 }) ==
-        "'hidden.weight' is f32[196, 784] in the weights at hand, the graph needs f32[392, 784]; give it weights of "
+        "'hidden.weight' is f32[196, 784] in the given weights, but the graph needs f32[392, 784]; give it weights of "
         "that shape "
         "or change the layer back");
 }

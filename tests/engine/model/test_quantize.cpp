@@ -160,8 +160,7 @@ TEST_CASE("quantize: errors are weighed by importance, matrix by matrix") {
   plain.squares.pop_back();
   CHECK(message_of([&] {
           quantize_gguf(from, to, options, *make_sequential_executor());
-        }).find("'blk.0.attn_q.weight' has 1 matrices of 512 columns, and its importance 1 of 511") !=
-        std::string::npos);
+        }).find("'blk.0.attn_q.weight' has 1 matrix of 512 columns, and its importance 1 of 511") != std::string::npos);
 }
 
 TEST_CASE("quantize: a model in parts is written as one file, or as many parts") {
@@ -236,5 +235,5 @@ TEST_CASE("quantize: what cannot be done is refused, and no file is left") {
   CHECK(quantize_gguf(to, again, requantize, *executor).converted == 2);
   CHECK(message_of([&] {
           quantize_gguf(folder.write("no.gguf", "GGUX"), again, requantize, *executor);
-        }).find("is no GGUF file") != std::string::npos);
+        }).find("is not a GGUF file") != std::string::npos);
 }

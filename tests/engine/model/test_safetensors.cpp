@@ -33,10 +33,10 @@ std::string refused_file(Body&& body) {
   return "nothing";
 }
 
-// Returns the error for a file with this header and data, without "'t' is no safetensors file: ".
+// Returns the error for a file with this header and data, without "'t' is not a safetensors file: ".
 std::string fault(const std::string& header, const std::string& data = "", uint64_t length = UINT64_MAX) {
   const std::string text = refused_file([&] { read_bytes(safetensors_bytes(header, data, length)); });
-  const std::string begin = "'t' is no safetensors file: ";
+  const std::string begin = "'t' is not a safetensors file: ";
   return text.rfind(begin, 0) == 0 ? text.substr(begin.size()) : text;
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("safetensors: false metadata of blocks is refused") {
   CHECK(with("q8_0[2, 32]", "F16", "[2,34]", 136) ==
         begin + "'q8_0[2, 32]', which its rows of F16 [2, 34] cannot hold: they are U8 with a multiple of 34 bytes");
   for (const char* type : {"f32[2, 34]", "u8[2, 34]", "f8_e4m3[2, 34]", "q9_0[2, 32]", "", "["})
-    CHECK(with(type, "U8", "[2,34]", 68) == begin + "'" + type + "', which is none that is stored as bytes");
+    CHECK(with(type, "U8", "[2,34]", 68) == begin + "'" + type + "', which is not a type that is stored as bytes");
   CHECK(with("q8_0[2, 32]", "U8", "[2,34]", 68, "v") ==
         "at byte 8, tensor 'v': metadata gives it the type 'q8_0[2, 32]', but the file has no such tensor");
   // twice as many elements as bytes
@@ -198,7 +198,7 @@ TEST_CASE("safetensors: unknown keys are ignored") {
 
 TEST_CASE("safetensors: invalid lengths are rejected") {
   CHECK(refused_file([] { read_bytes("1234567"); }) ==
-        "'t' is no safetensors file: at byte 0, it holds 7 bytes, the header's length alone takes 8");
+        "'t' is not a safetensors file: at byte 0, it holds 7 bytes, the header's length alone takes 8");
   CHECK(fault("{}", "", 3) == "at byte 0, the header's length is 3, but only 2 bytes follow");
   CHECK(fault("{}", "", 1ull << 63) ==
         "at byte 0, the header's length is 9223372036854775808, at most 100000000 are allowed");
@@ -208,14 +208,14 @@ TEST_CASE("safetensors: invalid lengths are rejected") {
 }
 
 TEST_CASE("safetensors: invalid JSON is rejected") {
-  CHECK(fault(R"({"x":)").rfind("at byte 8, the header is no JSON: ", 0) == 0);
-  CHECK(fault(R"({"x" 5})").rfind("at byte 13, the header is no JSON: ", 0) == 0);
-  CHECK(fault(R"({"x":{"shape":[1 2]}})").rfind("at byte 25, tensor 'x': the header is no JSON: ", 0) == 0);
-  CHECK(fault(R"({"x":{"n":tru}})").rfind("at byte 18, tensor 'x': the header is no JSON: ", 0) == 0);
-  CHECK(fault(R"({"x":{"n":nul}})").rfind("at byte 18, tensor 'x': the header is no JSON: ", 0) == 0);
+  CHECK(fault(R"({"x":)").rfind("at byte 8, the header is not JSON: ", 0) == 0);
+  CHECK(fault(R"({"x" 5})").rfind("at byte 13, the header is not JSON: ", 0) == 0);
+  CHECK(fault(R"({"x":{"shape":[1 2]}})").rfind("at byte 25, tensor 'x': the header is not JSON: ", 0) == 0);
+  CHECK(fault(R"({"x":{"n":tru}})").rfind("at byte 18, tensor 'x': the header is not JSON: ", 0) == 0);
+  CHECK(fault(R"({"x":{"n":nul}})").rfind("at byte 18, tensor 'x': the header is not JSON: ", 0) == 0);
   CHECK(fault("{}  {}") == "at byte 12, only spaces may follow the header's JSON");
-  CHECK(fault(std::string("{}\0", 3)).find("the header is no JSON: ") != std::string::npos);
-  CHECK(fault("{\"\xff\":1}").find("the header is no JSON: ") != std::string::npos);
+  CHECK(fault(std::string("{}\0", 3)).find("the header is not JSON: ") != std::string::npos);
+  CHECK(fault("{\"\xff\":1}").find("the header is not JSON: ") != std::string::npos);
   CHECK(fault("{\"a\":" + std::string(100, '[') + "}").find("a list where the object of 'a' was expected") !=
         std::string::npos);
   const auto nested = [](size_t levels) {
@@ -224,21 +224,21 @@ TEST_CASE("safetensors: invalid JSON is rejected") {
   CHECK(fault(nested(65)).find("tensor 'x': the value of an unknown key is nested deeper than 64") !=
         std::string::npos);
   CHECK(fault(nested(64)) == "at byte 8, tensor 'x': has no 'dtype'");
-  CHECK(fault(R"({"x":{"n":)" + std::string(100, '[')).find("the header is no JSON: ") != std::string::npos);
+  CHECK(fault(R"({"x":{"n":)" + std::string(100, '[')).find("the header is not JSON: ") != std::string::npos);
 }
 
 TEST_CASE("safetensors: values of another kind are rejected") {
   const std::string one = tensor("U8", "[1]", "[0,1]");
   CHECK(fault(R"({"x":5})", "a") == "at byte 13, a number where the object of 'x' was expected");
-  CHECK(fault(R"({"x":"y"})", "a").find("a text where the object of 'x' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":"y"})", "a").find("a string where the object of 'x' was expected") != std::string::npos);
   CHECK(fault(R"({"x":null})", "a").find("null where the object of 'x' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":{"dtype":7}})", "a").find("tensor 'x': a number where the text 'dtype' was expected") !=
+  CHECK(fault(R"({"x":{"dtype":7}})", "a").find("tensor 'x': a number where the string 'dtype' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"x":{"dtype":{}}})", "a").find("tensor 'x': an object where the text 'dtype' was expected") !=
+  CHECK(fault(R"({"x":{"dtype":{}}})", "a").find("tensor 'x': an object where the string 'dtype' was expected") !=
         std::string::npos);
   CHECK(fault(R"({"x":{"shape":true}})", "a").find("a truth value where the list 'shape' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"x":{"shape":["1"]}})", "a").find("a text where a whole number of 'shape' was expected") !=
+  CHECK(fault(R"({"x":{"shape":["1"]}})", "a").find("a string where a whole number of 'shape' was expected") !=
         std::string::npos);
   CHECK(fault(R"({"x":{"shape":[[1]]}})", "a").find("a list where a whole number of 'shape' was expected") !=
         std::string::npos);
@@ -246,15 +246,15 @@ TEST_CASE("safetensors: values of another kind are rejected") {
             .find("tensor 'x': a number of 'shape' is not whole or larger than 64 bits hold") != std::string::npos);
   CHECK(fault(R"({"x":{"shape":[99999999999999999999]}})", "a").find("not whole or larger") != std::string::npos);
   CHECK(fault(R"({"x":{"shape":[-1]}})", "a").find("tensor 'x': a number of 'shape' is negative") != std::string::npos);
-  CHECK(fault(R"({"__metadata__":{"a":1}})").find("a number where the text of metadata key 'a' was expected") !=
+  CHECK(fault(R"({"__metadata__":{"a":1}})").find("a number where the value of metadata key 'a' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"__metadata__":"a"})").find("a text where the object of '__metadata__' was expected") !=
+  CHECK(fault(R"({"__metadata__":"a"})").find("a string where the object of '__metadata__' was expected") !=
         std::string::npos);
-  CHECK(fault(R"({"x":)" + one + R"(,"x":)" + one + "}", "a").find("tensor 'x': the name comes a second time") !=
+  CHECK(fault(R"({"x":)" + one + R"(,"x":)" + one + "}", "a").find("tensor 'x': the name occurs a second time") !=
         std::string::npos);
-  CHECK(fault(R"({"x":{"dtype":"U8","dtype":"U8"}})").find("tensor 'x': the key 'dtype' comes a second time") !=
+  CHECK(fault(R"({"x":{"dtype":"U8","dtype":"U8"}})").find("tensor 'x': the key 'dtype' occurs a second time") !=
         std::string::npos);
-  CHECK(fault(R"({"__metadata__":{"a":"","a":""}})").find("the key 'a' comes a second time") != std::string::npos);
+  CHECK(fault(R"({"__metadata__":{"a":"","a":""}})").find("the key 'a' occurs a second time") != std::string::npos);
 }
 
 TEST_CASE("safetensors: contradictory tensors are rejected") {
@@ -270,9 +270,9 @@ TEST_CASE("safetensors: contradictory tensors are rejected") {
   CHECK(fault(one("U8", "[1]", "[0]"), "a") ==
         "at byte 8, tensor 'x': data_offsets = [0] must have two entries, begin and end");
   CHECK(fault(one("U8", "[1]", "[1,0]"), "a") ==
-        "at byte 8, tensor 'x': data_offsets = [1, 0] are not inside the 1 bytes of data");
+        "at byte 8, tensor 'x': data_offsets = [1, 0] are not inside the 1 byte of data");
   CHECK(fault(one("U8", "[2]", "[0,2]"), "a") ==
-        "at byte 8, tensor 'x': data_offsets = [0, 2] are not inside the 1 bytes of data");
+        "at byte 8, tensor 'x': data_offsets = [0, 2] are not inside the 1 byte of data");
   CHECK(fault(one("F32", "[2,3]", "[0,20]"), std::string(20, 'a')) ==
         "at byte 8, tensor 'x': F32 [2, 3] takes 24 bytes, data_offsets = [0, 20] hold 20");
   CHECK(fault(one("F32", "[4294967296,4294967296]", "[0,0]")) ==
@@ -369,6 +369,6 @@ TEST_CASE("safetensors: bytes after the last tensor are refused") {
     return;
   }
   const std::string text = refused_file([&] { read_safetensors(path.string()); });
-  CHECK(text.find("'" + path.string() + "' is no safetensors file: at byte ") == 0);
+  CHECK(text.find("'" + path.string() + "' is not a safetensors file: at byte ") == 0);
   CHECK(text.find("follow the last tensor; the file must end there") != std::string::npos);
 }

@@ -136,7 +136,7 @@ TEST_CASE("type mixes: models with eight experts keep their attention") {
   CHECK(layers_with(t, "ffn_down_exps", "q6_k", "q4_k_m", model) == "0 1 4 7 10 13 14 15");
 }
 
-TEST_CASE("type mixes: rows that are no whole blocks fall back") {
+TEST_CASE("type mixes: rows that are not whole blocks fall back") {
   Tensors t;
   t.add("blk.0.ffn_up.weight", {8, 96});
   t.add("blk.0.ffn_gate.weight", {8, 33});

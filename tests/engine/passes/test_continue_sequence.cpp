@@ -210,5 +210,5 @@ TEST_CASE("continue_sequence: what mixes positions is refused with its place") {
         }) == "dot multiplies positions by each other");
   CHECK(continue_sequence(traced(), "words", {kWindow, 1}).refused == "it does not read 'words'");
   CHECK(continue_sequence(traced(), "text", {kWindow + 1, 1}).refused ==
-        "'text' is [1, 40] and no window of one sequence");
+        "'text' is [1, 40], not a window of one sequence");
 }

@@ -109,7 +109,7 @@ TEST_CASE("update_all: errors name the problem") {
       call("update_all", {w, w, w, w, lr}, Attributes().set("update", update).set("parameters", parameters));
     });
   };
-  CHECK(with("relu", 2).find("'relu' is no optimizer's step of one parameter") != std::string::npos);
+  CHECK(with("relu", 2).find("'relu' is not an optimizer's step of one parameter") != std::string::npos);
   CHECK(with("sgd", 3).find("4 tensors do not belong to 3 parameters") != std::string::npos);
   CHECK(with("sgd", 0).find("parameters is 0; give ") != std::string::npos);
 }

@@ -11,7 +11,7 @@ std::shared_ptr<Item> item() {
   auto i = std::make_shared<Item>();
   i->kind = HX_LAYER;
   i->name = "conv";
-  i->arguments = {{HX_ARG_INT, "channels", "", "channels that go out", true},
+  i->arguments = {{HX_ARG_INT, "channels", "", "number of output channels", true},
                   {HX_ARG_INTS, "kernel", "3", "", false},
                   {HX_ARG_STRING, "padding", "same", "", false},
                   {HX_ARG_FLOAT, "gain", "0.5", "", false},
@@ -88,7 +88,7 @@ TEST_CASE("arguments: one number is a list of one, words and numbers are accepte
 TEST_CASE("arguments: those that do not fit the schema are refused with position and remedy") {
   const WrittenArgument channels = with("", number(8));
   const Refused missing = refused_arguments({});
-  CHECK(missing.text == "layer 'conv' needs its argument 'channels': channels that go out\n" + kUse);
+  CHECK(missing.text == "layer 'conv' needs its argument 'channels': number of output channels\n" + kUse);
   CHECK(missing.kind == ErrorKind::Name);
   CHECK(missing.span.column == 1);
   const Refused misspelt = refused_arguments({channels, with("kernle", number(3))});
@@ -129,7 +129,7 @@ TEST_CASE("arguments: options of an address bind as texts") {
   CHECK(option_refusal({{"channels", ""}}) == "'channels' of layer 'conv' must be a whole number, not ''");
   CHECK(option_refusal({{"chanels", "8"}}) ==
         "layer 'conv' has no option 'chanels'\ndid you mean 'channels'?\n" + kUse);
-  CHECK(option_refusal({}) == "layer 'conv' needs its option 'channels': channels that go out\n" + kUse);
+  CHECK(option_refusal({}) == "layer 'conv' needs its option 'channels': number of output channels\n" + kUse);
 }
 
 TEST_CASE("arguments: values parse from their texts") {

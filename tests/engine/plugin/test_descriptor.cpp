@@ -120,7 +120,7 @@ TEST_CASE("descriptor: a malformed one is refused") {
   CHECK(bent([](ElfImage& i) { i.descriptor.magic[0] = 'Y'; }) == no + "its descriptor does not start with HXPLUG1");
   CHECK(bent([](ElfImage& i) { i.descriptor.struct_size = 4; }).rfind(no + "its descriptor declares 4 bytes", 0) == 0);
   CHECK(bent([](ElfImage& i) { std::memset(i.descriptor.id, 'a', sizeof i.descriptor.id); }) ==
-        no + "a text of its descriptor has no end");
+        no + "a string of its descriptor is not terminated");
 }
 
 TEST_CASE("descriptor: other contracts are refused with both versions") {

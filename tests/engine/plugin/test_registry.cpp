@@ -93,7 +93,7 @@ TEST_CASE("registry: an unknown name is refused with the nearest known one and a
         "unknown activation 'sigmiod'\ndid you mean 'sigmoid'?\n"
         "load a plugin that provides it with --plugin PATH; 'harmonics list functions' lists the known ones");
   CHECK(refusal(registry, HX_ACTIVATION, "cross_entropy") ==
-        "unknown activation 'cross_entropy'\nnote: 'cross_entropy' is known as loss\nnote: known are sigmoid\n"
+        "unknown activation 'cross_entropy'\nnote: 'cross_entropy' is known as loss\nnote: known ones: sigmoid\n"
         "load a plugin that provides it with --plugin PATH; 'harmonics list functions' lists the known ones");
   CHECK(refusal(registry, HX_PRODUCER, "postgres") ==
         "unknown producer 'postgres'\n"

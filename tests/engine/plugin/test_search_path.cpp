@@ -51,8 +51,8 @@ std::string distrust(const std::string& path) {
     check_trust(path);
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::Denied);
-    CHECK(e.notes() ==
-          std::vector<std::string>{"put it where only you can write, e.g. ~/.local/share/harmonics/plugins"});
+    CHECK(e.notes() == std::vector<std::string>{
+                           "move it to a folder where only you can write, e.g. ~/.local/share/harmonics/plugins"});
     return e.what();
   }
   return "trusted";

@@ -97,7 +97,7 @@ TEST_CASE("layout operations work at rank 0 and 8") {
 TEST_CASE("layout operations: shape and type errors") {
   const HTensor x(DType::F32, {2, 3});
   CHECK(refusal([&] { reshape(x, {4}); }) ==
-        "shape error: reshape: the operand is f32[2, 3]; its 6 elements do not fill the shape [4] of 4");
+        "shape error: reshape: the operand is f32[2, 3]; its 6 elements cannot fill the shape [4] of 4");
   CHECK(refusal([&] { reshape(x, {-1, -6}); }).find("shape error: reshape: negative dimension in [-1, -6]") == 0);
   CHECK(refusal([&] { transpose(x, {0}); }) ==
         "shape error: transpose: the operand is f32[2, 3]; permutation = [0] must have 2 entries");

@@ -281,9 +281,9 @@ TEST_CASE("scan: errors of its text and its types") {
   says(text_of_scan("%2: f32[2]", attributes, ""), "begins with begin");
   says(text_of_scan("%2: f32[2]", attributes, body.substr(0, body.size() - 4)), "ends with the line end");
   says(text_of_scan("%2: f32[2]", "carries = 1, length = 4", body), "must have a first axis of length = 4");
-  says(text_of_scan("%2: f32[2]", "carries = 3, length = 3", body), "are not among the 2 operands");
+  says(text_of_scan("%2: f32[2]", "carries = 3, length = 3", body), "exceed the 2 operands");
   says(text_of_scan("%2: f32[2]", "carries = 1, length = -1", body), "must not be negative");
-  says(text_of_scan("%2: f32[2], %3: f32[2]", attributes, body), "1 results, not 2");
+  says(text_of_scan("%2: f32[2], %3: f32[2]", attributes, body), "1 result, not 2");
   says(text_of_scan("%2: f32[2]", attributes, "begin \"b\"\n%0: f32[3] = input \"0\"\noutput \"0\" = %0\nend\n"),
        "its input '0' is f32[3]");
   says(text_of_scan("%2: f32[2]", attributes, "begin \"b\"\n%0: f32[2] = input \"9\"\noutput \"0\" = %0\nend\n"),

@@ -73,7 +73,8 @@ TEST_CASE("signatures: invalid text is refused with the reason") {
   CHECK(refused_signature("x, x -> y") == "the signature has two operands 'x'");
   CHECK(refused_signature("[n] -> y") ==
         "the signature has an operand '[n]'; write NAME [SHAPE], NAME [SHAPE]? or NAME [SHAPE] < AXIS");
-  CHECK(refused_signature("x [n] < m -> y") == "the signature bounds 'x' by 'm', which is no axis and no attribute");
+  CHECK(refused_signature("x [n] < m -> y") ==
+        "the signature bounds 'x' by 'm', which is neither an axis nor an attribute");
   CHECK(refused_signature("x {a} -> y") == "the signature gives the attribute 'a' neither type nor default");
   CHECK(refused_signature("x {a: number} -> y") ==
         "the signature has an attribute of the unknown type 'number'; types are int, float, bool, text and ints");
@@ -119,8 +120,8 @@ TEST_CASE("calls: values of another type or out of range are refused") {
 
 TEST_CASE("calls: the number of inputs is checked") {
   CHECK(refused_call("silu", {}, {kThreeAxes, kThreeAxes}) ==
-        "silu: takes 1 inputs, got 2\nnote: it is x [...] -> y [...]");
-  CHECK(refused_call("global_norm", {}, {}).starts_with("global_norm: takes at least 1 inputs, got 0"));
+        "silu: takes 1 input, got 2\nnote: it is x [...] -> y [...]");
+  CHECK(refused_call("global_norm", {}, {}).starts_with("global_norm: takes at least 1 input, got 0"));
   CHECK(refused_call("sgd", {}, {kThreeAxes}).starts_with("sgd: takes 3 to 6 inputs, got 1"));
 }
 

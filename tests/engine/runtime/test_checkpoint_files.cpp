@@ -274,7 +274,7 @@ TEST_CASE("checkpoint: one larger than the memory is skipped, whatever its heade
     return notes[0];
   };
   CHECK(huge("").find("the header must begin with '{'") != std::string::npos);
-  CHECK(huge(safetensors_header(content_at(2))).find("is no safetensors file") != std::string::npos);
+  CHECK(huge(safetensors_header(content_at(2))).find("is not a safetensors file") != std::string::npos);
   const uint64_t numbers = kHuge - 8 - 120;
   std::string header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(numbers) + "],\"data_offsets\":[0," +
                        std::to_string(numbers) + "]}}";
@@ -290,8 +290,8 @@ TEST_CASE("checkpoint folder: the largest possible number is reported before the
   const std::string last = "runs/checkpoint-18446744073709551615-step-1.safetensors";
   files.put(last, "");
   CHECK(message_of([&] { CheckpointFolder("runs", files).claim(); }) ==
-        "'" + last +
-            "' has too large a number: none is left for the checkpoints of this run\n"
+        "the number of '" + last +
+            "' is too large: no larger one is left for the checkpoints of this run\n"
             "move it to another directory, or use another directory for this run");
 }
 
@@ -338,7 +338,8 @@ TEST_CASE("checkpointer: a failed write is reported, the run and later checkpoin
   files.work();
   const auto notes = c.take_notes();
   REQUIRE(notes.size() == 1);
-  CHECK(notes[0].find("no checkpoint at step 2: cannot write 'runs/checkpoint-000002-step-2.safetensors': No space "
+  CHECK(notes[0].find("the checkpoint of step 2 was not written: cannot write "
+                      "'runs/checkpoint-000002-step-2.safetensors': No space "
                       "left on device") == 0);
   CHECK(notes[0].find("; the last good one is runs/checkpoint-000001-step-1.safetensors") != std::string::npos);
   CHECK(c.due(0, 3, false, 0));
@@ -362,7 +363,7 @@ TEST_CASE("record state: inconsistent epoch counts are refused") {
   CHECK(read(5000, 8) == "no error");
   for (const auto& [closed, stride] :
        {std::pair<int64_t, int64_t>{0, 1}, {1, 0}, {1, 2}, {INT64_MAX, 1}, {INT64_MAX, INT64_MAX}})
-    CHECK(read(closed, stride).find("'f': the metadata 'harmonics.run' cannot be understood: 1 epochs of ") == 0);
+    CHECK(read(closed, stride).find("'f': the metadata 'harmonics.run' is invalid: 1 of ") == 0);
 }
 
 TEST_CASE("record state: epochs, validation, figures and metrics are read back") {
@@ -417,10 +418,10 @@ TEST_CASE("checkpoint: plain weights and later versions are refused") {
   weights.tensors["a"] = HTensor::from(Shape{1}, std::vector<float>{1});
   files.put("runs/w.safetensors", write_safetensors(weights));
   CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) ==
-        "'runs/w.safetensors' has no checksum: it is no checkpoint\nuse --weights for weights");
+        "'runs/w.safetensors' has no checksum: it is not a checkpoint\nuse --weights to load weights");
   files.put("runs/w.safetensors", write_sealed(weights));
   CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) ==
-        "'runs/w.safetensors' holds weights, but no run that could be resumed\nuse --weights for weights");
+        "'runs/w.safetensors' holds weights, but no run to resume\nuse --weights to load weights");
   TensorFile later = content_at(1);
   std::string& text = later.metadata["harmonics.run"];
   text.replace(text.find("\"version\":2"), 11, "\"version\":3");

@@ -163,7 +163,7 @@ TEST_CASE("evaluation: test samples of another shape are refused") {
   bind_test(*g, "y", {1}, numbers(4));
   CHECK(message_of([&] {
           evaluate(*g, 0, g->test_streams(), settings());
-        }).find("the test samples of 'x' are f32[2], the graph learned from f32[4]") == 0);
+        }).find("the test samples of 'x' are f32[2], but the graph was trained on f32[4]") == 0);
 }
 
 TEST_CASE("labels: a value that is not a class is an error that names it") {

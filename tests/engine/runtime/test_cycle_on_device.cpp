@@ -117,7 +117,7 @@ TEST_CASE("device: prefetched batches reach the steps unchanged") {
     };
     const auto expected = end("cpu");
     for (const auto& [name, device] : staging()) {
-      INFO(name << ", " << way.accumulate << " batches a step, " << way.threads << " threads");
+      INFO(name << ", " << way.accumulate << " batches per step, " << way.threads << " threads");
       device->hurries = name == "fake_hurried";
       device->waits = 0;
       CHECK((end(name) == expected));

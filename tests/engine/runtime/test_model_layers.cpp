@@ -236,8 +236,8 @@ TEST_CASE("model layer: uses that cannot be are refused with the remedy") {
   const std::string there = kFolders.string();
   CHECK_THAT(refused_flow(flow_on("model(\"" + there + "/nowhere\")", kTap)), Contains("nowhere"));
   CHECK_THAT(refused_flow(flow_on("model(\"/secret.gguf\")", kTap)),
-             Contains("leaves the folder of the flow") && Contains("--weights-from"));
-  CHECK_THAT(refused_flow(flow_on("model(\"../secret.gguf\")", kTap)), Contains("leaves the folder of the flow"));
+             Contains("is outside the folder of the flow") && Contains("--weights-from"));
+  CHECK_THAT(refused_flow(flow_on("model(\"../secret.gguf\")", kTap)), Contains("is outside the folder of the flow"));
   CHECK_THAT(refused_flow(flow_on("model(\"" + there + "/tokenizers.json\")", kTap)), Contains("importer"));
   CHECK_THAT(refused_flow(flow_on(llama(", tied=scores"), kTap)), Contains("model has no argument 'tied'"));
   CHECK_THAT(refused_flow(flow_on(llama(", type=q8_0"), kTap)), Contains("weights of this type are not trained"));
@@ -246,7 +246,7 @@ TEST_CASE("model layer: uses that cannot be are refused with the remedy") {
   CHECK_THAT(refused_flow(flow_on(llama(", documents=nobody"), kTap)), Contains("'nobody' is not a layer or producer"));
 }
 
-TEST_CASE("model layer: streams that are no tokens are refused") {
+TEST_CASE("model layer: streams that are not tokens are refused") {
   if (!reads_folder_models()) return;
   using Catch::Contains;
   const auto refused_with = [&](const Shape& sample, auto values) {

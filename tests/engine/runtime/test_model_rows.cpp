@@ -136,6 +136,6 @@ TEST_CASE("model without a flow: wrong bindings of its inputs and results are re
   const std::string file = "file:" + folder.write("x.csv", "0.5,1.5,0.5\n1.5,2.5,1.5\n");
   CHECK(refused("", "") == "input 'x' of the model has no producer\nbind it: --producer x=file:PATH");
   CHECK(refused("z=" + file, "") == "'line' has no producer named 'z'\nits producers are x");
-  CHECK(refused(file + "#0-1", "") == "input 'x' of the model takes samples of f32[3], and its stream has f32[2]");
+  CHECK(refused(file + "#0-1", "") == "input 'x' of the model takes samples of f32[3], but its stream has f32[2]");
   CHECK(refused(file + "#0-2", "scores=stdout:").find("the model has no result named 'scores'") != std::string::npos);
 }

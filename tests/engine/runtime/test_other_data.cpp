@@ -69,22 +69,23 @@ TEST_CASE("weights: integers of another scale are refused, real numbers are repo
   const TensorFile bytes = learned<uint8_t>();
   CHECK(told<uint8_t>(bytes) == "");
   CHECK(told<int16_t>(bytes) ==
-        "producer 'x' gives i16, used unchanged; w learned from u8, scaled to [0, 1]\n"
+        "producer 'x' gives i16, used unchanged, but w was trained on u8, scaled to [0, 1]\n"
         "give bytes (u8), or f32 in [0, 1]");
-  CHECK(told<float>(bytes) == "producer 'x' gives f32, used unchanged; w learned from u8, scaled to [0, 1]\n");
+  CHECK(told<float>(bytes) == "producer 'x' gives f32, used unchanged, but w was trained on u8, scaled to [0, 1]\n");
   const TensorFile shorts = learned<int16_t>();
   CHECK(told<uint8_t>(shorts) ==
-        "producer 'x' gives u8, scaled to [0, 1]; w learned from i16, used unchanged\n"
+        "producer 'x' gives u8, scaled to [0, 1], but w was trained on i16, used unchanged\n"
         "give i16 or f32, which are used unchanged");
-  CHECK(told<int32_t>(shorts) == "producer 'x' gives i32; w learned from i16\n");
-  CHECK(told<float>(shorts) == "producer 'x' gives f32; w learned from i16\n");
+  CHECK(told<int32_t>(shorts) == "producer 'x' gives i32, but w was trained on i16\n");
+  CHECK(told<float>(shorts) == "producer 'x' gives f32, but w was trained on i16\n");
 }
 
 TEST_CASE("weights: samples of another shape are reported, or refused if the count differs") {
   const TensorFile flat = learned<float>({4});
   CHECK(told<float>(flat, {2, 2}) ==
-        "producer 'x' delivers samples of shape [2, 2], the weights of w learned from [4]\n");
-  CHECK(told<float>(flat, {5}) == "producer 'x' delivers samples of shape [5], the weights of w learned from [4]");
+        "producer 'x' delivers samples of shape [2, 2], but the weights of w were trained on [4]\n");
+  CHECK(told<float>(flat, {5}) ==
+        "producer 'x' delivers samples of shape [5], but the weights of w were trained on [4]");
 }
 
 TEST_CASE("resume: data of another scale are refused, of another type or shape reported") {
@@ -98,12 +99,12 @@ TEST_CASE("resume: data of another scale are refused, of another type or shape r
   }
   const std::string file = "runs/checkpoint-000002-step-2.safetensors";
   CHECK(told_on_resuming<uint8_t>(files) == "");
-  CHECK(told_on_resuming<int16_t>(files).find("producer 'x' gives i16, used unchanged; " + file +
-                                              " learned from u8, scaled to [0, 1]") == 0);
+  CHECK(told_on_resuming<int16_t>(files).find("producer 'x' gives i16, used unchanged, but " + file +
+                                              " was trained on u8, scaled to [0, 1]") == 0);
   CHECK(told_on_resuming<float>(files) ==
-        "producer 'x' gives f32, used unchanged; " + file + " learned from u8, scaled to [0, 1]\n");
+        "producer 'x' gives f32, used unchanged, but " + file + " was trained on u8, scaled to [0, 1]\n");
   CHECK(told_on_resuming<uint8_t>(files, {2, 2}) ==
-        "producer 'x' delivers samples of shape [2, 2], the weights of " + file + " learned from [4]\n");
+        "producer 'x' delivers samples of shape [2, 2], but the weights of " + file + " were trained on [4]\n");
 }
 
 TEST_CASE("labels: class numbers of any type are accepted") {

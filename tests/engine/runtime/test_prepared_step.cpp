@@ -52,7 +52,7 @@ TEST_CASE("prepared step: a producer without a declared type must be bound") {
     const Samples rows(*g, 0, false, 1, 0);
     FAIL("it was not refused");
   } catch (const Error& e) {
-    CHECK(std::string(e.what()) == "what producer 'x' delivers is not known");
+    CHECK(std::string(e.what()) == "the sample type of producer 'x' is unknown");
     CHECK(e.notes().size() == 1);
   }
 }

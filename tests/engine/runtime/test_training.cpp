@@ -287,7 +287,7 @@ TEST_CASE("clipping: limits the update, flags override the file, 0 disables it")
   ResolvedSettings from_file = g->settings(0, {});
   CHECK(from_file.training() ==
         "adamw(lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0.01), schedule cosine(warmup=2, "
-        "final=0), clip 0.5, clip_value 0.25, 3 batches a step");
+        "final=0), clip 0.5, clip_value 0.25, 3 batches per step");
   RunSettings flags;
   flags.clip = 0;
   flags.clip_value = 4;

@@ -110,7 +110,7 @@ TEST_CASE("parse_listen: valid and invalid addresses") {
   CHECK_FALSE(parse_listen("[::]:1").loopback);
   for (const char* wrong : {"", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:999999",
                             "example.com:80", ":80"})
-    CHECK_THAT(message_of([&] { parse_listen(wrong); }), Catch::Contains("is no address to listen on"));
+    CHECK_THAT(message_of([&] { parse_listen(wrong); }), Catch::Contains("is not an address to listen on"));
   Listening first;
   CHECK_THAT(message_of([&] {
                HttpServer(first.service, {"127.0.0.1", first.server.port(), true});
@@ -344,7 +344,7 @@ TEST_CASE("http: a WebSocket client that violates the protocol is closed with it
        {Row{"a message that is too large", frame(0x81, std::string(2048, 'x')), 1009},
         Row{"a message whose parts are too large together",
             frame(0x01, std::string(1000, 'x')) + frame(0x80, std::string(25, 'x')), 1009},
-        Row{"a text that is no UTF-8", frame(0x81, "\xc0\xaf"), 1007},
+        Row{"a text that is not UTF-8", frame(0x81, "\xc0\xaf"), 1007},
         Row{"a text whose empty end comes too early", frame(0x01, "\xe2\x82") + frame(0x80, ""), 1007},
         Row{"a bit that nobody agreed on", frame(0xc1, "x"), 1002}, Row{"no mask", std::string("\x81\x01x"), 1002},
         Row{"half a control frame", frame(0x09, "x"), 1002}, Row{"an end without a beginning", frame(0x80, "x"), 1002},

@@ -208,16 +208,16 @@ TEST_CASE("language service: what is wrong with a request is said") {
     return string_at(json::parse(reply.body), "/error/message");
   };
   CHECK(message("x").find("the body is not JSON") == 0);
-  CHECK(message("{}") == "'messages' is missing: a list of messages");
+  CHECK(message("{}") == "'messages' is missing: give a list of messages");
   CHECK(message("{" + kAsk + R"(, "temperature": "hot"})") ==
         R"('temperature' is "hot"; it must be a number from 0 to 100)");
-  CHECK(message("{" + kAsk + R"(, "n": 2})") == "'n' is more than 1: send several requests");
+  CHECK(message("{" + kAsk + R"(, "n": 2})") == "'n' is more than 1: send one request for each");
   CHECK(message("{" + kAsk + R"(, "stream": 1})") == "'stream' is 1; it must be true or false");
   CHECK(message("{" + kAsk + R"(, "grammar": "x"})").find("the grammar, line 1") == 0);
   CHECK(message(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})").find("'image_url'") !=
         std::string::npos);
   CHECK(message(R"({"prompt": ")" + std::string(500, 'x') + R"(", "stream": true})", "/v1/completions")
-            .find("and the context holds 400") != std::string::npos);
+            .find("but the context holds 400") != std::string::npos);
   CHECK(message(R"({"prompt": [262]})", "/v1/completions").find("outside the vocabulary") != std::string::npos);
   CHECK(posted(served.service, "/v1/nothing", "").status == 404);
   CHECK(told(served.service, text_request("GET", "/v1/completions")).status == 405);

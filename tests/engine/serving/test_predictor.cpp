@@ -97,7 +97,7 @@ TEST_CASE("predictor: a request beyond the queue limit is refused at once") {
   run.predictor.ask(ports, 15, {bytes_of(numbers(60))},
                     [&](const Prediction*, const Error* e) { failed += e != nullptr; });
   CHECK_THAT(message_of([&] { run.predictor.ask(ports, 6, {bytes_of(numbers(24))}, nullptr); }),
-             Catch::StartsWith("20 samples are queued already"));
+             Catch::StartsWith("the queue is full: it holds at most 20 samples"));
   CHECK(run.predictor.report().refused == 1);
   CHECK(run.predictor.report().queued == 15);
 }

@@ -139,7 +139,7 @@ TEST_CASE("responses: what cannot be done is refused by its field") {
       {R"({"input": "a", "tools": [{"type": "web_search"}]})", "'web_search'"},
       {R"({"input": "a", "max_output_tokens": 0})", "'max_output_tokens'"},
       {R"({"input": "a", "previous_response_id": "resp-1"})", "'previous_response_id' is 'resp-1'"},
-      {"[]", "no JSON object"},
+      {"[]", "not a JSON object"},
       {"{", "is not JSON"}};
   for (const auto& [body, message] : cases) {
     INFO(body);
@@ -233,7 +233,7 @@ TEST_CASE("embeddings: texts and tokens over HTTP, in each form") {
   const std::pair<const char*, const char*> cases[] = {
       {"{}", "'input' is missing"},
       {R"({"input": ""})", "empty text"},
-      {R"({"input": [1, -2]})", "a token that is no number"},
+      {R"({"input": [1, -2]})", "a token that is not a number"},
       {R"({"input": [999999]})", "outside the vocabulary"},
       {R"({"input": "a", "dimensions": 100000})", "'dimensions'"},
       {R"({"input": "a", "encoding_format": "x"})", "encoding_format"}};

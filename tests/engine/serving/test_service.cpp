@@ -202,7 +202,7 @@ TEST_CASE("service: an invalid JSON body gets an error that describes it") {
   CHECK_THAT(refusal_of(R"({"inputs": {"x": 3}})", f), Catch::StartsWith("input 'x' is not a list"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": []}})", f), Catch::StartsWith("input 'x' has 0 samples"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, 2], [1]]}})", f),
-             Catch::StartsWith("sample 1 of input 'x' has 1 entries, expected 2"));
+             Catch::StartsWith("sample 1 of input 'x' has 1 entry, expected 2"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, "2"]]}})", f),
              Catch::StartsWith("sample 0 of input 'x' holds values that are not numbers"));
   CHECK_THAT(refusal_of(R"({"inputs": {"x": [[1, [2]]]}})", f),
@@ -232,7 +232,8 @@ TEST_CASE("service: an invalid tensors body gets an error that describes it") {
   const auto refused = [&](const TensorFile& file) {
     return message_of([&] { inputs_from_tensors(write_safetensors(file), ports); });
   };
-  CHECK_THAT(message_of([&] { inputs_from_tensors("not a file", ports); }), Catch::Contains("is no safetensors file"));
+  CHECK_THAT(message_of([&] { inputs_from_tensors("not a file", ports); }),
+             Catch::Contains("is not a safetensors file"));
   TensorFile file;
   CHECK_THAT(refused(file), Catch::StartsWith("input 'x' is missing"));
   file.tensors["x"] = HTensor::from({3}, std::vector<float>{1, 2, 3});
@@ -354,5 +355,5 @@ TEST_CASE("service: events are sent once, and dropped if the client does not rea
     CHECK_THAT(message_of([&] {
                  EventFeed(run.service, {{"every", every}});
                }),
-               Catch::StartsWith("'every' is no number"));
+               Catch::StartsWith("'every' is not a number"));
 }

@@ -73,7 +73,7 @@ TEST_CASE("call grammar: tools that cannot be called are refused") {
   const auto refused = [](const char* tools, const std::string& name) {
     return message_of([&] { grammar_of_call(json::parse(tools).as_array(), name, "", false); });
   };
-  CHECK(refused(kTools, "door") == "'tool_choice' names 'door', which 'tools' lack");
+  CHECK(refused(kTools, "door") == "'tool_choice' names 'door', which 'tools' lacks");
   CHECK(refused(R"([{"function": {}}])", "").find("'tools' has an item") == 0);
   CHECK(refused(R"([{"function": {"name": "f", "parameters": {"type": "object", "not": {}}}}])", "").find("'not'") !=
         std::string::npos);
@@ -104,12 +104,12 @@ TEST_CASE("language service: what is wrong with tool_choice is said") {
   const std::pair<const char*, const char*> cases[] = {
       {R"("always")", "must be none, auto, required or a function"},
       {"3", "must be none, auto, required or a function"},
-      {R"({"type": "mcp"})", "names something other than a function"},
+      {R"({"type": "mcp"})", "must name a function"},
       {R"({"type": "function"})", "names no function"},
-      {R"({"type": "function", "name": "door"})", "names 'door', which 'tools' lack"},
+      {R"({"type": "function", "name": "door"})", "names 'door', which 'tools' lacks"},
       {R"({"type": "allowed_tools", "mode": "required"})", "allows no tools"},
       {R"({"type": "allowed_tools", "tools": [{"name": "lamp"}], "mode": "always"})", "must be none, auto, required"},
-      {R"({"type": "allowed_tools", "tools": [{"name": "door"}]})", "names 'door', which 'tools' lack"}};
+      {R"({"type": "allowed_tools", "tools": [{"name": "door"}]})", "names 'door', which 'tools' lacks"}};
   for (const auto& [choice, message] : cases) {
     INFO(choice);
     const ServiceReply reply = chat_reply(served, choice);
@@ -118,7 +118,7 @@ TEST_CASE("language service: what is wrong with tool_choice is said") {
   }
   const ServiceReply none = reply_to(served.service, "POST", "/v1/chat/completions",
                                      R"({"messages": [{"role": "user", "content": "Hi"}], "tool_choice": "required"})");
-  CHECK(none.body.find("asks for a call, and 'tools' has none") != std::string::npos);
+  CHECK(none.body.find("asks for a call, but 'tools' is empty") != std::string::npos);
 }
 
 TEST_CASE("responses: tool_choice asks for a call of a function") {

@@ -124,7 +124,7 @@ TEST_CASE("zmq: a token for all requests comes before the body") {
   CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep://0.0.0.0:0", false); }),
              Catch::StartsWith("other machines can reach"));
   CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep:nothing", false); }),
-             Catch::Contains("is no address to answer on"));
+             Catch::Contains("is not an address to answer on"));
   CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep://" + server.address().substr(6), false); }),
              Catch::StartsWith("cannot listen on"));
 }

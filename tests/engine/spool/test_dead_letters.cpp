@@ -69,7 +69,7 @@ TEST_CASE("dead letters: appended to those of earlier runs up to the limit", "[s
   CHECK(found.count(4) == 0);
   for (const auto& [number, value] : found) CHECK(static_cast<int64_t>(number) == value);
   REQUIRE(notes.size() == 2);
-  CHECK(notes[0].find("'dead/x.hxs' ended within a frame: its last ") == 0);
+  CHECK(notes[0].find("'dead/x.hxs' ended within a frame: dropped its last ") == 0);
   CHECK(notes[1].find("no longer kept in 'dead': it holds ") != std::string::npos);
   CHECK(notes[1].find("--dead-letters-limit") != std::string::npos);
 }

@@ -89,7 +89,7 @@ TEST_CASE("element types: parts of blocks and elements without bytes are refused
   CHECK_THROWS_WITH(from_c(make_type(DType::Q8_0, {})), Contains("cannot have the shape []"));
   CHECK_THROWS_WITH((TensorType{DType::I4, {4, 3}}.bytes()), Contains("a multiple of 2"));
   CHECK_THROWS_WITH(element_bytes(DType::Q8_0), Contains("blocks of 32 elements"));
-  CHECK_THROWS_WITH(run_bytes(DType::Q8_0, 33), Contains("no whole blocks"));
+  CHECK_THROWS_WITH(run_bytes(DType::Q8_0, 33), Contains("not whole blocks"));
   CHECK_THROWS_WITH(from_c(make_type(DType::Q8_0, {int64_t{1} << 40, int64_t{1} << 40})), Contains("overflows"));
 }
 

@@ -67,5 +67,5 @@ TEST_CASE("elements are read as what they are") {
   const HTensor t = HTensor::from<int64_t>({2}, {1, 2});
   CHECK_THROWS_AS(t.data<float>(), Error);
   CHECK_THROWS_WITH(t.item<int64_t>(), "item() needs one element, the shape is [2]");
-  CHECK_THROWS_WITH(HTensor::from<float>({3}, {1}), "1 values do not fill a tensor of shape [3]");
+  CHECK_THROWS_WITH(HTensor::from<float>({3}, {1}), "1 value cannot fill a tensor of shape [3]");
 }

@@ -61,7 +61,7 @@ TEST_CASE("optimizer: errors suggest a correction") {
   CHECK(refused("sgd(lr=true)") ==
         "optimizer setting 'lr' has the value 'true'\ngive a number from 0 to 1e6, e.g. lr=0.001");
   CHECK(refused("sgd(nesterov=true)") ==
-        "optimizer 'sgd' has nesterov without momentum\nwrite sgd(momentum=0.9, nesterov=true)");
+        "optimizer 'sgd': nesterov needs momentum\nwrite sgd(momentum=0.9, nesterov=true)");
   CHECK(refused("adam(lr)") == "optimizer setting 'lr' lacks its value\nwrite NAME=VALUE, e.g. adamw(lr=1e-3)");
   CHECK(refused("adam(lr=1, lr=2)") == "optimizer setting 'lr' is given twice\nkeep one of them");
   CHECK(refused("adam(lr=1") == "optimizer 'adam(lr=1' lacks its closing parenthesis");
@@ -75,7 +75,7 @@ TEST_CASE("optimizer: moments in fewer bits") {
   CHECK(refused("lamb(moments=q8)") ==
         "optimizer 'lamb' has no setting 'moments'\nit has lr, beta1, beta2, epsilon, weight_decay");
   CHECK(refused("sgd(moments=q8)") ==
-        "optimizer 'sgd' has moments in fewer bits without momentum\nwrite sgd(momentum=0.9, moments=bf16)");
+        "optimizer 'sgd': moments in fewer bits need momentum\nwrite sgd(momentum=0.9, moments=bf16)");
   const auto types = [](const char* optimizer, const Shape& shape) {
     std::string s;
     for (const UpdateRule::Moment& m : update_rule(parse_optimizer(optimizer), {DType::F32, shape}, true).moments)
@@ -100,13 +100,16 @@ TEST_CASE("schedule: errors suggest a correction") {
         "final=0.1)'");
   CHECK(refused_schedule("cosine(final=2)") ==
         "schedule setting 'final' has the value '2'\ngive a number from 0 to 1, e.g. final=0");
-  CHECK(refused_schedule("linear(warmup=2.5)") ==
-        "schedule setting 'warmup' has the value '2.5'\ngive a whole number of steps, or a part of the run below 1, "
-        "e.g. warmup=0");
-  CHECK(refused_schedule("step(every=0)") ==
-        "schedule setting 'every' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. every=0.3");
-  CHECK(refused_schedule("wsd(decay=0)") ==
-        "schedule setting 'decay' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. decay=0.2");
+  CHECK(
+      refused_schedule("linear(warmup=2.5)") ==
+      "schedule setting 'warmup' has the value '2.5'\ngive a whole number of steps, or a fraction of the run below 1, "
+      "e.g. warmup=0");
+  CHECK(
+      refused_schedule("step(every=0)") ==
+      "schedule setting 'every' is 0\ngive a whole number of steps, or a fraction of the run below 1, e.g. every=0.3");
+  CHECK(
+      refused_schedule("wsd(decay=0)") ==
+      "schedule setting 'decay' is 0\ngive a whole number of steps, or a fraction of the run below 1, e.g. decay=0.2");
 }
 
 TEST_CASE("schedule: needs the end of the run") {
@@ -125,7 +128,7 @@ TEST_CASE("schedule: needs the end of the run") {
   for (const char* schedule : {"constant", "constant(warmup=9)", "step(every=9)"})
     CHECK(made(schedule, {}) == "no error");
   CHECK(made("wsd(decay=500)", {std::nullopt, true}) ==
-        "schedule 'wsd' decays over the last 500 steps, but the run ends by time\ngive a part of the run, e.g. "
+        "schedule 'wsd' decays over the last 500 steps, but the run ends by time\ngive a fraction of the run, e.g. "
         "decay=0.2");
   CHECK(*LearningRate(parse_schedule("cosine(warmup=500)"), 1, {20, false}).note() ==
         "the run of 20 steps ends within the schedule's warmup of 500");

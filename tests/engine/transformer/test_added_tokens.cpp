@@ -98,7 +98,7 @@ TEST_CASE("added tokens: folders that cannot take tokens are refused and stay un
           add_special_tokens(folder.path(), {{"<new>"}, {}});
         }).find("has no table of 40 rows") != std::string::npos);
   CHECK(read_plain_file(folder.path() + "/tokenizer.json") == before);
-  CHECK(message_of([&] { with_added_tokens("[]", {"<new>"}, "t"); }).find("'t' is no JSON object") == 0);
+  CHECK(message_of([&] { with_added_tokens("[]", {"<new>"}, "t"); }).find("'t' is not a JSON object") == 0);
   CHECK(message_of([&] { with_added_tokens("{\"model\": {}}", {"<new>"}, "t"); }) == "'t' has no vocabulary");
   CHECK(message_of([&] { with_added_tokens(kThreeTokens, {""}, "t"); }).find("has no text") != std::string::npos);
 }

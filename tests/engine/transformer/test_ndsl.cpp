@@ -191,7 +191,7 @@ TEST_CASE("ndsl: n_group and topk_group limit the experts of a token to the best
   CHECK(has(refused("  n_group: 9\n"), "'n_group' is 9; it must be 1 to 8"));
   CHECK(has(refused("  n_group: 4\n  topk_group: 5\n"), "'topk_group' is 5; it must be 1 to 4"));
   CHECK(has(refused("  n_group: 8\n  topk_group: 4\n"), "8 groups of 8 experts have one expert each"));
-  CHECK(has(refused("  n_group: 4\n  topk_group: 1\n"), "3 experts cannot be chosen from 1 groups of 2"));
+  CHECK(has(refused("  n_group: 4\n  topk_group: 1\n"), "3 experts cannot be chosen from 1 group of 2"));
 }
 
 TEST_CASE("ndsl: layers differ by rules, patterns and blocks") {
@@ -235,12 +235,12 @@ TEST_CASE("ndsl: neurons, imports and extended files") {
     return message_of([&] { ndsl::read_model_file(path, builtin_ndsl); });
   };
   folder.write("a.ndsl", "name: A\nextends: b.ndsl\n");
-  CHECK(has(refused(folder.write("b.ndsl", "name: B\nextends: a.ndsl\n")), "is made of itself"));
-  CHECK(has(refused(folder.write("c.ndsl", "name: C\nextends: c.ndsl\n")), "'c.ndsl' is made of itself"));
-  CHECK(has(refused(folder.write("d.ndsl", "name: D\nextends: ../b.ndsl\n")), "leaves the folder of its file"));
-  CHECK(has(refused(folder.write("e.ndsl", "name: E\nextends: /etc/passwd\n")), "leaves the folder of its file"));
+  CHECK(has(refused(folder.write("b.ndsl", "name: B\nextends: a.ndsl\n")), "includes itself"));
+  CHECK(has(refused(folder.write("c.ndsl", "name: C\nextends: c.ndsl\n")), "'c.ndsl' includes itself"));
+  CHECK(has(refused(folder.write("d.ndsl", "name: D\nextends: ../b.ndsl\n")), "is outside the folder of its file"));
+  CHECK(has(refused(folder.write("e.ndsl", "name: E\nextends: /etc/passwd\n")), "is outside the folder of its file"));
   std::filesystem::create_directory_symlink(std::filesystem::temp_directory_path(), folder.path / "out");
-  CHECK(has(refused(folder.write("f.ndsl", "name: F\nextends: out/b.ndsl\n")), "leaves the folder of its file"));
+  CHECK(has(refused(folder.write("f.ndsl", "name: F\nextends: out/b.ndsl\n")), "is outside the folder of its file"));
   CHECK(has(refused(folder.write("g.ndsl", "name: G\nextends: none.ndsl\n")), "g.ndsl:2:10: error"));
 }
 
@@ -261,7 +261,7 @@ TEST_CASE("ndsl: errors have their place, and the nearest name") {
         "               ^~~~~~~\nhelp: did you mean 'RMSNorm'?\n");
   CHECK(has(refusal(around(kShort, "  rop_theta: 3\n")), "a.ndsl:13:3: error: there is no setting 'rop_theta'"));
   CHECK(has(refusal(around(kShort, "  rop_theta: 3\n")), "did you mean 'rope_theta'?"));
-  CHECK(has(refusal(around(kShort, "  rope_theta: high\n")), "'rope_theta' is the text 'high'; it must be a number"));
+  CHECK(has(refusal(around(kShort, "  rope_theta: high\n")), "'rope_theta' is the string 'high'; it must be a number"));
   CHECK(has(refusal(around(kShort, "", "dens")), "did you mean 'dense'?"));
   const std::string several = refusal(around("  block: [{op: RMSNrom}, {op: CausalSelfAtention}]", "  rop_theta: 3\n"));
   CHECK(has(several, "RMSNrom"));
@@ -272,15 +272,15 @@ TEST_CASE("ndsl: errors have their place, and the nearest name") {
                            "Attention, AttnOut]}")),
             "did you mean 'RoPE'?"));
   CHECK(has(refusal(around("  block:\n    - {op: RMSNorm}\n    - {op: CausalSelfAttention, expands_to: [QKV, MLPUp]}")),
-            "MLPUp is no part of CausalSelfAttention"));
+            "MLPUp is not a part of CausalSelfAttention"));
   CHECK(has(refusal(around("  block:\n    - {op: RMSNorm}\n    - {op: CausalSelfAttention, reads_from: ln7}")),
             "no earlier operation gives 'ln7'"));
   CHECK(has(
       refusal(around("  block:\n    - {op: RMSNorm}\n    - {op: ResidualAdd, fused_with_next: ln2}\n    - SwiGLU_FFN")),
-      "the next operation is no norm called 'ln2'"));
+      "the next operation is not a norm called 'ln2'"));
   CHECK(has(refusal("name: A\narchitecture: {variant: dense, block: [RMSNorm]}\nconfig: {hidden_size: 3}\n"),
             "this needs 'vocab_size'"));
-  CHECK(has(refusal("architecture: [1, 2\n"), "this is no YAML"));
+  CHECK(has(refusal("architecture: [1, 2\n"), "this is not YAML"));
   CHECK(has(refusal("[]\n"), "the file is an empty list; it must be a map"));
 }
 
@@ -294,7 +294,8 @@ TEST_CASE("ndsl: sizes that contradict each other are refused where they stand")
   CHECK(has(with("hidden_size: 16, num_query_heads: 3, intermediate_size: 4"), "3 heads do not divide a width of 16"));
   CHECK(has(with("hidden_size: 16, num_query_heads: 4, num_kv_heads: 3, intermediate_size: 4"),
             "4 heads of queries cannot share 3 heads"));
-  CHECK(has(with("hidden_size: 12, num_query_heads: 4, intermediate_size: 4"), "a head of 3 dimensions cannot turn"));
+  CHECK(has(with("hidden_size: 12, num_query_heads: 4, intermediate_size: 4"),
+            "a head of 3 dimensions cannot be rotated"));
   CHECK(has(with("hidden_size: 0, num_query_heads: 4, intermediate_size: 4"), "'hidden_size' is 0; it must be 1 to"));
   CHECK(has(with("hidden_size: 16, num_query_heads: 4"), "this needs 'intermediate_size'"));
   CHECK(with("hidden_size: 16, num_query_heads: 4, intermediate_size: 4") == "no error");
@@ -306,9 +307,9 @@ TEST_CASE("ndsl: mappings that do not fit are refused where they stand") {
   CHECK(has(with("  embedding.weight: a\n"), "hf_mapping leaves out blocks[0].ln1.weight"));
   CHECK(has(with("  embedding.weight: a\n  blocks[{i}].attention.q_weight: q\n  blocks[{i}].attention.qkv_weight: q\n"),
             "is mapped twice"));
-  CHECK(has(with("  embedding.weight: {concat: a}\n"), "'concat' is the text 'a'"));
+  CHECK(has(with("  embedding.weight: {concat: a}\n"), "'concat' is the string 'a'"));
   CHECK(has(with("  embedding.weight: {contact: [a]}\n"), "did you mean 'concat'?"));
-  CHECK(has(with("  embedding.weight: {stack_experts: a}\n"), "a text with {e}"));
+  CHECK(has(with("  embedding.weight: {stack_experts: a}\n"), "a string with {e}"));
 }
 
 TEST_CASE("ndsl: all built-in models are valid and have their published numbers of parameters") {

@@ -177,7 +177,7 @@ TEST_CASE("specs: what does not fit is refused by name, before data moves") {
   CHECK(refused(replaced("\"bias\": \"b\"", "\"bias\": \"never\""))
             .find("'tiny.json': architecture.forward[1]: no weight binding has the tensor 'never'") == 0);
   CHECK(refused(replaced("\"out\": \"width * 2\"", "\"out\": \"out * 2\""))
-            .find("the variable 'out' is defined by itself") == 0);
+            .find("the variable 'out' depends on itself") == 0);
   CHECK(refused(replaced("[\"batch\", \"seq_len\"]", "[\"batch\", \"time\"]")) ==
         "'tiny.json': prepare.dynamics has 'time'\nvalues of a run: batch, seq_len, kv_capacity");
   ImportedModel more = tiny_model();

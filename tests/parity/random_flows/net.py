@@ -78,7 +78,7 @@ class Pass:
         return losses.total(call, self.values[tap.layer], before, act, target)
 
     def hits(self, tap: Tap, call: Call) -> Tensor | None:
-        """Mask of correct classes among those that count; None if targets are no classes."""
+        """Mask of correct classes among those that count; None if targets are not classes."""
         value, target = self.values[tap.layer].tensor, self.values[tap.target].tensor
         if not losses.takes_classes(call, value, target):
             return None
