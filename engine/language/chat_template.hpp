@@ -9,6 +9,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
+#include "engine/language/template_budget.hpp"
 #include "engine/language/tokenizer.hpp"
 
 namespace harmonics::engine {
@@ -26,7 +27,7 @@ struct ChatPrompt {
 };
 
 // A chat template in the Jinja that models bring along. It cannot read files, and its steps, values, nesting and output
-// are bounded. Immutable: used by any threads at once.
+// are bounded; the bounds grow with the prompt. Immutable: used by any threads at once.
 class ChatTemplate {
  public:
   // Throws ErrorKind::Syntax with line and column. `begin` and `end` are the variables bos_token and eos_token.
@@ -38,8 +39,10 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // Throws ErrorKind::Usage with line and column: for messages that the template refuses, and for templates that take
-  // more than the bounds.
-  std::string render(const ChatPrompt& prompt) const;
+  // more than the bounds. `done`: receives the work, also when it throws.
+  std::string render(const ChatPrompt& prompt, TemplateWork* done = nullptr) const;
+  // The bounds, which grow with the size of the prompt.
+  static TemplateWork allowed(const ChatPrompt& prompt);
   const std::string& text() const { return text_; }
   // Whether it is the model's own, which also writes the text of the begin token.
   bool own() const { return own_; }

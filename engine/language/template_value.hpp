@@ -11,6 +11,8 @@
 
 #include <boost/json/value.hpp>
 
+#include "engine/language/template_budget.hpp"
+
 namespace harmonics::engine::jinja {
 
 class Value;
@@ -24,7 +26,7 @@ struct Callable {
 };
 
 struct Undefined {
-  std::string name;  // what was looked up, for messages
+  std::string name;  // what was looked up, for messages: its first bytes
 };
 
 // Immutable once it is in a Value. Nested at most kDepth deep, so that no walk over a value overflows the stack, and of
@@ -80,8 +82,9 @@ class Value {
   int depth() const;        // 0: neither a list nor a map
   uint64_t weight() const;  // about the bytes of a walk over it
   bool truth() const;
-  const Value* find(std::string_view key) const;  // of a map; null: it has no such key
-  const Value* find(const Value& key) const;
+  // Of a map; null: it has no such key.
+  const Value* find(Budget& budget, std::string_view key) const;
+  const Value* find(Budget& budget, const Value& key) const;
   const char* kind() const;  // for messages: "a list"
 
  private:
@@ -106,13 +109,12 @@ struct NamespaceObject {
   const Value* find(std::string_view name) const;
 };
 
-bool equal(const Value& a, const Value& b);
+// All of these count their work.
+bool equal(Budget& budget, const Value& a, const Value& b);
 // -1, 0 or 1. Throws ErrorKind::Usage for kinds without an order.
-int order(const Value& a, const Value& b);
-// As Python's str() and repr().
-std::string text_of(const Value& value);
-std::string repr_of(const Value& value);
-std::string number_text(double value);
+int order(Budget& budget, const Value& a, const Value& b);
+// As Python's str().
+std::string text_of(Budget& budget, const Value& value);
 // As Python's json.dumps(value, ensure_ascii=False). `indent` < 0: on one line. Throws ErrorKind::Usage for values that
 // are no data.
 struct JsonStyle {
@@ -120,6 +122,6 @@ struct JsonStyle {
   bool sorted = false;
   std::string item = ", ", key = ": ";
 };
-std::string json_of(const Value& value, const JsonStyle& style = {});
+std::string json_of(Budget& budget, const Value& value, const JsonStyle& style = {});
 
 }  // namespace harmonics::engine::jinja
