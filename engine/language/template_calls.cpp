@@ -86,9 +86,9 @@ Value replace_method(Run& run, const std::string& text, Given given) {
   const auto times_of = [&](uint64_t times) { return most < 0 ? times : std::min(times, static_cast<uint64_t>(most)); };
   std::string out;
   if (from.empty()) {
+    run.spend(text.size() / 4);
     const uint64_t times = times_of(characters_in(text) + 1);
     run.charge(text.size() + times * to.size());
-    run.spend(text.size() / 4);
     uint64_t done = 0;
     for (size_t at = 0; at <= text.size();) {
       if (done < times) ++done, out += to;

@@ -75,7 +75,7 @@ size_t Needle::find(std::string_view text, size_t from) const {
     budget_.scan(all ? length : length + 16);  // clipped: the rest is more than the limit
     return found;
   }
-  budget_.scan(from_right_ ? length - found : found);
+  budget_.scan((from_right_ ? length - found : found) + part_.size());
   return begin + found;
 }
 

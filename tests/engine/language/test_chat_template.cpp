@@ -80,9 +80,9 @@ TEST_CASE("chat template: bombs end at a limit that counts operations") {
       {"{% set n = namespace(s=[1]) %}{% for i in range(90) %}{% set n.s = [n.s] %}{% endfor %}", "64 deep"},
       {"{% set n = namespace(s=[1]) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}",
        "is larger than"},
-      {"{% set n = namespace(s=[1]) %}{% for i in range(20) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s }}", steps},
-      {"{% set n = namespace(s=[1]) %}{% for i in range(20) %}{% set n.s = [n.s, n.s] %}{% endfor %}"
-       "{% set m = namespace(s=[1]) %}{% for i in range(20) %}{% set m.s = [m.s, m.s] %}{% endfor %}{{ n.s == m.s }}",
+      {"{% set n = namespace(s=[1]) %}{% for i in range(18) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s }}", steps},
+      {"{% set n = namespace(s=[1]) %}{% for i in range(18) %}{% set n.s = [n.s, n.s] %}{% endfor %}"
+       "{% set m = namespace(s=[1]) %}{% for i in range(18) %}{% set m.s = [m.s, m.s] %}{% endfor %}{{ n.s == m.s }}",
        steps},
       {"{% set n = namespace(s='aa') %}{% for i in range(60) %}{% set n.s = n.s|replace('a', 'aa') %}{% endfor %}",
        steps},
@@ -90,14 +90,14 @@ TEST_CASE("chat template: bombs end at a limit that counts operations") {
       {text + "{% for i in range(900) %}{% set t %}{{ s }}{% endset %}{% endfor %}", "writes more than 1048576 bytes"},
       {text + "{{ s.replace('aaaaaaaaaaaaaaaa', s) }}", bytes},
       {text + "{{ s.split('aaaaaaaaaaaaaaaa') | join(s) }}", bytes},
-      {text + "{% for i in range(900) %}{% set t = s in s %}{% endfor %}", bytes},
+      {text + "{% for i in range(900) %}{% set t = s in s %}{% endfor %}", steps},
       {text + "{% for i in range(900) %}{% set t = 'aaaaaaaaaaaab' in s %}{% endfor %}", steps},
       {text + "{% for i in range(900) %}{% set t = s.strip('a') %}{% endfor %}", steps},
       {text + "{% for i in range(900) %}{% set t = s.startswith(s) %}{% endfor %}", steps},
       {text + "{% for i in range(900) %}{% set t = s|length %}{% endfor %}", steps},
       {text + "{% for i in range(900) %}{% set t = s|title|e|int %}{% endfor %}", steps},
       {text + "{{ s|list|sort }}", bytes},
-      {"{% for c in 'aaaaaaaaaaaaaaaa' * 100000 %}{% endfor %}", bytes},
+      {"{% for c in 'aaaaaaaaaaaaaaaa' * 60000 %}{% endfor %}", bytes},
       {"{% for i in range(900) %}{% set t = range(900)|sort|reverse|list %}{% endfor %}", steps},
       {"{{ range(9000)|unique|list }}", steps},
       {"{% set n = namespace(v=[1] * 15000) %}{% for i in range(60) %}{% set n.v = [n.v] %}{% endfor %}"
@@ -112,6 +112,7 @@ TEST_CASE("chat template: bombs end at a limit that counts operations") {
       {"{{ 1" + times(" + 1", 5000) + " }}", nested},
       {times("{% if x %}", 5000), nested},
       {times("{% for x in y %}", 5000), nested},
+      {"{{ 'a'|map(" + times("'map', ", 200) + "'trim')|list }}", "64 deep"},
       {"{{ 'a'|map(" + times("'map', ", 5000) + "'trim')|list }}", "more than 256 arguments"},
       {times("{{ x }}", 20000), "more than 32768 words, signs and texts"},
       {"{{ " + times("x", 129) + " }}", "a name has more than 128 bytes"},
@@ -145,7 +146,7 @@ TEST_CASE("chat template: what one filter does is proportional to its texts") {
            {"{% set s = 'aaaaaaaaaaaaaaaa' * 2000 %}{{ s.find(s ~ 'b') }}{{ s.rfind('b' ~ s) }}", "-1-1"},
            {"{% set s = 'aaaaaaaaaaaaaaaa' * 2000 %}{{ s.count('b' ~ s[:9000]) }}{{ s.split(s[:9000] ~ 'b')|length }}",
             "01"},
-           {"{{ 'a'|map(" + times("'map', ", 200) + "'upper')|list|length }}", "1"},
+           {"{{ 'a'|map(" + times("'map', ", 40) + "'upper')|list|length }}", "1"},
        }) {
     INFO(text.substr(0, 100));
     ChatPrompt prompt;
