@@ -14,6 +14,35 @@ constexpr std::string_view kChatMl =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
     "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+// Values and bytes of the variables that a prompt brings along.
+struct InputSize {
+  uint64_t values = 0, bytes = 0;
+  void add(const boost::json::value& value) {
+    ++values;
+    if (value.is_string()) bytes += value.get_string().size();
+    if (value.is_array()) add(value.get_array());
+    if (value.is_object()) add(value.get_object());
+  }
+  void add(const boost::json::array& all) {
+    for (const boost::json::value& value : all) add(value);
+  }
+  void add(const boost::json::object& all) {
+    for (const auto& [key, value] : all) {
+      ++values;
+      bytes += key.size();
+      add(value);
+    }
+  }
+};
+
+jinja::RunLimits limits_of(const ChatPrompt& prompt) {
+  InputSize size;
+  size.add(prompt.messages);
+  size.add(prompt.tools);
+  size.add(prompt.more);
+  return jinja::limits_for(size.values, size.bytes);
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view text, std::string begin, std::string end)
@@ -35,9 +64,11 @@ ChatTemplate ChatTemplate::of(const ModelMetadata& metadata, const Tokenizer& to
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
 
-std::string ChatTemplate::render(const ChatPrompt& prompt) const {
+TemplateWork ChatTemplate::allowed(const ChatPrompt& prompt) { return limits_of(prompt).most; }
+
+std::string ChatTemplate::render(const ChatPrompt& prompt, TemplateWork* done) const {
   using jinja::Value;
-  jinja::Run run(kTemplateName, {}, prompt.now);
+  jinja::Run run(kTemplateName, limits_of(prompt), prompt.now);
   run.define("messages", Value::of(prompt.messages));
   run.define("tools", prompt.tools.empty() ? Value::none() : Value::of(prompt.tools));
   run.define("documents", Value::none());
@@ -45,7 +76,14 @@ std::string ChatTemplate::render(const ChatPrompt& prompt) const {
   run.define("bos_token", Value(begin_));
   run.define("eos_token", Value(end_));
   for (const auto& [key, value] : prompt.more) run.define(std::string(key.data(), key.size()), Value::of(value));
-  return run.render(*root_);
+  try {
+    std::string text = run.render(*root_);
+    if (done) *done = run.budget().work();
+    return text;
+  } catch (const Error&) {
+    if (done) *done = run.budget().work();
+    throw;
+  }
 }
 
 }  // namespace harmonics::engine

@@ -9,6 +9,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
+#include "engine/language/template_budget.hpp"
 #include "engine/language/tokenizer.hpp"
 
 namespace harmonics::engine {
@@ -26,7 +27,7 @@ struct ChatPrompt {
 };
 
 // A chat template in Jinja, as distributed with models. It cannot read files, and its steps, values, nesting and output
-// are limited. Immutable and thread-safe.
+// are limited; the limits grow with the prompt. Immutable and thread-safe.
 class ChatTemplate {
  public:
   // Throws ErrorKind::Syntax with line and column. `begin` and `end` are the values of bos_token and eos_token.
@@ -37,8 +38,11 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  // Throws ErrorKind::Usage with line and column if the template refuses the messages or exceeds a limit.
-  std::string render(const ChatPrompt& prompt) const;
+  // Throws ErrorKind::Usage with line and column if the template refuses the messages or exceeds a limit. `done`
+  // receives the work done, also on an error.
+  std::string render(const ChatPrompt& prompt, TemplateWork* done = nullptr) const;
+  // Returns the limits, which grow with the size of the prompt.
+  static TemplateWork allowed(const ChatPrompt& prompt);
   const std::string& text() const { return text_; }
   // Whether this is the model's own template, which also prints the begin token.
   bool own() const { return own_; }

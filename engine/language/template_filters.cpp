@@ -41,7 +41,8 @@ int64_t width_in(const Value* value, int64_t otherwise) {
 Value at_path(Run& run, const Value& from, const Value& path) {
   if (!path.is_text()) return run.item(from, path);
   Value value = from;
-  for (const std::string_view part : split_at(path.text(), ".", -1, false)) {
+  for (const std::string_view part : split_at(path.text(), Needle(run.budget(), "."), -1, false)) {
+    run.spend(2);
     int64_t index = 0;
     const auto read = std::from_chars(part.data(), part.data() + part.size(), index);
     const bool number = !part.empty() && read.ec == std::errc() && read.ptr == part.data() + part.size();
@@ -50,7 +51,14 @@ Value at_path(Run& run, const Value& from, const Value& path) {
   return value;
 }
 
-Value folded(const Value& value) { return value.is_text() ? Value(lower_case(value.text())) : value; }
+// A copy that functions of texts may read byte by byte.
+std::string scanned(Run& run, const Value& value) {
+  std::string text = run.text(value);
+  run.budget().scan(text.size());
+  return text;
+}
+
+Value folded(Run& run, const Value& value) { return value.is_text() ? Value(lower_case(scanned(run, value))) : value; }
 
 Value filter_default(Run&, const Value& value, Given given) {
   given.expect("default", {"default_value", "boolean"});
@@ -64,14 +72,13 @@ Value filter_join(Run& run, const Value& value, Given given) {
   given.expect("join", {"d", "attribute"});
   const Value *between = given.find(0, "d"), *attribute = given.find(1, "attribute");
   const List items = items_of(run, value);
-  const std::string separator = between ? text_of(*between) : "";
-  run.charge(value.weight() + separator.size() * items.size());
+  const std::string separator = between ? run.text(*between) : "";
+  run.charge(separator.size() * items.size());
   std::string out;
   for (size_t i = 0; i < items.size(); ++i) {
+    run.spend(1);
     if (i > 0) out += separator;
-    const Value item = attribute ? at_path(run, items[i], *attribute) : items[i];
-    run.charge(item.weight());
-    out += text_of(item);
+    out += run.text(attribute ? at_path(run, items[i], *attribute) : items[i]);
   }
   return Value(std::move(out));
 }
@@ -90,30 +97,32 @@ Value filter_json(Run& run, const Value& value, Given given) {
     if (style.item.size() + style.key.size() > 64) fail_filter("the separators are too long");
   }
   style.sorted = truth_in(given.find(3, "sort_keys"));
-  run.charge(value.weight() * 2);
-  std::string text = json_of(value, style);
-  run.charge(text.size());
-  return Value(std::move(text));
+  return Value(json_of(run.budget(), value, style));
 }
 
 Value filter_length(Run& run, const Value& value, Given given) {
   given.expect("length", {});
-  if (value.is_text()) return Value(static_cast<int64_t>(characters_in(value.text())));
+  if (value.is_text()) {
+    run.budget().scan(value.text().size());
+    return Value(static_cast<int64_t>(characters_in(value.text())));
+  }
   if (value.is_map()) return Value(static_cast<int64_t>(value.entries().size()));
   if (value.is_list()) return Value(static_cast<int64_t>(value.items().size()));
   return Value(static_cast<int64_t>(items_of(run, value).size()));
 }
 
-Value filter_trim(Run&, const Value& value, Given given) {
+Value filter_trim(Run& run, const Value& value, Given given) {
   given.expect("trim", {"chars"});
   const Value* const which = given.find(0, "chars");
-  const bool some = which && !which->is_none();
-  return Value(stripped(text_of(value), true, true, some ? &text_in(which, "the characters") : nullptr));
+  const std::string text = scanned(run, value);
+  if (!which || which->is_none()) return Value(stripped(text, true, true));
+  const CharacterSet characters(run.budget(), text_in(which, "the characters"));
+  return Value(stripped(text, true, true, &characters));
 }
 
-Value filter_case(const Value& value, Given given, const char* name) {
+Value filter_case(Run& run, const Value& value, Given given, const char* name) {
   given.expect(name, {});
-  const std::string text = text_of(value);
+  const std::string text = scanned(run, value);
   switch (name[0]) {
     case 'u':
       return Value(upper_case(text));
@@ -128,6 +137,12 @@ Value filter_case(const Value& value, Given given, const char* name) {
 
 Value filter_end(Run& run, const Value& value, Given given, bool last) {
   given.expect(last ? "last" : "first", {});
+  if (value.is_list() && !value.items().empty()) return last ? value.items().back() : value.items().front();
+  if (value.is_text() && !value.text().empty()) {
+    run.budget().scan(value.text().size() * 2);
+    const int64_t at = last ? static_cast<int64_t>(characters_in(value.text())) - 1 : 0;
+    return Value(characters(value.text(), at, at + 1));
+  }
   const List items = items_of(run, value);
   if (items.empty()) return Value::undefined(last ? "the last item" : "the first item");
   return last ? items.back() : items.front();
@@ -136,10 +151,27 @@ Value filter_end(Run& run, const Value& value, Given given, bool last) {
 Value pairs_of(Run& run, const Value& value) {
   if (value.is_undefined()) return Value::list({});
   if (!value.is_map()) fail_filter(fmt::format("{} has no keys with values", value.kind()));
-  run.charge(value.entries().size() * 2 * sizeof(Value));
+  run.charge(value.entries().size() * 3 * sizeof(Value));
+  run.spend(value.entries().size());
   List pairs;
   for (const auto& [key, item] : value.entries()) pairs.push_back(Value::list({key, item}));
   return Value::list(std::move(pairs));
+}
+
+// The second values of pairs, in the order of the first ones. Equal ones keep their order, unless they are turned over.
+Value sorted(Run& run, std::vector<std::pair<Value, Value>> keyed, bool down, bool turned) {
+  const auto before = [&](const auto& a, const auto& b) {
+    run.spend(1);
+    return order(run.budget(), a.first, b.first) < 0;
+  };
+  if (down && !turned)
+    std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) { return before(b, a); });
+  else
+    std::stable_sort(keyed.begin(), keyed.end(), before);
+  if (down && turned) std::reverse(keyed.begin(), keyed.end());
+  List items;
+  for (auto& [key, item] : keyed) items.push_back(std::move(item));
+  return Value::list(std::move(items));
 }
 
 Value filter_items(Run& run, const Value& value, Given given) {
@@ -151,35 +183,27 @@ Value filter_dictsort(Run& run, const Value& value, Given given) {
   given.expect("dictsort", {"case_sensitive", "by", "reverse"});
   const Value *exact = given.find(0, "case_sensitive"), *by = given.find(1, "by");
   const size_t which = by && by->is_text() && by->text() == "value";
-  List pairs = pairs_of(run, value).items();
-  std::stable_sort(pairs.begin(), pairs.end(), [&](const Value& a, const Value& b) {
-    const Value &x = a.items()[which], &y = b.items()[which];
-    return truth_in(exact) ? order(x, y) < 0 : order(folded(x), folded(y)) < 0;
-  });
-  if (truth_in(given.find(2, "reverse"))) std::reverse(pairs.begin(), pairs.end());
-  return Value::list(std::move(pairs));
+  std::vector<std::pair<Value, Value>> keyed;
+  const Value pairs = pairs_of(run, value);
+  for (const Value& pair : pairs.items())
+    keyed.emplace_back(truth_in(exact) ? pair.items()[which] : folded(run, pair.items()[which]), pair);
+  return sorted(run, std::move(keyed), truth_in(given.find(2, "reverse")), true);
 }
 
 // Returns the key by which an item is compared.
 Value sort_key(Run& run, const Value& item, const Value* attribute, const Value* exact) {
   const Value key = attribute && !attribute->is_none() ? at_path(run, item, *attribute) : item;
-  return truth_in(exact) ? key : folded(key);
+  return truth_in(exact) ? key : folded(run, key);
 }
 
 Value filter_sort(Run& run, const Value& value, Given given) {
   given.expect("sort", {"reverse", "case_sensitive", "attribute"});
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& item : items_of(run, value)) {
-    run.spend(16);
+    run.spend(2);
     keyed.emplace_back(sort_key(run, item, given.find(2, "attribute"), given.find(1, "case_sensitive")), item);
   }
-  const bool down = truth_in(given.find(0, "reverse"));
-  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
-    return down ? order(b.first, a.first) < 0 : order(a.first, b.first) < 0;
-  });
-  List items;
-  for (auto& [key, item] : keyed) items.push_back(std::move(item));
-  return Value::list(std::move(items));
+  return sorted(run, std::move(keyed), truth_in(given.find(0, "reverse")), false);
 }
 
 Value filter_unique(Run& run, const Value& value, Given given) {
@@ -188,7 +212,7 @@ Value filter_unique(Run& run, const Value& value, Given given) {
   for (const Value& item : items_of(run, value)) {
     run.spend(1 + keys.size());
     Value key = sort_key(run, item, given.find(1, "attribute"), given.find(0, "case_sensitive"));
-    if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(k, key); })) continue;
+    if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(run.budget(), k, key); })) continue;
     keys.push_back(std::move(key));
     kept.push_back(item);
   }
@@ -200,7 +224,9 @@ Value filter_extreme(Run& run, const Value& value, Given given, bool largest) {
   Value best = Value::undefined("an item"), best_key;
   for (const Value& item : items_of(run, value)) {
     Value key = sort_key(run, item, given.find(1, "attribute"), given.find(0, "case_sensitive"));
-    if (!best_key.is_undefined() && (largest ? order(key, best_key) <= 0 : order(key, best_key) >= 0)) continue;
+    run.spend(1);
+    const int place = best_key.is_undefined() ? 0 : order(run.budget(), key, best_key);
+    if (!best_key.is_undefined() && (largest ? place <= 0 : place >= 0)) continue;
     best = item;
     best_key = std::move(key);
   }
@@ -210,6 +236,7 @@ Value filter_extreme(Run& run, const Value& value, Given given, bool largest) {
 Value filter_sum(Run& run, const Value& value, Given given) {
   given.expect("sum", {"attribute", "start"});
   const Value *attribute = given.find(0, "attribute"), *start = given.find(1, "start");
+  if (start && !start->is_number()) fail_filter(fmt::format("{} begins no sum", start->kind()));
   double sum = start ? start->real() : 0;
   bool real = start && start->is_real();
   for (const Value& item : items_of(run, value)) {
@@ -232,9 +259,10 @@ Value filter_reverse(Run& run, const Value& value, Given given) {
   return Value(std::move(text));
 }
 
-std::optional<double> number_in(const Value& value) {
+std::optional<double> number_in(Run& run, const Value& value) {
   if (value.is_number()) return value.real();
   if (!value.is_text()) return std::nullopt;
+  run.budget().scan(value.text().size());
   const std::string_view text = stripped(value.text(), true, true);
   double number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -242,18 +270,18 @@ std::optional<double> number_in(const Value& value) {
   return number;
 }
 
-Value filter_int(Run&, const Value& value, Given given) {
+Value filter_int(Run& run, const Value& value, Given given) {
   given.expect("int", {"default", "base"});
   if (value.is_number() && !value.is_real()) return Value(value.integer());
-  const std::optional<double> number = number_in(value);
+  const std::optional<double> number = number_in(run, value);
   if (number && std::abs(*number) < 9.2e18) return Value(static_cast<int64_t>(*number));
   const Value* const other = given.find(0, "default");
   return other ? *other : Value(int64_t{0});
 }
 
-Value filter_float(Run&, const Value& value, Given given) {
+Value filter_float(Run& run, const Value& value, Given given) {
   given.expect("float", {"default"});
-  if (const std::optional<double> number = number_in(value)) return Value(*number);
+  if (const std::optional<double> number = number_in(run, value)) return Value(*number);
   const Value* const other = given.find(0, "default");
   return other ? *other : Value(0.0);
 }
@@ -266,14 +294,14 @@ Value filter_abs(Run&, const Value& value, Given given) {
   return Value(std::abs(value.integer()));
 }
 
-Value filter_round(Run&, const Value& value, Given given) {
+Value filter_round(Run& run, const Value& value, Given given) {
   given.expect("round", {"precision", "method"});
   if (!value.is_number()) fail_filter(fmt::format("'round' needs a number, not {}", value.kind()));
   const auto digits =
       static_cast<double>(std::clamp<int64_t>(integer_in(given.find(0, "precision"), 0, "the precision"), -15, 15));
   const Value* const method = given.find(1, "method");
   const double scale = std::pow(10.0, digits), scaled = value.real() * scale;
-  const std::string how = method ? text_of(*method) : "common";
+  const std::string how = method ? run.text(*method) : "common";
   const double rounded = how == "ceil"    ? std::ceil(scaled)
                          : how == "floor" ? std::floor(scaled)
                                           : std::nearbyint(scaled);
@@ -284,9 +312,9 @@ Value filter_replace(Run& run, const Value& value, Given given) {
   given.expect("replace", {"old", "new", "count"});
   if (!given.find(0, "old") || !given.find(1, "new")) fail_filter("'replace' needs two strings");
   CallArguments texts;
-  texts.values = {Value(text_of(*given.find(0, "old"))), Value(text_of(*given.find(1, "new")))};
+  texts.values = {Value(run.text(*given.find(0, "old"))), Value(run.text(*given.find(1, "new")))};
   if (const Value* count = given.find(2, "count"); count && !count->is_none()) texts.values.push_back(*count);
-  return call_function(run, {"replace", std::make_shared<const Value>(text_of(value))}, texts);
+  return call_function(run, {"replace", std::make_shared<const Value>(run.text(value))}, texts);
 }
 
 Value filter_indent(Run& run, const Value& value, Given given) {
@@ -294,11 +322,12 @@ Value filter_indent(Run& run, const Value& value, Given given) {
   const Value* const width = given.find(0, "width");
   const std::string space = width && width->is_text() ? width->text().substr(0, 64)
                                                       : std::string(static_cast<size_t>(width_in(width, 4)), ' ');
-  const std::string text = text_of(value);
-  run.charge(text.size() + space.size() * (count_of(text, "\n") + 1));
+  const std::string text = run.text(value);
+  const Needle line_end(run.budget(), "\n");
+  run.charge(text.size() + space.size() * (count_of(text, line_end) + 1));
   const bool blank = truth_in(given.find(2, "blank"));
   std::string out = truth_in(given.find(1, "first")) ? space : "";
-  const std::vector<std::string_view> lines = split_at(text, "\n", -1, false);
+  const std::vector<std::string_view> lines = split_at(text, line_end, -1, false);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out += '\n';
     if (i > 0 && (blank || !lines[i].empty())) out += space;
@@ -309,7 +338,7 @@ Value filter_indent(Run& run, const Value& value, Given given) {
 
 Value filter_escape(Run& run, const Value& value, Given given) {
   given.expect("escape", {});
-  const std::string text = text_of(value);
+  const std::string text = scanned(run, value);
   run.charge(text.size() * 5);
   std::string out;
   for (const char c : text) {
@@ -338,8 +367,9 @@ Value filter_map(Run& run, const Value& value, Given given) {
   }
   const Value* const otherwise = given.find(given.values.size(), "default");
   List out;
+  run.spend(given.values.size() / 8);
   for (const Value& item : items_of(run, value)) {
-    run.spend(1);
+    run.spend(2 + rest.named.size() / 4);
     Value made = attribute ? at_path(run, item, *attribute)
                            : apply_filter(run, text_in(&given.values[0], "the filter"), item, rest);
     if (made.is_undefined() && attribute && otherwise) made = *otherwise;
@@ -358,7 +388,7 @@ Value filter_select(Run& run, const Value& value, Given given, bool by_attribute
   rest.named = given.named;
   List out;
   for (const Value& item : items_of(run, value)) {
-    run.spend(1);
+    run.spend(2 + rest.named.size() / 4);
     const Value judged = by_attribute ? at_path(run, item, given.values[0]) : item;
     const bool holds = given.values.size() > first
                            ? apply_test(run, text_in(&given.values[first], "the test"), judged, rest)
@@ -381,16 +411,16 @@ constexpr FilterRow kFilters[] = {
     {"length", filter_length},
     {"count", filter_length},
     {"trim", filter_trim},
-    {"upper", [](Run&, const Value& v, Given g) { return filter_case(v, g, "upper"); }},
-    {"lower", [](Run&, const Value& v, Given g) { return filter_case(v, g, "lower"); }},
-    {"capitalize", [](Run&, const Value& v, Given g) { return filter_case(v, g, "capitalize"); }},
-    {"title", [](Run&, const Value& v, Given g) { return filter_case(v, g, "title"); }},
+    {"upper", [](Run& r, const Value& v, Given g) { return filter_case(r, v, g, "upper"); }},
+    {"lower", [](Run& r, const Value& v, Given g) { return filter_case(r, v, g, "lower"); }},
+    {"capitalize", [](Run& r, const Value& v, Given g) { return filter_case(r, v, g, "capitalize"); }},
+    {"title", [](Run& r, const Value& v, Given g) { return filter_case(r, v, g, "title"); }},
     {"first", [](Run& r, const Value& v, Given g) { return filter_end(r, v, g, false); }},
     {"last", [](Run& r, const Value& v, Given g) { return filter_end(r, v, g, true); }},
     {"items", filter_items},
     {"dictsort", filter_dictsort},
     {"list", [](Run& r, const Value& v, Given) { return Value::list(items_of(r, v)); }},
-    {"string", [](Run&, const Value& v, Given) { return Value(text_of(v)); }},
+    {"string", [](Run& r, const Value& v, Given) { return v.is_text() ? v : Value(r.text(v)); }},
     {"safe", [](Run&, const Value& v, Given) { return v; }},
     {"escape", filter_escape},
     {"e", filter_escape},
@@ -433,27 +463,25 @@ constexpr KindTest kKindTests[] = {
     {"callable", [](const Value& v) { return v.is_callable(); }},
     {"true", [](const Value& v) { return v.is_bool() && v.truth(); }},
     {"false", [](const Value& v) { return v.is_bool() && !v.truth(); }},
-    {"lower",
-     [](const Value& v) { return lower_case(text_of(v)) == text_of(v) && upper_case(text_of(v)) != text_of(v); }},
-    {"upper",
-     [](const Value& v) { return upper_case(text_of(v)) == text_of(v) && lower_case(text_of(v)) != text_of(v); }},
 };
+
+// Returns whether a string has letters of this case only, and at least one.
+bool has_case(Run& run, const Value& value, bool upper) {
+  const std::string text = scanned(run, value);
+  const std::string same = upper ? upper_case(text) : lower_case(text);
+  const std::string other = upper ? lower_case(text) : upper_case(text);
+  return same == text && other != text;
+}
 
 // Returns -1 if there is no such comparison.
 int comparison_test(Run& run, const std::string& name, const Value& value, const Value& other) {
-  if (name == "eq" || name == "equalto" || name == "sameas") return equal(value, other);
-  if (name == "ne") return !equal(value, other);
-  if (name == "lt" || name == "lessthan") return order(value, other) < 0;
-  if (name == "gt" || name == "greaterthan") return order(value, other) > 0;
-  if (name == "le") return order(value, other) <= 0;
-  if (name == "ge") return order(value, other) >= 0;
-  if (name == "in") {
-    run.spend(other.weight() / 64);
-    if (other.is_text()) return other.text().find(text_in(&value, "the part of a string")) != std::string::npos;
-    if (other.is_map()) return other.find(value) != nullptr;
-    const List items = items_of(run, other);
-    return std::any_of(items.begin(), items.end(), [&](const Value& item) { return equal(item, value); });
-  }
+  if (name == "eq" || name == "equalto" || name == "sameas") return equal(run.budget(), value, other);
+  if (name == "ne") return !equal(run.budget(), value, other);
+  if (name == "lt" || name == "lessthan") return order(run.budget(), value, other) < 0;
+  if (name == "gt" || name == "greaterthan") return order(run.budget(), value, other) > 0;
+  if (name == "le") return order(run.budget(), value, other) <= 0;
+  if (name == "ge") return order(run.budget(), value, other) >= 0;
+  if (name == "in") return run.contains(other, value);
   if (name == "divisibleby") {
     const int64_t by = integer_in(&other, 0, "the divisor");
     if (by == 0) fail_filter("a number is divided by 0");
@@ -465,7 +493,8 @@ int comparison_test(Run& run, const std::string& name, const Value& value, const
 }  // namespace
 
 Value apply_filter(Run& run, const std::string& name, const Value& value, const CallArguments& arguments) {
-  run.spend(value.weight() / 64);
+  run.spend(1);
+  const Budget::Level level(run.budget());  // 'map' may name 'map'
   for (const FilterRow& row : kFilters)
     if (row.name == name) return row.apply(run, value, arguments);
   fail_filter(fmt::format("there is no filter '{}'", printable(name)));
@@ -478,7 +507,10 @@ bool apply_test(Run& run, const std::string& name, const Value& value, const Cal
       return test.holds(value);
     }
   if (name == "odd" || name == "even") return (integer_in(&value, 0, "the number") % 2 != 0) == (name == "odd");
-  run.spend(value.weight() / 64);
+  if (name == "lower" || name == "upper") {
+    arguments.expect(name, {});
+    return has_case(run, value, name == "upper");
+  }
   if (arguments.values.size() == 1)
     if (const int holds = comparison_test(run, name, value, arguments.values[0]); holds >= 0) return holds != 0;
   fail_filter(

@@ -31,6 +31,9 @@ std::string prepared(std::string_view text) {
   return out;
 }
 
+constexpr size_t kNameBytes = 128;
+constexpr size_t kTokens = 32'768;  // the longest templates of models have about 5,000
+
 class TemplateLexer {
  public:
   TemplateLexer(std::string text, const std::string& name) : text_(std::move(text)), name_(name) {}
@@ -44,7 +47,11 @@ class TemplateLexer {
  private:
   [[noreturn]] void fail(const std::string& what) { throw template_error(ErrorKind::Syntax, name_, here(), what); }
   Span here() const { return {line_, static_cast<uint32_t>(at_ - line_start_ + 1), 1}; }
-  void add(TokenKind kind, std::string text) { tokens_.push_back({kind, std::move(text), here()}); }
+  void add(TokenKind kind, std::string text) { add({kind, std::move(text), here()}); }
+  void add(Token token) {
+    if (tokens_.size() == kTokens) fail(fmt::format("it has more than {} words, signs and texts", kTokens));
+    tokens_.push_back(std::move(token));
+  }
   bool sees(std::string_view what) const { return std::string_view(text_).substr(at_, what.size()) == what; }
   void advance(size_t count) {
     for (; count > 0; --count, ++at_)
@@ -199,6 +206,7 @@ class TemplateLexer {
   void word() {
     size_t end = at_;
     while (end < text_.size() && (begins_word(text_[end]) || is_digit(text_[end]))) ++end;
+    if (end - at_ > kNameBytes) fail(fmt::format("a name has more than {} bytes", kNameBytes));
     add(TokenKind::name, text_.substr(at_, end - at_));
     advance(end - at_);
   }
@@ -245,7 +253,7 @@ class TemplateLexer {
       }
       escape(out);
     }
-    tokens_.push_back({TokenKind::text, std::move(out), begin});
+    add({TokenKind::text, std::move(out), begin});
   }
 
   void escape(std::string& out) {

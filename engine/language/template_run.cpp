@@ -87,7 +87,7 @@ void CallArguments::expect(std::string_view what, std::initializer_list<std::str
       fail_run(fmt::format("'{}' takes no value '{}'", what, key));
 }
 
-Run::Run(const std::string& name, const RunLimits& limits, std::time_t now) : name_(name), limits_(limits), now_(now) {}
+Run::Run(const std::string& name, const RunLimits& limits, std::time_t now) : name_(name), budget_(limits), now_(now) {}
 
 std::string Run::render(const Node& root) {
   std::string text;
@@ -95,47 +95,39 @@ std::string Run::render(const Node& root) {
   try {
     execute(root);
   } catch (const Error& e) {
-    throw template_error(e.kind(), name_, place_.value_or(root.at), e.what());
+    throw template_error(e.kind(), name_, current_ ? current_->at : root.at, e.what());
   }
   return text;
 }
 
-void Run::spend(uint64_t steps) {
-  steps_ += steps;
-  if (steps_ > limits_.steps) fail_run(fmt::format("the template takes more than {} steps", limits_.steps));
-}
-
-void Run::charge(uint64_t bytes) {
-  bytes_ += std::min(bytes, limits_.bytes + 1);
-  if (bytes_ > limits_.bytes) fail_run(fmt::format("the template makes values of more than {} bytes", limits_.bytes));
-}
-
-void Run::print(std::string_view text) {
-  written_ += text.size();
-  if (written_ > limits_.output) fail_run(fmt::format("the template writes more than {} bytes", limits_.output));
-  out_->append(text);
+void Run::print(const Value& value) {
+  if (value.is_text()) {
+    budget_.print(value.text().size());
+    out_->append(value.text());
+  } else {
+    const std::string written = text(value);
+    budget_.print(written.size());
+    out_->append(written);
+  }
 }
 
 Run::Flow Run::execute(const Node& node) {
+  const Node* const outer = std::exchange(current_, &node);  // stays after an error
   spend(1);
-  if (++depth_ > limits_.depth) fail_run(fmt::format("the template calls itself more than {} deep", limits_.depth));
-  try {
-    const Flow flow = execute_one(node);
-    --depth_;
-    return flow;
-  } catch (const Error&) {
-    if (!place_) place_ = node.at;
-    throw;
-  }
+  const Budget::Level level(budget_);
+  const Flow flow = execute_one(node);
+  current_ = outer;
+  return flow;
 }
 
 Run::Flow Run::execute_one(const Node& node) {
   switch (node.kind) {
     case NodeKind::data:
-      print(node.text);
+      budget_.print(node.text.size());
+      out_->append(node.text);
       return Flow::next;
     case NodeKind::output:
-      print(text_of(evaluate(*node.children[0])));
+      print(evaluate(*node.children[0]));
       return Flow::next;
     case NodeKind::block:
       for (const NodePtr& child : node.children)
@@ -154,7 +146,7 @@ Run::Flow Run::execute_one(const Node& node) {
       const Value value = evaluate(*node.children[1]);
       filtered_ = outer;
       if (node.targets.empty())
-        print(text_of(value));
+        print(value);
       else
         assign(node, value);
       return Flow::next;
@@ -163,6 +155,7 @@ Run::Flow Run::execute_one(const Node& node) {
       scope_->names[node.text] = Value::macro(std::make_shared<const Macro>(Macro{&node, scope_}));
       return Flow::next;
     case NodeKind::scope: {
+      spend(4 + 2 * node.targets.size());
       const auto inner = std::make_shared<Scope>();
       inner->parent = scope_;
       for (size_t i = 0; i < node.targets.size(); ++i) inner->names[node.targets[i]] = evaluate(*node.children[i]);
@@ -197,9 +190,10 @@ void Run::bind(const std::vector<std::string>& targets, const Value& value) {
 void Run::assign(const Node& node, Value value) {
   if (node.target_attribute.empty()) return bind(node.targets, value);
   const Value* space = nullptr;
-  for (const Scope* scope = scope_.get(); scope && !space; scope = scope->parent.get())
+  for (const Scope* scope = scope_.get(); scope && !space; scope = scope->parent.get(), spend(1))
     if (const auto at = scope->names.find(node.targets[0]); at != scope->names.end()) space = &at->second;
   if (!space || !space->as_namespace()) fail_run(fmt::format("'{}' is not a namespace", node.targets[0]));
+  spend(space->as_namespace()->attributes.size() / 16);
   space->as_namespace()->set(node.target_attribute, std::move(value));
 }
 
@@ -214,6 +208,7 @@ Run::Flow Run::loop(const Node& node) {
   if (const NodePtr& condition = node.children[3]) {
     List kept;
     for (Value& value : items) {
+      spend(4);
       enter(value);
       if (evaluate(*condition).truth()) kept.push_back(std::move(value));
     }
@@ -223,7 +218,7 @@ Run::Flow Run::loop(const Node& node) {
   if (items.empty()) return node.children[2] ? execute(*node.children[2]) : Flow::next;
   const auto count = static_cast<int64_t>(items.size());
   for (int64_t i = 0; i < count; ++i) {
-    spend(4);
+    spend(16);
     const auto at = static_cast<size_t>(i);
     enter(items[at]);
     const auto state = std::make_shared<NamespaceObject>();
@@ -256,16 +251,12 @@ std::string Run::captured(const Node& body) {
 }
 
 Value Run::evaluate(const Node& node) {
+  const Node* const outer = std::exchange(current_, &node);  // stays after an error
   spend(1);
-  if (++depth_ > limits_.depth) fail_run(fmt::format("the template calls itself more than {} deep", limits_.depth));
-  try {
-    Value value = evaluate_one(node);
-    --depth_;
-    return value;
-  } catch (const Error&) {
-    if (!place_) place_ = node.at;
-    throw;
-  }
+  const Budget::Level level(budget_);
+  Value value = evaluate_one(node);
+  current_ = outer;
+  return value;
 }
 
 Value Run::evaluate_one(const Node& node) {
@@ -287,9 +278,7 @@ Value Run::evaluate_one(const Node& node) {
       return call(node);
     case NodeKind::filter: {
       const Value value = operand(0);
-      Value result = apply_filter(*this, node.text, value, arguments(node));
-      spend(result.weight() / 64);
-      return result;
+      return apply_filter(*this, node.text, value, arguments(node));
     }
     case NodeKind::test: {
       const Value value = operand(0);
@@ -324,7 +313,7 @@ Value Run::evaluate_one(const Node& node) {
 }
 
 Value Run::name_of(const Node& node) {
-  for (const Scope* scope = scope_.get(); scope; scope = scope->parent.get())
+  for (const Scope* scope = scope_.get(); scope; scope = scope->parent.get(), spend(1))
     if (const auto at = scope->names.find(node.text); at != scope->names.end()) return at->second;
   if (has_function(node.text)) return Value::callable({node.text, nullptr});
   return Value::undefined(node.text);
@@ -333,32 +322,32 @@ Value Run::name_of(const Node& node) {
 Value Run::attribute(const Value& of, const std::string& name) {
   expect_defined(of);
   if (NamespaceObject* const space = of.as_namespace()) {
+    spend(space->attributes.size() / 16);
     const Value* const found = space->find(name);
     return found ? *found : Value::undefined(name);
   }
-  if (has_method(of, name)) return Value::callable({name, std::make_shared<const Value>(of)});
+  if (has_method(*this, of, name)) return Value::callable({name, std::make_shared<const Value>(of)});
   if (!of.is_map()) return Value::undefined(name);
-  spend(of.entries().size() / 16);
-  const Value* const found = of.find(name);
+  const Value* const found = of.find(budget_, name);
   return found ? *found : Value::undefined(name);
 }
 
 Value Run::item(const Value& of, const Value& key) {
   expect_defined(of);
   if (of.is_map()) {
-    spend(of.entries().size() / 16);
-    if (const Value* const found = of.find(key)) return *found;
+    if (const Value* const found = of.find(budget_, key)) return *found;
   }
   if ((of.is_list() || of.is_text()) && key.is_number() && !key.is_real()) {
     int64_t index = key.integer();
-    if (of.is_text()) spend(of.text().size() / 64);
+    if (of.is_text()) budget_.scan(of.text().size());
     const auto size = static_cast<int64_t>(of.is_list() ? of.items().size() : characters_in(of.text()));
     if (index < 0) index += size;
-    if (index < 0 || index >= size) return Value::undefined(text_of(key));
+    if (index < 0 || index >= size) return Value::undefined(std::to_string(key.integer()));
     if (of.is_list()) return of.items()[static_cast<size_t>(index)];
     return Value(std::string(characters(of.text(), index, index + 1)));
   }
-  return key.is_text() ? attribute(of, key.text()) : Value::undefined(text_of(key));
+  if (key.is_text()) return attribute(of, key.text());
+  return Value::undefined(key.is_number() ? text(key) : key.kind());
 }
 
 Value Run::slice(const Node& node) {
@@ -375,8 +364,7 @@ Value Run::slice(const Node& node) {
   }
   const int64_t step = bounds[2].value_or(1);
   if (step == 0) fail_run("the step of [::] is 0");
-  charge(of.weight());
-  spend(of.weight() / 64);
+  if (of.is_text()) budget_.scan(of.text().size());
   const auto size = static_cast<int64_t>(of.is_list() ? of.items().size() : characters_in(of.text()));
   const auto bound = [&](std::optional<int64_t> given, int64_t otherwise) {
     if (!given) return otherwise;
@@ -384,7 +372,11 @@ Value Run::slice(const Node& node) {
     return std::clamp(*given < 0 ? *given + size : *given, least, most);
   };
   const int64_t first = bound(bounds[0], step > 0 ? 0 : size - 1), last = bound(bounds[1], step > 0 ? size : -1);
-  if (of.is_text() && step == 1) return Value(std::string(characters(of.text(), first, std::max(first, last))));
+  if (of.is_text() && step == 1) {
+    const std::string_view part = characters(of.text(), first, std::max(first, last));
+    charge(part.size());
+    return Value(part);
+  }
   const List all = items_of(*this, of);
   List chosen;
   for (int64_t i = first; step > 0 ? i < last : i > last;) {
@@ -405,8 +397,9 @@ Value Run::map(const Node& node) {
     if (!key.is_text() && !key.is_number() && !key.is_none())
       fail_run(fmt::format("{} is not a key of a map", key.kind()));
     Value value = evaluate(*node.children[i + 1]);
-    spend(entries.size() / 16);
-    const auto same = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return equal(e.first, key); });
+    spend(entries.size() / 8);
+    const auto same =
+        std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return equal(budget_, e.first, key); });
     if (same == entries.end())
       entries.emplace_back(std::move(key), std::move(value));
     else
@@ -427,10 +420,8 @@ Value Run::unary(const Node& node) {
 Value Run::binary(const Node& node) {
   const Value a = evaluate(*node.children[0]), b = evaluate(*node.children[1]);
   if (node.text == "~") {
-    charge(a.weight() + b.weight());
-    Value text(text_of(a) + text_of(b));
-    spend(text.weight() / 64);
-    return text;
+    std::string joined = text(a);
+    return Value(std::move(joined += text(b)));
   }
   expect_defined(a);
   expect_defined(b);
@@ -440,42 +431,50 @@ Value Run::binary(const Node& node) {
 Value Run::arithmetic(const std::string& sign, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return of_numbers(sign, a, b);
   if (sign == "+" && ((a.is_text() && b.is_text()) || (a.is_list() && b.is_list()))) {
-    charge(a.weight() + b.weight());
-    spend((a.weight() + b.weight()) / 64);
-    if (a.is_text()) return Value(a.text() + b.text());
+    if (a.is_text()) {
+      charge(a.text().size() + b.text().size());
+      return Value(a.text() + b.text());
+    }
+    charge((a.items().size() + b.items().size()) * sizeof(Value));
     List all = a.items();
     all.insert(all.end(), b.items().begin(), b.items().end());
     return Value::list(std::move(all));
   }
   const Value &some = a.is_number() ? b : a, &times = a.is_number() ? a : b;
-  if (sign == "*" && (some.is_text() || some.is_list()) && times.is_number() && !times.is_real()) {
-    const int64_t count = std::max<int64_t>(times.integer(), 0);
-    const uint64_t weight = some.weight();
-    if (static_cast<uint64_t>(count) > limits_.bytes / weight) fail_run("a repeated value is too large");
-    charge(static_cast<uint64_t>(count) * weight);
-    std::string text;
-    List items;
-    for (int64_t i = 0; i < count; ++i) {
-      if (some.is_text())
-        text += some.text();
-      else
-        items.insert(items.end(), some.items().begin(), some.items().end());
-    }
-    return some.is_text() ? Value(std::move(text)) : Value::list(std::move(items));
-  }
+  if (sign == "*" && (some.is_text() || some.is_list()) && times.is_number() && !times.is_real())
+    return repeated(some, static_cast<uint64_t>(std::max<int64_t>(times.integer(), 0)));
   fail_run(fmt::format("'{}' is not defined for {} and {}", sign, a.kind(), b.kind()));
 }
 
+Value Run::repeated(const Value& value, uint64_t count) {
+  const uint64_t size = value.is_text() ? value.text().size() : value.items().size() * sizeof(Value);
+  if (size == 0) count = 0;
+  if (size > 0 && count > budget_.bytes_left() / size) budget_.fail_bytes();
+  charge(count * size);
+  spend(count / 8);
+  std::string text;
+  List items;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (value.is_text())
+      text += value.text();
+    else
+      items.insert(items.end(), value.items().begin(), value.items().end());
+  }
+  return value.is_text() ? Value(std::move(text)) : Value::list(std::move(items));
+}
+
 bool Run::contains(const Value& all, const Value& one) {
-  spend(all.weight() / 64);
   if (all.is_text()) {
     if (!one.is_text()) fail_run(fmt::format("'in' a string needs a string, not {}", one.kind()));
-    return all.text().find(one.text()) != std::string::npos;
+    if (one.text().empty()) return true;
+    return Needle(budget_, one.text()).find(all.text()) != std::string_view::npos;
   }
-  if (all.is_map()) return all.find(one) != nullptr;
+  if (all.is_map()) return all.find(budget_, one) != nullptr;
   if (all.is_undefined()) return false;
   if (!all.is_list()) fail_run(fmt::format("{} has no items to look for", all.kind()));
-  return std::any_of(all.items().begin(), all.items().end(), [&](const Value& item) { return equal(item, one); });
+  spend(all.items().size() / 8);
+  return std::any_of(all.items().begin(), all.items().end(),
+                     [&](const Value& item) { return equal(budget_, item, one); });
 }
 
 Value Run::compare(const Node& node) {
@@ -487,13 +486,11 @@ Value Run::compare(const Node& node) {
     if (sign == "in" || sign == "not in") {
       holds = contains(right, left) == (sign == "in");
     } else if (sign == "==" || sign == "!=") {
-      spend((left.weight() + right.weight()) / 64);
-      if (left.is_map() && right.is_map()) spend(left.entries().size() * right.entries().size() / 16);
-      holds = equal(left, right) == (sign == "==");
+      holds = equal(budget_, left, right) == (sign == "==");
     } else {
       expect_defined(left);
       expect_defined(right);
-      const int place = order(left, right);
+      const int place = order(budget_, left, right);
       holds = sign == "<" ? place < 0 : sign == ">" ? place > 0 : sign == "<=" ? place <= 0 : place >= 0;
     }
     if (!holds) return Value(false);
@@ -521,10 +518,7 @@ Value Run::call(const Node& node) {
   expect_defined(function);
   const Callable* const callable = function.as_callable();
   if (!callable) fail_run(fmt::format("{} cannot be called", function.kind()));
-  if (callable->self) spend(callable->self->weight() / 64);
-  Value result = call_function(*this, *callable, given);
-  spend(result.weight() / 64);
-  return result;
+  return call_function(*this, *callable, given);
 }
 
 Value Run::call_macro(const Macro& macro, const CallArguments& given) {
@@ -537,6 +531,7 @@ Value Run::call_macro(const Macro& macro, const CallArguments& given) {
     if (std::none_of(node.arguments.begin(), node.arguments.end(),
                      [&, &wanted = name](const auto& p) { return p.name == wanted; }))
       fail_run(fmt::format("the macro '{}' takes no value '{}'", node.text, name));
+  spend(4 + 2 * node.arguments.size() + given.named.size() * node.arguments.size() / 8);
   const std::shared_ptr<Scope> caller = scope_;
   scope_ = std::make_shared<Scope>();
   scope_->parent = around;

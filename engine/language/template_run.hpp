@@ -4,24 +4,16 @@
 #include <ctime>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "engine/language/template_budget.hpp"
 #include "engine/language/template_syntax.hpp"
 #include "engine/language/template_value.hpp"
 
 namespace harmonics::engine::jinja {
-
-// Limits of one run. Exceeding them throws ErrorKind::Usage.
-struct RunLimits {
-  uint64_t steps = 2'000'000;           // nodes evaluated, plus one per 64 bytes of values
-  uint64_t bytes = uint64_t{32} << 20;  // of all values created
-  uint64_t output = uint64_t{8} << 20;  // bytes
-  int depth = 400;                      // of nested evaluations
-};
 
 struct Scope {
   std::map<std::string, Value, std::less<>> names;
@@ -53,10 +45,13 @@ class Run {
   std::string render(const Node& root);
 
   // Called by filters, tests and functions; these throw ErrorKind::Usage.
-  void spend(uint64_t steps);
-  void charge(uint64_t bytes);  // called before allocation
+  Budget& budget() { return budget_; }
+  void spend(uint64_t steps) { budget_.spend(steps); }
+  void charge(uint64_t bytes) { budget_.charge(bytes); }
+  std::string text(const Value& value) { return text_of(budget_, value); }
   Value attribute(const Value& of, const std::string& name);
   Value item(const Value& of, const Value& key);
+  bool contains(const Value& all, const Value& one);
   std::time_t now() const { return now_; }
 
  private:
@@ -68,7 +63,7 @@ class Run {
   Flow loop(const Node& node);
   void assign(const Node& node, Value value);
   void bind(const std::vector<std::string>& targets, const Value& value);
-  void print(std::string_view text);
+  void print(const Value& value);
   std::string captured(const Node& body);
 
   Value evaluate(const Node& node);
@@ -79,21 +74,19 @@ class Run {
   Value unary(const Node& node);
   Value binary(const Node& node);
   Value arithmetic(const std::string& sign, const Value& a, const Value& b);
+  Value repeated(const Value& value, uint64_t count);
   Value compare(const Node& node);
-  bool contains(const Value& all, const Value& one);
   CallArguments arguments(const Node& node);
   Value call(const Node& node);
   Value call_macro(const Macro& macro, const CallArguments& arguments);
 
   const std::string& name_;
-  const RunLimits limits_;
+  Budget budget_;
   const std::time_t now_;
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
   std::string* out_ = nullptr;
-  const Value* filtered_ = nullptr;  // the text of a set block, which its empty literal stands for
-  uint64_t steps_ = 0, bytes_ = 0, written_ = 0;
-  int depth_ = 0;
-  std::optional<Span> place_;  // of the error
+  const Value* filtered_ = nullptr;  // what the text of a set block stands for
+  const Node* current_ = nullptr;    // that is evaluated: the place of an error
 };
 
 // Evaluate `value | name(arguments)`, `value is name(arguments)`, and self.name(arguments) or name(arguments). Throw
@@ -102,7 +95,7 @@ Value apply_filter(Run& run, const std::string& name, const Value& value, const 
 bool apply_test(Run& run, const std::string& name, const Value& value, const CallArguments& arguments);
 Value call_function(Run& run, const Callable& function, const CallArguments& arguments);
 // Return whether values of the kind of `self` have this method, and whether there is this function.
-bool has_method(const Value& self, std::string_view name);
+bool has_method(Run& run, const Value& self, std::string_view name);
 bool has_function(std::string_view name);
 // Returns the items of a list, the keys of a map or the characters of a string; nothing for an undefined value.
 List items_of(Run& run, const Value& value);

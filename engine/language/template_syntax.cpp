@@ -65,6 +65,11 @@ class TemplateParser {
     if (!is(TokenKind::name)) expected(what);
     return tokens_[at_++].text;
   }
+  // Arguments are looked for by name, one by one.
+  void expect_few(size_t arguments) {
+    constexpr size_t kArguments = 256;
+    if (arguments == kArguments) fail(fmt::format("there are more than {} arguments", kArguments));
+  }
   void expect_end_of_block() {
     if (!is(TokenKind::end_block)) expected("'%}'");
     ++at_;
@@ -250,6 +255,7 @@ class TemplateParser {
     NodePtr macro = node(NodeKind::macro, at, expect_name("the macro's name"));
     expect_sign("(");
     while (!accept_sign(")")) {
+      expect_few(macro->arguments.size());
       if (!macro->arguments.empty()) expect_sign(",");
       Parameter parameter{expect_name("a parameter"), nullptr};
       if (accept_sign("=")) {
@@ -429,6 +435,7 @@ class TemplateParser {
   void parse_arguments(Node& call) {
     const Level level(*this);
     while (!accept_sign(")")) {
+      expect_few(call.arguments.size());
       if (!call.arguments.empty()) {
         expect_sign(",");
         if (accept_sign(")")) return;

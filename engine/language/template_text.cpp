@@ -25,12 +25,71 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 char to_upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-bool is_in(std::string_view text, size_t at, const std::string* which) {
-  const CodePoint point = decode_utf8(text, at);
-  return which ? which->find(text.substr(at, point.length)) != std::string::npos : is_space(point.value);
+bool is_in(std::string_view text, size_t at, const CharacterSet* which) {
+  const char32_t character = decode_utf8(text, at).value;
+  return which ? which->has(character) : is_space(character);
 }
 
+constexpr size_t kShort = 16;  // bytes of a text that is looked for place by place
+
 }  // namespace
+
+CharacterSet::CharacterSet(Budget& budget, std::string_view characters) {
+  budget.charge(characters.size() * sizeof(char32_t));
+  for (size_t at = 0; at < characters.size();) {
+    const CodePoint point = decode_utf8(characters, at);
+    if (point.value < ascii_.size())
+      ascii_.set(point.value);
+    else
+      others_.push_back(point.value);
+    at += point.length;
+  }
+  std::sort(others_.begin(), others_.end());
+}
+
+bool CharacterSet::has(char32_t character) const {
+  if (character < ascii_.size()) return ascii_.test(character);
+  return std::binary_search(others_.begin(), others_.end(), character);
+}
+
+Needle::Needle(Budget& budget, std::string_view part, bool from_right)
+    : budget_(budget), part_(part), from_right_(from_right) {
+  if (part.size() <= kShort) return;
+  budget.charge(part.size() * sizeof(uint32_t));
+  borders_.resize(part.size());
+  for (size_t i = 1, equal = 0; i < part.size(); ++i) {
+    while (equal > 0 && at(i) != at(equal)) equal = borders_[equal - 1];
+    if (at(i) == at(equal)) ++equal;
+    borders_[i] = static_cast<uint32_t>(equal);
+  }
+}
+
+size_t Needle::find(std::string_view text, size_t from) const {
+  budget_.spend(1);
+  const uint64_t allowed = budget_.steps_left() * 16 + part_.size();
+  const size_t length = static_cast<size_t>(std::min<uint64_t>(text.size() - from, allowed));
+  const bool all = length == text.size() - from;
+  const size_t begin = from_right_ ? text.size() - length : from;
+  const size_t found = borders_.empty() ? look_short(text.substr(begin, length)) : look(text.substr(begin, length));
+  if (found == std::string_view::npos) {
+    budget_.scan(all ? length : length + 16);  // clipped: the rest is more than the limit
+    return found;
+  }
+  budget_.scan((from_right_ ? length - found : found) + part_.size());
+  return begin + found;
+}
+
+size_t Needle::look_short(std::string_view text) const { return from_right_ ? text.rfind(part_) : text.find(part_); }
+
+size_t Needle::look(std::string_view text) const {
+  for (size_t i = 0, equal = 0; i < text.size(); ++i) {
+    const char c = from_right_ ? text[text.size() - 1 - i] : text[i];
+    while (equal > 0 && c != at(equal)) equal = borders_[equal - 1];
+    if (c == at(equal)) ++equal;
+    if (equal == part_.size()) return from_right_ ? text.size() - 1 - i : i + 1 - equal;
+  }
+  return std::string_view::npos;
+}
 
 size_t characters_in(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
@@ -51,7 +110,7 @@ std::string_view characters(std::string_view text, int64_t first, int64_t last) 
   return begin < end ? text.substr(begin, end - begin) : std::string_view();
 }
 
-std::string_view stripped(std::string_view text, bool left, bool right, const std::string* which) {
+std::string_view stripped(std::string_view text, bool left, bool right, const CharacterSet* which) {
   while (left && !text.empty() && is_in(text, 0, which)) text.remove_prefix(decode_utf8(text, 0).length);
   while (right && !text.empty()) {
     const size_t at = last_character(text);
@@ -89,11 +148,10 @@ std::vector<std::string_view> split_words(std::string_view text, int64_t most, b
   return parts;
 }
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, int64_t most,
-                                       bool from_right) {
+std::vector<std::string_view> split_at(std::string_view text, const Needle& separator, int64_t most, bool from_right) {
   std::vector<std::string_view> parts;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    const size_t at = separator.find(text);
     if (at == std::string_view::npos) break;
     const std::string_view before = text.substr(0, at), behind = text.substr(at + separator.size());
     parts.push_back(from_right ? behind : before);
@@ -119,9 +177,9 @@ std::vector<std::string_view> split_lines(std::string_view text, bool with_ends)
   return lines;
 }
 
-size_t count_of(std::string_view text, std::string_view part) {
+size_t count_of(std::string_view text, const Needle& part) {
   size_t count = 0;
-  for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size())) ++count;
+  for (size_t at = part.find(text); at != std::string_view::npos; at = part.find(text, at + part.size())) ++count;
   return count;
 }
 

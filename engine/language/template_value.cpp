@@ -8,8 +8,6 @@
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
-#include "formats/utf8.hpp"
-
 namespace harmonics::engine::jinja {
 
 namespace {
@@ -37,12 +35,17 @@ bool numbers_equal(const Value& a, const Value& b) {
   return a.integer() == b.integer();
 }
 
-std::string quoted_python(const std::string& text) {
+void append_hex(std::string& out, const char* prefix, unsigned char value) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  out += prefix;
+  out += {kDigits[value >> 4], kDigits[value & 15]};
+}
+
+void append_python(std::string& out, const std::string& text) {
   const char quote = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
-  std::string out(1, quote);
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint point = decode_utf8(text, at);
-    const char c = text[at];
+  out += quote;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
     if (c == quote || c == '\\')
       out += {'\\', c};
     else if (c == '\n')
@@ -51,64 +54,92 @@ std::string quoted_python(const std::string& text) {
       out += "\\r";
     else if (c == '\t')
       out += "\\t";
-    else if (point.value < 0x20 || point.value == 0x7F)
-      out += fmt::format("\\x{:02x}", static_cast<unsigned>(point.value));
+    else if (byte < 0x20 || byte == 0x7F)
+      append_hex(out, "\\x", byte);
     else
-      out.append(text, at, point.length);
-    at += point.length;
+      out += c;
   }
-  return out += quote;
+  out += quote;
 }
 
-std::string quoted_json(const std::string& text) {
-  std::string out = "\"";
+void append_json(std::string& out, const std::string& text) {
+  constexpr std::string_view kFrom = "\"\\\n\r\t\b\f", kTo = "\"\\nrtbf";
+  out += '"';
   for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20)
-          out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        else
-          out += c;
-    }
+    if (const size_t known = kFrom.find(c); known != std::string_view::npos)
+      out += {'\\', kTo[known]};
+    else if (static_cast<unsigned char>(c) < 0x20)
+      append_hex(out, "\\u00", static_cast<unsigned char>(c));
+    else
+      out += c;
   }
-  return out += '"';
+  out += '"';
+}
+
+// The shortest text that is read back as the same number; plain from 1e-4 up to 1e16, as Python writes it.
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[64];
+  const double size = std::abs(value);
+  const bool plain = size == 0 || (size >= 1e-4 && size < 1e16);
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value,
+                                 plain ? std::chars_format::fixed : std::chars_format::scientific);
+  std::string text(buffer, end.ptr);
+  if (plain && text.find('.') == std::string::npos) text += ".0";
+  return text;
+}
+
+// As Python's repr().
+void append_repr(std::string& out, const Value& value) {
+  if (value.is_text()) {
+    append_python(out, value.text());
+  } else if (value.is_none()) {
+    out += "None";
+  } else if (value.is_undefined()) {
+    out += "Undefined";
+  } else if (value.is_bool()) {
+    out += value.truth_value() ? "True" : "False";
+  } else if (value.is_integer()) {
+    out += std::to_string(value.integer());
+  } else if (value.is_real()) {
+    out += number_text(value.real());
+  } else if (value.is_list()) {
+    out += '[';
+    for (size_t i = 0; i < value.items().size(); ++i) {
+      if (i > 0) out += ", ";
+      append_repr(out, value.items()[i]);
+    }
+    out += ']';
+  } else if (value.is_map()) {
+    out += '{';
+    for (size_t i = 0; i < value.entries().size(); ++i) {
+      if (i > 0) out += ", ";
+      append_repr(out, value.entries()[i].first);
+      out += ": ";
+      append_repr(out, value.entries()[i].second);
+    }
+    out += '}';
+  } else {
+    out += fmt::format("<{}>", value.kind());
+  }
 }
 
 class JsonWriter {
  public:
-  explicit JsonWriter(const JsonStyle& style) : style_(style) {}
+  JsonWriter(Budget& budget, const JsonStyle& style) : budget_(budget), style_(style) {}
   void write(const Value& value, int level) {
+    if (out_.size() > budget_.bytes_left()) budget_.fail_bytes();  // indentation makes much of little
     if (value.is_list()) return write_items(value.items(), level);
     if (value.is_map()) return write_entries(value.entries(), level);
     if (value.is_text())
-      out_ += quoted_json(value.text());
+      append_json(out_, value.text());
     else if (value.is_none())
       out_ += "null";
     else if (value.is_bool())
       out_ += value.truth_value() ? "true" : "false";
     else if (value.is_number())
-      out_ += text_of(value);
+      append_repr(out_, value);
     else
       throw Error(ErrorKind::Usage, fmt::format("{} cannot be written as JSON", value.kind()));
   }
@@ -143,26 +174,38 @@ class JsonWriter {
     }
     std::vector<const std::pair<Value, Value>*> entries;
     for (const auto& entry : all) entries.push_back(&entry);
-    if (style_.sorted)
-      std::stable_sort(entries.begin(), entries.end(),
-                       [](const auto* a, const auto* b) { return text_of(a->first) < text_of(b->first); });
+    if (style_.sorted) sort(entries);
     out_ += '{';
     for (size_t i = 0; i < entries.size(); ++i) {
       separate(i == 0);
       line(level + 1);
       const Value& key = entries[i]->first;
-      out_ += quoted_json(key.is_text() ? key.text() : json_of(key)) + style_.key;
+      append_json(out_, key.is_text() ? key.text() : json_of(budget_, key));
+      out_ += style_.key;
       write(entries[i]->second, level + 1);
     }
     line(level);
     out_ += '}';
   }
+  // By the texts of the keys.
+  void sort(std::vector<const std::pair<Value, Value>*>& entries) {
+    std::vector<std::pair<std::string, const std::pair<Value, Value>*>> named;
+    for (const auto* entry : entries) {
+      budget_.spend(16);
+      named.emplace_back(text_of(budget_, entry->first), entry);
+    }
+    std::stable_sort(named.begin(), named.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (size_t i = 0; i < named.size(); ++i) entries[i] = named[i].second;
+  }
 
+  Budget& budget_;
   const JsonStyle& style_;
   std::string out_;
 };
 
 int sign(bool less, bool greater) { return less ? -1 : greater; }
+
+constexpr size_t kShownName = 64;  // bytes
 
 }  // namespace
 
@@ -192,6 +235,11 @@ Value Value::none() {
 }
 
 Value Value::undefined(std::string name) {
+  if (name.size() > kShownName) {
+    size_t end = kShownName;
+    while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // not inside a character
+    name.resize(end);
+  }
   Value value;
   value.data_ = Undefined{std::move(name)};
   return value;
@@ -286,15 +334,18 @@ bool Value::truth() const {
   return true;
 }
 
-const Value* Value::find(std::string_view key) const {
+const Value* Value::find(Budget& budget, std::string_view key) const {
+  budget.spend(entries().size() / 16 + key.size() / 64);
   for (const auto& [name, value] : entries())
     if (name.is_text() && name.text() == key) return &value;
   return nullptr;
 }
 
-const Value* Value::find(const Value& key) const {
+const Value* Value::find(Budget& budget, const Value& key) const {
+  if (key.is_text()) return find(budget, key.text());
+  budget.spend(entries().size() / 8);
   for (const auto& [name, value] : entries())
-    if (equal(name, key)) return &value;
+    if (equal(budget, name, key)) return &value;
   return nullptr;
 }
 
@@ -327,82 +378,73 @@ const Value* NamespaceObject::find(std::string_view name) const {
   return nullptr;
 }
 
-bool equal(const Value& a, const Value& b) {
+bool equal(Budget& budget, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return numbers_equal(a, b);
-  if (a.is_text() && b.is_text()) return a.text() == b.text();
+  if (a.is_text() && b.is_text()) {
+    if (a.text().size() != b.text().size()) return false;
+    budget.spend(a.text().size() / 64);
+    return a.text() == b.text();
+  }
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
-  if (a.is_list() && b.is_list())
-    return std::equal(a.items().begin(), a.items().end(), b.items().begin(), b.items().end(), equal);
+  const auto same = [&](const Value& x, const Value& y) { return equal(budget, x, y); };
+  if (a.is_list() && b.is_list()) {
+    if (a.items().size() != b.items().size()) return false;
+    budget.spend(1 + a.items().size() / 8);
+    return std::equal(a.items().begin(), a.items().end(), b.items().begin(), same);
+  }
   if (a.is_map() && b.is_map()) {
     if (a.entries().size() != b.entries().size()) return false;
     return std::all_of(a.entries().begin(), a.entries().end(), [&](const auto& entry) {
-      const Value* other = b.find(entry.first);
-      return other && equal(entry.second, *other);
+      budget.spend(1);
+      const Value* other = b.find(budget, entry.first);
+      return other && same(entry.second, *other);
     });
   }
   if (a.as_namespace() || b.as_namespace()) return a.as_namespace() == b.as_namespace();
   return a.as_macro() && a.as_macro() == b.as_macro();
 }
 
-int order(const Value& a, const Value& b) {
+int order(Budget& budget, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) {
     if (a.is_real() || b.is_real()) return sign(a.real() < b.real(), a.real() > b.real());
     return sign(a.integer() < b.integer(), a.integer() > b.integer());
   }
-  if (a.is_text() && b.is_text()) return sign(a.text() < b.text(), a.text() > b.text());
+  if (a.is_text() && b.is_text()) {
+    budget.spend(std::min(a.text().size(), b.text().size()) / 64);
+    const int place = a.text().compare(b.text());
+    return sign(place<0, place> 0);
+  }
   if (a.is_list() && b.is_list()) {
-    for (size_t i = 0; i < std::min(a.items().size(), b.items().size()); ++i)
-      if (!equal(a.items()[i], b.items()[i])) return order(a.items()[i], b.items()[i]);
+    const size_t both = std::min(a.items().size(), b.items().size());
+    budget.spend(1 + both / 8);
+    for (size_t i = 0; i < both; ++i)
+      if (!equal(budget, a.items()[i], b.items()[i])) return order(budget, a.items()[i], b.items()[i]);
     return sign(a.items().size() < b.items().size(), a.items().size() > b.items().size());
   }
   throw Error(ErrorKind::Usage, fmt::format("{} and {} have no order", a.kind(), b.kind()));
 }
 
-// Returns the shortest text that parses as the same number; without an exponent from 1e-4 up to 1e16, as in Python.
-std::string number_text(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char buffer[64];
-  const double size = std::abs(value);
-  const bool plain = size == 0 || (size >= 1e-4 && size < 1e16);
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value,
-                                 plain ? std::chars_format::fixed : std::chars_format::scientific);
-  std::string text(buffer, end.ptr);
-  if (plain && text.find('.') == std::string::npos) text += ".0";
-  return text;
-}
-
-std::string text_of(const Value& value) {
-  if (value.is_text()) return value.text();
+std::string text_of(Budget& budget, const Value& value) {
   if (value.is_undefined()) return "";
-  return repr_of(value);
-}
-
-std::string repr_of(const Value& value) {
-  if (value.is_text()) return quoted_python(value.text());
-  if (value.is_none()) return "None";
-  if (value.is_undefined()) return "Undefined";
-  if (value.is_bool()) return value.truth_value() ? "True" : "False";
-  if (value.is_integer()) return std::to_string(value.integer());
-  if (value.is_real()) return number_text(value.real());
+  if (value.is_text()) {
+    budget.charge(value.text().size());
+    return value.text();
+  }
+  budget.scan(value.weight());
   std::string out;
-  if (value.is_list()) {
-    for (const Value& item : value.items()) out += (out.empty() ? "" : ", ") + repr_of(item);
-    return "[" + out + "]";
-  }
-  if (value.is_map()) {
-    for (const auto& [key, item] : value.entries())
-      out += (out.empty() ? "" : ", ") + repr_of(key) + ": " + repr_of(item);
-    return "{" + out + "}";
-  }
-  return fmt::format("<{}>", value.kind());
+  append_repr(out, value);
+  budget.charge(out.size());
+  return out;
 }
 
-std::string json_of(const Value& value, const JsonStyle& style) {
-  JsonWriter writer(style);
+std::string json_of(Budget& budget, const Value& value, const JsonStyle& style) {
+  budget.scan(value.weight());
+  JsonWriter writer(budget, style);
   writer.write(value, 0);
-  return writer.take();
+  std::string text = writer.take();
+  budget.charge(text.size());
+  return text;
 }
 
 }  // namespace harmonics::engine::jinja

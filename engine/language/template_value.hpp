@@ -11,6 +11,8 @@
 
 #include <boost/json/value.hpp>
 
+#include "engine/language/template_budget.hpp"
+
 namespace harmonics::engine::jinja {
 
 class Value;
@@ -24,7 +26,7 @@ struct Callable {
 };
 
 struct Undefined {
-  std::string name;  // the name looked up, for messages
+  std::string name;  // what was looked up, for messages: its first bytes
 };
 
 // Immutable as part of a Value. Nested at most kDepth deep, so that no recursion over a value overflows the stack, and
@@ -81,9 +83,10 @@ class Value {
   int depth() const;        // 0 for values other than lists and maps
   uint64_t weight() const;  // approximate bytes visited by a traversal
   bool truth() const;
-  const Value* find(std::string_view key) const;  // of a map; null if there is no such key
-  const Value* find(const Value& key) const;
-  const char* kind() const;  // for messages, for example "a list"
+  // Returns the value of a key of a map; null if it has no such key.
+  const Value* find(Budget& budget, std::string_view key) const;
+  const Value* find(Budget& budget, const Value& key) const;
+  const char* kind() const;  // for messages: "a list"
 
  private:
   template <typename T>
@@ -107,13 +110,12 @@ struct NamespaceObject {
   const Value* find(std::string_view name) const;
 };
 
-bool equal(const Value& a, const Value& b);
+// All of these count their work in the budget.
+bool equal(Budget& budget, const Value& a, const Value& b);
 // Returns -1, 0 or 1. Throws ErrorKind::Usage for kinds without an order.
-int order(const Value& a, const Value& b);
-// Like Python's str() and repr().
-std::string text_of(const Value& value);
-std::string repr_of(const Value& value);
-std::string number_text(double value);
+int order(Budget& budget, const Value& a, const Value& b);
+// Like Python's str().
+std::string text_of(Budget& budget, const Value& value);
 // Like Python's json.dumps(value, ensure_ascii=False). `indent` < 0: on one line. Throws ErrorKind::Usage for values
 // other than data.
 struct JsonStyle {
@@ -121,6 +123,6 @@ struct JsonStyle {
   bool sorted = false;
   std::string item = ", ", key = ": ";
 };
-std::string json_of(const Value& value, const JsonStyle& style = {});
+std::string json_of(Budget& budget, const Value& value, const JsonStyle& style = {});
 
 }  // namespace harmonics::engine::jinja

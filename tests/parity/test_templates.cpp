@@ -77,3 +77,39 @@ TEST_CASE("parity: expressions of templates give what they give with `transforme
     CHECK(rendered(std::string(text.as_string()), prompt).rfind("refused: the chat template, line 1, column ", 0) == 0);
   }
 }
+
+TEST_CASE("parity: long conversations take less than half of what templates may do") {
+  const json::value& all = golden_templates();
+  const auto message = [](const char* role, const std::string& text) {
+    return json::object{{"role", role}, {"content", text}};
+  };
+  ChatPrompt short_ones, long_ones, calls;
+  for (int i = 0; i < 1500; ++i) {
+    short_ones.messages.push_back(message("user", "Hi"));
+    short_ones.messages.push_back(message("assistant", "Hi"));
+  }
+  for (int i = 0; i < 20; ++i) {
+    long_ones.messages.push_back(message("user", std::string(20'000, 'q')));
+    long_ones.messages.push_back(message("assistant", "<think>\nSo\n</think>\n\n" + std::string(20'000, 'a')));
+  }
+  const json::object& tools = all.at("conversations").as_array().at(2).as_object();
+  calls.tools = tools.at("tools").as_array();
+  for (int i = 0; i < 300; ++i)
+    for (const json::value& one : tools.at("messages").as_array()) calls.messages.push_back(one);
+  size_t texts = 0;
+  for (const auto& [name, text] : all.at("templates").as_object())
+    for (const ChatPrompt* prompt : {&short_ones, &long_ones, &calls}) {
+      INFO(name << ", " << prompt->messages.size() << " messages");
+      const TemplateWork allowed = ChatTemplate::allowed(*prompt);
+      TemplateWork done;
+      try {
+        texts += !ChatTemplate(std::string(text.as_string()), "<s>", "</s>").render(*prompt, &done).empty();
+      } catch (const harmonics::Error& e) {  // that it refuses, as without content
+        CHECK(std::string(e.what()).find("the limit for these messages") == std::string::npos);
+      }
+      CHECK(done.steps * 2 < allowed.steps);
+      CHECK(done.bytes * 2 < allowed.bytes);
+      CHECK(done.output * 2 < allowed.output);
+    }
+  CHECK(texts >= 18);
+}

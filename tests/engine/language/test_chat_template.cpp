@@ -1,10 +1,16 @@
 // Chat templates: positions of errors, and limits of what a template may do.
 #include <catch2/catch.hpp>
 
+#include <random>
+#include <utility>
+#include <vector>
+
 #include <boost/json.hpp>
 #include <harmonics/error.hpp>
 
 #include "engine/language/chat_template.hpp"
+#include "engine/language/template_text.hpp"
+#include "tests/engine/execution/allocation_count.hpp"
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
@@ -56,41 +62,145 @@ TEST_CASE("chat template: it reads no files and changes nothing that it is given
   CHECK(refusal_of("{{ open('x') }}").find("'open' is undefined") != std::string::npos);
 }
 
-TEST_CASE("chat template: bombs end with an error") {
-  for (const std::string& bomb : {
-           std::string("{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}"),
-           std::string("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}"),
-           std::string("{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n }}{% endmacro %}{{ f(40) }}"),
-           std::string("{{ 'aaaaaaaaaaaaaaaa' * 1000000000000 }}"),
-           std::string(
-               "{% set n = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}"),
-           std::string(
-               "{% set n = namespace(s=[1]) %}{% for i in range(90) %}{% set n.s = [n.s] %}{% endfor %}{{ n.s }}"),
-           std::string(
-               "{% set n = namespace(s=[1]) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s }}"),
-           std::string("{% set n = namespace(s=[1]) %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}"),
-           std::string("{% set s = 'ab' * 100000 %}{% for i in range(90000) %}{{ s }}{% endfor %}"),
-           std::string("{% set s = 'a' * 1000000 %}{{ s.replace('a', s) }}"),
-           std::string("{% set s = 'a' * 1000000 %}{{ s.split('a') | join(s) }}"),
-           std::string("{% set s = 'a' * 9000000 %}{% for i in range(90000) %}{% set t = s in s %}{% endfor %}"),
-           "{{ " + times("(", 400) + "1" + times(")", 400) + " }}",
-           "{{ " + times("[", 400) + times("]", 400) + " }}",
-           "{{ " + times("not ", 5000) + "1 }}",
-           "{{ " + times("-", 5000) + "1 }}",
-           "{{ 1" + times(" + 1", 5000) + " }}",
-           "{{ x" + times(".y", 5000) + " }}",
-           "{{ x" + times("|trim", 5000) + " }}",
-           times("{% if x %}", 5000),
-           times("{% for x in y %}", 5000),
-           std::string("{{ range(1000000000) }}"),
-           std::string("{{ [1]|tojson(indent=1000000000) }}"),
-           std::string("{{ 'a'|indent(1000000000) }}"),
-           std::string("{% set n = namespace() %}{% set n.n = n %}"),
-           std::string((size_t{1} << 20) + 1, 'x'),
-       }) {
-    INFO(bomb.substr(0, 100));
-    CHECK(message_of([&] { text_of_template(bomb); }).find("the chat template") == 0);
+TEST_CASE("chat template: bombs end at a limit that counts operations") {
+  const std::string steps = "takes more than 40000 steps, the limit for these messages";
+  const std::string bytes = "makes values of more than 2097152 bytes, the limit for these messages";
+  const std::string nested = "nested more than 160 deep";
+  const std::string text = "{% set s = 'aaaaaaaaaaaaaaaa' * 2000 %}";  // 32,000 bytes
+  const std::vector<std::pair<std::string, std::string>> bombs = {
+      {"{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}", bytes},
+      {"{% for a in range(500) %}{% for b in range(500) %}{% endfor %}{% endfor %}", steps},
+      {"{% for a in range(9000) if range(9000) is sequence %}{% endfor %}", bytes},
+      {"{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", "calls itself more than 400 deep"},
+      {"{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n }}{% endmacro %}{{ f(40) }}", steps},
+      {"{{ 'aaaaaaaaaaaaaaaa' * 1000000000000 }}", bytes},
+      {"{{ [1, 2] * 1000000000000 }}", bytes},
+      {"{% set n = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}", bytes},
+      {"{% set n = namespace(s=[1]) %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}", bytes},
+      {"{% set n = namespace(s=[1]) %}{% for i in range(90) %}{% set n.s = [n.s] %}{% endfor %}", "64 deep"},
+      {"{% set n = namespace(s=[1]) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}",
+       "is larger than"},
+      {"{% set n = namespace(s=[1]) %}{% for i in range(18) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s }}", steps},
+      {"{% set n = namespace(s=[1]) %}{% for i in range(18) %}{% set n.s = [n.s, n.s] %}{% endfor %}"
+       "{% set m = namespace(s=[1]) %}{% for i in range(18) %}{% set m.s = [m.s, m.s] %}{% endfor %}{{ n.s == m.s }}",
+       steps},
+      {"{% set n = namespace(s='aa') %}{% for i in range(60) %}{% set n.s = n.s|replace('a', 'aa') %}{% endfor %}",
+       steps},
+      {text + "{% for i in range(900) %}{{ s }}{% endfor %}", "writes more than 1048576 bytes, the limit"},
+      {text + "{% for i in range(900) %}{% set t %}{{ s }}{% endset %}{% endfor %}", "writes more than 1048576 bytes"},
+      {text + "{{ s.replace('aaaaaaaaaaaaaaaa', s) }}", bytes},
+      {text + "{{ s.split('aaaaaaaaaaaaaaaa') | join(s) }}", bytes},
+      {text + "{% for i in range(900) %}{% set t = s in s %}{% endfor %}", steps},
+      {text + "{% for i in range(900) %}{% set t = 'aaaaaaaaaaaab' in s %}{% endfor %}", steps},
+      {text + "{% for i in range(900) %}{% set t = s.strip('a') %}{% endfor %}", steps},
+      {text + "{% for i in range(900) %}{% set t = s.startswith(s) %}{% endfor %}", steps},
+      {text + "{% for i in range(900) %}{% set t = s|length %}{% endfor %}", steps},
+      {text + "{% for i in range(900) %}{% set t = s|title|e|int %}{% endfor %}", steps},
+      {text + "{{ s|list|sort }}", bytes},
+      {"{% for c in 'aaaaaaaaaaaaaaaa' * 60000 %}{% endfor %}", bytes},
+      {"{% for i in range(900) %}{% set t = range(900)|sort|reverse|list %}{% endfor %}", steps},
+      {"{{ range(9000)|unique|list }}", steps},
+      {"{% set n = namespace(v=[1] * 15000) %}{% for i in range(60) %}{% set n.v = [n.v] %}{% endfor %}"
+       "{{ n.v|tojson(indent=64) }}",
+       bytes},
+      {"{{ x" + times(".y", 5000) + " }}", nested},
+      {"{{ x" + times("|trim", 5000) + " }}", nested},
+      {"{{ " + times("(", 400) + "1" + times(")", 400) + " }}", nested},
+      {"{{ " + times("[", 400) + times("]", 400) + " }}", nested},
+      {"{{ " + times("not ", 5000) + "1 }}", nested},
+      {"{{ " + times("-", 5000) + "1 }}", nested},
+      {"{{ 1" + times(" + 1", 5000) + " }}", nested},
+      {times("{% if x %}", 5000), nested},
+      {times("{% for x in y %}", 5000), nested},
+      {"{{ 'a'|map(" + times("'map', ", 200) + "'trim')|list }}", "64 deep"},
+      {"{{ 'a'|map(" + times("'map', ", 5000) + "'trim')|list }}", "more than 256 arguments"},
+      {times("{{ x }}", 20000), "more than 32768 words, signs and texts"},
+      {"{{ " + times("x", 129) + " }}", "a name has more than 128 bytes"},
+      {"{{ range(1000000000) }}", "'range' has more than 100000 numbers"},
+      {"{{ range(-9223372036854775807, 9223372036854775807) }}", "'range' has more than 100000 numbers"},
+      {"{{ [1]|tojson(indent=1000000000) }}", "the width 1000000000 is not within"},
+      {"{{ 'a'|indent(1000000000) }}", "the width 1000000000 is not within"},
+      {"{% set n = namespace() %}{% set n.n = n %}", "cannot be stored in a namespace"},
+      {std::string((size_t{1} << 20) + 1, 'x'), "the limit is 1048576"},
+  };
+  for (const auto& [bomb, limit] : bombs) {
+    INFO(bomb.substr(0, 200));
+    uint64_t allocations = 0;
+    const std::string message = message_of([&] {
+      const ChatTemplate made(bomb);
+      testing::start_counting();
+      const std::string why = message_of([&] { made.render({}); });
+      allocations = testing::stop_counting();
+      throw Error(ErrorKind::Usage, why);
+    });
+    const bool placed = message.rfind("the chat template, line 1, column ", 0) == 0;
+    CHECK((placed || message.rfind("the chat template has 1048577 bytes", 0) == 0));
+    CHECK(message.find(limit) != std::string::npos);
+    CHECK(allocations < 100'000);
   }
+}
+
+TEST_CASE("chat template: what one filter does is proportional to its texts") {
+  for (const auto& [text, result] : std::vector<std::pair<std::string, std::string>>{
+           {"{% set s = 'ab' * 9000 %}{{ s.strip(s) }}{{ s|trim(s) }}", ""},
+           {"{% set s = 'aaaaaaaaaaaaaaaa' * 2000 %}{{ s.find(s ~ 'b') }}{{ s.rfind('b' ~ s) }}", "-1-1"},
+           {"{% set s = 'aaaaaaaaaaaaaaaa' * 2000 %}{{ s.count('b' ~ s[:9000]) }}{{ s.split(s[:9000] ~ 'b')|length }}",
+            "01"},
+           {"{{ 'a'|map(" + times("'map', ", 40) + "'upper')|list|length }}", "1"},
+       }) {
+    INFO(text.substr(0, 100));
+    ChatPrompt prompt;
+    TemplateWork done;
+    CHECK(ChatTemplate(text).render(prompt, &done) == result);
+    CHECK(done.steps < 30'000);
+  }
+}
+
+TEST_CASE("chat template: texts are found from both sides as std::string finds them") {
+  jinja::RunLimits limits;
+  limits.most = {uint64_t{1} << 40, uint64_t{1} << 40, 0};
+  jinja::Budget budget(limits);
+  std::mt19937 random(3);
+  const auto letters = [&](size_t count) {
+    std::string text;
+    for (size_t i = 0; i < count; ++i) text += random() % 8 ? 'a' : 'b';
+    return text;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = letters(random() % 300);
+    std::string part = letters(1 + random() % 30);
+    if (text.size() > 40 && i % 2) part = text.substr(random() % (text.size() - 40), 1 + random() % 40);
+    const size_t from = random() % (text.size() + 1);
+    CHECK(jinja::Needle(budget, part).find(text, from) == text.find(part, from));
+    CHECK(jinja::Needle(budget, part, true).find(text) == text.rfind(part));
+  }
+}
+
+TEST_CASE("chat template: the limits grow with the messages") {
+  // Looks at all later messages for each one, as templates of models that call tools do.
+  const ChatTemplate looks_ahead(
+      "{% for m in messages %}{% set n = namespace(later=false) %}{% for l in messages[loop.index:] %}"
+      "{% if l.role == 'user' and l.content %}{% set n.later = true %}{% endif %}{% endfor %}"
+      "{{ m.role ~ ': ' ~ m.content|trim }}{{ '.' if n.later }}\n{% endfor %}");
+  ChatPrompt few, many;
+  const auto add = [](ChatPrompt& prompt, size_t count, const std::string& text) {
+    for (size_t i = 0; i < count; ++i)
+      prompt.messages.push_back(boost::json::object{{"role", i % 2 ? "assistant" : "user"}, {"content", text}});
+  };
+  add(few, 2, "Hi");
+  add(many, 100, "Hi");
+  CHECK(looks_ahead.render(few) == "user: Hi\nassistant: Hi\n");
+  TemplateWork done;
+  CHECK(looks_ahead.render(many, &done).size() == 50 * 10 + 50 * 15 - 2);  // the last two have none behind them
+  CHECK(done.steps > ChatTemplate::allowed(few).steps);
+  CHECK(done.steps < ChatTemplate::allowed(many).steps);
+  add(many, 20, std::string(200'000, 'x'));
+  CHECK(looks_ahead.render(many).size() > 4'000'000);
+  ChatPrompt endless;
+  add(endless, 2, std::string(30'000'000, 'x'));
+  CHECK(ChatTemplate::allowed(endless).steps == 20'000'000);
+  CHECK(ChatTemplate::allowed(endless).bytes == uint64_t{64} << 20);
+  CHECK(ChatTemplate::allowed(endless).output == uint64_t{16} << 20);
 }
 
 TEST_CASE("chat template: a macro is not used outside its block") {
