@@ -35,6 +35,7 @@ struct RunSettings : DeviceSettings {
   bool confusion = false;                  // testing and validation count truth by prediction
   int threads = 0;                         // 0: all threads of the machine
   std::optional<int64_t> patience;         // validations without a smaller loss that end the run
+  std::optional<int64_t> validate_every;   // steps between validations of streams that are read once
   std::optional<int64_t> window;           // samples of test-then-train; default 1000 for live streams
   std::optional<LossGuardSettings> guard;  // null: a loss that is not finite ends the run
   bool shuffle = true;

@@ -39,7 +39,11 @@ std::optional<std::string> expect_evaluable(BoundGraph& graph, int cycle, Stream
 class Evaluator {
  public:
   Evaluator(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
-  // Returns nothing if `stops`, called before every batch, returned true.
+  // Whether a stream is live: each run() then evaluates its next samples, at most as many as take= says. Once it has
+  // ended, run() evaluates no samples.
+  bool live() const { return reader_->live(); }
+  // Returns nothing if `stops`, called before every batch, returned true. If a stream is live, another thread calls
+  // `stops` too, and ends the streams if it returns true, so that run() does not wait for samples.
   std::optional<Evaluation> run(const std::function<bool()>& stops = {});
   void renew();  // recompiles, with functions that have changed
   // Names that run() will measure: "loss", "accuracy", "output.accuracy", ...

@@ -15,7 +15,9 @@ namespace harmonics::engine::cli {
 void create_output_folder(const std::string& path);
 
 struct TrainPlan {
-  std::shared_ptr<const Corpus> corpus, validation;  // null: the data are a stream; there is none
+  std::shared_ptr<const Corpus> corpus, validation;  // null: the data are a stream, or there are none
+  int64_t validation_rows = 0;                       // of each validation; 0: there is none
+  bool validates_live = false;                       // each on the next rows of a stream
   // 0: of a stream whose end is not known, and of its validations
   int64_t rows_of_step = 0, steps_of_epoch = 0, steps = 0, evaluate_every = 0;
   CorpusTokenizer tokenizer;
