@@ -74,7 +74,8 @@ Program recompute_elementwise(const Program& program, uint64_t least_bytes);
 // more, and recompute_elementwise, which adds such operations.
 Program finish_products(const Program& program, const AcceptsCall& accepts);
 // Replaces a linear map whose scores only softmax_cross_entropy and its gradient read by linear_cross_entropy, or by
-// linear_cross_entropy_step, which also gives the gradients: in chunks of rows, so that the scores never exist whole.
+// linear_cross_entropy_step, which also gives the gradients: in chunks of rows, or of classes where rows are few, so
+// that an eighth of the scores exists at a time.
 // Only scores of at least so many bytes, and only where the gradient of the loss does not depend on the loss. Sums the
 // weight's gradient in another order. After dce, which removes readers, set_precision, whose rounding the call keeps,
 // and select.
