@@ -14,7 +14,8 @@ namespace {
 
 // The scores of one sample.
 HTensor scores_of(BoundGraph& graph, const HTensor& images) {
-  bind_rows<float>(graph, "images", images.shape().from(1), {images.data<float>(), images.data<float>() + images.size()});
+  bind_rows<float>(graph, "images", images.shape().from(1),
+                   {images.data<float>(), images.data<float>() + images.size()});
   const auto kept = testing::keep(graph, "");
   RunSettings settings = testing::settings(images.shape()[0]);
   settings.epochs = 1;
@@ -42,8 +43,8 @@ TEST_CASE("vision: narrow networks with the weights of PyTorch's modules have th
 }
 
 TEST_CASE("vision: the samples have as many parameters as torchvision's networks") {
-  for (const auto& [name, expected] : std::vector<std::pair<std::string, int64_t>>{{"resnet34", 21'797'672},
-                                                                                   {"mobilenet_v2", 3'504'872}}) {
+  for (const auto& [name, expected] :
+       std::vector<std::pair<std::string, int64_t>>{{"resnet34", 21'797'672}, {"mobilenet_v2", 3'504'872}}) {
     INFO(name);
     BoundGraph graph(make_graph(parse_flow_file(std::string(HARMONICS_SOURCE_DIR) + "/samples/vision/" + name + ".hmx"),
                                 Registry::global()));
