@@ -35,7 +35,7 @@ class DeploymentReader {
       const std::string name(key);
       if (std::find(keys.begin(), keys.end(), name) != keys.end()) continue;
       const std::string meant = did_you_mean(name, keys);
-      wrong(fmt::format("there is no key '{}'", name), meant.empty() ? "its keys: " + listed(keys) : meant);
+      wrong(fmt::format("there is no key '{}'", name), meant.empty() ? "its keys: " + comma_separated(keys) : meant);
     }
     return value.get_object();
   }
@@ -43,10 +43,10 @@ class DeploymentReader {
     static const std::vector<std::string> kinds{"auto", "cpu", "gpu", "fpga"};
     Hardware found;
     if (const json::value* backend = from.if_contains("backend")) {
-      if (!backend->is_string()) wrong("'backend' is no text", "it can be " + listed(kinds));
+      if (!backend->is_string()) wrong("'backend' is no text", "it can be " + comma_separated(kinds));
       found.backend = std::string(backend->get_string());
       if (std::find(kinds.begin(), kinds.end(), found.backend) == kinds.end())
-        wrong(fmt::format("'backend' is \"{}\"", found.backend), "it can be " + listed(kinds));
+        wrong(fmt::format("'backend' is \"{}\"", found.backend), "it can be " + comma_separated(kinds));
     }
     if (const json::value* fallback = from.if_contains("fallback")) {
       if (!fallback->is_bool()) wrong("'fallback' is neither true nor false", "write true or false");
@@ -72,12 +72,6 @@ class DeploymentReader {
   }
 
  private:
-  static std::string listed(const std::vector<std::string>& words) {
-    std::string all;
-    for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-    return all;
-  }
-
   const std::string& path_;
 };
 
