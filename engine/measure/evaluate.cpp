@@ -202,6 +202,7 @@ std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
   if (watch && stopped()) return std::nullopt;
   result.left_over = reader_->left_over();
   result.counts = loss.counts();
+  if (live() && result.samples == 0) return result;  // metrics need rows
   result.loss = loss.mean();
   result.layers = layer_metrics_->figures();
   for (size_t i = 0; i < figures.size(); ++i)

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <future>
+#include <utility>
 
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/measure/evaluate.hpp"
@@ -48,8 +49,8 @@ class Arrived final : public Producer {
 class Silent final : public Producer {
  public:
   HTensor next() override {
-    asked_.set_value();
     std::unique_lock<std::mutex> lock(mutex_);
+    if (!std::exchange(told_, true)) asked_.set_value();
     changed_.wait(lock, [this] { return cancelled_; });
     return {};
   }
@@ -72,7 +73,7 @@ class Silent final : public Producer {
   std::promise<void> asked_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool cancelled_ = false;
+  bool cancelled_ = false, told_ = false;
 };
 
 void validate_on(BoundGraph& g, std::shared_ptr<Producer> producer, const std::string& options) {
