@@ -13,6 +13,7 @@
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/bound/recorded_streams.hpp"
+#include "engine/bound/torch_names.hpp"
 #include "engine/execution/compiled_plan.hpp"
 #include "engine/execution/selection.hpp"
 #include "engine/flow/bind_call.hpp"
@@ -343,6 +344,7 @@ void BoundGraph::load_weights(TensorFile file, const std::string& path) {
   version_ = read_version(file.metadata, path);
   const auto text = file.metadata.find("harmonics.graph");
   learned_flow_ = text == file.metadata.end() ? "" : text->second;
+  rename_torch_norms(graph_, file);
   for (auto& [name, tensor] : file.tensors) {
     loaded_[name] = store_->adopt(name, tensor, file.mapped, Role::weight, hx_init{}).type.shape;
   }

@@ -35,6 +35,7 @@ struct RunSettings : DeviceSettings {
   bool confusion = false;                  // tests and validations compute the confusion matrix
   int threads = 0;                         // 0: all threads of the machine
   std::optional<int64_t> patience;         // end the run after this many validations without a smaller loss
+  std::optional<int64_t> validate_every;   // steps between validations of streams that are read once
   std::optional<int64_t> window;           // samples in the test-then-train window; default 1000 for live streams
   std::optional<LossGuardSettings> guard;  // null: a loss that is not finite ends the run
   bool shuffle = true;

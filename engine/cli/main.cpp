@@ -17,6 +17,7 @@
 #include "engine/cli/options/command_table.hpp"
 #include "engine/cli/options/hub_name.hpp"
 #include "engine/cli/run/crash_report.hpp"
+#include "engine/cli/run/deployment.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/outputs.hpp"
@@ -45,6 +46,18 @@ void expect_device(const std::string& name) {
   throw e.note(plugin_help(HX_DEVICE));
 }
 
+// Replaces `--device auto` and `--deployment FILE` by a device.
+void settle_device(Options& options) {
+  const bool deployed = !options.deployment.empty();
+  if (deployed && options.given.count("device"))
+    throw Error(ErrorKind::Usage, "--device and --deployment both select the hardware", {}, {"keep one of them"});
+  if (!deployed && options.run.device != "auto") return;
+  const DeviceChoice choice =
+      deployed ? deployed_device(options.deployment, name_of_flow(options)) : choose_device(Registry::global());
+  options.run.device = choice.device;
+  if (!choice.note.empty() && !options.quiet) print_note(choice.note);
+}
+
 // Runs a verb. If a missing file has a name like a model on a hub, adds the command to download it to the error.
 int run_verb(const VerbRow& verb, const Options& options) {
   try {
@@ -68,11 +81,7 @@ int dispatch(const VerbRow& verb, Options options) {
   if (!options.plugins.empty() && !options.quiet)
     for (const std::string& line : Registry::global().take_replacements()) print_note(line);
   expect_device(options.run.device);
-  if (options.run.device == "auto") {
-    const DeviceChoice choice = choose_device(Registry::global());
-    options.run.device = choice.device;
-    if (!choice.note.empty() && !options.quiet) print_note(choice.note);
-  }
+  settle_device(options);
   settle_precision(options.run, Registry::global(), options.run.deterministic);
   return run_verb(verb, options);
 }

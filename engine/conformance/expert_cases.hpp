@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/conformance/functional_case.hpp"
@@ -59,9 +60,10 @@ inline void add_head_cases(Cases& cases, Sizes& sizes) {
   const Shape whole{2, rows};
   const Operand x = numbers(joined(whole, {width})), weight = numbers({classes, width}), bias = numbers({classes});
   const Operand labels = indices(whole, classes, DType::I32), lse = statistics(whole), dloss = statistics(whole);
-  for (const int64_t chunk : {0, 3})
+  for (const auto& [chunk, slice] : std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {3, 0}, {0, 2}, {3, 2}})
     for (const bool cap : {false, true}) {
       AttributeMap a = AttributeMap().set("chunk", chunk);
+      if (slice > 0) a.set("slice", slice);
       if (cap) a.set("softcap", 1.5).set("ignored", int64_t{1});
       cases.push_back({"linear_cross_entropy", a, {x, weight, labels}});
       cases.push_back({"linear_cross_entropy", a, {x, weight, labels, bias}});

@@ -53,8 +53,7 @@ bool is_live_corpus(const CorpusOptions& options) {
 void expect_live_corpus(const CorpusOptions& options) {
   const std::string& path = options.datasets.front().path;
   if (options.datasets.size() > 1)
-    not_live(path, "which cannot be combined with other data sets",
-             "train on it alone, or send all examples through it");
+    not_live(path, "which cannot be combined with other data sets", "use it alone, or send all texts through it");
   if (options.validation > 0 || options.held_out)
     not_live(path, "of which no examples can be held out", "remove validation=");
   if (options.tokenizer == "characters")

@@ -125,9 +125,10 @@ void CycleRecord::drop_step() {
 EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {
   EpochReport* closed = nullptr;
   if (in_epoch_.steps > 0) {
-    closed = &history_.add(EpochReport{static_cast<int64_t>(epoch_) + 1, in_epoch_.steps, in_epoch_.samples,
-                                       now - epoch_start_, in_epoch_.mean_loss(), in_epoch_.accuracy(),
-                                       report_.learning_rate, step_,
+    // Parts of a stream that is read once are numbered, since it has one pass.
+    const int64_t number = plan_.once ? history_.closed() + 1 : static_cast<int64_t>(epoch_) + 1;
+    closed = &history_.add(EpochReport{number, in_epoch_.steps, in_epoch_.samples, now - epoch_start_,
+                                       in_epoch_.mean_loss(), in_epoch_.accuracy(), report_.learning_rate, step_,
                                        accuracy_metric_ ? metrics_.name(*accuracy_metric_) : std::string()});
     closed->waited = epoch_waited_;
     for (const auto& [name, figure] : in_epoch_.figures)

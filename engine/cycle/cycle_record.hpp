@@ -42,6 +42,7 @@ class CycleRecord {
   EpochReport* close_epoch(uint64_t next, double now);
   // Returns whether the epoch has a step, so that close_epoch() reports it.
   bool has_epoch() const { return in_epoch_.steps > 0; }
+  int64_t epoch_steps() const { return in_epoch_.steps; }
   // Number of closed epochs, including those that the report no longer lists.
   int64_t closed_epochs() const { return history_.closed(); }
   void put_gradient_norm(double norm) {

@@ -152,6 +152,7 @@ void CycleRun::fill_between(Slot& slot) {
 void CycleRun::step(Slot& slot) {
   StepBoundary::Turn turn(boundary_);
   if (record_.gathered() == 0 && cycle_.heed_stop()) weights_.keep_last();
+  close_part();  // that the stopped run did not validate
   if (!cycle_.stopping() && slot.epoch != record_.epoch()) {
     end_step();
     // If an epoch is interrupted here, the resumed run closes and validates it.
@@ -233,6 +234,18 @@ void CycleRun::end_step() {
   report_step();
   cycle_.heed_stop();  // a callback may have requested it
   tell(&CycleObserver::step_ended);
+  close_part();
+}
+
+// A stream that is read once has no passes, so every so many of its steps are validated like one. The part that ends
+// with the run is closed there.
+void CycleRun::close_part() {
+  if (!plan_.once || !plan_.run.validate_every || !watch_.validates() || record_.gathered() > 0) return;
+  if (record_.epoch_steps() < *plan_.run.validate_every || cycle_.stopping()) return;
+  if (close_epoch(record_.epoch(), cycle_.now(), false))
+    tell(&CycleObserver::epoch_began);
+  else
+    cycle_.heed_stop();
 }
 
 // Applies the gradients accumulated over a group of batches.
@@ -274,10 +287,17 @@ Progress CycleRun::progress(double now) {
 // nothing has changed, and a resumed run closes and validates the epoch.
 bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   std::optional<Evaluation> validation;
-  if (watch_.validates() && !cut && record_.has_epoch()) {
+  const bool repeats = hooks_.repeats_until && watch_.validates_live();  // the samples were read before
+  if (watch_.validates() && !cut && !repeats && record_.has_epoch()) {
     validation = validate();
-    if (!validation) unvalidated_at_ = now;
-    if (!validation) return false;
+    if (!validation && cycle_.stop_requested()) {
+      unvalidated_at_ = now;
+      return false;
+    }
+    if (!validation || validation->samples == 0) {
+      tell_unvalidated();
+      validation.reset();
+    }
   }
   if (EpochReport* closed = record_.close_epoch(next, now)) {
     watch_.close_epoch(*closed, std::move(validation));
@@ -294,6 +314,12 @@ bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   return true;
 }
 
+// Tells once that a validation got no samples: its live streams or the time of the run ended.
+void CycleRun::tell_unvalidated() {
+  if (std::exchange(told_unvalidated_, true)) return;
+  cycle_.note(fmt::format("the validation data ended; there is no validation from step {} on", record_.step()));
+}
+
 // During the validation other threads can read the copy of the weights and write checkpoints from it.
 std::optional<Evaluation> CycleRun::validate() {
   struct Offered {
@@ -303,7 +329,9 @@ std::optional<Evaluation> CycleRun::validate() {
   };
   weights_.keep_last();
   const Offered copy(weights_);
-  return watch_.validate([this] { return cycle_.stop_requested(); });
+  const std::optional<double>& limit = plan_.settings.seconds;
+  if (!watch_.validates_live() || !limit) return watch_.validate([this] { return cycle_.stop_requested(); });
+  return watch_.validate([&] { return cycle_.stop_requested() || cycle_.now() >= *limit; });
 }
 
 void CycleRun::finish() {
@@ -327,7 +355,8 @@ void CycleRun::finish() {
 }
 
 void CycleRun::report_end(double end, bool interrupted) {
-  const int64_t whole = record_.closed_epochs();  // passes followed by another one
+  const int64_t closed = record_.closed_epochs();
+  const int64_t whole = plan_.once ? 0 : closed;  // passes followed by another one
   if (!close_epoch(record_.epoch(), end, interrupted || hooks_.repeats_until)) {
     report_.stopped_by = "interrupt";
     close_epoch(record_.epoch(), end, true);
@@ -337,8 +366,8 @@ void CycleRun::report_end(double end, bool interrupted) {
   record_.finish(end);
   name_weights();  // more branches may have been compiled
   report_.epochs = whole;
-  if (record_.closed_epochs() == whole) return;
-  const auto samples = static_cast<uint64_t>(report_.by_epoch.back().samples);
+  if (record_.closed_epochs() == closed && !(plan_.once && closed > 0)) return;
+  const auto samples = static_cast<uint64_t>(plan_.once ? report_.samples : report_.by_epoch.back().samples);
   const bool ended = (feed_->stream_ended() || feed_->passes_ended()) && !cycle_.finished() && !interrupted;
   report_.epochs += plan_.size > 0 ? samples == plan_.size : ended;
 }
@@ -359,7 +388,7 @@ void CycleRun::abandon(const Error& e) {
   tell(&CycleObserver::run_failed, e);
   report_.stopped_by = e.kind() == ErrorKind::Diverged ? "not finite" : "error";
   record_.finish(record_.now());
-  report_.epochs = record_.closed_epochs();
+  report_.epochs = plan_.once ? 0 : record_.closed_epochs();
 }
 
 }  // namespace harmonics::engine

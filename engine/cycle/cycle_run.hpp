@@ -63,7 +63,9 @@ class CycleRun {
   void update(CompiledStep& update);
   void report_step();
   bool close_epoch(uint64_t next, double now, bool cut);
+  void close_part();
   std::optional<Evaluation> validate();
+  void tell_unvalidated();
   Progress progress(double now);
 
   // ---- the end ----
@@ -107,6 +109,7 @@ class CycleRun {
   const float* norm_ = nullptr;  // gradient norm of the last step, if it clips
   double step_over_ = 0;         // end of the last step, by feed_clock()
   double next_progress_ = 0;
+  bool told_unvalidated_ = false;
   std::optional<double> unvalidated_at_;  // start of the validation that a stop request ended
 };
 

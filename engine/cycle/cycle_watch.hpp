@@ -26,6 +26,8 @@ class CycleWatch {
   void prepare();
   // Returns whether epochs are validated.
   bool validates() const { return validation_.has_value(); }
+  // Returns whether each validation takes the next samples of a live stream, and may wait for them.
+  bool validates_live() const { return validation_ && validation_->live(); }
   // Recompiles validation with the current functions.
   void renew() {
     if (validation_) validation_->renew();

@@ -1,6 +1,7 @@
-// The last linear map of a language model and the cross entropy of its scores. Works in chunks of rows, so that the
-// scores of all rows never exist at once.
+// The last linear map of a language model and the cross entropy of its scores. Works in chunks of rows, or in slices of
+// the classes if there are few rows, so that the scores of all rows never exist at once.
 #include <algorithm>
+#include <limits>
 
 #include <harmonics/element_type.hpp>
 
@@ -9,17 +10,41 @@
 namespace harmonics::engine::reference {
 namespace {
 
-// Returns the number of rows per chunk: an eighth of all, or a sixteenth if both the scores and their cap are needed.
-// The gradient overwrites the scores. A chunk has enough rows to be worth reading the weight.
-int64_t chunk_of(const AttributeMap& a, int64_t rows, int64_t classes) {
-  constexpr int64_t kLeastScores = 1 << 18, kLeastRows = 128;
-  int64_t chunk = a.integer("chunk", 0);
-  if (chunk == 0) {
-    const int64_t chunks = a.number("softcap", 0) > 0 ? 16 : 8;
-    chunk = std::max({(rows + chunks - 1) / chunks, kLeastScores / std::max<int64_t>(classes, 1), kLeastRows});
-    chunk = (chunk + 15) / 16 * 16;
+// The rows and classes whose scores exist at once.
+struct Piece {
+  int64_t rows, classes;
+};
+
+// Returns the size of about equal parts of `total`: a multiple of 16, of which `parts` do not exceed `total`.
+int64_t part_of(int64_t total, int64_t parts) {
+  for (int64_t count = parts;; ++count) {
+    const int64_t part = ((total + count - 1) / count + 15) / 16 * 16;
+    if (part * parts <= total || part == 16) return part;
   }
-  return std::clamp<int64_t>(chunk, 1, std::max<int64_t>(rows, 1));
+}
+
+// An eighth of the scores, whose gradient takes their place. Chunks of rows have a sixteenth if both the scores and
+// their cap are needed, but so many rows that a chunk is worth reading the weight for its products. Fewer rows are
+// computed for an eighth of the classes at a time, if `divides` the classes: one more product, but each reads its part
+// of the weight once.
+Piece piece_of(const AttributeMap& a, int64_t rows, int64_t classes, bool divides) {
+  constexpr int64_t kLeastScores = 1 << 18, kLeastRows = 128, kParts = 8;
+  const int64_t chunk = a.integer("chunk", 0), slice = a.integer("slice", 0);
+  Piece piece{rows, classes};
+  if (chunk > 0) piece.rows = chunk;
+  if (slice > 0) piece.classes = slice;
+  if (chunk == 0 && slice == 0) {
+    const int64_t parts = a.number("softcap", 0) > 0 ? 2 * kParts : kParts;
+    const int64_t least = (kLeastScores / std::max<int64_t>(classes, 1) + 15) / 16 * 16;
+    if (rows >= parts * kLeastRows)
+      piece.rows = std::max(part_of(rows, parts), least);
+    else if (divides && rows * classes >= kParts * kLeastScores)
+      piece.classes = part_of(classes, kParts);
+    else
+      piece.rows = std::max({rows / parts, least, kLeastRows});
+  }
+  return {std::clamp<int64_t>(piece.rows, 1, std::max<int64_t>(rows, 1)),
+          std::clamp<int64_t>(piece.classes, 1, std::max<int64_t>(classes, 1))};
 }
 
 // The operands of a call, with x as [rows, in].
@@ -28,6 +53,7 @@ struct Head {
   HTensor x, weight, labels, bias;
   int64_t rows, classes;
   double softcap;
+  Piece piece;
 
   Head(const char* name, const AttributeMap& a, Inputs in, const HTensor& given_bias)
       : attributes(a), weight(in[1]), bias(given_bias), softcap(a.number("softcap", 0)) {
@@ -44,13 +70,22 @@ struct Head {
              "bias " + text_of(bias) + " does not fit the weight " + text_of(weight));
     x = reshape(given, {rows, given.shape().back()});
     labels = reshape(numbers, {rows});
+    const bool divides = x.dtype() == weight.dtype() && (bias.empty() || bias.dtype() == x.dtype());
+    expect(divides || attributes.integer("slice", 0) == 0, name,
+           "slice needs x, weight and bias of one type, not " + text_of(given) + " and " + text_of(weight));
+    piece = piece_of(attributes, rows, classes, divides);
   }
 
   // Calls f(first row, end) for each chunk.
   template <typename F>
   void each(F f) const {
-    const int64_t chunk = chunk_of(attributes, rows, classes);
-    for (int64_t at = 0; at < rows; at += chunk) f(at, std::min(rows, at + chunk));
+    for (int64_t at = 0; at < rows; at += piece.rows) f(at, std::min(rows, at + piece.rows));
+  }
+  bool in_slices() const { return piece.classes < classes; }
+  // Calls f(first class, end) for each slice.
+  template <typename F>
+  void each_slice(F f) const {
+    for (int64_t at = 0; at < classes; at += piece.classes) f(at, std::min(classes, at + piece.classes));
   }
   // bent() returns tanh(scores / softcap) of the rows, or the scores without a cap; capped() returns the scores from
   // it.
@@ -70,12 +105,68 @@ struct Head {
 };
 
 HTensor rows_of(const HTensor& x, int64_t from, int64_t to) { return slice_axis(x, 0, from, to); }
+HTensor row(const HTensor& x) { return reshape(x, {1, x.size()}); }
 HTensor joined(const std::vector<HTensor>& parts) { return parts.size() == 1 ? parts[0] : concat(parts, 0); }
+
+// Returns loss and lse of these rows, from the losses and log-sums of slices of the classes. A label counts in its
+// slice; a label outside all slices has an infinite loss.
+Values sliced_loss(const Head& h, const HTensor& x, const HTensor& labels) {
+  std::vector<HTensor> losses, sums, at;
+  h.each_slice([&](int64_t from, int64_t to) {
+    std::vector<HTensor> operands{x, rows_of(h.weight, from, to)};
+    if (!h.bias.empty()) operands.push_back(rows_of(h.bias, from, to));
+    const HTensor scores = wide(one("linear", {}, operands));
+    const HTensor capped = h.softcap > 0 ? h.capped(tanh(scores / h.softcap)) : scores;
+    const HTensor local = cast(labels, DType::I64) - static_cast<double>(from), first = zeros_like(local),
+                  last = full(DType::I64, local.shape(), static_cast<double>(to - from - 1));
+    const HTensor within = cast(minimum(maximum(local, first), last), DType::I32);
+    const Values found = apply("softmax_cross_entropy", {}, {capped, within});
+    losses.push_back(column(found[0]));
+    sums.push_back(column(found[1]));
+    at.push_back(column(logical_and(less_equal(first, local), less_equal(local, last))));
+  });
+  const HTensor loss = concat(losses, 1), sum = concat(sums, 1), here = concat(at, 1);
+  const HTensor largest = stop_gradient(reduce_max(sum, {1}));
+  const HTensor log_sum = log(reduce_sum(exp(sum - column(largest)), {1}));
+  // The term in parentheses is exact where the label's slice has the largest log-sum, so that no loss is negative.
+  const HTensor whole = loss + ((column(largest) - sum) + column(log_sum));
+  const HTensor nowhere = full(loss.dtype(), loss.shape(), -std::numeric_limits<double>::infinity());
+  const HTensor found = reduce_max(select(here, whole, nowhere), {1});
+  return {select(equal(found, -std::numeric_limits<double>::infinity()), -found, found), largest + log_sum};
+}
 
 // Accumulates the gradients of x, weight and bias over chunks of rows.
 class HeadGradient {
  public:
   explicit HeadGradient(const Head& head) : head_(head), frozen_(is_stored(head.weight.dtype())) {}
+
+  // Adds these rows, slice by slice of the classes. `dloss` is 0 for ignored rows; `dlse` may be empty. Scores are
+  // computed with classes along the first axis, because cse would otherwise keep those of sliced_loss().
+  void add_slices(const HTensor& x, const HTensor& labels, const HTensor& lse, const HTensor& dloss,
+                  const HTensor& dlse) {
+    HTensor dx;
+    std::vector<HTensor> dweight, dbias;
+    head_.each_slice([&](int64_t from, int64_t to) {
+      const HTensor weight = rows_of(head_.weight, from, to);
+      HTensor scores = wide(dot(weight, x, {1}, {1}));
+      if (!head_.bias.empty()) scores = scores + column(wide(rows_of(head_.bias, from, to)));
+      const DType type = scores.dtype();
+      const HTensor bent = head_.softcap > 0 ? tanh(scores / head_.softcap) : scores;
+      // 1 at the label, else 0, without comparisons: the whole is one chain of operations over the scores.
+      const HTensor number = column(iota(type, {to - from}, 0) + static_cast<double>(from));
+      const HTensor hit = maximum(1.0 - abs(number - row(cast(labels, type))), 0.0);
+      const HTensor shares = dlse.empty() ? dloss : dloss + dlse;
+      HTensor d =
+          exp(head_.capped(bent) - row(cast(lse, type))) * row(cast(shares, type)) - hit * row(cast(dloss, type));
+      if (head_.softcap > 0) d = d * (1.0 - square(bent));
+      sum(dx, dot(d, cast(weight, type), {0}, {0}));
+      if (!frozen_) dweight.push_back(dot(d, cast(x, type), {1}, {0}));
+      if (!head_.bias.empty()) dbias.push_back(reduce_sum(d, {1}));
+    });
+    dx_.push_back(as_type_of(dx, x));
+    if (!frozen_) sum(dweight_, joined(dweight));
+    if (!head_.bias.empty()) sum(dbias_, joined(dbias));
+  }
 
   // Adds a chunk: its rows of x, their bent(), and the gradient of their scores.
   void add(const HTensor& x, const HTensor& bent, const HTensor& dscores) {
@@ -104,8 +195,9 @@ Values linear_cross_entropy(const AttributeMap& a, Inputs in) {
   const Head h("linear_cross_entropy", a, in, in.size() > 3 ? in[3] : HTensor());
   std::vector<HTensor> losses, sums;
   h.each([&](int64_t from, int64_t to) {
-    const HTensor labels = rows_of(h.labels, from, to);
-    const Values found = apply("softmax_cross_entropy", {}, {h.capped(h.bent(rows_of(h.x, from, to))), labels});
+    const HTensor x = rows_of(h.x, from, to), labels = rows_of(h.labels, from, to);
+    const Values found =
+        h.in_slices() ? sliced_loss(h, x, labels) : apply("softmax_cross_entropy", {}, {h.capped(h.bent(x)), labels});
     losses.push_back(h.counted(labels, found[0]));
     sums.push_back(found[1]);
   });
@@ -131,6 +223,10 @@ Values linear_cross_entropy_grad(const AttributeMap& a, Inputs in) {
   HeadGradient sum(h);
   h.each([&](int64_t from, int64_t to) {
     const HTensor x = rows_of(h.x, from, to), labels = rows_of(h.labels, from, to);
+    if (h.in_slices()) {
+      const HTensor of_lse = dlse.empty() ? HTensor() : rows_of(reshape(dlse, {h.rows}), from, to);
+      return sum.add_slices(x, labels, rows_of(lse, from, to), h.counted(labels, rows_of(dloss, from, to)), of_lse);
+    }
     const HTensor bent = h.bent(x), scores = h.capped(bent);
     HTensor dscores = one("softmax_cross_entropy_grad", {},
                           {scores, labels, rows_of(lse, from, to), h.counted(labels, rows_of(dloss, from, to))});
@@ -143,7 +239,8 @@ Values linear_cross_entropy_grad(const AttributeMap& a, Inputs in) {
   return results;
 }
 
-// Computes the loss and its gradients for a dloss known in advance, so that scores are computed only once.
+// Computes the loss and its gradients for a dloss known in advance, so that chunks of rows
+// compute their scores only once.
 Values linear_cross_entropy_step(const AttributeMap& a, Inputs in) {
   const Head h("linear_cross_entropy_step", a, in, in.size() > 4 ? in[4] : HTensor());
   const HTensor dloss = reshape(in[3], {h.rows});
@@ -151,6 +248,11 @@ Values linear_cross_entropy_step(const AttributeMap& a, Inputs in) {
   HeadGradient sum(h);
   h.each([&](int64_t from, int64_t to) {
     const HTensor x = rows_of(h.x, from, to), labels = rows_of(h.labels, from, to);
+    if (h.in_slices()) {
+      const Values found = sliced_loss(h, x, labels);
+      losses.push_back(h.counted(labels, found[0]));
+      return sum.add_slices(x, labels, found[1], h.counted(labels, rows_of(dloss, from, to)), {});
+    }
     const HTensor bent = h.bent(x), scores = h.capped(bent);
     const Values found = apply("softmax_cross_entropy", {}, {scores, labels});
     losses.push_back(h.counted(labels, found[0]));
@@ -163,8 +265,9 @@ Values linear_cross_entropy_step(const AttributeMap& a, Inputs in) {
   return results;
 }
 
-#define HM_CHUNKS                                                                                                   \
-  "chunk = 0 in 0.. (rows per chunk; 0: an eighth of all rows, at least 128), ignored: int? (label of the rows to " \
+#define HM_CHUNKS                                                                                                    \
+  "chunk = 0 in 0.. (rows per chunk; 0: an eighth of all rows, at least 128), slice = 0 in 0.. (classes per slice; " \
+  "0: an eighth of all classes if there are fewer than 1,024 rows, else all), ignored: int? (label of the rows to "  \
   "ignore), softcap = 0.0 in 0.. (scores become softcap tanh(score / softcap); 0: unchanged)"
 
 }  // namespace

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <limits>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 
 #include <fmt/core.h>
 
@@ -42,10 +46,34 @@ std::unique_ptr<JointReader> reader_of(BoundGraph& graph, int cycle, StreamSet& 
   auto reader = streams.reader(g, producers, streams.batch().value_or(static_cast<uint64_t>(settings.batch)), false,
                                settings.seed, settings.unpaired);
   if (reader->size() == 0)
-    throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {},
-                {"limit an endless stream: take=N in its address"});
+    throw Error(
+        ErrorKind::Usage, fmt::format("{} data must be finite", word), {},
+        {reader->live() ? "say how many samples each evaluation takes from the live stream: take=N in its address"
+                        : "limit an endless stream: take=N in its address"});
   return reader;
 }
+
+// A thread that ends the streams of a reader once `stops` returns true.
+class StopWatch {
+ public:
+  StopWatch(JointReader& reader, const std::function<bool()>& stops)
+      : thread_([&reader, &stops](const std::stop_token& over) {
+          constexpr auto kLook = std::chrono::milliseconds(20);
+          std::mutex mutex;
+          std::condition_variable_any wake;
+          std::unique_lock<std::mutex> lock(mutex);
+          while (!wake.wait_for(lock, over, kLook, [&] { return over.stop_requested(); })) {
+            if (!stops()) continue;
+            reader.cut();
+            for (size_t i = 0; i < reader.members(); ++i) reader.source(i).cancel();
+            return;
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
 // Accumulates the parts of a loss. Each part is a mean over its counted positions; the loss is their sum.
 class Means {
  public:
@@ -148,10 +176,15 @@ std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
     layer_loss.emplace_back(info.parts.size());
     figures.emplace_back(info.figures.size());
   }
-  reader_->begin(0);
+  if (live())
+    reader_->go_on();
+  else
+    reader_->begin(0);
   layer_metrics_->reset();
   const auto stopped = [&] { return stops && stops(); };
   if (stopped()) return std::nullopt;
+  std::optional<StopWatch> watch;
+  if (live() && stops) watch.emplace(*reader_, stops);
   while (const uint64_t n = reader_->read(most_, targets_.data())) {
     if (stopped()) return std::nullopt;
     Step& at = compiled(n);
@@ -167,8 +200,10 @@ std::optional<Evaluation> Evaluator::run(const std::function<bool()>& stops) {
     layer_metrics_->add(at.outputs, static_cast<int64_t>(n));
     result.samples += static_cast<int64_t>(n);
   }
+  if (watch && stopped()) return std::nullopt;
   result.left_over = reader_->left_over();
   result.counts = loss.counts();
+  if (live() && result.samples == 0) return result;  // metrics need rows
   result.loss = loss.mean();
   result.layers = layer_metrics_->figures();
   for (size_t i = 0; i < figures.size(); ++i)

@@ -38,7 +38,11 @@ std::optional<std::string> expect_evaluable(BoundGraph& graph, int cycle, Stream
 class Evaluator {
  public:
   Evaluator(BoundGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
-  // Evaluates one pass. Calls `stops` before every batch and returns none if it returns true.
+  // Returns whether a stream is live: each run() then evaluates its next samples, at most as many as take= says, and
+  // none once it has ended.
+  bool live() const { return reader_->live(); }
+  // Evaluates one pass. Calls `stops` before every batch and returns none if it returns true. If a stream is live,
+  // another thread calls `stops` too and then ends the streams, so that run() does not wait for samples.
   std::optional<Evaluation> run(const std::function<bool()>& stops = {});
   void renew();  // recompiles after functions have changed
   // Returns the names of the figures that run() measures: "loss", "accuracy", "output.accuracy", ...

@@ -50,6 +50,7 @@ JointReader::JointReader(std::vector<JointMember> members, const JointOptions& o
   }
   left_over_.resize(members_.size());
   got_.resize(members_.size());
+  begun_.resize(members_.size());
   write_.resize(members_.size());
   if (!options_.join && options_.refuse_unequal) check_lengths();
   count();
@@ -143,9 +144,28 @@ void JointReader::allocate_blocks() {
 
 void JointReader::begin(uint64_t epoch) {
   epoch_ = epoch;
+  std::fill(begun_.begin(), begun_.end(), uint64_t{0});
   position_ = pass_ = 0;
   block_ = block_size_ = block_at_ = block_first_ = 0;
   start_pass(0);
+}
+
+bool JointReader::live() const {
+  return std::any_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->info().live; });
+}
+
+void JointReader::go_on() {
+  const bool first =
+      std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->position() == 0; });
+  ++epoch_;
+  position_ = pass_ = pass_given_ = 0;
+  block_ = block_size_ = block_at_ = block_first_ = 0;
+  pass_position_ = first ? 0 : options_.skip;
+  pass_ended_ = false;
+  std::fill(left_over_.begin(), left_over_.end(), uint64_t{0});
+  for (size_t i = 0; i < members_.size(); ++i)
+    begun_[i] = members_[i].source->position() -
+                std::min(members_[i].source->position(), pass_position_ * members_[i].per_group);
 }
 
 void JointReader::seek(uint64_t epoch, uint64_t index) {
@@ -391,7 +411,7 @@ void JointReader::count_left_over(uint64_t groups) {
     const JointMember& m = members_[i];
     if (by_number_ && m.source->info().size / m.per_group == groups) shortest_ = i;
     const uint64_t has = m.source->info().size ? m.source->info().size : m.source->position();
-    left_over_[i] = has - std::min(has, groups * m.per_group);
+    left_over_[i] = has - std::min(has, begun_[i] + groups * m.per_group);
   }
 }
 

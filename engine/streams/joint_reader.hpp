@@ -62,6 +62,11 @@ class JointReader {
   // Starts an epoch: moves to the first sample, with this epoch's permutation. Required before every epoch, except
   // before epoch 0 if it is the first.
   void begin(uint64_t epoch);
+  // Starts an epoch at the members' next samples instead of their first: for streams that can be read only once. skip=
+  // drops samples before the first epoch only.
+  void go_on();
+  // Whether a member is live, so that an epoch can start only at its next samples.
+  bool live() const;
   // Moves to joint sample `index` of an epoch. If samples are shuffled, reads up to one block again. If passes are
   // repeated and their length is unknown, reads everything before `index` again.
   void seek(uint64_t epoch, uint64_t index);
@@ -125,6 +130,7 @@ class JointReader {
   JointOptions options_;
   std::vector<size_t> bytes_;
   std::vector<uint64_t> left_over_, got_;
+  std::vector<uint64_t> begun_;  // by member: samples before those that pass_position_ counts
   uint64_t size_ = 0, epoch_ = 0, position_ = 0;
   size_t shortest_ = 0;   // the member that ended the last pass
   bool counted_ = false;  // a member's length determines size_; otherwise only take= does

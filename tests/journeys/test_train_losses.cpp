@@ -214,6 +214,50 @@ TEST_CASE("train: a model learns texts that arrive, until they end") {
   CHECK(dry.err.find("'stdin:' is a stream") != std::string::npos);
 }
 
+TEST_CASE("train: each validation takes the next rows of a stream") {
+  const Folder folder;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the cat sat on the mat.\n";
+  const std::string file = folder.write("text.txt", text),
+                    config = folder.write("c.yaml", kTinyModel + "datasets: " + file +
+                                                        "\nvalidation_datasets: 'stdin:'\neval_steps: 2\n"
+                                                        "max_steps: 6\nlr_scheduler: constant\n"),
+                    counted = config + " --set eval_samples=3";
+  const auto into = [&](const std::string& output) { return " --set output_dir=" + (folder / output); };
+  const auto validations = [&](const std::string& output) {
+    const std::string log = read(folder / output + "/log.jsonl");
+    size_t count = 0;
+    for (size_t at = 0; (at = log.find("\"val.perplexity\"", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  const Result endless = train_on_input(folder, text, config + into("a"));
+  CHECK(endless.code == 78);
+  CHECK(endless.err.find("c.yaml:9:1: error: 'stdin:' is a stream, of which each validation needs a number of rows") !=
+        std::string::npos);
+  CHECK(endless.err.find("give eval_samples: 100") != std::string::npos);
+  const Result run = train_on_input(folder, text, counted + into("b"));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.err.find("validation on the next 3 rows every 2 steps") != std::string::npos);
+  CHECK(validations("b") == 3);
+  CHECK(read(folder / "b/config.yaml").find("eval_samples: 3\n") != std::string::npos);
+  const Result ends = train_on_input(folder, text.substr(0, 4 * 24), counted + into("c"));
+  CHECK(ends.code == 0);
+  CHECK(ends.err.find("the validation data ended; there is no validation from step 4 on") != std::string::npos);
+  CHECK(validations("c") == 1);
+  const Result both = train_on_input(folder, text, counted + into("d") + " --set datasets=file:" + file);
+  CHECK(both.code == 0);
+  CHECK(both.err.find("validation on the next 3 rows every 2 steps") != std::string::npos);
+  CHECK(validations("d") == 3);
+  CHECK(harmonics("train " + counted + into("e") + " --dry-run --quiet").code == 0);
+  const Result same = harmonics("train " + counted + into("f") + " --set \"datasets='stdin:'\"");
+  CHECK(same.code != 0);
+  CHECK(same.err.find("'stdin:' is the stream that the run learns from") != std::string::npos);
+  const Result first = harmonics("train " + counted + into("g") + " --set validation_datasets=" + file);
+  CHECK(first.err.find("validation on 3 rows every 2 steps") != std::string::npos);
+  CHECK(validations("g") == 3);
+}
+
 TEST_CASE("train: special tokens are added to the model and its tokenizer") {
   const Folder folder;
   const std::string base = trained_on_a_sentence(folder, folder / "base"), output = folder / "added",

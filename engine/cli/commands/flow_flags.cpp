@@ -112,6 +112,8 @@ void device(Flags& f) {
                           [](Options& o, const std::string& v) { o.run.device = v; });
   where.names = device_names;
   where.initial = "cpu";
+  f.text("deployment", "FILE", R"(JSON that selects hardware by kind: {"backend": "gpu", "fallback": true})",
+         &Options::deployment);
   FlagRow& precision =
       f.text("precision", "NAME",
              ": fp16 or bf16 if products in it are measured 1.6 times as fast; narrow formats round the "

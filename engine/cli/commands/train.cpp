@@ -66,6 +66,13 @@ DataTotals totals_of(const Corpus& corpus) {
   return totals;
 }
 
+void announce_validation(const TrainPlan& plan) {
+  if (plan.validation_rows == 0) return;
+  say(fmt::format("validation on {}{} every {}", plan.validates_live ? "the next " : "",
+                  number_of(static_cast<uint64_t>(plan.validation_rows), "row"),
+                  number_of(static_cast<uint64_t>(plan.evaluate_every), "step")));
+}
+
 void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
   if (plan.options.quiet) return;
   const int64_t tokens = plan.rows_of_step * static_cast<int64_t>(settings.corpus.window);
@@ -74,6 +81,7 @@ void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
                     plan.steps > 0 ? number_of(static_cast<uint64_t>(plan.steps), "step") : "steps",
                     number_of(static_cast<uint64_t>(plan.rows_of_step), "row"),
                     number_of(settings.corpus.window, "token"), number_of(static_cast<uint64_t>(tokens), "token")));
+    announce_validation(plan);
     return;
   }
   const double passes = static_cast<double>(plan.steps * plan.rows_of_step) / static_cast<double>(plan.corpus->rows());
@@ -82,9 +90,7 @@ void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
                   number_of(static_cast<uint64_t>(plan.rows_of_step), "row"),
                   number_of(settings.corpus.window, "token"), number_of(static_cast<uint64_t>(tokens), "token"), passes,
                   passes == 1 ? "" : "es", number_of(plan.corpus->rows(), "row")));
-  if (plan.validation)
-    say(fmt::format("validation on {} every {}", number_of(plan.validation->rows(), "row"),
-                    number_of(static_cast<uint64_t>(plan.evaluate_every), "step")));
+  announce_validation(plan);
 }
 
 struct StepMemory {
@@ -153,7 +159,7 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
                                    {"tokens", data.tokens},
                                    {"left_out", data.left_out},
                                    {"rows", plan.corpus->rows()},
-                                   {"validation_rows", plan.validation ? plan.validation->rows() : 0},
+                                   {"validation_rows", plan.validation_rows},
                                    {"steps", plan.steps},
                                    {"tokens_of_step", plan.rows_of_step * static_cast<int64_t>(settings.corpus.window)},
                                    {"weights", memory.weights},

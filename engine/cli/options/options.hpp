@@ -22,6 +22,7 @@ struct Options {
   RunSettings run;
   bool precision_given = false;  // --precision
   std::string graph;             // --graph NAME
+  std::string deployment;        // --deployment FILE
   std::string weights, save, report;
   std::string save_adapter;                   // a PEFT folder, or a .gguf file
   bool dsl = false;                           // list-models --dsl

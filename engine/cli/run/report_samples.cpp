@@ -212,9 +212,11 @@ std::string rows_html(const Examples& examples, const std::vector<Example>& samp
 }  // namespace
 
 std::string samples_html(BoundGraph& graph, const RunSettings& settings) {
-  StreamSet& streams = !graph.test_streams().empty()         ? graph.test_streams()
-                       : !graph.validation_streams().empty() ? graph.validation_streams()
-                                                             : graph.streams();
+  bool live = false;  // validation took samples, which are gone
+  graph.validation_streams().each([&](const Source& source) { live = live || source.info().live; });
+  StreamSet& streams = !graph.test_streams().empty()                  ? graph.test_streams()
+                       : !graph.validation_streams().empty() && !live ? graph.validation_streams()
+                                                                      : graph.streams();
   constexpr int64_t kShown = 30;
   Examples examples;
   try {

@@ -109,6 +109,8 @@ void check_train_settings(const TrainSettings& settings, TrainProblems& problems
     problems.add({"save_best_limit"}, "'save_best_limit' needs validation losses", remedy);
   if (settings.patience && !validates)
     problems.add({"early_stopping_patience"}, "'early_stopping_patience' needs validation losses", remedy);
+  if (settings.validation_rows > 0 && !validates)
+    problems.add({"eval_samples"}, "'eval_samples' needs validation data", remedy);
   const auto of_validation = [](const std::string& condition) { return condition.starts_with("val."); };
   if (!validates && std::any_of(settings.stop_when.begin(), settings.stop_when.end(), of_validation))
     problems.add({"stop_when"}, "'stop_when' needs validation data", remedy);
@@ -156,6 +158,21 @@ void expect_data(const char* key, const std::vector<DatasetOptions>& sets, const
   }
 }
 
+// Requires a number of rows for validation on a stream, whose end is unknown and whose rows are read once.
+void expect_rows_of_streams(const TrainSettings& settings, TrainProblems& problems) {
+  for (const DatasetOptions& set : settings.validation_sets) {
+    if (!is_live_address(set.path)) continue;
+    if (settings.validation_rows == 0 && !problems.doubts("eval_samples"))
+      problems.add({"validation_datasets"},
+                   fmt::format("'{}' is a stream, of which each validation needs a number of rows", set.path),
+                   "give eval_samples: 100; each validation then waits for the next 100 rows");
+    const auto same = [&](const DatasetOptions& trained) { return trained.path == set.path; };
+    if (std::any_of(settings.corpus.datasets.begin(), settings.corpus.datasets.end(), same))
+      problems.add({"validation_datasets"}, fmt::format("'{}' is the stream that the run learns from", set.path),
+                   "name another stream, or remove it: 'window.loss' is of samples before they are learned");
+  }
+}
+
 // Compiles a `.ndsl` description, so that its errors are reported before the data is read.
 void expect_description(const TrainSettings& settings, TrainProblems& problems) {
   const std::string& model = settings.model_dsl;
@@ -190,6 +207,7 @@ void check_train_files(const TrainSettings& settings, const std::string& folder,
   const document::Node& root = problems.config();
   expect_data("datasets", settings.corpus.datasets, root, problems);
   expect_data("validation_datasets", settings.validation_sets, root, problems);
+  expect_rows_of_streams(settings, problems);
   if (settings.distillation && !settings.distillation->teacher.empty())
     expect_model("distillation", settings.distillation->teacher, folder, problems);
   if (settings.preferences && !settings.preferences->reference.empty())

@@ -71,26 +71,33 @@ std::string train_flow_text(const TrainSettings& s, const std::string& model, co
   return text;
 }
 
-// Returns the address of a field of a corpus. `seed` shuffles the rows; "": in order.
-std::string corpus_address(const std::string& path, const char* producer, bool held_out, int64_t pass,
-                           const std::string& seed) {
+// The rows of a corpus to read.
+struct RowsRead {
+  bool held_out = false;
+  int64_t pass = 0;  // rows per pass; 0: all
+  std::string seed;  // shuffles the rows; "": in order
+  int64_t most = 0;  // maximum number of rows; 0: all
+};
+
+// Returns the address of a field of a corpus.
+std::string corpus_address(const std::string& path, const char* producer, const RowsRead& rows) {
   Address address;
   address.scheme = "corpus";
   address.path = path;
   address.fragment = producer;
-  if (held_out) address.options.push_back({"split", "validation"});
-  if (pass > 0) address.options.push_back({"pass", std::to_string(pass)});
-  if (!seed.empty()) address.options.push_back({"order-seed", seed});
-  if (pass > 0) address.options.push_back({"shuffle", "0"});
+  const auto add = [&](const char* name, const std::string& value) { address.options.push_back({name, value}); };
+  if (rows.held_out) add("split", "validation");
+  if (rows.pass > 0) add("pass", std::to_string(rows.pass));
+  if (!rows.seed.empty()) add("order-seed", rows.seed);
+  if (rows.pass > 0) add("shuffle", "0");
+  if (rows.most > 0) add("take", std::to_string(rows.most));
   return std::string(producer) + "=" + address.str();
 }
 
-std::vector<std::string> corpus_addresses(const std::string& path, bool packed, bool held_out, int64_t pass,
-                                          const std::string& seed) {
+std::vector<std::string> corpus_addresses(const std::string& path, bool packed, const RowsRead& rows) {
   std::vector<std::string> all;
   for (const char* producer : {"tokens", "next", "documents"})
-    if (packed || std::strcmp(producer, "documents") != 0)
-      all.push_back(corpus_address(path, producer, held_out, pass, seed));
+    if (packed || std::strcmp(producer, "documents") != 0) all.push_back(corpus_address(path, producer, rows));
   return all;
 }
 
@@ -109,6 +116,7 @@ void set_learning(const TrainSettings& s, TrainPlan& plan) {
   run.batch = s.batch;
   run.accumulate = s.accumulate;
   if (plan.steps > 0) run.steps = plan.steps;
+  if (!plan.corpus && plan.evaluate_every > 0) run.validate_every = plan.evaluate_every;
   run.lr = s.learning_rate;
   run.optimizer = optimizer_text(s);
   run.schedule = schedule_text(s);
@@ -158,9 +166,9 @@ void expect_pairs(const TrainSettings& s, const Corpus& corpus) {
 // Throws for settings that a live stream does not support, because its end is unknown.
 void expect_live(const TrainSettings& s) {
   const std::string& path = s.corpus.datasets.front().path;
-  if (!s.validation_sets.empty())
+  if (!s.validation_sets.empty() && s.evaluate_every == 0)
     throw Error(ErrorKind::Usage, fmt::format("'{}' is a stream: its run has no epochs after which it validates", path))
-        .note("remove validation_datasets; 'window.loss' is of samples before they are used for training");
+        .note("say after how many steps it does: eval_steps: 100");
   if (!s.steps && s.schedule != "constant")
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' is a stream without a known end, which the schedule {} needs", path, s.schedule))
@@ -196,26 +204,47 @@ void make_flow(const TrainSettings& s, const std::string& folder, bool packed, T
                                               train_flow_text(s, model, other, packed, plan.steps)));
 }
 
-// Opens the data. Returns whether the rows have several documents.
-bool open_data(const TrainSettings& settings, CorpusOptions& data, CorpusOptions& held, TrainPlan& plan) {
+// A stream is opened by the run: what it reads is gone. Returns whether its rows have several documents.
+bool expect_stream(const TrainSettings& settings, CorpusOptions& data) {
+  if (settings.preferences) data.datasets.front().kind = ExampleKind::preference;
+  expect_live_corpus(data);
+  return settings.preferences || data.packing == RowPacking::pack;
+}
+
+// Opens the training data. Returns whether the rows have several documents.
+bool open_training(const TrainSettings& settings, CorpusOptions& data, TrainPlan& plan) {
   if (is_live_corpus(data)) {
     expect_live(settings);
-    if (settings.preferences) data.datasets.front().kind = ExampleKind::preference;
     plan.steps = settings.steps.value_or(0);
-    expect_live_corpus(data);  // only the run opens the stream, because samples that are read are consumed
+    plan.evaluate_every = settings.validation_sets.empty() ? 0 : settings.evaluate_every;
+    const bool several = expect_stream(settings, data);
     plan.tokenizer = open_corpus_tokenizer(data.tokenizer, data.chat_template, {});
-    return settings.preferences || data.packing == RowPacking::pack;
+    return several;
   }
   plan.corpus = Corpus::open(data);
   plan.tokenizer = plan.corpus->tokenizer();
   count_steps(settings, plan);
   expect_pairs(settings, *plan.corpus);
-  if (data.validation > 0 || !settings.validation_sets.empty()) {
-    held.tokenizer = data.tokenizer;
-    plan.validation = Corpus::open(held);
-    expect_pairs(settings, *plan.validation);
+  return plan.corpus->packs_documents();
+}
+
+// Opens the data to validate on, if there are any. Returns whether the rows have several documents.
+bool open_validation(const TrainSettings& settings, CorpusOptions& held, TrainPlan& plan) {
+  if (settings.corpus.validation == 0 && settings.validation_sets.empty()) return false;
+  plan.validation_rows = settings.validation_rows;
+  if (is_live_corpus(held)) {
+    plan.validates_live = true;
+    CorpusOptions stream = held;
+    if (plan.corpus) stream.tokenizer.clear();  // the characters of the training data are known
+    const bool several = expect_stream(settings, stream);
+    held.datasets = stream.datasets;
+    return several;
   }
-  return plan.corpus->packs_documents() || (plan.validation && plan.validation->packs_documents());
+  plan.validation = Corpus::open(held);
+  expect_pairs(settings, *plan.validation);
+  const auto rows = static_cast<int64_t>(plan.validation->rows());
+  plan.validation_rows = plan.validation_rows > 0 ? std::min(plan.validation_rows, rows) : rows;
+  return plan.validation->packs_documents();
 }
 
 }  // namespace
@@ -233,7 +262,8 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
   CorpusOptions data = settings.corpus, held = data;
   held.held_out = settings.validation_sets.empty();
   if (!held.held_out) held.datasets = settings.validation_sets;
-  const bool packed = open_data(settings, data, held, plan);
+  const bool packs = open_training(settings, data, plan);
+  const bool packed = open_validation(settings, held, plan) || packs;
   if (write) {
     create_output_folder(settings.output);
     create_output_folder(settings.output + "/checkpoints");
@@ -251,10 +281,11 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
   const std::string seed = settings.shuffle && !live ? std::to_string(settings.seed) : "";
   const std::string trained = described(data, "data");
   plan.options.producers =
-      corpus_addresses(trained, packed, false, live ? 0 : plan.evaluate_every * plan.rows_of_step, seed);
-  if (plan.validation) {
+      corpus_addresses(trained, packed, {false, live ? 0 : plan.evaluate_every * plan.rows_of_step, seed});
+  if (plan.validation || (plan.validates_live && write)) {
     const std::string other = settings.validation_sets.empty() ? trained : described(held, "validation");
-    plan.options.validations = corpus_addresses(other, packed, settings.validation_sets.empty(), 0, "");
+    plan.options.validations =
+        corpus_addresses(other, packed, {settings.validation_sets.empty(), 0, "", settings.validation_rows});
   }
   make_flow(settings, folder, packed, plan);
   set_learning(settings, plan);

@@ -16,6 +16,8 @@ void create_output_folder(const std::string& path);
 
 struct TrainPlan {
   std::shared_ptr<const Corpus> corpus, validation;  // null: a live stream; no validation
+  int64_t validation_rows = 0;                       // per validation; 0: no validation
+  bool validates_live = false;                       // each validation reads the next rows of a stream
   // 0 for a stream without a known end, and for its validations.
   int64_t rows_of_step = 0, steps_of_epoch = 0, steps = 0, evaluate_every = 0;
   CorpusTokenizer tokenizer;

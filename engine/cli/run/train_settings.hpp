@@ -50,8 +50,9 @@ struct TrainSettings {
   std::optional<double> decay;  // of the schedule wsd
   double clip = 1;
   std::string precision = "fp32";
-  int64_t evaluate_every = 0;  // steps; 0: once per epoch
-  int64_t save_every = 0;      // steps; 0: every five minutes
+  int64_t evaluate_every = 0;   // steps; 0: once per epoch
+  int64_t validation_rows = 0;  // per validation; 0: all
+  int64_t save_every = 0;       // steps; 0: every five minutes
   int64_t keep = 3, keep_best = 0, log_every = 10;
   std::optional<LossGuardSettings> guard;  // without the folder
   std::optional<PreferenceSettings> preferences;

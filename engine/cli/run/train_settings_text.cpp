@@ -148,6 +148,7 @@ std::string train_settings_text(const TrainSettings& s) {
   line("precision", s.precision);
   line("seed", std::to_string(s.seed));
   if (s.evaluate_every > 0) line("eval_steps", std::to_string(s.evaluate_every));
+  if (s.validation_rows > 0) line("eval_samples", std::to_string(s.validation_rows));
   if (s.save_every > 0) line("save_steps", std::to_string(s.save_every));
   line("save_total_limit", std::to_string(s.keep));
   if (!s.samples.prompts.empty()) {

@@ -114,23 +114,107 @@ TEST_CASE("chunk_scores: a gradient that depends on the loss keeps the scores wh
   CHECK(calls_named(chunk_scores(squared.program, 0), "linear") == 1);
 }
 
-TEST_CASE("chunk_scores: a step holds an eighth of the scores") {
+namespace {
+
+constexpr int64_t kPlannedWidth = 2;
+
+// The program of a loss of `rows` tokens with `classes` scores each, and its gradients. `softcap`: 0: none.
+Program scored(int64_t rows, int64_t classes, double softcap) {
   Tracer tracer("wide");
-  constexpr int64_t kMany = 1024, kVocabulary = 32768;
-  const HTensor x = tracer.input("x", {DType::F32, {kMany, 8}}), labels = tracer.input("labels", {DType::I32, {kMany}}),
-                weight = tracer.parameter("weight", {DType::F32, {kVocabulary, 8}});
-  const HTensor each = apply("softmax_cross_entropy", {}, {linear(x, weight), labels}).at(0);
-  const HTensor loss = reduce_mean(each, {0});
+  const HTensor x = tracer.input("x", {DType::F32, {rows, kPlannedWidth}}),
+                labels = tracer.input("labels", {DType::I32, {rows}}),
+                weight = tracer.parameter("weight", {DType::F32, {classes, kPlannedWidth}});
+  if (softcap > 0) {
+    const HTensor dloss = full(DType::F32, {rows}, 1.0 / static_cast<double>(rows));
+    const std::vector<HTensor> results =
+        apply("linear_cross_entropy_step", AttributeMap().set("softcap", softcap), {x, weight, labels, dloss});
+    for (size_t i = 0; i < results.size(); ++i) tracer.output("result" + std::to_string(i), results[i]);
+    return tracer.take();
+  }
+  const HTensor loss = reduce_mean(apply("softmax_cross_entropy", {}, {linear(x, weight), labels}).at(0), {0});
   const std::vector<HTensor> gradients = gradient(tracer, loss, {x, weight});
   tracer.output("loss", loss);
   tracer.output("dx", gradients[0]);
   tracer.output("dweight", gradients[1]);
-  const Program program = tracer.take();
+  return tracer.take();
+}
+
+uint64_t planned_bytes(const Program& program, int64_t classes, bool chunked) {
   const auto executor = make_sequential_executor();
-  MapBinding binding({{"weight", noise({kVocabulary, 8}, 1, 1.0f)}});
-  CompileOptions whole = on("cpu");
-  whole.disabled = {"chunk_scores"};
-  const uint64_t scores = static_cast<uint64_t>(kMany * kVocabulary) * 4, dweight = kVocabulary * 8 * 4;
-  CHECK(compile(program, &binding, *executor, whole)->memory().arena_bytes >= scores);
-  CHECK(compile(program, &binding, *executor, on("cpu"))->memory().arena_bytes <= scores / 8 + 3 * dweight);
+  MapBinding binding({{"weight", noise({classes, kPlannedWidth}, 1, 1.0f)}});
+  CompileOptions options = on("cpu");
+  if (!chunked) options.disabled = {"chunk_scores"};
+  return compile(program, &binding, *executor, options)->memory().arena_bytes;
+}
+
+}  // namespace
+
+TEST_CASE("chunk_scores: a step holds an eighth of the scores, however many tokens it has") {
+  const auto [rows, classes] = GENERATE(table<int64_t, int64_t>({{8, 1 << 20},
+                                                                 {64, 1 << 18},
+                                                                 {100, 100'003},
+                                                                 {256, 50'257},
+                                                                 {1000, 32'768},
+                                                                 {1024, 32'768},
+                                                                 {1030, 32'768},
+                                                                 {2000, 8'192}}));
+  CAPTURE(rows, classes);
+  const auto scores = static_cast<uint64_t>(rows * classes) * 4;
+  const auto weight = static_cast<uint64_t>(classes * kPlannedWidth) * 4;
+  const Program program = scored(rows, classes, 0);
+  CHECK(planned_bytes(program, classes, false) >= scores);
+  CHECK(planned_bytes(program, classes, true) <= scores / 8 + 3 * weight);
+}
+
+TEST_CASE("chunk_scores: a step with capped scores holds an eighth of them") {
+  const auto rows = GENERATE(64, 256, 1500, 2048);
+  CAPTURE(rows);
+  constexpr int64_t kVocabulary = 1 << 16;
+  const auto scores = static_cast<uint64_t>(rows * kVocabulary) * 4;
+  const uint64_t weight = kVocabulary * kPlannedWidth * 4;
+  CHECK(planned_bytes(scored(rows, kVocabulary, 30), kVocabulary, true) <= scores / 8 + 3 * weight);
+}
+
+TEST_CASE("linear_cross_entropy: slices of the classes have the values of the whole") {
+  const HTensor x = noise({kRows, kTokens, kWide}, 1, 2.0f), weight = noise({kClasses, kWide}, 2, 2.0f),
+                bias = noise({kClasses}, 3, 1.0f), dloss = noise({kRows, kTokens}, 4, 1.0f),
+                dlse = noise({kRows, kTokens}, 5, 1.0f);
+  std::vector<int32_t> classes;
+  for (int64_t i = 0; i < kRows * kTokens; ++i) classes.push_back(static_cast<int32_t>(i * 5 % (kClasses + 1)) - 1);
+  const HTensor labels = HTensor::from({kRows, kTokens}, classes);
+  const auto all = [&](AttributeMap how, double softcap) {
+    how.set("ignored", int64_t{-1});
+    if (softcap > 0) how.set("softcap", softcap);
+    std::vector<HTensor> results = apply("linear_cross_entropy", how, {x, weight, labels, bias});
+    const HTensor lse = results[1];
+    const auto add = [&](const std::vector<HTensor>& more) { results.insert(results.end(), more.begin(), more.end()); };
+    add(apply("linear_cross_entropy_step", how, {x, weight, labels, dloss, bias}));
+    add(apply("linear_cross_entropy_step", how, {x, weight, labels, dloss}));
+    add(apply("linear_cross_entropy_grad", AttributeMap(how).set("operands", std::string("dlse,bias")),
+              {x, weight, labels, lse, dloss, dlse, bias}));
+    return results;
+  };
+  const double softcap = GENERATE(0.0, 1.5);
+  const int64_t chunk = GENERATE(0, 5), slice = GENERATE(1, 3, 4, 10);
+  CAPTURE(softcap, chunk, slice);
+  const std::vector<HTensor> whole = all({}, softcap),
+                             sliced = all(AttributeMap().set("chunk", chunk).set("slice", slice), softcap);
+  REQUIRE(whole.size() == sliced.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    REQUIRE(whole[i].shape() == sliced[i].shape());
+    for (int64_t j = 0; j < whole[i].size(); ++j)
+      CHECK(sliced[i].data<float>()[j] == Approx(whole[i].data<float>()[j]).epsilon(1e-5).margin(1e-5));
+  }
+}
+
+TEST_CASE("linear_cross_entropy: in slices a label of no class has an infinite loss, and a sure one none below 0") {
+  const HTensor x = HTensor::from({3, 1}, std::vector<float>{1, 1, 1}),
+                weight = HTensor::from({4, 1}, std::vector<float>{0, 40, 1, 2}),
+                labels = HTensor::from({3}, std::vector<int32_t>{1, 7, -3});
+  const HTensor loss =
+      apply("linear_cross_entropy", AttributeMap().set("slice", int64_t{2}), {x, weight, labels}).at(0);
+  CHECK(loss.data<float>()[0] >= 0);
+  CHECK(loss.data<float>()[0] < 1e-6f);
+  CHECK(std::isinf(loss.data<float>()[1]));
+  CHECK(std::isinf(loss.data<float>()[2]));
 }
