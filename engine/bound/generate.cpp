@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/quantity.hpp>
+
 #include "engine/bound/window_cache.hpp"
 #include "engine/language/sampler.hpp"
 #include "engine/tensor/finite.hpp"
@@ -82,8 +84,9 @@ std::string generate(BoundGraph& graph, int cycle, const GenerateSettings& setti
   const std::vector<int> producers = graph.graph().producers_used(cycle, false), results = graph.results(cycle);
   const auto& types = graph.types();
   if (producers.size() != 1 || results.size() != 1)
-    throw Error(ErrorKind::Usage, fmt::format("'{}' has {} producers and {} results; generating text needs one of each",
-                                              graph.graph().name, producers.size(), results.size()));
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' has {} and {}; generating text needs one of each", graph.graph().name,
+                            quantity(producers.size(), "producer"), quantity(results.size(), "result")));
   const auto type = types.find(producers.front());
   if (type == types.end() || type->second.symbols.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' has no symbols for its producer", graph.graph().name), {},

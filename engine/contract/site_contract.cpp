@@ -46,8 +46,8 @@ std::string beyond_contract(const Item& item, std::string_view op, const Attribu
   const bool mixed =
       (functional && is_mixed(*functional, item.contract_minor, inputs)) || is_free_product(op, attributes, inputs);
   if (!has_stored(inputs) && !has_stored(outputs) && !mixed) return "";
-  return fmt::format("its library is built for contract {}.{}, such element types need {}.{}", HX_ABI_MAJOR,
-                     item.contract_minor, HX_ABI_MAJOR, kFreeOperands);
+  return fmt::format("its library is built for contract {}.{}, but such element types need contract {}.{}",
+                     HX_ABI_MAJOR, item.contract_minor, HX_ABI_MAJOR, kFreeOperands);
 }
 
 }  // namespace harmonics::engine

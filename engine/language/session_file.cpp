@@ -136,7 +136,8 @@ SavedSession session_in(const TensorFile& file, const std::string& name) {
   saved.tokens.assign(ids, ids + tokens->second.size());
   const uint64_t computed = number_in(*fields, "computed", name);
   if (computed > saved.tokens.size())
-    no_session(name, fmt::format("it has the states of {} tokens, but {} tokens", computed, saved.tokens.size()));
+    no_session(name, fmt::format("it has the states of {}, but {}", quantity(computed, "token"),
+                                 quantity(saved.tokens.size(), "token")));
   saved.computed = static_cast<int64_t>(computed);
   for (size_t i = 0; i + 1 < file.tensors.size(); ++i) {
     const auto state = file.tensors.find(state_key(i));

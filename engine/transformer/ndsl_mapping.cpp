@@ -109,8 +109,9 @@ void visit_shapes(const CompiledNdsl& model, const Mapped& mapped, const Source&
     case Source::Verb::concat: {
       const std::vector<int64_t> rows = rows_of_parts(model, *mapped.alias, source, shape[0]);
       if (rows.empty())
-        refuse_source(source.place, fmt::format("{} tensors cannot make up the {} of '{}'", source.parts.size(),
-                                                quantity(shape[0], "row"), mapped.alias->name));
+        refuse_source(source.place,
+                      fmt::format("{} cannot make up the {} of '{}'", quantity(source.parts.size(), "tensor"),
+                                  quantity(shape[0], "row"), mapped.alias->name));
       for (size_t i = 0; i < rows.size(); ++i)
         visit_shapes(model, mapped, source.parts[i], with_rows(shape, rows[i]), take);
       return;

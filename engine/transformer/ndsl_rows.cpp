@@ -24,13 +24,13 @@ Heads heads_of(NdslLayer& layer) {
   const int64_t hidden = s.size("hidden_size");
   const auto sure = [&](std::initializer_list<const char*> of) { return !s.faults().doubts(of); };
   if (heads.queries % heads.shared != 0 && sure({"num_query_heads", "num_kv_heads"}))
-    s.faults().add(
-        s.place_of("num_kv_heads"),
-        fmt::format("{} heads of queries cannot share {} heads of keys and values", heads.queries, heads.shared),
-        "num_query_heads is a multiple of num_kv_heads", ErrorKind::Shape);
+    s.faults().add(s.place_of("num_kv_heads"),
+                   fmt::format("{} cannot share {}", quantity(heads.queries, "query head"),
+                               quantity(heads.shared, "key and value head")),
+                   "num_query_heads is a multiple of num_kv_heads", ErrorKind::Shape);
   if (!s.has("head_dim") && hidden % heads.queries != 0 && sure({"hidden_size", "num_query_heads", "head_dim"}))
     s.faults().add(s.place_of("num_query_heads"),
-                   fmt::format("{} heads do not divide a width of {}", heads.queries, hidden),
+                   fmt::format("a width of {} cannot be divided into {}", hidden, quantity(heads.queries, "head")),
                    "give 'head_dim', or a hidden_size that is a multiple of num_query_heads", ErrorKind::Shape);
   heads.width = s.size("head_dim", std::max<int64_t>(1, hidden / heads.queries));
   return heads;
@@ -315,16 +315,19 @@ void lower_combine(NdslLayer& layer) {
   const int64_t experts = s.size("num_experts"), used = s.size("num_experts_per_tok");
   const auto sure = [&] { return !s.faults().doubts({"num_experts", "num_experts_per_tok", "n_group", "topk_group"}); };
   if (used > experts && sure())
-    s.faults().add(s.place_of("num_experts_per_tok"), fmt::format("{} of {} experts cannot be used", used, experts), "",
-                   ErrorKind::Shape);
+    s.faults().add(s.place_of("num_experts_per_tok"),
+                   fmt::format("{} of {} cannot be used", used, quantity(experts, "expert")), "", ErrorKind::Shape);
   const int64_t groups = sure() ? s.whole("n_group", 1, 1, experts) : 1,
                 used_groups = sure() ? s.whole("topk_group", groups, 1, groups) : 1;
   if (experts % groups != 0)
-    s.faults().add(s.place_of("n_group"), fmt::format("{} experts do not divide into {} groups", experts, groups), "",
-                   ErrorKind::Shape);
+    s.faults().add(s.place_of("n_group"),
+                   fmt::format("{} cannot be divided into {}", quantity(experts, "expert"), quantity(groups, "group")),
+                   "", ErrorKind::Shape);
   else if (used_groups < groups && experts / groups < 2)
-    s.faults().add(s.place_of("n_group"), fmt::format("{} groups of {} experts have one expert each", groups, experts),
-                   "groups are compared by their two best experts", ErrorKind::Shape);
+    s.faults().add(
+        s.place_of("n_group"),
+        fmt::format("with {} experts, each of the {} has only one expert", experts, quantity(groups, "group")),
+        "groups are compared by their two best experts", ErrorKind::Shape);
   else if (used <= experts && used > used_groups * (experts / groups) && sure())
     s.faults().add(s.place_of("topk_group"),
                    fmt::format("{} experts cannot be chosen from {} of {}", used, quantity(used_groups, "group"),

@@ -200,12 +200,12 @@ int show_checkpoint(const std::string& path, const Options& options) {
   }
   const RunState& s = c.state;
   print(
-      "{}\n  graph       {}, cycle {} ({})\n  step        {} after {} samples in {}\n  position    {}\n  reading     "
+      "{}\n  graph       {}, cycle {} ({})\n  step        {} after {} in {}\n  position    {}\n  reading     "
       "{}\n",
-      c.path, s.graph, s.cycle + 1, s.identity, thousands(s.step), thousands(s.samples), duration(s.seconds),
-      s.position(), s.reading);
+      c.path, s.graph, s.cycle + 1, s.identity, thousands(s.step),
+      number_of(static_cast<uint64_t>(s.samples), "sample"), duration(s.seconds), s.position(), s.reading);
   for (const auto& [name, size] : s.streams)
-    print("  producer    {}, {}\n", name, size ? thousands(static_cast<int64_t>(size)) + " samples" : "without end");
+    print("  producer    {}, {}\n", name, size ? number_of(size, "sample") : "endless");
   print("  resumable   {}\n  training    {}, batch {}, seed {}, rate {:.4g}, on {}\n",
         s.not_resumable.empty() ? "yes" : "no: " + s.not_resumable, s.training, s.batch, s.seed, s.learning_rate,
         s.device);

@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/work.hpp"
 #include "engine/flow/run_edge.hpp"
@@ -132,12 +133,12 @@ std::string summary_text(const GraphSummary& summary) {
   }
   s += fmt::format("  {:<20} {:<28} {:<16} {:>12} {:>14}\n", "total", "", "", thousands(parameters),
                    flops_text(summary.flops));
-  s += fmt::format("  {} parameters are trained, {} are not; FLOPs are those of one sample, forward\n",
+  s += fmt::format("  parameters: {} trained, {} frozen; FLOPs: forward pass of one sample\n",
                    thousands(summary.trained), thousands(summary.frozen));
   for (const SummaryStep& step : summary.steps)
     s += fmt::format(
-        "  a step of {} on {} samples{}: {} FLOPs, memory {}: {} of weights, moments and statistics, {} of buffers\n",
-        step.trains ? "training" : "inference", thousands(step.batch),
+        "  a step of {} on {}{}: {} FLOPs, memory {}: {} of weights, moments and statistics, {} of buffers\n",
+        step.trains ? "training" : "inference", number_of(static_cast<uint64_t>(step.batch), "sample"),
         summary.steps.size() > 1 ? fmt::format(" in cycle {}", step.cycle) : "", flops_text(step.flops),
         bytes_text(step.state + step.buffers), bytes_text(step.state), bytes_text(step.buffers));
   return s;

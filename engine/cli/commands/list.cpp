@@ -196,8 +196,7 @@ json::object stream_object(const std::string& text, const StreamInfo& info) {
 
 void show_stream(const std::string& text, const StreamInfo& info) {
   print("stream {}\n  samples     {}\n  each        {}\n", text,
-        info.size ? thousands(static_cast<int64_t>(info.size)) : "without end",
-        sample_type_text(info.dtype, info.sample));
+        info.size ? thousands(static_cast<int64_t>(info.size)) : "endless", sample_type_text(info.dtype, info.sample));
   if (info.classes) print("  classes     {}\n", info.classes);
   if (!info.symbols.empty()) print("  symbols     {}\n", shortened(info.symbols));
   if (!info.notes.empty()) print("{}\n", info.notes);

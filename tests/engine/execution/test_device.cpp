@@ -171,8 +171,9 @@ TEST_CASE("device: one built for an earlier contract is not offered stored types
       KernelSource source("test", with.registry);
       const std::vector<TensorType> types{x, {weight, {4, 32}}};
       CHECK(source.find("linear", {}, types, {y}) == nullptr);
-      CHECK(source.why_not("linear", {}, types, {y}) ==
-            (knows ? "negates only" : "its library is built for contract 1.4, such element types need 1.5"));
+      CHECK(
+          source.why_not("linear", {}, types, {y}) ==
+          (knows ? "negates only" : "its library is built for contract 1.4, but such element types need contract 1.5"));
       CHECK(std::count(with.device->asked.begin(), with.device->asked.end(), "linear") == knows);
       CHECK(source.why_not("linear", {}, {x, plain}, {y}) == "negates only");
     }
@@ -190,7 +191,7 @@ TEST_CASE("device: one built for an earlier contract is not offered products of 
     with.item->contract_minor = knows ? 5 : 4;
     KernelSource source("test", with.registry);
     const std::string expected =
-        knows ? "negates only" : "its library is built for contract 1.4, such element types need 1.5";
+        knows ? "negates only" : "its library is built for contract 1.4, but such element types need contract 1.5";
     CHECK(source.why_not("dot", axes, {f32, bf16}, {f32}) == expected);
     CHECK(source.why_not("dot", sums, {f32, f32}, {f32}) == expected);
     CHECK(source.why_not("dot", result, {f32, f32}, {bf16}) == expected);

@@ -187,10 +187,10 @@ TEST_CASE("ndsl: n_group and topk_group limit the experts of a token to the best
   CHECK(groups_of("  n_group: 4\n  topk_group: 4\n") == std::pair<int64_t, int64_t>());
   CHECK(groups_of("  n_group: 4\n") == std::pair<int64_t, int64_t>());
   const auto refused = [&](const std::string& settings) { return refusal(around(block, sizes + settings, "moe")); };
-  CHECK(has(refused("  n_group: 3\n"), "8 experts do not divide into 3 groups"));
+  CHECK(has(refused("  n_group: 3\n"), "8 experts cannot be divided into 3 groups"));
   CHECK(has(refused("  n_group: 9\n"), "'n_group' is 9; it must be 1 to 8"));
   CHECK(has(refused("  n_group: 4\n  topk_group: 5\n"), "'topk_group' is 5; it must be 1 to 4"));
-  CHECK(has(refused("  n_group: 8\n  topk_group: 4\n"), "8 groups of 8 experts have one expert each"));
+  CHECK(has(refused("  n_group: 8\n  topk_group: 4\n"), "with 8 experts, each of the 8 groups has only one expert"));
   CHECK(has(refused("  n_group: 4\n  topk_group: 1\n"), "3 experts cannot be chosen from 1 group of 2"));
 }
 
@@ -291,9 +291,10 @@ TEST_CASE("ndsl: sizes that contradict each other are refused where they stand")
         "config: {vocab_size: 32, num_layers: 1, max_position_embeddings: 8, " +
         sizes + "}\n");
   };
-  CHECK(has(with("hidden_size: 16, num_query_heads: 3, intermediate_size: 4"), "3 heads do not divide a width of 16"));
+  CHECK(has(with("hidden_size: 16, num_query_heads: 3, intermediate_size: 4"),
+            "a width of 16 cannot be divided into 3 heads"));
   CHECK(has(with("hidden_size: 16, num_query_heads: 4, num_kv_heads: 3, intermediate_size: 4"),
-            "4 heads of queries cannot share 3 heads"));
+            "4 query heads cannot share 3 key and value heads"));
   CHECK(has(with("hidden_size: 12, num_query_heads: 4, intermediate_size: 4"),
             "a head of 3 dimensions cannot be rotated"));
   CHECK(has(with("hidden_size: 0, num_query_heads: 4, intermediate_size: 4"), "'hidden_size' is 0; it must be 1 to"));
