@@ -65,7 +65,8 @@ Value split_method(Run& run, const std::string& name, const std::string& text, G
     run.budget().scan(text.size());
     return list_of(run, split_words(text, most, from_right));
   }
-  if (!separator->is_text() || separator->text().empty()) fail_call(fmt::format("'{}' needs a string to split at", name));
+  if (!separator->is_text() || separator->text().empty())
+    fail_call(fmt::format("'{}' needs a string to split at", name));
   return list_of(run, split_at(text, Needle(run.budget(), separator->text(), from_right), most, from_right));
 }
 
