@@ -220,7 +220,7 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   out_type.dims[3] = c->value_width;
   c->out = rows_of(out_type, positions_first);
   c->copies = positions_first;
-  constexpr int64_t kMostDense = 384 * 1024;  // floats that stay in the L2 cache
+  constexpr int64_t kMostDense = 384 * 1024;                                      // floats that stay in the L2 cache
   const auto collide = [](const HeadRows& rows) { return rows.row % 256 == 0; };  // rows map to few cache sets
   const int64_t dense = c->group * c->queries * (2 * c->width + c->value_width);
   c->dense_rows = positions_first && (collide(c->q) || collide(c->k) || collide(c->out)) && dense <= kMostDense;
