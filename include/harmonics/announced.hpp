@@ -1,5 +1,4 @@
-// The sample type of a live stream as a line of text: the option `type` of live producers, and the form in which a host
-// stores it.
+// The sample type of a live stream as a line of text, for the option `type` of live producers and for storage by hosts.
 #pragma once
 
 #include <charconv>
@@ -18,7 +17,8 @@ inline constexpr const char* kAnnouncedTypes[] = {"bool", "u8",  "i8",  "i16",  
                                                   "i64",  "u64", "f16", "bf16", "f32", "f64"};
 }
 
-// "u8:28x28", "f32", "i64<10" with classes. "": it has symbols or positions, which this form lacks.
+// Returns "u8:28x28", "f32", or "i64<10" with classes. Returns "" for streams with symbols or positions, which this
+// form cannot express.
 HARMONICS_FACE inline std::string announced_text(const StreamInfo& info) {
   if (info.position_axes > 0 || !info.symbols.empty()) return "";
   std::string text = detail::kAnnouncedTypes[static_cast<size_t>(info.dtype)];
@@ -26,7 +26,7 @@ HARMONICS_FACE inline std::string announced_text(const StreamInfo& info) {
   return info.classes > 0 ? text + "<" + std::to_string(info.classes) : text;
 }
 
-// Parses the result of announced_text. Empty: not in this form.
+// Parses the result of announced_text; nullopt for other texts.
 HARMONICS_FACE inline std::optional<StreamInfo> read_announced(std::string_view text) {
   const auto number = [](std::string_view digits) -> std::optional<int64_t> {
     int64_t value = 0;

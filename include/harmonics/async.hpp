@@ -14,8 +14,8 @@
 
 namespace harmonics {
 
-// At most `capacity` samples are queued; then reading pauses. An exception of the source is rethrown by next() or
-// read() after the samples before it. rewind() and the destructor wait for the sample being read.
+// Reading pauses while `capacity` samples are queued. next() or read() rethrows an exception of the source after the
+// samples before it. rewind() and the destructor wait for the sample that is being read.
 class AsyncProducer final : public SampleWiseProducer {
  public:
   AsyncProducer(std::shared_ptr<Producer> inner, std::size_t capacity)
@@ -25,9 +25,9 @@ class AsyncProducer final : public SampleWiseProducer {
         size_(inner_->size()),
         info_(inner_->describe()) {
     if (capacity == 0) throw Error(ErrorKind::Usage, "async: at least 1 sample waits");
-    if (size_) capacity_ = std::min(capacity_, size_);  // it never reads beyond a pass
+    if (size_) capacity_ = std::min(capacity_, size_);  // reading stops at the end of a pass
     char none = 0;
-    if (!info_ || inner_->read(0, &none) < 0) return;  // one by one
+    if (!info_ || inner_->read(0, &none) < 0) return;  // samples are read one by one
     bytes_ = info_->sample_bytes();
     const auto bytes = checked_product(bytes_, capacity_);
     try {
@@ -50,7 +50,7 @@ class AsyncProducer final : public SampleWiseProducer {
     if (!await(lock)) return {};
     HTensor sample;
     if (bytes_) {
-      lock.unlock();  // the thread does not touch queued samples
+      lock.unlock();  // the thread does not access queued samples
       if (numbered()) add_numbers(&numbers_[first_], 1);
       sample = HTensor(info_->dtype, info_->sample, ring_.data() + first_ * bytes_);
       lock.lock();
@@ -99,7 +99,7 @@ class AsyncProducer final : public SampleWiseProducer {
     ended_ = false;
     return inner_->seek(epoch(), index);
   }
-  // True if a sample is queued; false at the end. Starts the thread if needed.
+  // Waits for a sample; returns false at the end. Starts the thread if necessary.
   bool await(std::unique_lock<std::mutex>& lock) {
     if (!thread_.joinable() && !ended_) thread_ = std::thread([this] { run(); });
     filled_.wait(lock, [this] { return waiting_ > 0 || ended_; });
@@ -121,7 +121,7 @@ class AsyncProducer final : public SampleWiseProducer {
     filled_.notify_one();
   }
 
-  // Waits for room; returns how many samples fit contiguously, 0: stopped.
+  // Waits for free space; returns the number of samples that fit contiguously, 0 if stopped.
   std::size_t await_room() {
     std::unique_lock<std::mutex> lock(mutex_);
     room_.wait(lock, [this] { return stopping_ || waiting_ < capacity_; });
@@ -130,7 +130,7 @@ class AsyncProducer final : public SampleWiseProducer {
     return stopping_ ? 0 : std::min(capacity_ - waiting_, capacity_ - end);
   }
   bool fill_ring() {
-    // Small pieces, so that the first samples are available early.
+    // Reads in small pieces, so that the first samples are available early.
     const std::size_t n = std::min<std::size_t>(await_room(), std::max<std::size_t>(capacity_ / 4, 1));
     if (n == 0) return false;
     const int64_t got = inner_->read(n, ring_.data() + last_ * bytes_);
@@ -170,9 +170,9 @@ class AsyncProducer final : public SampleWiseProducer {
   std::size_t capacity_, given_capacity_, size_;
   std::optional<StreamInfo> info_;
   std::size_t bytes_ = 0;                                 // of one sample; 0: the source returns them one by one
-  std::vector<char> ring_;                                // queued samples ...
-  std::deque<std::pair<HTensor, SampleNumber>> samples_;  // ... or here
-  std::vector<SampleNumber> numbers_;                     // of those in the ring, if requested
+  std::vector<char> ring_;                                // queued samples if bytes_ > 0 ...
+  std::deque<std::pair<HTensor, SampleNumber>> samples_;  // ... else here
+  std::vector<SampleNumber> numbers_;                     // of the samples in the ring, if requested
   std::size_t first_ = 0, waiting_ = 0, last_ = 0;
   bool ended_ = false, stopping_ = false;
   std::exception_ptr failure_;

@@ -1,4 +1,4 @@
-// AugmentProducer: random shifts, rotations, crops and noise, different in every epoch.
+// AugmentProducer: random shifts, rotations, crops and noise, different in each epoch.
 #pragma once
 
 #include <algorithm>
@@ -15,34 +15,33 @@
 
 namespace harmonics {
 
-// Steps applied to a sample, in order: Augmentation().shift(2).noise(0.05), or as a string,
-// "shift(2),noise(0.05)".
+// Steps applied to a sample in order: Augmentation().shift(2).noise(0.05), or as text, "shift(2),noise(0.05)".
 class Augmentation {
  public:
   enum class Kind : uint32_t { Shift, Rotate, Scale, FlipAcross, FlipDown, Crop, Center, Cutout, Noise };
   struct Step {
     Kind kind;
     double a, b;
-    uint32_t ordinal;  // among the steps of its kind: two shifts draw different numbers
+    uint32_t ordinal;  // among the steps of this kind, so that two shifts draw different numbers
   };
 
-  // By up to `pixels` in each direction.
+  // Shifts by up to `pixels` in each direction.
   Augmentation& shift(double pixels) { return add(Kind::Shift, "shift", pixels, pixels, 0, 1 << 20); }
-  // About the centre by up to `degrees` to either side.
+  // Rotates about the centre by up to `degrees` to either side.
   Augmentation& rotate(double degrees) { return add(Kind::Rotate, "rotate", degrees, degrees, 0, 180); }
-  // About the centre by a factor from 1 - part to 1 + part.
+  // Scales about the centre by a factor from 1 - part to 1 + part.
   Augmentation& scale(double part) { return add(Kind::Scale, "scale", part, part, 0, 0.99); }
   // Mirrors with probability 1/2, horizontally or (`vertical`) vertically.
   Augmentation& flip(bool vertical = false) {
     return add(vertical ? Kind::FlipDown : Kind::FlipAcross, "flip", 0, 0, 0, 0);
   }
-  // A random crop of this size.
+  // Crops a random rectangle of this size.
   Augmentation& crop(double height, double width) { return add(Kind::Crop, "crop", height, width, 1, 1 << 20); }
-  // The centre crop of this size, for test data.
+  // Crops the centre to this size, for test data.
   Augmentation& center(double height, double width) { return add(Kind::Center, "center", height, width, 1, 1 << 20); }
-  // A square of zeros of this size with a random centre.
+  // Sets a square of this size with a random centre to zero.
   Augmentation& cutout(double pixels) { return add(Kind::Cutout, "cutout", pixels, pixels, 1, 1 << 20); }
-  // Approximately Gaussian noise of this standard deviation, as a fraction of 255 for bytes.
+  // Adds approximately Gaussian noise of this standard deviation, for bytes as a fraction of 255.
   Augmentation& noise(double deviation) { return add(Kind::Noise, "noise", deviation, deviation, 0, 1e6); }
 
   const std::vector<Step>& steps() const { return steps_; }
@@ -166,9 +165,9 @@ class Augmentation {
 // Changes each sample by apply(), a function of the seed, the epoch and the record. Type and shape may change.
 class AugmentingProducer : public SampleWiseProducer {
  public:
-  // Takes effect from the next sample on.
+  // Takes effect with the next sample.
   void set_seed(uint64_t seed) {
-    if (seed != seed_) seed_ = seed;  // no write without a change: another thread may be prefetching
+    if (seed != seed_) seed_ = seed;  // writes only a change, since another thread may be prefetching
   }
 
   HTensor next() override {
@@ -224,11 +223,11 @@ class AugmentingProducer : public SampleWiseProducer {
     const std::size_t bytes = std::max<std::size_t>(1, from_.sample_bytes());
     given_.resize(std::max<std::size_t>(1, (1 << 16) / bytes) * bytes);
   }
-  // Writes the changed sample of index `record` in pass epoch().
+  // Writes the augmented sample with index `record` of pass epoch().
   virtual void apply(uint64_t record, const void* from, void* to) = 0;
   uint64_t seed() const { return seed_; }
 
-  StreamInfo from_, to_;  // samples before and after; derived constructors set the latter
+  StreamInfo from_, to_;  // samples before and after; constructors of derived classes set to_
 
  private:
   bool go_to(uint64_t index) override {
@@ -240,9 +239,9 @@ class AugmentingProducer : public SampleWiseProducer {
   std::vector<char> given_;
 };
 
-// Random numbers depend on (seed, epoch, record) only, not on earlier reads, shuffling,
-// prefetch or threads. Streams with equal steps are augmented alike, for example an image and its mask. Works on
-// u8 and f32; the last two axes are height and width. Pixels outside of the image are zero.
+// Random numbers depend only on (seed, epoch, record), not on earlier reads, shuffling, prefetch or threads. Streams
+// with equal steps are augmented identically, for example images and their masks. Supports u8 and f32; the last two
+// axes are height and width. Pixels outside the image are zero.
 class AugmentProducer final : public AugmentingProducer {
  public:
   AugmentProducer(std::shared_ptr<Producer> inner, Augmentation steps, uint64_t seed = 0)
@@ -268,7 +267,7 @@ class AugmentProducer final : public AugmentingProducer {
   struct Map {
     double a = 1, b = 0, c = 0, d = 1, x = 0, y = 0;
     bool moved = false, turned = false;
-    // Composes a further step: point before it = further * point after it + (mx, my).
+    // Composes another step: point before it = further * point after it + (mx, my).
     void then(double fa, double fb, double fc, double fd, double mx, double my) {
       const Map m = *this;
       a = m.a * fa + m.b * fc;
@@ -376,7 +375,7 @@ class AugmentProducer final : public AugmentingProducer {
     return top * (1 - v) + low * v;
   }
 
-  // The sum of eight random bytes has mean 1020 and variance 8 (256^2 - 1) / 12.
+  // Adds noise. The sum of eight random bytes has mean 1020 and variance 8 (256^2 - 1) / 12.
   void disturb(const Augmentation::Step& step, PhiloxStream& random) {
     const double unit = from_.dtype == DType::U8 ? 255 : 1;
     const auto factor = static_cast<float>(step.a * unit / std::sqrt(8.0 * (256.0 * 256.0 - 1) / 12.0));

@@ -16,16 +16,16 @@ struct SampleType {
   Shape shape;
 };
 
-// Augments one sample. Random numbers come from `random` only, so a run repeats, independent of earlier reads and
-// threads. Called from any thread.
+// Augments one sample. `random` must be the only source of random numbers, so that runs repeat, independent of earlier
+// reads and threads. Called from any thread.
 class AugmentationFunction {
  public:
-  // Type of the result for samples of this type; throws if unsupported.
+  // Returns the type of the result for samples of this type; throws if unsupported.
   virtual SampleType result_type(const SampleType& sample, const Arguments& arguments) const {
     (void)arguments;
     return sample;
   }
-  // Maps one sample's values to the result's.
+  // Writes the augmented values of one sample to `to`.
   virtual void operator()(const SampleType& sample, const void* from, PhiloxStream& random, const SampleType& result,
                           void* to, const Arguments& arguments) const = 0;
   virtual ~AugmentationFunction() = default;

@@ -1,5 +1,5 @@
-// Resource limits of a piece of work: bytes, steps, seconds. Passed to all code that allocates or computes by a number
-// from a file, a message or a flow, and checked before.
+// Resource limits of a piece of work: bytes, steps, seconds. Code that allocates or computes by a number from a file, a
+// message or a flow reserves the amount first.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace harmonics {
 
-// Not thread-safe: one per piece of work.
+// Not thread-safe; one object per piece of work.
 class Budget {
  public:
   struct Terms {
     uint64_t most = std::numeric_limits<uint64_t>::max();
     std::string unit = "bytes";          // a plural that ends in s: "bytes", "steps", "seconds"
-    std::string reason;                  // of the limit, for refusals: "256 MiB and 64 bytes for each byte of the file"
+    std::string reason;                  // of the limit, for errors: "256 MiB and 64 bytes for each byte of the file"
     std::string remedy;                  // "give memory=2G"
-    ErrorKind kind = ErrorKind::Stream;  // of refusals
-    bool fixed = false;                  // allow() changes nothing: a user has set the limit
+    ErrorKind kind = ErrorKind::Stream;  // of errors
+    bool fixed = false;                  // the user has set the limit: allow() has no effect
   };
 
   explicit Budget(Terms terms) : terms_(std::move(terms)) {}
@@ -31,12 +31,13 @@ class Budget {
   uint64_t used() const { return used_; }
   uint64_t left() const { return used_ < terms_.most ? terms_.most - used_ : 0; }
 
-  // Reserves `amount`, or throws and changes nothing: "'x.npz' asks for 930000000 bytes for its array 'a', ...".
+  // Reserves `amount`. Throws and changes nothing if it exceeds the limit: "'x.npz' asks for 930000000 bytes for its
+  // array 'a', ...".
   void take(uint64_t amount, std::string_view who, std::string_view purpose) {
     if (amount > left()) refuse(amount, who, purpose);
     used_ += amount;
   }
-  // `count` times `each`; overflow is refused too.
+  // Reserves `count` * `each`; throws on overflow too.
   void take(uint64_t count, uint64_t each, std::string_view who, std::string_view purpose) {
     uint64_t amount = 0;
     if (__builtin_mul_overflow(count, each, &amount)) amount = std::numeric_limits<uint64_t>::max();
@@ -48,7 +49,7 @@ class Budget {
     used_ = total;
   }
   void give_back(uint64_t amount) noexcept { used_ -= amount < used_ ? amount : used_; }
-  // Raises the limit, for example for one more file.
+  // Raises the limit, for example for another file.
   void allow(uint64_t more) {
     if (terms_.fixed) return;
     if (__builtin_add_overflow(terms_.most, more, &terms_.most)) terms_.most = std::numeric_limits<uint64_t>::max();

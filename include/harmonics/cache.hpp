@@ -1,4 +1,4 @@
-// CacheProducer: keeps a source's samples, so that decoding, parsing or fetching happens once.
+// CacheProducer: caches the samples of a source, so that they are decoded, parsed or fetched once.
 #pragma once
 
 #include <cstring>
@@ -11,8 +11,8 @@
 
 namespace harmonics {
 
-// Repeats the samples of the source's first pass in every pass, also by index. Caches them on first read; refuses an
-// unbounded source, or one whose samples take more than `most_bytes`.
+// Repeats the samples of the source's first pass in each pass, also by index. Caches samples when they are first read.
+// Rejects an unbounded source, and a source whose samples take more than `most_bytes`.
 class CacheProducer final : public WrappedProducer {
  public:
   CacheProducer(std::shared_ptr<Producer> inner, uint64_t most_bytes)
@@ -27,7 +27,7 @@ class CacheProducer final : public WrappedProducer {
       throw Error(ErrorKind::Usage, "cache: " + quantity(info_.size, "sample") + " of " + quantity(bytes_, "byte") +
                                         " take more than the " + quantity(most_bytes, "byte") +
                                         " allowed; allow more, or read fewer samples");
-    kept_.reset(new char[info_.size * bytes_]);  // not zeroed: takes memory as it is filled
+    kept_.reset(new char[info_.size * bytes_]);  // not zeroed: pages are allocated as they are filled
     filled_.resize(info_.size);
   }
   WrapperOption option() const override { return {WrapperOption::Acts::Cache, "cache=" + std::to_string(most_bytes_)}; }
@@ -57,14 +57,14 @@ class CacheProducer final : public WrappedProducer {
   }
 
  private:
-  // The source does not seek: cached samples are not read again.
+  // Does not seek in the source, since cached samples are not read again.
   bool go_to(uint64_t index) override {
     if (index > info_.size) return false;
     at_ = index;
     return true;
   }
 
-  // Reads the uncached ones of n samples from `first` on, in runs.
+  // Reads the samples of [first, first + n) that are not cached, in runs.
   void fill(uint64_t first, uint64_t n) {
     for (uint64_t i = first; i < first + n;) {
       if (filled_[i]) {

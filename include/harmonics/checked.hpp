@@ -7,14 +7,14 @@
 namespace harmonics {
 
 namespace lengths {
-// The type of a second operand, which follows the first's: plugins are C++17, where std::type_identity is missing.
+// std::type_identity, for plugins in C++17: the type of the second operand is deduced from the first.
 template <typename T>
 struct As {
   using type = T;
 };
 }  // namespace lengths
 
-// a * b, or none on overflow.
+// Returns a * b; nullopt on overflow.
 template <typename T>
 [[nodiscard]] constexpr std::optional<T> checked_product(T a, typename lengths::As<T>::type b) {
   T result{};
@@ -22,7 +22,7 @@ template <typename T>
   return result;
 }
 
-// a + b, or none on overflow.
+// Returns a + b; nullopt on overflow.
 template <typename T>
 [[nodiscard]] constexpr std::optional<T> checked_sum(T a, typename lengths::As<T>::type b) {
   T result{};
@@ -30,7 +30,7 @@ template <typename T>
   return result;
 }
 
-// The product of a range of lengths; none on overflow or a negative length. A length of 0 counts as 1 in
+// Returns the product of a range of lengths; nullopt on overflow or a negative length. A length of 0 counts as 1 in
 // intermediate products, so that the product of any subrange fits as well.
 template <typename T, typename Range>
 [[nodiscard]] constexpr std::optional<T> checked_count(const Range& lengths) {

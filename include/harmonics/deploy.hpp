@@ -1,4 +1,4 @@
-// Selects hardware by kind instead of by a device's name.
+// Selects hardware by kind instead of by device name.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,14 @@ HARMONICS_FACE inline Accelerator accelerator(uint32_t sort) {
 
 }  // namespace detail
 
-// The available kind: a GPU before an FPGA, else the CPU.
+// Returns the available kind: GPU, else FPGA, else CPU.
 HARMONICS_FACE inline Backend select_accelerator_backend() {
   if (detail::accelerator(HX_DEVICE_GPU).note.empty()) return Backend::GPU;
   return detail::accelerator(HX_DEVICE_FPGA).note.empty() ? Backend::FPGA : Backend::CPU;
 }
 
-// The name for FitOptions::device. Without such hardware and without fallback: ErrorKind::Device with the reason.
+// Returns the name for FitOptions::device. Throws ErrorKind::Device with the reason if the hardware is missing and
+// fallback is false.
 HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy) {
   if (deploy.backend == Backend::CPU) return "cpu";
   const uint32_t sort = deploy.backend == Backend::GPU    ? HX_DEVICE_GPU
@@ -42,7 +43,7 @@ HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy)
     throw Error(ErrorKind::Device, found.note).note("leave fallback at true to run on the CPU then");
   return found.device;
 }
-// For one graph: by the last options of that name, else by the descriptor.
+// Likewise for one graph: by the last options with this name, else by the descriptor.
 HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy, const std::string& partition) {
   for (auto own = deploy.partitions.rbegin(); own != deploy.partitions.rend(); ++own)
     if (own->name == partition) return device_for({own->backend, own->fallback, {}});

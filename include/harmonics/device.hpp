@@ -9,7 +9,7 @@
 
 namespace harmonics {
 
-// The device that a wrapping device passes its calls on to.
+// The device to which a wrapping device forwards calls.
 class InnerDevice {
  public:
   InnerDevice(const hx_device_vt* table, void* self) : table_(table), self_(self) {}
@@ -17,7 +17,7 @@ class InnerDevice {
     const char* line = table_->describe ? table_->describe(self_) : nullptr;
     return line ? line : "";
   }
-  // As Device::find; the reason for declining stays that of the inner device.
+  // As Device::find; the reason for declining is that of the inner device.
   HARMONICS_FACE bool find(const hx_call_site& site, hx_kernel& out) const {
     const hx_status status = table_->find(self_, &site, &out);
     if (status != HX_DECLINED) detail::check(status);
@@ -34,16 +34,16 @@ class InnerDevice {
 
 class Device {
  public:
-  // One line for display: name, instruction set, libraries.
+  // Returns one line for display: name, instruction set, libraries.
   virtual std::string describe() const = 0;
-  // Fills `out` and returns true if there is a kernel for the site; false: declined.
+  // Fills `out` and returns true if the device has a kernel for the site; false: declined.
   virtual bool find(const hx_call_site& site, hx_kernel& out) = 0;
   // Whether it computes f32 products in fp16 chunks if HX_SITE_FP16_CHUNKS allows it.
   virtual bool has_fp16_chunks() const { return false; }
   // Supported roundings of products: HX_SITE_FP16_CHUNKS, HX_SITE_BF16, HX_SITE_FP8.
   virtual uint32_t roundings() const { return has_fp16_chunks() ? uint32_t{HX_SITE_FP16_CHUNKS} : 0; }
-  // A device that passes its calls on to `inner`, for `--device NAME:OTHER`; null: this one passes none on. `inner` is
-  // valid as long as the result.
+  // Returns a device that forwards calls to `inner`, for `--device NAME:OTHER`; null: unsupported. `inner` is valid as
+  // long as the result.
   virtual std::shared_ptr<Device> wrap(const InnerDevice& inner) const {
     (void)inner;
     return nullptr;
@@ -51,7 +51,8 @@ class Device {
   virtual ~Device() = default;
 };
 
-// For Device::find: `return declined("strides");`. `plugin check` and `explain --select` show the reason.
+// Returns false with a reason, for Device::find: `return declined("strides");`. `plugin check` and `explain --select`
+// show the reason.
 HARMONICS_FACE inline bool declined(const std::string& why) {
   detail::api()->set_error(HX_ERROR_DEVICE, why.c_str());
   return false;

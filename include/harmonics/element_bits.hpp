@@ -1,4 +1,4 @@
-// Conversion between f32 and the bits of floats of 16 and 8 bits and of four-bit types. Rounds to nearest, ties to
+// Conversion between f32 and the bits of 16-bit and 8-bit floats and of four-bit types. Rounds to nearest, ties to
 // even.
 #pragma once
 
@@ -54,7 +54,7 @@ HARMONICS_FACE inline uint16_t float_to_bfloat(float f) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// Exponent of 5 bits, fraction of 2: the upper half of an f16.
+// E5M2: 5 exponent bits, 2 fraction bits; the upper half of an f16.
 HARMONICS_FACE inline float e5m2_to_float(uint8_t v) { return half_to_float(static_cast<uint16_t>(v << 8)); }
 
 HARMONICS_FACE inline uint8_t float_to_e5m2(float f) {
@@ -67,7 +67,7 @@ HARMONICS_FACE inline uint8_t float_to_e5m2(float f) {
   return static_cast<uint8_t>(sign | (detail::bits_of(shifted) - 0x43000000u));
 }
 
-// Exponent of 4 bits, fraction of 3; no infinities, one NaN of each sign, at most 448.
+// E4M3: 4 exponent bits, 3 fraction bits; no infinities, one NaN of each sign, at most 448.
 HARMONICS_FACE inline float e4m3_to_float(uint8_t v) {
   const uint32_t sign = static_cast<uint32_t>(v >> 7) << 31, magnitude = v & 0x7fu;
   if (magnitude == 0x7fu) return detail::float_of(sign | 0x7fc00000u);
@@ -87,7 +87,7 @@ HARMONICS_FACE inline uint8_t float_to_e4m3(float f) {
 
 namespace detail {
 
-// The nearest quantile, the lower one of two; NaN gives 0.
+// Returns the index of the nearest quantile, of equally near ones the lower; NaN gives the index of 0.
 HARMONICS_FACE inline uint8_t float_to_nf4(float x) {
   if (x != x) return 7;
   uint8_t i = 0;

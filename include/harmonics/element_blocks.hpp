@@ -1,4 +1,4 @@
-// Blocks of GGUF: decoding, and the encoders with a fixed rule. Encoders that search for scales: element_search.hpp.
+// Block types of GGUF: decoders, and encoders by a fixed rule. Encoders that search for scales: element_search.hpp.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ HARMONICS_FACE inline void store_u16(uint8_t* p, uint16_t v) {
   p[1] = static_cast<uint8_t>(v >> 8);
 }
 
-// Marks a block that contains an infinity or NaN: all its elements decode to NaN. `at`: offset of the scale.
+// If a block contains an infinity or NaN, writes a block that decodes to NaN and returns true. `at`: offset of the
+// scale.
 HARMONICS_FACE inline bool refuse_block(const float* from, int n, uint8_t* block, uint32_t bytes, uint32_t at = 0) {
   for (int i = 0; i < n; ++i) {
     if (std::isfinite(from[i])) continue;
@@ -29,7 +30,7 @@ HARMONICS_FACE inline bool refuse_block(const float* from, int n, uint8_t* block
   return false;
 }
 
-// The element of the largest magnitude, the first of several.
+// Returns the element of largest magnitude, the first of several.
 HARMONICS_FACE inline float largest_of(const float* from, int n) {
   float most = 0;
   for (int i = 0; i < n; ++i)
@@ -37,14 +38,14 @@ HARMONICS_FACE inline float largest_of(const float* from, int n) {
   return most;
 }
 
-// x * inverse + offset in two roundings, never by a fused multiply-add; then the integer part, in [0, top].
+// Returns the integer part of x * inverse + offset, clamped to [0, top]. Rounds twice, never by a fused multiply-add.
 HARMONICS_FACE inline int index_of(float x, float inverse, double offset, int top) {
   const auto steps = static_cast<float>(static_cast<double>(x) * static_cast<double>(inverse));
   const auto moved = static_cast<float>(static_cast<double>(steps) + offset);
   return moved < 0 ? 0 : moved > static_cast<float>(top) ? top : static_cast<int>(moved);
 }
 
-// ---- q8_0: the scale in f16, then 32 signed bytes
+// ---- q8_0: f16 scale, then 32 signed bytes
 
 HARMONICS_FACE inline void decode_q8_0(const uint8_t* block, float* to) {
   const float scale = half_to_float(load_u16(block));
@@ -63,7 +64,7 @@ HARMONICS_FACE inline void encode_q8_0(const float* from, uint8_t* block) {
   }
 }
 
-// ---- q4_0: the scale in f16, then 16 bytes: element i in the low bits of byte i, element i + 16 in the high bits
+// ---- q4_0: f16 scale, then 16 bytes: element i in the low bits of byte i, element i + 16 in the high bits
 
 HARMONICS_FACE inline void decode_q4_0(const uint8_t* block, float* to) {
   const float scale = half_to_float(load_u16(block));
@@ -73,7 +74,7 @@ HARMONICS_FACE inline void decode_q4_0(const uint8_t* block, float* to) {
   }
 }
 
-// The element of the largest magnitude, the first of several, becomes -8.
+// The element of largest magnitude, the first of several, is mapped to -8.
 HARMONICS_FACE inline void encode_q4_0(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 18)) return;
   const float scale = largest_of(from, 32) / -8, inverse = scale != 0 ? 1 / scale : 0;
@@ -85,7 +86,7 @@ HARMONICS_FACE inline void encode_q4_0(const float* from, uint8_t* block) {
   for (int i = 0; i < 16; ++i) block[2 + i] = static_cast<uint8_t>(index(from[i]) | index(from[i + 16]) << 4);
 }
 
-// ---- q4_1: scale and least number in f16, then as q4_0
+// ---- q4_1: f16 scale and minimum, then as q4_0
 
 HARMONICS_FACE inline void decode_q4_1(const uint8_t* block, float* to) {
   const float scale = half_to_float(load_u16(block)), least = half_to_float(load_u16(block + 2));
@@ -108,13 +109,13 @@ HARMONICS_FACE inline void encode_q4_1(const float* from, uint8_t* block) {
                                         index_of(from[i + 16] - base, inverse, 0.5, 15) << 4);
 }
 
-// ---- q5_0: the scale in f16, 32 fifth bits, the low four bits as q4_0
+// ---- q5_0: f16 scale, 32 fifth bits, then the low four bits as q4_0
 
 HARMONICS_FACE inline uint32_t load_u32(const uint8_t* p) {
   return static_cast<uint32_t>(load_u16(p)) | static_cast<uint32_t>(load_u16(p + 2)) << 16;
 }
 
-// Element i of 32: the low bits at `low`, the fifth ones in `high`.
+// Returns element i of 32, with low bits at `low` and fifth bits in `high`.
 HARMONICS_FACE inline int five_bits(const uint8_t* low, uint32_t high, int i) {
   return (i < 16 ? low[i] & 15 : low[i - 16] >> 4) | static_cast<int>(high >> i & 1) << 4;
 }
@@ -137,7 +138,7 @@ HARMONICS_FACE inline void decode_q5_0(const uint8_t* block, float* to) {
   for (int i = 0; i < 32; ++i) to[i] = scale * static_cast<float>(five_bits(block + 6, high, i) - 16);
 }
 
-// The element of the largest magnitude, the first of several, becomes -16.
+// The element of largest magnitude, the first of several, is mapped to -16.
 HARMONICS_FACE inline void encode_q5_0(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 22)) return;
   const float scale = largest_of(from, 32) / -16, inverse = scale != 0 ? 1 / scale : 0;
@@ -145,7 +146,7 @@ HARMONICS_FACE inline void encode_q5_0(const float* from, uint8_t* block) {
   store_five_bits(block + 2, [=](int i) { return index_of(from[i], inverse, 16.5, 31); });
 }
 
-// ---- q5_1: scale and least number in f16, then as q5_0
+// ---- q5_1: f16 scale and minimum, then as q5_0
 
 HARMONICS_FACE inline void decode_q5_1(const uint8_t* block, float* to) {
   const float scale = half_to_float(load_u16(block)), least = half_to_float(load_u16(block + 2));
@@ -165,7 +166,7 @@ HARMONICS_FACE inline void encode_q5_1(const float* from, uint8_t* block) {
   store_five_bits(block + 4, [=](int i) { return index_of(from[i] - base, inverse, 0.5, 31); });
 }
 
-// ---- iq4_nl: the scale in f16, then indices as q4_0
+// ---- iq4_nl: f16 scale, then indices as q4_0
 
 HARMONICS_FACE inline constexpr int8_t uneven_steps[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                            1,    13,   25,  38,  53,  69,  89,  113};
@@ -178,7 +179,7 @@ HARMONICS_FACE inline void decode_iq4_nl(const uint8_t* block, float* to) {
   }
 }
 
-// ---- iq4_xs: their scale in f16, the high bits of eight steps of 6 bits, their low halves, then runs of 32 as q4_0
+// ---- iq4_xs: f16 scale of the steps, high bits of eight steps of 6 bits, their low halves, then runs of 32 as q4_0
 
 HARMONICS_FACE inline void decode_iq4_xs(const uint8_t* block, float* to) {
   const float scale = half_to_float(load_u16(block));
@@ -194,8 +195,8 @@ HARMONICS_FACE inline void decode_iq4_xs(const uint8_t* block, float* to) {
   }
 }
 
-// ---- mxfp4 of the OCP Microscaling formats: the scale is a power of two, 255 marks NaN; floats of a sign, two bits of
-// exponent and one of fraction, ordered as the indices of q4_0. Steps are halves.
+// ---- mxfp4 (OCP Microscaling formats): power-of-two scale, 255 is NaN; then E2M1 floats in the order of the indices
+// of q4_0. Steps are in units of 1/2.
 
 HARMONICS_FACE inline constexpr int8_t half_steps[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
@@ -212,7 +213,7 @@ HARMONICS_FACE inline void decode_mxfp4(const uint8_t* block, float* to) {
   }
 }
 
-// The largest magnitude has the largest exponent, 2; the nearest float, the first of two.
+// The largest magnitude has the largest exponent, 2. Rounds to the nearest float, of equally near ones the first.
 HARMONICS_FACE inline void encode_mxfp4(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 17)) {
     block[0] = 255;
@@ -233,8 +234,8 @@ HARMONICS_FACE inline void encode_mxfp4(const float* from, uint8_t* block) {
   for (int i = 0; i < 16; ++i) block[1 + i] = static_cast<uint8_t>(index(from[i]) | index(from[i + 16]) << 4);
 }
 
-// ---- q2_k: sixteen pairs (scale, minimum) of 4 bits, 64 bytes of indices, scales of the scales and of the minima in
-// f16. Runs of 16 share a pair. Each half block is four runs of 32: the bits 0 and 1 of 32 bytes, then 2 and 3, ...
+// ---- q2_k: sixteen pairs (scale, minimum) of 4 bits, 64 bytes of indices, f16 scales of the scales and of the minima.
+// Runs of 16 share a pair. Each half block is four runs of 32: bits 0 and 1 of 32 bytes, then bits 2 and 3, ...
 
 HARMONICS_FACE inline void decode_q2_k(const uint8_t* block, float* to) {
   const float scales = half_to_float(load_u16(block + 80)), minima = half_to_float(load_u16(block + 82));
@@ -246,10 +247,10 @@ HARMONICS_FACE inline void decode_q2_k(const uint8_t* block, float* to) {
   }
 }
 
-// ---- q3_k: 32 bytes of high bits, 64 bytes of two low bits as q2_k, sixteen scales of 6 bits in 12 bytes, their scale
-// in f16. Bit i of the high bytes is that of run i of 32; without it the index is 4 less.
+// ---- q3_k: 32 bytes of high bits, 64 bytes of two low bits as q2_k, sixteen scales of 6 bits in 12 bytes, f16 scale
+// of the scales. Bit i of the high bytes belongs to run i of 32; if it is 0, 4 is subtracted from the index.
 
-// Eight low halves, then eight more in the high bits of the same bytes; two high bits each in the last four bytes.
+// Eight bytes contain the low halves of scales 0 to 7 and 8 to 15; the last four bytes contain two high bits of each.
 HARMONICS_FACE inline int scale_of_q3_k(const uint8_t* packed, int run) {
   const int low = run < 8 ? packed[run] & 15 : packed[run - 8] >> 4;
   return (low | (packed[8 + run % 4] >> (run / 4 * 2) & 3) << 4) - 32;
@@ -264,17 +265,17 @@ HARMONICS_FACE inline void decode_q3_k(const uint8_t* block, float* to) {
   }
 }
 
-// ---- q4_k: scales of the scales and of the minima in f16, eight pairs (scale, minimum) of 6 bits in 12 bytes, 128
-// bytes of indices. Runs of 32 share a pair; two neighbouring runs share 32 bytes, low bits first.
+// ---- q4_k: f16 scales of the scales and of the minima, eight pairs (scale, minimum) of 6 bits in 12 bytes, 128 bytes
+// of indices. Runs of 32 share a pair; two adjacent runs share 32 bytes, low bits first.
 
 struct StepAndLeast {
   float step, least;
 };
-// Of run `run` of a block of q4_k or q5_k.
+// Returns step and minimum of a run of a q4_k or q5_k block.
 HARMONICS_FACE inline StepAndLeast pair_of_run(const uint8_t* block, int run) {
   const uint8_t* packed = block + 4;
   int scale = packed[run] & 63, minimum = packed[run + (run < 4 ? 4 : 0)] & 63;
-  if (run >= 4) {  // four low bits of each in one byte, the two high bits beside the first four pairs
+  if (run >= 4) {  // four low bits of both in one byte, the two high bits in the bytes of the first four pairs
     scale = (packed[run + 4] & 15) | packed[run - 4] >> 6 << 4;
     minimum = packed[run + 4] >> 4 | packed[run] >> 6 << 4;
   }
@@ -293,7 +294,7 @@ HARMONICS_FACE inline void decode_q4_k(const uint8_t* block, float* to) {
   }
 }
 
-// ---- q5_k: as q4_k, with 32 bytes of fifth bits before the indices: bit i of them is that of run i
+// ---- q5_k: as q4_k, with 32 bytes of fifth bits before the indices; bit i belongs to run i
 
 HARMONICS_FACE inline void decode_q5_k(const uint8_t* block, float* to) {
   for (int run = 0; run < 8; ++run) {
@@ -307,8 +308,8 @@ HARMONICS_FACE inline void decode_q5_k(const uint8_t* block, float* to) {
   }
 }
 
-// ---- q6_k: 128 bytes of low halves, 64 bytes of the two high bits, 16 scales of 8 bits, their scale in f16. Each half
-// block is four runs of 32: low bits of 64 bytes, then high bits; runs of 16 share a scale.
+// ---- q6_k: 128 bytes of low halves, 64 bytes of two high bits, 16 scales of 8 bits, f16 scale of the scales. Each
+// half block is four runs of 32: low bits of 64 bytes, then high bits; runs of 16 share a scale.
 
 HARMONICS_FACE inline void decode_q6_k(const uint8_t* block, float* to) {
   const float scale = half_to_float(load_u16(block + 208));

@@ -1,4 +1,4 @@
-// Conversion between f32 and the other float and stored types. This is the reference: kernels give the same numbers.
+// Conversion between f32 and the other float and stored types. This is the reference; kernels give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Conversion {
   void (*encode)(const float* from, uint8_t* block);
 };
 
-// One block each.
+// Conversions of one block.
 HARMONICS_FACE inline constexpr Conversion conversions[] = {
     {DType::F16, [](const uint8_t* b, float* to) { *to = half_to_float(load_u16(b)); },
      [](const float* from, uint8_t* b) { store_u16(b, float_to_half(*from)); }},
@@ -80,7 +80,7 @@ HARMONICS_FACE inline const Conversion& need_conversion(DType dtype, int64_t cou
 
 }  // namespace detail
 
-// `count` elements, whole blocks, of f16, bf16, f32 or a stored type to f32.
+// Converts `count` elements, whole blocks, of f16, bf16, f32 or a stored type to f32.
 HARMONICS_FACE inline void decode_elements(DType dtype, const void* from, float* to, int64_t count) {
   const auto& row = detail::need_conversion(dtype, count);
   const ElementType& type = element_type(dtype);
@@ -88,7 +88,7 @@ HARMONICS_FACE inline void decode_elements(DType dtype, const void* from, float*
   for (int64_t i = 0; i < count; i += type.block, p += type.block_bytes) row.decode(p, to + i);
 }
 
-// The reverse.
+// Converts `count` elements of f32 to such a type.
 HARMONICS_FACE inline void encode_elements(DType dtype, const float* from, void* to, int64_t count) {
   const auto& row = detail::need_conversion(dtype, count);
   const ElementType& type = element_type(dtype);

@@ -1,4 +1,4 @@
-// Blocks of 64 elements behind a scale in f32: the 4-bit types of bitsandbytes (Dettmers et al. 2023), and f8_e4m3.
+// Blocks of an f32 scale and 64 elements: the 4-bit types of bitsandbytes (Dettmers et al. 2023), and f8_e4m3.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,7 @@ HARMONICS_FACE inline float load_f32(const uint8_t* p) {
 }
 HARMONICS_FACE inline void store_f32(uint8_t* p, float v) { std::memcpy(p, &v, sizeof v); }
 
-// The largest magnitude of a block; NaN if an element is not finite.
+// Returns the largest magnitude of a block; NaN if an element is not finite.
 HARMONICS_FACE inline float largest_magnitude(const float* from) {
   float most = 0;
   for (int i = 0; i < scaled_block; ++i) {
@@ -30,7 +30,7 @@ HARMONICS_FACE inline float largest_magnitude(const float* from) {
   return most;
 }
 
-// The codes of four_bit_floats in the order of the numbers.
+// The codes of four_bit_floats sorted by value.
 HARMONICS_FACE inline constexpr uint8_t four_bit_order[16] = {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3};
 
 HARMONICS_FACE inline void decode_four_bits(const uint8_t* block, const float* numbers, float* to) {
@@ -41,7 +41,8 @@ HARMONICS_FACE inline void decode_four_bits(const uint8_t* block, const float* n
   }
 }
 
-// The nearest number by the middle between neighbours, which belongs to the lower one. `sorted`: position to code.
+// Encodes each element as the nearest number; the midpoint of two numbers is rounded to the lower. `sorted`: position
+// in ascending order -> code.
 template <typename Sorted>
 HARMONICS_FACE inline void encode_four_bits(const float* from, const float* numbers, Sorted sorted, uint8_t* block) {
   const float most = largest_magnitude(from), inverse = 1 / std::fmax(most, 1e-38f);
@@ -76,7 +77,7 @@ HARMONICS_FACE inline void encode_fp4_64(const float* from, uint8_t* block) {
       from, four_bit_floats, [](int i) { return int{four_bit_order[i]}; }, block);
 }
 
-// ---- e4m3_64: the largest magnitude becomes 448
+// ---- e4m3_64: the largest magnitude is mapped to 448
 
 HARMONICS_FACE inline void decode_e4m3_64(const uint8_t* block, float* to) {
   const float scale = load_f32(block);

@@ -1,7 +1,7 @@
-// Encoders of blocks that search for scales. Each minimises the weighted sum of squared errors: it tries candidates of
-// a run's scale between its extremes, fits the scale to the indices by least squares, rounds all scales, fits them to
-// the indices and rounds them again. More candidates and iterations take twice the time and lower the error by at
-// most 2 %. Weights are a `const float*`, one per element, finite and above zero, or EqualWeights.
+// Block encoders that search for scales. Each minimises the weighted sum of squared errors: it tries candidates for the
+// scale of a run, fits the scale to the indices by least squares, rounds all scales, fits the block's scales to the
+// indices and rounds again. More candidates and iterations double the time and lower the error by at most 2 %. Weights
+// are a `const float*`, one per element, finite and above zero, or EqualWeights.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,7 @@ struct AffineRun {
   float step = 0, least = 0;
 };
 
-// The best unrounded pair of a run of n numbers.
+// Returns the best unrounded pair for a run of n numbers.
 template <typename Weights>
 HARMONICS_FACE AffineRun affine_run(const float* x, int n, int levels, Weights weights) {
   float low = 0, high = x[0];
@@ -47,7 +47,7 @@ HARMONICS_FACE AffineRun affine_run(const float* x, int n, int levels, Weights w
     sum += weight_at(weights, i) * static_cast<double>(x[i]);
     total += weight_at(weights, i);
   }
-  AffineRun best{(high - low) / static_cast<float>(levels), -low};  // for equal numbers, which have no other
+  AffineRun best{(high - low) / static_cast<float>(levels), -low};  // the result if all numbers are equal
   if (!(high > low)) return best;
   double least_error = HUGE_VAL;
   for (int candidate = -3; candidate <= 3; ++candidate) {
@@ -83,7 +83,7 @@ struct AffineBlock {
   uint16_t scales = 0, minima = 0;  // f16
   uint8_t steps[kRuns] = {}, leasts[kRuns] = {}, indices[256] = {};
 
-  // Sets the indices of a run for a rounded pair; returns their squared error.
+  // Sets the indices of a run for a rounded pair; returns the squared error.
   template <typename Weights>
   HARMONICS_FACE double round_run(const float* x, Weights weights, float step, float least, uint8_t* to) const {
     const float inverse = step != 0 ? 1 / step : 0;
@@ -97,7 +97,7 @@ struct AffineBlock {
     return error;
   }
 
-  // Rounds the pairs with the scales of the block, trying both neighbours of each, and sets the indices.
+  // Rounds the pairs with the scales of the block, trying both neighbours of each value, and sets the indices.
   template <typename Weights>
   HARMONICS_FACE double round_all(const float* x, Weights weights, const AffineRun* runs) {
     const float d = half_to_float(scales), m = half_to_float(minima);
@@ -122,7 +122,7 @@ struct AffineBlock {
     return total;
   }
 
-  // The least-squares scales of the rounded pairs and the indices.
+  // Fits the scales of the block to the rounded pairs and the indices by least squares.
   template <typename Weights>
   HARMONICS_FACE bool fit(const float* x, Weights weights) {
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
@@ -171,7 +171,7 @@ HARMONICS_FACE void encode_q2_k(const float* from, uint8_t* block, Weights weigh
 }
 HARMONICS_FACE inline void encode_q2_k(const float* from, uint8_t* block) { encode_q2_k(from, block, EqualWeights()); }
 
-// Scales and pairs of q4_k and q5_k.
+// Stores scales and pairs of q4_k and q5_k.
 template <int kLevels>
 HARMONICS_FACE inline void store_pairs(const AffineBlock<8, kLevels, 63>& found, uint8_t* block) {
   store_u16(block, found.scales);
@@ -216,7 +216,7 @@ HARMONICS_FACE inline void encode_q5_k(const float* from, uint8_t* block) { enco
 // ---- numbers = step * index, index in [-levels, levels - 1]: q3_k, q6_k; or step * one of sixteen uneven steps:
 // iq4_nl, iq4_xs
 
-// Sums over a run in four lanes, whose order the compiler keeps: the weighted squares of the numbers `q`, and their
+// Sums over a run in four lanes, in a fixed order: of the weighted squares of the numbers `q`, and of their weighted
 // products with x.
 struct StepSums {
   double squares = 0, products = 0;
@@ -275,8 +275,8 @@ HARMONICS_FACE float symmetric_run(const float* x, Weights weights) {
   return static_cast<float>(best.products / best.squares);
 }
 
-// The nearest of the uneven steps to every multiple of 1/2 from -128 on. The midpoint of two steps is such a multiple;
-// there the lower step is taken.
+// The index of the uneven step nearest to each multiple of 1/2 from -128. Midpoints of two steps are such multiples;
+// they are rounded to the lower step.
 struct NearestUnevenSteps {
   uint8_t index[512] = {};
   constexpr NearestUnevenSteps() {
@@ -320,7 +320,7 @@ HARMONICS_FACE float uneven_run(const float* x, int n, Weights weights) {
   return best;
 }
 
-// The numbers that a block has times its steps.
+// The multiples of a step: the integers from -kLevels to kLevels - 1, or the uneven steps.
 template <int kLevels>
 struct EvenSteps {
   template <int kRun>
@@ -350,7 +350,7 @@ struct RunsOfOneScale {
   static constexpr int kRuns = 256 / kRun;
   uint16_t scale = 0;  // f16
   int8_t steps[kRuns] = {};
-  uint8_t indices[256] = {};  // from 0 on
+  uint8_t indices[256] = {};  // unsigned
 
   template <typename Weights>
   HARMONICS_FACE double round_run(const float* x, Weights weights, float step, float most, uint8_t* to) const {

@@ -10,7 +10,7 @@
 
 namespace harmonics {
 
-// Stored types are kept in memory and files and converted; no arithmetic is defined on them.
+// Stored types exist only in memory and files. They are converted; no arithmetic is defined on them.
 enum class ElementKind : uint8_t { Boolean, Integer, Float, Stored };
 
 struct ElementType {
@@ -19,13 +19,13 @@ struct ElementType {
   ElementKind kind;
   bool is_signed;
   uint32_t bits;         // of one element, without scales
-  uint32_t block;        // elements that are stored together
-  uint32_t block_bytes;  // their bytes, scales included
+  uint32_t block;        // elements per block
+  uint32_t block_bytes;  // bytes per block, scales included
 };
 
 namespace detail {
 
-// By number.
+// Indexed by number.
 HARMONICS_FACE inline constexpr ElementType element_types[] = {
     {DType::Bool, "bool", ElementKind::Boolean, false, 8, 1, 1},
     {DType::U8, "u8", ElementKind::Integer, false, 8, 1, 1},
@@ -65,12 +65,12 @@ HARMONICS_FACE inline constexpr size_t element_type_count = sizeof element_types
 
 }  // namespace detail
 
-// Null: no type has this number.
+// Returns null if no type has this number.
 HARMONICS_FACE inline const ElementType* find_element_type(uint32_t number) {
   return number < detail::element_type_count ? &detail::element_types[number] : nullptr;
 }
 
-// Throws for a number that no type has.
+// Throws ErrorKind::Type if no type has this number.
 HARMONICS_FACE inline const ElementType& element_type(DType dtype) {
   if (const ElementType* found = find_element_type(static_cast<uint32_t>(dtype))) return *found;
   throw Error(ErrorKind::Type, "unknown element type number " + std::to_string(static_cast<uint32_t>(dtype)));
@@ -78,7 +78,7 @@ HARMONICS_FACE inline const ElementType& element_type(DType dtype) {
 
 HARMONICS_FACE inline bool is_stored(DType dtype) { return element_type(dtype).kind == ElementKind::Stored; }
 
-// Bytes of one element. Throws for types whose elements are stored several together.
+// Returns the bytes of one element. Throws for types with several elements per block.
 HARMONICS_FACE inline size_t element_bytes(DType dtype) {
   const ElementType& type = element_type(dtype);
   if (type.block == 1) return type.block_bytes;
@@ -86,7 +86,7 @@ HARMONICS_FACE inline size_t element_bytes(DType dtype) {
                                    " elements, so single elements have no bytes; cast it first");
 }
 
-// Bytes of `count` consecutive elements, whole blocks. Throws on overflow and for parts of a block.
+// Returns the bytes of `count` consecutive elements. Throws on overflow and for incomplete blocks.
 HARMONICS_FACE inline size_t run_bytes(DType dtype, int64_t count) {
   const ElementType& type = element_type(dtype);
   if (count < 0 || count % type.block != 0)
@@ -99,7 +99,7 @@ HARMONICS_FACE inline size_t run_bytes(DType dtype, int64_t count) {
   return bytes;
 }
 
-// Throws unless the last axis is made of whole blocks.
+// Throws unless the last axis consists of whole blocks.
 HARMONICS_FACE inline void expect_whole_blocks(DType dtype, const Shape& shape) {
   const ElementType& type = element_type(dtype);
   if (type.block == 1 || (shape.rank() > 0 && shape.back() % type.block == 0)) return;
@@ -108,7 +108,7 @@ HARMONICS_FACE inline void expect_whole_blocks(DType dtype, const Shape& shape) 
                                     ", the elements of a block");
 }
 
-// Bytes of a tensor. Throws on overflow and for parts of a block.
+// Returns the bytes of a tensor. Throws on overflow and for incomplete blocks.
 HARMONICS_FACE inline size_t tensor_bytes(DType dtype, const Shape& shape) {
   const ElementType& type = element_type(dtype);
   expect_whole_blocks(dtype, shape);

@@ -1,5 +1,5 @@
-// Encoders that weigh errors: quantization by the importance of columns. They minimise the sum of weight times squared
-// error; types whose encoding is a rule (f16, q8_0, mxfp4, ...) ignore the weights.
+// Encoders with weighted errors, for quantization by the importance of columns. They minimise the sum of weight times
+// squared error. Types that are encoded by a fixed rule (f16, q8_0, mxfp4, ...) ignore the weights.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace detail {
 
 HARMONICS_FACE inline constexpr int longest_block = 256;
 
-// Weights of a block, at least a small fraction of their mean, so that elements with zero weight keep some precision.
+// Weights of a block, raised to a small fraction of their mean, so that elements with zero weight keep some precision.
 struct BlockWeights {
   float values[longest_block];
   HARMONICS_FACE bool fill(const float* weights, int n) {
@@ -27,7 +27,7 @@ struct BlockWeights {
   }
 };
 
-// q4_0 and q5_0: index - levels times the scale.
+// q4_0 and q5_0: (index - levels) * scale.
 template <int kLevels>
 HARMONICS_FACE uint16_t symmetric_indices(const float* from, const float* weights, uint8_t* indices) {
   const uint16_t scale = float_to_half(symmetric_run<kLevels, 32>(from, weights));
@@ -38,7 +38,7 @@ HARMONICS_FACE uint16_t symmetric_indices(const float* from, const float* weight
   return scale;
 }
 
-// q4_1 and q5_1: index times the scale, and the least number. The best of several pairs after they are rounded.
+// q4_1 and q5_1: index * scale + minimum. The best of several candidates after rounding.
 struct RoundedPair {
   uint16_t scale = 0, least = 0;  // f16
   double error = HUGE_VAL;
@@ -52,7 +52,7 @@ HARMONICS_FACE RoundedPair affine_indices(const float* from, const float* weight
     sum += weight_at(weights, i) * static_cast<double>(from[i]);
     total += weight_at(weights, i);
   }
-  // Candidates map the least element to index 0, or up to three quarters of a step above it.
+  // Candidates map the smallest element to index 0, or to at most 0.75.
   for (int candidate = 0; candidate < 44; ++candidate) {
     const double shift = 0.25 * (candidate % 4), top = kLevels - shift + 0.15 * (candidate / 4 - 5);
     double step = (static_cast<double>(*high) - static_cast<double>(*low)) / top,
@@ -139,8 +139,8 @@ HARMONICS_FACE inline bool has_weighted_encoder(DType dtype) {
   return false;
 }
 
-// `count` elements, whole blocks, with a weight each, not negative. A block whose weights are all zero is encoded as by
-// encode_elements().
+// Encodes `count` elements, whole blocks, each with a non-negative weight. A block with only zero weights is encoded as
+// by encode_elements().
 HARMONICS_FACE inline void encode_weighted(DType dtype, const float* from, const float* weights, void* to,
                                            int64_t count) {
   const detail::Conversion& plain = detail::need_conversion(dtype, count);

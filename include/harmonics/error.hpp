@@ -1,4 +1,4 @@
-// The exception of Harmonics: message, source location, remedies.
+// The exception type of Harmonics: message, source location, remedies.
 #pragma once
 
 #include <cerrno>
@@ -12,7 +12,7 @@
 
 namespace harmonics {
 
-// Same numbers as hx_error_kind. The command line maps them to its exit codes.
+// The same numbers as hx_error_kind. The command line maps them to exit codes.
 enum class ErrorKind : uint32_t {
   Internal = 0,
   Syntax = 1,
@@ -33,8 +33,8 @@ enum class ErrorKind : uint32_t {
   Memory = 16,
 };
 
-// The kind for errno of a failed system call: a failing device is InputOutput, an absent or lost peer Unavailable,
-// anything else the caller's default.
+// Returns the kind for errno of a failed system call: InputOutput for a failed device, Unavailable for an absent or
+// lost peer, else `otherwise`.
 __attribute__((visibility("hidden"))) inline ErrorKind kind_of_failure(int number, ErrorKind otherwise) {
   switch (number) {
     case EIO:
@@ -53,12 +53,12 @@ __attribute__((visibility("hidden"))) inline ErrorKind kind_of_failure(int numbe
   }
 }
 
-// The text of ErrorKind::Memory; allocations that report the requested size keep their own text.
+// Returns the text of an ErrorKind::Memory error. Exceptions that report the requested size keep their text.
 __attribute__((visibility("hidden"))) inline const char* text_of_memory(const std::bad_alloc& e) {
   return std::string_view(e.what()) == "std::bad_alloc" ? "not enough memory" : e.what();
 }
 
-// A location in a text: 1-based line and column (columns count bytes), length in bytes. line 0: none.
+// A location in a text: line and column from 1, columns and length in bytes. line 0: none.
 struct Span {
   uint32_t line = 0, column = 0, length = 0;
 };
@@ -71,7 +71,7 @@ class Error : public std::runtime_error {
 
   ErrorKind kind() const { return kind_; }
   Span span() const { return span_; }
-  // Further lines: remedies ("did you mean ...") and context, in the order they are printed.
+  // Additional lines: remedies ("did you mean ...") and context, in the order of printing.
   const std::vector<std::string>& notes() const { return notes_; }
   Error& note(std::string text) {
     notes_.push_back(std::move(text));

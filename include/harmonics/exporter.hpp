@@ -1,5 +1,5 @@
-// Exporters, which write a model to a file of another program: an extension of the contract that may still change
-// (exporter_abi.h). plugin.hpp does not include this header.
+// Exporters, which write a model to the file format of another program. An extension of the contract that may still
+// change (exporter_abi.h). plugin.hpp does not include this header.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct TensorToWrite {
   std::string_view bytes;
 };
 
-// Keys of the metadata are those of the importer that read the model; its texts are valid during Exporter::write.
+// Keys of the metadata are those of the importer that read the model; texts are valid during Exporter::write.
 struct ModelToWrite {
   MetadataMap metadata;
   std::vector<TensorToWrite> tensors;  // sorted by name
@@ -36,7 +36,7 @@ class ExportSink {
   HARMONICS_FACE void write(std::string_view bytes) const {
     detail::check(sink_->write(sink_->host, bytes.data(), bytes.size()));
   }
-  // Directs later writes to a further file in the folder of the new one; `name` has no folders.
+  // Directs later writes to another file in the same folder; `name` has no folders.
   HARMONICS_FACE void next_file(const std::string& name) const {
     if (sink_->struct_size < sizeof *sink_)
       throw Error(ErrorKind::Plugin, "this exporter needs a newer version of the program");
@@ -50,10 +50,10 @@ class ExportSink {
 // Called from any thread, also concurrently.
 class Exporter {
  public:
-  // How well the format fits a file of this name: HX_PROBE_NO .. HX_PROBE_CERTAIN.
+  // Returns how well the format fits a file of this name: HX_PROBE_NO .. HX_PROBE_CERTAIN.
   virtual uint32_t probe(const std::string& name) const = 0;
-  // Equal models and options must give equal bytes. Throws ErrorKind::Weights, naming the tensor or the key, if the
-  // format cannot represent it.
+  // Writes the model. Equal models and options must give equal bytes. Throws ErrorKind::Weights, naming the tensor or
+  // the key, if the format cannot represent it.
   virtual void write(const ModelToWrite& model, const Arguments& options, const ExportSink& sink) const = 0;
   virtual ~Exporter() = default;
 };
@@ -116,7 +116,7 @@ HARMONICS_FACE inline const hx_exporter_vt* exporter_vt() {
 
 }  // namespace detail
 
-// Registers an exporter. False: the program that loads the plugin does not know exporters of this version.
+// Registers an exporter. Returns false if the program does not support exporters of this version.
 HARMONICS_FACE inline bool register_exporter(FunctionRegistry& registry, const std::string& name,
                                              std::shared_ptr<Exporter> exporter, const std::string& description = "",
                                              const std::vector<Argument>& options = {}) {

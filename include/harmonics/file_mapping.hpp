@@ -1,11 +1,9 @@
-// FileMapping: a memory-mapped file. Truncation of the file while it is mapped, or failure of its device, is an error
-// that its reader throws; without this class it would end the process
-// by SIGBUS.
+// FileMapping: a memory-mapped file. If the file is truncated while it is mapped, or its device fails, the reader can
+// throw an error; without this class, SIGBUS would end the process.
 //
-// The first mapping installs a SIGBUS handler. It replaces lost pages of a mapping by zeros and marks
-// the mapping; any other SIGBUS goes to the previous handler, or ends the process as without it.
-// A program with its own handler installs it earlier, or forwards unknown addresses. A library that has installed the
-// handler is not unloaded.
+// The first mapping installs a SIGBUS handler. It replaces lost pages of a mapping by zeros and marks the mapping; any
+// other SIGBUS goes to the previous handler, or ends the process as without the handler. A program with its own handler
+// must install it earlier, or forward unknown addresses. A library that has installed the handler is never unloaded.
 #pragma once
 
 #include <dlfcn.h>
@@ -24,7 +22,7 @@ namespace harmonics {
 
 namespace mapped {
 
-// A slot for one mapping, read by the handler: `version` is odd during a change.
+// A slot for one mapping, read by the handler; `version` is odd during a change.
 struct Range {
   std::atomic<unsigned> version{0};
   std::atomic<std::uintptr_t> begin{0}, end{0};
@@ -38,7 +36,7 @@ struct Range {
     lost = false;
     version.fetch_add(1);
   }
-  // The end of the mapping that contains `address`; 0: not in this one.
+  // Returns the end of the mapping if it contains `address`, else 0.
   std::uintptr_t end_around(std::uintptr_t address) const {
     const unsigned before = version;
     const std::uintptr_t from = begin, to = end;
@@ -48,7 +46,7 @@ struct Range {
 
 __attribute__((visibility("hidden"))) inline const std::atomic<bool> never_lost{false};
 
-// Slots are reused and never freed: a handler may be reading them.
+// Slots are reused and never freed, since a handler may be reading them.
 struct Block {
   static constexpr std::size_t kRanges = 64;
   Range ranges[kRanges];
@@ -59,7 +57,7 @@ __attribute__((visibility("hidden"))) inline std::atomic<Block*> blocks{nullptr}
 __attribute__((visibility("hidden"))) inline struct sigaction handler_before {};
 __attribute__((visibility("hidden"))) inline std::uintptr_t page_bytes = 4096;
 
-// Replaces the mapping by zeros from this page on. [signal handler]
+// Replaces the mapping by zeros from this page. [signal handler]
 __attribute__((visibility("hidden"))) inline bool replace_lost_pages(std::uintptr_t address) {
   for (Block* block = blocks.load(); block; block = block->next)
     for (Range& range : block->ranges) {
@@ -85,7 +83,7 @@ __attribute__((visibility("hidden"))) inline void on_bus_error(int signal, sigin
   const bool ignored = handler_before.sa_handler == SIG_IGN;
   if (!ignored && handler_before.sa_handler != SIG_DFL) return handler_before.sa_handler(signal);
   if (ignored && !fault) return;
-  // As without this handler: the access is repeated and ends the process; a sent signal is raised again.
+  // Behaves as without this handler: the access is repeated and ends the process; a sent signal is raised again.
   struct sigaction otherwise {};
   otherwise.sa_handler = SIG_DFL;
   ::sigaction(signal, &otherwise, nullptr);
@@ -141,8 +139,8 @@ __attribute__((visibility("hidden"))) inline Ranges& ranges() {
 class FileMapping {
  public:
   FileMapping() = default;
-  // The first `bytes` of an open file, read-only; it may be closed afterwards. data() is null on failure, with
-  // the reason in errno.
+  // Maps the first `bytes` of an open file read-only; the file may be closed afterwards. On failure data() is null and
+  // errno is set.
   FileMapping(int file, std::size_t bytes) {
     mapped::Ranges& ranges = mapped::ranges();
     void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
@@ -172,9 +170,9 @@ class FileMapping {
 
   const void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  // To be called after reading: whether any read since mapping may have seen zeros instead of lost pages.
+  // Whether a read since mapping may have returned zeros for lost pages. To be called after reading.
   bool lost() const { return range_ && range_->lost; }
-  // The same as a cheap flag; it outlives the mapping.
+  // The same as a flag that is cheap to read and outlives the mapping.
   const std::atomic<bool>& lost_flag() const { return range_ ? range_->lost : mapped::never_lost; }
 
  private:
@@ -183,7 +181,7 @@ class FileMapping {
   mapped::Range* range_ = nullptr;
 };
 
-// The result of `read`. If it saw zeros instead of lost pages, its result or exception is void:
+// Returns the result of `read`. If it may have read zeros for lost pages, its result or exception is discarded and
 // file.expect_whole() throws.
 template <typename File, typename Read>
 auto read_whole(const File& file, Read read) -> decltype(read()) {

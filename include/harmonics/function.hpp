@@ -1,5 +1,5 @@
-// Items of plugins: activations, losses, layers, producers, consumers, devices; and the registry. Further
-// kinds: functional.hpp, training.hpp, augmentation.hpp, metric.hpp.
+// Items of plugins: activations, losses, layers, producers, consumers, devices; and the registry. Other kinds:
+// functional.hpp, training.hpp, augmentation.hpp, metric.hpp.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace harmonics {
 
-// The arguments of one call in a flow, checked against the registered schema, defaults filled in.
+// The arguments of one call in a flow, validated against the registered schema, with defaults.
 class Arguments {
  public:
   Arguments() = default;
@@ -27,7 +27,7 @@ class Arguments {
     return string_attribute(view_, name, otherwise);
   }
   std::vector<int64_t> integers(const char* name) const { return ints_attribute(view_, name); }
-  // The value of a layer named by an argument; empty when absent.
+  // Returns the value of a layer named by an argument; empty if absent.
   HTensor tensor(const char* name) const {
     const hx_attribute* a = find_attribute(view_, name);
     return a && a->kind == HX_ATTR_VALUE ? HTensor::borrow(a->as.value) : HTensor();
@@ -37,7 +37,7 @@ class Arguments {
   const hx_attributes* view_ = nullptr;
 };
 
-// One argument of a function's schema: the source of help, validation and defaults.
+// One argument of a function's schema, for help, validation and defaults.
 struct Argument {
   uint32_t type = 0;
   std::string name, description, default_text;
@@ -64,7 +64,7 @@ struct Argument {
     a.required = true;
     return a;
   }
-  // Other values are rejected before the function is called: in("0..1"), in("0<.."), in("none|tanh").
+  // Sets the allowed values: in("0..1"), in("0<.."), in("none|tanh"). The host rejects others before the call.
   Argument in(std::string values) const {
     Argument a = *this;
     a.range = std::move(values);
@@ -82,19 +82,19 @@ struct Argument {
   }
 };
 
-// A layer body's access to its graph. Valid during the call only.
+// A layer body's access to its graph. Valid only during the call.
 class Scope {
  public:
   explicit Scope(hx_scope* scope) : scope_(scope) {}
 
-  // A trainable tensor, named below the arrow's path; equal names share one tensor.
+  // Returns a trainable tensor, named below the arrow's path; equal names share one tensor.
   HTensor parameter(const char* name, const Shape& shape, hx_init init, DType dtype = DType::F32) {
     const hx_type t = make_type(dtype, shape);
     hx_value* out = nullptr;
     detail::check(detail::api()->scope_parameter(scope_, name, &t, &init, &out));
     return HTensor::adopt(out);
   }
-  // A tensor that persists across steps without training (running statistics).
+  // Returns a tensor that persists across steps and is not trained (running statistics).
   HTensor state(const char* name, const Shape& shape, hx_init init, DType dtype = DType::F32) {
     const hx_type t = make_type(dtype, shape);
     hx_value* out = nullptr;
@@ -104,7 +104,7 @@ class Scope {
   void update(const char* name, const HTensor& value) {
     detail::check(detail::api()->scope_update(scope_, name, value.raw()));
   }
-  // Uniform [0,1), new in each step, equal on every run with one seed.
+  // Returns uniform numbers in [0, 1), new in each step, equal in all runs with the same seed.
   HTensor random(const Shape& shape) {
     const hx_type t = make_type(DType::F32, shape);
     hx_value* out = nullptr;
@@ -112,23 +112,23 @@ class Scope {
     return HTensor::adopt(out);
   }
   bool training() const { return detail::api()->scope_training(scope_) != 0; }
-  // Number of leading axes of x (batch and positions); the layer acts on the rest.
+  // Returns the number of leading axes of x (batch and positions); the layer acts on the other axes.
   uint32_t leading() const { return detail::api()->scope_leading(scope_); }
-  // Sets the number of leading axes of the result, if it differs from that of x: a layer that reduces a sequence
-  // to one value removes its positions.
+  // Sets the number of leading axes of the result, if it differs from that of x: a layer that reduces a sequence to one
+  // value removes the position axis.
   void set_leading(uint32_t axes) {
     const hx_api* api = detail::api();
     if (api->struct_size < offsetof(hx_api, scope_set_leading) + sizeof api->scope_set_leading)
       throw Error(ErrorKind::Plugin, "the program that loaded this library does not support set_leading()");
     detail::check(api->scope_set_leading(scope_, axes));
   }
-  // The width of the arrow's target, for a layer without a declared width.
+  // Returns the width of the arrow's target, for a layer without a declared width.
   int64_t width() const {
     int64_t w = 0;
     detail::check(detail::api()->scope_width(scope_, &w));
     return w;
   }
-  // Vocabulary size of the stream that feeds x; 0: unknown.
+  // Returns the number of classes or tokens of the stream that feeds x; 0: unknown.
   int64_t classes() const {
     int64_t n = 0;
     detail::check(detail::api()->scope_classes(scope_, &n));
@@ -145,12 +145,12 @@ inline hx_init normal_init(double mean, double deviation) { return {HX_INIT_NORM
 inline hx_init kaiming_init(int64_t fan_in) { return {HX_INIT_KAIMING_UNIFORM, static_cast<double>(fan_in), 0}; }
 
 // y = f(x). A body of ops.hpp functions is traced: its gradient is derived and it runs on every device. A body that
-// reads values (data<float>()) can infer; to train, override gradient().
+// reads values (data<float>()) supports inference; for training, override gradient().
 class ActivationFunction {
  public:
   virtual HTensor operator()(const HTensor& x) const = 0;
   virtual HTensor operator()(const HTensor& x, const Arguments&) const { return (*this)(x); }
-  // dx; an empty tensor (the default): the gradient is derived.
+  // Returns dx. An empty tensor (the default): the gradient is derived.
   virtual HTensor gradient(const HTensor& x, const HTensor& y, const HTensor& dy) const {
     (void)x, (void)y, (void)dy;
     return {};
@@ -158,12 +158,12 @@ class ActivationFunction {
   virtual HTensor gradient(const HTensor& x, const HTensor& y, const HTensor& dy, const Arguments&) const {
     return gradient(x, y, dy);
   }
-  // Metadata that `inspect` shows: Attributes().set("shader", "my_relu").
+  // Returns metadata for `inspect`: Attributes().set("shader", "my_relu").
   virtual Attributes metadata() const { return {}; }
   virtual ~ActivationFunction() = default;
 };
 
-// Loss per sample: a tensor with the prediction's batch (and position) axes leading, or a scalar. The engine sums over
+// Loss per sample: a tensor with the batch and position axes of the prediction first, or a scalar. The engine sums over
 // the other axes and averages over samples and positions.
 class LossFunction {
  public:
@@ -171,8 +171,8 @@ class LossFunction {
   virtual HTensor operator()(const HTensor& prediction, const HTensor& target, const Arguments&) const {
     return (*this)(prediction, target);
   }
-  // The loss computed on the input of the activation with this identity ("plugin-id/name", "" for none), for
-  // numerical stability. Empty: use operator(). Throw to reject an invalid pair.
+  // Returns the loss computed from the input of the activation with this identity ("plugin-id/name"; "" for none), for
+  // numerical stability. An empty tensor: operator() is used. Throws to reject an invalid combination.
   virtual HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target,
                         const Arguments&) const {
     (void)activation, (void)logits, (void)target;
@@ -189,8 +189,9 @@ class LossFunction {
   virtual ~LossFunction() = default;
 };
 
-// Within a loss of ops.hpp functions: runs show the mean of `value` over the samples beside the loss, in progress,
-// logs, --json and conditions, as NAME and LAYER.NAME. `value` has any shape. Older versions of Harmonics show none.
+// Reports a figure, within a loss of ops.hpp functions: runs show the mean of `value` over the samples in progress,
+// logs,
+// --json and conditions, as NAME and LAYER.NAME. `value` has any shape. Older versions of Harmonics ignore it.
 HARMONICS_FACE inline void report_figure(const char* name, const HTensor& value) {
   const hx_api* api = detail::api();
   if (api->struct_size >= offsetof(hx_api, report_figure) + sizeof api->report_figure)
@@ -204,7 +205,7 @@ class LayerFunction {
   virtual ~LayerFunction() = default;
 };
 
-// Opens a producer or consumer for an address: the part after "scheme:", and its options.
+// Open a producer or consumer for an address. `path`: the part after "scheme:".
 using ProducerFactory = std::function<std::shared_ptr<Producer>(const std::string& path, const Arguments& options)>;
 using ConsumerFactory = std::function<std::shared_ptr<Consumer>(const std::string& path, const Arguments& options)>;
 
@@ -216,7 +217,7 @@ class OptimizerFunction;
 class ScheduleFunction;
 class PredicateFunction;
 class AugmentationFunction;
-// A fresh metric with its arguments.
+// Creates a metric with these arguments.
 using MetricFactory = std::function<std::unique_ptr<Metric>(const Arguments& arguments)>;
 
 namespace detail {
@@ -239,7 +240,7 @@ template <typename T>
 HARMONICS_FACE void destroy(void* self) {
   delete static_cast<std::shared_ptr<T>*>(self);
 }
-// The host's handle of an object or factory. A null one is rejected here, since its first use would crash.
+// Returns the host's handle of an object or factory. Rejects null, which would crash on first use.
 template <typename T>
 HARMONICS_FACE T* held(T object, const char* kind, const std::string& name) {
   if (!object) throw Error(ErrorKind::Plugin, "cannot register " + (kind + (" '" + name)) + "': its object is null");
@@ -314,7 +315,7 @@ HARMONICS_FACE inline const hx_layer_vt* layer_vt() {
   return &vt;
 }
 
-// The host's handle of a producer: the C++ object and the result of describe(), kept alive for the host's pointers.
+// The host's handle of a producer: the C++ object, and the result of describe(), to which the host has pointers.
 struct HeldProducer {
   std::shared_ptr<Producer> producer;
   std::optional<StreamInfo> info;
@@ -338,7 +339,7 @@ HARMONICS_FACE inline void to_c(const StreamHealth& health, hx_stream_health& ou
   out.idle_seconds = health.idle_seconds;
   size_t length = std::min(health.last_error.size(), sizeof out.last_error - 1);
   while (length < health.last_error.size() && length > 0 && (health.last_error[length] & 0xC0) == 0x80)
-    --length;  // whole characters of UTF-8
+    --length;  // truncates to whole UTF-8 characters
   health.last_error.copy(out.last_error, length);
   out.last_error[length] = '\0';
 }
@@ -501,7 +502,8 @@ HARMONICS_FACE inline const hx_consumer_factory_vt* consumer_factory_vt() {
 }
 }  // namespace detail
 
-// The argument of harmonics_register. A name of another library is replaced; a library registers a name once.
+// The argument of harmonics_register. An item replaces one of the same name from another library; a library must
+// register a name only once.
 class FunctionRegistry final {
  public:
   void register_activation(const std::string& name, std::shared_ptr<ActivationFunction> f,
@@ -535,18 +537,18 @@ class FunctionRegistry final {
     add(HX_DEVICE, name, description, {}, 0, detail::held(std::move(device), "device", name),
         [] { return static_cast<const void*>(detail::device_vt()); });
   }
-  // A device with its own memory: memory_device.hpp.
+  // Registers a device with its own memory (memory_device.hpp).
   void register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device,
                               const std::string& description = "");
 
-  // flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS if it compares only those.
+  // flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS if the metric supports only classes or only numbers.
   void register_metric(const std::string& name, MetricFactory open, const std::string& description = "",
                        const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
-  // A new operation: call1("name", {x}), and a layer function of flows if x is its only input.
+  // Registers a new operation: call1("name", {x}), and a layer function in flows if x is its only input.
   void register_functional(const std::string& name, std::shared_ptr<FunctionalBody> body,
                            const std::string& description = "", const std::vector<Argument>& arguments = {},
                            uint32_t flags = 0);
-  // Another way to compute a functional or primitive: --override FUNCTIONAL=NAME.
+  // Registers an alternative way to compute a functional or primitive: --override FUNCTIONAL=NAME.
   void register_implementation(const std::string& functional, const std::string& name,
                                std::shared_ptr<Implementation> implementation, const std::string& description = "");
   // The first argument is "lr", a number with a default.
@@ -563,7 +565,7 @@ class FunctionRegistry final {
   void register_augmentation(const std::string& name, std::shared_ptr<AugmentationFunction> f,
                              const std::string& description = "", const std::vector<Argument>& arguments = {});
 
-  // Any kind; the base of the functions above. The host takes ownership of `self`.
+  // Registers an item of any kind; the base of the functions above. The host takes ownership of `self`.
   template <typename Table>
   HARMONICS_FACE void add(uint32_t kind, const std::string& name, const std::string& description,
                           const std::vector<Argument>& arguments, uint32_t flags, void* self, Table table) {

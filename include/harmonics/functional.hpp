@@ -1,5 +1,5 @@
-// Functionals: new operations, written in operations. Implementations: other ways to compute them, or the
-// library's functionals and primitives.
+// Functionals: new operations, defined by operations. Implementations: alternative ways to compute them, or the
+// functionals and primitives of the library.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace harmonics {
 
-// Definition of an operation in operations. Traced once per input signature; must be pure, cannot read values.
+// Definition of an operation by operations. Traced once per input signature; must be pure and cannot read values.
 class FunctionalBody {
  public:
   virtual std::vector<HTensor> operator()(const std::vector<HTensor>& inputs, const Arguments& arguments) const = 0;
-  // Whether it has its own gradient; otherwise it is derived from the body.
+  // Whether gradient() is implemented; otherwise the gradient is derived from the body.
   virtual bool has_gradient() const { return false; }
-  // Gradients of the inputs, in operations; an empty tensor for an input without one. Values that the gradient needs
-  // are further results of the body.
+  // Returns the gradients of the inputs, by operations; an empty tensor for an input without one. Values that the
+  // gradient needs must be results of the body.
   virtual std::vector<HTensor> gradient(const std::vector<HTensor>& inputs, const std::vector<HTensor>& outputs,
                                         const std::vector<HTensor>& output_gradients,
                                         const Arguments& arguments) const {
     (void)inputs, (void)outputs, (void)output_gradients, (void)arguments;
     return {};
   }
-  // Names of inputs and results: "x [..., in], weight [out, in], bias [out]? -> y [..., out]". `?` marks an optional
-  // input, "..." after one that it repeats, "ids [...] < rows" indices below the axis or argument `rows`. "": any
-  // inputs. Calls with another number of inputs are refused. Must stay valid as long as the object.
+  // Returns the names of inputs and results: "x [..., in], weight [out, in], bias [out]? -> y [..., out]". `?` marks an
+  // optional input, "..." after an input marks repetition, "ids [...] < rows" marks indices below the axis or argument
+  // `rows`. "": any inputs. Calls with another number of inputs are rejected. Must stay valid as long as the object.
   virtual const char* signature() const { return ""; }
   virtual ~FunctionalBody() = default;
 };
@@ -48,7 +48,7 @@ class CallSite {
   DType output_dtype(size_t i) const { return static_cast<DType>(raw_.outputs[i].dtype); }
   Shape input_shape(size_t i) const { return shape(raw_.inputs[i]); }
   Shape output_shape(size_t i) const { return shape(raw_.outputs[i]); }
-  // The handles of the device's driver, for kernels with enqueue_native; null: none.
+  // Returns the handles of the device's driver, for kernels with enqueue_native; null: none.
   const hx_native* native() const {
     return raw_.struct_size >= offsetof(hx_call_site, native) + sizeof raw_.native ? raw_.native : nullptr;
   }
@@ -60,14 +60,15 @@ class CallSite {
   const hx_call_site& raw_;
 };
 
-// Computes a functional or primitive. A kernel (hx_kernel in abi.h) works on memory, in parts,
-// without allocation; `run`, which is slower, maps tensors to tensors. Called from any thread.
+// Computes a functional or primitive. A kernel (hx_kernel in abi.h) works on memory, in parts, without allocation;
+// `run`, which is slower, maps tensors to tensors. Called from any thread.
 class Implementation {
  public:
-  // "" if it supports this call, else the reason. Pure. In training it covers the gradient too, if has_gradient().
+  // Returns "" if it supports this call, else the reason. Pure. In training, "" covers the gradient too if
+  // has_gradient().
   virtual std::string supports(const CallSite& site) const = 0;
 
-  // Fills `out` and returns true if there is a kernel; false: run() is called.
+  // Fills `out` and returns true if there is a kernel; false: run() is called instead.
   virtual bool find(const CallSite& site, hx_kernel& out) const {
     (void)site, (void)out;
     return false;
@@ -78,15 +79,15 @@ class Implementation {
                 std::string("the implementation of '") + site.op() + "' has neither a kernel nor run()");
   }
 
-  // Whether it has a gradient, used together with it or not at all; otherwise the functional's is used.
+  // Whether it computes the gradient. The host uses both or neither; otherwise the gradient of the functional is used.
   virtual bool has_gradient() const { return false; }
-  // Buffers: inputs, outputs, the outputs' gradients, then the gradients of the floating-point inputs, then the
-  // workspace.
+  // As find(), for the gradient. Buffers: inputs, outputs, the outputs' gradients, the gradients of the floating-point
+  // inputs, the workspace.
   virtual bool find_gradient(const CallSite& site, hx_kernel& out) const {
     (void)site, (void)out;
     return false;
   }
-  // The gradients of the floating-point inputs.
+  // Returns the gradients of the floating-point inputs.
   virtual std::vector<HTensor> run_gradient(const CallSite& site, const std::vector<HTensor>& inputs,
                                             const std::vector<HTensor>& outputs,
                                             const std::vector<HTensor>& output_gradients) const {
@@ -104,7 +105,7 @@ HARMONICS_FACE inline std::vector<HTensor> borrowed(hx_value* const* values, uin
   for (uint32_t i = 0; i < n; ++i) list.push_back(HTensor::borrow(values[i]));
   return list;
 }
-// Transfers the list; an empty tensor becomes null.
+// Transfers the references of the list; an empty tensor becomes null.
 HARMONICS_FACE inline void hand_over(std::vector<HTensor> list, size_t wanted, hx_value** out, const char* what,
                                      bool may_be_empty = false) {
   if (list.size() != wanted)

@@ -5,8 +5,8 @@
 //   g.fit(std::chrono::minutes(5));
 //   harmonics::HTensor y = g.infer(x);
 //
-// Link Harmonics::harmonics. Every failure is a harmonics::Error. One thread at a time uses a graph, except for
-// infer(), which any thread may call at any time, also while fit() runs.
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. A graph must be used by one thread at a time, except
+// for infer(), which any thread may call at any time, also while fit() runs.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@
 
 namespace harmonics {
 
-// The number formats a graph may use.
+// The number formats that a graph may use.
 class PrecisionPolicy {
  public:
   enum class Kind { full, automatic };
@@ -37,8 +37,8 @@ class PrecisionPolicy {
  private:
   Kind kind_;
 };
-// Products round their operands if that is at least 1.6 times as fast, as with `--precision auto`; the notes of fit()
-// give the choice and its reason. FitOptions::precision takes precedence.
+// Returns a policy as with `--precision auto`: products round their operands if that is at least 1.6 times as fast. The
+// notes of fit() give the choice and the reason. FitOptions::precision takes precedence.
 HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolicy(PrecisionPolicy::Kind::automatic); }
 
 enum class Backend { Auto, CPU, GPU, FPGA };
@@ -61,32 +61,31 @@ struct DeploymentDescriptor {
 HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy);
 
 struct FitProgress {
-  int64_t epoch = 0, epochs = 0;  // being run, from 0; planned, 0: open
+  int64_t epoch = 0, epochs = 0;  // current epoch, from 0; planned epochs, 0: open-ended
   int64_t step = 0, samples = 0;
   double seconds = 0, samples_per_second = 0;
-  double fraction = -1;            // of the whole run; below 0: open
+  double fraction = -1;            // of the whole run; below 0: open-ended
   double loss = 0, accuracy = -1;  // means of the last 100 steps; accuracy below 0: none
 };
 
-// Unset members take the flow's setting, or the default (AdamW, batches of 64, 10 epochs).
+// Unset members have the flow's setting, or the default (AdamW, batches of 64, 10 epochs).
 struct FitOptions {
   std::optional<int64_t> epochs, steps, batch, seed, accumulate;
   std::optional<double> seconds, lr, clip;
-  std::string optimizer, schedule, device, precision;  // as the command line's flags
+  std::string optimizer, schedule, device, precision;  // as the flags of the command line
   std::optional<DeploymentDescriptor> deployment;      // instead of `device`, for this fit
   std::vector<std::string> until;                      // "loss<0.05"
   int threads = 0;                                     // 0: all
   bool deterministic = false;
-  std::function<bool(const FitProgress&)> progress;  // false: stop after the running step
+  std::function<bool(const FitProgress&)> progress;  // returning false stops after the current step
 
-  // Checkpoints: weights, moments and stream positions in one file, from which a run resumes bit-identical to an
-  // uninterrupted one. Written concurrently and at the end; a producer that cannot seek makes the checkpoint not
-  // resumable.
+  // Checkpoints: weights, moments and stream positions in one file. A resumed run is bit-identical to an uninterrupted
+  // one. Written concurrently and at the end. With a producer that cannot seek, checkpoints cannot be resumed.
   std::string checkpoint;       // their folder, used by one fit at a time; "": none
   std::string every;            // "90s", "5m", "500steps", "1epoch"; "": every 5 minutes
-  std::optional<int64_t> keep;  // number of newest ones to keep; 3
-  // A checkpoint, or a folder, whose newest undamaged one is used; "": from the beginning. If it is the folder of
-  // `checkpoint` and empty, the run starts at the beginning; if that folder has checkpoints, it must be named here.
+  std::optional<int64_t> keep;  // number of newest checkpoints to keep; default 3
+  // A checkpoint, or a folder, whose newest undamaged checkpoint is used; "": from the beginning. If it is the folder
+  // of `checkpoint` and empty, the run starts at the beginning. If that folder has checkpoints, it must be given here.
   std::string resume;
   // "f1", "topk(5)": additional metrics of training, validation and test().
   std::vector<std::string> metrics;
@@ -98,8 +97,8 @@ using Figures = std::map<std::string, double>;
 struct EpochFigures {
   int64_t epoch = 0, steps = 0, samples = 0;  // epoch from 1
   double seconds = 0, loss = 0, accuracy = -1, learning_rate = 0;
-  Figures metrics;     // of FitOptions::metrics, over the epoch
-  Figures validation;  // of the streams bound for validation, after the epoch; empty: none
+  Figures metrics;     // FitOptions::metrics over the epoch
+  Figures validation;  // on the streams bound for validation, after the epoch; empty: none
 };
 
 // Samples of a stream that the last pass left unread, because another stream ended first.
@@ -114,18 +113,18 @@ struct FitReport {
   std::string stopped_by;
   std::vector<std::string> notes;
   Figures metrics;  // at the end of the run
-  // Of the whole run, also before the checkpoint it resumed from; at most 1,024: longer runs keep every second,
-  // every fourth and so on, and the last.
+  // All epochs, including those before the checkpoint from which the run resumed. At most 1,024 entries: longer runs
+  // have every second, every fourth epoch and so on, and the last one.
   std::vector<EpochFigures> by_epoch;
-  int64_t resumed_at = 0;  // the step of the checkpoint it resumed from; 0: none
-  std::string checkpoint;  // file of the newest; "": none
+  int64_t resumed_at = 0;  // step of the checkpoint from which the run resumed; 0: none
+  std::string checkpoint;  // file of the newest checkpoint; "": none
   std::vector<LeftOverSamples> left_over;
 };
 
 struct TestReport {
   int64_t samples = 0;
   double loss = 0, accuracy = -1;
-  Figures figures;  // the same, and those of the last FitOptions::metrics
+  Figures figures;  // the same, and the metrics of the last FitOptions::metrics
   std::vector<LeftOverSamples> left_over = {};
 };
 
@@ -149,13 +148,14 @@ HARMONICS_FACE inline int32_t call_progress(void* context, const hx_progress* p)
   return result;
 }
 
-// A call that an older library lacks is an error, not ignored.
+// Throws if the library is older and lacks a function.
 HARMONICS_FACE inline void expect(bool has, const char* what) {
   if (has) return;
   throw Error(ErrorKind::Plugin, std::string("the Harmonics library that this program runs with has no ") + what +
                                      ": it is older than contract 1.5");
 }
-// Errors of a flow are one message, with their lines and remedies. The first error alone would hide the others.
+// Throws the errors of a flow as one message, with their lines and remedies. The first error alone would hide the
+// others.
 HARMONICS_FACE inline void check(hx_status status) {
   try {
     harmonics::detail::check(status);
@@ -197,14 +197,14 @@ struct DestroyGraph {
 class HarmonicGraph : public Registering<HarmonicGraph> {
  public:
   // ---- streams ----
-  // The graph holds the producer; threads of the run call it, one at a time.
+  // The graph owns a reference to the producer; threads of the run call it, one at a time.
   HARMONICS_FACE void bindProducer(const std::string& name, std::shared_ptr<Producer> producer) {
     bind(name, HX_FOR_TRAINING, std::move(producer));
   }
   HARMONICS_FACE void bindTest(const std::string& name, std::shared_ptr<Producer> producer) {
     bind(name, HX_FOR_TEST, std::move(producer));
   }
-  // Evaluated after every epoch of fit().
+  // Binds a stream that is evaluated after every epoch of fit().
   HARMONICS_FACE void bindValidation(const std::string& name, std::shared_ptr<Producer> producer) {
     expect_validation();
     bind(name, HX_FOR_VALIDATION, std::move(producer));
@@ -214,7 +214,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     check(api().bind_consumer(graph(), name.c_str(), harmonics::detail::consumer_vt(),
                               new std::shared_ptr<Consumer>(std::move(consumer))));
   }
-  // "file:train-images.idx?shuffle=8192", as on the command line.
+  // Binds an address as on the command line: "file:train-images.idx?shuffle=8192".
   HARMONICS_FACE void bindProducer(const std::string& name, const std::string& address) {
     check(api().bind_producer_address(graph(), calls::or_null(name), HX_FOR_TRAINING, address.c_str()));
   }
@@ -229,10 +229,10 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     check(api().bind_consumer_address(graph(), calls::or_null(name), address.c_str()));
   }
 
-  // ---- functions of this graph alone ----
-  // registerActivation() and the others of registering.hpp: replace any item of that name; later plugins do not
-  // override them. A name of the flow that is not registered elsewhere must be registered before the first stream is
-  // bound. As harmonics_register receives it:
+  // ---- functions of this graph ----
+  // registerActivation() and the others of registering.hpp replace any item of that name; later plugins do not override
+  // them. A name in the flow that is not registered elsewhere must be registered before the first stream is bound.
+  // registry() returns the registry as harmonics_register receives it.
   HARMONICS_FACE FunctionRegistry& registry() {
     registration_ = {sizeof(hx_registration), harmonics_api(), api().registry(graph())};
     return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as in plugins
@@ -297,14 +297,14 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
                      left_over(r.left_over, r.n_left_over)};
     return report;
   }
-  // Repeats passes over the streams until the time is over.
+  // Trains for this time, in repeated passes over the streams.
   template <typename Rep, typename Period>
   HARMONICS_FACE FitReport fit(std::chrono::duration<Rep, Period> time, PrecisionPolicy policy = PrecisionPolicy()) {
     FitOptions options;
     options.seconds = std::chrono::duration<double>(time).count();
     return fit(options, policy);
   }
-  // Loss and accuracy over one pass of the streams bound for tests.
+  // Returns loss and accuracy over one pass of the streams bound for tests.
   HARMONICS_FACE TestReport test() {
     hx_evaluation e{};
     e.struct_size = sizeof e;
@@ -314,8 +314,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
 
   // ---- inference on demand ----
-  // Inputs by producer: one sample each, or a batch along a new first axis. Results by name, in evaluation mode. From
-  // any thread; while fit() runs, with a snapshot of the weights at the end of a step.
+  // Computes the results by name, in evaluation mode. Inputs by producer: one sample each, or a batch along a new first
+  // axis. Callable from any thread; while fit() runs, the weights are a snapshot taken at the end of a step.
   HARMONICS_FACE std::map<std::string, HTensor> infer(const std::map<std::string, HTensor>& inputs) {
     const char* const* known = nullptr;
     uint32_t count = 0, given = 0;
@@ -335,7 +335,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     for (uint32_t i = 0; i < given; ++i) out.emplace(results[i], HTensor::adopt(outs[i]));
     return out;
   }
-  // Of a graph with one producer and one result.
+  // Likewise for a graph with one producer and one result.
   HARMONICS_FACE HTensor infer(const HTensor& x) {
     std::map<std::string, HTensor> out = infer(std::map<std::string, HTensor>{{"", x}});
     if (out.size() != 1)
@@ -344,19 +344,19 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
 
   // ---- weights ----
-  // A safetensors file in memory (weights, streams and the flow's text), built on the first call after a fit().
-  // parse_blob() restores the graph.
+  // Returns a safetensors file in memory (weights, streams and the flow's text), built by the first call after a fit().
+  // parse_blob() restores the graph from it.
   HARMONICS_FACE const void* data() const { return blob().first; }
   HARMONICS_FACE std::size_t size() const { return static_cast<std::size_t>(blob().second); }
-  // The same as a file, written atomically. ErrorKind::Output on failure.
+  // Writes this file atomically. Throws ErrorKind::Output on failure.
   HARMONICS_FACE void save(const std::string& path) const {
     calls::expect(newer(), "save()");
     check(api().save_file(graph(), path.c_str()));
   }
-  // Replaces the weights by those of a safetensors file or checkpoint; before or after streams are bound.
-  // Loaded weights determine shapes. ErrorKind::NoInput; Weights if they are damaged or of another graph. Parameters
-  // that the file lacks are an error of the next infer() or test(), and start fresh in fit(), whose notes name
-  // them.
+  // Replaces the weights by those of a safetensors file or checkpoint, before or after streams are bound. Loaded
+  // weights determine shapes. Throws ErrorKind::NoInput for a missing file, ErrorKind::Weights if the weights are
+  // damaged or of another graph. Parameters missing in the file are an error of the next infer() or test(); fit()
+  // initialises them and lists them in its notes.
   HARMONICS_FACE void load(const std::string& path) {
     calls::expect(newer(), "load()");
     changed();
@@ -368,13 +368,13 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     check(api().weights(graph(), &names, &count));
     return {names, names + count};
   }
-  // A copy.
+  // Returns a copy of a weight.
   HARMONICS_FACE HTensor weight(const std::string& name) const {
     hx_value* value = nullptr;
     check(api().weight(graph(), name.c_str(), &value));
     return HTensor::adopt(value);
   }
-  // After the streams are bound.
+  // Returns the layers. Streams must be bound.
   HARMONICS_FACE std::vector<LayerInfo> layers() const {
     const hx_layer_info* infos = nullptr;
     uint32_t count = 0;
@@ -446,15 +446,15 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   mutable std::pair<const void*, uint64_t> blob_;
 };
 
-// During its lifetime, programs compiled on any thread compute a functional by this implementation ("portable": its
-// body), and keep it. If the implementation declines a call, fit() or infer() throws an error that lists all
+// Selects the implementation of a functional ("portable": its body) for programs compiled in its scope, on any thread.
+// Compiled programs keep it. If the implementation declines a call, fit() or infer() throws an error that lists all
 // reasons.
 class ScopedOverride {
  public:
   // For every graph of the process.
   HARMONICS_FACE ScopedOverride(std::string functional, const std::string& implementation)
       : ScopedOverride(static_cast<hx_graph*>(nullptr), std::move(functional), implementation) {}
-  // For this graph, which must outlive it and not be moved from.
+  // For this graph, which must outlive this object and must not be moved from.
   HARMONICS_FACE ScopedOverride(const HarmonicGraph& graph, std::string functional, const std::string& implementation)
       : ScopedOverride(graph.graph(), std::move(functional), implementation) {}
   HARMONICS_FACE ~ScopedOverride() {
@@ -476,7 +476,7 @@ class ScopedOverride {
   std::string functional_, before_;
 };
 
-// From a file, a text, or the bytes of data() and size(). `name` selects one of several harmonics.
+// Create a graph from a file, a text, or the bytes of data() and size(). `name` selects one of several harmonics.
 HARMONICS_FACE inline HarmonicGraph parse_hmx(const std::string& path, const std::string& name = "") {
   hx_graph* graph = nullptr;
   calls::check(calls::graphs().parse_file(path.c_str(), calls::or_null(name), &graph));
@@ -492,7 +492,7 @@ HARMONICS_FACE inline HarmonicGraph parse_blob(const void* data, std::size_t siz
   calls::check(calls::graphs().restore(data, size, &graph));
   return HarmonicGraph(graph);
 }
-// For every graph parsed later.
+// Loads a plugin for all graphs parsed later.
 HARMONICS_FACE inline void load_plugin(const std::string& path) {
   calls::check(calls::graphs().load_plugin(path.c_str()));
 }

@@ -1,7 +1,6 @@
-// The whole API: for embedding (graphs, streams, deployment) and for plugins (functions of every kind, the
-// descriptor). A plugin that includes it links nothing unless it creates graphs; a program links
-// Harmonics::harmonics. Programs that send samples to a run also include
-// <harmonics/sender.hpp>.
+// The whole API: for embedding (graphs, streams, deployment) and for plugins (functions of every kind, the descriptor).
+// A plugin that includes it links nothing unless it creates graphs; a program links Harmonics::harmonics. Programs that
+// send samples to a run also include <harmonics/sender.hpp>.
 #pragma once
 
 #include <harmonics/async.hpp>

@@ -1,5 +1,5 @@
-// Importers, which describe the models in files of other programs, and tokenizers: an extension of the contract that
-// may still change (importer_abi.h). plugin.hpp does not include this header.
+// Importers, which describe models in files of other programs, and tokenizers. An extension of the contract that may
+// still change (importer_abi.h). plugin.hpp does not include this header.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct FileStart {
   uint64_t size = 0;       // of the file
 };
 
-// Of one key. Lists of texts are views: into the bytes of the file, or into what ModelDescription::keep owns.
+// The value of one key. Lists of texts are views of the file's bytes, or of memory owned by ModelDescription::keep.
 using MetadataValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
                                    std::vector<std::string_view>>;
 using MetadataMap = std::map<std::string, MetadataValue>;
@@ -35,12 +35,12 @@ struct TensorInFile {
   DType dtype = DType::F32;
   Shape shape;
   uint64_t offset = 0;
-  uint64_t bytes = 0;       // exactly those of the shape
-  uint32_t file = 0;        // 0: the source; others from ImportSource::beside and memory
+  uint64_t bytes = 0;       // exactly the size of the shape
+  uint32_t file = 0;        // 0: the source; else an index of ImportSource::beside() or memory()
   std::string origin = {};  // its name in the file, for messages; "": the same
 };
 
-// What an importer finds in a file. Keys of the metadata are those of GGUF.
+// The model in a file. Keys of the metadata are those of GGUF.
 struct ModelDescription {
   MetadataMap metadata;
   std::vector<TensorInFile> tensors;
@@ -58,7 +58,7 @@ class ImportSource {
     uint32_t index = 0;  // for TensorInFile::file
     std::string_view bytes;
   };
-  // A further file of the same folder; `name` has no folders.
+  // Maps another file of the same folder; `name` has no folders.
   HARMONICS_FACE File beside(const std::string& name) const {
     File file;
     const void* data = nullptr;
@@ -71,7 +71,7 @@ class ImportSource {
     uint32_t index = 0;  // for TensorInFile::file
     char* data = nullptr;
   };
-  // Zeroed memory of the host for converted tensors, which no file contains in this form; to be filled during open.
+  // Allocates zeroed memory of the host for converted tensors, to be filled during open.
   HARMONICS_FACE Memory memory(uint64_t bytes) const {
     if (source_->struct_size < sizeof *source_)
       throw Error(ErrorKind::Plugin, "this importer needs a newer version of the program");
@@ -89,7 +89,7 @@ class ImportSource {
 // Called from any thread, also concurrently.
 class Importer {
  public:
-  // How well it reads the file: HX_PROBE_NO .. HX_PROBE_CERTAIN.
+  // Returns how well it reads the file: HX_PROBE_NO .. HX_PROBE_CERTAIN.
   virtual uint32_t probe(const FileStart& file) const = 0;
   // Describes the model. Throws ErrorKind::Weights for a malformed file, with its path and the offset.
   virtual ModelDescription open(const ImportSource& source, const Arguments& options) const = 0;
@@ -102,25 +102,25 @@ struct TextTokenizerInfo {
   uint64_t longest = 0;                                    // bytes of the longest token; 0: unknown
 };
 
-// A vocabulary with its rules. Called from any thread, also concurrently.
+// A tokenizer: a vocabulary with its rules. Called from any thread, also concurrently.
 class TextTokenizer {
  public:
   virtual TextTokenizerInfo info() const = 0;
   virtual std::vector<int32_t> encode(std::string_view text, uint32_t flags) const = 0;  // HX_ENCODE_...
-  // The bytes of one token after the token `previous` (-1: none); perhaps a part of a character. HX_DECODE_WRITTEN:
-  // special tokens too as their text.
+  // Returns the bytes of one token after the token `previous` (-1: none); they may be part of a character.
+  // HX_DECODE_WRITTEN: decodes special tokens to their text.
   virtual std::string decode(int32_t id, int32_t previous) const = 0;
   virtual ~TextTokenizer() = default;
 };
 
-// The file of a tokenizer, or the part of a model's file. Valid during the call.
+// The file of a tokenizer, or a part of a model's file. Valid during the call.
 class TokenizerSource {
  public:
   explicit TokenizerSource(const hx_tokenizer_source* source) : source_(source) {}
   std::string path() const { return source_->path; }  // for messages
   std::string_view bytes() const { return {static_cast<const char*>(source_->data), source_->bytes}; }
   Arguments metadata() const { return Arguments(source_->metadata); }  // of the model, by key
-  // A further file of the same folder; `name` has no folders. Throws ErrorKind::NoInput if there is none.
+  // Maps another file of the same folder; `name` has no folders. Throws ErrorKind::NoInput if there is none.
   HARMONICS_FACE std::string_view beside(const std::string& name) const {
     if (source_->struct_size < sizeof *source_ || !source_->open_beside)
       throw Error(ErrorKind::NoInput, "'" + path() + "' is not in a folder that '" + name + "' can be read from");
@@ -148,7 +148,7 @@ HARMONICS_FACE inline FileStart file_start(const hx_file_start* file) {
   return {file->name, {static_cast<const char*>(file->first), file->n_first}, file->size};
 }
 
-// A description as the host reads it, with what its pointers refer to.
+// A description for the host, with the objects that its pointers refer to.
 struct HeldModel : hx_imported_model {
   ModelDescription description;
   std::vector<hx_imported_tensor> all;
@@ -231,7 +231,7 @@ HARMONICS_FACE inline const hx_tokenizer_vt* tokenizer_vt() {
   return &vt;
 }
 
-// Registers through an extension. False: the host lacks it; the item is dropped.
+// Registers through an extension. Returns false, and drops the item, if the host lacks the extension.
 template <typename T, typename Table>
 HARMONICS_FACE bool register_extended(FunctionRegistry& registry, const char* extension, uint32_t kind,
                                       const char* kind_text, const std::string& name, std::shared_ptr<T> f,
@@ -260,7 +260,7 @@ HARMONICS_FACE bool register_extended(FunctionRegistry& registry, const char* ex
 
 }  // namespace detail
 
-// Registers an importer. False: the program that loads the plugin does not know importers of this version.
+// Registers an importer. Returns false if the program does not support importers of this version.
 HARMONICS_FACE inline bool register_importer(FunctionRegistry& registry, const std::string& name,
                                              std::shared_ptr<Importer> importer, const std::string& description = "",
                                              const std::vector<Argument>& options = {}) {
@@ -268,7 +268,7 @@ HARMONICS_FACE inline bool register_importer(FunctionRegistry& registry, const s
                                    description, options, detail::importer_vt());
 }
 
-// Registers a kind of tokenizer, likewise.
+// Registers a tokenizer format, likewise.
 HARMONICS_FACE inline bool register_tokenizer(FunctionRegistry& registry, const std::string& name,
                                               std::shared_ptr<TokenizerFormat> format,
                                               const std::string& description = "",

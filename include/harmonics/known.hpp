@@ -1,4 +1,4 @@
-// KnownProducer: adds sample type and rewinding to a producer that has only next() and size().
+// KnownProducer: adds a sample type and rewinding to a producer that has only next() and size().
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 namespace harmonics {
 
 // Forwards to a producer that describes its samples and rewinds. Otherwise reads the first sample to find the type,
-// counts the classes of labels (integers of rank 0), and caches the samples of a finite producer that cannot rewind as
-// they are read. Sits below all wrappers, so that each of them can rewind.
+// counts the classes of labels (integers of rank 0), and caches the samples of a finite producer that cannot rewind
+// while they are read. It is below all wrappers, so that each wrapper can rewind.
 class KnownProducer final : public Producer {
  public:
   static constexpr uint64_t kMostKept = uint64_t{4} << 30;
-  enum class Look { Finite, Always };  // which producers are read for their first sample; an unbounded one may block
+  enum class Look { Finite, Always };  // whose first sample to inspect; unbounded producers may block
 
   explicit KnownProducer(std::shared_ptr<Producer> inner, Look look = Look::Finite, uint64_t most_kept = kMostKept)
       : inner_(std::move(inner)), look_(look), most_kept_(most_kept) {}
@@ -89,7 +89,7 @@ class KnownProducer final : public Producer {
  private:
   bool keeping() const { return finite_ && fits_; }
 
-  // To be called before anything else.
+  // Initialises on the first call. Every function that reads or describes samples calls it.
   void start() {
     if (started_) return;
     started_ = true;
@@ -122,7 +122,7 @@ class KnownProducer final : public Producer {
     const bool whole = info_->dtype == DType::U8 || info_->dtype == DType::I32 || info_->dtype == DType::I64;
     return whole && info_->sample.rank() == 0 && (direct_ || keeping());
   }
-  // One more than the largest label.
+  // Returns one more than the largest label.
   int64_t count_classes() {
     int64_t largest = 0;
     for (HTensor x = next(); x; x = next()) {
@@ -180,8 +180,8 @@ class KnownProducer final : public Producer {
   uint64_t most_kept_;
   std::optional<StreamInfo> info_;
   bool started_ = false, described_ = false, finite_ = false, fits_ = false, touched_ = false, ended_ = false;
-  bool direct_ = false;  // forwards all calls: the source rewinds itself, or is unbounded
-  HTensor first_;        // inspected, not yet returned
+  bool direct_ = false;  // forwards all calls: the source can rewind, or is unbounded
+  HTensor first_;        // inspected but not yet returned
   std::vector<char> kept_;
   std::size_t bytes_ = 0;
   uint64_t count_ = 0, at_ = 0;

@@ -23,14 +23,15 @@ class MemoryDevice : public Device {
   virtual void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) = 0;
   virtual void synchronize(hx_queue* queue) = 0;
   virtual void submit(hx_queue* queue) { (void)queue; }
-  // The driver's handles, with the queue's if it is not null, for kernels of implementations. False: unsupported.
+  // Sets the driver's handles, with that of `queue` if it is not null, for kernels of implementations. False:
+  // unsupported.
   virtual bool native(hx_queue* queue, hx_native& out) { return (void)queue, (void)out, false; }
-  virtual bool stages() const { return false; }    // it is a StagingDevice
-  virtual bool captures() const { return false; }  // it is a CapturingDevice
+  virtual bool stages() const { return false; }    // whether it is a StagingDevice
+  virtual bool captures() const { return false; }  // whether it is a CapturingDevice
 };
 
-// A device with pinned host memory and events between queues: batches are uploaded while it computes
-// on earlier ones.
+// A device with pinned host memory and events between queues: uploads of batches overlap with computation on earlier
+// ones.
 class StagingDevice : public MemoryDevice {
  public:
   virtual void* allocate_host(uint64_t bytes) = 0;
@@ -38,12 +39,13 @@ class StagingDevice : public MemoryDevice {
   virtual hx_event* record(hx_queue* queue) = 0;
   virtual void wait(hx_queue* queue, hx_event* event) = 0;
   virtual void release_event(hx_event* event) = 0;
-  // As record, with a timestamp; null: unsupported. And the seconds from one such event to a later one of the same
-  // queue, both completed by synchronize; nothing: none.
+  // record_time: as record, with a timestamp; null: unsupported. elapsed: returns the seconds from one such event to a
+  // later one of the same queue, both completed by synchronize; nullopt: no timestamps.
   virtual hx_event* record_time(hx_queue* queue) { return (void)queue, nullptr; }
   virtual std::optional<double> elapsed(hx_event* from, hx_event* to) { return (void)from, (void)to, std::nullopt; }
-  // Whether it has the next two, and kernels with enqueue_if_finite: training steps are then enqueued whole. Copies
-  // unless the f32 at `number` is not finite; blocks the host until the event.
+  // looks_at_numbers: whether it has the next two functions, and kernels with enqueue_if_finite; whole training steps
+  // are then enqueued at once. copy_if_finite: copies if the f32 at `number` is finite. await_event: blocks the host
+  // until the event.
   virtual bool looks_at_numbers() const { return false; }
   virtual void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes,
                               const hx_place& number) {
@@ -63,7 +65,7 @@ class CapturingDevice : public StagingDevice {
   bool captures() const final { return true; }
 };
 
-// A text truncated to a field of hx_device_info.
+// Writes a text to a field of hx_device_info, truncated.
 template <size_t N>
 HARMONICS_FACE void put_text(char (&to)[N], const std::string& text) {
   std::snprintf(to, N, "%s", text.c_str());
@@ -75,7 +77,7 @@ HARMONICS_FACE inline MemoryDevice& memory_device(void* self) {
   return **static_cast<std::shared_ptr<MemoryDevice>*>(self);
 }
 
-// Each function of the table, as one of the class.
+// A function of the table that calls a member function.
 template <auto Function, typename... Arguments>
 HARMONICS_FACE hx_status call_device(void* self, Arguments... arguments) {
   return guarded([&] { return (memory_device(self).*Function)(arguments...), HX_OK; });
@@ -200,7 +202,7 @@ HARMONICS_FACE inline const hx_device_vt* capturing_device_vt() {
   return &table;
 }
 
-// The same for one with conditional updates.
+// The table kTable with conditional updates.
 template <const hx_device_vt* (*kTable)()>
 HARMONICS_FACE const hx_device_vt* looking_device_vt() {
   static const hx_device_vt table = [] {

@@ -1,4 +1,4 @@
-// Metrics: accumulated over a pass and read at its end.
+// Metrics, accumulated over a pass and read at its end.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@
 
 namespace harmonics {
 
-// Predictions and targets, row by row: samples, times positions if there are any. Valid during the
-// call. Either labels or targets are set.
+// Predictions and targets, row by row: samples, times positions if there are any. Valid during the call. Either labels
+// or targets are set.
 struct MetricBatch {
   uint64_t rows = 0, outputs = 0;
-  uint64_t classes = 0;                // of labels: as many as outputs, or 2 for one output (the second's probability)
+  uint64_t classes = 0;                // of labels: equal to outputs, or 2 if the output is the second's probability
   const float* predictions = nullptr;  // [rows, outputs], the layer's values
   const int32_t* labels = nullptr;     // [rows], each below classes
   const float* targets = nullptr;      // [rows, outputs]
   const char* activation = "";         // identity ("plugin-id/name") of the arrow's last function; "": none
 };
 
-// A named value: "accuracy", "f1.3". NaN: undefined for the data.
+// A named value: "accuracy", "f1.3". NaN: undefined for these data.
 struct Figure {
   std::string name;
   double value;
@@ -43,9 +43,10 @@ class Metric {
   virtual void reset() = 0;  // starts a new pass
   virtual std::vector<Figure> figures() const = 0;
   virtual MetricTable table() const { return {}; }
-  // State since reset(), for a checkpoint; nullopt: unsupported, and a resumed run says so.
+  // Returns the state since reset(), for a checkpoint; nullopt: unsupported, which a resumed run reports.
   virtual std::optional<std::vector<std::byte>> save() const { return std::nullopt; }
-  // Restores the bytes of save() of a metric with equal arguments, perhaps in another process. Before the first rows.
+  // Restores the bytes of save() of a metric with equal arguments, possibly in another process. Called before the first
+  // rows.
   virtual void restore(const std::vector<std::byte>& saved) {
     throw Error(ErrorKind::Plugin, "cannot restore its saved state (" + std::to_string(saved.size()) + " bytes)");
   }
@@ -54,7 +55,7 @@ class Metric {
 
 namespace detail {
 
-// The host's handle of a metric: the C++ object and its last results, kept alive for the host's pointers.
+// The host's handle of a metric: the C++ object, and its last results, to which the host has pointers.
 struct HeldMetric {
   std::unique_ptr<Metric> metric;
   std::vector<Figure> given;

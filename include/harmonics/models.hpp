@@ -1,4 +1,4 @@
-// Transformers of .ndsl files by name: the operations of their layers, and their sizes.
+// Transformers of .ndsl files by name: their settings and the operations of their layers.
 //
 //   harmonics::RuntimeModelRegistry::register_model("MyModel", "models/my_model.ndsl");
 //   harmonics::BlockSpec block = harmonics::RuntimeModelRegistry::create_block_spec("MyModel", 0);
@@ -48,11 +48,11 @@ struct RegisteredModel {
 
 class RuntimeModelRegistry {
  public:
-  // Reads the file and checks it. A later model of the same name replaces it.
+  // Reads and validates the file. A later model of the same name replaces this one.
   HARMONICS_FACE static void register_model(const std::string& name, const std::string& file) {
     detail::check(api().register_model(name.c_str(), file.c_str()));
   }
-  // The built-in models and the registered ones, sorted.
+  // Returns the names of built-in and registered models, sorted.
   HARMONICS_FACE static std::vector<std::string> list_models() {
     const char* const* names = nullptr;
     uint32_t count = 0;
@@ -91,7 +91,7 @@ class RuntimeModelRegistry {
   }
 };
 
-// The settings of a configuration that differ from those of its registered model: "num_layers=2, vocab_size=12".
+// Returns the settings of a configuration that differ from the registered model: "num_layers=2, vocab_size=12".
 HARMONICS_FACE inline std::string changed_settings(const ModelConfig& config) {
   const ModelConfig registered = RuntimeModelRegistry::create_model_config(config.model);
   std::string set;
@@ -106,10 +106,10 @@ HARMONICS_FACE inline std::string changed_settings(const ModelConfig& config) {
   return set;
 }
 
-// The blocks of a configuration's model.
+// Builds the blocks of a configuration's model.
 class RuntimeBlockBuilder {
  public:
-  // Throws as RuntimeModelRegistry::create_block_spec().
+  // Throws the errors of RuntimeModelRegistry::create_block_spec().
   HARMONICS_FACE static BlockSpec build_from_dsl(const ModelConfig& config, int64_t layer) {
     return RuntimeModelRegistry::create_block_spec(config.model, layer);
   }

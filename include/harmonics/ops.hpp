@@ -1,7 +1,7 @@
 // The primitives as functions on HTensor: evaluated eagerly on concrete tensors, recorded when traced.
 //
-// Names and semantics follow ONNX/StableHLO. Binary functions broadcast as NumPy does (primitives require equal
-// shapes; the broadcast is recorded). Operands share one dtype; C++ numbers take the tensor's dtype.
+// Names and semantics follow ONNX/StableHLO. Binary functions broadcast as NumPy does (primitives require equal shapes;
+// the broadcast is recorded). Operands have one dtype; C++ numbers are converted to the tensor's dtype.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ HARMONICS_FACE inline HTensor slice(const HTensor& x, const std::vector<int64_t>
   a.set("strides", strides.empty() ? std::vector<int64_t>(starts.size(), 1) : strides);
   return call1("slice", {x}, a);
 }
-// One axis from start to limit.
+// Slices one axis to [start, limit).
 HARMONICS_FACE inline HTensor slice_axis(const HTensor& x, int64_t axis, int64_t start, int64_t limit) {
   const Shape s = x.shape();
   std::vector<int64_t> starts(s.rank(), 0), limits = s.vector();
@@ -50,7 +50,7 @@ HARMONICS_FACE inline HTensor slice_axis(const HTensor& x, int64_t axis, int64_t
   limits[static_cast<size_t>(axis)] = limit;
   return slice(x, starts, limits);
 }
-// `interior` elements between neighbours; low and high may not be negative.
+// Pads with `value`; `interior`: elements inserted between neighbours. low and high must not be negative.
 HARMONICS_FACE inline HTensor pad(const HTensor& x, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
                                   double value = 0, const std::vector<int64_t>& interior = {}) {
   Attributes a;
@@ -68,8 +68,8 @@ HARMONICS_FACE inline HTensor cast(const HTensor& x, DType dtype) {
   return x.dtype() == dtype ? x : call1("cast", {x}, Attributes().set("dtype", static_cast<int64_t>(dtype)));
 }
 
-// The bytes of x as another type, neither of them bool. A narrower type adds a last axis, lowest bytes first; a wider
-// one takes the last axis, which must hold one element.
+// Reinterprets the bytes of x as another type; neither type is bool. A narrower type adds a last axis, lowest bytes
+// first; a wider type removes the last axis, whose bytes must form one element.
 HARMONICS_FACE inline HTensor bitcast(const HTensor& x, DType dtype) {
   return call1("bitcast", {x}, Attributes().set("dtype", static_cast<int64_t>(dtype)));
 }
@@ -154,7 +154,7 @@ HARMONICS_BINARY(logical_and)
 HARMONICS_BINARY(logical_or)
 HARMONICS_BINARY(logical_xor)
 HARMONICS_BINARY(atan2)  // (y, x): the angle of the point (x, y)
-// Integers only. Shifts by the width of the type or more (also by negative amounts) leave no bit of the operand.
+// Integers only. Shifts by the width of the type or more, and by negative amounts, shift out all bits.
 HARMONICS_BINARY(bit_and)
 HARMONICS_BINARY(bit_or)
 HARMONICS_BINARY(bit_xor)
@@ -174,14 +174,14 @@ HARMONICS_OPERATOR(/, div)
 #undef HARMONICS_OPERATOR
 HARMONICS_FACE inline HTensor operator-(const HTensor& x) { return neg(x); }
 
-// condition (bool) ? a : b, elementwise; the three broadcast.
+// condition (bool) ? a : b, elementwise; all three broadcast.
 HARMONICS_FACE inline HTensor select(const HTensor& condition, const HTensor& a, const HTensor& b) {
   Shape s = detail::broadcast_shape("select", a.shape(), b.shape());
   s = detail::broadcast_shape("select", condition.shape(), s);
   return call1("select", {broadcast(condition, s), broadcast(a, s), broadcast(b, s)});
 }
 
-// Like select; numbers are broadcast.
+// As select; numbers are broadcast.
 HARMONICS_FACE inline HTensor where(const HTensor& condition, const HTensor& a, const HTensor& b) {
   return select(condition, a, b);
 }
@@ -191,9 +191,9 @@ HARMONICS_FACE inline HTensor where(const HTensor& condition, const HTensor& a, 
 HARMONICS_FACE inline HTensor where(const HTensor& condition, double a, const HTensor& b) {
   return select(condition, full(b.dtype(), {}, a), b);
 }
-// Clamps x to [low, high]; a bound may be std::nullopt or an empty tensor; if high < low the result is high. NaN
-// passes through. The gradient is 1 within the closed interval; outside it flows to the bound if that is a tensor,
-// as in PyTorch.
+// Clamps x to [low, high]. A missing bound is std::nullopt or an empty tensor. If high < low, the result is high. NaN
+// is propagated. As in PyTorch, the gradient is 1 within the closed interval; outside it goes to the bound if that is a
+// tensor.
 HARMONICS_FACE inline HTensor clamp(const HTensor& x, const HTensor& low, const HTensor& high) {
   HTensor y = x;
   if (low) y = select(less(y, low), low, y);
@@ -215,7 +215,7 @@ HARMONICS_REDUCTION(reduce_max)
 HARMONICS_REDUCTION(reduce_min)
 HARMONICS_REDUCTION(reduce_prod)
 #undef HARMONICS_REDUCTION
-// The axes [first, rank).
+// Returns the axes [first, rank).
 HARMONICS_FACE inline std::vector<int64_t> axes_from(const HTensor& x, int64_t first) {
   std::vector<int64_t> axes;
   for (int64_t i = first; i < static_cast<int64_t>(x.rank()); ++i) axes.push_back(i);
@@ -226,7 +226,7 @@ HARMONICS_FACE inline HTensor reduce_mean(const HTensor& x, const std::vector<in
   for (int64_t a : axes) n *= static_cast<double>(x.shape()[static_cast<uint32_t>(a)]);
   return mul(reduce_sum(x, axes, keep), 1.0 / n);
 }
-// Index (i64) of the first maximum along `axis`, which is removed.
+// Returns the index (i64) of the first maximum along `axis`, which is removed.
 HARMONICS_FACE inline HTensor argmax(const HTensor& x, int64_t axis) {
   return call1("argmax", {x}, Attributes().set("axis", axis));
 }
@@ -236,14 +236,14 @@ HARMONICS_FACE inline HTensor argmin(const HTensor& x, int64_t axis) {
 HARMONICS_FACE inline HTensor cumsum(const HTensor& x, int64_t axis) {
   return call1("cumsum", {x}, Attributes().set("axis", axis));
 }
-// Windows of reduce_window. Lists have one entry per axis of x; empty lists are 1 for strides and dilation, 0 for
-// paddings.
+// Windows of reduce_window. Lists have one entry per axis of x; empty lists mean strides and dilation of 1, and no
+// padding.
 struct Window {
   std::vector<int64_t> size, strides = {}, padding_low = {}, padding_high = {}, dilation = {};
 };
-// Reduces every window of x: `reduction` is "sum", "max" or "min". Padding is ignored: a window of padding alone
-// gives 0, the lowest or the highest number. NaN propagates, as in reduce_max. The gradient of a maximum is distributed
-// evenly over ties.
+// Reduces every window of x; `reduction` is "sum", "max" or "min". Padding is ignored: a window that contains only
+// padding gives 0, the lowest or the highest number. NaN is propagated, as in reduce_max. The gradient of a maximum or
+// minimum is distributed evenly over ties.
 HARMONICS_FACE inline HTensor reduce_window(const HTensor& x, const char* reduction, const Window& window) {
   const auto filled = [&](const std::vector<int64_t>& list, int64_t value) {
     return list.empty() ? std::vector<int64_t>(window.size.size(), value) : list;
@@ -257,13 +257,13 @@ HARMONICS_FACE inline HTensor reduce_window(const HTensor& x, const char* reduct
                    .set("padding_high", filled(window.padding_high, 0))
                    .set("dilation", filled(window.dilation, 1)));
 }
-// The k largest of the last axis, descending, and their indices (i64); ties: lowest index first.
+// Returns the k largest elements along the last axis, descending, and their indices (i64); ties: lowest index first.
 HARMONICS_FACE inline std::pair<HTensor, HTensor> top_k(const HTensor& x, int64_t k) {
   auto r = call("top_k", {x}, Attributes().set("k", k));
   return {r.at(0), r.at(1)};
 }
-// Sorted along `axis`, and the indices (i64) of the sorted elements. Stable in both directions: equal elements keep
-// their order. NaN is the largest.
+// Sorts along `axis`; returns the sorted elements and their indices (i64). Stable in both directions: equal elements
+// keep their order. NaN is the largest.
 HARMONICS_FACE inline std::pair<HTensor, HTensor> sort(const HTensor& x, int64_t axis, bool descending = false) {
   auto r = call("sort", {x}, Attributes().set("axis", axis).set("descending", descending));
   return {r.at(0), r.at(1)};
@@ -273,30 +273,32 @@ HARMONICS_FACE inline HTensor argsort(const HTensor& x, int64_t axis, bool desce
 }
 
 // ---- indexing -------------------------------------------------------------------------------------------------------
-// x[..., indices, ...] along `axis`: result shape x[:axis] + indices.shape + x[axis+1:]. Out of range: an error
-// eagerly, clamped in compiled programs.
+// x[..., indices, ...] along `axis`; result shape x.shape[:axis] + indices.shape + x.shape[axis+1:]. Indices out of
+// range are an error in eager evaluation and clamped in compiled programs.
 HARMONICS_FACE inline HTensor gather(const HTensor& x, const HTensor& indices, int64_t axis = 0) {
   return call1("gather", {x, indices}, Attributes().set("axis", axis));
 }
-// x with updates added at indices along `axis`; the transpose of gather. Added in index order: deterministic.
+// Returns x with updates added at indices along `axis`; the transpose of gather. Updates are added in index order, so
+// the result is deterministic.
 HARMONICS_FACE inline HTensor scatter_add(const HTensor& x, const HTensor& indices, const HTensor& updates,
                                           int64_t axis = 0) {
   return call1("scatter_add", {x, indices, updates}, Attributes().set("axis", axis));
 }
-// Slices of x at positions of several axes, as ONNX GatherND. The last axis of `indices` holds k numbers: one for each
-// of the k axes of x that follow the batch axes. Result: indices.shape[:-1] + x.shape[batch_axes + k:]. Out of range:
-// as gather.
+// Returns slices of x at positions along several axes, as ONNX GatherND. The last axis of `indices` has k numbers, one
+// for each of the k axes of x after the batch axes. Result shape: indices.shape[:-1] + x.shape[batch_axes + k:].
+// Indices out of range: as gather.
 HARMONICS_FACE inline HTensor gather_nd(const HTensor& x, const HTensor& indices, int64_t batch_axes = 0) {
   return call1("gather_nd", {x, indices}, Attributes().set("batch_axes", batch_axes));
 }
-// x with `updates`, of gather_nd's result's shape, written at its positions. `reduction`: "set" (of equal positions the
-// last in row-major order remains), "add" (in that order), "max" or "min" (of the old element and all updates).
+// Returns x with `updates` written at the positions of gather_nd; their shape is that of gather_nd's result.
+// `reduction`: "set" (of equal positions the last in row-major order remains), "add" (in that order), "max" or "min"
+// (of the old element and all updates).
 HARMONICS_FACE inline HTensor scatter_nd(const HTensor& x, const HTensor& indices, const HTensor& updates,
                                          const char* reduction = "set", int64_t batch_axes = 0) {
   return call1("scatter_nd", {x, indices, updates},
                Attributes().set("batch_axes", batch_axes).set("reduction", reduction));
 }
-// `starts` is an i64 vector, one per axis, clamped so that the slice fits.
+// `starts`: an i64 vector with one number per axis, clamped so that the slice fits.
 HARMONICS_FACE inline HTensor dynamic_slice(const HTensor& x, const HTensor& starts, const Shape& sizes) {
   return call1("dynamic_slice", {x, starts}, Attributes().set("sizes", sizes));
 }
@@ -305,11 +307,10 @@ HARMONICS_FACE inline HTensor update_slice(const HTensor& x, const HTensor& upda
 }
 
 // ---- contractions ---------------------------------------------------------------------------------------------------
-// StableHLO dot_general: result axes are batch, then the left's free, then the right's free axes. f32 sums (f64 for
-// f64).
-// Contract 1.5: operands of several floating-point types; attributes `out_dtype` ("f16", "bf16", "f32", "f64": the type
-// of the result) and `accumulate` ("f32", "f64": the type of the sums). Without them sums are f64 if an operand is,
-// else f32, and the result has the type of both operands, or of the sums if they differ.
+// StableHLO dot_general. Result axes: batch, free axes of a, free axes of b. Sums are f32 (f64 for f64).
+// Contract 1.5: operands may have different floating-point types. Attributes: `out_dtype` ("f16", "bf16", "f32",
+// "f64"), the type of the result, and `accumulate` ("f32", "f64"), the type of the sums. Without them, sums are f64 if
+// an operand is f64, else f32; the result has the operands' type, or that of the sums if the operands differ.
 HARMONICS_FACE inline HTensor dot(const HTensor& a, const HTensor& b, const std::vector<int64_t>& a_contract,
                                   const std::vector<int64_t>& b_contract, const std::vector<int64_t>& a_batch = {},
                                   const std::vector<int64_t>& b_batch = {}) {
@@ -357,12 +358,12 @@ HARMONICS_FACE hx_status loop_step(Body& body, size_t n_carries, hx_value* const
 }
 }  // namespace detail
 
-// A loop over the first axis of `xs`, all of one length. Each step calls body(carries, slices) with one slice of each
-// of xs; it returns the next carries, of the same types, then the outputs of the step. Results: the carries after the
-// last step, then each output for all steps along a new first axis. The body is traced once and cannot read
-// values; other tensors that it uses are constants of the loop. Attributes: "length", required without xs; "reverse":
-// iterates from the last slice; outputs have the order of `xs`. The gradient is a loop in the reverse direction, for
-// which the carries of all steps are kept. A program contains the body once, for any length.
+// Loops over the first axis of `xs`, which all have the same length. Each step calls body(carries, slices) with one
+// slice of each of xs. The body returns the next carries, of the same types, then the outputs of the step. Results: the
+// carries after the last step, then each output for all steps along a new first axis. The body is traced once and
+// cannot read values; other tensors that it uses are constants of the loop. Attributes: "length", required without xs;
+// "reverse": iterates from the last slice; outputs have the order of `xs`. The gradient is a loop in the reverse
+// direction and needs the carries of all steps. A program contains the body once, for any length.
 template <typename Body, typename = std::enable_if_t<
                              std::is_invocable_v<Body&, const std::vector<HTensor>&, const std::vector<HTensor>&>>>
 HARMONICS_FACE std::vector<HTensor> scan(Body&& body, const std::vector<HTensor>& carries,

@@ -1,5 +1,5 @@
-// Philox 4x32-10 (Salmon et al., SC'11): counter-based random numbers. Every random number of Harmonics comes from
-// here, keyed by what it is for, so it does not depend on order, threads or resumption.
+// Philox 4x32-10 (Salmon et al., SC'11): counter-based random numbers. All random numbers of Harmonics are generated
+// here, keyed by their purpose, so they do not depend on order, threads or resumption.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ inline uint64_t splitmix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The key of one stream of numbers under one seed.
+// Returns the key of a stream of numbers for a seed.
 inline std::array<uint32_t, 2> philox_key(uint64_t seed, uint64_t stream) {
   const uint64_t k = splitmix64(seed ^ splitmix64(stream));
   return {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32)};
@@ -35,14 +35,14 @@ inline std::array<uint32_t, 2> philox_key(uint64_t seed, uint64_t stream) {
 // Uniform in [0, 1) with 24 bits.
 inline float unit_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-// FNV-1a, for streams named by a text.
+// FNV-1a hash, for streams named by a text.
 inline uint64_t stream_of(const char* text, size_t length) {
   uint64_t h = 0xcbf29ce484222325u;
   for (size_t i = 0; i < length; ++i) h = (h ^ static_cast<unsigned char>(text[i])) * 0x100000001b3u;
   return h;
 }
 
-// The sequence of one key and counter: 2^34 numbers, a function of (key, place, draw) only.
+// The sequence of one key and counter: 2^34 numbers, a function only of (key, place, draw).
 class PhiloxStream {
  public:
   PhiloxStream(std::array<uint32_t, 2> key, uint64_t place, uint32_t part = 0)
@@ -58,7 +58,7 @@ class PhiloxStream {
   }
   float uniform() { return unit_float(next()); }
   float uniform(float low, float high) { return low + (high - low) * uniform(); }
-  // Below n, n > 0, every number equally likely (Lemire 2019).
+  // Returns a uniform number below n > 0, without bias (Lemire 2019).
   uint32_t below(uint32_t n) {
     uint64_t m = uint64_t{next()} * n;
     if (static_cast<uint32_t>(m) < n)
@@ -72,8 +72,8 @@ class PhiloxStream {
   uint32_t used_ = 4;
 };
 
-// The shuffled order of block `block` in epoch `epoch`: a permutation of 0 ... n-1 (Fisher-Yates), a
-// function of its arguments only.
+// Writes the shuffled order of block `block` in epoch `epoch`: a permutation of 0 ... n-1 (Fisher-Yates) that depends
+// only on the arguments.
 inline void shuffled_order(uint32_t* order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t block) {
   PhiloxStream random(philox_key(seed, stream_of("shuffle", 7) ^ splitmix64(epoch)), block);
   for (uint32_t i = 0; i < n; ++i) order[i] = i;

@@ -2,8 +2,8 @@
 //
 //   extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }
 //
-// Including it stamps the library with its descriptor, which the host reads from the file before it loads any code.
-// HARMONICS_PLUGIN("org.example.mine", "1.0.0", "MIT", "Example") in one source file says more than the default.
+// This header defines the descriptor of the library, which the host reads from the file before it loads any code.
+// HARMONICS_PLUGIN("org.example.mine", "1.0.0", "MIT", "Example") in one source file replaces the default descriptor.
 #pragma once
 
 #include <harmonics/augmentation.hpp>
@@ -19,7 +19,7 @@
 #define HARMONICS_COMPILER "g++ " __VERSION__
 #endif
 
-// `weak` keeps one descriptor per library however many sources include this header.
+// `weak`: one descriptor per library, for any number of sources that include this header.
 extern "C" __attribute__((visibility("default"), weak, used)) const hx_plugin_abi harmonics_plugin_abi_default = {
     "HXPLUG1", sizeof(hx_plugin_abi), HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR, 0, "", "0.0.0", "",
     "",        HARMONICS_COMPILER};

@@ -1,4 +1,4 @@
-// Policies, which decide about the precision of each product: an extension of the contract that may still change
+// Policies, which choose the precision of each product. An extension of the contract that may still change
 // (policy_abi.h). plugin.hpp does not include this header.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace harmonics {
 
-// The format that operands of a product are rounded to. Sums stay f32.
+// The format to which operands of a product are rounded. Sums are f32.
 enum class RoundTo : uint32_t { f32 = 0, fp16 = HX_SITE_FP16_CHUNKS, bf16 = HX_SITE_BF16, fp8 = HX_SITE_FP8 };
 
 // A matrix product of a program. Its strings are valid during ProductPolicy::decide.
@@ -34,7 +34,7 @@ struct ProductPrecision {
 // Called from any thread, also concurrently.
 class ProductPolicy {
  public:
-  // nullopt: the precision of the run applies. Equal products and settings must give equal results.
+  // Chooses the precision of a product; nullopt: that of the run. Equal products and settings must give equal results.
   virtual std::optional<ProductPrecision> decide(const ProductSite& product, const Arguments& settings) const = 0;
   virtual ~ProductPolicy() = default;
 };
@@ -65,7 +65,7 @@ HARMONICS_FACE inline const hx_policy_vt* policy_vt() {
 
 }  // namespace detail
 
-// Registers a policy. False: the program that loads the plugin does not know policies of this version.
+// Registers a policy. Returns false if the program does not support policies of this version.
 HARMONICS_FACE inline bool register_policy(FunctionRegistry& registry, const std::string& name,
                                            std::shared_ptr<ProductPolicy> policy, const std::string& description = "",
                                            const std::vector<Argument>& settings = {}) {

@@ -1,5 +1,5 @@
-// Registration functions for programs that embed Harmonics: members of HarmonicGraph and ScopedRegistry. Names,
-// flags and errors are those of FunctionRegistry (function.hpp).
+// Registration functions for programs that embed Harmonics, members of HarmonicGraph and ScopedRegistry. Names, flags
+// and errors are those of FunctionRegistry (function.hpp).
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace harmonics {
 
-// `Owner` has FunctionRegistry& registry(). Objects live until the owner and all programs compiled with them are
-// destroyed; threads of the run call them. Errors: ErrorKind::Plugin, with the reason.
+// `Owner` has FunctionRegistry& registry(). Registered objects live until the owner and all programs compiled with them
+// are destroyed; threads of the run call them. Throws ErrorKind::Plugin with the reason.
 template <typename Owner>
 class Registering {
  public:
@@ -58,7 +58,7 @@ class Registering {
                                      const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
     registry_of_owner().register_metric(name, std::move(open), description, arguments, flags);
   }
-  // Functionals are registered for the whole process: every graph sees them.
+  // Registers a functional for the whole process: it is visible to every graph.
   HARMONICS_FACE void registerFunctional(const std::string& name, std::shared_ptr<FunctionalBody> body,
                                          const std::string& description = "",
                                          const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {

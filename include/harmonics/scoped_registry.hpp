@@ -1,4 +1,4 @@
-// Names registered for a scope.
+// Items registered for a scope.
 //
 //   {
 //     harmonics::ScopedRegistry mine;
@@ -12,24 +12,24 @@
 
 namespace harmonics {
 
-// During its lifetime its items precede those of plugins and of the library with the same name: for every graph used
-// by the thread that created it, or for one graph. The latest scope comes first; scopes of a graph precede the
-// graph's own functions, scopes of a thread follow them. After its end, a graph that needs a name without another
-// definition fails in its next call. Compiled programs keep their objects until then. Functionals are the exception:
-// they are visible to the whole process.
+// During its lifetime, its items take precedence over items of plugins and the library with the same name: for every
+// graph used by the thread that created it, or for one graph. Precedence: scopes of the graph, the graph's own
+// functions, scopes of the thread; of several scopes, the latest. After the scope ends, a graph that needs a name
+// without another definition fails in its next call. Compiled programs keep their objects until then. Exception:
+// functionals are visible to the whole process.
 //
-// To be destroyed by the thread that created it. Errors: ErrorKind::Plugin if the library is older than contract 1.5.
+// Must be destroyed by the thread that created it. Throws ErrorKind::Plugin if the library is older than contract 1.5.
 class ScopedRegistry : public Registering<ScopedRegistry> {
  public:
   // For this thread.
   HARMONICS_FACE ScopedRegistry() : ScopedRegistry(static_cast<hx_graph*>(nullptr)) {}
-  // For this graph, which must outlive it and not be moved from.
+  // For this graph, which must outlive this object and must not be moved from.
   HARMONICS_FACE explicit ScopedRegistry(const HarmonicGraph& graph) : ScopedRegistry(graph.graph()) {}
   HARMONICS_FACE ~ScopedRegistry() { calls::graphs().close_scope(scope_); }
   ScopedRegistry(const ScopedRegistry&) = delete;
   ScopedRegistry& operator=(const ScopedRegistry&) = delete;
 
-  // As harmonics_register receives it.
+  // Returns the registry as harmonics_register receives it.
   HARMONICS_FACE FunctionRegistry& registry() {
     registration_ = {sizeof(hx_registration), harmonics_api(), calls::graphs().scope_registry(scope_)};
     return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as in plugins

@@ -1,4 +1,4 @@
-// Selecting and mapping samples: FilterProducer, PickProducer, MapProducer, and the conditions of where=.
+// Selection and mapping of samples: FilterProducer, PickProducer, MapProducer, and the conditions of where=.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace harmonics {
 
-// "value<5" · "value[2]>=0.5,value[2]<1" · "value=setosa" · "finite". Compares values of a sample: one by index, or
-// all of them; commas join conditions that must all hold. A word is compared by its class number in the
+// A condition on a sample: "value<5", "value[2]>=0.5,value[2]<1", "value=setosa", "finite". Compares one value by
+// index, or all values. Conditions separated by commas must all hold. A word is compared by its class number in the
 // stream's symbols.
 class Condition {
  public:
@@ -30,7 +30,7 @@ class Condition {
     }
   }
 
-  // Of one sample's bytes.
+  // Returns whether the sample with these bytes satisfies the condition.
   bool operator()(const void* sample) const {
     for (const Term& t : terms_)
       for (uint64_t i = t.all ? 0 : t.place; i < (t.all ? count_ : t.place + 1); ++i)
@@ -152,7 +152,7 @@ class Condition {
 
 namespace detail {
 
-// As the value of an address's option.
+// Escapes a text as the value of an option in an address.
 inline std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -170,12 +170,12 @@ inline std::string escaped(const std::string& text) {
 
 }  // namespace detail
 
-// The samples for which a condition holds. Their number is not known in advance.
+// Produces the samples that satisfy a condition. Their number is not known in advance.
 class FilterProducer final : public WrappedProducer {
  public:
   FilterProducer(std::shared_ptr<Producer> inner, std::function<bool(const HTensor&)> keep)
       : WrappedProducer(std::move(inner)), keep_(std::move(keep)) {}
-  // "value[0]>=0.5,value!=3", as where= of an address.
+  // `where`: as the option where= of an address, "value[0]>=0.5,value!=3".
   FilterProducer(std::shared_ptr<Producer> inner, const std::string& where)
       : WrappedProducer(std::move(inner)), where_(where) {
     const std::optional<StreamInfo> info = known_samples();
@@ -207,7 +207,8 @@ class FilterProducer final : public WrappedProducer {
   std::string where_;
 };
 
-// The samples with these ascending indices; `together` > 1: groups of that many, from index times `together`.
+// Produces the samples with these ascending indices. `together` > 1: groups of that many samples, from index *
+// together.
 class PickProducer final : public WrappedProducer {
  public:
   PickProducer(std::shared_ptr<Producer> inner, std::shared_ptr<const std::vector<uint64_t>> numbers,
@@ -250,7 +251,7 @@ class PickProducer final : public WrappedProducer {
  private:
   uint64_t number_of(uint64_t i) const { return (*numbers_)[i / together_] * together_ + i % together_; }
 
-  // Up to n of the source's samples, contiguous.
+  // Reads up to n samples of the source, contiguously.
   uint64_t take(uint64_t n, char* to) {
     uint64_t got = 0;
     if (in_blocks_) {

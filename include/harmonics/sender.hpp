@@ -13,10 +13,10 @@ struct SenderOptions {
   std::string producer;  // name of the sender; "": the process id
   std::string stream = "samples";
   bool durable = false;  // keep samples until the receiver has stored them on disk, not only received them
-  // The program always sends its source from the first sample on; samples that the receiver has are skipped.
+  // The program always sends its source from the first sample; samples that the receiver has are skipped.
   bool whole_source = false;
-  bool insecure = false;             // allow other machines without encryption
-  double patience_seconds = 10;      // without a receiver
+  bool insecure = false;             // allow unencrypted connections to other machines
+  double patience_seconds = 10;      // time limit without a receiver
   std::string key_file, server_key;  // ZeroMQ: own key pair; the receiver's public key or its file
 };
 
@@ -26,7 +26,7 @@ struct SentTensor {
   DType dtype = DType::F32;
   Shape shape;
   const void* numbers = nullptr;
-  uint32_t classes = 0;  // number of classes of integer values, stated to the receiver; 0: no classes
+  uint32_t classes = 0;  // number of classes of integer values, announced to the receiver; 0: none
 
   template <typename T>
   static SentTensor of(std::string name, const T* numbers, Shape shape = {}) {
@@ -38,14 +38,14 @@ struct SentTensor {
   }
 };
 
-// Every sample has the same tensors, in the same order. Errors: harmonics::Error; Unavailable without a receiver for
-// longer than patience, Stream with the receiver's refusal.
+// All samples have the same tensors, in the same order. Throws harmonics::Error: ErrorKind::Unavailable without a
+// receiver for patience_seconds, ErrorKind::Stream with the message of a receiver that rejects samples.
 class Sender {
  public:
   explicit Sender(std::string address, SenderOptions options = {})
       : address_(std::move(address)), options_(std::move(options)) {}
 
-  // Blocks while the receiver grants no credit.
+  // Sends a sample. Blocks while the receiver grants no credit.
   void send(const std::vector<SentTensor>& sample) {
     if (!sender_) open(sample);
     if (sample.size() != tensors_.size())
@@ -62,7 +62,7 @@ class Sender {
     }
     check(harmonics_sender_send(sender_.get(), numbers.data()));
   }
-  // Number of the next sample, after the first was sent; blocks for the receiver.
+  // Returns the number of the next sample, once the first has been sent. Blocks until the receiver answers.
   uint64_t next() {
     uint64_t number = 0;
     if (sender_) check(harmonics_sender_next(sender_.get(), &number));

@@ -16,11 +16,11 @@
 #include <harmonics/error.hpp>
 #include <harmonics/quantity.hpp>
 
-// Plugins built by g++ would share statics of inline functions across libraries (STB_GNU_UNIQUE); hidden visibility
-// gives each library its own. Functions and data are hidden, classes are not.
+// Hidden visibility of functions and data. Otherwise plugins built by g++ would share statics of inline functions
+// across libraries (STB_GNU_UNIQUE). Classes are not hidden.
 #define HARMONICS_FACE __attribute__((visibility("hidden")))
 
-// Embedders link the library that defines it; in a plugin it stays null and the table arrives with registration.
+// Embedders link the library that defines it. In a plugin it is null, and registration provides the table.
 extern "C" __attribute__((weak)) const hx_api* harmonics_api(void);
 
 namespace harmonics {
@@ -110,7 +110,7 @@ struct dtype_of<double> {
   static constexpr DType value = DType::F64;
 };
 
-// Thrown if values of a traced tensor are requested; caught by the trampoline of the same library.
+// Thrown if values of a traced tensor are requested; caught by guarded() in the same library.
 struct NeedsValues {};
 // Thrown if a layer requests a width that is not known yet; caught likewise.
 struct NeedsWidth {};
@@ -126,7 +126,7 @@ HARMONICS_FACE inline const hx_api* api() {
   throw Error(ErrorKind::Plugin, "no Harmonics host: tensors can be used only after harmonics_register was called");
 }
 
-// An error as it crosses the boundary: the first line is the message, the others are its notes.
+// Returns the error for a text that crossed the boundary: the first line is the message, the other lines are notes.
 HARMONICS_FACE inline Error error_of(ErrorKind kind, const std::string& text) {
   size_t end = text.find('\n');
   Error error(kind, text.substr(0, end));
@@ -147,7 +147,7 @@ HARMONICS_FACE inline void check(hx_status status) {
   throw error_of(static_cast<ErrorKind>(kind), text ? text : "unknown error");
 }
 
-// Runs a body of this library for the host: no C++ exception leaves it.
+// Runs a body of this library for the host. Catches all C++ exceptions.
 template <typename Body>
 HARMONICS_FACE hx_status guarded(Body&& body) {
   try {
@@ -190,7 +190,7 @@ class Shape {
   int64_t back() const { return dims_[rank_ - 1]; }
   const int64_t* begin() const { return dims_; }
   const int64_t* end() const { return dims_ + rank_; }
-  // Number of elements; 1 for a scalar. Throws on int64_t overflow.
+  // Returns the number of elements; 1 for a scalar. Throws on int64_t overflow.
   int64_t count() const {
     int64_t n = 1;
     bool overflows = false;
@@ -237,7 +237,7 @@ inline hx_type make_type(DType dtype, const Shape& shape) {
   return t;
 }
 
-// A counted reference to one value. Copies share it. Const use is safe from several threads.
+// A counted reference to a value, shared by copies. Const functions are thread-safe.
 class HTensor {
  public:
   HTensor() = default;  // empty: no value; a producer returns it at the end of a pass
@@ -286,7 +286,7 @@ class HTensor {
   uint32_t rank() const { return type().rank; }
   int64_t size() const { return shape().count(); }
 
-  // The elements, row-major. On a traced value it makes the host treat the caller's body as opaque.
+  // Returns the elements, row-major. For a traced value, the host then treats the caller's body as opaque.
   const void* bytes() const {
     const void* p = nullptr;
     detail::check(need()->data(v_, &p));
@@ -297,7 +297,7 @@ class HTensor {
     expect(detail::dtype_of<T>::value);
     return static_cast<const T*>(bytes());
   }
-  // Writable elements; a shared tensor is copied first (copy on write).
+  // Returns writable elements. A shared tensor is copied first (copy on write).
   void* mutable_bytes() {
     void* p = nullptr;
     detail::check(need()->mutable_data(&v_, &p));
@@ -308,15 +308,15 @@ class HTensor {
     expect(detail::dtype_of<T>::value);
     return static_cast<T*>(mutable_bytes());
   }
-  // The one element of a tensor of one element.
+  // Returns the element of a tensor with one element.
   template <typename T>
   T item() const {
     if (size() != 1) throw Error(ErrorKind::Shape, "item() needs one element, the shape is " + shape().str());
     return *data<T>();
   }
 
-  // The functions of <harmonics/ops.hpp> as methods, defined there: x.sub(mean).mul(2).relu(). Each returns a new
-  // tensor; shapes and errors are those of the function.
+  // The functions of <harmonics/ops.hpp> as methods, defined there: x.sub(mean).mul(2).relu(). They return new tensors;
+  // shapes and errors are those of the functions.
   HTensor add(const HTensor& b) const;
   HTensor add(double b) const;
   HTensor sub(const HTensor& b) const;
@@ -344,7 +344,7 @@ class HTensor {
   HTensor gelu() const;
   HTensor softmax() const;
   HTensor log_softmax() const;
-  // Without a bound: std::nullopt, or an empty tensor.
+  // A missing bound is std::nullopt or an empty tensor.
   HTensor clamp(std::optional<double> low, std::optional<double> high) const;
   HTensor clamp(const HTensor& low, const HTensor& high) const;
   HTensor reshape(const Shape& shape) const;
@@ -356,7 +356,7 @@ class HTensor {
   HTensor reduce_min(const std::vector<int64_t>& axes, bool keep = false) const;
   HTensor reduce_mean(const std::vector<int64_t>& axes, bool keep = false) const;
 
-  // The raw handle: borrowed, and taking over one reference.
+  // raw() returns the borrowed handle; release() transfers the reference to the caller.
   hx_value* raw() const { return v_; }
   hx_value* release() {
     hx_value* v = v_;
@@ -409,7 +409,7 @@ class Attributes {
   Attributes& set(const char* name, std::vector<double> v) {
     return add(name, HX_ATTR_FLOATS).floats = std::move(v), *this;
   }
-  // Views, which outlive this object.
+  // The texts are not copied and must outlive this object.
   template <typename Text, typename = std::enable_if_t<std::is_same_v<Text, std::string_view>>>
   Attributes& set(const char* name, const std::vector<Text>& texts) {
     Entry& entry = add(name, HX_ATTR_TEXTS);
@@ -417,7 +417,7 @@ class Attributes {
     return *this;
   }
 
-  // A C view into this object; valid until it changes. `items` is the storage.
+  // Returns a C view of this object, valid until it changes. `items`: storage of the view.
   hx_attributes view(std::vector<hx_attribute>& items) const {
     items.clear();
     for (const Entry& e : entries_) {

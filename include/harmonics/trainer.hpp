@@ -7,7 +7,7 @@
 //   harmonics::Trainer trainer(config, arguments);
 //   trainer.train();
 //
-// Link Harmonics::harmonics. Every failure is a harmonics::Error. One thread at a time uses a trainer.
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. A trainer must be used by one thread at a time.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace harmonics {
 
 struct TrainingArguments {
   FitOptions fit;
-  // Samples of token ids, i32 [tokens], all of one length: the tokens of a sequence, and their successors.
+  // Samples of token ids, i32 [tokens], all of one length: the tokens of a sequence, and the token after each of them.
   std::shared_ptr<Producer> tokens, next;
   // Addresses, as on the command line; used if the producer is null.
   std::string tokens_address, next_address;
@@ -40,9 +40,9 @@ class Trainer {
     bind("next", arguments_.next, arguments_.next_address);
   }
 
-  // Another call continues from the current weights.
+  // Trains; another call continues from the current weights.
   HARMONICS_FACE FitReport train() { return graph_.fit(arguments_.fit); }
-  // Scores of the next token at each position, [tokens, vocabulary]; a batch has a new first axis.
+  // Returns the scores of the next token at each position, [tokens, vocabulary]; a batch has a new first axis.
   HARMONICS_FACE HTensor scores(const HTensor& tokens) {
     return graph_.infer(std::map<std::string, HTensor>{{"tokens", tokens}}).at("scores");
   }

@@ -15,7 +15,7 @@ struct ParameterInfo {
   std::string name;
   DType dtype;
   Shape shape;
-  bool hidden;  // neither an embedding table nor of an arrow into a tapped layer
+  bool hidden;  // neither an embedding table nor a parameter of an arrow into a tapped layer
 };
 
 // Optimizer state of a parameter, initially zero.
@@ -33,14 +33,14 @@ struct UpdateStep {
   std::vector<HTensor> moments;
 };
 
-// Traced operations, which become part of the training step. --optimizer 'name(lr=0.1)'.
+// An optimizer, by traced operations that are part of the training step: --optimizer 'name(lr=0.1)'.
 class OptimizerFunction {
  public:
   virtual std::vector<Moment> moments(const ParameterInfo& parameter, const Arguments& arguments) const {
     (void)parameter, (void)arguments;
     return {};
   }
-  // Next value of the parameter, then of the moments. Values cannot be read here.
+  // Returns the next value of the parameter, then the next values of the moments. Cannot read values.
   virtual std::vector<HTensor> step(const ParameterInfo& parameter, const UpdateStep& update,
                                     const Arguments& arguments) const = 0;
   virtual ~OptimizerFunction() = default;
@@ -55,7 +55,7 @@ struct RunPoint {
 
 class ScheduleFunction {
  public:
-  // The factor of the learning rate: at least 0. Pure.
+  // Returns the factor of the learning rate, at least 0. Pure.
   virtual double factor(const RunPoint& point, const Arguments& arguments) const = 0;
   virtual ~ScheduleFunction() = default;
 };
@@ -67,7 +67,7 @@ class RunView {
   int64_t step() const { return raw_.step; }  // finished so far
   int64_t epoch() const { return raw_.epoch; }
   int64_t samples() const { return raw_.samples; }
-  // False while "loss", "output.accuracy" ... has no value.
+  // Gets the value of "loss", "output.accuracy" ...; returns false while it has none.
   bool metric(const std::string& name, double& value) const {
     const hx_status status = raw_.metric(raw_.run, name.c_str(), &value);
     if (status == HX_DECLINED) return false;
@@ -79,7 +79,8 @@ class RunView {
   const hx_run_view& raw_;
 };
 
-// if name(arguments) { ... }, evaluated before every step. Stateless: a resumed run evaluates it again.
+// A predicate: if name(arguments) { ... }. Evaluated before every step. Must be stateless, since a resumed run
+// evaluates it again.
 class PredicateFunction {
  public:
   virtual bool operator()(const RunView& run, const Arguments& arguments) const = 0;
@@ -98,7 +99,7 @@ HARMONICS_FACE inline const hx_optimizer_vt* optimizer_vt() {
       sizeof(hx_optimizer_vt),
       [](void* self, const hx_attributes* args, const hx_parameter* parameter, hx_moment* out, uint32_t* count) {
         return guarded([&] {
-          thread_local std::vector<Moment> given;  // the names are the caller's until the next call
+          thread_local std::vector<Moment> given;  // owns the names until the next call
           given = object<OptimizerFunction>(self).moments(parameter_of(*parameter), Arguments(args));
           if (given.size() > HX_MAX_MOMENTS)
             throw Error(ErrorKind::Plugin, "it keeps " + std::to_string(given.size()) + " moments; at most " +

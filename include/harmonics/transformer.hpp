@@ -1,4 +1,4 @@
-// Transformers with their weights: computed as a whole, by layers, and token by token with cached keys and values.
+// Transformers with weights: computed as a whole, by layer, or token by token with cached keys and values.
 //
 //   harmonics::TransformerModel model(harmonics::RuntimeModelRegistry::create_model_config("SmolLM"), "SmolLM-135M/");
 //   harmonics::HTensor scores = model.forward(tokens);                    // [tokens, vocabulary]
@@ -6,8 +6,8 @@
 //   harmonics::HTensor next = model.forward_with_cache(token, cache);     // token by token, the same scores
 //   harmonics::HTensor after = harmonics::BlockExecutor::forward(model.block(3), "bf16", model.layer(3), before);
 //
-// Link Harmonics::harmonics. Every failure is a harmonics::Error. Any thread may call a model; one thread at a time
-// uses a cache.
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. Any thread may call a model; a cache must be used by
+// one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,8 @@ class TransformerLayer {
 
 struct TransformerOptions {
   int threads = 0;                // 0: all
-  std::string device, precision;  // of products, as FitOptions::precision; "": f32
-  uint64_t seed = 0;              // of initial values
+  std::string device, precision;  // precision: of products, as FitOptions::precision; "": f32
+  uint64_t seed = 0;              // for initial values
 };
 
 class TransformerModel {
@@ -65,22 +65,22 @@ class TransformerModel {
   HARMONICS_FACE explicit TransformerModel(const ModelConfig& config, const std::string& weights = "",
                                            const TransformerOptions& options = {})
       : model_(open(config.model, weights, changed_settings(config), options)) {}
-  // A model file or folder with weights: GGUF, a Hugging Face folder.
+  // `path`: a model file or folder with weights: GGUF, a Hugging Face folder.
   HARMONICS_FACE explicit TransformerModel(const std::string& path, const TransformerOptions& options = {})
       : model_(open(path, "", "", options)) {}
 
-  // Scores of the next token at each position of `tokens`, i32 [tokens] or [batch, tokens]: the same axes and
-  // [vocabulary]. Throws ErrorKind::Stream for a token outside the vocabulary.
+  // Returns the scores of the next token at each position of `tokens`, i32 [tokens] or [batch, tokens], with a last
+  // axis [vocabulary]. Throws ErrorKind::Stream for a token outside the vocabulary.
   HARMONICS_FACE HTensor forward(const HTensor& tokens) const { return values(tokens, false).at("scores"); }
-  // The same for tokens [tokens] that continue the sequence of `cache`; reads and extends its keys and values.
+  // Likewise for tokens [tokens] that continue the sequence of `cache`; reads and extends its keys and values.
   HARMONICS_FACE HTensor forward_with_cache(const HTensor& tokens, AttentionCache& cache) const;
-  // Every intermediate result, by the names of `explain`: "embedding", "blk.0.QKV.q", "blk.0", "scores".
+  // Returns all intermediate results, by the names of `explain`: "embedding", "blk.0.QKV.q", "blk.0", "scores".
   HARMONICS_FACE std::map<std::string, HTensor> forward_trace(const HTensor& tokens) const {
     return values(tokens, true);
   }
 
-  // The operations of a layer, and its weights. Throw ErrorKind::Usage if there is no such layer, or if no .ndsl file
-  // describes the model.
+  // Return the operations and the weights of a layer. Throw ErrorKind::Usage if there is no such layer, or if no .ndsl
+  // file describes the model.
   HARMONICS_FACE BlockSpec block(int64_t layer) const {
     hx_block_spec spec{};
     spec.struct_size = sizeof spec;
@@ -136,7 +136,7 @@ class AttentionCache {
     detail::check(detail::transformers().sequence_length(sequence_.get(), &length));
     return length;
   }
-  // Truncates the sequence to its first tokens, which stay cached; 0: a new sequence.
+  // Truncates the sequence to its first `length` tokens, which remain cached; 0: a new sequence.
   HARMONICS_FACE void keep(int64_t length) { detail::check(detail::transformers().keep(sequence_.get(), length)); }
 
  private:
@@ -155,9 +155,9 @@ HARMONICS_FACE inline HTensor TransformerModel::forward_with_cache(const HTensor
 // Computes a single block.
 class BlockExecutor {
  public:
-  // The result of a layer for its input, f32 [tokens, hidden] or [batch, tokens, hidden]: equal to the model's own
-  // result. `spec` must be the layer's. `recipe`: the precision of products, as
-  // FitOptions::precision; "": the model's.
+  // Returns the output of a layer for its input, f32 [tokens, hidden] or [batch, tokens, hidden], equal to the result
+  // in the model. `spec` must be that of the layer. `recipe`: precision of products, as FitOptions::precision; "": that
+  // of the model.
   HARMONICS_FACE static HTensor forward(const BlockSpec& spec, const std::string& recipe, const TransformerLayer& layer,
                                         const HTensor& hidden) {
     const hx_graph_api& api = detail::transformers();

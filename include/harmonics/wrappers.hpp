@@ -15,22 +15,21 @@
 
 namespace harmonics {
 
-// The address option equivalent to a wrapper. A graph unwraps the producers bound to it and applies these options
-// itself, in the order below, to all streams that are read together. Wrappers in another order stay and act on their
-// own stream.
+// The address option equivalent to a wrapper. A graph unwraps the producers bound to it and applies these options, in
+// the order below, to all streams that are read together. Wrappers in another order remain and act on their own stream.
 struct WrapperOption {
   enum class Acts { Never, Anywhere, Cache, Augment, Where, Skip, Take, Shard, Repeat, Shuffle, Batch };
   Acts acts = Acts::Never;
   std::string text;  // "shuffle=8192&seed=1"
 };
 
-// Forwards everything; the wrappers below override their part. Their state is a function of (epoch, index): sample
-// order does not depend on earlier reads, nor on another wrapper's prefetch.
+// Forwards all calls; the wrappers below override some. Their state is a function of (epoch, index), so the order of
+// samples depends neither on earlier reads nor on the prefetch of another wrapper.
 class WrappedProducer : public Producer {
  public:
   explicit WrappedProducer(std::shared_ptr<Producer> inner) : inner_(std::move(inner)) {
     if (!inner_) throw Error(ErrorKind::Usage, "a wrapper needs a producer to wrap");
-    // Cached below the wrappers: above them every pass would repeat the order of the first.
+    // Caches below the wrappers: above them, every pass would repeat the order of the first.
     const bool known = dynamic_cast<WrappedProducer*>(inner_.get()) || dynamic_cast<KnownProducer*>(inner_.get());
     if (!known) inner_ = std::make_shared<KnownProducer>(std::move(inner_));
   }
@@ -57,7 +56,7 @@ class WrappedProducer : public Producer {
   virtual bool go_to(uint64_t index) { return inner_->seek(epoch_, index); }
   uint64_t epoch() const { return epoch_; }
 
-  // Type of the samples; if the source does not describe them, of the first one.
+  // Returns the type of the samples, or of the first sample if the source does not describe them.
   std::optional<StreamInfo> known_samples() {
     std::optional<StreamInfo> info = inner_->describe();
     if (info) return info;
@@ -65,7 +64,7 @@ class WrappedProducer : public Producer {
     return inner_->describe();
   }
 
-  // A sample's index in the source: `sum`, or times * step + more. Overflow is an error.
+  // Returns the index of a sample in the source: `sum`, or times * step + more. Throws on overflow.
   static uint64_t place(std::optional<uint64_t> sum) {
     if (!sum) throw Error(ErrorKind::Usage, "sample numbers must be below 2^64");
     return *sum;
@@ -75,7 +74,7 @@ class WrappedProducer : public Producer {
     return place(behind ? checked_sum(*behind, more) : std::nullopt);
   }
 
-  // Reads and drops up to n samples; false: the pass ended first.
+  // Skips n samples by reading; returns false if the pass ends first.
   bool drop(uint64_t n) {
     for (; n > 0; --n)
       if (!inner_->next()) return false;
@@ -88,7 +87,7 @@ class WrappedProducer : public Producer {
   uint64_t epoch_ = 0;
 };
 
-// A wrapper whose samples are those of the source one by one: live positions are the source's.
+// A wrapper with one sample per sample of the source; live positions are those of the source.
 class SampleWiseProducer : public WrappedProducer {
  public:
   using WrappedProducer::WrappedProducer;
@@ -104,7 +103,8 @@ class SampleWiseProducer : public WrappedProducer {
 
  protected:
   bool numbered() const { return numbered_; }
-  // Numbers of the samples of one next or read: none yet; then the source's latest, or these.
+  // Collect the numbers of the samples of one next() or read(): clear; add those of the source's last n samples, or
+  // these.
   void begin_numbers() { given_.clear(); }
   void add_numbers(uint64_t n) {
     if (!numbered_ || n == 0) return;
@@ -120,7 +120,7 @@ class SampleWiseProducer : public WrappedProducer {
   std::vector<SampleNumber> given_;
 };
 
-// The first n samples of each pass.
+// Produces the first n samples of each pass.
 class TakeProducer final : public WrappedProducer {
  public:
   TakeProducer(std::shared_ptr<Producer> inner, uint64_t n) : WrappedProducer(std::move(inner)), n_(n), left_(n) {}
@@ -182,7 +182,7 @@ class SkipProducer final : public WrappedProducer {
   bool started_ = false, ended_ = false;
 };
 
-// Every count-th sample, starting at index.
+// Produces every count-th sample, starting at index.
 class ShardProducer final : public WrappedProducer {
  public:
   ShardProducer(std::shared_ptr<Producer> inner, uint64_t index, uint64_t count)
@@ -215,7 +215,7 @@ class ShardProducer final : public WrappedProducer {
   uint64_t index_, count_, gap_;
 };
 
-// Repeats the source `times` times; 0: for ever.
+// Repeats the source `times` times; 0: without end.
 class RepeatProducer final : public WrappedProducer {
  public:
   RepeatProducer(std::shared_ptr<Producer> inner, uint64_t times) : WrappedProducer(std::move(inner)), times_(times) {}
@@ -255,7 +255,7 @@ class RepeatProducer final : public WrappedProducer {
     if (!start(pass_ + 1, 0)) throw Error(ErrorKind::Stream, "repeat: the producer cannot be read a second time");
     return true;
   }
-  // Passes of the source are numbered consecutively; without an end each of ours starts far after the last.
+  // Numbers the passes of the source consecutively. Without end, each epoch has its own range of 2^32 passes.
   bool start(uint64_t pass, uint64_t index) {
     if (!inner_->seek((times_ ? epoch() * times_ : epoch() << 32) + pass, index)) return false;
     pass_ = pass;
@@ -279,7 +279,7 @@ class RepeatProducer final : public WrappedProducer {
   std::optional<StreamInfo> info_;
 };
 
-// Blocks of `block` samples, each shuffled by (seed, epoch, block number) only.
+// Shuffles blocks of `block` samples; the order depends only on (seed, epoch, block number).
 class ShuffleProducer final : public WrappedProducer {
  public:
   ShuffleProducer(std::shared_ptr<Producer> inner, uint32_t block, uint64_t seed = 0)
@@ -312,7 +312,7 @@ class ShuffleProducer final : public WrappedProducer {
     prepared_ = true;
     info_ = inner_->describe();
     char none = 0;
-    if (!info_ || inner_->read(0, &none) < 0) return;  // one by one
+    if (!info_ || inner_->read(0, &none) < 0) return;  // samples are read one by one
     if (const std::size_t n = inner_->size()) capacity_ = static_cast<uint32_t>(std::min<std::size_t>(n, capacity_));
     bytes_ = info_->sample_bytes();
     const auto bytes = checked_product(bytes_, capacity_);
@@ -322,7 +322,7 @@ class ShuffleProducer final : public WrappedProducer {
                       " bytes is larger than any memory; give a smaller block, for example shuffle=8192");
     block_.resize(*bytes);
   }
-  // Rereads at most one block.
+  // Reads at most one block again.
   bool go_to(uint64_t index) override {
     prepare();
     const uint64_t block = index / capacity_, offset = index % capacity_;
@@ -368,7 +368,7 @@ class ShuffleProducer final : public WrappedProducer {
   std::vector<HTensor> samples_;
 };
 
-// n samples as one, along a new first axis. The last of a pass is shorter, or dropped.
+// Batches n samples along a new first axis. The last batch of a pass is shorter, or dropped.
 class BatchProducer final : public WrappedProducer {
  public:
   enum class Last { Short, Dropped };
@@ -395,7 +395,7 @@ class BatchProducer final : public WrappedProducer {
     const std::size_t n = inner_->size();
     return n / n_ + (n % n_ && last_ == Last::Short ? 1 : 0);
   }
-  // Known in advance only if every batch is full.
+  // The type is known in advance only if all batches are full.
   std::optional<StreamInfo> describe() override {
     std::optional<StreamInfo> info = inner_->describe();
     if (!info || (last_ == Last::Short && (inner_->size() == 0 || inner_->size() % n_))) return std::nullopt;
@@ -412,7 +412,7 @@ class BatchProducer final : public WrappedProducer {
   }
 
  private:
-  // The last batch may be short, so it is read to skip it.
+  // Skips the previous batch by reading it, since it may be the short last one.
   bool go_to(uint64_t index) override {
     if (!inner_->seek(epoch(), index ? place(index - 1, n_, 0) : 0)) return false;
     if (index && !next())
@@ -443,7 +443,8 @@ class BatchProducer final : public WrappedProducer {
 
 namespace detail {
 
-// A producer without the wrappers that have address options, and these options: "take=100&shuffle=8&seed=1".
+// A producer without the wrappers that are equivalent to address options, and these options:
+// "take=100&shuffle=8&seed=1".
 struct Unwrapped {
   std::shared_ptr<Producer> producer;
   std::string options;
