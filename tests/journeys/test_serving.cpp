@@ -177,7 +177,7 @@ TEST_CASE("serving: a run that waits for its streams reports that it will write 
   REQUIRE(run.await([&] { return fs::exists(socket); }));
   const auto status = [&] { return last_line(harmonics("ctl " + socket + " status --json").out); };
   REQUIRE(
-      run.await([&] { return !status().at("streams").as_array().empty(); }));  // streams appear after the socket
+      run.await([&] { return !status().at("streams").as_array().empty(); }));  // streams appear after the socket exists
   CHECK(status().at("state") == "starting");
   CHECK(status().at("checkpointing") == true);
 }

@@ -66,8 +66,7 @@ class CompiledRunner : public Runner, TensorBinding {
     std::map<std::string, HTensor> outputs;
     for (const std::string& name : names_) {
       const HTensor& view = plan_->output(name);
-      outputs[name] =
-          HTensor(view.dtype(), view.shape(), view.bytes());  // the next step reuses the plan's memory
+      outputs[name] = HTensor(view.dtype(), view.shape(), view.bytes());  // the next step reuses the plan's memory
     }
     return outputs;
   }
