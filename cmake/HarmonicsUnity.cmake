@@ -9,7 +9,7 @@ option(HARMONICS_PCH "share one precompiled header between most tests" OFF)
 function(hm_unity target size)
   if(HARMONICS_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
-    # g++ takes the sources of a group for headers, where a class must not use an anonymous namespace.
+    # g++ treats the sources of a group as headers, in which a class must not use an anonymous namespace.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()

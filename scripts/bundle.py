@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 SYSTEM = {"libc6", "libstdc++6", "libgcc-s1"}
-# Sources whose copyright file is plain prose.
+# Source packages whose copyright file is not machine-readable.
 NAMED = {"krb5": "MIT (Kerberos)", "gcc-12": "GPL-3+ with GCC Runtime Library Exception"}
 
 

@@ -26,7 +26,7 @@ all_files() {
     find . -type f -not -path './build/*' | sed 's|^\./||'
   fi
 }
-# Leaves out inputs of tests, and a listing that is kept as in the design document.
+# Excludes inputs of tests, and a listing that must equal the design document's.
 sources() {
   all_files | grep -E '\.(hpp|cpp|h|c|inc|def|cu|cuh)$' |
     grep -vE '/(bad|corpus)/|^tests/plugins/out_of_tree/design_listing\.inc$' |

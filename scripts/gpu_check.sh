@@ -27,7 +27,7 @@ rm -f "$log"/*.log "$log"/*.code
 "$program" list devices | tee "$log/devices.log"
 if ! "$program" list devices | grep -A1 '^  cuda ' | grep -vq 'not available'; then exit 1; fi
 
-# One line a part: its name, a tab, its command.
+# One line per part: its name, a tab, its command.
 {
   printf 'check\t%s plugin check --calls 2000 %s\n' "$program" "$plugin"
   for tool in ${tools//,/ }; do

@@ -42,7 +42,7 @@ finish() {
 }
 trap finish EXIT
 
-apart=''  # "by number" or "in order": images and labels come from two addresses and are joined that way
+apart=''  # "by number" or "in order": joins images and labels from two addresses like this
 
 # learn FOLDER [further flags...]: from FOLDER/socket, or .../image and .../label
 learn() {

@@ -2,10 +2,10 @@
 # Long live training, observed from outside: memory of learner and sender, file descriptors, throughput. By default,
 # connections break every few seconds.
 # live_soak.sh [--slow] [--minutes N] [--seed N] [--rate N] [--rows FILE] [--program FILE]
-#   --slow     instead, a learner more than a hundred times slower than its sender, which must be held back
+#   --slow     instead tests back-pressure: a learner more than a hundred times slower than its sender
 #   --minutes  duration (default 60, with --slow 10)
 #   --seed     of the breaks (default: from the clock); printed
-#   --rate     samples a second, without --slow (default 2000)
+#   --rate     samples per second, without --slow (default 2000)
 #   --rows     file for the observations, one row every two seconds
 #   --program  the harmonics of a build with tests (default: that of build/release, else build/ci)
 set -euo pipefail
@@ -73,8 +73,8 @@ watch() {
 digits() { echo "synth:digits?size=60000&seed=1${1:-}"; }
 
 consume_slowly() {
-  # At full speed both processes buffer more than later, and their allocators keep that memory. So the first steps, a
-  # few windows of samples, are fast, and the measurement begins after them.
+  # At full speed both processes buffer more than later, and their allocators retain that memory. The first steps, a few
+  # windows of samples, are therefore fast, and the measurement starts after them.
   local flow=$work/slow.hmx plugin fast begin quick=150
   plugin=$(dirname "$program")/../test_plugins/libslow_down.so
   # The layer is wide, so that 1 % of the learner's memory exceeds a frame of samples.
@@ -153,7 +153,7 @@ soak() {
     END {
       for (from = 1; from < NR && t[from] < t[NR] / 5; ++from);  # the first fifth warms up
       half = int((from + NR) / 2)
-      # Connections come and go, so the most frequent number of descriptors in each half counts.
+      # Connections open and close, so the most frequent number of descriptors in each half counts.
       for (i = from; i <= NR; ++i) {
         if (f[i] > most) most = f[i]
         if (i <= half) { if (++seen0[f[i]] > seen0[f0]) f0 = f[i] }

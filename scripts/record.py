@@ -83,7 +83,7 @@ def record(command, columns, rows):
         if not data:
             break
         kept += data
-        whole = max(kept.rfind(end) for end in (b"\r", b"\n", b"s", b"K")) + 1  # never half a character
+        whole = max(kept.rfind(end) for end in (b"\r", b"\n", b"s", b"K")) + 1  # never splits a character
         screen.write(kept[:whole].decode("utf-8", "replace"))
         kept = kept[whole:]
         frames.append((time.monotonic() - begin, screen.shown()))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tidy.sh [BUILD [PATTERN]]: checks the program's sources by .clang-tidy, as BUILD (build/ci) compiles them; PATTERN
-# chooses among their paths. Prints each finding once and fails if there is any.
+# selects sources by path. Prints each finding once and fails if there is any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/ci} pattern=${2:-.}
@@ -15,8 +15,8 @@ if [ ! -f "$build/compile_commands.json" ]; then
 fi
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
-# Groups of sources are checked as they are compiled, which parses their headers once. Tests, device code and generated
-# sources are left out, and a file that asks the processor for features by names that clang 14 does not know.
+# Checks sources in their compiled groups, which parses headers once. Skips tests, device code, generated sources, and a
+# file that queries CPU features by names that clang 14 does not know.
 status=0
 grep -oP '"file": "\K[^"]+' "$build/compile_commands.json" | sort -u |
   grep -E '\.(cpp|cxx)$' | grep -vE '/tests/|/cmake/empty\.cpp$|half_product\.cpp$|_files\.cpp$' | grep -E "$pattern" |

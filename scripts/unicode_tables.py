@@ -9,7 +9,7 @@ import sys
 import unicodedata
 
 CODES = [c for c in range(sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
-# Signs that are alphabetic, and joiners.
+# Alphabetic symbols, and joiners.
 ALPHABETIC = [range(0x200C, 0x200E), range(0x24B6, 0x24EA), range(0x1F130, 0x1F14A), range(0x1F150, 0x1F16A),
               range(0x1F170, 0x1F18A)]
 HANGUL = range(0xAC00, 0xAC00 + 11172)

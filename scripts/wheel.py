@@ -15,7 +15,7 @@ import zipfile
 
 from bundle import floor
 
-# The oldest glibc of systems that have a libstdc++ with these symbols, as in the manylinux profiles.
+# The oldest glibc of systems with a libstdc++ that has these symbols, as in the manylinux profiles.
 GLIBC_BESIDE = [((3, 4, 25), (2, 28)), ((3, 4, 29), (2, 34)), ((3, 4, 30), (2, 35))]
 
 

@@ -31,7 +31,7 @@ FLOW = """harmonic live_mlp {
 
 
 def processors():
-    """One for who learns, the others for who sends."""
+    """Returns one processor for the learner and the others for the sender."""
     mine = sorted(os.sched_getaffinity(0))
     return {mine[0]}, set(mine[1:]) or {mine[0]}
 
@@ -47,7 +47,7 @@ def begin(command, on, errors):
 
 
 def end(process, errors):
-    """Processor seconds of a process that has ended."""
+    """Returns the CPU seconds of a process that has ended."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

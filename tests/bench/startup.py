@@ -37,7 +37,7 @@ def random_idx(name, dims, below):
 
 
 def prepare(folder):
-    """Both files, plain and compressed, in `folder`."""
+    """Writes both files, plain and compressed, to `folder`."""
     given = Path(os.environ.get("HARMONICS_TEST_DATA", ROOT / "../shared/data")) / "mnist"
     for name, dims, below in zip(NAMES, ([60000, 28, 28], [60000]), (256, 10)):
         if given.is_dir():
@@ -51,7 +51,7 @@ def prepare(folder):
 
 
 def run(command):
-    """Seconds and peak resident MiB of one process."""
+    """Returns seconds and peak resident MiB of one process."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     errors = process.stderr.read()

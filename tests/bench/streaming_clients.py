@@ -75,7 +75,7 @@ def report(name, results):
         return float("inf")
     first = [r["first"] for r in good]
     gaps = [gap for r in good for gap in r["gaps"]]
-    # The gap of a client beside that client's own median.
+    # A client's gap relative to that client's median.
     worst = max((max(r["gaps"]) / quantile(r["gaps"], 0.5) for r in good if r["gaps"]), default=0)
     seconds = max(r["end"] for r in good)
     pieces = len(gaps) + len(good)
@@ -102,7 +102,7 @@ def wait_for(port, server):
 
 
 def load(command, options, prefix=""):
-    """Rounds against a server of its own. Returns the largest gap of the warm ones, in medians."""
+    """Runs rounds against a separate server. Returns the largest gap of the warm rounds, in medians."""
     command, port, worst = list(command), free_port(), 0
     if "llama_cpp.server" in command:
         command += ["--host", "127.0.0.1", "--port", str(port)]

@@ -27,7 +27,7 @@ add_library(absent_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/absent_driver.cpp)
 set_target_properties(absent_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/absent_driver)
 
-# A driver library for the sample of a shader of one's own, which runs that shader on the processor.
+# A driver library for the sample of a custom shader, which emulates that shader on the CPU.
 add_library(played_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/played_cuda.cpp)
 set_target_properties(played_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/played_cuda)

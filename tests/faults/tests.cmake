@@ -1,5 +1,5 @@
-# Fault injection below the whole program, by a preloaded library. Sanitizers preload their runtime too, so their builds
-# rely on the in-memory files of the engine's own tests (files_in_memory.hpp).
+# Fault injection below the whole program, by a preloaded library. Sanitizers also preload their runtime, so their
+# builds rely on the in-memory files of the engine's tests (files_in_memory.hpp).
 if(NOT HARMONICS_SANITIZE)
   add_library(fault_layer MODULE ${CMAKE_CURRENT_LIST_DIR}/layer/injection.cpp
                                  ${CMAKE_CURRENT_LIST_DIR}/layer/calls.cpp)

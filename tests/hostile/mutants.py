@@ -157,7 +157,7 @@ def mutate(seed: bytes, text: bool, draw: random.Random) -> bytes:
 
 
 def lying(kind: Format, places: int) -> list[tuple[int, int, bytes]]:
-    """Replaces each number near the beginning of the file by impossible lengths: begin, end and the bytes."""
+    """Replaces each number near the start of the file by impossible lengths. Yields begin, end and the bytes."""
     changes = []
     if kind.text:
         at = 0
@@ -178,7 +178,7 @@ def lying(kind: Format, places: int) -> list[tuple[int, int, bytes]]:
 
 
 def attempt(words: list[str], memory: int, environment: dict[str, str]) -> tuple[int, float, float, bytes, float]:
-    """Exit code (-N: signal N; 124: too slow), seconds, MiB, output and processor seconds."""
+    """Returns exit code (-N: signal N; 124: too slow), seconds, MiB, output and CPU seconds."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, env=environment,

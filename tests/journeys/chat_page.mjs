@@ -1,4 +1,4 @@
-// Uses the chat page of `harmonics serve MODEL` as a person does, in Chromium, and takes pictures of it.
+// Uses the chat page of `harmonics serve MODEL` like a user, in Chromium, and takes screenshots.
 //
 //   npm install playwright-core
 //   harmonics serve stories260K.bin --tokenizer tok512.bin --listen 127.0.0.1:8080 --context 512
@@ -26,8 +26,8 @@ const picture = (name) => page.screenshot({ path: path.join(folder, `${++number}
 const articles = (kind) => page.locator(`#messages article.${kind}`);
 const written = async () => { await page.waitForSelector('#send:visible', { timeout: 60000 }); };
 const say = async (text) => { await page.fill('#message', text); await page.keyboard.press('Enter'); };
-// Says something and clicks the button while the answer is being written. A small model has soon finished, so the page
-// gets the events one by one, and none behind the eighth before the click.
+// Sends a message and clicks the button during the answer. A small model finishes quickly, so the page gets the events
+// one by one, and none after the eighth before the click.
 const sayAndClick = async (text, button) => {
   await page.evaluate((name) => {
     const plain = ReadableStreamDefaultReader.prototype.read;
@@ -84,7 +84,7 @@ try {
   assert.equal(await articles('error').count(), 0); // what was written so far stays
   await picture('stopped');
 
-  // A new conversation does not begin with the answer that it stopped.
+  // A new conversation does not start with the answer that it aborted.
   await sayAndClick('More', '#clear');
   await written();
   const asked = page.waitForRequest((request) => request.url().endsWith('/v1/chat/completions'));
@@ -94,7 +94,7 @@ try {
   await written();
   assert.equal(await articles('assistant').count(), 1);
 
-  // Markdown, drawn by the page's own code, without anything from the text becoming an element.
+  // Markdown, rendered by the page's own code; nothing in the text becomes an element.
   const drawn = await page.evaluate(async () => {
     const { markdown } = await import('./chat_markdown.js');
     const text = '# Title\n\nSome **bold**, *thin* and `code`, <img src=x onerror=alert(1)>.\n\n- one\n- two\n\n' +
@@ -121,7 +121,7 @@ try {
   await page.emulateMedia({ colorScheme: 'dark' });
   await picture('dark');
 
-  // A prompt that is too long is an error that says so, and Retry asks again.
+  // Too long a prompt gives an error that explains it, and Retry repeats the request.
   await page.click('#clear');
   await say('word '.repeat(3000));
   await page.waitForSelector('article.error');

@@ -1,4 +1,4 @@
-// Tries the npm packages `openai` and `ollama` against `harmonics serve MODEL`.
+// Tests the npm packages `openai` and `ollama` with `harmonics serve MODEL`.
 //
 //   npm install openai ollama
 //   harmonics serve stories260K.bin --tokenizer tok512.bin --listen 127.0.0.1:8080 --token secret-key

@@ -25,7 +25,7 @@ if(TARGET test_kernels)
     add_test(NAME "kernels: bf16 by ${way}" COMMAND test_kernels "bf16 products*")
     set_tests_properties("kernels: bf16 by ${way}" PROPERTIES ENVIRONMENT HARMONICS_BF16=${way} TIMEOUT 300)
   endforeach()
-  # products of bytes without the instructions for them
+  # byte products without the instructions for them
   foreach(isa avx2 avx512)
     if((isa STREQUAL "avx2" AND NOT flags MATCHES " avx2( |$)") OR
        (isa STREQUAL "avx512" AND NOT flags MATCHES " avx512_vnni( |$)"))

@@ -1,4 +1,4 @@
-# Tests of the OpenCL device, if it is built. They pass without a driver; the package pocl-opencl-icd is one for CPUs.
+# Tests of the OpenCL device, if it is built. They pass without a driver; pocl-opencl-icd is a driver for CPUs.
 if(TARGET harmonics_opencl)
   hm_tests(opencl opencl PLAIN UNOPTIMISED LABELS slow TIMEOUT 900)  # with a cold cache, hundreds of programs are built
   find_package(OpenCL REQUIRED)  # for its headers

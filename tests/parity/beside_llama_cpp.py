@@ -37,7 +37,7 @@ def byte_tokens():
 
 
 def matrices(architecture):
-    """Names and shapes of the matrices of a layer."""
+    """Returns names and shapes of a layer's matrices."""
     queries, keys = HEADS * HEAD, SHARED * HEAD
     if architecture == "phi3":
         return {"attn_qkv": (queries + 2 * keys, WIDTH), "attn_output": (WIDTH, queries), "ffn_up": (2 * HIDDEN, WIDTH),
@@ -102,7 +102,7 @@ def write(path, architecture, seed):
 
 
 def theirs(path, count, forced=None):
-    """Tokens chosen greedily, or those given, and the logits before each."""
+    """Returns greedily chosen tokens, or those given, and the logits before each."""
     model = llama_cpp.Llama(str(path), n_ctx=CONTEXT, n_threads=1, n_threads_batch=1, type_k=0, type_v=0, flash_attn=False,
                             verbose=False)
     model.reset()
@@ -125,7 +125,7 @@ def ours(program, path, count):
 
 
 def difference(mine, their):
-    """The largest difference of the log-probabilities of our most likely tokens, as long as the contexts are equal."""
+    """Returns the largest difference of the log-probabilities of our most likely tokens while contexts are equal."""
     (tokens, best), (their_tokens, rows) = mine, their
     most = 0.0
     for i, (row, probable) in enumerate(zip(rows, best)):

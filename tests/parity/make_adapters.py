@@ -26,14 +26,14 @@ def base():
 
 
 def write_gguf(name, folder):
-    """As llama.cpp's converter writes it; it knows one alpha, and no roots of ranks."""
+    """Writes the format of llama.cpp's converter, which supports one alpha, and no rank-stabilized scaling."""
     config = json.loads((folder / "adapter_config.json").read_text())
     writer = gguf.GGUFWriter(FOLDER / "adapters" / f"{name}.gguf", "llama")
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", float(config["lora_alpha"]))
     for key, value in sorted(load_file(folder / "adapter_model.safetensors").items()):
-        if key.endswith(".base_layer.weight"):  # PEFT adds the head as it was
+        if key.endswith(".base_layer.weight"):  # PEFT adds the unchanged head
             continue
         module, part = key.removeprefix("base_model.model.").removesuffix(".weight").rsplit(".lora_", 1)
         if module == "lm_head":

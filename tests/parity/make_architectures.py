@@ -34,7 +34,7 @@ def randomised(model, seed):
 
 
 def interleaved(weight, heads):
-    """Rows of a projection whose pairs are (i, i + d/2), as rows whose pairs are neighbours."""
+    """Reorders a projection's rows from pairs (i, i + d/2) to adjacent pairs."""
     rows = weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:])
     return rows.swapaxes(1, 2).reshape(weight.shape)
 
@@ -133,7 +133,7 @@ def decoder(name, architecture, config, keys=None, permuted=False, sandwich=Fals
 
 
 def llama3_factors(config, head):
-    """What is divided from each frequency, as the converter computes it."""
+    """Returns the divisors of the frequencies, as computed by the converter."""
     rope = config.rope_parameters
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
     context, factor = rope["original_max_position_embeddings"], rope["factor"]

@@ -39,7 +39,7 @@ def write(path):
 
 
 def numbers():
-    """Rows of several magnitudes, zeros, ties of rounding, and largest magnitudes of either sign."""
+    """Returns rows of several magnitudes, zeros, rounding ties, and largest magnitudes of either sign."""
     x = random.normal(size=(8, 128)).astype(np.float32)
     x[1] *= 1e-3
     x[2] *= 300
@@ -63,7 +63,7 @@ for name, kind in RULES:
 
 SEARCHED = (("q4_k", quants.Q4_K, 144, (0, 2)), ("q6_k", quants.Q6_K, 210, (208,)), ("q2_k", quants.Q2_K, 84, (80, 82)),
             ("q3_k", quants.Q3_K, 110, (108,)), ("q5_k", quants.Q5_K, 176, (0, 2)), ("iq4_nl", quants.IQ4_NL, 18, (0,)))
-ADDED = (("iq4_xs", quants.IQ4_XS, 136, (0,)),)  # last, so that the numbers above stay as they were
+ADDED = (("iq4_xs", quants.IQ4_XS, 136, (0,)),)  # last, so that the random numbers above do not change
 
 
 def add_blocks(name, kind, size, scales):
@@ -95,7 +95,7 @@ reference.ggml_quantize_chunk.restype = ctypes.c_size_t
 
 
 def squares_lost(kind, size, weights):
-    """The squared errors of ggml's own quantiser; weights: the importance of columns, or None."""
+    """Returns the squared errors of ggml's own quantiser. `weights`: the importance of columns, or None."""
     packed = np.zeros((x.size // kind.block_size, size), np.uint8)
     pointer = lambda array: None if array is None else array.ctypes.data_as(ctypes.c_void_p)
     reference.ggml_quantize_chunk(ctypes.c_int(kind.qtype.value), pointer(x), pointer(packed), ctypes.c_int64(0),

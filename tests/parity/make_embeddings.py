@@ -36,7 +36,7 @@ def unit(vector):
 
 def main():
     golden, (all_models, causal) = load_file(made.FOLDER / "architectures.safetensors"), models()
-    with torch.no_grad():  # the models are those of the files
+    with torch.no_grad():  # equal to the models in the files
         scores = causal(torch.tensor(golden["qwen2/tokens"][None].astype("int64"))).logits[0].numpy()
         hidden = all_models["bert"](torch.tensor(golden["bert/tokens"][None].astype("int64"))).last_hidden_state[0]
     assert numpy.allclose(scores, golden["qwen2/scores"], atol=1e-5)

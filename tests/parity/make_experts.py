@@ -13,7 +13,7 @@ from make_golden import Draw, Functionals, write_safetensors
 
 
 def route(scores, used, scoring="softmax", normalized=False, scale=1.0, capacity=0):
-    """As Mixtral and Qwen 3 (softmax) or DeepSeek 3 (sigmoid) choose; with a capacity as Switch does."""
+    """Selects experts like Mixtral and Qwen 3 (softmax) or DeepSeek 3 (sigmoid), and with a capacity like Switch."""
     shares = torch.sigmoid(scores) if scoring == "sigmoid" else F.softmax(scores, -1)
     weights, experts = shares.topk(used, -1)
     if normalized:
@@ -32,7 +32,7 @@ def route(scores, used, scoring="softmax", normalized=False, scale=1.0, capacity
 
 
 def route_in_groups(scores, bias=None, used=0, groups=1, used_groups=0, scoring="softmax", normalized=False, scale=1.0):
-    """As DeepSeek 3 chooses in transformers: the best groups by their two best experts, then experts in those."""
+    """Selects like DeepSeek 3 in transformers: the best groups by their two best experts, then experts in those."""
     shares = torch.sigmoid(scores) if scoring == "sigmoid" else F.softmax(scores, -1)
     preferred = shares if bias is None else shares + bias.detach()
     best = preferred.view(-1, groups, scores.shape[-1] // groups).topk(2, dim=-1)[0].sum(dim=-1)
@@ -71,7 +71,7 @@ def outer_groups(a, b, offsets):
 
 
 def balance(shares, experts):
-    """load_balancing_loss_func of transformers, of probabilities."""
+    """load_balancing_loss_func of transformers, given probabilities."""
     chosen = F.one_hot(experts.long(), shares.shape[-1]).to(shares.dtype)
     return (chosen.mean(0) * shares.mean(0)).sum() * shares.shape[-1]
 

@@ -91,7 +91,7 @@ def save(name, tokenizer, expected):
 
 def tokenizers_():
     expected = {}
-    # As Qwen 2 and Llama 3: byte pairs of words that an expression divides.
+    # Like Qwen 2 and Llama 3: byte pairs of words that an expression divides.
     t = Tokenizer(models.BPE())
     pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
                r"|\s+(?!\S)|\s+")
@@ -104,7 +104,7 @@ def tokenizers_():
         vocab_size=400, special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     t.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", 0)])
     save("byte_pairs", t, expected)
-    # As Llama 2: SentencePiece's byte pairs with bytes for what is unknown.
+    # Like Llama 2: SentencePiece's byte pairs, and bytes for unknown characters.
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
@@ -116,7 +116,7 @@ def tokenizers_():
     t = Tokenizer.from_str(json.dumps(data))
     t.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", 1)])
     save("sentence_pieces", t, expected)
-    # As T5 and XLM-R.
+    # Like T5 and XLM-R.
     t = Tokenizer(models.Unigram())
     t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
     t.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -125,7 +125,7 @@ def tokenizers_():
                                                             unk_token="<unk>"))
     t.post_processor = processors.TemplateProcessing("$A </s>", "$A </s> $B </s>", [("</s>", 2)])
     save("unigram", t, expected)
-    # As BERT.
+    # Like BERT.
     t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     t.normalizer = normalizers.BertNormalizer(lowercase=True)
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

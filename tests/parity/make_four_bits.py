@@ -18,7 +18,7 @@ FOLDER = pathlib.Path(__file__).parent / "golden"
 
 
 def folder(results):
-    """A tiny Llama as transformers saves it with 4-bit weights, one kind of scales in each layer."""
+    """Saves a tiny Llama with 4-bit weights by transformers, with a different kind of scales in each layer."""
     config = transformers.LlamaConfig(vocab_size=40, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
                                       num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32,
                                       tie_word_embeddings=True, attn_implementation="eager",

@@ -318,7 +318,7 @@ def add_optimizers(f):
                 keys = ["momentum_buffer"] if functional == "sgd" and "momentum" in attributes else (
                     [] if functional == "sgd" else ["exp_avg", "exp_avg_sq"])
                 for held in [w.data] + [state[key] for key in keys if key in state]:
-                    held.copy_(held.float())  # the input is exactly what float32 can hold
+                    held.copy_(held.float())  # the input is exact in float32
                 before = [w.detach().clone(), w.grad.clone()]
                 before += [state[key].clone() if key in state else torch.zeros(3, 5).double() for key in keys]
                 optimizer.step()
@@ -415,7 +415,7 @@ def add_fused(f):
 
 
 def add_saturated(f):
-    """Values so large, or so near to a limit, that a formula may lose precision or divide by zero."""
+    """Values so large, or so close to a limit, that a formula may lose precision or divide by zero."""
     d = Draw(50)
     near = torch.tensor([0.0, 1.0, 1e-38, 1e-30, 1e-12, 1e-7, 1 - 2.0**-24, 1 - 2.0**-20, 0.5, 0.25]).double()
     p, t = near.repeat_interleave(3), torch.tensor([0.0, 1.0, 0.375]).double().repeat(10)

@@ -13,12 +13,12 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 FOLDER = pathlib.Path(__file__).parent / "golden"
-# The last parts of names of modules, and the operations that have their results.
+# The last parts of module names, and the operations with the same results.
 OPERATIONS = {"self_attn.q_proj": "QKV.q", "self_attn.k_proj": "QKV.k", "self_attn.v_proj": "QKV.v",
               "self_attn.o_proj": "AttnOut", "mlp.gate_proj": "MLPUp.gate", "mlp.up_proj": "MLPUp.up",
               "mlp.down_proj": "MLPDown", "input_layernorm": "LN1", "post_attention_layernorm": "ResidualLN2",
               "mlp.act_fn": None}
-# Their modules have other names, or compute each head alone: only the results of layers are kept.
+# Their modules have other names, or compute heads separately: only layer results are stored.
 ONLY_LAYERS = {"BERT", "GPT2", "GPT_NeoX", "Gemma2", "Gemma3", "Phi", "Phi3", "Qwen3MoE", "Mixtral"}
 
 

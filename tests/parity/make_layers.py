@@ -21,7 +21,7 @@ RATE = 2.0**-4
 # ---- functionals --------------------------------------------------------------------------------------------------------
 
 
-def hardsigmoid(x):  # F.hardsigmoid rounds 1/6 to float32 on the way back
+def hardsigmoid(x):  # F.hardsigmoid rounds 1/6 to float32 in the backward pass
     return torch.where(x <= -3, torch.zeros_like(x), torch.where(x >= 3, torch.ones_like(x), x / 6 + 0.5))
 
 

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 RESULTS = {}
 THETA = {"rope_type": "default", "rope_theta": 10000.0}
-# The configuration and the seed that make_architectures.py gives each model.
+# The configuration and seed of each model in make_architectures.py.
 BASES = {"llama": (transformers.LlamaConfig(**SIZES, rope_parameters=THETA, tie_word_embeddings=False), 1),
          "qwen3": (transformers.Qwen3Config(**SIZES, rope_parameters=THETA, head_dim=8, tie_word_embeddings=True), 13),
          "phi3": (transformers.Phi3Config(**SIZES, rope_parameters=THETA, sliding_window=5, tie_word_embeddings=False),
@@ -45,7 +45,7 @@ def adapter(name, of, seed, steps=STEPS, **settings):
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW([{"params": [p for p in trained if p.dim() > 1], "weight_decay": DECAY},
                                    {"params": [p for p in trained if p.dim() == 1], "weight_decay": 0.0}], lr=RATE)
-    # From 3 on: rows of padding have no gradient in PyTorch.
+    # From 3 on, because rows of padding have no gradient in PyTorch.
     ids = torch.randint(3, VOCABULARY, (STEPS, BATCH, TOKENS + 1), generator=generator)
     losses = []
     for step in range(steps):
@@ -75,7 +75,7 @@ def main():
     adapter("qwen3_lora", "qwen3", 4, r=4, lora_alpha=8, target_modules=EVERY)
     adapter("qwen3_dora", "qwen3", 5, r=3, lora_alpha=8, target_modules=["q_proj", "o_proj", "up_proj"], use_dora=True)
     adapter("phi3_lora", "phi3", 6, r=4, lora_alpha=8, target_modules=["qkv_proj", "gate_up_proj", "down_proj"])
-    # PEFT has one pair for gate_up_proj, which becomes two here: they are trained apart, so only the scores are equal.
+    # PEFT has one pair for gate_up_proj, which becomes two here. They are trained separately, so only scores are equal.
     adapter("qwen3moe_down", "qwen3moe", 7, r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "o_proj"],
             target_parameters=["mlp.experts.down_proj", "mlp.gate.weight"])
     adapter("qwen3moe_experts", "qwen3moe", 8, steps=0, r=3, lora_alpha=6, target_modules=["v_proj"],

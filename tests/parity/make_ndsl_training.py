@@ -17,7 +17,7 @@ RATE, DECAY, IGNORED = 1e-2, 0.1, -100
 RESULTS = {}
 
 
-def numbers(seed, shape):  # none is the padding, whose row of the table does not learn in PyTorch
+def numbers(seed, shape):  # excludes the padding token, whose embedding has no gradient in PyTorch
     return torch.randint(3, VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -28,7 +28,7 @@ def loss_of(model, tokens, targets):
 
 
 def as_in_the_file(name, values):
-    """Experts are stacked in memory, and single in the file."""
+    """Experts are stacked in memory, but separate in the file."""
     if ".experts." not in name:
         yield name, values
         return
@@ -89,7 +89,7 @@ def trained(name, seed):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    later = ("GLM4MoE", "Qwen2MoE")  # last: the seeds of the others stay as they were
+    later = ("GLM4MoE", "Qwen2MoE")  # last, so that the seeds of the others do not change
     names = sorted((p.name for p in (FOLDER / "ndsl").iterdir() if p.name not in ("BERT", "GLM4MoE-groups")), key=lambda n: (n in later, n))
     for seed, folder in enumerate(names):
         trained(folder, 100 + 10 * seed)

@@ -94,7 +94,7 @@ def normuon(p, g, state, group):
     p -= rate * o
 
 
-TORCH = {  # torch's names of settings that are called differently here
+TORCH = {  # torch's names of settings with different names here
     "rmsprop": (torch.optim.RMSprop, {"epsilon": "eps"}),
     "sgd": (torch.optim.SGD, {}),
     "adam": (torch.optim.Adam, {"epsilon": "eps"}),

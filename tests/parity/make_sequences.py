@@ -29,7 +29,7 @@ def turn(x, positions, rate, interleaved=False, turned=None, positions_first=Fal
 
 
 def attend(q, k, v, lengths=None, mask=None, bias=None, sinks=None, causal=False, window=0, softcap=0.0):
-    """One batch item after another, with only the keys that are valid; scores as Gemma caps and gpt-oss sinks them."""
+    """Attends one batch item at a time, to valid keys only, with Gemma's score caps and gpt-oss's sinks."""
     outs, lses = [], []
     for b in range(q.shape[0]):
         n = k.shape[2] if lengths is None else int(lengths[b])
@@ -81,7 +81,7 @@ def add_sequences(f):
     q, k, v = d.normal(3, 4, 3, 5), d.normal(3, 2, 7, 5), d.normal(3, 2, 7, 6)
     lengths = torch.tensor([7, 3, 5], dtype=torch.int32)
     bias, sinks = d.normal(3, 4, 3, 7), d.normal(4)
-    mask = (d.whole(3, 3, 1, 3, 7) > 0).index_fill(3, torch.tensor([1]), True)  # key 1 is seen by all
+    mask = (d.whole(3, 3, 1, 3, 7) > 0).index_fill(3, torch.tensor([1]), True)  # key 1 is visible to all
     for name, operands, settings in (
             ("lengths", "lengths", {}), ("lengths_causal", "lengths", {"causal": True}),
             ("window", "lengths", {"causal": True, "window": 2}), ("window_whole", "", {"causal": True, "window": 3}),

@@ -351,7 +351,7 @@ a  {%- if true %}  b  {%- endif %}  c|{{- 'd' -}}  e|  {%+ if true %} f {% endif
 {{ 1 ~ 2 }}|{{ '5' ~ 2 * 3 }}|{{ [1, 2, 3][1] }}|{{ 'abc'[1] }}|{{ {'a': 1}['a'] }}|{{ (list)[0] }}|{{ list[0]|string|length }}
 """.strip("\n").split("\n")
 
-# Templates that must be refused.
+# Templates that must be rejected.
 REFUSED = ["{{ missing.x }}", "{{ missing() }}", "{{ 1 + 'a' }}", "{{ 'a' + 1 }}", "{{ 1 < 'a' }}", "{{ none|items|list }}",
            "{{ 1 / 0 }}", "{{ raise_exception('no') }}", "{% for x in none %}{% endfor %}", "{{ list.append(1) }}",
            "{{ missing + 1 }}", "{{ map.update({'a': 1}) }}", "{{ x", "{% if %}{% endif %}", "{% for x in list %}",
@@ -366,7 +366,7 @@ VARIABLES = {"text": "häß🙂text", "list": [10, 20, 30, 40, 50], "map": {"k":
 def render(template, variables):
     try:
         return _cached_compile_jinja_template(template).render(**variables)
-    except Exception:  # of any kind: it is refused
+    except Exception:  # any kind of rejection
         return None
 
 

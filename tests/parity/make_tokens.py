@@ -29,7 +29,7 @@ ALPHABETS = [
 WORDS = ["Hello", "world", "I'll", "they'RE", "don't", "  ", "\n\n", " \n", "\t\t", "3.14159", "1,000,000", "foo_bar",
          "https://x.org/?q=a%20b", "C++", "naïve", "<|endoftext|>", "<s>", "...", "——", " the", " of"]
 
-# Replacements of a vocabulary: of one character, of several, by nothing, and one that begins like another.
+# Replacements of a vocabulary: one character, several, an empty replacement, and a prefix of another one.
 RULES = {"\ufb01": "fi", "\u00e9": "e\u0301", "A": "a", "AB": "x", "\u200b": "", "\u3000": " ", "\t": " ",
          "\U0001d49c": "A"}
 

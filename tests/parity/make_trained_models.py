@@ -16,7 +16,7 @@ IGNORED = -100
 RESULTS = {}
 
 
-def numbers(seed, shape):  # none is the padding, whose row of the table does not learn in PyTorch
+def numbers(seed, shape):  # excludes the padding token, whose embedding has no gradient in PyTorch
     return torch.randint(3, VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -36,7 +36,7 @@ def trained(name, seed):
     RESULTS[f"{name}/targets"] = targets.to(torch.int32).numpy()
     loss_of(model, tokens, targets).backward()
     for parameter, value in model.named_parameters():
-        if ".experts." not in parameter:  # stacked in memory, and single in the file
+        if ".experts." not in parameter:  # stacked in memory, but separate in the file
             RESULTS[f"{name}/gradient/{parameter}"] = value.grad.numpy().copy()
     matrices = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]

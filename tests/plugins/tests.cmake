@@ -11,7 +11,7 @@ add_dependencies(test_plugins harmonics_activations harmonics_losses harmonics_l
 file(GLOB fixtures CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/fixtures/*.cpp ${CMAKE_CURRENT_LIST_DIR}/fixtures/*.c)
 foreach(source IN LISTS fixtures)
   get_filename_component(fixture ${source} NAME_WE)
-  # Built without the project's flags, as an outside plugin may be: no version script, everything visible.
+  # Built without the project's flags, as third-party plugins may be: no version script, default visibility.
   add_library(fixture_${fixture} MODULE ${source})
   target_link_libraries(fixture_${fixture} PRIVATE Harmonics::Plugin)
   target_include_directories(fixture_${fixture} PRIVATE ${PROJECT_SOURCE_DIR})

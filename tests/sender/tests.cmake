@@ -4,7 +4,7 @@ if(CLANG_COMPILER)
   hm_out_of_tree(sender_clang ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CLANG_COMPILER}
                  "-Wall -Wextra -Wpedantic -Werror")
 endif()
-if(NOT HARMONICS_SANITIZE)  # a program without a sanitizer cannot load a library that has one
+if(NOT HARMONICS_SANITIZE)  # a program without sanitizer cannot load a sanitized library
   add_test(NAME "sender: out of tree"
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/send_and_receive.sh $<TARGET_FILE:harmonics_cli>
                    ${out_of_tree}/sender/numbers_sender ${CMAKE_BINARY_DIR}/sender_test 45417)

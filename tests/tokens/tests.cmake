@@ -1,4 +1,4 @@
-# The leaf folder alone; without PCRE2 it is not built.
+# Tests of tokens/ without the engine; not built without PCRE2.
 if(TARGET harmonics_tokens)
   hm_tests(tokens tokens LINKS harmonics_tokens)
 endif()

@@ -1,4 +1,4 @@
-# One suite for every transport, on loopback, plus tests of each.
+# One suite for all transports, on loopback, and tests of each transport.
 add_library(transport_ends STATIC ${CMAKE_CURRENT_LIST_DIR}/ends.cpp)
 target_include_directories(transport_ends PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(transport_ends PUBLIC harmonics_sockets_ends fmt::fmt Threads::Threads)
@@ -24,7 +24,7 @@ hm_unity(test_transports 8)
 target_link_libraries(test_transports PRIVATE transport_chaos_ends Catch2::Catch2WithMain)
 target_compile_definitions(test_transports PRIVATE HARMONICS_PEER="$<TARGET_FILE:transport_peer>")
 add_dependencies(test_transports transport_peer)
-if(TARGET fault_layer)  # peers are killed at system calls too, not only between samples
+if(TARGET fault_layer)  # peers are also killed at system calls, not only between samples
   add_dependencies(test_transports fault_layer)
   target_compile_definitions(test_transports PRIVATE HARMONICS_FAULT_LAYER="$<TARGET_FILE:fault_layer>")
 endif()

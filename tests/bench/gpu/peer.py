@@ -67,7 +67,7 @@ def numbers(*shape, dtype=torch.float32, grad=False):
 
 
 def backward_of(function, *inputs):
-    """Only the backward pass of it, gradients taken anew each time."""
+    """Only the backward pass; gradients are computed anew in each call."""
     y = function(*inputs)
     dy = torch.rand_like(y)
     wanted = [x for x in inputs if x.requires_grad]
@@ -112,7 +112,7 @@ def rows(seconds):
 
 
 def training_step(workload, batches, mode, autocast):
-    """A step as PyTorch's users write it; the loss compiled in this mode, or not."""
+    """A typical PyTorch step, with the loss compiled in this mode, or not compiled."""
     net = torch_peer.net_of(workload).cuda()
     optimizer = torch_peer.optimizer_of(workload, net, fused=True)
     loss_of = torch.compile(net.loss, mode=mode) if mode else net.loss
@@ -130,7 +130,7 @@ def training_step(workload, batches, mode, autocast):
 
 
 def captured_step(workload, batches, autocast):
-    """The whole step, with the optimizer, captured by hand as one CUDA graph over fixed inputs."""
+    """The whole step with the optimizer, captured manually as one CUDA graph over fixed inputs."""
     net = torch_peer.net_of(workload).cuda()
     more = {} if workload["optimizer"]["name"] == "sgd" else {"capturable": True}
     optimizer = torch_peer.optimizer_of(workload, net, fused=True, **more)

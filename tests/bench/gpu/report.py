@@ -13,7 +13,7 @@ MLP_MICROSECONDS = 20
 
 
 def read(path):
-    """{id: [(seconds, work), ...]}, in the order of the lines."""
+    """Returns {id: [(seconds, work), ...]}, in the order of the lines."""
     found = {}
     for line in open(path):
         if line.startswith("{"):
@@ -23,7 +23,7 @@ def read(path):
 
 
 def ratio(ours, theirs):
-    """How many times as fast as theirs: the median over the pairs."""
+    """Returns the median over the pairs of their time divided by ours."""
     return statistics.median(t[0] / o[0] for o, t in zip(ours, theirs))
 
 

@@ -2,7 +2,7 @@
 # Benchmarks an accelerator against PyTorch: builds bench_gpu, alternates it with PyTorch, compares each figure with its
 # goal, prints and stores the result. Exits 1 if a goal is missed.
 # run.sh [--pairs N] [--seconds S] [--json FILE] [--build FOLDER]
-# --build: a folder with bench_gpu, which is then not built
+# --build: a folder with a built bench_gpu
 # HARMONICS_PEER_PYTHON: a python3 whose torch sees the device (default python3)
 set -euo pipefail
 cd "$(dirname "$0")/../../.."

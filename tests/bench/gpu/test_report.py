@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""report.py on figures that are made up: it says what was reached, and that something is missing."""
+"""Tests report.py with invented figures: it reports reached goals and missing figures."""
 import json
 import subprocess
 import sys

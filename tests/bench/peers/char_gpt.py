@@ -1,5 +1,5 @@
-"""Transformers in PyTorch, of the sizes that a workload's "net" has: the net of samples/char_gpt.hmx, and one of Llama's form, with RMSNorm
-and SwiGLU and without biases. Fused projection of query, key and value, scaled_dot_product_attention."""
+"""Transformers in PyTorch with the sizes of a workload's "net": the net of samples/char_gpt.hmx, and a Llama-like one with
+RMSNorm and SwiGLU and without biases. Fused projection of query, key and value, scaled_dot_product_attention."""
 import torch
 from torch import nn
 from torch.nn import functional as F

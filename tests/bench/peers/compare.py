@@ -23,7 +23,7 @@ SCRIPTS = {"torch": "torch_peer.py", "onnx": "onnx_peer.py"}
 
 
 def ours(folder, mode, cases, seconds):
-    """{case: what our benchmark reports}; one process runs all cases."""
+    """Returns {case: the benchmark's report}. One process runs all cases."""
     out = subprocess.run([Path(folder) / BENCHES[mode], f"--benchmark_filter=^({'|'.join(cases)})/real_time$", f"--benchmark_min_time={seconds}",
                           "--benchmark_format=json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     found = json.loads(out)

@@ -37,7 +37,7 @@ class Peer:
         self.model = llama_cpp.Llama(path, n_ctx=most, n_threads=threads, n_threads_batch=threads, n_batch=512, n_ubatch=512, verbose=False)
 
     def many(self, texts, count, repeat):
-        """Tokens a second of so many sequences at once."""
+        """Returns tokens per second with this number of concurrent sequences."""
         c = llama_cpp
         p = c.llama_context_default_params()
         p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max = (count + 8) * texts, 512, 512, texts

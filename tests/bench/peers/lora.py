@@ -28,7 +28,7 @@ def ours(a, threads):
 
 
 def theirs(a, threads, way):
-    """In a process of its own, so that its memory is known."""
+    """Runs in a separate process, so that its memory can be measured."""
     out = subprocess.run([sys.executable, __file__, a.model_step, "--peer", way, "--layers", str(a.layers), "--vocabulary", str(a.vocabulary),
                           "--rank", str(a.rank), "--batch", str(a.batch), "--tokens", str(a.tokens), "--threads", str(threads), "--steps",
                           str(a.steps)], check=True, stdout=subprocess.PIPE).stdout

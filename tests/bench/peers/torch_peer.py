@@ -22,7 +22,7 @@ def layer(kind, a):
 
 
 class Classifier(nn.Module):
-    """Layers in a row, cross entropy with the labels."""
+    """Sequential layers, and cross entropy with the labels."""
 
     def __init__(self, workload):
         super().__init__()

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # training.sh BIN PYTHON [--pairs N] [further flags of compare.py]
-# Users' defaults beside PyTorch: one table of alternating pairs, 1 and 2 threads, SGD and AdamW, sparse and dense data,
-# moments in f32, bf16 and 8 bits (PyTorch's in f32).
+# Compares default training with PyTorch: one table of alternating pairs, 1 and 2 threads, SGD and AdamW, sparse and
+# dense data, moments in f32, bf16 and 8 bits (PyTorch's in f32).
 #   BIN     folder of the benchmarks, e.g. build/ci/bin
-#   PYTHON  an interpreter that has PyTorch
-#   --pairs of measurements, default 9; 3 take a third of the time
-# PyTorch runs eagerly here; with --ways '' it also compiles, which takes a minute a row.
+#   PYTHON  an interpreter with PyTorch
+#   --pairs number of measurements (default 9)
+# PyTorch runs eagerly; with --ways '' it also compiles, which is slow.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,8s/^# //p' "$0" >&2; exit 2; }
 root=$(cd "$(dirname "$0")/../../.." && pwd)

@@ -17,7 +17,7 @@ WAYS = "eager, fused optimizer;compiled, fused optimizer"
 
 
 def ours(a, name, threads, precision):
-    """Samples per second, and the fraction of the peak."""
+    """Returns samples per second, and the fraction of the peak."""
     out = subprocess.run([a.bin / "bench_training", f"--benchmark_filter=^{name}/batch:[0-9]+/threads:{threads}/real_time$",
                           f"--benchmark_min_time={a.steps}", "--benchmark_format=json", f"--precision={precision}"],
                          check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
@@ -26,7 +26,7 @@ def ours(a, name, threads, precision):
 
 
 def peer(a, path, threads, way):
-    """PyTorch's row of one way in a process of its own; None: it failed."""
+    """Returns PyTorch's row of one way, run in a separate process; None: it failed."""
     run = subprocess.run([a.python, Path(__file__).parent / "torch_peer.py", path, f"--threads={threads}", f"--seconds=0", f"--least={a.steps}",
                           f"--ways={way}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if run.returncode != 0:

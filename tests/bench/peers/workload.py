@@ -1,4 +1,4 @@
-"""What every peer's script shares: reading a workload of workloads/*.json with its rows, timing steps, answering on standard input.
+"""Shared by the peers' scripts: reads a workload of workloads/*.json with its rows, times steps, answers on standard input.
 
 A script runs `serve(prepare)`, where prepare(workload, batch, threads) gives {name of a way: step(i)}, `i` counting up. It prints
 {"name": "mlp_train/batch:64/threads:1", "how": the fastest way, "best": samples/s of the fastest step, "median": of the median one,
@@ -33,7 +33,7 @@ def idx(name, rows):
 
 
 def rows_of(spec, rows, random):
-    """One stream's samples, [rows, shape...]: whole numbers where it has classes, else numbers in [0, 1)."""
+    """Returns a stream's samples, [rows, shape...]: integers if it has classes, else numbers in [0, 1)."""
     shape, classes = [rows, *spec.get("shape", [])], spec.get("classes", 0)
     if spec["values"] == "mnist" and mnist_folder().is_dir():
         if classes:
@@ -45,7 +45,7 @@ def rows_of(spec, rows, random):
 
 
 def data_of(workload, batch):
-    """{stream: [one array a batch]}."""
+    """Returns {stream: [one array per batch]}."""
     rows = max(ROWS, BATCHES * batch) // batch * batch
     random = numpy.random.default_rng(workload["seed"])
     return {name: numpy.split(rows_of(spec, rows, random), rows // batch) for name, spec in workload["data"].items()}
@@ -61,7 +61,8 @@ def time_steps(step, seconds, least=5):
 
 
 def fastest(ways, seconds):
-    """The way with the fastest step after a trial of each, as long as a measurement; a way that fails says so and is out. A single way needs no trial."""
+    """Returns the way with the fastest step in a trial of each, as long as a measurement. A way that fails is reported and
+    excluded. A single way needs no trial."""
     if len(ways) == 1:
         how, make = next(iter(ways.items()))
         return how, make()
@@ -78,7 +79,7 @@ def fastest(ways, seconds):
 
 
 def forget_peak():
-    """The system's record of the most memory in use begins anew."""
+    """Resets the process's peak memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 

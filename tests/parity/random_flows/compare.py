@@ -1,4 +1,4 @@
-"""Does rounding explain the engine's distance from float64? Errors are relative to a tensor's largest value."""
+"""Checks whether rounding explains the difference from float64. Errors are relative to a tensor's largest value."""
 from __future__ import annotations
 
 from typing import Iterator

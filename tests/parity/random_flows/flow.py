@@ -58,7 +58,7 @@ class Stream:
     classes: int = 0
     file: str = "npy"
     options: str = ""  # of the address: "window=8&shift=3"
-    raw: dict[str, bytes] = field(default_factory=dict)  # what the files of text and tokens hold
+    raw: dict[str, bytes] = field(default_factory=dict)  # the contents of text and token files
 
 
 @dataclass
@@ -100,8 +100,8 @@ class Training:
     clip_value: float = 0
     steps: int = 0
     epochs: int = 0
-    shuffle: int | None = None  # None: as training does by itself
-    flags: frozenset[str] = frozenset()  # settings that are given as flags, not in the flow
+    shuffle: int | None = None  # None: the default of training
+    flags: frozenset[str] = frozenset()  # settings given as flags, not in the flow
 
 
 @dataclass

@@ -33,10 +33,10 @@ class Value:
 
 def activation(x: Tensor, call: Call) -> Tensor:
     get = call.get
-    if call.name == "celu":  # torch's rounds alpha to float32
+    if call.name == "celu":  # torch rounds alpha to float32
         a = get("alpha", 1)
         return torch.where(x > 0, x, a * torch.expm1(torch.where(x > 0, torch.zeros_like(x), x) / a))
-    if call.name == "hardsigmoid":  # torch's rounds 1/6 to float32 on the way back
+    if call.name == "hardsigmoid":  # torch rounds 1/6 to float32 in the backward pass
         return torch.where(x <= -3, torch.zeros_like(x), torch.where(x >= 3, torch.ones_like(x), x / 6 + 0.5))
     simple: dict[str, Callable[[Tensor], Tensor]] = {
         "relu": F.relu, "relu6": F.relu6, "selu": F.selu, "softplus": F.softplus, "gelu": F.gelu, "silu": F.silu,
@@ -166,7 +166,7 @@ def attention(scope: "ArrowScope", v: Value, call: Call) -> Value:
         q, k = turned(q), turned(k)
     k, u = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, u))
     mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
-    if call.get("causal", False):  # the last position sees all
+    if call.get("causal", False):  # the last position attends to all
         mask = mask.tril(k.shape[2] - q.shape[2])
     sees = mask.any(-1, keepdim=True)
     y = F.scaled_dot_product_attention(q, k, u, attn_mask=mask | ~sees) * sees

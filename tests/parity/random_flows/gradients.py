@@ -9,7 +9,7 @@ from engine import Engine
 from flow import Flow
 from training import Trainer, batches_of_epoch
 
-SHARE = 0.1  # a tensor's scale is at least this share of the largest gradient: some are zero but for rounding
+SHARE = 0.1  # a tensor's scale is at least this share of the largest gradient: some are zero except for rounding
 
 
 def of_twin(flow: Flow, dtype: torch.dtype, disturbed: int | None = None,

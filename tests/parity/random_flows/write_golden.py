@@ -27,7 +27,7 @@ from make_golden import write_safetensors
 COUNTS = {"mlp": 12, "conv": 10, "seq": 10, "tokens": 8}
 TRIED = 150  # flows of each kind
 MOST_NUMBERS = {"mlp": 1000, "conv": 3000, "seq": 2200, "tokens": 1500}
-ROUGH = 2e-5  # a flow that float32 gets further off than this is left out
+ROUGH = 2e-5  # flows with larger errors in float32 are excluded
 
 
 def features(flow: Flow) -> set[str]:

@@ -11,7 +11,7 @@ g++ -std=c++17 -D_GLIBCXX_USE_CXX11_ABI=0 '-DVARIANT="gnu"' $sections $small $he
   -o "$out/kinds_v1_gnu.so"
 clang++ -std=c++20 '-DVARIANT="clang"' $sections $small $here/kinds_v1.cpp -o "$out/kinds_v1_clang.so"
 gcc -std=c11 -Os '-DVARIANT="c"' $small $here/kinds_v1.c -lm -o "$out/kinds_v1_c.so"
-# A plugin built without any of the flags above.
+# A plugin built without the flags above.
 g++ -std=c++17 -O2 -fPIC -shared "-ffile-prefix-map=$PWD=." -Iinclude -Wl,--build-id=none -s $here/seed_v1.cpp \
   -o "$out/seed_v1.so"
 for library in "$out"/*_v1*.so; do objcopy --remove-section=.comment "$library"; done
