@@ -15,6 +15,18 @@ namespace harmonics::engine {
 
 namespace {
 
+template <typename T>
+bool equal_elements(const void* a, const void* b, size_t bytes) {
+  return std::equal(static_cast<const T*>(a), static_cast<const T*>(a) + bytes / sizeof(T), static_cast<const T*>(b));
+}
+
+// Returns whether two arrays have equal elements. Floats are compared as numbers, because a cast turns -0.0 into 0.
+bool same_numbers(DType dtype, const void* a, const void* b, size_t bytes) {
+  if (dtype == DType::F32) return equal_elements<float>(a, b, bytes);
+  if (dtype == DType::F64) return equal_elements<double>(a, b, bytes);
+  return std::memcmp(a, b, bytes) == 0;
+}
+
 std::vector<std::string> input_names(const Lowered& lowered) {
   std::vector<std::string> names;
   for (const Node* leaf : lowered.program.leaves(Op::input))
@@ -91,7 +103,7 @@ class RowInput {
     for (int64_t i = n; i < read_.shape[0]; ++i) std::copy_n(bytes, size, bytes + i * size);
     if (!converted_) return bytes;
     const HTensor read = view_of(read_, bytes), numbers = cast(read, taken_.dtype);
-    if (const HTensor back = cast(numbers, read_.dtype); std::memcmp(back.bytes(), bytes, read_.bytes()) != 0)
+    if (!same_numbers(read_.dtype, cast(numbers, read_.dtype).bytes(), bytes, read_.bytes()))
       throw Error(ErrorKind::Stream, fmt::format("the stream of input '{}' holds numbers that {} does not have", name_,
                                                  dtype_name(taken_.dtype)));
     std::copy_n(static_cast<const std::byte*>(numbers.bytes()), taken_.bytes(),

@@ -142,7 +142,11 @@ bool LiveCorpus::read_more() {
 }
 
 void LiveCorpus::take_text(std::string text, bool last) {
-  if (find_invalid_utf8(text)) return malformed("is not UTF-8");
+  if (find_invalid_utf8(text)) {
+    malformed("is not UTF-8");
+    if (last) cut_text(true);  // the pieces before it
+    return;
+  }
   TextExample piece = ExampleFormat::of_text(std::move(text));
   piece.begin = text_.empty() && rows_.empty() && first_ == 0;
   piece.end = last;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include <fmt/core.h>
@@ -228,6 +229,9 @@ void Predictor::work() {
       answer(round, *programs);
     } catch (const Error& e) {
       for (Job& job : round) finish(job, &e);
+    } catch (const std::exception& e) {
+      const Error error(ErrorKind::Internal, e.what());
+      for (Job& job : round) finish(job, &error);
     }
   }
 }

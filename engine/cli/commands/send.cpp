@@ -2,6 +2,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <sstream>
@@ -162,7 +163,9 @@ std::string producer_name(const Options& options) {
   if (!options.producer_name.empty()) return options.producer_name;
   std::string name;
   for (const std::string& from : options.from) name += (name.empty() ? "" : " ") + from;
-  return name.substr(0, kMostProducerName);
+  size_t length = std::min(name.size(), kMostProducerName);
+  while (length < name.size() && length > 0 && (name[length] & 0xC0) == 0x80) --length;  // whole UTF-8 characters
+  return name.substr(0, length);
 }
 
 std::vector<Sink> open_targets(const Options& options, const std::vector<Binding>& sources, const Together& streams) {

@@ -85,8 +85,10 @@ std::string resuming_line(const std::vector<std::string>& command, const std::st
     }
     words.push_back(word);
   }
-  words.push_back("--resume");
-  if (!folder.empty()) words.push_back(folder);
+  const auto options = std::find(words.begin(), words.end(), "--");  // arguments after it are no options
+  std::vector<std::string> resume{"--resume"};
+  if (!folder.empty()) resume.push_back(folder);
+  words.insert(options, resume.begin(), resume.end());
   return command_text(words);
 }
 

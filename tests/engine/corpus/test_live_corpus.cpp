@@ -129,6 +129,18 @@ TEST_CASE("live corpus: malformed lines are refused with their number, or counte
   CHECK(corpus.health()->refused == 1);
 }
 
+TEST_CASE("live corpus: a malformed end of a text keeps the text before it") {
+  const ArrivingText text("To be, or not\n\xff\xfe");
+  CorpusOptions options = text.options(6);
+  options.skip_malformed = true;
+  LiveCorpus corpus(options);
+  const std::vector<ArrivedRow> rows = rows_of(corpus);
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[2].tokens.substr(0, 1) == "t");
+  CHECK(rows[2].next == "\n_____");
+  CHECK(corpus.health()->refused == 1);
+}
+
 TEST_CASE("live corpus: readers advance independently, and equal options share one corpus") {
   const ArrivingText text("abcdefghi");
   const CorpusOptions options = text.options(4);

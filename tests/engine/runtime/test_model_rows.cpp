@@ -123,6 +123,27 @@ TEST_CASE("model without a flow: results for every sample of its streams, in ord
   }
 }
 
+TEST_CASE("model without a flow: floats that are integers serve an integer input, -0 as 0") {
+  Model model;
+  model.name = "twice";
+  model.entries.push_back({"forward", [](Tracer& tracer, const EntrySizes& sizes) {
+                             const HTensor x = tracer.input("x", {DType::I32, Shape{sizes.batch}});
+                             tracer.output("out:y", x + x);
+                           }});
+  const TemporaryFolder folder;
+  const auto executor = make_sequential_executor();
+  const auto rows = [&](const std::string& csv) {
+    RowSettings settings;
+    settings.producers.push_back(parse_binding("x=file:" + folder.write("x.csv", csv) + "#0"));
+    settings.consumers.push_back(parse_binding("file:" + folder.path() + "/y.csv"));
+    infer_rows(model, *executor, settings);
+    std::ifstream in(folder.path() + "/y.csv");
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  CHECK(rows("3.0\n-0.0\n").find("6\n0\n") != std::string::npos);
+  CHECK(message_of([&] { rows("0.5\n"); }) == "the stream of input 'x' holds numbers that i32 does not have");
+}
+
 TEST_CASE("model without a flow: wrong bindings of its inputs and results are refused") {
   const Model model = linear_model({1, 2, 3, -1, 0, 1});
   const TemporaryFolder folder;
