@@ -148,7 +148,7 @@ class EntryCheck {
   uint64_t data_bytes_;
 };
 
-// The sorted tensors must cover the data without gaps.
+// Checks that the sorted tensors cover the data without gaps.
 void expect_gapless(const Origin& file, const SafetensorsHeader& header, uint64_t data_bytes) {
   uint64_t at = 0;
   const std::string* former = nullptr;

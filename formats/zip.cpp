@@ -45,7 +45,7 @@ class Directory {
     refuse(file_, "is a damaged zip archive: " + what, "get the file again");
   }
 
-  // The end record is at the end, followed only by a comment of at most 65535 bytes.
+  // Finds the end record, which is followed only by a comment of at most 65535 bytes.
   void find_end() {
     if (archive_.size() >= end_size)
       for (size_t at = archive_.size() - end_size, i = 0; i <= most_comment; --at, ++i) {

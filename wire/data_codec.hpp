@@ -13,7 +13,7 @@ class DataEncoder {
   // Encodes frames with this stream, producer, epoch and tensors.
   explicit DataEncoder(const Frame& like);
 
-  // The maximum number of bytes before the payload.
+  // Returns the maximum number of bytes before the payload.
   size_t most_head_bytes() const;
   // Writes the bytes before the payload so that they end at `payload`, which `payload_bytes` follow. Returns their
   // number.

@@ -54,7 +54,7 @@ void check_number(const char* field, uint64_t seq) {
            fmt::format("samples have numbers below {}", kMostSeq));
 }
 
-// A sample has at most `most` bytes, so no product overflows.
+// Checks that a sample has at most `most` bytes, so that no product overflows.
 void check_shape(const TensorPart& part, size_t i, uint64_t most) {
   if (is_stored(part.dtype))
     refuse(fmt::format("header, tensors[{}] '{}'", i, part.name),

@@ -123,7 +123,7 @@ Frame decode(std::span<const std::byte> bytes, const Limits& limits = {});
 class Encoded {
  public:
   uint64_t size() const { return size_; }
-  // The pieces in order; together they are the frame.
+  // Returns the pieces in order; together they are the frame.
   std::vector<std::span<const std::byte>> pieces() const;
   std::vector<std::byte> bytes() const;
 

@@ -34,7 +34,7 @@ class FrameMemory {
 
 class FrameBuilder {
  public:
-  // The capacity is as many samples as fit in `bytes`, at least one.
+  // Has room for as many samples as fit in `bytes`, at least one.
   FrameBuilder(FrameOrigin origin, uint64_t bytes);
 
   uint32_t count() const { return count_; }

@@ -26,7 +26,7 @@ std::vector<Key> read_allowed(const std::string& path);
 // The bound names, each with the keys that may use it.
 using BoundNames = std::multimap<std::string, Key>;
 BoundNames read_bound_names(const std::string& path);
-// A bound name may be used by its keys only, and a key with bound names may use no others.
+// Returns whether the key may use the name: a bound name only its keys, and a key with bound names only these.
 bool may_use(const BoundNames& bound, const Key& key, const std::string& name);
 
 // Returns the text of 32 bytes (ZeroMQ RFC 32).

@@ -72,7 +72,8 @@ struct Outbox::Body {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     return unsent <= kFewFrames * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent;
   }
-  // A transport polls for the next frame by itself while it has frames to send and shortly after: see until_deadline.
+  // Wakes the transport, unless it polls for the next frame anyway: while it has frames to send, and shortly after (see
+  // until_deadline).
   void wake() {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     if (waker && asked_in_vain && (now() - sent_at >= kGather || unsent * builder.sample_bytes() >= kWake)) waker();

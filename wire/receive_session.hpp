@@ -68,7 +68,7 @@ class ReceiveSession {
   Position position() const { return before_hello_ ? before_hello_->position : Position{epoch_, next_, ended_}; }
   // Returns whether a HELLO was accepted without a sample or an end after it. Any peer can send a HELLO.
   bool is_only_greeted() const { return before_hello_.has_value(); }
-  // The incarnation of the last HELLO, and whether it has declared its end.
+  // Return the incarnation of the last HELLO, and whether it has declared its end.
   uint64_t epoch() const { return epoch_; }
   bool is_ended() const { return ended_; }
   // Restores the state before such a HELLO, because its connection is gone.

@@ -290,7 +290,7 @@ bool Senders::is_expected(const std::vector<TensorPart>& tensors) const {
   });
 }
 
-// The first announcement is binding for all senders.
+// Adopts the first announcement, which is binding for all senders.
 void Senders::learn(const std::vector<TensorPart>& tensors) {
   if (!tensors_.empty() || tensors.empty()) return;
   tensors_ = tensors;

@@ -53,7 +53,7 @@ class Senders {
   bool has_begun() const { return begun_; }
   bool is_durable() const { return durable_; }
   void restore(uint64_t index, const Positions& positions);
-  // The positions before sample `index`, for a checkpoint that the caller is about to write.
+  // Returns the positions before sample `index`, for a checkpoint that the caller is about to write.
   std::string position(uint64_t index);
   void durable(uint64_t index);
   const SampleLog& log() const { return log_; }
@@ -62,7 +62,7 @@ class Senders {
   void expect(TensorPart tensor) { expected_.push_back(std::move(tensor)); }
   // Returns whether a sender has arrived or is known from a position.
   bool has_come() const { return !tensors_.empty(); }
-  // Whether all senders have ended.
+  // Returns whether all senders have ended.
   bool are_over() const;
   // The first announcement, which is binding for all senders.
   const std::vector<TensorPart>& tensors() const { return tensors_; }

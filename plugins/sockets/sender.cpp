@@ -68,7 +68,7 @@ struct Sender::Body {
       flush();
     });
   }
-  // A later tick reconnects.
+  // Closes the connection. A later tick reconnects.
   void lost() {
     Code ignored;
     socket.close(ignored);

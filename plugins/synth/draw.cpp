@@ -16,11 +16,11 @@ PhiloxStream random_of(uint64_t seed, uint64_t index, uint32_t part) {
   return PhiloxStream(harmonics::philox_key(seed, harmonics::stream_of("synth:digits", 12)), index, part);
 }
 
-// Approximately normal, deviation 1, never beyond 3. Uses exact operations only, so the result is the same on every
-// machine.
+// Returns an approximately normal number of deviation 1, never beyond 3.5. Uses exact operations only, so the result is
+// equal on every machine.
 float normal(PhiloxStream& r) { return (r.uniform() + r.uniform() + r.uniform() + r.uniform() - 2.0f) * 1.7320508f; }
 
-// A smooth wave of period 1 between -1 and 1 (parabolas instead of a sine, for the same reason).
+// Returns a smooth wave of period 1 between -1 and 1, made of parabolas instead of a sine for the same reason.
 float wave(float t) {
   t = t - std::floor(t);
   return t < 0.5f ? 16.0f * t * (0.5f - t) : 16.0f * (t - 0.5f) * (t - 1.0f);

@@ -131,7 +131,7 @@ class TracingDevice : public Device {
   std::shared_ptr<TraceLog> log_;
 };
 
-// Has no kernels of its own.
+// Wraps other devices; has no kernels itself.
 class TraceMaker : public Device {
  public:
   std::string describe() const override { return "logs the calls of another device: --device trace:cpu"; }

@@ -9,7 +9,8 @@
 
 namespace harmonics {
 
-// The parts must have samples of one type; `names` appear in errors. Classes are those of all parts together.
+// Concatenates the parts, which must have samples of one type; `names` appear in errors. Classes are those of all parts
+// together.
 std::shared_ptr<Producer> chained(std::vector<std::shared_ptr<Producer>> parts, const std::vector<std::string>& names);
 
 }  // namespace harmonics

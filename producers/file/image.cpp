@@ -108,7 +108,7 @@ void ImageDecoder::decode_jpeg(const FileBytes& file, int64_t channels, Image& t
   int width = 0, height = 0, sampling = 0, space = 0;
   if (tjDecompressHeader3(jpeg_, file.data(), file.size(), &width, &height, &sampling, &space)) refuse();
   to.channels = channels ? channels : space == TJCS_GRAY ? 1 : 3;
-  // A progressive image also needs coefficients of two bytes beside its pixels.
+  // A progressive image also needs coefficients of two bytes, besides its pixels.
   expect_believable(file, static_cast<uint64_t>(width), static_cast<uint64_t>(height),
                     3 * static_cast<uint64_t>(to.channels));
   to.height = height;

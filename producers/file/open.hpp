@@ -8,7 +8,7 @@
 
 namespace harmonics {
 
-// A folder of images gives images. Other files must have one common format and are concatenated.
+// Opens a folder of images as images. Other files must have one common format and are concatenated.
 std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& options);
 
 }  // namespace harmonics

@@ -51,7 +51,7 @@ class TableRows {
   virtual Shape sample() const = 0;  // shape of the cells; scalar: one cell
   // Reads the row at `place` and advances. Returns false at the end.
   virtual bool read(RowPlace& place, Cell* cells) = 0;
-  // The same for rows of plain numbers only. Returns false without changes for other rows; read() then handles the row.
+  // Likewise for rows of plain numbers only. Returns false without changes for other rows; read() then handles the row.
   virtual bool read_numbers(RowPlace& place, float* to) = 0;
   // Returns the line of the last row read.
   virtual size_t line() const = 0;

@@ -29,7 +29,7 @@ struct CacheCase {
   int64_t keys, shared, width, group = 4, queries = 1, page = 0;  // page: rows per page, 0: contiguous
 };
 
-// The next tokens of a sequence. All heads of a group share one read of the keys and values.
+// Adds the next tokens of a sequence. All heads of a group share one read of the keys and values.
 void add_cached(const CacheCase& c) {
   const Shape shape =
       c.page > 0 ? Shape{c.keys / c.page, c.page, c.shared, c.width} : Shape{1, c.keys, c.shared, c.width};

@@ -108,7 +108,7 @@ class Client {
   const std::string& said() const { return said_; }
   const std::string& heard() const { return heard_; }
   bool ended() const { return ended_; }
-  // The received answer to the upgrade, and the bytes after it.
+  // Return the received answer to the upgrade, and the bytes after it.
   std::string_view head() const { return std::string_view(heard_).substr(0, heard_.find("\r\n\r\n") + 4); }
   std::string_view frames() const { return std::string_view(heard_).substr(head().size()); }
   bool listens() const { return heard_.rfind("HTTP/1.1 101 ", 0) == 0 && heard_.find("\r\n\r\n") != std::string::npos; }

@@ -44,7 +44,7 @@ inline std::optional<Frame> take_frame(std::string_view& bytes) {
   return f;
 }
 
-// Whether more bytes can complete the invalid end `tail` of a text to valid UTF-8.
+// Returns whether more bytes can complete the invalid end `tail` of a text to valid UTF-8.
 inline bool may_become_utf8(std::string_view tail) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(tail[i]); };
   const unsigned lead = at(0);

@@ -134,7 +134,7 @@ std::vector<std::vector<T>> drain(Producer& producer) {
   }
   return samples;
 }
-// As drain(), but through read(), `chunk` samples at a time.
+// Like drain(), but through read(), `chunk` samples at a time.
 template <typename T>
 std::vector<std::vector<T>> drain_blocks(Producer& producer, uint64_t chunk) {
   const size_t n = static_cast<size_t>(producer.describe()->sample.count());

@@ -25,7 +25,7 @@ enum class Fault {
 const char* name_of(Fault fault);
 const std::vector<Fault>& all_faults();
 
-// How to find frames: HXS/1 back to back, or ZeroMQ messages (ZMTP 3).
+// The framing: HXS/1 frames back to back, or ZeroMQ messages (ZMTP 3).
 enum class Framing { Hxs, Zmtp };
 
 // Faults, each in one or both directions, after a calm period, and their duration.

@@ -54,7 +54,7 @@ class ZmqSending final : public Sending {
  private:
   zmq::Sender sender_;
 };
-// Of two sockets, the receiver's binds.
+// Returns the address. The receiver's socket binds, the sender's connects.
 zmq::Address zmq_address(const std::string& kind, const std::string& address, bool receives) {
   const zmq::Pattern pattern = kind == "zmq+router" ? (receives ? zmq::Pattern::Router : zmq::Pattern::Dealer)
                                : kind == "zmq+pull" ? (receives ? zmq::Pattern::Pull : zmq::Pattern::Push)

@@ -161,7 +161,7 @@ class World {
     });
   }
 
-  // A sample consists of its number and further bytes, whose count depends on it.
+  // Returns a sample's size: its number and further bytes, whose count depends on the number.
   static int64_t size_of(uint64_t seq) { return static_cast<int64_t>(8 + seq / 7 % 5 * 8); }
   void produce() {
     for (int i = 0; i < 3 && !finished_ && sender_->next_seq(); ++i) {

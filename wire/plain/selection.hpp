@@ -43,7 +43,7 @@ class Selection {
   Selection(Asked asked, std::string where);
 
   const Asked& asked() const { return asked_; }
-  // Whether type and shape are known.
+  // Returns whether type and shape are known.
   bool is_known() const { return known_; }
   // Learns type and shape from the first record. Errors: Name, Stream; Usage, if the replacement for missing values is
   // not of that type.

@@ -52,7 +52,7 @@ TrainingStep three_maps(int64_t rows, int64_t width) {
   return step;
 }
 
-// A micro-batch: weight gradients are added to those of earlier micro-batches.
+// Returns a micro-batch, whose weight gradients are added to those of earlier micro-batches.
 TrainingStep micro_batch(int64_t rows, int64_t in, int64_t out) {
   TrainingStep step;
   Tracer tracer("micro");
