@@ -29,7 +29,7 @@ all_files() {
 # Excludes inputs of tests, and a listing that must equal the design document's.
 sources() {
   all_files | grep -E '\.(hpp|cpp|h|c|inc|def|cu|cuh)$' |
-    grep -vE '/(bad|corpus)/|^tests/plugins/out_of_tree/design_listing\.inc$' |
+    grep -vE '/bad/|^tests/fuzz/corpus/|^tests/plugins/out_of_tree/design_listing\.inc$' |
     while read -r file; do if [ -f "$file" ]; then echo "$file"; fi; done
 }
 # each COMMAND: a bash command for batches of sources, with the formatter as $0 and the files as arguments

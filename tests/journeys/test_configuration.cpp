@@ -152,7 +152,7 @@ TEST_CASE("configuration: the current folder's file sets only how much and how a
   const Result named = p.run(run + " --config harmonics.toml");
   CHECK(named.code == 0);
   CHECK(fs::exists(weights));
-  CHECK_FALSE(has(named.err, "left out"));
+  CHECK_FALSE(has(named.err, "are ignored"));
 }
 
 TEST_CASE("configuration: a current folder's file that others can change is ignored") {
