@@ -100,7 +100,7 @@ def flow(name, divide=1, classes=1000, size=224, sample=True):
     lines = [f"// {title} with torchvision's names of parameters; written by make.py. Usage: README.md.",
              f"harmonic {name} {{", f"  producer images {{3, {size}, {size}}};"]
     if sample:
-        lines += ["  producer labels 1/1 images;", "  layer pixels;"]
+        lines += [f"  producer labels {{{classes}}} 1/1 images;", "  layer pixels;"]
     for at in range(0, len(names), 10):
         lines.append("  " + " ".join(f"layer {n};" for n in names[at:at + 10]))
     lines += ["  layer scores;", "", "  cycle {"]

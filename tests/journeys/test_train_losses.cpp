@@ -245,7 +245,8 @@ TEST_CASE("train: each validation takes the next rows of a stream") {
   CHECK(ends.code == 0);
   CHECK(ends.err.find("the validation data ended; there is no validation from step 4 on") != std::string::npos);
   CHECK(validations("c") == 1);
-  const Result both = train_on_input(folder, text, counted + into("d") + " --set datasets=file:" + file);
+  const Result both =
+      train_on_input(folder, text, counted + into("d") + " --set 'datasets=file:" + file + "?follow=true'");
   CHECK(both.code == 0);
   CHECK(both.err.find("validation on the next 3 rows every 2 steps") != std::string::npos);
   CHECK(validations("d") == 3);
