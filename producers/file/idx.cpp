@@ -83,7 +83,7 @@ ArrayLayout read_idx(const FileBytesPtr& file) {
       const size_t record = (header.promised - header.offset) / header.records();
       refuse_file(file->name(),
                   "is truncated: its " + lengths + ", enough for " +
-                      std::to_string((file->size() - header.offset) / record) + " records",
+                      quantity((file->size() - header.offset) / record, "record"),
                   "get the file again");
     }
     refuse_file(file->name(), "is longer than declared: its " + lengths, "the header or the data is damaged");

@@ -271,7 +271,7 @@ TEST_CASE("plugin doctor: compares libraries with their manifests") {
   f.write("libplain_a.manifest", "activation something_else\n");
   r = harmonics("plugin doctor " + place);
   CHECK(has(r.out, "registers other items than its manifest lists"));
-  CHECK(has(r.out, "take 'activation something_else' out of"));
+  CHECK(has(r.out, "remove 'activation something_else' from"));
   f.write("libgone.manifest", "loss nowhere\n");
   r = harmonics("plugin doctor --json " + place);
   CHECK(r.code == 1);

@@ -160,7 +160,7 @@ TEST_CASE("loss guard: weights and moments return to the last checkpoint, once")
     CycleRuntime runtime(*before, 0, guarded("deviations=6, patience=2, then=checkpoint"));
     runtime.set_checkpoints(&others);
     runtime.on_note([&](const std::string& text) {
-      if (text.find("are those of") != std::string::npos) returned = learned_bytes(*before);
+      if (text.find("restored the weights") != std::string::npos) returned = learned_bytes(*before);
     });
     runtime.run();
   }

@@ -124,9 +124,9 @@ TEST_CASE("predictor: requests that do not fit the model are refused") {
   REQUIRE(ports->outputs.size() == 1);
   CHECK(ports->outputs[0].name == "o");
   CHECK_THAT(message_of([&] { run.predictor.ask(ports, 0, {{}}, nullptr); }),
-             Catch::StartsWith("a request of 0 samples"));
+             Catch::StartsWith("the request has 0 samples"));
   CHECK_THAT(message_of([&] { run.predictor.ask(ports, 257, {bytes_of(numbers(4 * 257))}, nullptr); }),
-             Catch::StartsWith("a request of 257 samples"));
+             Catch::StartsWith("the request has 257 samples"));
   CHECK_THAT(message_of([&] { run.predictor.ask(ports, 2, {bytes_of(numbers(4))}, nullptr); }),
              Catch::StartsWith("the inputs do not have"));
   CHECK_THAT(message_of([&] { run.predictor.ask(std::make_shared<ModelPorts>(), 1, {bytes_of(numbers(4))}, nullptr); }),

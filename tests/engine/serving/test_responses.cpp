@@ -232,7 +232,7 @@ TEST_CASE("embeddings: texts and tokens over HTTP, in each form") {
   CHECK(reply_to(served.service, "POST", "/v1/embeddings", "{\"input\": " + longer + "}").status == 400);
   const std::pair<const char*, const char*> cases[] = {
       {"{}", "'input' is missing"},
-      {R"({"input": ""})", "empty text"},
+      {R"({"input": ""})", "empty string"},
       {R"({"input": [1, -2]})", "a token that is not a number"},
       {R"({"input": [999999]})", "outside the vocabulary"},
       {R"({"input": "a", "dimensions": 100000})", "'dimensions'"},
