@@ -533,7 +533,7 @@ TEST_CASE("plain: missing= that cannot be had from a stream, or is not of its ty
                     Catch::Contains("missing=nan cannot be represented in u8"));
   CHECK_THROWS_WITH(Selection(filled("x", "300", "u8:"), "test:"),
                     Catch::Contains("missing=300 cannot be represented in u8"));
-  CHECK_THROWS_WITH(Selection(filled("x", "10", "i64<10"), "test:"), Catch::Contains("no class below 10"));
+  CHECK_THROWS_WITH(Selection(filled("x", "10", "i64<10"), "test:"), Catch::Contains("not a class below 10"));
 }
 
 TEST_CASE("plain: a first sample that lacks a value says nothing of its shape, unless the flow declares it") {
