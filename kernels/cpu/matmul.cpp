@@ -153,6 +153,7 @@ void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) 
   c->column_parts = static_cast<uint32_t>(panels(p.n, kSide));
   // One more slice, although the operands are packed again: it gives a second thread work, or makes the parts even.
   if (c->row_parts * c->column_parts < 4) ++(p.n > p.m ? c->column_parts : c->row_parts);
+  if (c->row_parts * c->column_parts % 2 == 1) ++(p.n > p.m ? c->column_parts : c->row_parts);
   c->owns = true;
   const int64_t widest = panels(panels(p.n, column_panel / 2), c->column_parts) * column_panel / 2;
   c->b_part_floats = (row_panel + panels(widest, column_panel) * column_panel) * kPackedDepth;
@@ -169,15 +170,15 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
   c->batch_parts = c->row_parts = c->column_parts = 1;
-  const bool by_columns = is_cut_by_columns(p, wanted);
   c->depth_parts = p.chain ? 1 : depth_parts_of(p, wanted);
   c->by_rows = suits_rows(p);
-  if (c->by_rows && !by_columns) {
+  const bool by_columns = !c->by_rows && is_cut_by_columns(p, wanted);
+  if (c->by_rows) {
     while (c->depth_parts * c->row_parts < wanted && p.m >= kPartRows * c->row_parts) c->row_parts *= 2;
     while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.n >= 2 * kPartColumns * c->column_parts)
       c->column_parts *= 2;
   }
-  const uint32_t least = c->by_rows && !by_columns ? std::min(wanted, kUsualParts) : wanted;
+  const uint32_t least = c->by_rows ? std::min(wanted, kUsualParts) : wanted;
   while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts))
     c->column_parts *= 2;
   while (c->depth_parts * c->row_parts * c->column_parts < least && p.m >= 24 * static_cast<int64_t>(c->row_parts))
