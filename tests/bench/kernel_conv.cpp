@@ -24,10 +24,10 @@ void add(int64_t samples, int64_t in, int64_t out, int64_t side, int64_t kernel)
   add_program(
       "conv/" + size, {x, w, {out}}, [=](const auto& v) { return call("conv", v, geometry(kernel)); }, flops, 0);
   add_program(
-      "input_slope/" + size, {w, y},
+      "input_gradient/" + size, {w, y},
       [=](const auto& v) { return call("conv_grad_input", v, geometry(kernel).set("input_shape", x)); }, flops, 0);
   add_program(
-      "weight_slope/" + size, {x, y},
+      "weight_gradient/" + size, {x, y},
       [=](const auto& v) { return call("conv_grad_weight", v, geometry(kernel).set("weight_shape", w)); }, flops, 0);
 }
 

@@ -15,10 +15,10 @@ void add(int64_t rows, int64_t in, int64_t out) {
       fmt::format("linear/{}x{}x{}", rows, in, out), {{rows, in}, {out, in}, {out}},
       [](const auto& x) { return call("linear", x); }, flops, bytes);
   add_program(
-      fmt::format("input_slope/{}x{}x{}", rows, in, out), {{rows, out}, {out, in}},
+      fmt::format("input_gradient/{}x{}x{}", rows, in, out), {{rows, out}, {out, in}},
       [](const auto& x) { return std::vector{dot(x[0], x[1], {1}, {0})}; }, flops, bytes);
   add_program(
-      fmt::format("weight_slope/{}x{}x{}", rows, in, out), {{rows, out}, {rows, in}},
+      fmt::format("weight_gradient/{}x{}x{}", rows, in, out), {{rows, out}, {rows, in}},
       [](const auto& x) { return std::vector{dot(x[0], x[1], {0}, {0})}; }, flops, bytes);
 }
 
