@@ -295,7 +295,7 @@ TEST_CASE("idx files written by other programs are read") {
   CHECK(refused(at("incorrect-num-dims.idx")) ==
         "'" + at("incorrect-num-dims.idx") +
             "' is truncated: its header promises 32 bytes (2 records of i32[2, 1]), there are 28, enough for 1 "
-            "records; get the file again");
+            "record; get the file again");
   const std::string kmnist = at("kmnist-train-images-truncated.gz");
   CHECK(refused(kmnist) == "'" + kmnist +
                                "' is truncated: the gzip stream breaks off at byte 2119680 after 5497012 decompressed "
