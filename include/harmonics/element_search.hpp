@@ -236,43 +236,32 @@ HARMONICS_FACE StepSums step_sums(const float* x, const float* q, Weights weight
   return {sum(squares), sum(products)};
 }
 
-// x[i] * inverse + levels, rounded, within [0, 2 * levels - 1]. `most`: the largest magnitude of x.
-template <int kLevels, int kRun>
-HARMONICS_FACE void even_indices(const float* x, float inverse, float most, int32_t* indices) {
-  constexpr float kMiddle = kLevels;
-  constexpr int32_t kTop = 2 * kLevels - 1;
-  if (std::fabs(most * inverse) < 1e6f) {  // whole numbers hold all: they are bounded four at a time
-    for (int i = 0; i < kRun; ++i) {
-      const auto whole = static_cast<int32_t>(x[i] * inverse + kMiddle + 0.5f);
-      const int32_t least = whole > 0 ? whole : 0;
-      indices[i] = least < kTop ? least : kTop;
-    }
-    return;
-  }
-  for (int i = 0; i < kRun; ++i) indices[i] = nearest_index(x[i] * inverse + kMiddle, kTop);
-}
-
-template <int kLevels, int kRun, typename Weights>
-HARMONICS_FACE float symmetric_run(const float* x, Weights weights) {
+template <int kRun, typename Weights>
+HARMONICS_FACE float symmetric_run(const float* x, int levels, Weights weights) {
   const float most = largest_of(x, kRun);
   if (most == 0) return 0;
-  StepSums best{1, 0};
-  for (const int end : {-kLevels, kLevels - 1})
+  const float middle = static_cast<float>(levels), top = static_cast<float>(2 * levels - 1);
+  float best = 0;
+  double best_gain = 0;
+  for (const int end : {-levels, levels - 1})
     for (int candidate = -3; candidate <= 3; ++candidate) {
       float inverse = (static_cast<float>(end) + 0.3f * static_cast<float>(candidate)) / most;
       for (int turn = 0; turn < 2; ++turn) {
-        int32_t indices[kRun];
-        even_indices<kLevels, kRun>(x, inverse, most, indices);
         float q[kRun];
-        for (int i = 0; i < kRun; ++i) q[i] = static_cast<float>(indices[i] - kLevels);
+        for (int i = 0; i < kRun; ++i) {
+          float moved = x[i] * inverse + middle + 0.5f;
+          moved = moved > 0 ? moved : 0;
+          moved = moved < top ? moved : top;
+          q[i] = static_cast<float>(static_cast<int>(moved)) - middle;
+        }
         const StepSums sums = step_sums<kRun>(x, q, weights);
         if (!(sums.squares > 0) || sums.products == 0) break;
-        // products * products / squares, the decrease of the squared error, is larger: without divisions.
-        if (sums.products * sums.products * best.squares > best.products * best.products * sums.squares) best = sums;
-        if (turn == 0) inverse = static_cast<float>(sums.squares / sums.products);
+        const double gain = sums.products * sums.products / sums.squares;  // the decrease of the squared error
+        if (gain > best_gain) best_gain = gain, best = static_cast<float>(sums.products / sums.squares);
+        inverse = static_cast<float>(sums.squares / sums.products);
       }
     }
-  return static_cast<float>(best.products / best.squares);
+  return best;
 }
 
 // The index of the uneven step nearest to each multiple of 1/2 from -128. Midpoints of two steps are such multiples;
@@ -323,21 +312,20 @@ HARMONICS_FACE float uneven_run(const float* x, int n, Weights weights) {
 // The multiples of a step: the integers from -kLevels to kLevels - 1, or the uneven steps.
 template <int kLevels>
 struct EvenSteps {
-  template <int kRun>
-  HARMONICS_FACE static void indices(const float* x, float inverse, float most, int32_t* to) {
-    even_indices<kLevels, kRun>(x, inverse, most, to);
+  HARMONICS_FACE static int index(float x) {
+    float moved = x + static_cast<float>(kLevels) + 0.5f;
+    moved = moved > 0 ? moved : 0;
+    moved = moved < static_cast<float>(2 * kLevels - 1) ? moved : static_cast<float>(2 * kLevels - 1);
+    return static_cast<int>(moved);
   }
   HARMONICS_FACE static int number(int index) { return index - kLevels; }
   template <int kRun, typename Weights>
   HARMONICS_FACE static float step(const float* x, Weights weights) {
-    return symmetric_run<kLevels, kRun>(x, weights);
+    return symmetric_run<kRun>(x, kLevels, weights);
   }
 };
 struct UnevenSteps {
-  template <int kRun>
-  HARMONICS_FACE static void indices(const float* x, float inverse, float, int32_t* to) {
-    for (int i = 0; i < kRun; ++i) to[i] = nearest_uneven_step(x[i] * inverse);
-  }
+  HARMONICS_FACE static int index(float x) { return nearest_uneven_step(x); }
   HARMONICS_FACE static int number(int index) { return uneven_steps[index]; }
   template <int kRun, typename Weights>
   HARMONICS_FACE static float step(const float* x, Weights weights) {
@@ -353,9 +341,10 @@ struct RunsOfOneScale {
   uint8_t indices[256] = {};  // unsigned
 
   template <typename Weights>
-  HARMONICS_FACE double round_run(const float* x, Weights weights, float step, float most, uint8_t* to) const {
-    int32_t q[kRun];
-    Steps::template indices<kRun>(x, step != 0 ? 1 / step : 0, most, q);
+  HARMONICS_FACE double round_run(const float* x, Weights weights, float step, uint8_t* to) const {
+    const float inverse = step != 0 ? 1 / step : 0;
+    int q[kRun];
+    for (int i = 0; i < kRun; ++i) q[i] = Steps::index(x[i] * inverse);
     double error[4] = {};  // in lanes, as above
     for (int i = 0; i < kRun; i += 4)
       for (int lane = 0; lane < 4; ++lane) {
@@ -372,12 +361,11 @@ struct RunsOfOneScale {
     double total = 0;
     for (int run = 0; run < kRuns; ++run) {
       const int step = d != 0 ? nearest_index(runs[run] / d + static_cast<float>(kTop), 2 * kTop - 1) - kTop : 0;
-      const float most = largest_of(x + run * kRun, kRun);
       double best = HUGE_VAL;
       for (int s = step - 1; s <= step + 1; ++s) {
         if (s < -kTop || s >= kTop) continue;
         uint8_t found[kRun];
-        const double error = round_run(x + run * kRun, weights + run * kRun, d * static_cast<float>(s), most, found);
+        const double error = round_run(x + run * kRun, weights + run * kRun, d * static_cast<float>(s), found);
         if (!(error < best)) continue;
         best = error;
         steps[run] = static_cast<int8_t>(s);

@@ -30,11 +30,9 @@ struct BlockWeights {
 // q4_0 and q5_0: (index - levels) * scale.
 template <int kLevels>
 HARMONICS_FACE uint16_t symmetric_indices(const float* from, const float* weights, uint8_t* indices) {
-  const uint16_t scale = float_to_half(symmetric_run<kLevels, 32>(from, weights));
+  const uint16_t scale = float_to_half(symmetric_run<32>(from, kLevels, weights));
   const float step = half_to_float(scale), inverse = step != 0 ? 1 / step : 0;
-  int32_t found[32];
-  even_indices<kLevels, 32>(from, inverse, largest_of(from, 32), found);
-  for (int i = 0; i < 32; ++i) indices[i] = static_cast<uint8_t>(found[i]);
+  for (int i = 0; i < 32; ++i) indices[i] = static_cast<uint8_t>(EvenSteps<kLevels>::index(from[i] * inverse));
   return scale;
 }
 
