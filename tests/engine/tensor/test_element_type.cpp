@@ -252,20 +252,3 @@ TEST_CASE("element types: numbers that a searched block can hold are found") {
       REQUIRE(std::fabs(x[i] - y[i]) <= 2e-3f * 63 * 0.125f * static_cast<float>(highest));
   }
 }
-
-TEST_CASE("element types: indices of even steps are the nearest ones, also of numbers that no whole number holds") {
-  std::mt19937 random(13);
-  std::normal_distribution<float> normal;
-  float x[16];
-  for (float& v : x) v = normal(random);
-  const float most = detail::largest_of(x, 16);
-  for (const float inverse : {0.0f, 0.7f, -3.9f, 8.0f, 9e5f / most, 1.1e6f / most, -1e20f, INFINITY, -INFINITY, NAN}) {
-    CAPTURE(inverse);
-    int32_t found[16];
-    detail::even_indices<4, 16>(x, inverse, most, found);
-    for (int i = 0; i < 16; ++i) {
-      const float moved = x[i] * inverse + 4.0f + 0.5f;
-      REQUIRE(found[i] == (!(moved > 0) ? 0 : moved > 7 ? 7 : static_cast<int>(moved)));
-    }
-  }
-}
