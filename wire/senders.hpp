@@ -48,7 +48,7 @@ class Senders {
   // Returns whether a sender may be waiting for an answer that poll can give.
   bool consumed(Sender& sender, uint64_t samples, uint64_t bytes);
 
-  // Accepts senders from now on. Until then, senders are asked to wait.
+  // Accepts senders. Senders that connect before this call wait.
   void begin(bool durable);
   bool has_begun() const { return begun_; }
   bool is_durable() const { return durable_; }

@@ -17,12 +17,12 @@ class CycleLive final : public CycleObserver {
  public:
   CycleLive(CycleContext& cycle, LiveStreams& streams, CycleState& state, CycleCheckpoints& checkpoints)
       : cycle_(cycle), streams_(streams), state_(state), checkpoints_(checkpoints) {}
-  // Waits for a checkpoint that is being written, because the streams are told when it is on disk.
+  // Waits for a checkpoint that is being written: when it is on disk, the streams are notified.
   ~CycleLive() override;
   CycleLive(const CycleLive&) = delete;
   CycleLive& operator=(const CycleLive&) = delete;
 
-  // Streams with positions continue at those of the checkpoint, and are told which samples later checkpoints contain.
+  // Streams with positions continue at those of the checkpoint, and learn which samples later checkpoints contain.
   void open();
   // Starts a thread in addition to the stages. It ends the run or writes a due checkpoint while a read waits for
   // samples. Returns no thread if no stream is live.

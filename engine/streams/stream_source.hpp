@@ -13,9 +13,9 @@ namespace harmonics::engine {
 // Returns "u8[28, 28]", or "i64" for a scalar.
 std::string sample_type_text(DType dtype, const Shape& shape);
 
-// Wraps a producer object and its C table, with a name for errors. The sample type is always known: a producer without
-// describe() is asked for its first sample, which is buffered. Every sample is checked against the type. Not
-// thread-safe, except where noted.
+// Wraps a producer object and its C table, with a name for errors. The sample type is always known: if the producer has
+// no describe(), the first sample is read and buffered. Every sample is checked against the type. Not thread-safe,
+// except where noted.
 class Source {
  public:
   // Takes ownership of `object`. `owner` keeps alive what `table` and `object` need, such as a plugin's library.

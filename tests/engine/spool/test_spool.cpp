@@ -371,7 +371,10 @@ TEST_CASE("spool: damage in an older file is refused when it is reached", "[spoo
   {
     Spool spool(options(files, uint64_t{4} << 20));
     const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
-    expect_samples(*x, 0, 60'000, 1);
+    for (uint64_t from = 0; from < 60'000; from += 10'000) {
+      expect_samples(*x, from, 10'000, 1);
+      REQUIRE(soon([&] { return sender.durable_until() == from + 10'000; }));  // else one commit may fill one file
+    }
   }
   const auto names = files_of(files, "spool/x/");
   REQUIRE(names.size() > 1);
