@@ -132,8 +132,8 @@ void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   answer(out, std::move(c), isa().turned_matmul, "turned matmul", phases).workspace = floats * sizeof(float);
 }
 
-// Whether to use PackedContext::by_rows.
-bool suits_rows(const Product& p) { return p.m >= kManyRows && p.a_column == 1; }
+// Whether to use PackedContext::by_rows. For a smaller depth, moving C takes most of the time.
+bool suits_rows(const Product& p) { return p.m >= kManyRows && p.k > kShortDepth && p.a_column == 1; }
 // Size of a part for by_rows: a block of B and C fits the L2 cache, and B is read few times.
 constexpr int64_t kPartRows = 2 * kPackedRows, kPartColumns = kPackedColumns;
 

@@ -44,6 +44,15 @@ void map_all(float* y, const float* more, int64_t rows, int64_t columns, int64_t
   }
 }
 
+// Not inlined, so that the smallest products do not set up its frame.
+__attribute__((noinline)) void run_chain(const ChainContext& chain, void* const* buffers, int64_t width, Range rows,
+                                         Range columns) {
+  ChainRun run(chain, buffers);
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    for (int64_t j = columns.begin; j < columns.end; j += chain.block)
+      run.piece(i * width + j, columns.end - j < chain.block ? columns.end - j : chain.block);
+}
+
 }  // namespace
 
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation) {
@@ -62,12 +71,7 @@ void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64
   if (p.has_bias || p.activation)
     epilogue(static_cast<float*>(buffers[p.c]) + row * p.n + column, row_end - row, column_end - column, p.n,
              p.has_bias ? static_cast<const float*>(buffers[p.bias]) + column : nullptr, p.activation);
-  if (!p.chain) return;
-  ChainRun run(*p.chain, buffers);
-  const int64_t most = p.chain->block;
-  for (int64_t i = row; i < row_end; ++i)
-    for (int64_t j = column; j < column_end; j += most)
-      run.piece(i * p.n + j, column_end - j < most ? column_end - j : most);
+  if (p.chain) run_chain(*p.chain, buffers, p.n, {row, row_end}, {column, column_end});
 }
 
 // Products with a row-major B, or with A and B contiguous along k.

@@ -181,11 +181,7 @@ HM_INLINE Normal normal(vf x) {
   q = fma(q, z, splat(1.670193859f));
   q = fma(q, z, splat(1.0f));
   const vf e = choose(z < kEnd, exp_within(z * z * -0.5f), vf{});
-#if defined(__AVX512F__)
-  const vf r = (vf)_mm512_rcp14_ps(q), tail = e * p * fma(fma(-q, r, splat(1.0f)), r, r);  // a division occupies a port
-#else
   const vf tail = e * p / q;
-#endif
   return {choose(x < 0.0f, tail, 1.0f - tail), e};
 }
 HM_INLINE vf vgelu(vf x) { return x * normal(x).cumulative; }
