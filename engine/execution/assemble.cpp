@@ -179,9 +179,9 @@ class Assembler : AssemblerOf<PlanParts> {
     p_.pointers.push_back(form->data());
     for (size_t i = 0; i < plan_.states.size(); ++i)
       if (plan_.states[i].name == parameter->callee) p_.packed_states.push_back(i);
-    if (std::find(p_.packed.begin(), p_.packed.end(), form) == p_.packed.end())
+    if (std::none_of(p_.packed.begin(), p_.packed.end(), [&](const PackedOperand& p) { return p.form == form; }))
       p_.memory.packed_bytes += raw.packed_bytes;
-    p_.packed.push_back(std::move(form));
+    p_.packed.push_back({static_cast<uint32_t>(p_.steps.size() - 1), std::move(form)});
   }
 
   void add_copy(const PlannedCopy& copy, const char* what) {

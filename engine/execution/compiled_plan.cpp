@@ -1,5 +1,6 @@
 #include "engine/execution/compiled_plan.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/core.h>
@@ -17,6 +18,9 @@ void run_job(const void* context, uint32_t number) {
   step.run(step.context, step.buffers, job.phase, job.part);
 }
 
+// A fraction of the smallest second-level caches. A thread waits for a few short steps, in which it cannot fetch more.
+constexpr size_t kFetchedAhead = 128u << 10;
+
 }  // namespace
 
 CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor)
@@ -26,6 +30,39 @@ CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor)
   for (const KernelStep& s : p_.steps) shapes.push_back({s.context, s.phases, s.parts});
   waves_ = make_waves(shapes, p_.access, p_.rest);
   for (const WavePhase& p : waves_.phases) jobs_.push_back({p_.steps.data(), waves_.jobs.data() + p.first});
+  // The weights of the next product follow steps that occupy a single thread and no memory. After the last phase, the
+  // next run's first product follows.
+  const size_t phases = waves_.phases.size();
+  next_.resize(phases);
+  std::vector<ReadAhead> next;
+  for (size_t i = 2 * phases; i-- > 0;) {
+    const WavePhase& p = waves_.phases[i % phases];
+    if (!p.parallel) continue;
+    next_[i % phases] = next;
+    if (std::vector<ReadAhead> own = first_reads(p); !own.empty()) next = std::move(own);
+  }
+}
+
+std::vector<ReadAhead> CompiledPlan::first_reads(const WavePhase& phase) const {
+  const auto threads = static_cast<uint32_t>(executor_.threads());
+  std::vector<ReadAhead> all(threads);
+  bool is_any = false;
+  for (uint32_t t = 0; t < threads; ++t) {
+    const auto number = static_cast<uint32_t>((uint64_t{phase.count} * t + threads - 1) / threads);
+    if (number >= phase.count) continue;
+    const WaveJob& job = waves_.jobs[phase.first + number];
+    const KernelStep& step = p_.steps[job.step];
+    const auto operand =
+        std::find_if(p_.packed.begin(), p_.packed.end(), [&](const PackedOperand& o) { return o.step == job.step; });
+    // A kernel's other phases, which have fewer parts, prepare its operands or add sums.
+    if (operand == p_.packed.end() || step.parts[job.phase] < *std::max_element(step.parts, step.parts + step.phases))
+      continue;
+    const size_t bytes = operand->form->bytes(), begin = bytes * job.part / step.parts[job.phase];
+    all[t] = {static_cast<const std::byte*>(operand->form->data()) + begin, std::min(bytes - begin, kFetchedAhead)};
+    is_any = true;
+  }
+  if (!is_any) all.clear();
+  return all;
 }
 
 void CompiledPlan::point_at(const void* const* inputs) {
@@ -70,7 +107,7 @@ void CompiledPlan::run_waves(const KernelStep* steps, size_t phase, size_t end) 
     PhaseJobs& at = jobs_[phase];
     if (at.steps != steps) at.steps = steps;  // not stored again in steady state, so that the cache line stays shared
     if (p.parallel)
-      executor_.run(p.count, run_job, &at);
+      executor_.run(p.count, run_job, &at, next_[phase]);
     else
       for (uint32_t i = 0; i < p.count; ++i) run_job(&at, i);
   }

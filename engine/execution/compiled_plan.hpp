@@ -35,6 +35,12 @@ struct StateOutput {
   uint64_t offset;
 };
 
+// A packed parameter that a step reads, from TensorBinding::packed.
+struct PackedOperand {
+  uint32_t step;
+  std::shared_ptr<const Storage> form;
+};
+
 // All parts of a plan, filled by assemble().
 struct PlanParts : PlanCommon {
   std::vector<KernelStep> steps;
@@ -45,9 +51,9 @@ struct PlanParts : PlanCommon {
   std::vector<StateOutput> state_outputs;
   std::vector<void*> homes;  // addresses of states at compile time
   std::shared_ptr<Storage> arena;
-  std::vector<std::shared_ptr<const void>> users;      // from TensorBinding::user_of
-  std::vector<std::shared_ptr<const Storage>> packed;  // packed parameters, from TensorBinding::packed
-  std::vector<size_t> packed_states;                   // indices of those parameters
+  std::vector<std::shared_ptr<const void>> users;  // from TensorBinding::user_of
+  std::vector<PackedOperand> packed;
+  std::vector<size_t> packed_states;  // indices of those parameters
 };
 
 // Selects a kernel for every node, plans the memory and lays out the steps. Throws if a call has no kernel. For
@@ -80,12 +86,15 @@ class CompiledPlan final : public PlanOf<PlanParts> {
   void run_first(const KernelStep* steps);
   void run_second(const KernelStep* steps);
   void run_waves(const KernelStep* steps, size_t phase, size_t end);
+  // Returns what the threads read first in a phase of the waves: packed parameters.
+  std::vector<ReadAhead> first_reads(const WavePhase& phase) const;
 
   std::vector<void*> bound_;  // current addresses of states
   Executor& executor_;
-  Waves waves_;                    // empty on one thread
-  std::vector<PhaseJobs> jobs_;    // by phase of the waves
-  std::vector<KernelStep> empty_;  // created by the first run_empty()
+  Waves waves_;                               // empty on one thread
+  std::vector<PhaseJobs> jobs_;               // by phase of the waves
+  std::vector<std::vector<ReadAhead>> next_;  // by phase of the waves, one for each thread or none
+  std::vector<KernelStep> empty_;             // created by the first run_empty()
 };
 
 }  // namespace harmonics::engine

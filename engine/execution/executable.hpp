@@ -23,14 +23,22 @@ namespace harmonics::engine {
 class DeviceQueue;  // device_memory.hpp
 class DeviceTensor;
 
+// Memory that a thread will read.
+struct ReadAhead {
+  const std::byte* begin = nullptr;
+  size_t bytes = 0;
+};
+
 // Runs the parts of kernels on threads. Results are independent of the number of threads.
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual int threads() const = 0;
   // Calls body(context, part) for every part in [0, parts), in any order and possibly concurrently. Returns when all
-  // calls have returned. The body must not throw.
-  virtual void run(uint32_t parts, void (*body)(const void* context, uint32_t part), const void* context) = 0;
+  // calls have returned. The body must not throw. `next`, one for each thread or empty, is what the threads read first
+  // in a later job: threads without work may fetch it into their caches until that job. It need not stay valid.
+  virtual void run(uint32_t parts, void (*body)(const void* context, uint32_t part), const void* context,
+                   std::span<const ReadAhead> next = {}) = 0;
 };
 std::unique_ptr<Executor> make_sequential_executor();
 // Returns a work-stealing pool of the caller and threads - 1 workers, which runs one job at a time. Each thread starts

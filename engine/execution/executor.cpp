@@ -7,7 +7,8 @@ namespace {
 class SequentialExecutor final : public Executor {
  public:
   int threads() const override { return 1; }
-  void run(uint32_t parts, void (*body)(const void*, uint32_t), const void* context) override {
+  void run(uint32_t parts, void (*body)(const void*, uint32_t), const void* context,
+           std::span<const ReadAhead>) override {
     for (uint32_t part = 0; part < parts; ++part) body(context, part);
   }
 };

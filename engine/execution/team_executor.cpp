@@ -22,6 +22,7 @@ void relax() {
 #endif
 }
 
+constexpr size_t kLine = 64, kFetchedAtOnce = 1024;
 constexpr size_t kLinePair = 128;  // two cache lines, because the adjacent-line prefetcher loads them in pairs
 
 struct Job {
@@ -37,6 +38,20 @@ class alignas(kLinePair) Share {
   void give(const Job& job, uint32_t begin, uint32_t end) {
     job_ = job;
     range_.store(uint64_t{begin} << 32 | end, std::memory_order_seq_cst);
+  }
+  // Takes effect with the next give(). The values may belong to two jobs: fetching an address has no other effect.
+  void expect(const ReadAhead& next) {
+    next_.store(next.begin, std::memory_order_relaxed);
+    next_bytes_.store(next.bytes, std::memory_order_relaxed);
+  }
+  // Fetches what the owner reads next into its second-level cache, until it has a job.
+  void fetch_next() const {
+    const std::byte* const begin = next_.load(std::memory_order_relaxed);
+    const size_t bytes = next_bytes_.load(std::memory_order_relaxed);
+    for (size_t i = 0; i < bytes; i += kLine) {
+      if (i % kFetchedAtOnce == 0 && !empty()) return;
+      __builtin_prefetch(begin + i, 0, 2);
+    }
   }
   // Requires that the caller has taken `part`.
   void run(uint32_t part) const { job_.body(job_.context, part); }
@@ -61,6 +76,8 @@ class alignas(kLinePair) Share {
 
   std::atomic<uint64_t> range_{0};
   Job job_{};
+  std::atomic<const std::byte*> next_{nullptr};
+  std::atomic<size_t> next_bytes_{0};
 };
 
 // A thread that has taken a part may read the job: run() replaces the job only after all parts are done.
@@ -80,7 +97,8 @@ class TeamExecutor final : public Executor {
 
   int threads() const override { return static_cast<int>(shares_.size()); }
 
-  void run(uint32_t parts, void (*body)(const void*, uint32_t), const void* context) override {
+  void run(uint32_t parts, void (*body)(const void*, uint32_t), const void* context,
+           std::span<const ReadAhead> next) override {
     if (parts == 0) return;
     std::lock_guard one_job(callers_);
     const Job job{body, context};
@@ -88,7 +106,10 @@ class TeamExecutor final : public Executor {
     const auto begin = [&](size_t i) {
       return static_cast<uint32_t>((uint64_t{parts} * i + shares_.size() - 1) / shares_.size());
     };
-    for (size_t i = shares_.size(); i-- > 0;) shares_[i].give(job, begin(i), begin(i + 1));
+    for (size_t i = shares_.size(); i-- > 0;) {
+      shares_[i].expect(i < next.size() ? next[i] : ReadAhead());
+      shares_[i].give(job, begin(i), begin(i + 1));
+    }
     if (parked_.load(std::memory_order_seq_cst) > 0) {
       { std::lock_guard lock(mutex_); }  // a worker about to wait sees the job or gets the notification
       wake_.notify_all();
@@ -128,6 +149,7 @@ class TeamExecutor final : public Executor {
     const AlternateStack stack;
     while (!stop_.load(std::memory_order_relaxed)) {
       take_part(own);
+      shares_[own].fetch_next();
       if (comes_soon(own)) continue;
       std::unique_lock lock(mutex_);
       parked_.fetch_add(1, std::memory_order_seq_cst);

@@ -115,7 +115,8 @@ void refuse_unknown(const JsonFields& fields) {
 
 json::value repeated_value(const JsonFields& fields, const char* field, json::value otherwise) {
   const json::value* const value = fields.find(field);
-  return value ? *value : std::move(otherwise);
+  if (value) return *value;
+  return otherwise;
 }
 
 }  // namespace

@@ -198,3 +198,44 @@ TEST_CASE(
     CHECK(store.find("small")->layout == Layout::transposed);
   }
 }
+
+TEST_CASE("packed weights: jobs name what each thread reads first in the next product") {
+  // Runs parts in order, and notes what it was told about later jobs.
+  class Noting final : public Executor {
+   public:
+    int threads() const override { return 2; }
+    void run(uint32_t parts, void (*body)(const void*, uint32_t), const void* context,
+             std::span<const ReadAhead> next) override {
+      for (uint32_t part = 0; part < parts; ++part) body(context, part);
+      if (!next.empty()) noted.emplace_back(next.begin(), next.end());
+    }
+    std::vector<std::vector<ReadAhead>> noted;
+  };
+  constexpr int64_t kWidth = 512, kBatch = 64;
+  Tracer tracer("two products");
+  const HTensor x = tracer.input("x", {DType::F32, {kBatch, kWidth}});
+  const HTensor w = tracer.parameter("w", {DType::F32, {kWidth, kWidth}}),
+                v = tracer.parameter("v", {DType::F32, {kWidth, kWidth}});
+  tracer.output("y", call1("linear", {call1("linear", {x, w}), v}));
+  const Program program = tracer.take();
+  ParameterStore store;
+  for (const char* name : {"w", "v"}) declare(store, name, {DType::F32, {kWidth, kWidth}}, true);
+  Noting executor;
+  const auto plan = compile(program, &store, executor, on("cpu"));
+  const HTensor rows = HTensor::from({kBatch, kWidth}, std::vector<float>(kBatch * kWidth, 0.5f));
+  run(*plan, rows);
+  if (executor.noted.empty()) return;  // an instruction set whose products pack no weights
+  // The first product names the second's weight; the last one that of the next run.
+  REQUIRE(executor.noted.size() == 2);
+  std::vector<const std::byte*> begins;
+  for (const auto& next : executor.noted) {
+    REQUIRE(next.size() == 2);
+    CHECK(next[1].begin - next[0].begin == kWidth * kWidth * 4 / 2);
+    for (const ReadAhead& r : next) CHECK((r.bytes > 0 && r.bytes <= kWidth * kWidth * 4 / 2));
+    begins.push_back(next[0].begin);
+  }
+  CHECK(begins[0] != begins[1]);
+  run(*plan, rows);
+  REQUIRE(executor.noted.size() == 4);
+  CHECK(executor.noted[2][0].begin == begins[0]);
+}
