@@ -100,7 +100,6 @@ HM_INLINE void product_rows(int64_t keys, const float* a, int64_t a_row, const f
       product_tile<kTile, kVectors>(
           a + r * a_row, a_row, b + k, depth,
           next, [&](int i, int64_t v, vf sum) __attribute__((always_inline)) { end(r + i, k + v, sum); });
-    k += kVectors * kWidth;
   };
   constexpr int kHalf = kRows < 4 ? kRows : 4;
   if constexpr (kWidth == 16) {
@@ -121,7 +120,7 @@ HM_INLINE void product_rows(int64_t keys, const float* a, int64_t a_row, const f
         break;
     }
   } else {
-    while (k < keys) tiles.template operator()<kHalf, 2>();
+    for (; k < keys; k += 2 * kWidth) tiles.template operator()<kHalf, 2>();
   }
 }
 

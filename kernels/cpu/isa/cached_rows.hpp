@@ -269,14 +269,23 @@ template <typename Cache>
     const auto rows = [&]<int kRows>() __attribute__((always_inline)) {
       score_rows<Cache, kRows>(q + i * width, width, k + j * stride, stride, n, scores + i * kCacheBlock + j,
                                i == 0 ? &ahead : nullptr);
-      i += kRows;
     };
     if constexpr (kMostFewRows == 8)
-      while (i + 8 <= queries) rows.template operator()<8>();
-    while (i + 4 <= queries) rows.template operator()<4>();
-    if (i + 3 <= queries) rows.template operator()<3>();
-    if (i + 2 <= queries) rows.template operator()<2>();
-    if (i < queries) rows.template operator()<1>();
+      for (; i + 8 <= queries; i += 8) rows.template operator()<8>();
+    for (; i + 4 <= queries; i += 4) rows.template operator()<4>();
+    switch (queries - i) {
+      case 3:
+        rows.template operator()<3>();
+        break;
+      case 2:
+        rows.template operator()<2>();
+        break;
+      case 1:
+        rows.template operator()<1>();
+        break;
+      default:
+        break;
+    }
   }
 }
 
@@ -349,14 +358,23 @@ template <typename Cache>
   const auto rows = [&]<int kRows>() __attribute__((always_inline)) {
     value_rows<Cache, kRows>(weights + i * kCacheBlock, v, stride, keys, width, add, out + i * width,
                              i == 0 ? &ahead : nullptr);
-    i += kRows;
   };
   if constexpr (kMostFewRows == 8)
-    while (i + 8 <= queries) rows.template operator()<8>();
-  while (i + 4 <= queries) rows.template operator()<4>();
-  if (i + 3 <= queries) rows.template operator()<3>();
-  if (i + 2 <= queries) rows.template operator()<2>();
-  if (i < queries) rows.template operator()<1>();
+    for (; i + 8 <= queries; i += 8) rows.template operator()<8>();
+  for (; i + 4 <= queries; i += 4) rows.template operator()<4>();
+  switch (queries - i) {
+    case 3:
+      rows.template operator()<3>();
+      break;
+    case 2:
+      rows.template operator()<2>();
+      break;
+    case 1:
+      rows.template operator()<1>();
+      break;
+    default:
+      break;
+  }
 }
 
 // Calls f with an object of the row type.

@@ -20,6 +20,8 @@ struct LoadedGradient {
     return load_from(r, j, kWidth) * *inverse;
   }
 };
+template <typename Load>
+LoadedGradient(Load) -> LoadedGradient<Load>;  // clang 14 deduces none for aggregates
 
 // The gradient of a single sample, a b^T. kGradient: also accumulates w b for each of 16 rows.
 template <bool kGradient>
