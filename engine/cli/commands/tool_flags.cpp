@@ -221,6 +221,15 @@ void ckpt_flags(VerbRow& verb) {
       true;
 }
 
+void cache_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("ACTION", "the command").choices = {"list", "clear"};
+  PositionalRow& kinds = f.positional("KIND", "a kind of entry (default: all)");
+  kinds.choices = {"opencl", "cuda", "packed", "plugins", "plugins-opened", "product-rates"};
+  kinds.required = false;
+  kinds.repeats = true;
+}
+
 void list_flags(VerbRow& verb) {
   Flags f(verb);
   PositionalRow& kind =

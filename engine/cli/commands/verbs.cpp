@@ -133,6 +133,10 @@ constexpr Verb kVerbs[] = {
     {"ckpt", "list, show, verify and compare checkpoints", ckpt_flags, ckpt_command, "ckpt.json",
      "harmonics ckpt list runs/digits\n"
      "harmonics ckpt diff runs/a runs/b"},
+    {"cache", "list or clear compiled programs and other cached files", cache_flags, cache_command, "cache.json",
+     "harmonics cache list\n"
+     "harmonics cache list opencl --json\n"
+     "harmonics cache clear packed"},
     {"list", "list functions, streams, devices, metrics, optimizers, verbs, ...", list_flags, list_command, "list.json",
      "harmonics list functions\n"
      "harmonics list models\n"
