@@ -72,8 +72,10 @@ void ctl_flags(VerbRow& verb) {
   Flags f(verb);
   run_address(f);
   f.positional("ACTION", "the command ('step [N]', 'lr RATE', 'lr schedule', which restores the schedule)").choices = {
-      "status", "pause", "resume", "step", "checkpoint", "lr", "stop", "events"};
-  f.positional("VALUE", "of step and lr").required = false;
+      "status", "pause", "resume", "step", "checkpoint", "lr", "layer", "undo", "stop", "events"};
+  PositionalRow& values = f.positional("VALUE", "of step and lr; of layer: its name, then ARGUMENT=VALUE...");
+  values.required = false;
+  values.repeats = true;
   run_token(f);
 }
 
