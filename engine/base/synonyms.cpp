@@ -141,6 +141,9 @@ const std::vector<Synonym>& synonyms() {
       {"nvidia", "cuda"},
       {"amd", "opencl"},
       {"rocm", "opencl"},
+      {"vulkan", "cuda"},
+      {"vulkan", "opencl"},
+      {"vulkan", "auto"},
       {"host", "cpu"},
       // metrics
       {"acc", "accuracy"},

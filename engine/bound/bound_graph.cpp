@@ -200,9 +200,13 @@ void BoundGraph::assume_declared_types(const std::function<bool(int)>& is_doubte
 }
 
 const Widths& BoundGraph::widths() {
-  if (!widths_) check_meaning(graph_, types());
-  if (!widths_) widths_ = resolve_widths(graph_, types(), loaded_, limits_);
+  if (!widths_) widths_ = widths_of(graph_);
   return *widths_;
+}
+
+Widths BoundGraph::widths_of(const Graph& other) {
+  check_meaning(other, types());
+  return resolve_widths(other, types(), loaded_, limits_);
 }
 
 namespace {

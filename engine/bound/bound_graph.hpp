@@ -99,6 +99,8 @@ class BoundGraph {
   // has the type of the validation or test stream, else the one recorded with the loaded weights.
   const Widths& widths();
   const std::map<int, StreamType>& types();
+  // Returns the widths of the same flow with other arguments.
+  Widths widths_of(const Graph& other);
   // Returns the errors of streams and up to twenty of widths in a graph with refused parts, without errors that depend
   // on these parts. `assume_declared`: as after assume_declared_streams().
   std::vector<Error> shape_errors(const GraphErrors::Rest& rest, bool assume_declared);

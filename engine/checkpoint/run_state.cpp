@@ -15,6 +15,32 @@ namespace json = boost::json;
 
 constexpr int64_t kVersion = 2, kOldest = 1;  // 1: without figures, validation and accumulated metrics
 
+LayerChanges changes_of(const Fields& f) {
+  LayerChanges changes;
+  if (!f.all().contains("changes")) return changes;
+  const Fields all = f.object("changes");
+  changes.of = all.text("of");
+  for (const json::value& one : all.list("layers")) {
+    const Fields change(one);
+    LayerChange& to = changes.all.emplace_back();
+    to.layer = change.text("layer");
+    const Fields arguments = change.object("arguments");
+    for (const auto& [name, value] : arguments.all())
+      to.arguments.push_back({std::string(name), "", arguments.text(name)});
+  }
+  return changes;
+}
+
+json::object json_of(const LayerChanges& changes) {
+  json::array layers;
+  for (const LayerChange& change : changes.all) {
+    json::object arguments;
+    for (const LayerChange::Argument& a : change.arguments) arguments[a.name] = a.after;
+    layers.push_back(json::object{{"layer", change.layer}, {"arguments", std::move(arguments)}});
+  }
+  return {{"of", changes.of}, {"layers", std::move(layers)}};
+}
+
 RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
   RunState s;
   s.cycle = f.count("cycle");
@@ -41,6 +67,7 @@ RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
   s.reading = f.text("reading");
   s.graph = f.text("graph");
   s.identity = f.text("identity");
+  s.changes = changes_of(f);
   s.seed = f.large("seed");
   s.training = f.text("training");
   s.device = f.text("device");
@@ -102,6 +129,7 @@ void write_state(const RunState& s, TensorFile& file) {
                  {"metrics", exact(s.metrics)},
                  {"record", json_of(s.record, file)}};
   if (s.learning_rate_set) o["learning_rate_set"] = exact(*s.learning_rate_set);
+  if (!s.changes.all.empty()) o["changes"] = json_of(s.changes);
   file.metadata[kRunStateKey] = json::serialize(o);
 }
 
@@ -125,6 +153,17 @@ RunState take_state(TensorFile& file, const std::string& name) {
   } catch (const std::exception& e) {
     throw Error(ErrorKind::Weights,
                 fmt::format("'{}': the metadata '{}' is invalid: {}", name, kRunStateKey, e.what()));
+  }
+}
+
+LayerChanges changes_in(const std::map<std::string, std::string>& metadata) {
+  const auto entry = metadata.find(kRunStateKey);
+  if (entry == metadata.end()) return {};
+  try {
+    const json::value value = json::parse(entry->second);
+    return changes_of(Fields(value));
+  } catch (const std::exception&) {
+    return {};  // reported when the whole checkpoint is read
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/checkpoint/record_state.hpp"
+#include "engine/flow/layer_change.hpp"
 #include "engine/model/sealed_file.hpp"
 
 namespace harmonics::engine {
@@ -31,6 +32,7 @@ struct RunState {
   std::string reading;               // options of the streams that the position depends on: shuffle, skip, take, ...
   std::string graph;                 // name of the graph
   std::string identity;              // hash of the graph's text
+  LayerChanges changes;              // of layers, by request while the run was running; contained in that text
   uint64_t seed = 0;
   std::string training, device;  // training settings and device
   int64_t batch = 0, accumulate = 1;
@@ -52,5 +54,7 @@ void write_state(const RunState& state, TensorFile& file);
 // Restores the state and removes the "run/..." tensors from the file. Throws ErrorKind::Weights with `name` if there is
 // no state, or if it is malformed or of a later version.
 RunState take_state(TensorFile& file, const std::string& name);
+// Returns RunState::changes of a checkpoint's metadata, without earlier values; none if it has no valid state.
+LayerChanges changes_in(const std::map<std::string, std::string>& metadata);
 
 }  // namespace harmonics::engine

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/bound/same_weights.hpp"
 #include "engine/plugin/loader.hpp"
 
 namespace harmonics::engine {
@@ -19,6 +20,8 @@ void CycleReload::reload_changed() {
 }
 
 void CycleReload::configure(Graph graph, const std::string& what) {
+  graph.weights_folders = cycle_.plan.graph.graph().weights_folders;
+  expect_same_weights(cycle_.plan.graph, graph, cycle_.plan.run);
   Graph former = cycle_.plan.graph.exchange(std::move(graph));
   try {
     recompile();
@@ -29,6 +32,7 @@ void CycleReload::configure(Graph graph, const std::string& what) {
   }
   readers_.renew();
   if (cycle_.plan.training) weights_.keep();
+  if (cycle_.hooks.control) return cycle_.event("layer", what);
   cycle_.note(fmt::format("{} after step {}", what, cycle_.record.step()));
 }
 

@@ -15,8 +15,9 @@ class CycleReload final : public CycleObserver {
   CycleReload(CycleContext& cycle, CycleReaders& readers, FiniteWeights& weights)
       : cycle_(cycle), readers_(readers), weights_(weights) {}
 
-  // Switches to `graph`, the same flow with other arguments; `what` describes them in the note. Throws errors of
-  // compilation and then changes nothing. The caller holds the boundary, and all weights belong to one step.
+  // Switches to `graph`, the same flow with other arguments; `what` describes them in the event, or in a note if the
+  // run has no control. Throws errors of shapes and compilation, also if the graph needs other weights, and then
+  // changes nothing. The caller holds the boundary, and all weights belong to one step.
   void configure(Graph graph, const std::string& what);
   // Reloads if requested since the last step.
   void step_began() override;

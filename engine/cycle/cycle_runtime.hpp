@@ -57,8 +57,9 @@ class CycleRuntime {
   // Callable from any thread or a signal handler.
   void reload_plugins() { hooks_.reload.store(true, std::memory_order_relaxed); }
   // Changes arguments of functions between two steps. `graph` is the same flow with the new arguments; `what` describes
-  // them. Waits for the running step. Returns false if no step follows. Throws errors of compilation and then changes
-  // nothing. Callable from any thread, and from callbacks between two steps.
+  // them. Waits for the running step. Returns false if no step follows. Throws errors of shapes and compilation, also
+  // if the graph needs other weights, and then changes nothing. Callable from any thread, and from callbacks between
+  // two steps.
   bool configure(const Graph& graph, const std::string& what);
   void on_progress(std::function<void(const Progress&)> callback) { hooks_.progress = std::move(callback); }
   void on_epoch(std::function<void(const EpochReport&, const Progress&)> callback) {

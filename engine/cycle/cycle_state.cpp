@@ -53,6 +53,7 @@ RunState CycleState::of_last_step() {
   const Graph& g = plan.graph.graph();
   s.graph = g.name;
   s.identity = identity_of(g.source ? g.source->text() : "");
+  s.changes = g.changes;
   s.seed = plan.settings.seed;
   s.training = plan.settings.training();
   s.device = device_text(plan.run);

@@ -232,6 +232,25 @@ void RunControl::stop() {
   wake_.notify_all();
 }
 
+// The changer waits for the end of a step, so no lock is held during the change: the end of the run takes them all.
+LayerChanger& RunControl::changer() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  expect_running("changed");
+  if (!changer_) throw Error(ErrorKind::Usage, "the layers of this run cannot be changed");
+  return *changer_;
+}
+
+LayerChange RunControl::change_layer(const std::string& layer, const std::vector<ArgumentText>& arguments) {
+  return changer().change_layer(layer, arguments);
+}
+
+LayerChange RunControl::undo_layer() { return changer().undo_layer(); }
+
+void RunControl::set_changer(LayerChanger* changer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  changer_ = changer;
+}
+
 // ---- called by the running cycle ----
 
 void RunControl::expect(const std::vector<std::string>& producers, bool checkpointing) {

@@ -15,6 +15,7 @@
 
 #include "engine/checkpoint/run_history.hpp"
 #include "engine/cycle/run_status.hpp"
+#include "engine/flow/layer_change.hpp"
 
 namespace harmonics::engine {
 
@@ -80,6 +81,11 @@ class RunControl {
   void set_learning_rate(std::optional<double> rate);  // no value: use the schedule
   void checkpoint();
   void stop();
+  // Change arguments of functions on the arrows into a layer, and take back the last change. Throw as LayerChanger.
+  LayerChange change_layer(const std::string& layer, const std::vector<ArgumentText>& arguments);
+  LayerChange undo_layer();
+  // Sets who makes the changes; null for nobody. `changer` must outlive requests.
+  void set_changer(LayerChanger* changer);
 
   // ---- called by the running cycle ----
   // Announces the producers of the next cycle before any of their samples is read.
@@ -111,6 +117,7 @@ class RunControl {
  private:
   RunPhase phase() const;
   void expect_running(const char* what) const;
+  LayerChanger& changer() const;
   double seconds() const { return std::chrono::duration<double>(Clock::now() - born_).count(); }
 
   const std::string graph_;
@@ -126,6 +133,7 @@ class RunControl {
   bool paused_ = false, busy_ = false;
   int64_t steps_left_ = 0;
   RunScene scene_;
+  LayerChanger* changer_ = nullptr;
   bool running_ = false;
   RunFigures figures_;
   std::vector<double> values_;

@@ -54,8 +54,11 @@ class Configurer {
   }
 
   ConfiguredFlow run(const std::vector<ArgumentChange>& changes) {
-    for (const ArgumentChange& change : changes)
+    for (const ArgumentChange& change : changes) {
       result_.before.push_back({change.argument, put(change.argument, change.value)});
+      result_.standards.push_back(spec_of(change.argument).default_text);
+    }
+    result_.after = changes;
     return std::move(result_);
   }
   // Returns the schema of an argument.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/flow/flow.hpp"
+#include "engine/flow/layer_change.hpp"
 #include "engine/plugin/registry.hpp"
 
 namespace harmonics::engine {
@@ -16,13 +17,9 @@ struct ArgumentChange {
 };
 
 struct ConfiguredFlow {
-  Flow flow;                           // spans refer to the old text
-  std::vector<ArgumentChange> before;  // previous values, in the order of the changes
-};
-
-// An argument and its value as text, by the type that the function declares: "0.3", "[3, 3]", "tanh". "" removes it.
-struct ArgumentText {
-  std::string argument, value;
+  Flow flow;                                  // spans refer to the old text
+  std::vector<ArgumentChange> before, after;  // previous and new values, in the order of the changes
+  std::vector<std::string> standards;         // their defaults as text; "" if there is none
 };
 
 // Returns the flow with new values for arguments of functions on arrows into `layer`, in all cycles and branches.

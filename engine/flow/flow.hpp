@@ -12,6 +12,7 @@
 #include <harmonics/error.hpp>
 
 #include "engine/base/source_text.hpp"
+#include "engine/flow/layer_change.hpp"
 
 namespace harmonics::engine {
 
@@ -135,6 +136,7 @@ struct Flow {
   std::shared_ptr<const SourceText> source;
   std::vector<Harmonic> harmonics;
   Unread unread = {};
+  LayerChanges changes = {};  // already contained in `harmonics`
 };
 
 // The errors of a text and the part that could be read.

@@ -33,6 +33,7 @@ class Resolver {
   Resolver(const Flow& flow, const Harmonic& harmonic, Registry& registry)
       : harmonic_(harmonic), unread_(flow.unread), registry_(registry), binder_(registry, flow.unread) {
     graph_.source = flow.source;
+    graph_.changes = flow.changes;
     graph_.name = harmonic.name.text;
   }
 

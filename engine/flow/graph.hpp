@@ -9,6 +9,7 @@
 
 #include "engine/base/source_text.hpp"
 #include "engine/flow/flow.hpp"
+#include "engine/flow/layer_change.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/tensor/attributes.hpp"
 
@@ -88,6 +89,7 @@ struct Graph {
   std::vector<GraphConditional> conditionals;
   std::vector<CycleSettings> cycles;         // at least one
   std::vector<std::string> weights_folders;  // folders of files named by calls, besides the folder of the flow
+  LayerChanges changes;                      // those of the flow by request
 
   // Return the path of the file in weights="...", or of the file or folder of a model. Throw ErrorKind::Denied if the
   // flow may not name it.

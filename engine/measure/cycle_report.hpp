@@ -55,7 +55,7 @@ struct CurvePoint {
 
 // An event of a run other than a step.
 struct RunEvent {
-  std::string kind, text;       // "learning_rate", "pause", "resume", "checkpoint", "returned"; a message
+  std::string kind, text;       // "learning_rate", "pause", "resume", "checkpoint", "returned", "layer"; a message
   int64_t epoch = 0, step = 0;  // epoch from 1; the event follows this step
   double seconds = 0;
   int64_t samples = 0;

@@ -350,6 +350,21 @@ void PackedFiles::remove_oldest() {
   }
 }
 
+std::optional<PackedName> packed_name_of(const std::string& path) {
+  std::string page(kLast, '\0');
+  std::ifstream file(path, std::ios::binary);
+  Header h{};
+  if (!file.seekg(-static_cast<std::streamoff>(kLast), std::ios::end)) return std::nullopt;
+  if (!file.read(page.data(), static_cast<std::streamsize>(kLast))) return std::nullopt;
+  std::memcpy(&h, page.data(), sizeof h);
+  if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.key_bytes > kLast - sizeof h) return std::nullopt;
+  const std::string key = page.substr(sizeof h, h.key_bytes);
+  if (last_page(key, h.bytes, h.sum) != page) return std::nullopt;
+  const size_t name = key.find('\n'), type = name == std::string::npos ? name : key.find('\n', name + 1);
+  if (type == std::string::npos) return std::nullopt;
+  return PackedName{key.substr(0, name), key.substr(name + 1, type - name - 1)};
+}
+
 std::string packed_files_folder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");

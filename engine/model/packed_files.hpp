@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -67,6 +68,12 @@ class PackedFiles {
   FileCalls& calls_;
 };
 
+// What a file of packed weights contains: the name of the packing, the type of the weights.
+struct PackedName {
+  std::string packing, type;
+};
+// Returns nothing if the file is not one of packed weights, or its description is damaged.
+std::optional<PackedName> packed_name_of(const std::string& path);
 // Returns the folder for packed weights in the user's cache folder, or "" if the environment defines none.
 std::string packed_files_folder();
 // Smaller forms are not written to files.

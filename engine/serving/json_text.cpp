@@ -186,6 +186,18 @@ json::object json_of(const RunStatus& s, const Snapshot* newest, const AnswerTim
   return o;
 }
 
+json::object json_of(const LayerChange& change) {
+  json::array arguments;
+  for (const LayerChange::Argument& a : change.arguments) {
+    const auto text = [&a](const std::string& value) {
+      const std::string& shown = value_or_standard(value, a);
+      return shown.empty() ? json::value(nullptr) : json::value(shown);
+    };
+    arguments.push_back(json::object{{"name", a.name}, {"before", text(a.before)}, {"after", text(a.after)}});
+  }
+  return {{"layer", change.layer}, {"arguments", std::move(arguments)}};
+}
+
 json::object json_of(const RunHistory& history) {
   json::array names, points;
   for (const std::string& name : history.names()) names.emplace_back(name);

@@ -25,6 +25,8 @@ boost::json::value json_number(double v);
 boost::json::object json_of(const WeightsVersion& version);
 boost::json::object json_of(const RunStatus& status, const Snapshot* newest, const AnswerTimes::Report* serving);
 boost::json::object json_of(const RunHistory& history);
+// Returns {"layer", "arguments": [{"name", "before", "after"}]}, with defaults for arguments that the flow leaves out.
+boost::json::object json_of(const LayerChange& change);
 boost::json::object json_of(const LogLine& line);
 boost::json::object json_of(const std::vector<LogLine>& lines);
 boost::json::object json_of(const ModelPorts& ports);

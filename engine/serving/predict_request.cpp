@@ -320,6 +320,36 @@ std::string tensors_text(const Prediction& prediction, const ModelPorts& ports) 
   return write_safetensors(file);
 }
 
+namespace {
+
+// Returns the value of an argument as in a flow; "" for null.
+std::string argument_text(const json::value& value) {
+  if (value.is_null()) return "";
+  if (value.is_string()) return std::string(value.get_string());
+  if (value.is_bool()) return value.get_bool() ? "true" : "false";
+  if (value.is_double()) return fmt::format("{}", value.get_double());
+  if (value.is_int64()) return fmt::format("{}", value.get_int64());
+  if (value.is_uint64()) return fmt::format("{}", value.get_uint64());
+  std::string list;
+  if (const json::array* items = value.if_array())
+    for (const json::value& item : *items) {
+      if (!item.is_number()) throw wrong("a list of an argument has an item that is not a number", "send [3, 3]");
+      list += (list.empty() ? "" : ", ") + argument_text(item);
+    }
+  if (list.empty())
+    throw wrong("an argument is not a number, a text, true, false or a list of numbers",
+                R"(send {"do": "layer", "layer": "hidden", "arguments": {"rate": 0.3}}; null is the default)");
+  return "[" + list + "]";
+}
+
+std::vector<ArgumentText> arguments_of(const json::object& arguments) {
+  std::vector<ArgumentText> all;
+  for (const auto& [name, value] : arguments) all.push_back({std::string(name), argument_text(value)});
+  return all;
+}
+
+}  // namespace
+
 ControlRequest control_from_json(std::string_view text) {
   static constexpr std::pair<const char*, ControlRequest::Do> kWords[] = {
       {"status", ControlRequest::Do::status},
@@ -328,6 +358,8 @@ ControlRequest control_from_json(std::string_view text) {
       {"step", ControlRequest::Do::step},
       {"checkpoint", ControlRequest::Do::checkpoint},
       {"learning_rate", ControlRequest::Do::learning_rate},
+      {"layer", ControlRequest::Do::layer},
+      {"undo", ControlRequest::Do::undo},
       {"stop", ControlRequest::Do::stop},
       {"events", ControlRequest::Do::events},
       {"get", ControlRequest::Do::get}};
@@ -337,14 +369,15 @@ ControlRequest control_from_json(std::string_view text) {
   if (o) expect_keys_once(text, 0);
   if (!word || !word->is_string())
     throw wrong("the request has no 'do'",
-                "send {\"do\": \"pause\"}, or status, resume, step, checkpoint, learning_rate, stop");
+                "send {\"do\": \"pause\"}, or status, resume, step, checkpoint, learning_rate, layer, undo, stop");
   ControlRequest request;
   request.word = std::string(word->get_string());
   const auto* row =
       std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& r) { return request.word == r.first; });
   if (row == std::end(kWords))
-    throw wrong(fmt::format("unknown action {}", shown_name(request.word)),
-                "actions are status, pause, resume, step, checkpoint, learning_rate, stop, events and get");
+    throw wrong(
+        fmt::format("unknown action {}", shown_name(request.word)),
+        "actions are status, pause, resume, step, checkpoint, learning_rate, layer, undo, stop, events and get");
   request.what = row->second;
   for (const auto& [key, value] : *o) {
     json::error_code failed;
@@ -354,6 +387,10 @@ ControlRequest control_from_json(std::string_view text) {
       request.value = value.to_number<double>(failed);
     else if (key == "path" && request.what == ControlRequest::Do::get && value.is_string())
       request.path = std::string(value.get_string());
+    else if (key == "layer" && request.what == ControlRequest::Do::layer && value.is_string())
+      request.layer = std::string(value.get_string());
+    else if (key == "arguments" && request.what == ControlRequest::Do::layer && value.is_object())
+      request.arguments = arguments_of(value.get_object());
     else if (key != "do" && !(key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_null()))
       throw wrong(fmt::format("'{}' has no field {}", request.word, shown_name(key)), "docs/live.md has the fields");
     if (failed || (request.value && !std::isfinite(*request.value)))
@@ -362,6 +399,9 @@ ControlRequest control_from_json(std::string_view text) {
   }
   if (request.what == ControlRequest::Do::learning_rate && !o->contains("value"))
     throw wrong("'learning_rate' has no 'value'", "give a number, or null for the schedule's rate");
+  if (request.what == ControlRequest::Do::layer && (request.layer.empty() || request.arguments.empty()))
+    throw wrong(fmt::format("'layer' has no {}", request.layer.empty() ? "'layer'" : "'arguments'"),
+                R"(send {"do": "layer", "layer": "hidden", "arguments": {"rate": 0.3}})");
   if (request.what == ControlRequest::Do::get && !request.path.starts_with("/v1/"))
     throw wrong("'get' has no 'path'", "give what GET takes over HTTP: {\"do\": \"get\", \"path\": \"/v1/layers\"}");
   return request;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/flow/layer_change.hpp"
 #include "engine/serving/predictor.hpp"
 
 namespace harmonics::engine {
@@ -34,12 +35,14 @@ std::string tensors_text(const Prediction& prediction, const ModelPorts& ports);
 
 // A message of POST /v1/control, or a line of the control socket.
 struct ControlRequest {
-  enum class Do { status, pause, resume, step, checkpoint, learning_rate, stop, events, get };
+  enum class Do { status, pause, resume, step, checkpoint, learning_rate, layer, undo, stop, events, get };
   Do what = Do::status;
   std::string word;
   int64_t count = 1;
   std::optional<double> value;
-  std::string path;  // of Do::get
+  std::string path;                     // of Do::get
+  std::string layer;                    // of Do::layer
+  std::vector<ArgumentText> arguments;  // of Do::layer
 };
 ControlRequest control_from_json(std::string_view text);
 

@@ -388,6 +388,7 @@ json::object Service::control(std::string_view message) {
     return error_json(e);
   }
   using Do = ControlRequest::Do;
+  std::optional<LayerChange> change;
   try {
     switch (request.what) {
       case Do::status:
@@ -407,6 +408,12 @@ json::object Service::control(std::string_view message) {
       case Do::learning_rate:
         control_.set_learning_rate(request.value);
         break;
+      case Do::layer:
+        change = control_.change_layer(request.layer, request.arguments);
+        break;
+      case Do::undo:
+        change = control_.undo_layer();
+        break;
       case Do::stop:
         control_.stop();
         break;
@@ -415,7 +422,10 @@ json::object Service::control(std::string_view message) {
       case Do::get:
         throw Error(ErrorKind::Usage, "'get' is for the control socket", {}, {"over HTTP, GET the path itself"});
     }
-    return {{"done", request.word}, {"status", status()}};
+    json::object done{{"done", request.word}};
+    if (change) done["change"] = json_of(*change);
+    done["status"] = status();
+    return done;
   } catch (const Error& e) {
     json::object refused = error_json(e);
     refused["now"] = word(control_.status().phase);

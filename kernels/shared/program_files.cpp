@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 #include <unistd.h>
 
 namespace harmonics::kernels {
@@ -35,6 +36,24 @@ std::string cache_folder(const std::string& device) {
   return home && home[0] == '/' ? std::string(home) + "/.cache/harmonics/" + device : "";
 }
 
+struct Contents {
+  std::string key, binary;
+};
+
+std::optional<Contents> contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  Header h{};
+  if (all.size() < sizeof h) return std::nullopt;
+  std::memcpy(&h, all.data(), sizeof h);
+  const uint64_t rest = all.size() - sizeof h;
+  if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.key > rest || h.bytes != rest - h.key) return std::nullopt;
+  Contents contents{all.substr(sizeof h, h.key), all.substr(sizeof h + h.key)};
+  if (sum_of(contents.binary) != h.sum) return std::nullopt;
+  return contents;
+}
+
 }  // namespace
 
 ProgramFile::ProgramFile(const std::string& device, const std::vector<std::string>& made_from) {
@@ -47,21 +66,20 @@ ProgramFile::ProgramFile(const std::string& device, const std::vector<std::strin
 }
 
 std::optional<std::string> ProgramFile::read() const {
-  std::ifstream file(path_, std::ios::binary);
-  if (path_.empty() || !file) return std::nullopt;
-  const std::string all{std::istreambuf_iterator<char>(file), {}};
-  Header h{};
-  if (all.size() < sizeof h + key_.size()) return std::nullopt;
-  std::memcpy(&h, all.data(), sizeof h);
-  const size_t begin = sizeof h + key_.size();
+  if (path_.empty()) return std::nullopt;
+  std::optional<Contents> contents = contents_of(path_);
   // Compares the whole key, since hashes can collide.
-  if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.key != key_.size() ||
-      all.compare(sizeof h, key_.size(), key_) != 0)
-    return std::nullopt;
-  if (h.bytes != all.size() - begin) return std::nullopt;
-  std::string binary = all.substr(begin);
-  if (sum_of(binary) != h.sum) return std::nullopt;
-  return binary;
+  if (!contents || contents->key != key_) return std::nullopt;
+  return std::move(contents->binary);
+}
+
+std::optional<std::vector<std::string>> ProgramFile::made_from(const std::string& path) {
+  const std::optional<Contents> contents = contents_of(path);
+  if (!contents) return std::nullopt;
+  std::vector<std::string> texts;
+  for (size_t at = 0; at < contents->key.size(); at += texts.back().size() + 1)
+    texts.push_back(contents->key.c_str() + at);
+  return texts;
 }
 
 void ProgramFile::write(const std::string& binary) const {

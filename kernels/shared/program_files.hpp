@@ -15,6 +15,8 @@ class ProgramFile {
   // Ignores write errors: the program is rebuilt next time.
   void write(const std::string& binary) const;
   const std::string& path() const { return path_; }  // "": no cache folder
+  // Returns what the program in a file was made from; nothing if the file is damaged.
+  static std::optional<std::vector<std::string>> made_from(const std::string& path);
 
  private:
   std::string path_, key_;

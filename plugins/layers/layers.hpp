@@ -36,6 +36,7 @@ HTensor mean(Scope&, const HTensor&, const Arguments&);
 HTensor mul(Scope&, const HTensor&, const Arguments&);
 HTensor norm(Scope&, const HTensor&, const Arguments&);
 HTensor prelu(Scope&, const HTensor&, const Arguments&);
+HTensor select(Scope&, const HTensor&, const Arguments&);
 HTensor skip(Scope&, const HTensor&, const Arguments&);
 
 // Applies the weight "NAME.weight" [width, features] and the bias "NAME.bias" to the last axis. Without a name:

@@ -132,6 +132,13 @@ std::vector<Row> rows() {
        mul,
        {Argument::layer("with", "the other layer").must()},
        0},
+      {"select",
+       "one layer where the source is above a number, another elsewhere",
+       select,
+       {Argument::layer("on_true", "values where the source is above the number").must(),
+        Argument::layer("on_false", "values elsewhere").must(),
+        Argument::number("above", "0", "the number that the source is compared with")},
+       0},
   };
 }
 

@@ -354,6 +354,8 @@ TEST_CASE("verbs: each prints one JSON object that matches its schema") {
       {"ckpt", "show " + (f / "runs")},
       {"ckpt", "verify " + (f / "runs")},
       {"ckpt", "diff " + (f / "runs") + " " + (f / "runs")},
+      {"cache", "list"},
+      {"cache", "list packed"},
       {"plugin", "new my_loss --kind loss --directory " + (f / "my_loss")},
       {"plugin", "doctor"},
       {"plugin", "list"},

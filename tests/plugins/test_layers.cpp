@@ -386,6 +386,59 @@ TEST_CASE("layers: skip, flatten, concat and mul") {
   CHECK(names(scope).empty());
 }
 
+TEST_CASE("layers: select takes each element, or all features of a sample or position, from one of two layers") {
+  TestScope scope, sequence;
+  sequence.leading_axes = 2;
+  const HTensor a = floats({2, 3}, {1, 2, 3, 4, 5, 6}), b = floats({2, 3}, {-1, -2, -3, -4, -5, -6});
+  const auto selected = [&](TestScope& at, const HTensor& condition, const HTensor& from, const HTensor& otherwise,
+                            const Texts& texts = {}) {
+    return ran_layer("select", at, condition, texts, {{"on_true", from}, {"on_false", otherwise}});
+  };
+  const HTensor each = floats({2, 3}, {1, 0, -1, NAN, 0.1f, 2});  // 0 and NaN are not above 0
+  check_close(selected(scope, each, a, b), {1, -2, -3, -4, 5, 6});
+  check_close(selected(scope, each, a, b, {{"above", "0.5"}}), {1, -2, -3, -4, -5, 6});
+  check_close(selected(scope, floats({2, 1}, {-1, 1}), a, b), {-1, -2, -3, 4, 5, 6});
+  check_close(selected(scope, floats({2}, {1, -1}), a, b), {1, 2, 3, -4, -5, -6});
+  const HTensor c = ramp({1, 2, 2}), d = ramp({1, 2, 2}, 0.5f);
+  const Floats from_c = numbers(c), from_d = numbers(d);
+  check_close(selected(sequence, floats({1, 2, 1}, {1, -1}), c, d), {from_c[0], from_c[1], from_d[2], from_d[3]});
+  check_close(selected(scope, floats({1, 1, 2}, {1, -1}), c, d), {from_c[0], from_d[1], from_c[2], from_d[3]});
+  CHECK(layer_error("select", each, {}, {{"on_true", a}, {"on_false", ramp({2, 4})}}) ==
+        "select takes two layers of one shape; [3] and [4] differ");
+  CHECK(layer_error("select", ramp({2, 2}), {}, {{"on_true", a}, {"on_false", b}}) ==
+        "select takes a condition of the shape [3], or with axes of one number; the source is [2]");
+  CHECK(names(scope).empty());
+}
+
+TEST_CASE("layers: select passes gradients to the layer that was taken, and none to its condition") {
+  const HTensor x = ramp({2, 3}), mask = floats({2, 3}, {1, -1, 1, -1, 1, -1});
+  TestScope scope;
+  const auto result = [&](const HTensor& in, const HTensor& condition) {
+    return layer("select", scope, condition, {}, {{"on_true", in * in}, {"on_false", exp(in)}});
+  };
+  const Ran ran = run(
+      x, [&](const HTensor& in) { return result(in, mask); }, true);
+  for (size_t i = 0; i < 6; ++i) {
+    const auto total = [&](float step) {
+      Floats moved = numbers(x);
+      moved[i] += step;
+      double sum = 0;
+      for (float v : numbers(run(floats({2, 3}, moved), [&](const HTensor& in) { return result(in, mask); }).y))
+        sum += v;
+      return sum;
+    };
+    INFO("element " << i);
+    CHECK(numbers(ran.dx)[i] == Approx((total(1e-2f) - total(-1e-2f)) / 2e-2).epsilon(0.01).margin(1e-3));
+  }
+  const Ran of_condition = run(
+      x,
+      [&](const HTensor& in) {
+        return layer("select", scope, in, {}, {{"on_true", mask}, {"on_false", in}});
+      },
+      true);
+  for (size_t i = 0; i < 6; ++i) CHECK(numbers(of_condition.dx)[i] == (numbers(x)[i] > 0 ? 0 : 1));
+}
+
 TEST_CASE("layers: every one with parameters has its gradient") {
   const auto derivative = [](const char* name, const HTensor& x, const Texts& texts, uint32_t leading = 1) {
     TestScope scope;

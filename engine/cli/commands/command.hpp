@@ -25,6 +25,7 @@ int explain_command(const Options& options);
 int profile_command(const Options& options);
 int bench_command(const Options& options);
 int ckpt_command(const Options& options);
+int cache_command(const Options& options);
 int send_command(const Options& options);
 int receive_command(const Options& options);
 int keys_command(const Options& options);

@@ -16,8 +16,28 @@ namespace json = boost::json;
 
 namespace {
 
+// Returns the message for 'layer NAME ARGUMENT=VALUE...'. Values are texts, which the run reads by their types.
+json::object layer_message(const Options& options) {
+  const std::string usage = fmt::format("harmonics ctl {} layer NAME ARGUMENT=VALUE", options.files[0]);
+  if (options.files.size() < 4)
+    throw Error(ErrorKind::Usage, "layer needs a name and arguments", {}, {usage + "; ARGUMENT= restores the default"});
+  json::object arguments;
+  for (size_t i = 3; i < options.files.size(); ++i) {
+    const std::string& text = options.files[i];
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' gives no argument a value", text), {}, {usage});
+    const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+    if (arguments.contains(name)) throw Error(ErrorKind::Usage, fmt::format("'{}' is given twice", name));
+    arguments[name] = value.empty() ? json::value(nullptr) : json::value(value);
+  }
+  return {{"do", "layer"}, {"layer", options.files[2]}, {"arguments", std::move(arguments)}};
+}
+
 json::object message_of(const Options& options) {
   const std::string& action = options.files.at(1);
+  if (action == "layer") return layer_message(options);
+  if (options.files.size() > 3) throw Error(ErrorKind::Usage, fmt::format("'{}' takes one value at most", action));
   const bool has_value = options.files.size() > 2;
   const std::string value = has_value ? options.files[2] : "";
   const auto number = [&](auto parse) {
@@ -42,6 +62,16 @@ json::object message_of(const Options& options) {
   else if (has_value)
     throw Error(ErrorKind::Usage, fmt::format("'{}' takes no value", action));
   return o;
+}
+
+// Prints what 'layer' or 'undo' changed.
+void show_change(const json::object& change) {
+  const json::array* arguments = array_in(change, "arguments");
+  if (!arguments) return;
+  for (const json::value& v : *arguments)
+    if (const json::object* a = v.if_object())
+      print("{}: {} = {}, {} before\n", text_in(change, "layer"), text_in(*a, "name"), text_in(*a, "after"),
+            text_in(*a, "before"));
 }
 
 // Prints the status of a run, the most important values first.
@@ -94,7 +124,7 @@ int follow_events(const Options& options) {
 int ctl_command(const Options& options) {
   if (options.files.size() < 2)
     throw Error(ErrorKind::Usage, "no command is given", {},
-                {"harmonics ctl PATH|URL status|pause|resume|step|checkpoint|lr|stop|events"});
+                {"harmonics ctl PATH|URL status|pause|resume|step|checkpoint|lr|layer|undo|stop|events"});
   const json::object message = message_of(options);
   if (options.files[1] == "events") return follow_events(options);
   const json::object o = RunLink(options.files[0], options.token).control(message);
@@ -107,8 +137,10 @@ int ctl_command(const Options& options) {
   const json::value* status = o.if_contains("status");
   if (options.json)
     print_json(options.files[1] == "status" && status ? *status : json::value(o));
-  else if (status && status->is_object())
-    show(status->get_object());
+  else {
+    if (const json::object* change = object_in(o, "change")) show_change(*change);
+    if (status && status->is_object()) show(status->get_object());
+  }
   return kDone;
 }
 

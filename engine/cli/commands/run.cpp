@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
+#include "engine/cli/run/changed_flow.hpp"
 #include "engine/cli/run/checkpointing.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/terminal/command_text.hpp"
@@ -164,7 +165,7 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
     if (!options.weights.empty()) runtime.set_origin(options.weights);
     WatchedCycle watched(graph, options, cycle, trains);
     watched.attach(runtime, [&] { weight_notes.tell(); });
-    serving.attach(runtime, cycle);
+    const Serving::Attached attached = serving.attach(runtime, cycle);
     CycleReport report;
     try {
       report = run_cycle(runtime, checkpoints, signals, trains);
@@ -421,11 +422,15 @@ int run_flow(const Flow& flow, const Options& given) {
   Options options = given;
   // A report contains the confusion matrix, except for language models, which have thousands of classes.
   options.run.confusion = !options.confusion.empty() || (!options.report.empty() && options.tokens_of_sample == 0);
-  return with_source(options.generated_flow ? nullptr : flow.source, [&] {
+  ChangedFlow changed(flow, options);
+  const std::shared_ptr<const SourceText> none;
+  return with_source(options.generated_flow ? none : changed.source(), [&] {
     std::unique_ptr<BoundGraph> graph;
     std::optional<Serving> serving;  // serves the status while streams wait for their first sample
-    graph = open_graph(flow, options, options.inference,
-                       [&](BoundGraph& known) { serving.emplace(options, known).expect_streams(); });
+    graph = open_graph(changed.flow(), options, options.inference, [&](BoundGraph& known) {
+      changed.bind(known);
+      serving.emplace(options, known).expect_streams(&changed);
+    });
     require_bound(*graph);
     check_pictures(*graph, options);
     expect_writable_outputs(options);
@@ -444,7 +449,7 @@ int run_flow(const Flow& flow, const Options& given) {
     } catch (const Error& e) {
       const bool diverged = e.kind() == ErrorKind::Diverged;
       if (!(diverged || passes(e.kind())) || !checkpoints.writer() || checkpoints.writer()->last() == before) throw;
-      print_error(e, flow.source.get());
+      print_error(e, changed.source().get());
       if (diverged) {
         say("the last checkpoint: " + checkpoints.writer()->last());
         return exit_code(e.kind());

@@ -72,8 +72,10 @@ void ctl_flags(VerbRow& verb) {
   Flags f(verb);
   run_address(f);
   f.positional("ACTION", "the command ('step [N]', 'lr RATE', 'lr schedule', which restores the schedule)").choices = {
-      "status", "pause", "resume", "step", "checkpoint", "lr", "stop", "events"};
-  f.positional("VALUE", "of step and lr").required = false;
+      "status", "pause", "resume", "step", "checkpoint", "lr", "layer", "undo", "stop", "events"};
+  PositionalRow& values = f.positional("VALUE", "of step and lr; of layer: its name, then ARGUMENT=VALUE...");
+  values.required = false;
+  values.repeats = true;
   run_token(f);
 }
 
@@ -219,6 +221,15 @@ void ckpt_flags(VerbRow& verb) {
   f.positional("ACTION", "the command").choices = {"list", "show", "verify", "diff"};
   f.positional("FILE", "a checkpoint, or a directory of them: all (list, verify), its newest (show, diff)").repeats =
       true;
+}
+
+void cache_flags(VerbRow& verb) {
+  Flags f(verb);
+  f.positional("ACTION", "the command").choices = {"list", "clear"};
+  PositionalRow& kinds = f.positional("KIND", "a kind of entry (default: all)");
+  kinds.choices = {"opencl", "cuda", "packed", "plugins", "plugins-opened", "product-rates"};
+  kinds.required = false;
+  kinds.repeats = true;
 }
 
 void list_flags(VerbRow& verb) {

@@ -27,6 +27,7 @@ void quantize_flags(VerbRow& verb);
 void importance_flags(VerbRow& verb);
 void export_flags(VerbRow& verb);
 void ckpt_flags(VerbRow& verb);
+void cache_flags(VerbRow& verb);
 void list_flags(VerbRow& verb);
 void list_models_flags(VerbRow& verb);
 void inspect_flags(VerbRow& verb);

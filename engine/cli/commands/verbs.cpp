@@ -89,10 +89,14 @@ constexpr Verb kVerbs[] = {
      "harmonics serve model.gguf --listen 127.0.0.1:8080\n"
      "curl -H 'Content-Type: application/json' -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' "
      "http://127.0.0.1:8080/v1/predict"},
-    {"ctl", "control a run: status, pause, step, checkpoint, learning rate, stop", ctl_flags, ctl_command, "ctl.json",
+    {"ctl", "control a run: status, pause, step, checkpoint, learning rate, layers, stop", ctl_flags, ctl_command,
+     "ctl.json",
      "harmonics ctl run.sock status\n"
      "harmonics ctl run.sock lr 1e-4\n"
-     "harmonics ctl http://127.0.0.1:8080 pause --token 5f0c..."},
+     "harmonics ctl run.sock layer hidden rate=0.3\n"
+     "harmonics ctl http://127.0.0.1:8080 pause --token 5f0c...",
+     "'layer' changes arguments of the functions on the arrows into a layer, between two steps; the\n"
+     "weights stay. 'undo' takes back the last change."},
     {"top", "watch a run in the terminal", top_flags, top_command, "top.json",
      "harmonics top run.sock\n"
      "harmonics top http://127.0.0.1:8080 --token 5f0c...\n"
@@ -133,6 +137,10 @@ constexpr Verb kVerbs[] = {
     {"ckpt", "list, show, verify and compare checkpoints", ckpt_flags, ckpt_command, "ckpt.json",
      "harmonics ckpt list runs/digits\n"
      "harmonics ckpt diff runs/a runs/b"},
+    {"cache", "list or clear compiled programs and other cached files", cache_flags, cache_command, "cache.json",
+     "harmonics cache list\n"
+     "harmonics cache list opencl --json\n"
+     "harmonics cache clear packed"},
     {"list", "list functions, streams, devices, metrics, optimizers, verbs, ...", list_flags, list_command, "list.json",
      "harmonics list functions\n"
      "harmonics list models\n"

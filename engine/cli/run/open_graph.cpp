@@ -201,6 +201,12 @@ Graph graph_of(const Flow& flow, const Options& options, bool inference) {
 
 }  // namespace
 
+Graph resolved(const Flow& flow, Registry& registry, const Options& options) {
+  Graph graph = make_graph(flow, registry, options.graph);
+  if (options.inference) drop_taps(graph);
+  return graph;
+}
+
 std::shared_ptr<PackedFiles> packed_files_of(const Options& options) {
   const std::string folder = packed_files_folder();
   if (folder.empty() || options.packed_cache == 0) return nullptr;

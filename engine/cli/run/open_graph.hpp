@@ -17,6 +17,9 @@ int with_source(const std::shared_ptr<const SourceText>& source, const std::func
 std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options, bool inference,
                                        const std::function<void(BoundGraph&)>& known = nullptr);
 
+// Resolves the flow of a run that is open, with changes of its layers. Throws GraphErrors.
+Graph resolved(const Flow& flow, Registry& registry, const Options& options);
+
 // Returns the cache of packed weights between runs, by --packed-cache; null if there is none.
 std::shared_ptr<PackedFiles> packed_files_of(const Options& options);
 

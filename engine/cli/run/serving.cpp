@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/address.hpp"
+#include "engine/cli/run/changed_flow.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/run/stop_signals.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -140,8 +141,10 @@ Serving::~Serving() {
   predictor_.reset();
 }
 
-void Serving::expect_streams() {
+void Serving::expect_streams(ChangedFlow* changed) {
   if (!open()) return;
+  changed_ = changed;
+  control_->set_changer(changed);
   std::vector<std::string> names;
   for (int n : graph_.graph().nodes_of(DeclarationKind::Producer))
     names.push_back(graph_.graph().nodes[static_cast<size_t>(n)].name);
@@ -152,10 +155,20 @@ void Serving::expect_streams() {
   service_->set_graph(graph_json(graph_.graph(), {}, Widths{}, graph_.store()));
 }
 
-void Serving::attach(CycleRuntime& runtime, int cycle) {
-  if (!open()) return;
-  runtime.set_control(control_.get());
-  runtime.keep_snapshots([this, cycle](const std::shared_ptr<Snapshots>& snapshots) { serve(cycle, snapshots); });
+Serving::Attached::Attached(ChangedFlow* changed, CycleRuntime& runtime) : changed_(changed) {
+  if (changed_) changed_->attach(&runtime);
+}
+
+Serving::Attached::~Attached() {
+  if (changed_) changed_->attach(nullptr);
+}
+
+Serving::Attached Serving::attach(CycleRuntime& runtime, int cycle) {
+  if (open()) {
+    runtime.set_control(control_.get());
+    runtime.keep_snapshots([this, cycle](const std::shared_ptr<Snapshots>& snapshots) { serve(cycle, snapshots); });
+  }
+  return {changed_, runtime};
 }
 
 void Serving::serve(int cycle, const std::shared_ptr<Snapshots>& snapshots) {

@@ -23,6 +23,7 @@ struct ServiceSettings;
 
 namespace harmonics::engine::cli {
 
+class ChangedFlow;
 class LeftBehind;
 
 // Parses an address to listen on. Throws ErrorKind::Denied if other machines can reach it and --insecure is not given.
@@ -45,10 +46,21 @@ class Serving {
   RunControl& control() { return *control_; }
   Service& service() { return *service_; }
   Predictor& predictor() { return *predictor_; }
-  // Call before opening the producers, so that clients see the flow and the streams for which it waits.
-  void expect_streams();
-  // Call before runtime.run().
-  void attach(CycleRuntime& runtime, int cycle);
+  // Call before opening the producers, so that clients see the flow and the streams for which it waits. `changed`
+  // changes layers on request; it must outlive this.
+  void expect_streams(ChangedFlow* changed = nullptr);
+  // Call before runtime.run(). The result must be destroyed before the runtime.
+  class Attached {
+   public:
+    Attached(ChangedFlow* changed, CycleRuntime& runtime);
+    ~Attached();
+    Attached(const Attached&) = delete;
+    Attached& operator=(const Attached&) = delete;
+
+   private:
+    ChangedFlow* changed_;
+  };
+  Attached attach(CycleRuntime& runtime, int cycle);
   // Answers later requests with these weights.
   void serve(int cycle, const std::shared_ptr<Snapshots>& snapshots);
   void note(const std::string& text);
@@ -59,6 +71,7 @@ class Serving {
 
   const Options& options_;
   BoundGraph& graph_;
+  ChangedFlow* changed_ = nullptr;
   std::unique_ptr<RunControl> control_;
   std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<Service> service_;

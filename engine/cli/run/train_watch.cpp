@@ -7,7 +7,7 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-void take_samples(TrainSettings& s, const document::Node& node, document::Problems& problems) {
+void take_sample_texts(TrainSettings& s, const document::Node& node, document::Problems& problems) {
   constexpr int64_t kMostTokens = 1 << 20;
   constexpr double kHottest = 100;
   document::Fields fields(node, problems, "'samples'");
@@ -43,7 +43,7 @@ std::vector<TrainKey> train_watch_keys() {
            "",
            "texts that the model continues during the run; every: number of steps (default: eval_steps); defaults: "
            "tokens 64, temperature 0.8",
-           take_samples},
+           take_sample_texts},
           {"loss_guard",
            {},
            "a map with deviations, patience and then",

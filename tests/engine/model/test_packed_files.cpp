@@ -334,3 +334,21 @@ TEST_CASE("packed files: a store keeps transposed and packed forms of mapped wei
     CHECK(static_cast<const float*>(w.data())[0] == 1.0f);
   }
 }
+
+TEST_CASE("packed files: a file names its packing and the type of its weights") {
+  PackedFolder folder;
+  PackedFiles kept = folder.opened();
+  folder.take(kept, "doubled/2");
+  const std::string path = folder.only().string();
+  const std::optional<PackedName> name = packed_name_of(path);
+  REQUIRE(name);
+  CHECK(name->packing == "doubled/2");
+  CHECK(name->type == TensorType{DType::F32, {kCount}}.str());
+  std::string content = content_of(path);
+  content[content.size() - 4000] ^= 1;  // in the key
+  replace(path, content);
+  CHECK_FALSE(packed_name_of(path));
+  replace(path, "short");
+  CHECK_FALSE(packed_name_of(path));
+  CHECK_FALSE(packed_name_of(path + ".none"));
+}

@@ -93,8 +93,9 @@ TEST_CASE("catalogue: contains all names of the language") {
   for (const char* name : {"cross_entropy", "binary_cross_entropy", "mse", "mae", "huber", "smooth_l1", "next_token",
                            "nll", "kl_div", "hinge", "dpo", "distillation"})
     CHECK(registry.need(HX_LOSS, name)->plugin == "harmonics.losses");
-  for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "noise", "flatten", "embed",
-                           "attention", "skip", "concat", "mul", "lstm", "gru", "last", "mean", "prelu", "glu"})
+  for (const char* name :
+       {"affine", "conv",   "maxpool", "avgpool", "norm", "dropout", "noise", "flatten", "embed", "attention",
+        "skip",   "concat", "mul",     "lstm",    "gru",  "last",    "mean",  "prelu",   "glu",   "select"})
     CHECK(registry.need(HX_LAYER, name)->plugin == "harmonics.layers");
   CHECK(registry.need(HX_LOSS, "cross_entropy")->flags == HX_TAKES_CLASSES);
   CHECK(registry.need(HX_LOSS, "next_token")->flags == (HX_TAKES_CLASSES | HX_SHIFTS_TARGET));

@@ -274,6 +274,50 @@ TEST_CASE("service: samples are computed at most ten times a second for all clie
   }));
 }
 
+TEST_CASE("service: layers are changed by messages, and the reply has the old and the new values") {
+  struct Changer final : LayerChanger {
+    LayerChange change_layer(const std::string& layer, const std::vector<ArgumentText>& arguments) override {
+      if (layer == "hh") throw Error(ErrorKind::Name, "no layer 'hh'", {}, {"did you mean 'h'?"});
+      LayerChange change{layer, {}};
+      for (const ArgumentText& a : arguments) change.arguments.push_back({a.argument, "", a.value, "0.5"});
+      return change;
+    }
+    LayerChange undo_layer() override { return {"h", {{"rate", "0.25", "", ""}}}; }
+  } changer;
+  Served run;
+  const auto told = [&](const std::string& message) { return run.service.control(message); };
+  CHECK(told(R"({"do": "undo"})").at("error") == "the run cannot be changed now");
+  run.start();
+  CHECK(told(R"({"do": "undo"})").at("error") == "the layers of this run cannot be changed");
+  run.control.set_changer(&changer);
+  const std::string arguments = R"({"rate": 0.25, "n": 3, "on": true, "kernel": [3, 5], "kind": "rms", "x": null})";
+  const json::object changed = told(R"({"do": "layer", "layer": "h", "arguments": )" + arguments + "}");
+  CHECK(changed.at("done") == "layer");
+  CHECK(changed.at("status").at("state") == "running");
+  CHECK(changed.at("change") ==
+        json::parse(R"({"layer": "h", "arguments": [{"name": "rate", "before": "0.5", "after": "0.25"},
+          {"name": "n", "before": "0.5", "after": "3"}, {"name": "on", "before": "0.5", "after": "true"},
+          {"name": "kernel", "before": "0.5", "after": "[3, 5]"}, {"name": "kind", "before": "0.5", "after": "rms"},
+          {"name": "x", "before": "0.5", "after": "0.5"}]})"));
+  CHECK(told(R"({"do": "undo"})").at("change") ==
+        json::parse(R"({"layer": "h", "arguments": [{"name": "rate", "before": "0.25", "after": null}]})"));
+  const json::object unknown = told(R"({"do": "layer", "layer": "hh", "arguments": {"rate": 1}})");
+  CHECK(unknown.at("error") == "no layer 'hh'");
+  CHECK(unknown.at("note") == "did you mean 'h'?");
+  for (const std::string wrong :
+       {R"({"do": "layer"})", R"({"do": "layer", "layer": "h"})", R"({"do": "layer", "layer": "h", "arguments": {}})",
+        R"({"do": "layer", "arguments": {"rate": 1}})", R"({"do": "layer", "layer": 3, "arguments": {"rate": 1}})",
+        R"({"do": "layer", "layer": "h", "arguments": {"rate": {}}})",
+        R"({"do": "layer", "layer": "h", "arguments": {"rate": ["a"]}})",
+        R"({"do": "layer", "layer": "h", "arguments": {"rate": 1, "rate": 2}})", R"({"do": "undo", "layer": "h"})"}) {
+    INFO(wrong);
+    CHECK_FALSE(told(wrong).contains("now"));  // refused before the run is asked
+    CHECK(told(wrong).contains("error"));
+  }
+  run.end();
+  run.control.set_changer(nullptr);
+}
+
 TEST_CASE("service: control by messages") {
   Served run;
   run.start();
