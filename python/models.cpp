@@ -59,12 +59,6 @@ py::object block_item(const BlockSpec& block, const std::string& key) {
   throw py::key_error(key);
 }
 
-py::dict dict_of(const BlockSpec& block) {
-  py::dict all;
-  for (const std::string& key : block_keys()) all[py::str(key)] = block_item(block, key);
-  return all;
-}
-
 py::dict weights_of(const BlockSpec& block) {
   py::dict all;
   for (const auto& [name, shape] : block.weights) all[py::str(name)] = py::tuple(py::cast(shape.vector()));
