@@ -57,4 +57,7 @@ add_custom_target(harmonics_pages ALL DEPENDS ${generated}/made)
 install(DIRECTORY ${generated}/ DESTINATION ${CMAKE_INSTALL_DATADIR} PATTERN made EXCLUDE)
 if(TARGET test_journeys)  # these tests install the project
   add_dependencies(test_journeys harmonics harmonics_sender harmonics_pages)
+  if(TARGET harmonics_python)
+    add_dependencies(test_journeys harmonics_python)
+  endif()
 endif()

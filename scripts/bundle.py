@@ -121,9 +121,12 @@ def main(prefix):
     own, shared = programs(prefix), prefix / "lib/harmonics/shared"
     if prefix / "bin/harmonics" not in own:
         stop(f"there is no bin/harmonics in {prefix}")
-    libraries = {}
+    libraries, embedding = {}, set()
     for program in own:
-        libraries.update(needed(program))
+        found = needed(program)
+        if any(path.is_relative_to(prefix) for path in found.values()):
+            embedding.add(program)  # the Python module, which needs libharmonics
+        libraries.update(found)
     libraries = {n: p for n, p in libraries.items() if not p.is_relative_to(prefix)}
     files_of = {}
     shared.mkdir(parents=True)
@@ -136,7 +139,7 @@ def main(prefix):
     write_licenses(prefix, files_of)
     for program in own:
         up = "/".join([".."] * len(program.parent.relative_to(prefix).parts))
-        path = f"$ORIGIN/{up}/lib/harmonics/shared"
+        path = f"$ORIGIN/{up}/lib/harmonics/shared" + (f":$ORIGIN/{up}/lib" if program in embedding else "")
         # RPATH, not RUNPATH: it also applies to the dependencies of bundled libraries.
         subprocess.run(["patchelf", "--force-rpath", "--set-rpath", path, str(program)], check=True)
     for program in own:

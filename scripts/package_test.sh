@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # package_test.sh [DIR]: tests the packages of DIR (default dist/) on clean systems. Each is installed in a separate
 # empty Debian 12 (debootstrap, minbase): the .deb by apt, which installs its dependencies; the tar without any
-# further package, and also in a Debian 13; the wheel in an empty virtual environment. On each, an ordinary user
+# further package, and also in a Debian 13; the wheels in empty virtual environments. On each, an ordinary user
 # trains the installed sample, infers with the weights, opens every plugin and reads the licenses. Needs root, the
 # Debian mirror of this machine's apt, and 2 GB below TMPDIR; takes some minutes.
 set -euo pipefail
@@ -176,4 +176,24 @@ as_user "$work/wheel" 120 'env/bin/pip uninstall --quiet --yes harmonics
   if [ -n "$left" ]; then echo "left behind: $left"; exit 1; fi'
 echo "uninstalled, nothing is left"
 
-step "all three packages work"
+module=("$packages"/harmonics_python-*.whl)
+if [ -f "${module[0]}" ]; then
+  step "the wheel of the Python module: $(basename "${module[0]}")"
+  cp "${module[0]}" "$work/wheel/home/tester/"
+  install_in "$work/wheel" python3-numpy
+  as_user "$work/wheel" 60 'python3 record.py harmonics_python-*.whl'
+  as_user "$work/wheel" 300 'python3 -m venv --system-site-packages both &&
+    both/bin/pip install --quiet --no-index ./harmonics-*.whl ./harmonics_python-*.whl'
+  cat >"$work/wheel/home/tester/try.py" <<'TRY'
+import harmonics, numpy
+flow = "harmonic line { producer x; producer y; layer o {1}; cycle { x -(relu)-> o; o <-(mse)- y; } }"
+g = harmonics.parse_hmx_text(flow)
+x = numpy.linspace(0, 1, 60, dtype="float32").reshape(30, 2)
+g.bind_producer("x", x)
+g.bind_producer("y", x[:, :1])
+print(harmonics.__version__, g.fit(epochs=3, batch=10), numpy.asarray(g.infer(x)).shape)
+TRY
+  as_user "$work/wheel" 120 'both/bin/python try.py'
+fi
+
+step "all packages work"

@@ -5,9 +5,9 @@ build=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev l
        opencl-headers zlib1g-dev libzstd-dev libpng-dev libturbojpeg0-dev libsimdjson-dev libfmt-dev
        libprotobuf-dev protobuf-compiler libzmq3-dev libpcre2-dev libyaml-cpp-dev)
 test=(ccache mold catch2 curl mandoc zsh fish libbenchmark-dev clang clang-format libclang-rt-14-dev file
-      pocl-opencl-icd)
+      pocl-opencl-icd python3-dev pybind11-dev python3-numpy)
 full=(clang-tidy libomp-14-dev)
-package=(binutils dpkg-dev file patchelf python3)
+package=(binutils dpkg-dev file patchelf python3 python3-dev pybind11-dev)
 package_test=(debootstrap)
 case "${1:-build}" in
   build) wanted=("${build[@]}") ;;

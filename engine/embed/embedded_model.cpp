@@ -114,13 +114,13 @@ std::vector<std::pair<std::string, HTensor>> EmbeddedModel::values(const HTensor
   return values;
 }
 
-const BlockSpec& EmbeddedModel::block(int64_t layer) const {
+const CompiledNdsl& EmbeddedModel::description(int64_t layer) const {
   if (!compiled_)
     throw Error(ErrorKind::Usage, fmt::format("'{}' is not a model of a .ndsl file, so its blocks are unknown", name_));
   const auto layers = static_cast<int64_t>(compiled_->layers.size());
   if (layer < 0 || layer >= layers)
     throw Error(ErrorKind::Usage, fmt::format("'{}' has no layer {}; it has {}, from 0", name_, layer, layers));
-  return compiled_->layers[static_cast<size_t>(layer)];
+  return *compiled_;
 }
 
 EmbeddedModel::LayerPlan& EmbeddedModel::plan(int64_t layer, const std::string& precision, const Sizes& sizes) {
@@ -139,7 +139,7 @@ EmbeddedModel::LayerPlan& EmbeddedModel::plan(int64_t layer, const std::string& 
 }
 
 HTensor EmbeddedModel::run_layer(int64_t layer, const std::string& precision, const HTensor& hidden) {
-  block(layer);
+  description(layer);
   const auto sizes = sizes_of<Sizes>(hidden, 2, "a layer takes f32 [tokens, hidden] or [batch, tokens, hidden]");
   const std::lock_guard<std::mutex> lock(mutex_);
   LayerPlan& run = plan(layer, precision, sizes);

@@ -29,9 +29,8 @@ class EmbeddedModel {
   // Returns the results of the entry "forward" for tokens, i32 [tokens] or [batch, tokens]. `all`: also returns every
   // observable value. Results have a batch axis if the tokens have one.
   std::vector<std::pair<std::string, HTensor>> values(const HTensor& tokens, bool all);
-  // Returns the description of a layer. Throws ErrorKind::Usage if the model lacks the layer or is not described as
-  // `.ndsl`.
-  const BlockSpec& block(int64_t layer) const;
+  // Returns the description of the model. Throws ErrorKind::Usage if it is not described as `.ndsl` or lacks the layer.
+  const CompiledNdsl& description(int64_t layer) const;
   // Returns the output of a layer for `hidden`, f32 [tokens, hidden] or [batch, tokens, hidden]. `precision` applies to
   // this call; "" uses that of the model.
   HTensor run_layer(int64_t layer, const std::string& precision, const HTensor& hidden);

@@ -22,6 +22,7 @@ struct ModelResults {
   std::vector<double> numbers;
   std::vector<HTensor> tensors;
   std::vector<hx_value*> values;
+  std::vector<hx_layer_info> weights;
   void keep(std::vector<std::string> all) {
     texts = std::move(all);
     pointers.clear();
@@ -33,15 +34,32 @@ ModelResults& model_results() {
   return results;
 }
 
-void give_block(const BlockSpec& block, hx_block_spec* out) {
+void give_block(const CompiledNdsl& model, int64_t layer, hx_block_spec* out) {
   ModelResults& results = model_results();
+  const BlockSpec& block = model.layers[static_cast<size_t>(layer)];
+  const std::string prefix = "blk." + std::to_string(layer) + ".";
   std::vector<std::string> texts = block.forward_ops;
   texts.push_back(block.variant);
+  results.weights.clear();
+  for (const NdslTensor& tensor : model.tensors) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    texts.push_back(tensor.name);
+    hx_layer_info weight{};
+    weight.struct_size = sizeof weight;
+    weight.rank = tensor.shape.rank();
+    weight.reason = "";
+    std::copy(tensor.shape.begin(), tensor.shape.end(), weight.dims);
+    results.weights.push_back(weight);
+  }
+  const size_t ops = block.forward_ops.size();
   results.keep(std::move(texts));
+  for (size_t i = 0; i < results.weights.size(); ++i) results.weights[i].name = results.pointers[ops + 1 + i];
   hx_block_spec spec{};
-  spec.n_ops = static_cast<uint32_t>(block.forward_ops.size());
+  spec.n_ops = static_cast<uint32_t>(ops);
   spec.ops = results.pointers.data();
-  spec.variant = results.pointers.back();
+  spec.variant = results.pointers[ops];
+  spec.n_weights = static_cast<uint32_t>(results.weights.size());
+  spec.weights = results.weights.data();
   spec.use_qk_norm = block.use_qk_norm;
   spec.ln2_on_residual_att = block.ln2_on_residual_att;
   spec.struct_size = out->struct_size;
@@ -102,7 +120,7 @@ hx_status model_block(const char* model, int64_t layer, hx_block_spec* out) {
     if (layer < 0 || layer >= layers)
       throw Error(ErrorKind::Usage, "'" + text_given(model) + "' has no layer " + std::to_string(layer) + "; it has " +
                                         std::to_string(layers) + ", from 0");
-    give_block(compiled->layers[static_cast<size_t>(layer)], out);
+    give_block(*compiled, layer, out);
   });
 }
 
@@ -137,7 +155,7 @@ hx_status model_values(hx_model* model, hx_value* tokens, uint32_t all, const ch
 }
 
 hx_status opened_block(hx_model* model, int64_t layer, hx_block_spec* out) {
-  return guard([&] { give_block(opened(model, "model").model->block(layer), out); });
+  return guard([&] { give_block(opened(model, "model").model->description(layer), layer, out); });
 }
 
 hx_status model_layer(hx_model* model, int64_t layer, const char* precision, hx_value* hidden, hx_value** out) {

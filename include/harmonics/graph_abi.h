@@ -107,6 +107,8 @@ typedef struct hx_block_spec {
   const char* variant;    /* "dense", "parallel", "moe" */
   const char* const* ops; /* "LN1", "QKV", ... */
   uint32_t use_qk_norm, ln2_on_residual_att;
+  uint32_t n_weights, reserved; /* written if struct_size, set by the caller, covers the next member */
+  const hx_layer_info* weights; /* tensors of the layer: "blk.0.attn_q.weight"; reasons are "" */
 } hx_block_spec;
 
 /* Contract 1.5. A model with its weights; a sequence with its keys and values. */

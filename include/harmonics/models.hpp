@@ -12,19 +12,35 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <harmonics/graph.hpp>
 
 namespace harmonics {
 
-// The operations of one layer.
+// The operations and weights of one layer.
 struct BlockSpec {
   std::string variant;                   // "dense", "parallel", "moe"
   std::vector<std::string> forward_ops;  // "LN1", "QKV", ...
   bool use_qk_norm = false;
   bool ln2_on_residual_att = false;
+  std::vector<std::pair<std::string, Shape>> weights = {};  // "blk.0.attn_q.weight"; empty if the library is older
 };
+
+namespace detail {
+
+HARMONICS_FACE inline BlockSpec block_of(const hx_block_spec& spec) {
+  BlockSpec block{
+      spec.variant, {spec.ops, spec.ops + spec.n_ops}, spec.use_qk_norm != 0, spec.ln2_on_residual_att != 0};
+  for (uint32_t i = 0; i < spec.n_weights; ++i) {
+    const hx_layer_info& weight = spec.weights[i];
+    block.weights.emplace_back(weight.name, Shape(weight.dims, weight.dims + weight.rank));
+  }
+  return block;
+}
+
+}  // namespace detail
 
 // Numeric settings of a configuration by name: "hidden_size", "num_layers", ...; booleans are 0 and 1.
 struct ModelConfig : std::map<std::string, double> {
@@ -80,7 +96,7 @@ class RuntimeModelRegistry {
     hx_block_spec spec{};
     spec.struct_size = sizeof spec;
     detail::check(api().block_spec(name.c_str(), layer, &spec));
-    return {spec.variant, {spec.ops, spec.ops + spec.n_ops}, spec.use_qk_norm != 0, spec.ln2_on_residual_att != 0};
+    return detail::block_of(spec);
   }
 
  private:

@@ -85,7 +85,7 @@ class TransformerModel {
     hx_block_spec spec{};
     spec.struct_size = sizeof spec;
     detail::check(detail::transformers().model_block(model_.get(), layer, &spec));
-    return {spec.variant, {spec.ops, spec.ops + spec.n_ops}, spec.use_qk_norm != 0, spec.ln2_on_residual_att != 0};
+    return detail::block_of(spec);
   }
   HARMONICS_FACE TransformerLayer layer(int64_t number) const {
     block(number);

@@ -61,7 +61,7 @@ inline std::vector<std::string> includes(const fs::path& path) {
 inline bool starts(const std::string& s, const std::string& prefix) { return s.rfind(prefix, 0) == 0; }
 inline bool ours(const std::string& include) {
   for (const char* folder : {"engine/", "formats/", "dsl/", "producers/", "consumers/", "kernels/", "plugins/",
-                             "samples/", "sender/", "tests/", "tokens/", "wire/"})
+                             "python/", "samples/", "sender/", "tests/", "tokens/", "wire/"})
     if (starts(include, folder)) return true;
   return false;
 }

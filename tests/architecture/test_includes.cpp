@@ -58,7 +58,7 @@ bool has_line_limit(const fs::path& p) {
 std::vector<fs::path> files_with_line_limit() {
   std::vector<fs::path> found;
   for (const char* folder : {"include", "formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins",
-                             "samples", "sender", "tests", "tokens", "wire", "cmake", "scripts", ".ci"}) {
+                             "python", "samples", "sender", "tests", "tokens", "wire", "cmake", "scripts", ".ci"}) {
     if (!fs::exists(kRoot / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
       if (entry.is_regular_file() && has_line_limit(entry.path())) found.push_back(entry.path());
@@ -135,13 +135,13 @@ TEST_CASE("languages include only base and plain data types") {
     }
 }
 
-TEST_CASE("streams, kernels, plugins and samples see only public headers") {
-  for (const std::string folder : {"producers", "consumers", "kernels", "plugins", "samples"})
+TEST_CASE("streams, kernels, plugins, samples and the Python module see only public headers") {
+  for (const std::string folder : {"producers", "consumers", "kernels", "plugins", "python", "samples"})
     for (const fs::path& file : sources(folder))
       for (const std::string& i : includes(file)) {
         if (!ours(i)) continue;
         INFO(file.string() << " includes " << i);
-        const bool archive = folder != "kernels" && folder != "samples" && starts(i, "formats/");
+        const bool archive = folder != "kernels" && folder != "python" && folder != "samples" && starts(i, "formats/");
         const bool vocabulary = folder == "plugins" && starts(i, "tokens/");
         CHECK((starts(i, folder + "/") || starts(i, "wire/") || archive || vocabulary));
       }
@@ -177,10 +177,11 @@ TEST_CASE("heavy headers stay in few sources") {
                                                 {"boost/beast/http.hpp", 2},
                                                 {"hxs.pb.h", 1},
                                                 {"dnnl.hpp", 6},
-                                                {"boost/dll/shared_library.hpp", 1}};
+                                                {"boost/dll/shared_library.hpp", 1},
+                                                {"pybind11/pybind11.h", 1}};
   std::map<std::string, size_t> users;
-  for (const std::string folder :
-       {"formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "tokens", "wire"})
+  for (const std::string folder : {"formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "python",
+                                   "sender", "tokens", "wire"})
     for (const fs::path& file : sources(folder))
       for (const std::string& i : includes(file))
         if (limits.count(i)) ++users[i];
@@ -193,7 +194,7 @@ TEST_CASE("heavy headers stay in few sources") {
 
 TEST_CASE("files have valid names and sizes") {
   for (const std::string folder : {"include", "formats", "engine", "dsl", "producers", "consumers", "kernels",
-                                   "plugins", "samples", "sender", "tests", "tokens", "wire"})
+                                   "plugins", "python", "samples", "sender", "tests", "tokens", "wire"})
     for (const fs::path& file : sources(folder)) {
       const std::string name = file.filename().string(), text = read(file);
       INFO(file.string());
@@ -250,8 +251,8 @@ TEST_CASE("the map names every folder") {
     INFO(folder);
     CHECK(map.find("engine/" + folder) != std::string::npos);
   }
-  for (const char* folder : {"formats", "dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "sender",
-                             "tests", "tokens", "wire", "cmake", "scripts", "workloads"}) {
+  for (const char* folder : {"formats", "dsl", "producers", "consumers", "kernels/cpu", "plugins", "`python`",
+                             "samples", "sender", "tests", "tokens", "wire", "cmake", "scripts", "workloads"}) {
     INFO(folder);
     CHECK(map.find(folder) != std::string::npos);
   }

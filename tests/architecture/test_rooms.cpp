@@ -28,7 +28,7 @@ std::string room_of(const std::string& path) {
 Graph included_rooms() {
   Graph graph;
   for (const char* folder : {"include", "formats", "engine", "dsl", "producers", "consumers", "kernels", "plugins",
-                             "sender", "tokens", "wire"})
+                             "python", "sender", "tokens", "wire"})
     for (const fs::path& file : sources(folder)) {
       const std::string room = room_of(file.lexically_relative(kRoot).string());
       graph[room];

@@ -26,6 +26,10 @@ TEST_CASE("models: built-in and registered ones by name") {
                                                       "ResidualLN2", "MLPUp", "SwiGLU", "MLPDown"});
   CHECK(block.use_qk_norm);
   CHECK(block.ln2_on_residual_att);
+  REQUIRE(block.weights.size() > 8);
+  for (const auto& [name, shape] : block.weights) CHECK(name.rfind("blk.3.", 0) == 0);
+  CHECK(std::count(block.weights.begin(), block.weights.end(),
+                   std::pair<std::string, harmonics::Shape>("blk.3.attn_q.weight", {2048, 2048})) == 1);
   const harmonics::RegisteredModel model = RuntimeModelRegistry::get("Printed");
   CHECK(model.layers.size() == 24);
   CHECK(model.layers.back().forward_ops == block.forward_ops);
