@@ -28,4 +28,9 @@ std::string foreign_access(const struct stat& file) {
   return "";
 }
 
+bool is_own(const std::string& path) {
+  struct stat s {};
+  return ::stat(path.c_str(), &s) == 0 && s.st_uid == ::geteuid() && foreign_access(s).empty();
+}
+
 }  // namespace harmonics::engine

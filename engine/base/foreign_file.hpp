@@ -11,4 +11,8 @@ namespace harmonics::engine {
 // this user and root can write to the file.
 std::string foreign_access(const struct stat& file);
 
+// Returns whether the file or folder at `path` exists, belongs to this user, and only this user and root can write to
+// it.
+bool is_own(const std::string& path);
+
 }  // namespace harmonics::engine

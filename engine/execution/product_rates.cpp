@@ -13,6 +13,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/foreign_file.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/execution/kernel_source.hpp"
 #include "engine/execution/machine.hpp"
@@ -102,10 +103,8 @@ std::string key_of_rates(KernelSource& kernels, const std::string& device) {
 
 // Returns the contents of the file, or "" if another user may have written it.
 std::string text_of_rates(const std::string& path) {
-  struct stat s {};
-  if (path.empty() || ::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != ::geteuid() ||
-      (s.st_mode & S_IWOTH))
-    return "";
+  std::error_code failed;
+  if (path.empty() || !std::filesystem::is_regular_file(path, failed) || !is_own(path)) return "";
   try {
     return read_file(path, kLargestRates);
   } catch (const Error&) {

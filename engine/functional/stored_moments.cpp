@@ -38,9 +38,10 @@ HTensor random_bits(MomentKind kind, const Shape& shape, const HTensor& step, in
                                   : bit_and(bits, static_cast<double>((1 << count) - 1));
 }
 
+// NaN is not rounded: the sum with its bits could wrap around to zero, or lose them and give an infinity.
 HTensor to_bf16(const HTensor& x, const HTensor& random) {
   const HTensor bits = bit_and(bitcast(x, DType::U32) + random, 0xffff0000);
-  return cast(bitcast(bits, DType::F32), DType::BF16);
+  return cast(select(equal(x, x), bitcast(bits, DType::F32), x), DType::BF16);
 }
 
 // Returns for each element the bits of f32 to which the bits of its code are added.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -16,7 +17,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr std::string_view kPrefix = "importance:";
+constexpr std::string_view kPrefix = "importance:", kRowsPrefix = "importance_rows:";
 
 // Splits "blk.0.ffn_up_exps.weight[3]" into the name of the tensor and the index of the matrix.
 std::pair<std::string, int64_t> matrix_of(const std::string& parameter) {
@@ -47,7 +48,7 @@ std::optional<GroupedMap> grouped_map(const Program& program, const Node& node) 
   return map;
 }
 
-// Adds outputs with the sums of squares over the rows of each group.
+// Adds outputs with the sums of squares over the rows of each group, and the number of these rows.
 void output_squares(Tracer& tracer, const GroupedMap& map) {
   const HTensor x = cast(tracer.handle(map.x), DType::F32), offsets = tracer.handle(map.offsets);
   const auto groups = static_cast<int64_t>(map.parameters.size());
@@ -55,12 +56,16 @@ void output_squares(Tracer& tracer, const GroupedMap& map) {
   const auto bounds = [&](int64_t from) { return reshape(slice_axis(offsets, 0, from, from + groups), {groups, 1}); };
   const HTensor own = cast(logical_and(less_equal(bounds(0), row), less(row, bounds(1))), DType::F32);
   const HTensor sums = dot(own, x * x, {1}, {0});
-  for (int64_t e = 0; e < groups; ++e)
-    tracer.output(std::string(kPrefix) + map.parameters[static_cast<size_t>(e)],
-                  reshape(slice_axis(sums, 0, e, e + 1), {x.shape()[1]}));
+  const HTensor counts = slice_axis(offsets, 0, 1, groups + 1) - slice_axis(offsets, 0, 0, groups);
+  for (int64_t e = 0; e < groups; ++e) {
+    const std::string& parameter = map.parameters[static_cast<size_t>(e)];
+    tracer.output(std::string(kPrefix) + parameter, reshape(slice_axis(sums, 0, e, e + 1), {x.shape()[1]}));
+    tracer.output(std::string(kRowsPrefix) + parameter, slice_axis(counts, 0, e, e + 1));
+  }
 }
 
-// Returns the program with the output "importance:NAME" for each parameter that is the weight of a linear map.
+// Returns the program with the output "importance:NAME" for each parameter that is the weight of a linear map, and
+// "importance_rows:NAME" for one that maps a part of the rows.
 Program with_squares(Program program) {
   std::vector<std::pair<ValueId, std::string>> inputs;
   std::vector<GroupedMap> grouped;
@@ -81,10 +86,13 @@ Program with_squares(Program program) {
     tracer.output(std::string(kPrefix) + parameter, reduce_sum(x * x, axes));
   }
   for (const GroupedMap& map : grouped) output_squares(tracer, map);
-  return observe(tracer.take(), [](const std::string& output) { return output.starts_with(kPrefix); });
+  return observe(tracer.take(), [](const std::string& output) {
+    return output.starts_with(kPrefix) || output.starts_with(kRowsPrefix);
+  });
 }
 
-void add_squares(ImportanceMatrix& matrix, const std::string& parameter, const HTensor& squares, int64_t tokens) {
+// `rows`: number of rows that the squares are of.
+void add_squares(ImportanceMatrix& matrix, const std::string& parameter, const HTensor& squares, int64_t rows) {
   const auto [name, index] = matrix_of(parameter);
   ColumnImportance& entry = matrix.tensors[name];
   entry.columns = squares.size();
@@ -93,7 +101,7 @@ void add_squares(ImportanceMatrix& matrix, const std::string& parameter, const H
     entry.counts.resize(least);
     entry.squares.resize(least * static_cast<size_t>(entry.columns));
   }
-  entry.counts[static_cast<size_t>(index)] += static_cast<double>(tokens);
+  entry.counts[static_cast<size_t>(index)] += static_cast<double>(rows);
   double* to = entry.squares.data() + index * entry.columns;
   for (int64_t i = 0; i < entry.columns; ++i) to[i] += static_cast<double>(squares.data<float>()[i]);
 }
@@ -109,14 +117,21 @@ ImportanceMatrix gather_importance(const Model& model, std::span<const int32_t> 
   const int64_t chunks = options.chunks > 0 ? std::min(options.chunks, all / chunk) : all / chunk;
   const Program program = with_squares(model.trace(model.entry("forward"), {1, chunk, chunk}));
   const auto executable = compile(program, model.parameters.get(), executor, options.compile);
+  std::set<std::string> counts;  // outputs with numbers of rows
+  for (const NamedValue& output : program.outputs)
+    if (output.name.starts_with(kRowsPrefix)) counts.insert(output.name);
   ImportanceMatrix matrix;
   matrix.chunks = chunks;
   matrix.chunk_tokens = chunk;
   for (int64_t i = 0; i < chunks; ++i) {
     const void* input = tokens.data() + i * chunk;
     executable->run(&input);
-    for (const NamedValue& output : program.outputs)
-      add_squares(matrix, output.name.substr(kPrefix.size()), executable->output(output.name), chunk);
+    for (const NamedValue& output : program.outputs) {
+      if (!output.name.starts_with(kPrefix)) continue;
+      const std::string parameter = output.name.substr(kPrefix.size()), counted = std::string(kRowsPrefix) + parameter;
+      const int64_t rows = counts.count(counted) ? executable->output(counted).data<int32_t>()[0] : chunk;
+      add_squares(matrix, parameter, executable->output(output.name), rows);
+    }
     if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(chunks));
   }
   return matrix;

@@ -65,6 +65,8 @@ struct Model {
   std::string name;  // "stories260K.bin"
   ModelMetadata metadata;
   int64_t context = 0;  // maximum number of positions in a sequence
+  // Returns the number of positions that scaled rotary embeddings cover; empty, and at least: `context`.
+  std::function<int64_t()> covered;
   int64_t vocabulary = 0;
   std::shared_ptr<ParameterStore> parameters = std::make_shared<ParameterStore>();
   std::vector<ModelState> states;

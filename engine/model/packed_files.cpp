@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/foreign_file.hpp"
+
 namespace harmonics::engine {
 
 namespace {
@@ -48,12 +50,6 @@ std::string digits(const ContentHash& hash) { return fmt::format("{:016x}{:016x}
 
 uint64_t mixed(uint64_t h, uint64_t word) {
   return std::rotl((h ^ word) * 0x9e3779b97f4a7c15u, 29) * 0xbf58476d1ce4e5b9u;
-}
-
-// Returns whether the file or folder belongs to this user and is not world-writable.
-bool is_own(const std::string& path) {
-  struct stat s {};
-  return ::stat(path.c_str(), &s) == 0 && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
 }
 
 // Returns a text that changes whenever a verified file may have changed: identity, size and modification time of the

@@ -84,15 +84,13 @@ void check_tensors(const TensorFile& file, const std::string& name) {
 }
 
 // Adds the checksums to the metadata.
-std::string seal(TensorFile& file) {
+void seal(TensorFile& file) {
   json::object sums;
   for (const auto& [name, tensor] : file.tensors) sums[name] = digits(crc(bytes_of(tensor)));
   file.metadata[kOfTensors] = json::serialize(sums);
   file.metadata[kOfHeader] = std::string(kDigits, '0');
-  std::string header = safetensors_header(file);
-  const size_t place = place_of_digits(header);
-  file.metadata[kOfHeader] = digits(header_crc(header, place));
-  return header;
+  const std::string header = safetensors_header(file);
+  file.metadata[kOfHeader] = digits(header_crc(header, place_of_digits(header)));
 }
 
 }  // namespace

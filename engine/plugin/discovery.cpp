@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
+#include "engine/base/foreign_file.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/plugin/descriptor.hpp"
 #include "engine/plugin/loader.hpp"
@@ -70,16 +71,11 @@ bool stamp(const std::vector<std::string_view>& f, size_t at, Stamp& s) {
   return number(f[at], s.bytes) && number(f[at + 1], s.seconds) && number(f[at + 2], s.nanoseconds);
 }
 
-// Returns whether this is a regular file of this user that is not world-writable.
-bool is_own(const std::string& path) {
-  struct stat s {};
-  return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
-}
-
 // Reads lines of tab-separated fields: "plugin" path, stamp of the library, stamp of the manifest, id, version,
 // trouble; "has" kind, name; "end", checksum. Returns nothing if a line is malformed or the checksum differs.
 Entries read_cache(const std::string& path) {
-  if (path.empty() || !is_own(path)) return {};
+  std::error_code failed;
+  if (path.empty() || !std::filesystem::is_regular_file(path, failed) || !is_own(path)) return {};
   std::string file;
   try {
     file = read_file(path, kLargestCache);

@@ -18,6 +18,7 @@
 #include <harmonics/error.hpp>
 
 #include "engine/base/child_process.hpp"
+#include "engine/base/foreign_file.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/plugin/discovery.hpp"
 
@@ -80,9 +81,7 @@ class Tried {
   void read() {
     const std::string path = memory_path();
     struct stat s {};
-    if (path.empty() || ::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != ::geteuid() ||
-        (s.st_mode & S_IWOTH))
-      return;
+    if (path.empty() || ::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode) || !is_own(path)) return;
     full_ = static_cast<size_t>(s.st_size) > kLargestMemory / 2;
     std::string text;
     try {

@@ -37,6 +37,8 @@ boost::json::object graph_json(const Graph& graph, const std::map<int, StreamTyp
                                const ParameterStore& weights);
 boost::json::object error_json(const Error& error);
 // Returns the metrics in the Prometheus text format.
-std::string metrics_text(const RunStatus& status, const Snapshot* newest, const AnswerTimes::Report* serving);
+// `failed`: number of requests that ended with an unexpected exception.
+std::string metrics_text(const RunStatus& status, const Snapshot* newest, const AnswerTimes::Report* serving,
+                         uint64_t failed);
 
 }  // namespace harmonics::engine

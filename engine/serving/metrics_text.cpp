@@ -108,7 +108,8 @@ void predictions(Text& text, const AnswerTimes::Report& r) {
 
 }  // namespace
 
-std::string metrics_text(const RunStatus& s, const Snapshot* newest, const AnswerTimes::Report* serving) {
+std::string metrics_text(const RunStatus& s, const Snapshot* newest, const AnswerTimes::Report* serving,
+                         uint64_t failed) {
   Text text;
   text.single("health", "gauge", "0 ok, 1 degraded, 2 failed.", static_cast<double>(s.health));
   text.single("paused", "gauge", "1 while paused.", s.phase == RunPhase::paused || s.phase == RunPhase::pausing);
@@ -128,6 +129,8 @@ std::string metrics_text(const RunStatus& s, const Snapshot* newest, const Answe
   if (newest)
     text.single("snapshot_step", "gauge", "Step of the weights used for predictions.",
                 static_cast<double>(newest->version().step));
+  text.single("requests_failed_total", "counter", "Requests that ended with an unexpected error.",
+              static_cast<double>(failed));
   streams(text, s);
   if (serving) predictions(text, *serving);
   return text.take();

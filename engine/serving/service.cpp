@@ -182,6 +182,8 @@ void Service::handle(ServiceRequest r, Answer answer) {
     (this->*route->handle)(r, answer);
   } catch (const Error& e) {
     answer(reply_of(e));
+  } catch (const std::exception& e) {
+    answer(failed(e));
   }
 }
 
@@ -213,11 +215,11 @@ void Service::reply_graph(ServiceRequest&, const Answer& answer) { answer(reply(
 void Service::history(ServiceRequest&, const Answer& answer) { answer(reply(json_of(control_.history()))); }
 
 void Service::reply_layers(ServiceRequest&, const Answer& answer) {
-  const auto look = [this, answer] {
+  const auto look = [this] {
     const json::object cards = layers();
-    answer(reply(cards, cards.contains("error") ? 503 : 200));
+    return reply(cards, cards.contains("error") ? 503 : 200);
   };
-  if (!later(look)) answer(too_early(503, "too many requests", "try again"));
+  if (!later(look, answer)) answer(too_early(503, "too many requests", "try again"));
 }
 
 // Answers plain HTTP requests; the server itself opens WebSockets of this path.
@@ -226,12 +228,12 @@ void Service::events(ServiceRequest&, const Answer& answer) {
 }
 
 void Service::change(ServiceRequest& r, const Answer& answer) {
-  const auto act = [this, answer, body = std::move(r.body)] {
+  const auto act = [this, body = std::move(r.body)] {
     const json::object done = control(body);
     const json::value* now = done.if_contains("now");
-    answer(reply(done, !done.contains("error") ? 200 : now ? 409 : 400));
+    return reply(done, !done.contains("error") ? 200 : now ? 409 : 400);
   };
-  if (!later(act)) answer(too_early(503, "too many requests", "try again"));
+  if (!later(act, answer)) answer(too_early(503, "too many requests", "try again"));
 }
 
 void Service::predict(ServiceRequest& r, const Answer& answer) {
@@ -263,8 +265,10 @@ void Service::health(ServiceRequest&, const Answer& answer) {
 void Service::metrics(ServiceRequest&, const Answer& answer) {
   const auto newest = predictor_.newest();
   const AnswerTimes::Report serving = predictor_.report();
-  answer(
-      {200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(control_.status(), newest.get(), &serving), {}});
+  answer({200,
+          "text/plain; version=0.0.4; charset=utf-8",
+          metrics_text(control_.status(), newest.get(), &serving, failed_),
+          {}});
 }
 
 void Service::log(ServiceRequest& r, const Answer& answer) {
@@ -296,15 +300,15 @@ void Service::tap(ServiceRequest& r, const Answer& answer) {
           too_early(429, fmt::format("more than {:g} requests for samples per second", kTaps), "try again in a second");
   }
   if (at_once) return answer(std::move(*at_once));
-  const auto look = [this, r, answer, asked] {
+  const auto look = [this, r, asked] {
     ServiceReply reply = tap(r);
     if (reply.status == 200) {
       const std::lock_guard<std::mutex> lock(mutex_);
       tapped_[asked] = {reply, std::chrono::steady_clock::now()};
     }
-    answer(std::move(reply));
+    return reply;
   };
-  if (!later(look)) answer(too_early(503, "too many requests", "try again"));
+  if (!later(look, answer)) answer(too_early(503, "too many requests", "try again"));
 }
 
 ServiceReply Service::tap(const ServiceRequest& r) {
@@ -369,9 +373,12 @@ std::optional<json::object> Service::layers_since(std::chrono::steady_clock::tim
     layers_wanted_ = true;
   }
   const auto make = [this] {
+    const std::shared_ptr<void> over(nullptr, [this](void*) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      layers_wanted_ = false;
+    });
     layers();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    layers_wanted_ = false;
+    return ServiceReply{};
   };
   if (!later(make)) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -433,11 +440,11 @@ json::object Service::control(std::string_view message) {
   }
 }
 
-bool Service::later(std::function<void()> work) {
+bool Service::later(std::function<ServiceReply()> reply, Answer answer) {
   {
     const std::lock_guard<std::mutex> lock(waiting_);
     if (over_ || later_.size() >= kMostWaiting) return false;
-    later_.push_back(std::move(work));
+    later_.push_back({std::move(reply), std::move(answer)});
   }
   wake_.notify_one();
   return true;
@@ -446,7 +453,7 @@ bool Service::later(std::function<void()> work) {
 void Service::work() {
   const AlternateStack stack;
   for (;;) {
-    std::function<void()> next;
+    Task next;
     {
       std::unique_lock<std::mutex> lock(waiting_);
       wake_.wait(lock, [&] { return over_ || !later_.empty(); });
@@ -454,8 +461,21 @@ void Service::work() {
       next = std::move(later_.front());
       later_.pop_front();
     }
-    next();
+    ServiceReply made;
+    try {
+      made = next.reply();
+    } catch (const Error& e) {
+      made = reply_of(e);
+    } catch (const std::exception& e) {  // a request must not terminate the process
+      made = failed(e);
+    }
+    if (next.answer) next.answer(std::move(made));
   }
+}
+
+ServiceReply Service::failed(const std::exception& e) {
+  ++failed_;
+  return refusal(500, std::string("the request failed: ") + e.what(), "try again; other requests are unaffected");
 }
 
 }  // namespace harmonics::engine

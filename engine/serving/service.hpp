@@ -1,10 +1,12 @@
 // Service: answers requests to a run. Independent of the transport; uses no sockets.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -110,9 +112,15 @@ class Service : public HttpHandler {
   void health(ServiceRequest& request, const Answer& answer);
   void describe(ServiceRequest& request, const Answer& answer);
   void file(ServiceRequest& request, const Answer& answer);
-  // Runs `work` on the service's thread. Returns false if its queue is full.
-  bool later(std::function<void()> work);
+  // Work for the service's thread, and the request that its reply answers; `answer` is empty if there is none.
+  struct Task {
+    std::function<ServiceReply()> reply;
+    Answer answer;
+  };
+  // Returns false if the queue is full.
+  bool later(std::function<ServiceReply()> reply, Answer answer = {});
   void work();
+  ServiceReply failed(const std::exception& e);
 
   const ServiceSettings settings_;
   RunControl& control_;
@@ -135,7 +143,8 @@ class Service : public HttpHandler {
   std::mutex layering_;  // held while cards are computed; locked before mutex_
   std::mutex waiting_;
   std::condition_variable wake_;
-  std::deque<std::function<void()>> later_;
+  std::deque<Task> later_;
+  std::atomic<uint64_t> failed_{0};  // requests and other work that ended with an unexpected exception
   bool over_ = false;
   std::thread thread_;
 };

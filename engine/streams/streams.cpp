@@ -42,11 +42,11 @@ std::optional<std::chrono::milliseconds> parse_milliseconds(const std::string& t
   return std::chrono::milliseconds(v * factor);
 }
 
-// Parses "0.25-0.75", which the source has already validated.
-std::optional<std::pair<double, double>> part_of(const Address& address) {
+// Returns the part that the source has already validated, "0.25-0.75"; without the option, the whole.
+FilePart part_of(const Address& address) {
   const std::string* text = address.find("part");
-  if (!text || text->empty()) return std::nullopt;
-  std::pair<double, double> part{0, 1};
+  FilePart part{0, 1};
+  if (!text || text->empty()) return part;
   const char *at = text->data(), *end = at + text->size();
   const auto from = std::from_chars(at, end, part.first);
   if (from.ec == std::errc() && from.ptr != end) std::from_chars(from.ptr + 1, end, part.second);
@@ -225,17 +225,23 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
 }
 
 // Throws if producers have different part= options. Each file is cut separately, so samples stay aligned only if the
-// cuts are equal.
-void StreamSet::expect_same_part(const std::vector<int>& producers) const {
-  const auto has = [&](int n) { return parts_.count(n) != 0; };
-  const auto first = std::find_if(producers.begin(), producers.end(), has);
-  for (int n : producers)
-    if (has(n) && parts_.at(n) != parts_.at(*first))
-      throw Error(ErrorKind::Usage,
-                  fmt::format("'part={:g}-{:g}' of '{}' disagrees with part={:g}-{:g} of '{}', which it is joined with",
-                              parts_.at(n).first, parts_.at(n).second, sources_.at(n)->name(), parts_.at(*first).first,
-                              parts_.at(*first).second, sources_.at(*first)->name()),
-                  {}, {"streams that are read together need equal parts: give each the same part="});
+// cuts are equal. A whole file may be joined with a part of the same length: it was cut beforehand.
+void StreamSet::expect_same_part(const Graph& graph, const std::vector<int>& producers) const {
+  const auto groups = [&](int n) { return sources_.at(n)->info().size / per_group(graph, n); };
+  const auto whole = [](const FilePart& part) { return part == FilePart{0, 1}; };
+  int first = -1;
+  for (const int n : producers) {
+    const auto part = parts_.find(n);
+    if (part == parts_.end()) continue;
+    if (first < 0) first = n;
+    const FilePart &one = part->second, &other = parts_.at(first);
+    if (one == other || ((whole(one) || whole(other)) && groups(n) == groups(first))) continue;
+    throw Error(ErrorKind::Usage,
+                fmt::format("'part={:g}-{:g}' of '{}' disagrees with part={:g}-{:g} of '{}', which it is joined with",
+                            one.first, one.second, sources_.at(n)->name(), other.first, other.second,
+                            sources_.at(first)->name()),
+                {}, {"streams that are read together need equal parts: give each the same part="});
+  }
 }
 
 // Returns the rules for joining these streams; nothing: by order, without missing samples.
@@ -355,7 +361,7 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   if (source.info().live) announced_[producer] = announced_text(source.info());
   from_[producer] = address.scheme + ":" + address.path;
   addresses_[producer] = address;
-  if (const auto part = part_of(address)) parts_[producer] = *part;
+  if (address.find("part") || (address.scheme == "file" && !source.info().live)) parts_[producer] = part_of(address);
   if (spool_ && source.info().live) source = with_spool(bound_name, std::move(source), from_[producer], *spool_);
   bind_stepped(graph, registry, producer, std::move(source), steps);
 }
@@ -514,7 +520,7 @@ const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<
 std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch,
                                                bool shuffle, uint64_t seed, std::optional<Unpaired> unpaired) {
   if (unpaired_) unpaired = parse_unpaired(*unpaired_);
-  expect_same_part(producers);
+  expect_same_part(graph, producers);
   std::vector<JointMember> members;
   uint64_t bytes = 0;
   bool finite = true;

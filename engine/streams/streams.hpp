@@ -30,6 +30,9 @@ inline bool is_of_streams(ErrorKind kind) {
          kind == ErrorKind::Denied || kind == ErrorKind::Unavailable;
 }
 
+// Fractions of a file's samples where a part of it begins and ends.
+using FilePart = std::pair<double, double>;
+
 class StreamSet {
  public:
   // Binds a producer to an address. An empty `name` means the first unbound producer. Throws ErrorKind::Usage or Name,
@@ -98,7 +101,7 @@ class StreamSet {
   void take_joint_options(const std::string& name, Address& address);
   void take_edge_options(const std::string& name, int producer, Address& address);
   void agree(const std::string& name, const char* key, std::optional<std::string>& slot, const std::string& text);
-  void expect_same_part(const std::vector<int>& producers) const;
+  void expect_same_part(const Graph& graph, const std::vector<int>& producers) const;
   std::optional<JoinRules> join_rules(const std::vector<int>& producers, std::optional<Unpaired> unpaired);
   void bind_stepped(const Graph& graph, Registry& registry, int producer, Source source, const StreamSteps& steps);
 
@@ -116,7 +119,7 @@ class StreamSet {
   std::map<int, std::string> announced_;
   std::map<int, std::string> from_;                    // addresses without options
   std::map<int, Address> addresses_;                   // addresses with the options of the source
-  std::map<int, std::pair<double, double>> parts_;     // of part=
+  std::map<int, FilePart> parts_;                      // of part=, and of whole files
   std::map<int, EdgeOptions> edges_;                   // of edge= and hold=
   std::optional<std::string> join_, unpaired_, rest_;  // as written
   std::optional<std::chrono::milliseconds> late_;

@@ -99,7 +99,13 @@ struct ExtendedTokenizer {
   int64_t known = 0;                                   // first unused id before the extension
   std::vector<std::pair<std::string, int64_t>> added;  // new texts and their ids
   std::map<std::string, int64_t> ids;                  // all tokens, including new ones
+  std::set<std::string> old;                           // requested texts that were tokens before
 };
+
+void expect_text(const std::string& token) {
+  if (token.empty())
+    throw Error(ErrorKind::Usage, "a special token that is added has no text", {}, {"give one, such as '<|im_end|>'"});
+}
 
 ExtendedTokenizer extended_tokenizer(std::string_view text, const std::vector<std::string>& texts,
                                      const std::string& name) {
@@ -113,10 +119,11 @@ ExtendedTokenizer extended_tokenizer(std::string_view text, const std::vector<st
   json::value& list = file.as_object()["added_tokens"];
   if (!list.is_array()) list = json::array();
   for (const std::string& one : texts) {
-    if (one.empty())
-      throw Error(ErrorKind::Usage, "a special token that is added has no text", {},
-                  {"give one, such as '<|im_end|>'"});
-    if (known.ids.count(one)) continue;
+    expect_text(one);
+    if (const auto at = known.ids.find(one); at != known.ids.end()) {
+      if (at->second < result.known) result.old.insert(one);
+      continue;
+    }
     if (known.next > kLargestId) throw Error(ErrorKind::Weights, fmt::format("'{}' has no room for a token", name));
     const int64_t id = known.next;
     known.take(one, id);
@@ -246,6 +253,8 @@ AddedTokens added_tokens_of(const std::vector<std::string>& given) {
     else
       tokens.texts.push_back(text);
   }
+  for (const std::string& text : tokens.texts) expect_text(text);
+  for (const auto& [role, text] : tokens.roles) expect_text(text);
   return tokens;
 }
 
@@ -270,6 +279,8 @@ AddedRows add_special_tokens(const std::string& folder, const AddedTokens& token
   const int64_t known = tokenizer.known;
   AddedRows rows;
   rows.tokens = tokenizer.added;
+  for (const std::string& text : tokens.texts)
+    if (tokenizer.old.count(text)) rows.known.push_back(text);
   json::value config = read_object(in / kFolderFile);
   json::object& sized = sized_part(config.as_object(), folder);
   rows.before = id_in(sized.at("vocab_size"), (in / kFolderFile).string());

@@ -17,6 +17,7 @@ struct AddedTokens {
 
 struct AddedRows {
   std::vector<std::pair<std::string, int64_t>> tokens;  // new texts and their ids
+  std::vector<std::string> known;                       // texts that the tokenizer had, without those given a role
   int64_t before = 0, after = 0;                        // number of rows of the tables
   std::vector<std::string> resized;                     // names of resized tensors in the files
 };
@@ -24,7 +25,8 @@ struct AddedRows {
 // Returns the supported roles: bos_token, eos_token, pad_token, unk_token.
 const std::vector<std::string>& token_roles();
 
-// Parses tokens: "TEXT", or "eos_token=TEXT" for one with a role. Throws ErrorKind::Usage for a misspelled role.
+// Parses tokens: "TEXT", or "eos_token=TEXT" for one with a role. Throws ErrorKind::Usage for a misspelled role and for
+// a token without text.
 AddedTokens added_tokens_of(const std::vector<std::string>& given);
 
 // Returns a tokenizer.json with these special tokens appended. `added` receives the new ones with their ids. Throws

@@ -1,6 +1,7 @@
 #include "engine/transformer/resolved_spec.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <fmt/core.h>
@@ -75,9 +76,11 @@ ResolvedSpec::ResolvedSpec(specs::Spec spec, const ModelMetadata& metadata, Tens
                                                   variables_->model(), variable, value, kMostSize));
     return value;
   };
+  expect_above_zero();
   context_ = size("max_seq_len");
   vocabulary_ = size("vocab_size");
   expect_checks();
+  expect_whole_heads();
   expect_metadata();
   bind_weights();
   expect_no_others();
@@ -104,6 +107,39 @@ TensorTypes planned_tensors(const specs::Spec& spec, const ModelMetadata& metada
     });
   }
   return types;
+}
+
+std::optional<std::string> ResolvedSpec::variable_of(const std::string& key) const {
+  const std::string full = metadata_.text("general.architecture", std::string()) + "." + key;
+  for (const auto& [variable, keys] : spec_.keys)
+    if (metadata_.has(full) && std::find(keys.begin(), keys.end(), full) != keys.end()) return variable;
+  return {};
+}
+
+void ResolvedSpec::expect_above_zero() {
+  for (const char* key :
+       {"block_count", "embedding_length", "attention.head_count", "attention.head_count_kv", "attention.key_length",
+        "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.freq_base_swa"}) {
+    const auto variable = variable_of(key);
+    if (!variable) continue;
+    const ResolvedValue& found = variables_->value(*variable, key);
+    const auto* whole = std::get_if<int64_t>(&found.value);
+    const auto* real = std::get_if<double>(&found.value);
+    if (whole ? *whole > 0 : !real || (*real > 0 && std::isfinite(*real))) continue;
+    throw Error(ErrorKind::Weights,
+                fmt::format("'{}': {} is {}; it must be a number above 0", variables_->model(), found.origin,
+                            whole ? std::to_string(*whole) : fmt::format("{}", *real)));
+  }
+}
+
+void ResolvedSpec::expect_whole_heads() {
+  const auto width = variable_of("embedding_length"), heads = variable_of("attention.head_count");
+  if (!width || !heads || variable_of("attention.key_length")) return;
+  const ResolvedValue &all = variables_->value(*width, "heads"), &count = variables_->value(*heads, "heads");
+  const auto *of = std::get_if<int64_t>(&all.value), *by = std::get_if<int64_t>(&count.value);
+  if (of && by && *of % *by != 0)
+    throw Error(ErrorKind::Weights, fmt::format("'{}': {} is {}, which is no multiple of {}, {}", variables_->model(),
+                                                all.origin, *of, count.origin, *by));
 }
 
 void ResolvedSpec::expect_checks() {
@@ -303,6 +339,7 @@ void ResolvedSpec::add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& mo
   }
   model.paged = owned->has_paged_caches(cache);
   model.context = owned->context_;
+  model.covered = [owned] { return owned->covered_context(); };
   model.vocabulary = owned->vocabulary_;
   const auto add = [&](const char* name, bool cached, SpecResult result) {
     model.entries.push_back({name, [owned, cached, result, cache](Tracer& tracer, const EntrySizes& sizes) {

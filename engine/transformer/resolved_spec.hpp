@@ -57,6 +57,8 @@ class ResolvedSpec {
   // by default; set_length() must be called before entries are traced.
   int64_t length() const { return length_ > 0 ? length_ : context_; }
   void set_length(int64_t length) { length_ = length; }
+  // Returns the number of positions that rotary embeddings cover by their scaling; at least the context.
+  int64_t covered_context() const;
   bool has_caches() const;
   // Returns the linear maps and lookups of one run.
   std::vector<TracedMap> maps() const;
@@ -79,6 +81,12 @@ class ResolvedSpec {
   static void add_entries(std::shared_ptr<ResolvedSpec> resolved, Model& model, DType cache);
 
  private:
+  // Returns the variable with the value of this metadata key of the architecture; none: the metadata or the spec lack
+  // the key.
+  std::optional<std::string> variable_of(const std::string& key) const;
+  // Throw for sizes and settings, by the usual keys, with which nothing can be computed.
+  void expect_above_zero();
+  void expect_whole_heads();
   void expect_metadata();
   void expect_checks();
   void bind_weights();

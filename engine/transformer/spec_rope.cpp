@@ -132,6 +132,21 @@ void expect_scaling(const RopeFields& fields, const std::string& model, const st
 
 }  // namespace
 
+int64_t ResolvedSpec::covered_context() const {
+  constexpr double kAny = 1 << 30;  // dynamic scaling adapts to each length
+  double most = 0;
+  for (const auto& [name, rope] : spec_.ropes) {
+    const LocalValues none{};
+    const RopeFields fields(rope, *variables_, none, fmt::format("'{}': {}", spec_.path, rope.place));
+    const std::string scaling = fields.text("scaling", "none");
+    const double original = fields.real("context", 0);
+    if (scaling == "dynamic") most = kAny;
+    if (scaling == "linear" || scaling == "yarn" || scaling == "llama3")
+      most = std::max(most, fields.real("factor", 1) * (original > 0 ? original : static_cast<double>(context_)));
+  }
+  return std::max(context_, static_cast<int64_t>(std::min(most, kAny)));
+}
+
 // Returns the divisors of the frequencies of each pair; empty: none. Separate factors apply if sequences may exceed the
 // original context of the model.
 HTensor SpecTrace::rope_divisor(const specs::Rope& rope, const std::string& place, double context, int64_t pairs) {

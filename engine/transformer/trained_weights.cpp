@@ -38,6 +38,14 @@ std::string prefix_in(const TensorFile& trained, const std::map<std::string, Ten
       {"give one name= to the uses of one model, and save each model in a separate file"});
 }
 
+[[noreturn]] void refuse_missing(const std::string& file, const std::string& model, std::vector<std::string> missing) {
+  constexpr size_t kListed = 8;
+  const size_t more = missing.size() > kListed ? missing.size() - kListed : 0;
+  missing.resize(missing.size() - more);
+  throw Error(ErrorKind::Weights, fmt::format("'{}' lacks tensors of the model '{}'", file, model), {},
+              {"missing: " + comma_separated(missing) + (more ? fmt::format(" and {} more", more) : "")});
+}
+
 // Stacks matrices, as files store the experts of a layer.
 HTensor stacked(const std::vector<HTensor>& matrices) {
   TensorType type = type_of(matrices.front());
@@ -83,13 +91,7 @@ std::map<std::string, HTensor> trained_tensors(const CompiledNdsl& compiled, con
                                                   type_of(at->second).str(), type.str()));
     tensors[parameter] = at->second;
   }
-  if (!missing.empty()) {
-    constexpr size_t kListed = 8;
-    const size_t more = missing.size() > kListed ? missing.size() - kListed : 0;
-    missing.resize(missing.size() - more);
-    throw Error(ErrorKind::Weights, fmt::format("'{}' lacks tensors of the model '{}'", name, compiled.file.path), {},
-                {"missing: " + comma_separated(missing) + (more ? fmt::format(" and {} more", more) : "")});
-  }
+  if (!missing.empty()) refuse_missing(name, compiled.file.path, std::move(missing));
   return tensors;
 }
 
@@ -115,14 +117,18 @@ std::map<std::string, HTensor> trained_tensors(const ImportedModel& imported, co
       continue;
     }
     std::vector<HTensor> all;
+    std::vector<std::string> missing;
     for (int64_t e = 0; e < weight.experts; ++e) {
+      const std::string alone = expert_name(weight.source, e);
       const HTensor* now = learned(expert_name(weight.parameter, e));
+      if (!now && !tensors.count(alone)) missing.push_back(expert_name(weight.parameter, e));
       if (!now) continue;
-      if (const std::string alone = expert_name(weight.source, e); tensors.count(alone))
+      if (tensors.count(alone))
         tensors[alone] = *now;
       else
         all.push_back(*now);
     }
+    if (!all.empty() && !missing.empty()) refuse_missing(name, imported.path, std::move(missing));
     if (all.size() == static_cast<size_t>(weight.experts)) tensors[weight.source] = stacked(all);
   }
   return tensors;

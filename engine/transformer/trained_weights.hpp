@@ -13,8 +13,8 @@ namespace harmonics::engine {
 
 // Returns the tensors of the model, by their names in the file, with the values of `trained` (read from the file
 // `name`), whose tensors have a common prefix: "scores.model.blk.0.attn_q.weight". Tensors that `trained` lacks were
-// not trained and are unchanged. Throws ErrorKind::Weights if no prefix or several have tensors of the model, or shapes
-// differ.
+// not trained and are unchanged. Throws ErrorKind::Weights if no prefix or several have tensors of the model, shapes
+// differ, or some but not all experts of a stack are there.
 std::map<std::string, HTensor> trained_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
                                                const TensorFile& trained, const std::string& name);
 

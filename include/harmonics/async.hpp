@@ -135,7 +135,7 @@ class AsyncProducer final : public SampleWiseProducer {
     if (n == 0) return false;
     const int64_t got = inner_->read(n, ring_.data() + last_ * bytes_);
     if (got < 0) throw Error(ErrorKind::Plugin, "async: the producer gave blocks of samples and then refused to");
-    if (numbered() && got > 0) inner_->numbers(static_cast<uint64_t>(got), &numbers_[last_]);
+    if (numbered() && got > 0) fetch_numbers(static_cast<uint64_t>(got), &numbers_[last_]);
     publish(static_cast<std::size_t>(got));
     return static_cast<std::size_t>(got) == n;
   }
@@ -144,12 +144,16 @@ class AsyncProducer final : public SampleWiseProducer {
     HTensor sample = inner_->next();
     if (!sample) return false;
     SampleNumber number{};
-    if (numbered()) inner_->numbers(1, &number);
+    if (numbered()) fetch_numbers(1, &number);
     const std::lock_guard<std::mutex> lock(mutex_);
     samples_.emplace_back(std::move(sample), number);
     ++waiting_;
     filled_.notify_one();
     return true;
+  }
+  void fetch_numbers(uint64_t n, SampleNumber* to) {
+    if (!inner_->numbers(n, to))
+      throw Error(ErrorKind::Plugin, "async: the producer announced numbered samples and then gave no numbers");
   }
   void publish(std::size_t n) {
     const std::lock_guard<std::mutex> lock(mutex_);

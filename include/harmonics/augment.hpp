@@ -193,7 +193,7 @@ class AugmentingProducer : public SampleWiseProducer {
     auto* out = static_cast<char*>(to);
     uint64_t got = 0;
     while (got < n) {
-      const uint64_t wanted = std::min<uint64_t>(n - got, given_.size() / from_.sample_bytes());
+      const uint64_t wanted = std::min<uint64_t>(n - got, room_);
       const int64_t more = inner_->read(wanted, given_.data());
       if (more < 0) return -1;
       add_numbers(static_cast<uint64_t>(more));
@@ -221,7 +221,8 @@ class AugmentingProducer : public SampleWiseProducer {
     if (!info) throw Error(ErrorKind::Usage, "augment: the producer has no sample");
     from_ = to_ = *info;
     const std::size_t bytes = std::max<std::size_t>(1, from_.sample_bytes());
-    given_.resize(std::max<std::size_t>(1, (1 << 16) / bytes) * bytes);
+    room_ = std::max<std::size_t>(1, (1 << 16) / bytes);
+    given_.resize(room_ * bytes);
   }
   // Writes the augmented sample with index `record` of pass epoch().
   virtual void apply(uint64_t record, const void* from, void* to) = 0;
@@ -237,6 +238,7 @@ class AugmentingProducer : public SampleWiseProducer {
 
   uint64_t seed_, at_ = 0;
   std::vector<char> given_;
+  uint64_t room_ = 1;  // samples that fit in given_
 };
 
 // Random numbers depend only on (seed, epoch, record), not on earlier reads, shuffling, prefetch or threads. Streams

@@ -216,7 +216,9 @@ class PickProducer final : public WrappedProducer {
       : WrappedProducer(std::move(inner)), numbers_(std::move(numbers)), together_(together), info_(known_samples()) {
     if (!info_) throw Error(ErrorKind::Usage, "picking samples: the producer does not describe them");
     info_->size = size();
-    scratch_.resize(std::max<std::size_t>(1, (1 << 14) / info_->sample_bytes()) * info_->sample_bytes());
+    const std::size_t bytes = std::max<std::size_t>(1, info_->sample_bytes());
+    room_ = std::max<std::size_t>(1, (1 << 14) / bytes);
+    scratch_.resize(room_ * bytes);
     by_number_ = inner_->read_at(nullptr, 0, nullptr);
     char none = 0;
     in_blocks_ = inner_->read(0, &none) >= 0;
@@ -267,9 +269,8 @@ class PickProducer final : public WrappedProducer {
     return got;
   }
   bool pass_to(uint64_t number) {
-    const uint64_t room = scratch_.size() / info_->sample_bytes();
     while (inner_at_ < number)
-      if (take(std::min(room, number - inner_at_), scratch_.data()) == 0) return false;
+      if (take(std::min(room_, number - inner_at_), scratch_.data()) == 0) return false;
     return true;
   }
   bool go_to(uint64_t index) override {
@@ -282,6 +283,7 @@ class PickProducer final : public WrappedProducer {
   uint64_t together_;
   std::optional<StreamInfo> info_;
   std::vector<char> scratch_;
+  uint64_t room_ = 1;  // samples that fit in scratch_
   bool by_number_ = false, in_blocks_ = false;
   uint64_t at_ = 0, inner_at_ = 0;
 };

@@ -96,7 +96,7 @@ class SampleWiseProducer : public WrappedProducer {
   void durable(uint64_t index) override { inner_->durable(index); }
   bool numbers(uint64_t n, SampleNumber* to) override {
     if (n == 0) return numbered_ = inner_->numbers(0, nullptr);
-    if (!numbered_ || n > given_.size()) return false;
+    if (!numbered_ || lost_ || n > given_.size()) return false;
     std::copy(given_.end() - static_cast<std::ptrdiff_t>(n), given_.end(), to);
     return true;
   }
@@ -105,11 +105,14 @@ class SampleWiseProducer : public WrappedProducer {
   bool numbered() const { return numbered_; }
   // Collect the numbers of the samples of one next() or read(): clear; add those of the source's last n samples, or
   // these.
-  void begin_numbers() { given_.clear(); }
+  void begin_numbers() {
+    given_.clear();
+    lost_ = false;
+  }
   void add_numbers(uint64_t n) {
     if (!numbered_ || n == 0) return;
     given_.resize(given_.size() + n);
-    inner_->numbers(n, given_.data() + given_.size() - n);
+    if (!inner_->numbers(n, given_.data() + given_.size() - n)) lost_ = true;
   }
   void add_numbers(const SampleNumber* numbers, uint64_t n) {
     if (numbered_) given_.insert(given_.end(), numbers, numbers + n);
@@ -117,6 +120,7 @@ class SampleWiseProducer : public WrappedProducer {
 
  private:
   bool numbered_ = false;  // numbers were requested
+  bool lost_ = false;      // the source gave no numbers of some samples
   std::vector<SampleNumber> given_;
 };
 

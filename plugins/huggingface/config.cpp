@@ -98,8 +98,8 @@ void read_patterns(const Node& config, Config& to) {
     const auto all = static_cast<int64_t>(layers.size()) + 1;  // a period beyond the last block: only windows
     if (row)
       to.metadata[a.key(row->key)] = pattern.value_or(all);
-    else if (pattern.value_or(all) != *a.window_pattern && all > *a.window_pattern)
-      layers.fail("uses global attention in blocks other than every second");
+    else if (pattern ? *pattern != *a.window_pattern : all > *a.window_pattern)
+      layers.fail("uses global attention in blocks other than the last of every " + std::to_string(*a.window_pattern));
   } else if (layers.is_list() && !to.metadata.count(a.key("attention.sliding_window"))) {
     for (size_t i = 0; i < layers.size(); ++i)
       if (layers[i].text() != "full_attention") layers[i].fail("is " + layers[i].shown());

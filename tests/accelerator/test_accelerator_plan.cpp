@@ -2,41 +2,17 @@
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "engine/execution/kernel_source.hpp"
 #include "tests/engine/execution/arriving.hpp"
 #include "tests/engine/execution/cached_decoding.hpp"
+#include "tests/engine/execution/distance.hpp"
 #include "tests/engine/execution/indexed_program.hpp"
 #include "tests/accelerator/device.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
 using namespace harmonics::engine::testing;
-
-namespace {
-
-double distance(const HTensor& a, const HTensor& b) {
-  if (type_of(a) != type_of(b)) return INFINITY;
-  if (a.dtype() != DType::F32) return same_bits(a, b) ? 0 : INFINITY;
-  double most = 0;
-  for (int64_t i = 0; i < a.size(); ++i) {
-    const double x = a.data<float>()[i], y = b.data<float>()[i];
-    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-    const double d = std::abs(x - y) / std::max(1.0, std::abs(y));
-    most = std::isnan(d) ? INFINITY : std::max(most, d);
-  }
-  return most;
-}
-
-double distance(const Values& a, const Values& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double most = 0;
-  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, distance(a[i], b[i]));
-  return most;
-}
-
-}  // namespace
 
 TEST_CASE("accelerator: a training step equals the CPU's without host steps") {
   if (!opens_accelerator()) return;

@@ -119,26 +119,20 @@ class Block {
       if (f.state == State::ready) resume(f);
     }
     for (size_t i = fibers_.size(); i-- > 0;)
-      if (fibers_[i]->state == State::done) {
-        spare_.push_back(std::move(fibers_[i]));
-        fibers_.erase(fibers_.begin() + static_cast<ptrdiff_t>(i));
-      }
+      if (fibers_[i]->state == State::done) spare_.push_back(std::move(fibers_[i]));
+    std::erase(fibers_, nullptr);
   }
 
   // Resumes waiting threads when all remaining ones of their warp, or of the block, have arrived.
   void release() {
     bool moved = false, whole = true;
-    for (const auto& f : fibers_) whole = whole && f->state == State::at_block;
+    std::vector<bool> apart(threads_ / kWarp + 1);  // warps with a thread that waits for the block
     for (const auto& f : fibers_) {
-      if (f->state == State::at_warp) {
-        bool there = true;
-        for (const auto& other : fibers_)
-          if (other->thread / kWarp == f->thread / kWarp)
-            there = there && (other->state == State::at_warp || other->state == State::ready);
-        if (!there) continue;
-      } else if (!whole) {
-        continue;
-      }
+      whole = whole && f->state == State::at_block;
+      if (f->state == State::at_block) apart[f->thread / kWarp] = true;
+    }
+    for (const auto& f : fibers_) {
+      if (f->state == State::at_warp ? apart[f->thread / kWarp] : !whole) continue;
       f->state = State::ready;
       moved = true;
     }

@@ -107,6 +107,9 @@ TEST_CASE("generate: what is wrong is said with the remedy") {
   CHECK(longer.code == 2);
   CHECK(has(longer.err, "but the context has room for 4 of 4"));
   CHECK(has(longer.err, "shorten the prompt, or give a larger --context"));
+  CHECK_FALSE(has(harmonics(stories(folder, "--context 512 --max-tokens 1")).err, "was trained for"));
+  CHECK(
+      has(harmonics(stories(folder, "--context 513 --max-tokens 1")).err, "--context 513 exceeds the 512 tokens that"));
   const Result full = harmonics(stories(folder, "--context 8 --temperature 0 --max-tokens 50"));
   CHECK(full.code == 0);
   CHECK(has(full.err, "the context of 8 tokens is full: give a larger --context"));

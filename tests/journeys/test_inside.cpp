@@ -65,6 +65,7 @@ TEST_CASE("explain and export refuse flags that a form of output has no place fo
   const std::string page = " --html " + (f / "page.html");
   const std::pair<std::string, std::string> uses[] = {
       {"explain " + kSmall + "--numbers n.json", "--numbers has no effect without --html FILE.html"},
+      {"explain " + kSmall + "--html page.pdf", "--html 'page.pdf' does not end in .html or .htm"},
       {"explain " + kSmall + "--show kernels" + page, "--show has no effect beside --html"},
       {"explain " + kSmall + "--memory --select", "--select has no effect beside --memory of a model"},
       {"explain " + kSamples + "mnist.hmx --memory --infer", "--infer has no effect beside --memory"},

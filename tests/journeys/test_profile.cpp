@@ -105,6 +105,8 @@ TEST_CASE("profile: missing data give an error with a remedy") {
   CHECK(harmonics("profile " + kSamples + "mnist.hmx").code == 2);
   CHECK(
       has(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--cycle 2").err, "there is no cycle 2"));
+  CHECK(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 4 --steps 2 --trace trace.svg")
+            .err.find("--trace 'trace.svg' does not end in .json") != std::string::npos);
   CHECK(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits +
                   "--batch 4 --steps 2 --trace /nowhere/trace.json")
             .code == 73);

@@ -290,6 +290,11 @@ TEST_CASE("export: a folder has its weights in files of a size, and further toke
   CHECK_FALSE(fs::exists(to + "model.safetensors"));
   CHECK(parts.err.find("257 rows instead of 256") != std::string::npos);
   CHECK(harmonics("generate " + to + " 'the ' --max-tokens 2").code == 0);
+  const Result twice = harmonics("export " + to + " " + (folder / "twice/") + " --add-token '<a>'");
+  CHECK(twice.code == 0);
+  CHECK(twice.err.find("--add-token <a>: the tokenizer already has this token") != std::string::npos);
+  CHECK(harmonics("export " + to + " " + (folder / "wrong/") + " --add-token eos_tokn=x").code == 2);
+  CHECK_FALSE(fs::exists(folder / "wrong"));
   CHECK(harmonics("export " + base + " " + to).code == 0);
   CHECK(fs::exists(to + "model.safetensors"));
   CHECK_FALSE(fs::exists(to + "model.safetensors.index.json"));

@@ -114,6 +114,35 @@ TEST_CASE("optimizers: moments of 16 and 8 bits are those of the body") {
       }
 }
 
+// Adding random bits to this NaN wraps around to zero.
+TEST_CASE("optimizers: NaN stays NaN in moments of 16 bits") {
+  const auto are_nan = [](const void* words, int64_t count) {
+    const auto* all = static_cast<const uint16_t*>(words);
+    return std::all_of(all, all + count, [](uint16_t word) { return (word & 0x7fff) > 0x7f80; });
+  };
+  float largest = 0, smallest = 0;
+  const uint32_t bits[] = {0x7fffffff, 0x7f800001};
+  std::memcpy(&largest, &bits[0], sizeof largest);
+  std::memcpy(&smallest, &bits[1], sizeof smallest);
+  for (const Step& step : steps())
+    for (const float nan : {largest, smallest}) {
+      const Dims dims{5, 21};
+      const Tensor w = Tensor::zeros(dims), g(dims, std::vector<float>(5 * 21, nan));
+      const std::vector<Tensor> moments = zero_moments(step, dims, Stored::bf16);
+      std::vector<HTensor> in{handle(w), handle(g)};
+      for (const Tensor& m : moments) in.push_back(handle(m));
+      in.push_back(handle(scalar(0.01f)));
+      in.push_back(handle(step_tensor(1)));
+      const Values body = apply(step.name, step.attributes(), in);
+      const std::vector<Tensor> kernel = stepped(step, w, g, moments, 1);
+      INFO(step.name);
+      for (size_t i = 1; i < kernel.size(); ++i) {
+        CHECK(are_nan(body[i].bytes(), w.size()));
+        CHECK(are_nan(kernel[i].bytes.data(), w.size()));
+      }
+    }
+}
+
 // Magnitudes from the smallest normal number to the largest, both zeros, and values below a block's codes.
 TEST_CASE("lion: 8-bit moments of all magnitudes have the bits of the body") {
   const Step step{"lion", {{"beta2", 0.5}}, 1};

@@ -297,3 +297,74 @@ TEST_CASE("samples keep their senders' numbers through wrappers that take them o
       CHECK(at == 50);
     }
 }
+
+TEST_CASE("numbers that a producer announces and then does not give are not replaced by zeros") {
+  class Forgetful final : public CountingProducer {
+   public:
+    using CountingProducer::CountingProducer;
+    std::size_t size() const override { return 0; }
+    std::optional<StreamInfo> describe() override {
+      auto info = CountingProducer::describe();
+      info->live = true;
+      info->dtype = DType::F32;  // the same bytes
+      return info;
+    }
+    HTensor next() override {
+      const HTensor x = CountingProducer::next();
+      return x ? HTensor(DType::F32, x.shape(), x.bytes()) : HTensor();
+    }
+    bool numbers(uint64_t n, SampleNumber* to) override {
+      for (uint64_t i = 0; i < n; ++i) to[i] = {at() - n + i, 7};
+      return at() != 3;
+    }
+  };
+  for (const Gives gives : {Gives::Blocks, Gives::Singles}) {
+    AugmentProducer noisy(std::make_shared<Forgetful>(5, gives), Augmentation().noise(0));
+    REQUIRE(noisy.numbers(0, nullptr));
+    SampleNumber number{};
+    for (int i = 1; i <= 5; ++i) {
+      REQUIRE(noisy.next());
+      CHECK(noisy.numbers(1, &number) == (i != 3));
+    }
+    AsyncProducer ahead(std::make_shared<Forgetful>(5, gives), 1);
+    REQUIRE(ahead.numbers(0, nullptr));
+    CHECK(refusal([&] {
+            while (ahead.next()) REQUIRE(ahead.numbers(1, &number));
+          }) == "async: the producer announced numbered samples and then gave no numbers");
+  }
+}
+
+TEST_CASE("samples without elements can be picked and augmented") {
+  class Empty final : public Producer {
+   public:
+    HTensor next() override { return at_ == 5 ? HTensor() : (++at_, HTensor(DType::F32, Shape{0})); }
+    std::size_t size() const override { return 5; }
+    bool seek(uint64_t, uint64_t index) override { return at_ = index, true; }
+    std::optional<StreamInfo> describe() override {
+      StreamInfo info;
+      info.sample = Shape{0};
+      info.size = 5;
+      return info;
+    }
+    int64_t read(uint64_t n, void*) override {
+      n = std::min<uint64_t>(n, 5 - at_);
+      at_ += n;
+      return static_cast<int64_t>(n);
+    }
+
+   private:
+    uint64_t at_ = 0;
+  };
+  const auto two = std::make_shared<const std::vector<uint64_t>>(std::vector<uint64_t>{1, 4});
+  PickProducer picked(std::make_shared<Empty>(), two);
+  char none = 0;
+  CHECK(picked.read(3, &none) == 2);
+  class Same final : public AugmentingProducer {
+   public:
+    explicit Same(std::shared_ptr<Producer> inner) : AugmentingProducer(std::move(inner)) {}
+    WrapperOption option() const override { return {}; }
+    void apply(uint64_t, const void*, void*) override {}
+  };
+  Same same(std::make_shared<Empty>());
+  CHECK(same.read(9, &none) == 5);
+}

@@ -254,6 +254,7 @@ class Chat {
 
 int chat_command(const Options& options) {
   LanguageModel model(options);
+  note_long_context(options, model);
   return Chat(options, model).run();
 }
 

@@ -13,6 +13,7 @@
 #include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/open_model.hpp"
+#include "engine/cli/run/outputs.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/product_rates.hpp"
@@ -163,6 +164,7 @@ void expect_one_form(const Options& options) {
   if (options.memory) refuse_beside(options, {"dot", "infer"}, "--memory");
   if (!options.html.empty())
     refuse_beside(options, {"show", "entry", "after", "select", "placement", "dot", "memory"}, "--html");
+  expect_ending("--html", options.html, {".html", ".htm"}, "a page");
 }
 
 }  // namespace

@@ -169,9 +169,11 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
   return export_tensors(model, with_adapters(model, files), to, options, how, whole);
 }
 
-void add_tokens(const std::string& folder, const Options& options) {
-  const AddedRows rows = add_special_tokens(folder, added_tokens_of(options.added_tokens));
+void add_tokens(const std::string& folder, const AddedTokens& tokens, const Options& options) {
+  const AddedRows rows = add_special_tokens(folder, tokens);
   if (options.quiet) return;
+  for (const std::string& text : rows.known)
+    print_note(fmt::format("--add-token {}: the tokenizer already has this token, which is not changed", text));
   for (const auto& [text, id] : rows.tokens) say(fmt::format("token {}: {}", id, text));
   if (rows.after > rows.before)
     say(fmt::format("{} instead of {}: {}", number_of(static_cast<uint64_t>(rows.after), "row"), thousands(rows.before),
@@ -192,11 +194,10 @@ int export_command(const Options& options) {
     if (given && !is_hf)
       throw Error(ErrorKind::Usage, fmt::format("{} is for Hugging Face folders, but '{}' is not one", flag, to))
           .note("write a folder: NAME/");
+  const AddedTokens tokens = added_tokens_of(options.added_tokens);  // throws before anything is written
   const ExportResult result = export_file(from, to, options, how);
-  if (is_hf) {
-    if (!options.added_tokens.empty())
-      add_tokens(std::filesystem::path(output_file(to)).parent_path().string(), options);
-  }
+  if (!options.added_tokens.empty())
+    add_tokens(std::filesystem::path(output_file(to)).parent_path().string(), tokens, options);
   if (options.json) {
     print_json(boost::json::object{{"version", 1},
                                    {"from", from},

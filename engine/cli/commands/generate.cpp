@@ -117,6 +117,7 @@ int generate_command(const Options& given) {
   LanguageModel model(options);
   const std::string& path = model.path;
   const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;
+  note_long_context(options, model);
   Session session(model.decoder, options.context, options.context > 0);
   if (!options.perplexity.empty()) return print_perplexity(options, model, session);
   const Speculation speculation(options, model);

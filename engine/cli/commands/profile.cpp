@@ -11,6 +11,7 @@
 #include "engine/cli/run/allocations.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/outputs.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/prepared.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -242,6 +243,7 @@ void write_trace(const Profile& p, const std::string& path) {
 }  // namespace
 
 int profile_command(const Options& options) {
+  expect_ending("--trace", options.trace, {".json"}, "events as JSON");
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     std::unique_ptr<BoundGraph> graph = open_graph(flow, options, options.inference);

@@ -1,6 +1,6 @@
 // harmonics quantize: writes a model with matrices in smaller types.
 #include <chrono>
-#include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -10,8 +10,8 @@
 
 #include <harmonics/element_type.hpp>
 #include <harmonics/quantity.hpp>
-#include <unistd.h>
 
+#include "engine/base/scratch_folder.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/whole_model.hpp"
@@ -167,9 +167,9 @@ int quantize_command(const Options& options) {
     importance = read_importance(options.importance);
     how.importance = &importance;
   }
-  const std::string beside =
-      (std::filesystem::temp_directory_path() / ("harmonics-" + std::to_string(::getpid()))).string();
-  const std::string to = options.files.size() > 1 ? options.files[1] : beside;
+  std::optional<ScratchFolder> beside;  // of a dry run without OUTPUT
+  if (options.files.size() < 2) beside.emplace();
+  const std::string to = beside ? beside->path() + "/model" : options.files[1];
   const AsGguf source = source_of(options, to);
   const auto begin = Clock::now();
   QuantizeResult result;

@@ -242,22 +242,11 @@ void announce_unsaved(const Graph& graph, const Options& options, Checkpointing&
                                 : "; no copy will be kept: " + why_not));
 }
 
-// Throws if the file extension does not match the format, because viewers would not open the file.
-void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings) {
-  const std::string ending = std::filesystem::path(path).extension().string();
-  if (ending.empty() || std::find(endings.begin(), endings.end(), ending) != endings.end()) return;
-  std::string known;
-  for (const char* one : endings) known += (known.empty() ? "" : " or ") + std::string(one);
-  throw Error(ErrorKind::Usage, fmt::format("{} '{}' does not end in {}", flag, path, known), {},
-              {fmt::format("{} writes {}: use that extension", flag,
-                           endings.size() > 1 ? "a page, or a picture" : "a picture as SVG")});
-}
-
 // Throws before the run if pictures or logs cannot be written.
 void check_pictures(const BoundGraph& graph, const Options& options) {
-  expect_ending("--plot", options.plot, {".svg"});
-  expect_ending("--confusion", options.confusion, {".svg"});
-  expect_ending("--report", options.report, {".html", ".htm", ".svg"});
+  expect_ending("--plot", options.plot, {".svg"}, "a picture as SVG");
+  expect_ending("--confusion", options.confusion, {".svg"}, "a picture as SVG");
+  expect_ending("--report", options.report, {".html", ".htm", ".svg"}, "a page, or a picture");
   for (const std::string& path : options.logs) make_run_log(path);
   if (options.tests.empty() && options.validations.empty() &&
       (!options.confusion.empty() || asks_for_confusion(options)))

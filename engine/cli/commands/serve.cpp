@@ -117,6 +117,7 @@ int serve_language_model(const Options& options) {
   if (gives_only_vectors(options))
     return 128 + serve_vectors(options, addresses, settings, [&] { return wait_for_end(signals); });
   LanguageModel model(options);
+  note_long_context(options, model);
   const ChatTemplate format = model.chat_template(options);
   if (!format.own()) print_note("the model has no chat template: messages are formatted as ChatML");
   ContinuationSettings usual = continuation_settings(options, *model.tokenizer);

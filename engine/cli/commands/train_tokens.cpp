@@ -5,8 +5,6 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
-#include <unistd.h>
-
 #include "engine/base/file.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/cli/commands/command.hpp"
@@ -25,22 +23,15 @@ constexpr size_t kLargestTokenizerText = size_t{256} << 20;
 
 }  // namespace
 
-// Delegates to another constructor, so that the destructor removes the folder if the rest throws.
-TokensAdded::TokensAdded(const TrainSettings& settings, bool keeps, bool quiet) : TokensAdded(settings) {
+TokensAdded::TokensAdded(const TrainSettings& settings, bool keeps, bool quiet) : settings_(settings) {
   if (settings_.special_tokens.empty()) return;
-  temporary_ = !keeps;
-  folder_ =
-      keeps ? settings_.output : (fs::temp_directory_path() / fmt::format("harmonics-tokens-{}", ::getpid())).string();
-  create_output_folder(folder_);
+  if (!keeps) temporary_.emplace();
+  folder_ = keeps ? settings_.output : temporary_->path();
+  if (keeps) create_output_folder(folder_);
   if (settings_.model.empty())
     add_to_tokenizer();
   else
     add_to_model(quiet);
-}
-
-TokensAdded::~TokensAdded() {
-  std::error_code failed;
-  if (temporary_) fs::remove_all(folder_, failed);
 }
 
 void TokensAdded::add_to_model(bool quiet) {

@@ -1,8 +1,10 @@
 // Adds the special tokens in a configuration of `train` to a copy of the model and its tokenizer.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "engine/base/scratch_folder.hpp"
 #include "engine/cli/run/train_settings.hpp"
 
 namespace harmonics::engine::cli {
@@ -13,20 +15,18 @@ namespace harmonics::engine::cli {
 class TokensAdded {
  public:
   TokensAdded(const TrainSettings& settings, bool keeps, bool quiet);
-  ~TokensAdded();
   TokensAdded(const TokensAdded&) = delete;
   TokensAdded& operator=(const TokensAdded&) = delete;
 
   const TrainSettings& settings() const { return settings_; }
 
  private:
-  explicit TokensAdded(const TrainSettings& settings) : settings_(settings) {}
   void add_to_model(bool quiet);
   void add_to_tokenizer();
 
   TrainSettings settings_;
   std::string folder_;
-  bool temporary_ = false;
+  std::optional<ScratchFolder> temporary_;  // of a dry run
 };
 
 }  // namespace harmonics::engine::cli

@@ -13,6 +13,7 @@
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/open_model.hpp"
+#include "engine/cli/terminal/terminal.hpp"
 #include "engine/language/json_grammar.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/ndsl_model.hpp"
@@ -159,6 +160,14 @@ Speculation::Speculation(const Options& options, const LanguageModel& verifier) 
   model = std::make_unique<LanguageModel>(own);
   expect_same_vocabulary(*verifier.tokenizer, *model->tokenizer, verifier.path, model->path);
   drafter = std::make_shared<ModelDrafter>(model->decoder, options.context);
+}
+
+void note_long_context(const Options& options, const LanguageModel& model) {
+  const int64_t trained = model.model.context;
+  if (options.quiet || trained < 1 || options.context <= trained) return;
+  if (model.model.covered && model.model.covered() >= options.context) return;
+  print_note(fmt::format("--context {} exceeds the {} tokens that '{}' was trained for: text beyond them may be worse",
+                         thousands(options.context), thousands(trained), model.path));
 }
 
 std::optional<SavedSession> saved_session_of(const Options& options) {

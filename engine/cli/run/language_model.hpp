@@ -39,6 +39,9 @@ struct Speculation {
   int64_t tokens = 8;
 };
 
+// Prints a note if --context exceeds the number of tokens that the model was trained for.
+void note_long_context(const Options& options, const LanguageModel& model);
+
 // Reads the file of --session; none without the flag or the file.
 std::optional<SavedSession> saved_session_of(const Options& options);
 

@@ -1,5 +1,6 @@
 #include "engine/cli/run/outputs.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -156,6 +157,16 @@ void expect_writable_outputs(const Options& options) {
                                                                 {"--confusion", &options.confusion}};
   for (const auto& [flag, path] : outputs)
     if (!path->empty()) expect_writable(flag, *path);
+}
+
+void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings,
+                   const char* content) {
+  const std::string ending = fs::path(path).extension().string();
+  if (ending.empty() || std::find(endings.begin(), endings.end(), ending) != endings.end()) return;
+  std::string known;
+  for (const char* one : endings) known += (known.empty() ? "" : " or ") + std::string(one);
+  throw Error(ErrorKind::Usage, fmt::format("{} '{}' does not end in {}", flag, path, known), {},
+              {fmt::format("{} writes {}: use that extension", flag, content)});
 }
 
 void save_or_rescue(const TensorFile& weights, const std::string& path) {

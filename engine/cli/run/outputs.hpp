@@ -1,6 +1,7 @@
 // Output files of verbs.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,11 @@ void expect_writable_outputs(const Options& options);
 // Throws ErrorKind::Usage if a file is both read and written, or written twice. Called before any file is opened.
 // --save may name the file of --weights, which is read first.
 void expect_separate_files(const Options& options);
+
+// Throws ErrorKind::Usage if a file name has another extension than those of its format, because viewers would not open
+// the file. `content` describes the format in the message.
+void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings,
+                   const char* content);
 
 // Writes all outputs, even if some fail.
 class Outputs {

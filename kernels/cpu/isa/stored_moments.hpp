@@ -90,6 +90,12 @@ HM_INLINE vu bits_of(vu random, int moment) {
 
 // ---- 16 bits --------------------------------------------------------------------------------------------------------
 
+// Rounds to the upper half of each lane by random bits. NaN stays NaN, as by a conversion to bf16.
+HM_INLINE vu rounded_up_half(vf v, vu random) {
+  const vu own = (vu)bits(v);
+  return v == v ? own + random : own | 0x400000u;
+}
+
 // Loads and stores elements of a moment, float or bf16.
 HM_INLINE vf load_moment(const float* p, int64_t n) { return load_some(p, n); }
 HM_INLINE void store_moment(float* p, vf v, int64_t n, vu) { store_some(p, v, n); }
@@ -104,7 +110,7 @@ HM_INLINE vf load_moment(const uint16_t* p, int64_t n) {
 }
 HM_INLINE void store_moment(uint16_t* p, vf v, int64_t n, vu random) {
   const __m512i places = (__m512i)((lanes() * 4 + 1) | (lanes() * 4 + 3) << 16);
-  const __m256i words = _mm512_castsi512_si256(_mm512_permutexvar_epi16(places, (__m512i)((vu)bits(v) + random)));
+  const __m256i words = _mm512_castsi512_si256(_mm512_permutexvar_epi16(places, (__m512i)rounded_up_half(v, random)));
   if (n == kWidth) return _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
   _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1), words);
 }
@@ -123,7 +129,7 @@ HM_INLINE vf load_moment(const uint16_t* p, int64_t n) {
   return as_float(widen_words(some) << 16);
 }
 HM_INLINE void store_moment(uint16_t* p, vf v, int64_t n, vu random) {
-  const vi upper = (vi)(((vu)bits(v) + random) >> 16);
+  const vi upper = (vi)(rounded_up_half(v, random) >> 16);
   Ints words = pack_words(upper, upper);
 #if defined(__AVX2__)
   words = _mm256_permute4x64_epi64(words, 8);

@@ -12,6 +12,7 @@
 #include <harmonics/error.hpp>
 
 #include "engine/base/file.hpp"
+#include "engine/base/scratch_folder.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -218,4 +219,19 @@ TEST_CASE("file: the unfinished file of a killed process is recognized by its na
   for (const char* name :
        {"", ".harmonics-.tmp.bak", ".tmp", "harmonics-12-0.tmp", "checkpoint-000001-step-5.safetensors"})
     CHECK_FALSE(is_unfinished_file(name));
+}
+
+TEST_CASE("scratch folder: it is new, belongs to this user only, and is removed with its files") {
+  std::string path;
+  {
+    const ScratchFolder folder, other;
+    path = folder.path();
+    CHECK(path != other.path());
+    struct stat state {};
+    REQUIRE(::stat(path.c_str(), &state) == 0);
+    CHECK((state.st_mode & 07777) == 0700);
+    std::ofstream(path + "/file") << "x";
+    CHECK(std::filesystem::exists(path + "/file"));
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
 }

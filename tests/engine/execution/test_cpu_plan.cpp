@@ -1,39 +1,13 @@
 // Compares whole programs on the CPU device with the interpreter, bitwise equal for any number of threads.
 #include <catch2/catch.hpp>
-#include <cmath>
 
 #include "engine/execution/work.hpp"
+#include "tests/engine/execution/distance.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
 using namespace harmonics::engine::testing;
-
-namespace {
-
-// Returns the largest difference, relative to the larger of 1 and the expected value.
-double distance(const HTensor& a, const HTensor& b) {
-  if (type_of(a) != type_of(b)) return INFINITY;
-  if (a.dtype() != DType::F32) return same_bits(a, b) ? 0 : INFINITY;
-  double most = 0;
-  for (int64_t i = 0; i < a.size(); ++i) {
-    const double x = a.data<float>()[i], y = b.data<float>()[i];
-    if (std::isnan(x) && std::isnan(y)) continue;
-    if (x == y) continue;
-    const double d = std::abs(x - y) / std::max(1.0, std::abs(y));
-    most = std::isnan(d) ? INFINITY : std::max(most, d);
-  }
-  return most;
-}
-
-double distance(const Values& a, const Values& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double most = 0;
-  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, distance(a[i], b[i]));
-  return most;
-}
-
-}  // namespace
 
 TEST_CASE("the CPU device agrees with the interpreter on a training step") {
   const TrainingStep step = training_step(17, {33, 24, 10});

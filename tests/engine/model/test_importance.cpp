@@ -139,3 +139,33 @@ TEST_CASE("importance: sums are those of the inputs of linear maps") {
   CHECK(gather_importance(model, tokens, options, *executor).chunks == 1);
   CHECK(message_of([&] { gather_importance(model, {}, options, *executor); }).find("no tokens") != std::string::npos);
 }
+
+TEST_CASE("importance: each expert counts its own rows") {
+  Model model;
+  model.name = "m";
+  model.vocabulary = 4;
+  model.context = 4;
+  const auto declare = [&](const std::string& name, const Shape& shape) {
+    model.parameters->declare(name, {DType::F32, shape}, Role::frozen, hx_init{HX_INIT_UNIFORM, -1, 1}, 5).fixed = true;
+  };
+  declare("e", {4, 5});
+  for (const char* name : {"u[0]", "u[1]", "u[2]"}) declare(name, {6, 5});
+  model.entries.emplace_back("forward", [](Tracer& t, const EntrySizes& sizes) {
+    const HTensor tokens = t.input("tokens", {DType::I32, {1, sizes.tokens}});
+    const HTensor x = apply("embedding", {}, {t.parameter("e", {DType::F32, {4, 5}}), tokens})[0];
+    std::vector<HTensor> in{reshape(x, {sizes.tokens, 5}), HTensor::from<int32_t>({4}, {0, 3, 3, 4})};
+    for (const char* name : {"u[0]", "u[1]", "u[2]"}) in.push_back(t.parameter(name, {DType::F32, {6, 5}}));
+    t.output("scores", apply("grouped_linear", {}, in)[0]);
+  });
+  const std::vector<int32_t> tokens{0, 3, 1, 1, 2, 0, 3, 2};
+  const auto executor = make_sequential_executor();
+  const ImportanceMatrix matrix = gather_importance(model, tokens, {}, *executor);
+  CHECK(matrix.chunks == 2);
+  const ColumnImportance& experts = matrix.tensors.at("u");
+  CHECK(experts.counts == std::vector<double>{6, 0, 2});
+  const auto* e = static_cast<const float*>(model.parameters->find("e")->data());
+  for (size_t c = 0; c < 5; ++c) {
+    const double one = e[1 * 5 + c], two = e[2 * 5 + c];
+    CHECK(experts.squares[10 + c] == Approx(one * one + two * two).epsilon(1e-5));
+  }
+}

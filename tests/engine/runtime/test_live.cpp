@@ -7,7 +7,7 @@
 #include <harmonics/async.hpp>
 
 #include "engine/checkpoint/checkpointer.hpp"
-#include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/engine/runtime/live_rows.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"
 
@@ -42,22 +42,14 @@ class Sender {
 };
 
 // A connection to the sender: samples that were durable when it began cannot be requested again.
-class Live final : public Producer {
+class Live final : public LiveRows {
  public:
   explicit Live(Sender& sender) : sender_(sender) {}
   HTensor next() override {
     std::unique_lock<std::mutex> lock(sender_.mutex);
     sender_.changed.wait(lock, [this] { return at_ < sender_.arrived || sender_.over || cancelled_; });
     if (at_ >= sender_.arrived) return {};
-    const auto row = testing::numbers(4, static_cast<uint32_t>(at_++) * 7919 + 3);
-    return HTensor(DType::F32, Shape{4}, row.data());
-  }
-  std::size_t size() const override { return 0; }
-  std::optional<StreamInfo> describe() override {
-    StreamInfo info;
-    info.sample = Shape{4};
-    info.live = true;
-    return info;
+    return sample(at_++);
   }
   bool restore(uint64_t index, const std::string& position) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);

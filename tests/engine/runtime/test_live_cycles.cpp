@@ -10,7 +10,7 @@
 #include "engine/base/address.hpp"
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/plugin/pending_items.hpp"
-#include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/engine/runtime/live_rows.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"
 
@@ -25,23 +25,14 @@ constexpr const char* kTwoCyclesFlow = R"(harmonic two { producer x {4}; layer h
   cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mae)- x; } })";
 constexpr size_t kSamples = 203;
 
-std::vector<float> row(size_t i) { return numbers(4, static_cast<uint32_t>(i) * 7919 + 3); }
-
 // A live stream of numbered samples. A restored one starts at the given position.
-class LiveSamples final : public Producer {
+class LiveSamples final : public LiveRows {
  public:
   explicit LiveSamples(bool has_positions = true) : has_positions_(has_positions) {}
   HTensor next() override {
     if (at_ == kSamples || cancelled_) return {};
     given.push_back(at_);
-    return HTensor(DType::F32, Shape{4}, row(at_++).data());
-  }
-  std::size_t size() const override { return 0; }
-  std::optional<StreamInfo> describe() override {
-    StreamInfo info;
-    info.sample = Shape{4};
-    info.live = true;
-    return info;
+    return sample(at_++);
   }
   bool restore(uint64_t index, const std::string& position) override {
     if (!has_positions_) return false;
@@ -77,7 +68,7 @@ std::string undisturbed(int64_t batch, int64_t accumulate) {
   const auto between = [&](size_t first, size_t last) {
     std::vector<float> rows;
     for (size_t i = first; i < last; ++i) {
-      const std::vector<float> r = row(i);
+      const std::vector<float> r = live_row(i);
       rows.insert(rows.end(), r.begin(), r.end());
     }
     bind_rows(*g, "x", {4}, rows);

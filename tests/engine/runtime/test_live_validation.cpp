@@ -7,7 +7,7 @@
 
 #include "engine/checkpoint/checkpointer.hpp"
 #include "engine/measure/evaluate.hpp"
-#include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/engine/runtime/live_rows.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"
 
@@ -22,20 +22,12 @@ constexpr const char* kFlow =
     "harmonic g { producer x {4}; layer h {3}; layer o {4}; cycle { x -(tanh)-> h -> o; o <-(mse)- x; } }";
 
 // A live stream of samples that are there already; it can continue where a checkpoint says.
-class Arrived final : public Producer {
+class Arrived final : public LiveRows {
  public:
   explicit Arrived(uint64_t samples, uint32_t seed = 3) : samples_(samples), seed_(seed) {}
   HTensor next() override {
     if (at_ == samples_) return {};
-    const auto row = testing::numbers(4, static_cast<uint32_t>(at_++) * 7919 + seed_);
-    return HTensor(DType::F32, Shape{4}, row.data());
-  }
-  std::size_t size() const override { return 0; }
-  std::optional<StreamInfo> describe() override {
-    StreamInfo info;
-    info.sample = Shape{4};
-    info.live = true;
-    return info;
+    return sample(at_++, seed_);
   }
   bool restore(uint64_t index, const std::string&) override { return at_ = index, true; }
   std::string position(uint64_t index) override { return std::to_string(index); }
@@ -46,20 +38,13 @@ class Arrived final : public Producer {
 };
 
 // A live stream without samples, which can only be cancelled.
-class Silent final : public Producer {
+class Silent final : public LiveRows {
  public:
   HTensor next() override {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!std::exchange(told_, true)) asked_.set_value();
     changed_.wait(lock, [this] { return cancelled_; });
     return {};
-  }
-  std::size_t size() const override { return 0; }
-  std::optional<StreamInfo> describe() override {
-    StreamInfo info;
-    info.sample = Shape{4};
-    info.live = true;
-    return info;
   }
   bool cancel() override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -83,7 +68,7 @@ void validate_on(BoundGraph& g, std::shared_ptr<Producer> producer, const std::s
 std::vector<float> arrived_rows(uint64_t from, uint64_t to) {
   std::vector<float> all;
   for (uint64_t i = from; i < to; ++i)
-    for (const float v : testing::numbers(4, static_cast<uint32_t>(i) * 7919 + 3)) all.push_back(v);
+    for (const float v : live_row(i)) all.push_back(v);
   return all;
 }
 

@@ -91,26 +91,32 @@ TEST_CASE("streams: joined files are cut alike, others are not changed") {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("harmonics-parts-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
-  const auto file = [&](const char* name) {
+  const auto file = [&](const char* name, int rows) {
     std::ofstream out(folder / name);
-    for (int i = 0; i < 20; ++i) out << i % 3 << "\n";
+    for (int i = 0; i < rows; ++i) out << i % 3 << "\n";
     return (folder / name).string();
   };
-  const std::string x = file("x.csv"), y = file("y.csv");
-  const auto joined = [&](const std::string& cycles, const std::string& part, const std::string& other) {
+  const std::string x = file("x.csv", 20), all = file("y.csv", 20), half = file("half.csv", 10);
+  const auto joined = [&](const std::string& cycles, const std::string& part, const std::string& other,
+                          const std::string& y) {
     auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer h {1}; layer o {1}; " + cycles + " }");
     g->streams().bind(g->graph(), g->registry(), "x", parse_address("file:" + x + part));
     g->streams().bind(g->graph(), g->registry(), "y", parse_address("file:" + y + other));
     return message_of([&] { CycleRuntime(*g, 0, settings(4)).run(); });
   };
   const std::string together = "cycle (epochs 1) { x -(affine)-> h; h -(affine)-> o; o <-(mse)- y; }";
-  CHECK(joined(together, "?part=0.5-1", "?part=0.50-1.0") == "no error");
-  CHECK(joined(together, "?part=0-0.5", "?part=0.5-1") ==
-        "'part=0.5-1' of 'y' disagrees with part=0-0.5 of 'x', which it is joined with\n"
-        "streams that are read together need equal parts: give each the same part=");
+  CHECK(joined(together, "?part=0.5-1", "?part=0.50-1.0", all) == "no error");
+  const std::string why =
+      ", which it is joined with\nstreams that are read together need equal parts: give each the same part=";
+  CHECK(joined(together, "?part=0-0.5", "?part=0.5-1", all) ==
+        "'part=0.5-1' of 'y' disagrees with part=0-0.5 of 'x'" + why);
+  CHECK(joined(together, "?part=0.5-1", "", all) == "'part=0-1' of 'y' disagrees with part=0.5-1 of 'x'" + why);
+  CHECK(joined(together, "", "?part=0-0.5", all) == "'part=0-0.5' of 'y' disagrees with part=0-1 of 'x'" + why);
+  CHECK(joined(together, "?part=0-1", "", all) == "no error");
+  CHECK(joined(together, "?part=0.5-1", "", half) == "no error");  // a file that was cut beforehand
   CHECK(
       joined("cycle (epochs 1) { x -(affine)-> h; h <-(mse)- x; } cycle (epochs 1) { y -(affine)-> o; o <-(mse)- y; }",
-             "?part=0-0.5", "?part=0.5-1") == "no error");
+             "?part=0-0.5", "?part=0.5-1", all) == "no error");
   std::filesystem::remove_all(folder);
 }
 

@@ -318,6 +318,25 @@ TEST_CASE("service: layers are changed by messages, and the reply has the old an
   run.control.set_changer(nullptr);
 }
 
+TEST_CASE("service: an unexpected exception is answered and counted, and the service goes on") {
+  Served run;
+  run.service.set_looks({[]() -> json::object { throw std::runtime_error("no cards"); },
+                         [](const std::string& edge, uint64_t) -> json::object {
+                           if (edge == "bad") throw std::runtime_error("no samples");
+                           return {{"edge", edge}};
+                         }});
+  const ServiceReply tapped = call(run.service, get("/v1/tap?edge=bad"));
+  CHECK(tapped.status == 500);
+  CHECK(parsed(tapped).at("error") == "the request failed: no samples");
+  CHECK(call(run.service, get("/v1/layers")).status == 500);
+  auto seen = std::chrono::steady_clock::now();
+  for (int i = 0; i < 2; ++i) {  // also for events, without a request to answer
+    CHECK_FALSE(run.service.layers_since(seen));
+    CHECK(call(run.service, get("/v1/tap?edge=x" + std::to_string(i))).status == 200);
+  }
+  CHECK_THAT(call(run.service, get("/metrics")).body, Catch::Contains("harmonics_requests_failed_total 4\n"));
+}
+
 TEST_CASE("service: control by messages") {
   Served run;
   run.start();

@@ -57,6 +57,7 @@ TEST_CASE("added tokens: embeddings and heads get rows with the mean of the othe
   write_model(folder, 3, true);
   const AddedRows rows = add_special_tokens(folder.path(), {{"<new>", "<end>"}, {{"pad_token", "<pad>"}}});
   CHECK(rows.tokens == std::vector<std::pair<std::string, int64_t>>{{"<new>", 3}, {"<pad>", 4}});
+  CHECK(rows.known == std::vector<std::string>{"<end>"});
   CHECK(rows.before == 3);
   CHECK(rows.after == 5);
   CHECK(rows.resized == std::vector<std::string>{"lm_head.weight", "model.embed_tokens.weight"});
@@ -72,6 +73,7 @@ TEST_CASE("added tokens: embeddings and heads get rows with the mean of the othe
   CHECK(json_in(folder, "tokenizer.json").at("added_tokens").as_array().size() == 3);
   const AddedRows again = add_special_tokens(folder.path(), {{"<new>"}, {}});
   CHECK(again.tokens.empty());
+  CHECK(again.known == std::vector<std::string>{"<new>"});
   CHECK(again.after == 5);
   CHECK(numbers_in(folder, "model.embed_tokens.weight") == expected);
 }

@@ -1,11 +1,14 @@
 // Specs applied to models: precedence of values, missing values, layouts, and a new architecture without C++.
 #include <catch2/catch.hpp>
 
+#include <cmath>
+
 #include <harmonics/ops.hpp>
 
 #include "dsl/spec/reader.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/spec_trace.hpp"
+#include "engine/transformer/trained_weights.hpp"
 #include "tests/engine/language/small_llama.hpp"
 #include "tests/message_of.hpp"
 
@@ -204,6 +207,75 @@ TEST_CASE("specs: metadata of positions that would have no effect is refused") {
         "and longrope by a positive factor are implemented");
   CHECK(refusal("llama.rope.scaling.attn_factor", 2) == "no error");  // it applies without a scaling, too
   CHECK(refusal("llama.rope.scaling.factor", 0) == "no error");
+}
+
+TEST_CASE("specs: sizes and settings with which nothing can be computed are refused by their keys") {
+  const auto refusal = [](const char* key, AttributeValue value) {
+    Model model = bare_llama({});
+    AttributeMap keys = model.metadata.values();
+    keys.set("llama.attention.layer_norm_rms_epsilon", 1e-5).set("llama.rope.freq_base", 10000.0);
+    model.metadata = ModelMetadata("small", keys.set(key, std::move(value)));
+    return message_of([&] { add_architecture_entries(model); });
+  };
+  const std::string above = "; it must be a number above 0";
+  CHECK(refusal("llama.block_count", int64_t{0}) == "'small': metadata llama.block_count is 0" + above);
+  CHECK(refusal("llama.attention.head_count", int64_t{0}) ==
+        "'small': metadata llama.attention.head_count is 0" + above);
+  CHECK(refusal("llama.attention.head_count_kv", int64_t{-2}) ==
+        "'small': metadata llama.attention.head_count_kv is -2" + above);
+  CHECK(refusal("llama.rope.freq_base", -1.0) == "'small': metadata llama.rope.freq_base is -1" + above);
+  CHECK(refusal("llama.rope.freq_base", std::nan("")) == "'small': metadata llama.rope.freq_base is nan" + above);
+  CHECK(refusal("llama.rope.freq_base", INFINITY) == "'small': metadata llama.rope.freq_base is inf" + above);
+  for (const double epsilon : {0.0, -1e-5})
+    CHECK(refusal("llama.attention.layer_norm_rms_epsilon", epsilon)
+              .find("'small': metadata llama.attention.layer_norm_rms_epsilon is ") == 0);
+  CHECK(refusal("llama.embedding_length", int64_t{27}) ==
+        "'small': metadata llama.embedding_length is 27, which is no multiple of metadata "
+        "llama.attention.head_count, 6");
+  CHECK(refusal("llama.rope.freq_base", 500000.0) == "no error");
+}
+
+TEST_CASE("specs: scaled rotary positions cover more than the context") {
+  const auto covered = [](const char* scaling, double factor) {
+    Model model = bare_llama({});
+    AttributeMap keys = model.metadata.values();
+    keys.set("llama.rope.scaling.type", scaling).set("llama.rope.scaling.factor", factor);
+    keys.set("llama.rope.scaling.original_context_length", int64_t{200});
+    model.metadata = ModelMetadata("small", keys);
+    add_architecture_entries(model);
+    CHECK(model.context == 300);
+    return model.covered();
+  };
+  CHECK(covered("none", 1) == 300);
+  CHECK(covered("yarn", 4) == 800);
+  CHECK(covered("linear", 8) == 1600);
+  CHECK(covered("linear", 1.25) == 300);
+}
+
+TEST_CASE("specs: trained weights have all experts of a stack, or none") {
+  std::string text = kTinySpec;
+  const std::string table = R"("tensor_names": {)", bindings = R"("weight_bindings": [)";
+  text.replace(text.find(table), table.size(), table + R"("up": "up", )");
+  text.replace(text.find(bindings), bindings.size(),
+               bindings + R"({"tensor": "up", "dims": [3, "out", "width"], "layout": "experts"}, )");
+  ImportedModel model = tiny_model();
+  model.tensors.emplace("up", small_random({3, 8, 4}, 4, 0.5f));
+  const auto resolved = resolve_spec(model, with_spec(text));
+  TensorFile trained;
+  const auto learn = [&](const std::string& name, const Shape& shape, uint32_t seed) {
+    trained.tensors["o.model." + name] = small_random(shape, seed, 0.5f);
+  };
+  learn("table", {5, 4}, 5);
+  const auto exported = [&] { return trained_tensors(model, *resolved, trained, "run.safetensors"); };
+  CHECK(exported().at("table").bytes() == trained.tensors.at("o.model.table").bytes());
+  CHECK(exported().at("up").bytes() == model.tensor("up").bytes());
+  learn("up[0]", {8, 4}, 6);
+  learn("up[2]", {8, 4}, 7);
+  CHECK(message_of([&] { exported(); }) == "'run.safetensors' lacks tensors of the model 'tiny.bin'\nmissing: up[1]");
+  learn("up[1]", {8, 4}, 8);
+  const HTensor up = exported().at("up");
+  CHECK(up.shape() == Shape{3, 8, 4});
+  CHECK(up.data<float>()[32] == trained.tensors.at("o.model.up[1]").data<float>()[0]);
 }
 
 TEST_CASE("specs: an unknown architecture is refused with the known ones") {
