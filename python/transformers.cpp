@@ -31,7 +31,7 @@ std::shared_ptr<TransformerModel> opened(const py::object& model, const py::obje
 }
 
 void bind_model(py::module_& m) {
-  py::class_<TransformerLayer>(m, "TransformerLayer", "The weights of one layer of a model.");
+  const py::class_<TransformerLayer> layer(m, "TransformerLayer", "The weights of one layer of a model.");
   py::class_<TransformerModel, std::shared_ptr<TransformerModel>>(
       m, "TransformerModel", "A transformer with weights. Any thread may call it. Tokens are arrays of int32.")
       .def(py::init(&opened), py::arg("model"), py::arg("weights") = py::none(), py::arg("threads") = 0,

@@ -258,6 +258,25 @@ HM_INLINE void score_rows(const float* q, int64_t width, const char* k, int64_t 
   tiles.template operator()<1>();
 }
 
+// Calls rows<kRows>(first) for blocks of at most kMostFewRows of `count` rows.
+template <typename Rows>
+HM_INLINE void in_row_blocks(int64_t count, const Rows& rows) {
+  int64_t i = 0;
+  if constexpr (kMostFewRows == 8)
+    for (; i + 8 <= count; i += 8) rows.template operator()<8>(i);
+  for (; i + 4 <= count; i += 4) rows.template operator()<4>(i);
+  switch (count - i) {
+    case 3:
+      return rows.template operator()<3>(i);
+    case 2:
+      return rows.template operator()<2>(i);
+    case 1:
+      return rows.template operator()<1>(i);
+    default:
+      return;
+  }
+}
+
 // Computes scores[query][key] of a few queries.
 template <typename Cache>
 [[gnu::noinline]] void few_scores(int64_t queries, int64_t keys, int64_t width, const float* q, const char* k,
@@ -265,27 +284,11 @@ template <typename Cache>
   constexpr int64_t kColumns = 32;  // keys that stay in cache while the queries are read
   for (int64_t j = 0; j < keys; j += kColumns) {
     const int64_t n = keys - j < kColumns ? keys - j : kColumns;
-    int64_t i = 0;
-    const auto rows = [&]<int kRows>() __attribute__((always_inline)) {
+    const auto rows = [&]<int kRows>(int64_t i) __attribute__((always_inline)) {
       score_rows<Cache, kRows>(q + i * width, width, k + j * stride, stride, n, scores + i * kCacheBlock + j,
                                i == 0 ? &ahead : nullptr);
     };
-    if constexpr (kMostFewRows == 8)
-      for (; i + 8 <= queries; i += 8) rows.template operator()<8>();
-    for (; i + 4 <= queries; i += 4) rows.template operator()<4>();
-    switch (queries - i) {
-      case 3:
-        rows.template operator()<3>();
-        break;
-      case 2:
-        rows.template operator()<2>();
-        break;
-      case 1:
-        rows.template operator()<1>();
-        break;
-      default:
-        break;
-    }
+    in_row_blocks(queries, rows);
   }
 }
 
@@ -354,27 +357,11 @@ HM_INLINE void value_rows(const float* weights, const char* v, int64_t stride, i
 template <typename Cache>
 [[gnu::noinline]] void few_values(int64_t queries, int64_t keys, int64_t width, const float* weights, const char* v,
                                   int64_t stride, bool add, float* out, Ahead& ahead) {
-  int64_t i = 0;
-  const auto rows = [&]<int kRows>() __attribute__((always_inline)) {
+  const auto rows = [&]<int kRows>(int64_t i) __attribute__((always_inline)) {
     value_rows<Cache, kRows>(weights + i * kCacheBlock, v, stride, keys, width, add, out + i * width,
                              i == 0 ? &ahead : nullptr);
   };
-  if constexpr (kMostFewRows == 8)
-    for (; i + 8 <= queries; i += 8) rows.template operator()<8>();
-  for (; i + 4 <= queries; i += 4) rows.template operator()<4>();
-  switch (queries - i) {
-    case 3:
-      rows.template operator()<3>();
-      break;
-    case 2:
-      rows.template operator()<2>();
-      break;
-    case 1:
-      rows.template operator()<1>();
-      break;
-    default:
-      break;
-  }
+  in_row_blocks(queries, rows);
 }
 
 // Calls f with an object of the row type.
