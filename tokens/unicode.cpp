@@ -105,9 +105,9 @@ const Forms& forms() {
 void decompose(char32_t c, bool compatible, std::u32string& out) {
   if (c >= kHangul && c < kHangul + kSyllables) {
     const char32_t index = c - kHangul, tail = index % kTails;
-    out += kLead + index / (kVowels * kTails);
-    out += kVowel + index / kTails % kVowels;
-    if (tail) out += kTail + tail;
+    out.push_back(kLead + index / (kVowels * kTails));
+    out.push_back(kVowel + index / kTails % kVowels);
+    if (tail) out.push_back(kTail + tail);
     return;
   }
   if (compatible)
