@@ -20,6 +20,8 @@ void run_job(const void* context, uint32_t number) {
 
 // A fraction of the smallest second-level caches. A thread waits for a few short steps, in which it cannot fetch more.
 constexpr size_t kFetchedAhead = 128u << 10;
+// Fewer bytes of packed weights stay in the caches between runs, and are not fetched ahead.
+constexpr uint64_t kBeyondCaches = 32u << 20;
 
 }  // namespace
 
@@ -34,6 +36,9 @@ CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor)
   // next run's first product follows.
   const size_t phases = waves_.phases.size();
   next_.resize(phases);
+  uint64_t weights = 0;
+  for (const PackedOperand& p : p_.packed) weights += p.form->bytes();
+  if (weights < kBeyondCaches) return;
   std::vector<ReadAhead> next;
   for (size_t i = 2 * phases; i-- > 0;) {
     const WavePhase& p = waves_.phases[i % phases];

@@ -211,31 +211,36 @@ TEST_CASE("packed weights: jobs name what each thread reads first in the next pr
     }
     std::vector<std::vector<ReadAhead>> noted;
   };
-  constexpr int64_t kWidth = 512, kBatch = 64;
-  Tracer tracer("two products");
-  const HTensor x = tracer.input("x", {DType::F32, {kBatch, kWidth}});
-  const HTensor w = tracer.parameter("w", {DType::F32, {kWidth, kWidth}}),
-                v = tracer.parameter("v", {DType::F32, {kWidth, kWidth}});
-  tracer.output("y", call1("linear", {call1("linear", {x, w}), v}));
-  const Program program = tracer.take();
+  // More weights than caches hold; for this many rows each is packed.
+  constexpr int64_t kWidth = 1056, kBatch = 1024, kBytes = kWidth * kWidth * 4;
+  constexpr size_t kProducts = 8;
   ParameterStore store;
-  for (const char* name : {"w", "v"}) declare(store, name, {DType::F32, {kWidth, kWidth}}, true);
+  Tracer tracer("products");
+  HTensor x = tracer.input("x", {DType::F32, {kBatch, kWidth}});
+  for (size_t i = 0; i < kProducts; ++i) {
+    const std::string name = "w" + std::to_string(i);
+    declare(store, name, {DType::F32, {kWidth, kWidth}}, true);
+    x = call1("linear", {x, tracer.parameter(name, {DType::F32, {kWidth, kWidth}})});
+  }
+  tracer.output("y", x);
+  const Program program = tracer.take();
   Noting executor;
   const auto plan = compile(program, &store, executor, on("cpu"));
   const HTensor rows = HTensor::from({kBatch, kWidth}, std::vector<float>(kBatch * kWidth, 0.5f));
   run(*plan, rows);
-  if (executor.noted.empty()) return;  // an instruction set whose products pack no weights
-  // The first product names the second's weight; the last one that of the next run.
-  REQUIRE(executor.noted.size() == 2);
+  INFO(plan->memory().packed_bytes);
+  if (plan->memory().packed_bytes == 0) return;  // an instruction set whose products pack no weights
+  // Each product names the next one's weight; the last one that of the next run.
+  REQUIRE(executor.noted.size() == kProducts);
   std::vector<const std::byte*> begins;
   for (const auto& next : executor.noted) {
     REQUIRE(next.size() == 2);
-    CHECK(next[1].begin - next[0].begin == kWidth * kWidth * 4 / 2);
-    for (const ReadAhead& r : next) CHECK((r.bytes > 0 && r.bytes <= kWidth * kWidth * 4 / 2));
+    CHECK(next[1].begin - next[0].begin == kBytes / 2);
+    for (const ReadAhead& r : next) CHECK((r.bytes > 0 && r.bytes <= kBytes / 2));
+    CHECK(std::find(begins.begin(), begins.end(), next[0].begin) == begins.end());
     begins.push_back(next[0].begin);
   }
-  CHECK(begins[0] != begins[1]);
   run(*plan, rows);
-  REQUIRE(executor.noted.size() == 4);
-  CHECK(executor.noted[2][0].begin == begins[0]);
+  REQUIRE(executor.noted.size() == 2 * kProducts);
+  CHECK(executor.noted[kProducts][0].begin == begins[0]);
 }
