@@ -84,7 +84,7 @@ class RunControl {
   // Change arguments of functions on the arrows into a layer, and take back the last change. Throw as LayerChanger.
   LayerChange change_layer(const std::string& layer, const std::vector<ArgumentText>& arguments);
   LayerChange undo_layer();
-  // Sets who makes the changes; null for nobody. `changer` must outlive requests.
+  // Sets the object that changes layers on request; null for none. It must outlive the requests.
   void set_changer(LayerChanger* changer);
 
   // ---- called by the running cycle ----

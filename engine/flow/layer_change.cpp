@@ -7,7 +7,7 @@ namespace harmonics::engine {
 std::string LayerChange::text() const {
   std::string all;
   for (const Argument& a : arguments)
-    all += fmt::format("{}{} = {} ({} before)", all.empty() ? "" : ", ", a.name, value_or_standard(a.after, a),
+    all += fmt::format("{}{} = {} (was {})", all.empty() ? "" : ", ", a.name, value_or_standard(a.after, a),
                        value_or_standard(a.before, a));
   return fmt::format("'{}' has {}", layer, all);
 }

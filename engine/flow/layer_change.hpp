@@ -20,7 +20,7 @@ struct LayerChange {
   std::string layer;
   std::vector<Argument> arguments;
 
-  // Returns "'hidden' has rate = 0.3 (0.1 before)".
+  // Returns "'hidden' has rate = 0.3 (was 0.1)".
   std::string text() const;
 };
 

@@ -39,7 +39,7 @@ struct Cache {
     f.write("harmonics/packed/4.of", "place");
     f.write("harmonics/packed/.harmonics-1-p0.tmp", "being written");
     f.write("harmonics/product-rates", "1 2 3");
-    f.write("harmonics/other", "of nobody");
+    f.write("harmonics/other", "an unrelated file");
   }
   Result run(const std::string& words) const { return harmonics_in("XDG_CACHE_HOME=" + (f / "."), "cache " + words); }
   json::object asked(const std::string& words) const {

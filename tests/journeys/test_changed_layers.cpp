@@ -66,7 +66,7 @@ TEST_CASE("changed layers: a running flow gets other arguments, and the former o
   ChangedRun r;
   const Result changed = r.ctl("layer h slope=0.5 rate=0.4");
   CHECK(changed.code == 0);
-  CHECK(has(changed.out, "h: slope = 0.5, 0.1 before\nh: rate = 0.4, 0.25 before\ng: paused, step "));
+  CHECK(has(changed.out, "h: slope = 0.5 (was 0.1)\nh: rate = 0.4 (was 0.25)\ng: paused, step "));
   const json::object again = r.asked("layer h dropout.rate=0.125");
   CHECK(SchemaCheck::run(schema("ctl"), again) == std::vector<std::string>{});
   CHECK(again.at("done") == "layer");
@@ -77,7 +77,7 @@ TEST_CASE("changed layers: a running flow gets other arguments, and the former o
   CHECK(SchemaCheck::run(schema("ctl"), undone) == std::vector<std::string>{});
   CHECK(undone.at("done") == "undo");
   CHECK(undone.at("change") == change_of("dropout.rate", "0.125", "0.4"));
-  CHECK(has(r.ctl("undo").out, "h: slope = 0.1, 0.5 before\nh: rate = 0.25, 0.4 before\n"));
+  CHECK(has(r.ctl("undo").out, "h: slope = 0.1 (was 0.5)\nh: rate = 0.25 (was 0.4)\n"));
   CHECK(has(r.refused("undo"), "error: there is no change to take back\n"));
   const int64_t step = r.step();
   CHECK(r.ctl("step 3").code == 0);
@@ -86,8 +86,8 @@ TEST_CASE("changed layers: a running flow gets other arguments, and the former o
   CHECK(r.run->end().code == 0);
   const std::vector<std::string> events = layer_events(r.log);
   REQUIRE(events.size() == 6);
-  CHECK(events.front() == "'h' has slope = 0.5 (0.1 before), rate = 0.4 (0.25 before)");
-  CHECK(events.back() == "'h' has slope = 0.1 (0.5 before), rate = 0.25 (0.4 before)");
+  CHECK(events.front() == "'h' has slope = 0.5 (was 0.1), rate = 0.4 (was 0.25)");
+  CHECK(events.back() == "'h' has slope = 0.1 (was 0.5), rate = 0.25 (was 0.4)");
 }
 
 TEST_CASE("changed layers: refused changes leave the run as it is") {
@@ -108,7 +108,7 @@ TEST_CASE("changed layers: refused changes leave the run as it is") {
   CHECK(r.ctl("step 1 2").code == 2);
   CHECK(r.ctl("stop").code == 0);
   CHECK(r.run->end().code == 0);
-  CHECK(layer_events(r.log) == std::vector<std::string>{"'h' has slope = 0.75 (0.1 before)"});
+  CHECK(layer_events(r.log) == std::vector<std::string>{"'h' has slope = 0.75 (was 0.1)"});
 }
 
 TEST_CASE("changed layers: a resumed run makes the changes again and continues bit for bit") {
@@ -141,8 +141,8 @@ TEST_CASE("changed layers: a resumed run makes the changes again and continues b
   const Result same = resumed(r.flow, "same.safetensors");
   CHECK(same.code == 0);
   CHECK(has(same.err,
-            "as requested before the checkpoint: 'h' has slope = 0.5 (0.1 before), rate = 0.4 (0.25 before); 'h' has "
-            "slope = 0.75 (0.5 before); 'harmonics ctl PATH undo' takes back the last change"));
+            "as requested before the checkpoint: 'h' has slope = 0.5 (was 0.1), rate = 0.4 (was 0.25); 'h' has "
+            "slope = 0.75 (was 0.5); 'harmonics ctl PATH undo' takes back the last change"));
   CHECK_FALSE(has(same.err, "the flow's text has changed"));
   CHECK(read(r.f / "same.safetensors") == read(r.f / "whole.safetensors"));
   const Result other = resumed(r.f.write("other.hmx", "# another text\n" + kChangedFlow), "other.safetensors");

@@ -35,10 +35,10 @@ class Documents(Case):
         self.assertGreater(run, 4)
         self.assertEqual(shown, "")  # all output is shown
 
-    def test_the_stub_has_every_name(self):
-        stub = ast.parse((SOURCE / "python/harmonics.pyi").read_text())
+    def test_the_type_declarations_have_every_name(self):
+        declarations = ast.parse((SOURCE / "python/harmonics.pyi").read_text())
         names = {"__version__"}
-        for node in stub.body:
+        for node in declarations.body:
             if isinstance(node, ast.ClassDef):
                 members = set()
                 for member in node.body:

@@ -71,6 +71,23 @@ class OnceProducer final : public CountingProducer {
   bool rewind() override { return false; }
 };
 
+// A live stream of CountingProducer's samples as f32.
+class LiveFloats : public CountingProducer {
+ public:
+  using CountingProducer::CountingProducer;
+  std::size_t size() const override { return 0; }
+  std::optional<StreamInfo> describe() override {
+    auto info = CountingProducer::describe();
+    info->live = true;
+    info->dtype = DType::F32;  // the same bytes
+    return info;
+  }
+  HTensor next() override {
+    const HTensor x = CountingProducer::next();
+    return x ? HTensor(DType::F32, x.shape(), x.bytes()) : HTensor();
+  }
+};
+
 }  // namespace
 
 TEST_CASE("take, skip, shard and repeat") {
@@ -254,20 +271,9 @@ TEST_CASE("wrappers that need the type of the samples read the first one") {
 }
 
 TEST_CASE("samples keep their senders' numbers through wrappers that take them one by one") {
-  class Numbered final : public CountingProducer {  // its sender's numbers are multiples of three
+  class Numbered final : public LiveFloats {  // its sender's numbers are multiples of three
    public:
-    using CountingProducer::CountingProducer;
-    std::size_t size() const override { return 0; }
-    std::optional<StreamInfo> describe() override {
-      auto info = CountingProducer::describe();
-      info->live = true;
-      info->dtype = DType::F32;  // the same bytes
-      return info;
-    }
-    HTensor next() override {
-      const HTensor x = CountingProducer::next();
-      return x ? HTensor(DType::F32, x.shape(), x.bytes()) : HTensor();
-    }
+    using LiveFloats::LiveFloats;
     bool numbers(uint64_t n, SampleNumber* to) override {
       for (uint64_t i = 0; i < n; ++i) to[i] = {3 * (at() - n + i), 7};
       return true;
@@ -299,20 +305,9 @@ TEST_CASE("samples keep their senders' numbers through wrappers that take them o
 }
 
 TEST_CASE("numbers that a producer announces and then does not give are not replaced by zeros") {
-  class Forgetful final : public CountingProducer {
+  class Forgetful final : public LiveFloats {
    public:
-    using CountingProducer::CountingProducer;
-    std::size_t size() const override { return 0; }
-    std::optional<StreamInfo> describe() override {
-      auto info = CountingProducer::describe();
-      info->live = true;
-      info->dtype = DType::F32;  // the same bytes
-      return info;
-    }
-    HTensor next() override {
-      const HTensor x = CountingProducer::next();
-      return x ? HTensor(DType::F32, x.shape(), x.bytes()) : HTensor();
-    }
+    using LiveFloats::LiveFloats;
     bool numbers(uint64_t n, SampleNumber* to) override {
       for (uint64_t i = 0; i < n; ++i) to[i] = {at() - n + i, 7};
       return at() != 3;

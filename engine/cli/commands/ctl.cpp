@@ -70,7 +70,7 @@ void show_change(const json::object& change) {
   if (!arguments) return;
   for (const json::value& v : *arguments)
     if (const json::object* a = v.if_object())
-      print("{}: {} = {}, {} before\n", text_in(change, "layer"), text_in(*a, "name"), text_in(*a, "after"),
+      print("{}: {} = {} (was {})\n", text_in(change, "layer"), text_in(*a, "name"), text_in(*a, "after"),
             text_in(*a, "before"));
 }
 

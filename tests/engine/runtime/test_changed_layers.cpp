@@ -127,5 +127,5 @@ TEST_CASE("changed layers: a checkpoint keeps the changes in order") {
   CHECK(changes_in(file.metadata).all.empty());
   CHECK(changes_in({}).all.empty());
   CHECK(changes_in({{"harmonics.run", "[}"}}).all.empty());
-  CHECK(state.changes.all[1].text() == "'o' has leaky_relu.slope = 0.01 (0.1 before)");
+  CHECK(state.changes.all[1].text() == "'o' has leaky_relu.slope = 0.01 (was 0.1)");
 }

@@ -311,7 +311,7 @@ TEST_CASE("service: layers are changed by messages, and the reply has the old an
         R"({"do": "layer", "layer": "h", "arguments": {"rate": ["a"]}})",
         R"({"do": "layer", "layer": "h", "arguments": {"rate": 1, "rate": 2}})", R"({"do": "undo", "layer": "h"})"}) {
     INFO(wrong);
-    CHECK_FALSE(told(wrong).contains("now"));  // refused before the run is asked
+    CHECK_FALSE(told(wrong).contains("now"));  // rejected by the parser, without a state of the run
     CHECK(told(wrong).contains("error"));
   }
   run.end();
