@@ -108,20 +108,11 @@ class FileReplacement::State {
   }
 
   void append(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const long wrote = calls_.write(file_, bytes.data(), bytes.size());
-      if (wrote < 0 && errno == EINTR) continue;
-      const int reason = errno;
-      if (wrote <= 0)
-        fail(std::string(wrote < 0 ? std::strerror(reason) : "the system accepts no more data") + " after " +
-                 std::to_string(written_) + " bytes",
-             wrote < 0 ? reason : 0);
-      bytes.remove_prefix(static_cast<size_t>(wrote));
-      written_ += static_cast<size_t>(wrote);
-    }
+    pieces_.add(bytes, [this](std::string_view piece) { write(piece); });
   }
 
   void sync() {
+    pieces_.flush([this](std::string_view piece) { write(piece); });
     if (!synced_ && calls_.sync(file_) != 0) fail_by_system();
     synced_ = true;
   }
@@ -143,6 +134,21 @@ class FileReplacement::State {
   State& operator=(const State&) = delete;
 
  private:
+  void write(std::string_view bytes) {
+    synced_ = false;
+    while (!bytes.empty()) {
+      const long wrote = calls_.write(file_, bytes.data(), bytes.size());
+      if (wrote < 0 && errno == EINTR) continue;
+      const int reason = errno;
+      if (wrote <= 0)
+        fail(std::string(wrote < 0 ? std::strerror(reason) : "the system accepts no more data") + " after " +
+                 std::to_string(written_) + " bytes",
+             wrote < 0 ? reason : 0);
+      bytes.remove_prefix(static_cast<size_t>(wrote));
+      written_ += static_cast<size_t>(wrote);
+    }
+  }
+
   [[noreturn]] void fail(const std::string& why, int reason = 0) const {
     throw Error(kind_of_failure(reason, ErrorKind::Output), "cannot write '" + given_ + "': " + why);
   }
@@ -167,6 +173,7 @@ class FileReplacement::State {
   int file_ = -1;
   bool exists_ = false;  // the temporary file exists
   bool synced_ = false;
+  GatheredPieces pieces_;
   size_t written_ = 0;
 };
 

@@ -191,16 +191,12 @@ class PackedFiles::FileAside {
     calls_.close(file_);
     calls_.remove(aside_.c_str());
   }
-  bool write(std::string_view piece) {
-    while (done_ && !piece.empty()) {
-      const long wrote = calls_.write(file_, piece.data(), piece.size());
-      if (wrote < 0 && errno == EINTR) continue;
-      done_ = wrote > 0;
-      if (done_) piece.remove_prefix(static_cast<size_t>(wrote));
-    }
+  bool append(std::string_view bytes) {
+    pieces_.add(bytes, [this](std::string_view piece) { write(piece); });
     return done_;
   }
   bool rename_to(const std::string& path) {
+    pieces_.flush([this](std::string_view piece) { write(piece); });
     if (!done_) return false;
     done_ = calls_.close(std::exchange(file_, -1)) == 0 && calls_.rename(aside_.c_str(), path.c_str()) == 0;
     if (!done_) calls_.remove(aside_.c_str());
@@ -208,7 +204,17 @@ class PackedFiles::FileAside {
   }
 
  private:
+  void write(std::string_view piece) {
+    while (done_ && !piece.empty()) {
+      const long wrote = calls_.write(file_, piece.data(), piece.size());
+      if (wrote < 0 && errno == EINTR) continue;
+      done_ = wrote > 0;
+      if (done_) piece.remove_prefix(static_cast<size_t>(wrote));
+    }
+  }
+
   FileCalls& calls_;
+  GatheredPieces pieces_;
   std::string aside_;
   int file_ = -1;
   bool done_ = false;
@@ -218,7 +224,7 @@ class PackedFiles::FileAside {
 void PackedFiles::note(const std::string& path, const std::string& text) const {
   if (known_text(path, text.size()) == text) return;
   FileAside file(folder_, calls_);
-  if (file.write(text + digits(hash_of(text.data(), text.size())))) file.rename_to(path);
+  if (file.append(text + digits(hash_of(text.data(), text.size())))) file.rename_to(path);
 }
 
 // Returns the text of this size that note() wrote, or "" if there is none.
@@ -265,7 +271,7 @@ PackedForm PackedFiles::written(const Packing& packing, const TensorType& type, 
     const uint64_t bytes = std::min(packing.piece, packing.bytes - i * packing.piece);
     packing.pack(elements, i, piece.data());
     of_form.add(piece.data(), bytes);
-    if (!file.write({static_cast<const char*>(piece.data()), bytes})) return {};
+    if (!file.append({static_cast<const char*>(piece.data()), bytes})) return {};
     const uint64_t first = std::min(i * share, type.bytes());
     if (content.empty()) of_elements.add(from + first, std::min(share, type.bytes() - first));
   }
@@ -273,7 +279,7 @@ PackedForm PackedFiles::written(const Packing& packing, const TensorType& type, 
   if (content.empty()) content = digits(of_elements.result());
   const std::string key = what + content, path = path_of(key);
   const ContentHash sum = of_form.result();
-  if (!file.write(last_page(key, packing.bytes, sum)) || !file.rename_to(path)) return {};
+  if (!file.append(last_page(key, packing.bytes, sum)) || !file.rename_to(path)) return {};
   return mapped(path, key, packing.bytes, &sum);
 }
 

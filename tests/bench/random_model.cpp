@@ -1,7 +1,6 @@
 #include "tests/bench/random_model.hpp"
 
 #include <cmath>
-#include <fstream>
 #include <map>
 
 #include <fmt/core.h>
@@ -9,6 +8,7 @@
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/error.hpp>
 
+#include "engine/base/file.hpp"
 #include "engine/model/type_mix.hpp"
 #include "formats/gguf.hpp"
 
@@ -136,22 +136,22 @@ class RandomBlocks {
   std::map<DType, std::string> known_;
 };
 
-void append_numbers(std::ofstream& out, RandomBlocks& blocks, DType dtype, uint64_t bytes, size_t number) {
+void append_numbers(FileReplacement& out, RandomBlocks& blocks, DType dtype, uint64_t bytes, size_t number) {
   const std::string& run = blocks.of(dtype);
   const uint64_t block = element_type(dtype).block_bytes, count = run.size() / block;
   uint64_t at = number * 131 % count * block;
   while (bytes > 0) {
     const uint64_t piece = std::min<uint64_t>(bytes, run.size() - at);
-    out.write(run.data() + at, static_cast<std::streamsize>(piece));
+    out.append(std::string_view(run).substr(at, piece));
     bytes -= piece;
     at = 0;
   }
 }
 
-void append_ones(std::ofstream& out, uint64_t count) {
+void append_ones(FileReplacement& out, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     const float value = 1.0f + 0.01f * static_cast<float>(i % 7);
-    out.write(reinterpret_cast<const char*>(&value), sizeof value);
+    out.append({reinterpret_cast<const char*>(&value), sizeof value});
   }
 }
 
@@ -189,14 +189,12 @@ void write_random_model(const ModelShape& shape, const std::string& mix, const s
     const DType dtype = chosen[i] ? chosen[i]->dtype : DType::F32;
     offsets.push_back(writer.add(tensors[i].name, *find_gguf_type(dtype), tensors[i].shape));
   }
-  std::ofstream out(path, std::ios::binary);
-  const std::string header = writer.header();
-  out.write(header.data(), static_cast<std::streamsize>(header.size()));
+  FileReplacement out(path);
+  out.append(writer.header());
   RandomBlocks blocks;
   uint64_t written = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string gap(offsets[i] - written, '\0');
-    out.write(gap.data(), static_cast<std::streamsize>(gap.size()));
+    out.append(std::string(offsets[i] - written, '\0'));
     uint64_t elements = 1;
     for (const uint64_t length : tensors[i].shape) elements *= length;
     const DType dtype = chosen[i] ? chosen[i]->dtype : DType::F32;
@@ -207,8 +205,7 @@ void write_random_model(const ModelShape& shape, const std::string& mix, const s
       append_ones(out, elements);
     written = offsets[i] + bytes;
   }
-  out.close();
-  if (!out) throw Error(ErrorKind::Output, fmt::format("'{}' cannot be written", path));
+  out.finish();
 }
 
 }  // namespace harmonics::engine::bench

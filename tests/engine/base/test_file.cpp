@@ -235,3 +235,23 @@ TEST_CASE("scratch folder: it is new, belongs to this user only, and is removed 
   }
   CHECK_FALSE(std::filesystem::exists(path));
 }
+
+TEST_CASE("file: bytes are written in pieces of 2 MiB at multiples of 2 MiB, in order") {
+  constexpr size_t kPiece = size_t{2} << 20;
+  std::string all(3 * kPiece + 700, '\0');
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i * 2654435761u >> 13);
+  for (const size_t step : {size_t{100'000}, kPiece - 1, kPiece, kPiece + 5, 2 * kPiece + 1, all.size()}) {
+    INFO("added " << step << " bytes at a time");
+    GatheredPieces pieces;
+    std::string written;
+    const auto write = [&](std::string_view piece) {
+      CHECK(written.size() % kPiece == 0);
+      written += piece;
+    };
+    for (size_t at = 0; at < all.size(); at += step) pieces.add(std::string_view(all).substr(at, step), write);
+    CHECK(written.size() == 3 * kPiece);
+    pieces.flush(write);
+    pieces.flush(write);
+    CHECK(written == all);
+  }
+}
