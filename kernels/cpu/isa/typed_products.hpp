@@ -35,7 +35,7 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
       for (int j = 0; j < kColumns; ++j) {
         // Prefetches the rows that follow; a row is too short for the hardware prefetcher.
         for (int64_t at = 0; at < W::kStepBytes; at += 64)
-          _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k) + at, kRows > 2 ? _MM_HINT_T1 : _MM_HINT_T0);
+          _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k) + at, _MM_HINT_T1);
         W::each(
             w + j * row_bytes, k, W::kScales ? scales[j][i] : 0, [&](int v, vf y) __attribute__((always_inline)) {
 #pragma GCC unroll 8
@@ -75,7 +75,7 @@ constexpr int kTileRows = kWidth < 16 ? 3 : 8;
 template <typename W, int kRows>
 void typed_rows(const TypedContext& c, const float* a, const char* w, float* y, int64_t n) {
   const Product& p = c.product;
-  constexpr int kColumns = kRows == 1 ? 8 : kRows <= 6 ? 4 : 3;
+  constexpr int kColumns = kRows <= 6 ? 4 : 3;
   int64_t j = 0;
   for (; j + kColumns <= n; j += kColumns)
     typed_products<W, kRows, kColumns>(a, p.k, w + j * c.row_bytes, c.row_bytes, y + j, p.n, p.k);
