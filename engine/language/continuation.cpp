@@ -44,6 +44,13 @@ std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
   return ids;
 }
 
+std::vector<int32_t> dry_breakers(const std::vector<std::string>& pieces) {
+  std::vector<int32_t> ids;
+  for (size_t id = 0; id < pieces.size(); ++id)
+    if (pieces[id].find_first_of("\n:\"*") != std::string::npos) ids.push_back(static_cast<int32_t>(id));
+  return ids;
+}
+
 namespace {
 
 void expect_combination(const ContinuationSettings& s, const Session& session) {

@@ -69,6 +69,10 @@ struct Continuation {
 // vocabulary has as special tokens.
 std::vector<int32_t> answer_ends(const Tokenizer& tokenizer);
 
+// Returns the tokens across which penalties of repetitions do not extend: those with a line end, ':', '"' or '*'.
+// `pieces`: token_texts().
+std::vector<int32_t> dry_breakers(const std::vector<std::string>& pieces);
+
 // A text that is generated step by step. Session and tokenizer must outlive it.
 class Generation {
  public:

@@ -125,6 +125,7 @@ int serve_language_model(const Options& options) {
   usual.ends = answer_ends(*model.tokenizer);
   for (const int32_t id : model.ends()) usual.ends.push_back(id);
   usual.pieces = token_texts(*model.tokenizer);
+  usual.filters.dry_breakers = dry_breakers(*usual.pieces);
   const Speculation speculation(options, model);
   usual.draft_tokens = speculation.tokens;
   TextWorker::Settings texts = worker_settings(options, model);
