@@ -38,13 +38,6 @@ date ::= [0-9]{4} "-" ( "0" [1-9] | "1" [0-2] ) "-" ( "0" [1-9] | [12] [0-9] | "
 time ::= ( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] ":" [0-5] [0-9] ( "." [0-9]{1,9} )? ( "Z" |
   [+\-] [0-2] [0-9] ":" [0-5] [0-9] )
 hex ::= [0-9a-fA-F]
-label ::= [a-zA-Z0-9] ( [a-zA-Z0-9\-]{0,61} [a-zA-Z0-9] )?
-hostname ::= label ( "." label )*
-email ::= [a-zA-Z0-9._%+\-]{1,64} "@" label ( "." label )+
-octet ::= [0-9] | [1-9] [0-9] | "1" [0-9] [0-9] | "2" [0-4] [0-9] | "25" [0-5]
-ipv4 ::= octet "." octet "." octet "." octet
-ipv6 ::= hex{1,4} ( ":" hex{1,4} ){7}
-uri ::= [a-z] [a-z0-9+.\-]{0,15} ":" [A-Za-z0-9/?#@!$&'()*+,;=:._~%\-]{1,500}
 )";
 
 // Returns the text as a GBNF literal.
@@ -229,6 +222,19 @@ class SchemaGrammar {
     return most < 0 ? fmt::format("{{{},}}", least) : fmt::format("{{{},{}}}", least, most);
   }
 
+  // Returns the texts of a format; "" for an unknown one.
+  std::string named_format(const std::string& name) {
+    const auto label = [this] { return rule(R"([a-zA-Z0-9] ( [a-zA-Z0-9\-]{0,61} [a-zA-Z0-9] )?)"); };
+    if (name == "hostname") return fmt::format(R"({0} ( "." {0} )*)", label());
+    if (name == "email") return fmt::format(R"([a-zA-Z0-9._%+\-]{{1,64}} "@" {0} ( "." {0} )+)", label());
+    if (name == "ipv4")
+      return fmt::format(R"({0} "." {0} "." {0} "." {0})",
+                         rule(R"([0-9] | [1-9] [0-9] | "1" [0-9] [0-9] | "2" [0-4] [0-9] | "25" [0-5])"));
+    if (name == "ipv6") return R"(hex{1,4} ( ":" hex{1,4} ){7})";
+    if (name == "uri") return R"([a-z] [a-z0-9+.\-]{0,15} ":" [A-Za-z0-9/?#@!$&'()*+,;=:._~%\-]+)";
+    return "";
+  }
+
   static std::string pattern_in(const std::string& pattern, const std::string& place) {
     try {
       return grammar_of_pattern(pattern);
@@ -243,8 +249,8 @@ class SchemaGrammar {
       if (name == "date" || name == "time") return "\"\\\"\" " + name + " \"\\\"\"";
       if (name == "date-time") return R"("\"" date "T" time "\"")";
       if (name == "uuid") return R"("\"" hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12} "\"")";
-      for (const char* known : {"email", "hostname", "ipv4", "ipv6", "uri"})
-        if (name == known) return fmt::format(R"("\"" {} "\"")", name);
+      if (const std::string body = named_format(name); !body.empty())
+        return fmt::format(R"("\"" {} "\"")", rule(body));
       fail(place + "/format", "date, time, date-time, uuid, email, hostname, ipv4, ipv6 and uri are supported");
     }
     if (const json::value* const pattern = schema.if_contains("pattern")) {

@@ -75,6 +75,10 @@ TEST_CASE("number grammars: exactly the numbers between the bounds, of either si
           REQUIRE((numbers && fits(numbers, with)) == within(std::atof(with.c_str()), least, most));
         }
       }
+      for (const char* small : {"-0.5", "-0.001", "0.5"}) {
+        INFO(small);
+        REQUIRE((numbers && fits(numbers, small)) == within(std::atof(small), least, most));
+      }
       for (const char* wrong : {"", "-", "01", "1.", ".5", "+1", "1e2", "00", "1.2.3"}) {
         INFO(wrong);
         REQUIRE_FALSE((integers && fits(integers, wrong)));
