@@ -71,6 +71,7 @@ class Chat {
         settings_(continuation_settings(options, *model.tokenizer)) {
     settings_.ends = answer_ends(*model.tokenizer);
     for (const int32_t id : model.ends()) settings_.ends.push_back(id);
+    settings_.written = answer_marks(*model.tokenizer);
     settings_.drafter = speculation_.drafter;
     settings_.draft_tokens = speculation_.tokens;
     chat_.now = std::time(nullptr);

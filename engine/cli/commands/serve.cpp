@@ -124,6 +124,7 @@ int serve_language_model(const Options& options) {
   usual.tokens = served_model(model, options).context;  // no other limit: the model or the context ends the text
   usual.ends = answer_ends(*model.tokenizer);
   for (const int32_t id : model.ends()) usual.ends.push_back(id);
+  usual.written = answer_marks(*model.tokenizer);
   usual.pieces = token_texts(*model.tokenizer);
   usual.filters.dry_breakers = dry_breakers(*usual.pieces);
   const Speculation speculation(options, model);
