@@ -298,13 +298,13 @@ json::object LanguageService::ollama_model() const {
           {"model", model_.name},
           {"modified_at", timestamp(model_.since)},
           {"size", model_.bytes},
-          {"digest", ""},
+          {"digest", model_.digest},
           {"details",
            {{"format", "gguf"},
             {"family", model_.architecture},
             {"families", json::array{json::string_view(model_.architecture)}},
             {"parameter_size", fmt::format("{:.1f}M", static_cast<double>(model_.parameters) / 1e6)},
-            {"quantization_level", ""}}}};
+            {"quantization_level", model_.quantization}}}};
 }
 
 void LanguageService::tags(ServiceRequest&, const Answer& answer) {
@@ -313,10 +313,14 @@ void LanguageService::tags(ServiceRequest&, const Answer& answer) {
 
 void LanguageService::show(ServiceRequest&, const Answer& answer) {
   json::object model = ollama_model();
+  const auto mentions = [&](std::string_view word) { return format_.text().find(word) != std::string::npos; };
+  json::array capabilities{"completion"};
+  if (mentions("tools")) capabilities.emplace_back("tools");
+  if (mentions("<think>") || mentions("enable_thinking")) capabilities.emplace_back("thinking");
   answer(Service::reply({{"template", format_.text()},
                          {"details", model["details"]},
                          {"modified_at", timestamp(model_.since)},
-                         {"capabilities", json::array{"completion", "tools"}},
+                         {"capabilities", std::move(capabilities)},
                          {"model_info",
                           {{"general.architecture", model_.architecture},
                            {"general.parameter_count", model_.parameters},

@@ -21,6 +21,13 @@ for await (const chunk of await client.chat.completions.create({ ...chat, stream
   pieces += chunk.choices[0]?.delta?.content ?? '';
 assert.equal(pieces, answer.choices[0].message.content);
 
+const several = await client.chat.completions.create({ ...chat, temperature: 1.2, n: 2, seed: 5 });
+assert.deepEqual(several.choices.map((choice) => choice.index), [0, 1]);
+const texts = ['', ''];
+for await (const chunk of await client.chat.completions.create({ ...chat, temperature: 1.2, n: 2, seed: 5, stream: true }))
+  for (const choice of chunk.choices) texts[choice.index] += choice.delta?.content ?? '';
+assert.deepEqual(texts, several.choices.map((choice) => choice.message.content));
+
 const tools = ['weather', 'clock'].map((name) => ({ type: 'function', function: { name, parameters: {
   type: 'object', properties: { local: { type: 'boolean' } }, required: ['local'], additionalProperties: false } } }));
 for (const [choice, names] of [['required', ['weather', 'clock']],

@@ -77,6 +77,24 @@ TEST_CASE("generate: in other types of weights and caches") {
   CHECK(has(narrow.err, "its heads are 8 wide, and a cache of q8_0 needs whole blocks of 32"));
 }
 
+TEST_CASE("generate: devices without kernels for blocks compute with decoded weights") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const bool opencl = has(harmonics("list devices").out, "opencl");
+  for (const char* type : {"q8_0", "q4_0"}) {
+    const auto text = [&](const std::string& device) {
+      const Result r = harmonics(stories(folder, std::string("--temperature 0 --max-tokens 12 --precision fp32") +
+                                                     " --weight-type " + type + " --device " + device));
+      INFO(type << " on " << device << "\n" << r.err);
+      REQUIRE(r.code == 0);
+      return r.out;
+    };
+    const std::string expected = text("cpu");
+    CHECK(text("reference") == expected);
+    if (opencl) CHECK(text("opencl") == expected);
+  }
+}
+
 TEST_CASE("generate: packed weights in blocks give the same text") {
   if (!has(harmonics("list importers").out, "gguf")) return;
   const Folder f;

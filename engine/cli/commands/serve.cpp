@@ -1,4 +1,5 @@
 // harmonics serve: answers requests with constant weights.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -22,6 +23,8 @@
 #include "engine/cli/run/serving_vectors.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cycle/snapshot.hpp"
+#include "engine/model/packed_files.hpp"
+#include "engine/model/type_mix.hpp"
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/language_service.hpp"
 #include "engine/serving/page.hpp"
@@ -57,6 +60,29 @@ int wait_for_end(const sigset_t& signals) {
   return signal;
 }
 
+// Returns a name of the model's content for clients that compare models. It is that of its size and its first bytes,
+// which hold the metadata and the table of tensors.
+std::string digest_of(const ImportedModel& model) {
+  constexpr size_t kMost = size_t{1} << 20;
+  std::string digest;
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{1}}) {
+    const ContentHash hash = hash_of(model.file->data(), std::min(model.file->bytes(), kMost), seed + model.bytes());
+    digest += fmt::format("{:016x}{:016x}", hash[0], hash[1]);
+  }
+  return digest;
+}
+
+// Returns the name of the mix of types in upper case; "" if the file does not say it.
+std::string quantization_of(const ImportedModel& model) {
+  const int64_t file_type = model.metadata.integer("general.file_type", -1);
+  std::string name;
+  for (const TypeMix& mix : type_mixes())
+    if (mix.file_type == file_type) name = mix.name;
+  for (char& c : name)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return name;
+}
+
 ServedModel served_model(const LanguageModel& model, const Options& options) {
   ServedModel served;
   served.name = model_name(model.imported.path);
@@ -66,6 +92,8 @@ ServedModel served_model(const LanguageModel& model, const Options& options) {
   served.context = options.context > 0 ? options.context : model.model.context;
   served.vocabulary = model.model.vocabulary;
   served.since = static_cast<int64_t>(std::time(nullptr));
+  served.quantization = quantization_of(model.imported);
+  served.digest = digest_of(model.imported);
   return served;
 }
 

@@ -202,6 +202,17 @@ TEST_CASE("language service: Ollama's requests without a prompt load the model a
   CHECK(served.worker.report().requests == 0);
 }
 
+TEST_CASE("language service: capabilities are those that the chat template mentions") {
+  LanguageOverHttp served;
+  const auto capabilities = [&](const ChatTemplate& format) {
+    served.format = format;
+    return json::serialize(posted(served, "/api/show", "{}").at("capabilities"));
+  };
+  CHECK(capabilities(ChatTemplate::usual()) == R"(["completion"])");
+  CHECK(capabilities(ChatTemplate("{% if tools %}{{ tools | tojson }}{% endif %}<think>", "", "")) ==
+        R"(["completion","tools","thinking"])");
+}
+
 TEST_CASE("text requests: penalties of repetitions and the effort of reasoning") {
   const TextRequest r = read_text_request(
       TextApi::chat,
