@@ -202,14 +202,21 @@ TEST_CASE("language service: Ollama's requests without a prompt load the model a
   CHECK(served.worker.report().requests == 0);
 }
 
-TEST_CASE("language service: capabilities are those that the chat template mentions") {
+TEST_CASE("language service: Ollama's routes describe the model") {
   LanguageOverHttp served;
-  const auto capabilities = [&](const ChatTemplate& format) {
-    served.format = format;
-    return json::serialize(posted(served, "/api/show", "{}").at("capabilities"));
+  const auto shown = [&](const ChatTemplate& format) {
+    ServedModel model{"small", "llama", 1, 1, 400, 262, 0};
+    model.quantization = "Q4_K_M";
+    model.digest = std::string(64, 'a');
+    LanguageService service(
+        {}, model, served.worker, *served.small.tokenizer, format, LanguageOverHttp::usual(*served.small.tokenizer));
+    const json::value tags = json::parse(reply_to(service, "GET", "/api/tags").body);
+    CHECK(text_at(tags, "/models/0/digest") == std::string(64, 'a'));
+    CHECK(text_at(tags, "/models/0/details/quantization_level") == "Q4_K_M");
+    return json::serialize(json::parse(reply_to(service, "POST", "/api/show", "{}").body).at("capabilities"));
   };
-  CHECK(capabilities(ChatTemplate::usual()) == R"(["completion"])");
-  CHECK(capabilities(ChatTemplate("{% if tools %}{{ tools | tojson }}{% endif %}<think>", "", "")) ==
+  CHECK(shown(ChatTemplate::usual()) == R"(["completion"])");
+  CHECK(shown(ChatTemplate("{% if tools %}{{ tools | tojson }}{% endif %}<think>")) ==
         R"(["completion","tools","thinking"])");
 }
 
