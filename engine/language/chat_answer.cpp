@@ -42,8 +42,8 @@ std::string_view trimmed(std::string_view text) {
   return from == std::string_view::npos ? "" : text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
 }
 
-// Reads calls as newer models of Mistral write them: name[ARGS]{"x": 1}[TOOL_CALLS]name[CALL_ID]id[ARGS]{"x": 2}. Returns
-// none if one of them has another form.
+// Reads calls as newer models of Mistral write them: name[ARGS]{"x": 1}[TOOL_CALLS]name[CALL_ID]id[ARGS]{"x": 2}.
+// Returns none if one of them has another form.
 std::vector<AnswerPart> named_calls_of(std::string_view text) {
   constexpr std::string_view kNext = "[TOOL_CALLS]", kArguments = "[ARGS]", kId = "[CALL_ID]";
   std::vector<AnswerPart> calls;

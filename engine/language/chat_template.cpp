@@ -11,8 +11,15 @@ namespace {
 const std::string kTemplateName = "the chat template";
 
 constexpr std::string_view kChatMl =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
-    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+    R"({% if tools %}{{ '<|im_start|>system\n' }}{% if messages[0]['role'] == 'system' %})"
+    R"({{ messages[0]['content'] + '\n\n' }}{% endif %}{{ 'You may call these functions:\n' }})"
+    R"({% for tool in tools %}{{ tool | tojson + '\n' }}{% endfor %})"
+    R"({{ 'Write a call as <tool_call>{"name": NAME, "arguments": OBJECT}</tool_call>.<|im_end|>\n' }}{% endif %})"
+    R"({% for message in messages %}{% if not (tools and loop.first and message['role'] == 'system') %})"
+    R"({{ '<|im_start|>' + message['role'] + '\n' + (message['content'] or '') }})"
+    R"({% for call in message['tool_calls'] or [] %}{{ '<tool_call>' + call['function'] | tojson + '</tool_call>' }})"
+    R"({% endfor %}{{ '<|im_end|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %})"
+    R"({{ '<|im_start|>assistant\n' }}{% endif %})";
 
 // Values and bytes of the variables that a prompt brings along.
 struct InputSize {

@@ -203,8 +203,7 @@ std::string Generation::choose(std::span<const float> scores) {
     return finish(EndOfText::model);
   if (constraint_) constraint_->accept(id);
   const bool written = std::find(settings_.written.begin(), settings_.written.end(), id) != settings_.written.end();
-  std::string text =
-      stop_.push(characters_.push(written ? tokenizer_.written(id) : tokenizer_.decode(id, previous_)));
+  std::string text = stop_.push(characters_.push(written ? tokenizer_.written(id) : tokenizer_.decode(id, previous_)));
   previous_ = id;
   if (stop_.found() || (constraint_ && constraint_->is_over())) return text + finish(EndOfText::stop);
   if (done_.tokens == settings_.tokens) return text + finish(EndOfText::tokens);

@@ -156,7 +156,8 @@ class SchemaGrammar {
       fail(fmt::format("{}/{}", place, key), fmt::format("it is a number of at most {} in magnitude", kLargestBound));
     const double rounded = least ? std::ceil(given) : std::floor(given);
     if (rounded != given && !whole) fail(fmt::format("{}/{}", place, key), "bounds of numbers are whole numbers");
-    return NumberBound{static_cast<int64_t>(rounded), rounded == given && std::string_view(key).starts_with("exclusive")};
+    return NumberBound{static_cast<int64_t>(rounded),
+                       rounded == given && std::string_view(key).starts_with("exclusive")};
   }
 
   // Returns the stricter one of two bounds.
@@ -249,8 +250,7 @@ class SchemaGrammar {
       if (name == "date" || name == "time") return "\"\\\"\" " + name + " \"\\\"\"";
       if (name == "date-time") return R"("\"" date "T" time "\"")";
       if (name == "uuid") return R"("\"" hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12} "\"")";
-      if (const std::string body = named_format(name); !body.empty())
-        return fmt::format(R"("\"" {} "\"")", rule(body));
+      if (const std::string body = named_format(name); !body.empty()) return fmt::format(R"("\"" {} "\"")", rule(body));
       fail(place + "/format", "date, time, date-time, uuid, email, hostname, ipv4, ipv6 and uri are supported");
     }
     if (const json::value* const pattern = schema.if_contains("pattern")) {

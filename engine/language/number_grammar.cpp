@@ -74,8 +74,7 @@ std::string positives(NumberBound least, std::optional<NumberBound> most) {
   if (most && most->value == least.value) return first + " " + kZeroFraction;
   // Numbers whose integer part is that of the lower bound, larger ones, and the upper bound.
   std::string all = first + " " + (least.open ? kSomeFraction : kFraction);
-  const std::string inner =
-      naturals(least.value + 1, most ? std::optional<int64_t>(most->value - 1) : std::nullopt);
+  const std::string inner = naturals(least.value + 1, most ? std::optional<int64_t>(most->value - 1) : std::nullopt);
   if (!inner.empty()) all = joined(all, group(inner) + " " + kFraction);
   if (most && !most->open) all = joined(all, naturals(most->value, most->value) + " " + kZeroFraction);
   return all;
@@ -88,8 +87,7 @@ template <typename Unsigned>
 std::string both_signs(std::optional<NumberBound> least, std::optional<NumberBound> most, Unsigned unsigned_numbers) {
   std::string all;
   const NumberBound zero{0, false};
-  if (!most || most->value >= 0)
-    all = unsigned_numbers(least && least->value >= 0 ? *least : zero, most);
+  if (!most || most->value >= 0) all = unsigned_numbers(least && least->value >= 0 ? *least : zero, most);
   if (!least || least->value < 0) {
     const NumberBound smallest = most && most->value <= 0 ? mirrored(*most) : zero;
     const std::string negative =

@@ -44,8 +44,8 @@ class Characters {
   // Returns a term of a grammar. Characters that JSON strings escape are written as their escapes.
   std::string term() const {
     Characters plain = inverse();
-    for (const auto& [from, to] : {std::pair(0u, 0x1Fu), std::pair(0x22u, 0x22u), std::pair(0x5Cu, 0x5Cu),
-                                   std::pair(0xD800u, 0xDFFFu)})
+    for (const auto& [from, to] :
+         {std::pair(0u, 0x1Fu), std::pair(0x22u, 0x22u), std::pair(0x5Cu, 0x5Cu), std::pair(0xD800u, 0xDFFFu)})
       plain.add(from, to);
     plain = plain.inverse();
     std::string all;
@@ -84,10 +84,10 @@ Characters word_characters() {
 }
 Characters space_characters() {
   Characters set;
-  for (const auto& [from, to] : {std::pair(0x09u, 0x0Du), std::pair(0x20u, 0x20u), std::pair(0xA0u, 0xA0u),
-                                 std::pair(0x1680u, 0x1680u), std::pair(0x2000u, 0x200Au), std::pair(0x2028u, 0x2029u),
-                                 std::pair(0x202Fu, 0x202Fu), std::pair(0x205Fu, 0x205Fu), std::pair(0x3000u, 0x3000u),
-                                 std::pair(0xFEFFu, 0xFEFFu)})
+  for (const auto& [from, to] :
+       {std::pair(0x09u, 0x0Du), std::pair(0x20u, 0x20u), std::pair(0xA0u, 0xA0u), std::pair(0x1680u, 0x1680u),
+        std::pair(0x2000u, 0x200Au), std::pair(0x2028u, 0x2029u), std::pair(0x202Fu, 0x202Fu),
+        std::pair(0x205Fu, 0x205Fu), std::pair(0x3000u, 0x3000u), std::pair(0xFEFFu, 0xFEFFu)})
     set.add(from, to);
   return set;
 }

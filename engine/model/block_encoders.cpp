@@ -13,15 +13,15 @@ namespace {
 
 // Sums have a fixed order and products are not fused, so that the bytes do not depend on the vectors. `flatten` inlines
 // the encoders, which are otherwise compiled for every x86-64.
-#define HM_WIDE_ENCODER(name, block)                                                                       \
-  __attribute__((target("avx2"), flatten)) void name##_wide(const float* from, const float* weights,       \
-                                                            uint8_t* to, int64_t bytes, int64_t blocks) {  \
-    detail::BlockWeights kept;                                                                             \
-    for (int64_t i = 0; i < blocks; ++i, from += block, to += bytes)                                       \
-      if (weights && kept.fill(weights + i * block, block))                                                \
-        detail::encode_##name(from, to, static_cast<const float*>(kept.values));                           \
-      else                                                                                                 \
-        detail::encode_##name(from, to);                                                                   \
+#define HM_WIDE_ENCODER(name, block)                                                                              \
+  __attribute__((target("avx2"), flatten)) void name##_wide(const float* from, const float* weights, uint8_t* to, \
+                                                            int64_t bytes, int64_t blocks) {                      \
+    detail::BlockWeights kept;                                                                                    \
+    for (int64_t i = 0; i < blocks; ++i, from += block, to += bytes)                                              \
+      if (weights && kept.fill(weights + i * block, block))                                                       \
+        detail::encode_##name(from, to, static_cast<const float*>(kept.values));                                  \
+      else                                                                                                        \
+        detail::encode_##name(from, to);                                                                          \
   }
 HM_WIDE_ENCODER(q2_k, 256)
 HM_WIDE_ENCODER(q3_k, 256)

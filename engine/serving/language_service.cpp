@@ -126,8 +126,7 @@ void SentTexts::take(SentChoice& choice, const TextJob::News& news) {
   if (news.begun) {
     if (!request.stream) return;
     send(choice.reply->begin(), false);
-    if (answer_)
-      answer({200, choice.reply->stream_type(), "", {}, std::make_shared<SentStream>(shared_from_this())});
+    if (answer_) answer({200, choice.reply->stream_type(), "", {}, std::make_shared<SentStream>(shared_from_this())});
     return;
   }
   std::string more = choice.reply->more(news.text, *news.done);
@@ -232,6 +231,10 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
   if (const size_t most = worker_.settings().queue + worker_.settings().sequences; request.texts() > most)
     return texts->answer(refused_text(
         api, fmt::format("the request asks for {} texts; this server takes {}", request.texts(), most), 400));
+  if (request.tools && format_.text().find("tools") == std::string::npos)
+    return texts->answer(refused_text(
+        api, "'tools' have no place in the model's chat template; --chat-template of the server sets another one",
+        400));
   request.response = std::move(response);
   const uint64_t number = number_.fetch_add(request.texts()) + 1;
   if (!request.seeded) request.settings.seed += number;

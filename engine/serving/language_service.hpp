@@ -24,7 +24,7 @@ struct ServedModel {
   std::string name, architecture;
   uint64_t bytes = 0, parameters = 0;
   int64_t context = 0, vocabulary = 0;
-  int64_t since = 0;  // seconds since 1970
+  int64_t since = 0;                           // seconds since 1970
   std::string quantization = {}, digest = {};  // "Q4_K_M", or "" if unknown; 64 hexadecimal digits
 };
 

@@ -89,7 +89,8 @@ json::value TextReply::calls(bool indexed) const {
     if (indexed) call["index"] = i;
     if (is_openai(api_)) {
       function["arguments"] = calls_[i].arguments;
-      call["id"] = fmt::format("call_{}{}_{}", id_.substr(id_.find('-') + 1), index_ ? fmt::format("_{}", index_) : "", i);
+      call["id"] =
+          fmt::format("call_{}{}_{}", id_.substr(id_.find('-') + 1), index_ ? fmt::format("_{}", index_) : "", i);
       call["type"] = "function";
     } else {
       json::error_code failed;
@@ -180,8 +181,10 @@ std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continu
                                                    {"finish_reason", nullptr}}};
     } else if (api_ == TextApi::completion) {
       object = head("text_completion");
-      object["choices"] = json::array{json::object{
-          {"index", index_}, {"text", part.text}, {"logprobs", probabilities(done, told_)}, {"finish_reason", nullptr}}};
+      object["choices"] = json::array{json::object{{"index", index_},
+                                                   {"text", part.text},
+                                                   {"logprobs", probabilities(done, told_)},
+                                                   {"finish_reason", nullptr}}};
     } else {
       object = ollama(nullptr);
       if (api_ == TextApi::ollama_generate) {

@@ -259,7 +259,8 @@ void read_completion_prompts(const JsonFields& f, TextRequest& r) {
     r.prompts.push_back({"", prompt_ids_of(*list)});
   } else if (list && !list->empty() && list->front().is_array()) {
     for (const json::value& one : *list) {
-      if (!one.is_array() || one.get_array().empty()) refuse_field("prompt", "has an item that is not a list of tokens");
+      if (!one.is_array() || one.get_array().empty())
+        refuse_field("prompt", "has an item that is not a list of tokens");
       r.prompts.push_back({"", prompt_ids_of(one.get_array())});
     }
   } else {

@@ -53,12 +53,9 @@ TEST_CASE("families: words are those of the pre-tokenizers of published models")
 }
 
 TEST_CASE("families: other names of a family divide as it does") {
-  const std::vector<std::pair<const char*, const char*>> names = {{"mellum", "gpt-2"},
-                                    {"falcon-h1", "llama3"},
-                                    {"grok-2", "qwen2"},
-                                    {"hunyuan-dense", "deepseek-v3"},
-                                    {"llama4", "gpt-4o"},
-                                    {"poro-chat", "bloom"}};
+  const std::vector<std::pair<const char*, const char*>> names = {
+      {"mellum", "gpt-2"},  {"falcon-h1", "llama3"}, {"grok-2", "qwen2"}, {"hunyuan-dense", "deepseek-v3"},
+      {"llama4", "gpt-4o"}, {"poro-chat", "bloom"}};
   for (const auto& [name, other] : names) {
     INFO(name);
     Vocabulary a, b;

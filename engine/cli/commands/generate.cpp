@@ -35,9 +35,10 @@ const char* name_of(EndOfText end) {
 void expect_perplexity_alone(const Options& options) {
   constexpr const char* kFlag = "--perplexity FILE";
   if (options.files.size() > 1)
-    throw Error(ErrorKind::Usage, fmt::format("the text '{}' has no effect beside {}", options.files[1], kFlag),
-                {}, {"leave one of them out"});
-  refuse_beside(options, {"prompt", "session", "grammar", "json-schema", "draft", "lookup", "log-probabilities"}, kFlag);
+    throw Error(ErrorKind::Usage, fmt::format("the text '{}' has no effect beside {}", options.files[1], kFlag), {},
+                {"leave one of them out"});
+  refuse_beside(options, {"prompt", "session", "grammar", "json-schema", "draft", "lookup", "log-probabilities"},
+                kFlag);
 }
 
 int print_perplexity(const Options& options, LanguageModel& model, Session& session) {

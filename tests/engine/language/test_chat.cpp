@@ -63,9 +63,11 @@ TEST_CASE("chat answer: reasoning and calls of tools are found in pieces of ever
   CHECK(parts_of_answer("<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call>") ==
         "t(f {})t(g {})");
   CHECK(parts_of_answer("[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]") == "t(f {})");
-  CHECK(parts_of_answer("[TOOL_CALLS]f[ARGS]{\"x\": 1}[TOOL_CALLS] g[CALL_ID]a1[ARGS] {}\n") == "t(f {\"x\":1})t(g {})");
+  CHECK(parts_of_answer("[TOOL_CALLS]f[ARGS]{\"x\": 1}[TOOL_CALLS] g[CALL_ID]a1[ARGS] {}\n") ==
+        "t(f {\"x\":1})t(g {})");
   CHECK(parts_of_answer("[TOOL_CALLS]f[ARGS]{\"x\": ") == "c([TOOL_CALLS]f[ARGS]{\"x\": )");
-  CHECK(parts_of_answer("[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"x\": \"[ARGS]\"}}]") == "t(f {\"x\":\"[ARGS]\"})");
+  CHECK(parts_of_answer("[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"x\": \"[ARGS]\"}}]") ==
+        "t(f {\"x\":\"[ARGS]\"})");
   CHECK(parts_of_answer("{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}") == "t(f {\"a\":\"b\"})");
   CHECK(parts_of_answer("{\"other\": 1}") == "c({\"other\": 1})");
   CHECK(parts_of_answer("<tool_call>no JSON</tool_call>") == "c(<tool_call>no JSON</tool_call>)");
@@ -163,7 +165,8 @@ TEST_CASE("generation: marks of answers are text even if they are control tokens
   CHECK(answer_marks(*small.tokenizer).empty());
   GgufWriter writer;
   writer.set_text("tokenizer.ggml.model", "llama");
-  writer.set("tokenizer.ggml.tokens", std::vector<std::string>{"<unk>", "[ARGS]", "a", "<|python_tag|>", "[TOOL_CALLS]"});
+  writer.set("tokenizer.ggml.tokens",
+             std::vector<std::string>{"<unk>", "[ARGS]", "a", "<|python_tag|>", "[TOOL_CALLS]"});
   writer.set("tokenizer.ggml.token_type", std::vector<int32_t>{2, 3, 1, 3, 3});
   writer.set("tokenizer.ggml.scores", std::vector<float>(5, -1.0f));
   const auto tokenizer = Tokenizer::read(writer.header(), "marks.gguf", harmonics::engine::Registry::global());

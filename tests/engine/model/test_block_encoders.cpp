@@ -26,8 +26,8 @@ TEST_CASE("block encoders: every type has the bytes of the portable encoder, wit
   for (size_t i = 768; i < 1024; ++i) numbers[i] = 0;
   numbers[1300] = INFINITY;
   numbers[1600] = NAN;
-  for (const DType dtype : {DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS,
-                            DType::Q8_0, DType::Q4_0, DType::Q5_1, DType::F16}) {
+  for (const DType dtype : {DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL,
+                            DType::IQ4_XS, DType::Q8_0, DType::Q4_0, DType::Q5_1, DType::F16}) {
     INFO(element_type(dtype).name);
     std::vector<char> expected(run_bytes(dtype, kCount)), found(expected.size());
     encode_elements(dtype, numbers.data(), expected.data(), kCount);

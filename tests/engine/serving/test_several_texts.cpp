@@ -169,7 +169,9 @@ TEST_CASE("language service: without a seed, each text has its own") {
 
 TEST_CASE("language service: what would change an answer and is not supported is refused by name") {
   LanguageOverHttp served;
-  const auto chat = [&](const char* more) { return refusal("/v1/chat/completions", "{" + kMessages + more + "}", served); };
+  const auto chat = [&](const char* more) {
+    return refusal("/v1/chat/completions", "{" + kMessages + more + "}", served);
+  };
   CHECK(chat(R"(, "functions": [{"name": "f"}])") == "'functions' is not supported: give 'tools' and 'tool_choice'");
   CHECK(chat(R"(, "audio": {"voice": "alloy"})").find("'audio' is not supported") == 0);
   const auto completion = [&](const char* more) {
@@ -184,8 +186,22 @@ TEST_CASE("language service: what would change an answer and is not supported is
   CHECK(ollama("/api/generate", R"({"prompt": "a", "images": ["aa"]})").find("'images'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "template": "{{ .Prompt }}"})").find("'template'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "context": [1, 2]})").find("'context'") == 0);
-  posted(served, "/api/generate",
-         R"({"prompt": "a", "images": [], "context": null, "suffix": "", "stream": false, "options": {"num_predict": 1}})");
+  posted(
+      served, "/api/generate",
+      R"({"prompt": "a", "images": [], "context": null, "suffix": "", "stream": false, "options": {"num_predict": 1}})");
+}
+
+TEST_CASE("language service: tools that the chat template does not show are refused") {
+  LanguageOverHttp served;
+  const ChatTemplate plain("{{ messages[0]['content'] }}");
+  LanguageService service({}, {"small", "llama", 1, 1, 400, 262, 0}, served.worker, *served.small.tokenizer, plain,
+                          LanguageOverHttp::usual(*served.small.tokenizer));
+  const std::string tools = R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
+  const ServiceReply refused = reply_to(service, "POST", "/v1/chat/completions", "{" + kMessages + tools + "}");
+  CHECK(refused.status == 400);
+  CHECK(text_at(json::parse(refused.body), "/error/message").find("'tools' have no place") == 0);
+  const std::string none = tools + R"(, "tool_choice": "none"})";
+  CHECK(reply_to(service, "POST", "/v1/chat/completions", "{" + kMessages + none).status == 200);
 }
 
 TEST_CASE("language service: Ollama's requests without a prompt load the model and write nothing") {
@@ -208,14 +224,15 @@ TEST_CASE("language service: Ollama's routes describe the model") {
     ServedModel model{"small", "llama", 1, 1, 400, 262, 0};
     model.quantization = "Q4_K_M";
     model.digest = std::string(64, 'a');
-    LanguageService service(
-        {}, model, served.worker, *served.small.tokenizer, format, LanguageOverHttp::usual(*served.small.tokenizer));
+    LanguageService service({}, model, served.worker, *served.small.tokenizer, format,
+                            LanguageOverHttp::usual(*served.small.tokenizer));
     const json::value tags = json::parse(reply_to(service, "GET", "/api/tags").body);
     CHECK(text_at(tags, "/models/0/digest") == std::string(64, 'a'));
     CHECK(text_at(tags, "/models/0/details/quantization_level") == "Q4_K_M");
     return json::serialize(json::parse(reply_to(service, "POST", "/api/show", "{}").body).at("capabilities"));
   };
-  CHECK(shown(ChatTemplate::usual()) == R"(["completion"])");
+  CHECK(shown(ChatTemplate::usual()) == R"(["completion","tools"])");
+  CHECK(shown(ChatTemplate("{{ messages[0]['content'] }}")) == R"(["completion"])");
   CHECK(shown(ChatTemplate("{% if tools %}{{ tools | tojson }}{% endif %}<think>")) ==
         R"(["completion","tools","thinking"])");
 }
@@ -223,7 +240,8 @@ TEST_CASE("language service: Ollama's routes describe the model") {
 TEST_CASE("text requests: penalties of repetitions and the effort of reasoning") {
   const TextRequest r = read_text_request(
       TextApi::chat,
-      "{" + kMessages + R"(, "dry_multiplier": 0.8, "dry_base": 2, "dry_allowed_length": 3, "reasoning_effort": "low"})",
+      "{" + kMessages +
+          R"(, "dry_multiplier": 0.8, "dry_base": 2, "dry_allowed_length": 3, "reasoning_effort": "low"})",
       {});
   CHECK(r.settings.filters.dry_multiplier == 0.8);
   CHECK(r.settings.filters.dry_base == 2);
