@@ -62,10 +62,14 @@ ChatTemplate ChatTemplate::usual() {
 }
 
 ChatTemplate ChatTemplate::of(const ModelMetadata& metadata, const Tokenizer& tokenizer) {
-  constexpr std::string_view kKey = "tokenizer.chat_template";
+  constexpr std::string_view kKey = "tokenizer.chat_template", kWithTools = "tokenizer.chat_template.tool_use";
   if (!metadata.has(kKey)) return usual();
   const auto text = [&](std::optional<int32_t> id) { return id ? tokenizer.written(*id) : std::string(); };
-  return ChatTemplate(metadata.text(kKey), text(tokenizer.bos()), text(tokenizer.eos()));
+  const std::string begin = text(tokenizer.bos()), end = text(tokenizer.eos());
+  ChatTemplate made(metadata.text(kKey), begin, end);
+  if (metadata.has(kWithTools))
+    made.with_tools_ = std::make_unique<const ChatTemplate>(metadata.text(kWithTools), begin, end);
+  return made;
 }
 
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
@@ -74,6 +78,7 @@ ChatTemplate::~ChatTemplate() = default;
 TemplateWork ChatTemplate::allowed(const ChatPrompt& prompt) { return limits_of(prompt).most; }
 
 std::string ChatTemplate::render(const ChatPrompt& prompt, TemplateWork* done) const {
+  if (with_tools_ && !prompt.tools.empty()) return with_tools_->render(prompt, done);
   using jinja::Value;
   jinja::Run run(kTemplateName, limits_of(prompt), prompt.now);
   run.define("messages", Value::of(prompt.messages));

@@ -231,7 +231,7 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
   if (const size_t most = worker_.settings().queue + worker_.settings().sequences; request.texts() > most)
     return texts->answer(refused_text(
         api, fmt::format("the request asks for {} texts; this server takes {}", request.texts(), most), 400));
-  if (request.tools && format_.text().find("tools") == std::string::npos)
+  if (request.tools && !format_.shows_tools())
     return texts->answer(refused_text(
         api, "'tools' have no place in the model's chat template; --chat-template of the server sets another one",
         400));
@@ -282,8 +282,9 @@ TextJob::Prompt LanguageService::prompt_of(TextRequest& request, size_t index, s
     request.conversation->now = static_cast<std::time_t>(seconds_now());
     text = format_.render(*request.conversation);
     if (request.call)
-      prompt.settings.grammar = std::make_shared<const Grammar>(grammar_of_call(
-          request.conversation->tools, *request.call, format_.text(), AnswerReader::begins_in_reasoning(text)));
+      prompt.settings.grammar = std::make_shared<const Grammar>(
+          grammar_of_call(request.conversation->tools, *request.call, format_.text_with_tools(),
+                          AnswerReader::begins_in_reasoning(text)));
     prompt.ids = prompt_tokens(text, format_, tokenizer_);
     return prompt;
   }
@@ -318,7 +319,7 @@ void LanguageService::show(ServiceRequest&, const Answer& answer) {
   json::object model = ollama_model();
   const auto mentions = [&](std::string_view word) { return format_.text().find(word) != std::string::npos; };
   json::array capabilities{"completion"};
-  if (mentions("tools")) capabilities.emplace_back("tools");
+  if (format_.shows_tools()) capabilities.emplace_back("tools");
   if (mentions("<think>") || mentions("enable_thinking")) capabilities.emplace_back("thinking");
   answer(Service::reply({{"template", format_.text()},
                          {"details", model["details"]},

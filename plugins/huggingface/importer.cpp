@@ -40,6 +40,8 @@ void add_settings_of_texts(const Beside& files, const std::string& path, int64_t
                            ModelDescription& model) {
   FolderSettings settings = read_folder_settings(files);
   if (!settings.chat_template.empty()) model.metadata["tokenizer.chat_template"] = std::move(settings.chat_template);
+  if (!settings.tools_template.empty())
+    model.metadata["tokenizer.chat_template.tool_use"] = std::move(settings.tools_template);
   if (!settings.ends.empty()) model.metadata["huggingface.eos_token_ids"] = std::move(settings.ends);
   if (!whole) return;
   if (const auto tokenizer = read_folder_tokenizer(files, path, vocabulary)) {

@@ -195,7 +195,8 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
     std::string config = Scratch::text_of(folder + "/config.json");
     fs::copy_file(golden_folder("tokenizers/" + name + ".json"), folder + "/tokenizer.json");
     Scratch::write(folder + "/tokenizer_config.json",
-                   R"({"chat_template": "{{ messages[0].content }}", "bos_token": {"content": "<s>"}})");
+                   R"({"chat_template": [{"name": "tool_use", "template": "{{ tools }}"},
+                      {"name": "default", "template": "{{ messages[0].content }}"}], "bos_token": {"content": "<s>"}})");
     Scratch::write(folder + "/generation_config.json", R"({"eos_token_id": [1, 2]})");
     const std::string gguf = scratch.at("model.gguf"), again = scratch.at("again/");
     if (name == "unigram") {  // with NFKC
@@ -208,6 +209,7 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
     check_tokenizer(*Tokenizer::open(again, Registry::global()), cases, false);
     const ImportedModel model = import_model(again, Registry::global());
     CHECK(model.metadata.text("tokenizer.chat_template") == "{{ messages[0].content }}");
+    CHECK(model.metadata.text("tokenizer.chat_template.tool_use") == "{{ tools }}");
     CHECK(std::get<std::vector<int64_t>>(*model.metadata.values().find("huggingface.eos_token_ids")) ==
           std::vector<int64_t>{1, 2});
   }

@@ -149,6 +149,23 @@ TEST_CASE("chat: turns, commands and what no longer fits") {
   CHECK(shifting.messages()[1].at("role").as_string() == "user");
 }
 
+TEST_CASE("chat template: prompts with tools have a template of their own, if there is one") {
+  const std::string key = "tokenizer.chat_template";
+  const auto tokenizer = byte_tokenizer();
+  AttributeMap values;
+  values.set(key, std::string("plain"));
+  CHECK_FALSE(ChatTemplate::of({"m.gguf", values}, *tokenizer).shows_tools());
+  values.set(key + ".tool_use", std::string("{{ tools[0].name }}{{ bos_token }}"));
+  const ChatTemplate both = ChatTemplate::of({"m.gguf", values}, *tokenizer);
+  CHECK(both.shows_tools());
+  CHECK(both.text() == "plain");
+  CHECK(both.text_with_tools() == "{{ tools[0].name }}{{ bos_token }}");
+  ChatPrompt prompt;
+  CHECK(both.render(prompt) == "plain");
+  prompt.tools = {boost::json::object{{"name", "f"}}};
+  CHECK(both.render(prompt) == "f<s>");
+}
+
 TEST_CASE("generation: marks of answers are text even if they are control tokens") {
   SmallLanguage small;
   Session session(small.decoder);
