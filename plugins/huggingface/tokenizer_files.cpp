@@ -189,7 +189,7 @@ FolderSettings read_folder_settings(const Beside& files) {
     return settings;
   }
   for (size_t i = 0; i < given.size(); ++i) {  // of several templates, the default one
-    const std::string name = given[i]["name"].text();
+    const std::string_view name = given[i]["name"].text();
     if (name == "tool_use")
       settings.tools_template = given[i]["template"].text();
     else if (settings.chat_template.empty() || name == "default")
