@@ -186,9 +186,8 @@ TEST_CASE("language service: what would change an answer and is not supported is
   CHECK(ollama("/api/generate", R"({"prompt": "a", "images": ["aa"]})").find("'images'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "template": "{{ .Prompt }}"})").find("'template'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "context": [1, 2]})").find("'context'") == 0);
-  posted(
-      served, "/api/generate",
-      R"({"prompt": "a", "images": [], "context": null, "suffix": "", "stream": false, "options": {"num_predict": 1}})");
+  const std::string empty = R"("images": [], "context": null, "suffix": "")";
+  posted(served, "/api/generate", R"({"prompt": "a", "stream": false, "options": {"num_predict": 1}, )" + empty + "}");
 }
 
 TEST_CASE("language service: tools that the chat template does not show are refused") {
