@@ -42,7 +42,7 @@ TEST_CASE("families: words are those of the pre-tokenizers of published models")
       INFO(name << ", text " << i << ": " << texts[i]);
       std::vector<int64_t> found;
       std::string joined;
-      for (const std::string& word : division.divide(text)) {
+      for (const std::string& word : division.divide(text, true)) {
         found.push_back(characters_of(word));
         joined += word;
       }

@@ -138,11 +138,10 @@ TEST_CASE("json schema: what is not supported is named with its place") {
         "the JSON schema, #/minimum: it is a number of at most 1000000000000000 in magnitude");
   CHECK(message(R"({"type": "integer", "minimum": 0.2, "maximum": 0.8})") ==
         "the JSON schema, #: no number is within its bounds");
-  CHECK(message(R"({"type": "string", "pattern": "a(?=b)"
-})") ==
+  CHECK(message(R"x({"type": "string", "pattern": "a(?=b)"})x") ==
         "the JSON schema, #/pattern: the pattern, character 4: of groups that begin with '?', only (?:...) and "
         "(?<name>...) are supported");
-CHECK(message("3") == "the JSON schema, #: a schema is an object or true");
+  CHECK(message("3") == "the JSON schema, #: a schema is an object or true");
 }
 
 TEST_CASE("constraint: only tokens that the grammar allows are chosen") {
