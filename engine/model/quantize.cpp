@@ -14,7 +14,6 @@
 #include <harmonics/quantity.hpp>
 
 #include "engine/base/file_group.hpp"
-#include "engine/model/block_encoders.hpp"
 #include "formats/gguf.hpp"
 
 namespace harmonics::engine {
@@ -271,9 +270,10 @@ class Writing {
     std::vector<float> plain(static_cast<size_t>(count)), back(static_cast<size_t>(count));
     char* to = chunk.to + run_bytes(p.dtype, begin);
     decode_elements(chunk.source, chunk.from + run_bytes(chunk.source, begin), plain.data(), count);
-    const std::vector<float> importance =
-        p.importance.empty() ? std::vector<float>() : importance_at(p, chunk.first + begin, count);
-    encode_blocks(p.dtype, plain.data(), importance.empty() ? nullptr : importance.data(), to, count);
+    if (p.importance.empty())
+      encode_elements(p.dtype, plain.data(), to, count);
+    else
+      encode_weighted(p.dtype, plain.data(), importance_at(p, chunk.first + begin, count).data(), to, count);
     decode_elements(p.dtype, to, back.data(), count);
     double error = 0, weight = 0;
     for (size_t i = 0; i < plain.size(); ++i) {
