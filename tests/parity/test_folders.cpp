@@ -196,7 +196,8 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
     fs::copy_file(golden_folder("tokenizers/" + name + ".json"), folder + "/tokenizer.json");
     Scratch::write(folder + "/tokenizer_config.json",
                    R"({"chat_template": [{"name": "tool_use", "template": "{{ tools }}"},
-                      {"name": "default", "template": "{{ messages[0].content }}"}], "bos_token": {"content": "<s>"}})");
+                      {"name": "default", "template": "{{ messages[0].content }}"}],
+                      "bos_token": {"content": "<s>"}})");
     Scratch::write(folder + "/generation_config.json", R"({"eos_token_id": [1, 2]})");
     const std::string gguf = scratch.at("model.gguf"), again = scratch.at("again/");
     if (name == "unigram") {  // with NFKC
