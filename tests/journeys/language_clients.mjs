@@ -1,7 +1,7 @@
 // Tests the npm packages `openai` and `ollama` with `harmonics serve MODEL`.
 //
 //   npm install openai ollama
-//   harmonics serve stories260K.bin --tokenizer tok512.bin --listen 127.0.0.1:8080 --token secret-key
+//   harmonics serve stories260K.bin --tokenizer tok512.bin --context 2048 --listen 127.0.0.1:8080 --token secret-key
 //   node tests/journeys/language_clients.mjs http://127.0.0.1:8080 secret-key
 import assert from 'node:assert';
 import { Ollama } from 'ollama';

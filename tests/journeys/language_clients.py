@@ -2,7 +2,7 @@
 """Tries the packages `openai` and `ollama` against `harmonics serve MODEL`.
 
     pip install openai ollama
-    harmonics serve stories260K.bin --tokenizer tok512.bin --listen 127.0.0.1:8080 --token secret-key
+    harmonics serve stories260K.bin --tokenizer tok512.bin --context 2048 --listen 127.0.0.1:8080 --token secret-key
     tests/journeys/language_clients.py http://127.0.0.1:8080 secret-key
 """
 import json
