@@ -24,8 +24,12 @@ std::vector<std::string> files_of(const std::string& path) {
   if (FileCalls::system().list(path.c_str(), names) != 0) return {path};
   std::vector<std::string> files;
   for (const CheckpointFolder::Entry& e : CheckpointFolder(path).list()) files.push_back(e.path);
-  if (files.empty()) throw Error(ErrorKind::NoInput, fmt::format("there is no checkpoint in '{}'", path));
-  return files;
+  if (!files.empty()) return files;
+  Error e(ErrorKind::NoInput, fmt::format("there is no checkpoint in '{}'", path));
+  const std::string inner = path + (path.ends_with('/') ? "checkpoints" : "/checkpoints");
+  const bool of_train = FileCalls::system().list(inner.c_str(), names) == 0;
+  throw e.note(of_train ? fmt::format("those of 'train' are in '{}'", inner)
+                        : std::string("give the folder of --checkpoint, or one file"));
 }
 
 std::string newest_of(const std::string& path) { return files_of(path).front(); }
@@ -71,9 +75,10 @@ std::string loss_of(const RunState& s) {
 int list(const std::string& path, const Options& options) {
   json::array rows;
   int code = kDone;
+  const std::vector<std::string> files = files_of(path);
   if (!options.json)
     print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9}\n", "checkpoint", "step", "epoch", "sample", "loss", "MB");
-  for (const std::string& file : files_of(path)) {
+  for (const std::string& file : files) {
     try {
       const Checkpoint c = read_checkpoint(file);
       if (options.json)

@@ -48,6 +48,7 @@ void insecure(Flags& f) {
 }
 
 void packed_cache(Flags& f) {
+  if (f.has("packed-cache")) return;  // serve: the weights of flows and of language models
   f.text("packed-cache", "SIZE", "size limit of the cache of packed weights on disk; off: no cache",
          [](Options& o, const std::string& v) {
            const auto bytes = v == "off" ? std::optional<uint64_t>(0) : parse_byte_count(v);

@@ -1,4 +1,5 @@
 // harmonics generate: continues a text with a language model.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -9,6 +10,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -113,6 +115,21 @@ int generate_command(const Options& given) {
   }
   if (options.log_probabilities && !options.json)
     throw Error(ErrorKind::Usage, "--log-probabilities has no effect without --json", {}, {"add --json"});
+  if (!options.perplexity.empty()) {
+    if (options.files.size() > 1)
+      throw Error(ErrorKind::Usage, "TEXT has no effect beside --perplexity", {}, {"leave one of them out"});
+    refuse_beside(options,
+                  {"prompt",           "max-tokens",        "temperature",      "top-k",
+                   "top-p",            "min-p",             "typical",          "repeat-penalty",
+                   "presence-penalty", "frequency-penalty", "recent",           "dry",
+                   "dry-base",         "dry-length",        "mirostat",         "mirostat-surprise",
+                   "mirostat-rate",    "stop",              "grammar",          "json-schema",
+                   "seed",             "log-probabilities", "overflow",         "keep",
+                   "session",          "draft",             "lookup",           "draft-tokens"},
+                  "--perplexity");
+  }
+  if (std::ranges::any_of(options.stop, [](const std::string& text) { return text.empty(); }))
+    throw Error(ErrorKind::Usage, "--stop: a text to stop before cannot be empty", {}, {"leave it out"});
   expect_model_first(options);
   LanguageModel model(options);
   const std::string& path = model.path;

@@ -40,8 +40,10 @@ class Together {
     }
     graph_.name = options.verb;
     graph_.cycles.resize(1);
+    std::set<std::string> waited;
     for (const Binding& b : bindings) {
       Address address = b.address;
+      if (!options.quiet) tell_waiting(Registry::global(), address, waited);
       if (options.insecure) set_option(Registry::global(), HX_PRODUCER, address, "insecure", "true");
       streams_.bind(graph_, Registry::global(), b.name, std::move(address));
     }

@@ -26,6 +26,7 @@
 #include "engine/serving/language_service.hpp"
 #include "engine/serving/page.hpp"
 #include "engine/serving/predictor.hpp"
+#include "engine/serving/zmq_server.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
@@ -164,6 +165,10 @@ int serve_command(const Options& options) {
     refuse_flags(options, {"producer", "graph", "weights-from", "limits", "cycle", "control", "latency"},
                  "a language model");
     if (!is_ndsl(file)) refuse_flags(options, {"weights"}, "a model with its own weights");
+    for (const std::string& address : options.serve)
+      if (is_zmq_address(address))
+        throw Error(ErrorKind::Usage, fmt::format("--listen {}: a language model answers over HTTP only", address), {},
+                    {"write 127.0.0.1:8080, [::1]:8080, or port 0 for a free one"});
     return serve_language_model(options);
   }
   refuse_flags(options,

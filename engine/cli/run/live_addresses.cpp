@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/cli/terminal/terminal.hpp"
+
 namespace harmonics::engine::cli {
 
 bool takes_option(Registry& registry, uint32_t kind, const Address& address, std::string_view option) {
@@ -14,6 +16,14 @@ void set_option(Registry& registry, uint32_t kind, Address& address, const std::
                 const std::string& value) {
   if (!address.find(option) && takes_option(registry, kind, address, option))
     address.options.push_back({option, value});
+}
+
+void tell_waiting(Registry& registry, Address address, std::set<std::string>& told) {
+  if (address.scheme == "file" || address.scheme == "stdin" || address.find("type")) return;  // do not wait
+  if (!registry.find(HX_PRODUCER, address.scheme) || !takes_option(registry, HX_PRODUCER, address, "wait")) return;
+  address.fragment.reset();
+  address.options.clear();
+  if (const std::string text = address.str(); told.insert(text).second) print_note("waiting for samples of " + text);
 }
 
 }  // namespace harmonics::engine::cli
