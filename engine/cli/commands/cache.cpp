@@ -47,6 +47,7 @@ void name_program(const std::string& path, CachedFile& entry) {
   entry.damaged = !from || from->size() < 3;
   if (entry.damaged) return;
   entry.name = kernels_in(from->back());
+  if (entry.name.empty()) entry.name = "program";
   entry.of = (*from)[1];  // the device, or the architecture
 }
 
