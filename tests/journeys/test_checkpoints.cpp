@@ -157,6 +157,7 @@ TEST_CASE("checkpoints: ckpt and inspect show the contents and the differences o
   CHECK(has(shown.out, "  position    epoch 1, sample 128\n"));
   CHECK(has(shown.out, "  resumable   yes\n"));
   CHECK(harmonics("inspect " + a + "/checkpoint-000002-step-8.safetensors").out == shown.out);
+  CHECK(harmonics("inspect " + a).out == shown.out);
   const Result same = harmonics("ckpt diff " + a + " " + b);
   CHECK(same.code == 0);
   CHECK(has(same.out, "tensors are bit-identical\n"));

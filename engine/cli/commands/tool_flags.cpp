@@ -251,7 +251,7 @@ void list_models_flags(VerbRow& verb) {
 
 void inspect_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("THING", "a name of 'harmonics list', an address, a .safetensors file or a plugin .so").names =
+  f.positional("THING", "a name of 'harmonics list', an address, a .safetensors file, a folder of checkpoints or a plugin .so").names =
       named_things;
   f.group("Data");
   library(f);

@@ -14,6 +14,8 @@ bool takes_option(Registry& registry, uint32_t kind, const Address& address, std
 // Adds an option to the address unless its scheme lacks the option or the address sets it.
 void set_option(Registry& registry, uint32_t kind, Address& address, const std::string& option,
                 const std::string& value);
+// Throws if the address has the scheme of the other end of a stream: zmq+router to send, zmq+dealer to receive.
+void expect_end(uint32_t kind, const Address& address);
 // Prints a note that opening the producer waits for a first sender; once for each address in `told`, which grows.
 void tell_waiting(Registry& registry, Address address, std::set<std::string>& told);
 

@@ -254,6 +254,7 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
     std::vector<Binding> later;  // fields of producers bound later
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
+      expect_end(HX_PRODUCER, b.address);
       if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");
       const int of = StreamSet::field_of(result->graph(), b.name, b.address);
       if (of < 0 && !options.resume && !options.quiet) tell_waiting(result->registry(), b.address, waited);
@@ -287,6 +288,7 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   }
   for (const std::string& text : options.consumers) {
     Binding b = parse_binding(text);
+    expect_end(HX_CONSUMER, b.address);
     if (options.insecure) set_option(result->registry(), HX_CONSUMER, b.address, "insecure", "true");
     result->bind_consumer(b.name, std::move(b.address));
   }
