@@ -8,7 +8,7 @@ constexpr int kFractionBits = 23, kCodeFraction = 3, kShift = kFractionBits - kC
 // Returns the number of exponents of a format. It is also the lowest scale: from there on all exponents are valid in
 // f32.
 int64_t exponents_of(MomentKind kind) { return kind == MomentKind::mean ? 16 : 32; }
-constexpr double kMostMean = 127;  // without the sign
+constexpr double kMostMean = 127;                                                     // without the sign
 constexpr double kMagnitude = 0x7fffffff, kInfinity = 0x7f800000, kNaN = 0x7fc00000;  // bits of f32
 
 // A tensor as a matrix: the first axis by all others.

@@ -140,11 +140,11 @@ struct Listener::Body {
                   : no_folder ? ErrorKind::Output
                               : ErrorKind::Stream,
                   endpoint.str() + " cannot be listened on: " + error.code().message())
-          .note(no_folder            ? "make its folder first, or choose another path"
+          .note(no_folder             ? "make its folder first, or choose another path"
                 : !endpoint.is_unix() ? (taken ? "choose another port, or stop the process that has it"
                                                : "choose another port or address")
-                : taken              ? "choose another path, or stop the process that listens there"
-                                     : "choose another path");
+                : taken               ? "choose another path, or stop the process that listens there"
+                                      : "choose another path");
     }
   }
 

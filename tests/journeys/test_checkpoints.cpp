@@ -94,8 +94,9 @@ TEST_CASE("checkpoints: wrong uses of --checkpoint and --resume give an error wi
   CHECK(has(nothing.err, "error: 'g' does not train: it has nothing to keep in a checkpoint\n"));
   const Result unwritable = harmonics(kRun + "--steps 3 --checkpoint /proc/nothing/here");
   CHECK(unwritable.code == 73);
-  CHECK(unwritable.err == "error: cannot write checkpoints to '/proc/nothing/here': No such file or directory\n"
-                         "help: give a folder that may be written\n");
+  CHECK(unwritable.err ==
+        "error: cannot write checkpoints to '/proc/nothing/here': No such file or directory\n"
+        "help: give a folder that may be written\n");
   const Result weights = harmonics("infer " + kSamples + "mnist.hmx --weights " + runs +
                                    "/checkpoint-000001-step-3.safetensors --producer 'synth:digits?size=5' --quiet");
   CHECK(weights.code == 0);  // a checkpoint is also a weights file

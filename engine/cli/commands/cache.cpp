@@ -31,7 +31,8 @@ struct CachedFile {
 
 // Returns the names of the kernels in the source of a program, as "queries_of, keys_of".
 std::string kernels_in(const std::string& source) {
-  constexpr std::string_view kOpenings[] = {"kernel void ", "kernel __attribute__((", "__global__ void "}, kVoid = "void ";
+  constexpr std::string_view kOpenings[] = {"kernel void ", "kernel __attribute__((", "__global__ void "},
+                             kVoid = "void ";
   std::vector<std::string> names;
   for (const std::string_view opening : kOpenings)
     for (size_t at = source.find(opening); at != std::string::npos; at = source.find(opening, at + 1)) {

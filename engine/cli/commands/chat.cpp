@@ -15,6 +15,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
+#include "engine/cli/run/outputs.hpp"
 #include "engine/cli/terminal/line_editor.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -253,6 +254,7 @@ class Chat {
 }  // namespace
 
 int chat_command(const Options& options) {
+  expect_writable_outputs(options);
   LanguageModel model(options);
   note_long_context(options, model);
   return Chat(options, model).run();

@@ -11,6 +11,7 @@
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
 #include "engine/cli/run/open_model.hpp"
+#include "engine/cli/run/outputs.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -119,18 +120,40 @@ int generate_command(const Options& given) {
     if (options.files.size() > 1)
       throw Error(ErrorKind::Usage, "TEXT has no effect beside --perplexity", {}, {"leave one of them out"});
     refuse_beside(options,
-                  {"prompt",           "max-tokens",        "temperature",      "top-k",
-                   "top-p",            "min-p",             "typical",          "repeat-penalty",
-                   "presence-penalty", "frequency-penalty", "recent",           "dry",
-                   "dry-base",         "dry-length",        "mirostat",         "mirostat-surprise",
-                   "mirostat-rate",    "stop",              "grammar",          "json-schema",
-                   "seed",             "log-probabilities", "overflow",         "keep",
-                   "session",          "draft",             "lookup",           "draft-tokens"},
+                  {"prompt",
+                   "max-tokens",
+                   "temperature",
+                   "top-k",
+                   "top-p",
+                   "min-p",
+                   "typical",
+                   "repeat-penalty",
+                   "presence-penalty",
+                   "frequency-penalty",
+                   "recent",
+                   "dry",
+                   "dry-base",
+                   "dry-length",
+                   "mirostat",
+                   "mirostat-surprise",
+                   "mirostat-rate",
+                   "stop",
+                   "grammar",
+                   "json-schema",
+                   "seed",
+                   "log-probabilities",
+                   "overflow",
+                   "keep",
+                   "session",
+                   "draft",
+                   "lookup",
+                   "draft-tokens"},
                   "--perplexity");
   }
   if (std::ranges::any_of(options.stop, [](const std::string& text) { return text.empty(); }))
     throw Error(ErrorKind::Usage, "--stop: a text to stop before cannot be empty", {}, {"leave it out"});
   expect_model_first(options);
+  expect_writable_outputs(options);
   LanguageModel model(options);
   const std::string& path = model.path;
   const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;

@@ -174,7 +174,8 @@ void expect_writable_outputs(const Options& options) {
   const std::pair<const char*, const std::string*> outputs[] = {{"--save", &options.save},
                                                                 {"--report", &options.report},
                                                                 {"--plot", &options.plot},
-                                                                {"--confusion", &options.confusion}};
+                                                                {"--confusion", &options.confusion},
+                                                                {"--session", &options.session}};
   for (const auto& [flag, path] : outputs)
     if (!path->empty()) expect_writable(flag, *path);
   expect_tensor_name(options.save);
