@@ -127,7 +127,7 @@ int infer_model(const Options& options) {
 }
 
 // Throws if no text was requested and the flow takes none: its data is missing.
-void expect_text(const BoundGraph& graph, const Options& options) {
+void expect_text(BoundGraph& graph, const Options& options) {
   if (options.prompt_given || options.given.contains("generate")) return;
   for (const int n : graph.graph().producers_used(0, false)) {
     const auto type = graph.types().find(n);
