@@ -154,15 +154,14 @@ constexpr int32_t kMagnitudeBits = 0x7fffffff, kInfinityBits = 0x7f800000, kNaNB
 
 HM_INLINE vi larger(vi a, vi b) { return a > b ? a : b; }
 
-// Replaces every NaN of a block by the one whose code stands for NaN. Returns the largest magnitude.
-[[gnu::noinline, gnu::cold]] inline vi with_one_nan(float* block, int64_t rows) {
+// Replaces every NaN of a block by the one whose code stands for NaN.
+[[gnu::noinline, gnu::cold]] inline void replace_nan(float* block, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t j = 0; j < kBlock; ++j) {
       int32_t word;
       __builtin_memcpy(&word, block + r * kPiece + j, sizeof word);
       if ((word & kMagnitudeBits) > kInfinityBits) __builtin_memcpy(block + r * kPiece + j, &kNaNBits, sizeof kNaNBits);
     }
-  return vi{} + kNaNBits;
 }
 
 // Format of a code: number of exponents, and whether it has a sign and a zero.
@@ -284,7 +283,10 @@ HM_INLINE void update_piece(const Rule& rule, const CodedWeights& c, int64_t row
   int32_t next[2][kInPiece] = {};
   for (int b = 0; b < blocks; ++b) {
     for (int k = 0; k < kMoments; ++k)
-      if (any(most[k][b] > kInfinityBits)) most[k][b] = with_one_nan(kept[k][0] + b * kBlock, rows);
+      if (any(most[k][b] > kInfinityBits)) {
+        replace_nan(kept[k][0] + b * kBlock, rows);
+        most[k][b] = vi{} + kNaNBits;
+      }
     const uint8_t mean = MeanCode::scale(most[0][b]);
     m.now_scale[0][first + b] = mean;
     for (int v = 0; v < kInBlock; ++v) next[0][b * kInBlock + v] = MeanCode::base(mean);
