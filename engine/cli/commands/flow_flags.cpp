@@ -41,7 +41,9 @@ void graph(Flags& f, const char* help = "the flow (.hmx)") { f.positional("GRAPH
 
 void plugin(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Options::plugins); }
 
-void graph_name(Flags& f) { f.text("graph", "NAME", "harmonic of the file, if it has several", &Options::graph); }
+void graph_name(Flags& f) {
+  f.text("graph", "NAME", "harmonic of the file, if it has several (default: the first)", &Options::graph);
+}
 
 void insecure(Flags& f) {
   f.on("insecure", "allow unencrypted live streams and requests on addresses beyond this machine", &Options::insecure);
