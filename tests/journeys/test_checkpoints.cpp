@@ -74,6 +74,12 @@ TEST_CASE("checkpoints: wrong uses of --checkpoint and --resume give an error wi
   CHECK(often.code == 2);
   CHECK(often.err ==
         "error: 'often' is not an interval\nhelp: write a time, steps or epochs: 5m, 90s, 500steps, 1epoch\n");
+  fs::create_directories(f / "out/checkpoints");
+  const Result empty = harmonics("ckpt list " + (f / "out"));
+  CHECK(empty.code == 66);
+  CHECK(empty.out.empty());
+  CHECK(empty.err == "error: there is no checkpoint in '" + (f / "out") + "'\nhelp: those of 'train' are in '" +
+                         (f / "out/checkpoints") + "'\n");
   const Result gone = harmonics(kRun + "--resume " + (f / "none"));
   CHECK(gone.code == 66);
   CHECK(gone.err == "error: cannot read '" + (f / "none") + "': No such file or directory\n");
