@@ -24,7 +24,8 @@ void expect_end(uint32_t kind, const Address& address) {
   struct Ends {
     const char *receives, *sends;
   };
-  for (const Ends& ends : {Ends{"zmq+router", "zmq+dealer"}, {"zmq+pull", "zmq+push"}, {"zmq+sub", "zmq+pub"}}) {
+  for (const Ends& ends :
+       {Ends{"zmq+router", "zmq+dealer"}, Ends{"zmq+pull", "zmq+push"}, Ends{"zmq+sub", "zmq+pub"}}) {
     const bool sender = kind == HX_CONSUMER;
     if (address.scheme != (sender ? ends.receives : ends.sends)) continue;
     Address other = address;
