@@ -52,7 +52,7 @@ class OpenFile {
   OpenFile& operator=(const OpenFile&) = delete;
   explicit operator bool() const { return fd_ >= 0; }
 
-  // Returns whether only this user and root can write the file. A device would run a program of anybody else.
+  // Returns whether only this user and root can write the file: a device runs what it contains.
   bool is_own() const {
     struct stat s {};
     if (::fstat(fd_, &s) != 0 || !S_ISREG(s.st_mode) || (s.st_uid != ::geteuid() && s.st_uid != 0)) return false;

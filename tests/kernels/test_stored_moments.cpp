@@ -173,7 +173,7 @@ TEST_CASE("optimizers: NaN stays NaN in moments of 8 bits, and other blocks keep
         CHECK(codes[0] == those[0]);
       }
       // The next step reads NaN from the code.
-      const std::vector<Tensor> next = stepped(step, w, none, {kernel.begin() + 1, kernel.end()}, 2);
+      const std::vector<Tensor> next = stepped(step, w, none, std::vector<Tensor>(kernel.begin() + 1, kernel.end()), 2);
       CHECK(std::isnan(next[0].values<float>()[kAt]));
       CHECK_FALSE(std::isnan(next[0].values<float>()[0]));
     }
