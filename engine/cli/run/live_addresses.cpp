@@ -36,7 +36,9 @@ void expect_end(uint32_t kind, const Address& address) {
 }
 
 void tell_waiting(Registry& registry, Address address, std::set<std::string>& told) {
-  if (address.scheme == "file" || address.scheme == "stdin" || address.find("type")) return;  // do not wait
+  for (const char* other : {"file", "stdin", "http"})  // http: the run prints where it listens
+    if (address.scheme == other) return;
+  if (address.find("type")) return;  // does not wait
   if (!registry.find(HX_PRODUCER, address.scheme) || !takes_option(registry, HX_PRODUCER, address, "wait")) return;
   address.fragment.reset();
   address.options.clear();
