@@ -64,8 +64,8 @@ TEST_CASE("generate: a seed gives one text, another seed another") {
 TEST_CASE("generate: in other types of weights and caches") {
   const std::string folder = folder_of_stories();
   if (folder.empty()) return;
-  for (const char* types : {"--cache-type f16", "--weight-type bf16", "--weight-type q8_0 --cache-type f16",
-                            "--weight-type q8_0 --precision fp32"}) {
+  for (const char* types : {"--cache-type f16", "--cache-type bf16", "--weight-type bf16",
+                            "--weight-type q8_0 --cache-type f16", "--weight-type q8_0 --precision fp32"}) {
     const Result r = harmonics(stories(folder, std::string("--temperature 0 --max-tokens 20 ") + types));
     INFO(types << "\n" << r.err);
     REQUIRE(r.code == 0);

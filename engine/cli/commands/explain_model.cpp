@@ -117,7 +117,7 @@ void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DT
   const auto caches = caches_of(resolved, cache);
   uint64_t bytes = 0;
   for (const auto& [name, each] : caches) bytes += each;
-  print("caches\n  {} of {} for each token\n", caches.size(), bytes_text(bytes));
+  print("caches\n  {} in {}, {} in total for each token\n", caches.size(), dtype_name(cache), bytes_text(bytes));
 }
 
 json::object model_json(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {

@@ -58,7 +58,8 @@ void packed_cache(Flags& f) {
       .initial = "8G";
 }
 
-void streams(Flags& f, const char* weights = "start from the weights of this file or checkpoint (safetensors)") {
+void streams(Flags& f,
+             const char* weights = "start from the weights of this file or checkpoint (safetensors, NPZ, GGUF)") {
   f.group("Data");
   f.texts("producer", "[NAME=]ADDRESS", "bind a producer, e.g. images=file:train-images.idx", &Options::producers)
       .short_name = "p";
@@ -311,7 +312,7 @@ void run_flags(VerbRow& verb) {
 void infer_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx; its training taps are ignored), or a model file or folder of another program (.gguf, ...)");
-  streams(f, "predict with the weights of this file or checkpoint (safetensors)");
+  streams(f, "predict with the weights of this file or checkpoint (safetensors, NPZ, GGUF)");
   consumers(f, "consumer for results (default: stdout:)");
   f.on("untrained", "use initial weights for parameters that --weights lacks", &Options::untrained);
   value_trace_flag(f);
@@ -402,7 +403,7 @@ void model_types(Flags& f) {
   FlagRow& cache = f.text("cache-type", "TYPE",
                           ": element type of the cache of keys and values; q8_0 requires a head width divisible by 32",
                           [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
-  cache.choices = {"f32", "f16", "q8_0"};
+  cache.choices = {"f32", "f16", "bf16", "q8_0"};
   cache.initial = "f32";
   model_spec(f);
   adapter_flags(f);
@@ -492,7 +493,7 @@ void importance_flags(VerbRow& verb) {
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx; its training taps are ignored), or the file or folder of a language model");
-  streams(f, "answer with the weights of this file or checkpoint (safetensors); required for flows");
+  streams(f, "answer with the weights of this file or checkpoint (safetensors, NPZ, GGUF); required for flows");
   cycle(f);
   serving(f, "listen",
           "address for requests (default: 127.0.0.1:8080), with their description at /docs; port 0 for a free one; "
@@ -523,7 +524,8 @@ void serve_flags(VerbRow& verb) {
 void explain_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx), a model (.ndsl), a spec (.json, with --weights), or a model file or folder");
-  streams(f, "start from the weights of this file or checkpoint (safetensors); for a spec: the model's file");
+  streams(f,
+          "start from the weights of this file or checkpoint (safetensors, NPZ, GGUF); for a spec: the model's file");
   explain_show_flags(f);
   model_spec(f);
   adapter_flags(f);
