@@ -230,6 +230,22 @@ TEST_CASE("folders: tokenizer files that lie are refused with the place") {
                  ".normalizer.type is \"Nmt\", which is not known"));
 }
 
+TEST_CASE("folders: without weights the texts' settings are read all the same") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  for (const char* name : {"Qwen2ForCausalLM", "GPT2LMHeadModel"}) {
+    INFO(name);
+    const std::string folder = scratch.changed("qwen2", "Qwen2ForCausalLM", name);
+    fs::remove(folder + "/model.safetensors");
+    Scratch::write(folder + "/tokenizer_config.json", R"({"chat_template": "{{ messages[0].content }}"})");
+    Scratch::write(folder + "/generation_config.json", R"({"eos_token_id": [1, 2]})");
+    const ImportedModel model = import_model(folder, Registry::global(), {"huggingface", {{"weights", "false"}}});
+    CHECK(model.metadata.text("tokenizer.chat_template") == "{{ messages[0].content }}");
+    CHECK(std::get<std::vector<int64_t>>(*model.metadata.values().find("huggingface.eos_token_ids")) ==
+          std::vector<int64_t>{1, 2});
+  }
+}
+
 TEST_CASE("folders: configurations of published models give their numbers of parameters") {
   const std::string data = journeys::data_folder();
   if (!reads_folders() || data.empty() || !fs::exists(data + "/hf_configs")) return;
