@@ -76,7 +76,7 @@ TEST_CASE("flags: those of flows and of language models are refused where they h
       {"serve " + flow + "--sequences 2", "--sequences has no effect: '" + kSamples + "mnist.hmx' is a flow"},
       {"bench " + gguf + " --batch 8", "--batch has no effect: '" + gguf + "' is a language model"},
       {"bench " + flow + "--prefill 8", "--prefill has no effect: '" + kSamples + "mnist.hmx' is a flow"},
-      {"explain " + spec + " --entry loss", "--entry has no effect: '" + spec + "' is a .ndsl file"}};
+      {"explain " + spec + " --lr 1", "--lr has no effect: '" + spec + "' is a .ndsl file"}};
   for (const auto& [use, message] : uses) {
     const Result r = harmonics(use);
     CHECK(r.code == 2);
