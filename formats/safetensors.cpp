@@ -166,15 +166,28 @@ void expect_gapless(const Origin& file, const SafetensorsHeader& header, uint64_
                        std::to_string(data_bytes - at) + " bytes follow the last tensor; the file must end there");
 }
 
+// Throws for a file of another kind whose first bytes, read as a length, are larger than any header.
+void expect_no_other_kind(std::string_view first, const Origin& file) {
+  const std::string what = "'" + file.name + "' is not a safetensors file, but a ";
+  if (first.starts_with("GGUF"))
+    throw Error(file.kind, what + "GGUF file")
+        .note("harmonics export " + file.name + " NAME.safetensors converts a model");
+  const auto is_text = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; };
+  if (std::all_of(first.begin(), first.end(), is_text))
+    throw Error(file.kind, what + "text").note("give a file of tensors, such as --save writes");
+}
+
 uint64_t header_length(const void* data, size_t bytes, const Origin& file) {
   if (bytes < kLengthBytes)
     refuse_safetensors(file, 0, nullptr, "it holds " + quantity(bytes, "byte") + ", the header's length alone takes 8");
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<const unsigned char*>(data)[i];
-  if (length > kLongestSafetensorsHeader)
+  if (length > kLongestSafetensorsHeader) {
+    expect_no_other_kind({static_cast<const char*>(data), kLengthBytes}, file);
     refuse_safetensors(file, 0, nullptr,
                        "the header's length is " + std::to_string(length) + ", at most " +
                            std::to_string(kLongestSafetensorsHeader) + " are allowed");
+  }
   if (length > bytes - kLengthBytes)
     refuse_safetensors(file, 0, nullptr,
                        "the header's length is " + std::to_string(length) + ", but only " +

@@ -1,4 +1,5 @@
 // One page for one run: what events say goes into plain data, and that is drawn at most ten times a second.
+import { arguments_of, change_text, changeable_layers } from "./changes.js";
 import { Chart } from "./chart.js";
 import { Connection } from "./connection.js";
 import { Curves } from "./curves.js";
@@ -83,6 +84,7 @@ function paint() {
   painted = performance.now();
   reached();
   if (!status) return;
+  offer();
   head();
   figures.show(status);
   flow.show(graph, status);
@@ -99,7 +101,7 @@ function reached() {
   at("connection").className = `badge ${where.state === "open" && !stale ? "good" : "poor"}`;
   at("main").classList.toggle("stale", stale);
   document.documentElement.dataset.connection = where.state;
-  if (where.state !== "open") for (const e of at("acts").querySelectorAll("button, input")) e.disabled = true;  // head() lets go of them
+  if (where.state !== "open") for (const e of document.querySelectorAll("#acts :is(button, input), #layer-form :is(button, input)")) e.disabled = true;  // head() lets go of them
 }
 
 function head() {
@@ -121,6 +123,18 @@ function head() {
   for (const id of ["rate", "rate-set"]) at(id).disabled = !runs || !status.trains;
   at("rate-schedule").disabled = !runs || !status.learning_rate_set;
   at("rate").placeholder = number(status.learning_rate);
+  for (const id of ["layer-arguments", "layer-set"]) at(id).disabled = !runs || at("layer").options.length === 0;
+  at("layer-undo").disabled = !runs;
+}
+
+// The layers to choose from; the choice stays while the flow is the same.
+let offered = null;
+function offer() {
+  if (graph === offered) return;
+  offered = graph;
+  const names = changeable_layers(graph), before = at("layer").value;
+  at("layer").replaceChildren(...names.map((name) => new Option(name)));
+  if (names.includes(before)) at("layer").value = before;
 }
 
 function draw() {
@@ -146,11 +160,14 @@ async function act(message) {
     const answer = await connection.control(message);
     status = answer.status ?? status;
     const done = { pause: "paused", resume: "resumed", step: "stepped", checkpoint: `checkpoint written: ${status.checkpoint?.path}`, learning_rate: message.value === null ? "the learning rate follows the schedule again" : `learning rate ${number(message.value)} from the next step on` };
-    say(`${done[message.do] ?? answer.done}, step ${whole(status.step)}`);
+    say(`${answer.change ? change_text(answer.change) : done[message.do] ?? answer.done}, step ${whole(status.step)}`);
+    return true;
   } catch (e) {
     say(e.message, true);
+    return false;
+  } finally {
+    ask();
   }
-  ask();
 }
 
 at("pause").addEventListener("click", () => act({ do: at("pause").textContent === "Pause" ? "pause" : "resume" }));
@@ -164,6 +181,17 @@ at("rate-form").addEventListener("submit", (e) => {
   at("rate").value = "";
   act({ do: "learning_rate", value });
 });
+at("layer-form").addEventListener("submit", async (e) => {
+  e.preventDefault();
+  let given;
+  try {
+    given = arguments_of(at("layer-arguments").value);
+  } catch (wrong) {
+    return say(wrong.message, true);
+  }
+  if (await act({ do: "layer", layer: at("layer").value, arguments: given })) at("layer-arguments").value = "";
+});
+at("layer-undo").addEventListener("click", () => act({ do: "undo" }));
 at("token-form").addEventListener("submit", (e) => {
   e.preventDefault();
   at("token-form").hidden = true;
@@ -173,7 +201,7 @@ at("token-form").addEventListener("submit", (e) => {
 });
 
 addEventListener("keydown", (e) => {
-  if (e.ctrlKey || e.altKey || e.metaKey || e.target.closest?.("input")) return;
+  if (e.ctrlKey || e.altKey || e.metaKey || e.target.closest?.("input, select")) return;
   const button = at({ p: "pause", s: "step", c: "checkpoint" }[e.key] ?? "");
   if (button && !button.disabled) button.click();
 });

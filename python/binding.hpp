@@ -93,8 +93,8 @@ class Watch {
 };
 
 // Runs `body` on a thread of its own, without the GIL. The calling thread handles signals of Python: KeyboardInterrupt
-// stops the run after its current step, and is then raised.
-FitReport watched(Watch& watch, const std::function<FitReport()>& body);
+// stops the fit of the graph after its current step, and is then raised.
+FitReport watched(Watch& watch, HarmonicGraph& graph, const std::function<FitReport()>& body);
 
 // Sets the settings of a fit by name. Throws TypeError for an unknown name or a value of the wrong type.
 void set_options(FitOptions& options, const py::dict& settings);

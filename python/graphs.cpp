@@ -36,12 +36,12 @@ class Graph {
     expect(lock.owns_lock());
     watch_.set_callback(std::move(progress));
     options.progress = [this](const FitProgress& p) { return watch_.proceed(p); };
-    return watched(watch_, [&] { return graph_->fit(options); });
+    return watched(watch_, *graph_, [&] { return graph_->fit(options); });
   }
   FitReport fit(Watch& watch, const std::function<FitReport()>& body) {
     const std::unique_lock<std::recursive_mutex> lock(used_, std::try_to_lock);
     expect(lock.owns_lock());
-    return watched(watch, body);
+    return watched(watch, *graph_, body);
   }
 
  private:

@@ -36,7 +36,7 @@ void Watch::rethrow() {
   throw error;
 }
 
-FitReport watched(Watch& watch, const std::function<FitReport()>& body) {
+FitReport watched(Watch& watch, HarmonicGraph& graph, const std::function<FitReport()>& body) {
   watch.begin();
   std::optional<py::error_already_set> interrupted;
   std::future<FitReport> report;
@@ -44,6 +44,7 @@ FitReport watched(Watch& watch, const std::function<FitReport()>& body) {
     const py::gil_scoped_release unlocked;
     report = std::async(std::launch::async, body);
     while (report.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+      if (interrupted) graph.stop_fit();  // again: the fit may have begun only now
       const py::gil_scoped_acquire locked;
       if (PyErr_CheckSignals() == 0) continue;
       watch.stop();

@@ -18,6 +18,21 @@ constexpr const char* kOneDigit =
 constexpr const char* kDigit = R"(\p{N})";
 constexpr const char* kPunctuation = R"([\p{P}\$\+<=>\^~\|`]+)";
 constexpr const char* kDigitTriples = R"([0-9][0-9][0-9])";
+// Words that end where capital letters follow small ones.
+constexpr const char* kCased = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+                               R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+                               R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kCasedWithContractions =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Cased letters except those that DeepSeek LLM does not list.
+constexpr const char* kListedLetters =
+    R"(\s?(?:(?![\x{0560}-\x{0588}\x{10C7}-\x{10FF}\x{1C80}-\x{1C88}\x{2D00}-\x{2D2D})"
+    R"(\x{A790}-\x{A7FA}\x{AB30}-\x{AB68}\x{10570}-\x{105BC}\x{16E40}-\x{16E7F})"
+    R"(\x{1D400}-\x{1D7CB}\x{1DF00}-\x{1DF1E}])[\p{Lu}\p{Ll}\p{Lt}])+)";
+constexpr const char* kChineseAndKorean = R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)";
+constexpr const char* kNoPunctuation = R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{0964}\x{06D4}\x{060C})]+)";
 
 struct Family {
   std::vector<std::string_view> names;
@@ -29,21 +44,33 @@ struct Family {
 const std::vector<Family>& families() {
   static const std::vector<Family> rules = {
       {{"gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "mpt", "olmo", "jais",
-        "roberta-bpe", "exaone4", "modern-bert"},
+        "roberta-bpe", "exaone4", "modern-bert", "mellum"},
        {kGpt2}},
-      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "midm-2.0", "lfm2"}, {kThreeDigits}, true, true},
+      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
+       {kThreeDigits},
+       true,
+       true},
       {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {kThreeDigits}},
-      {{"qwen2", "stablelm2", "deepseek-r1-qwen", "hunyuan", "megrez"}, {kOneDigit}},
+      {{"qwen2", "stablelm2", "deepseek-r1-qwen", "hunyuan", "megrez", "grok-2"}, {kOneDigit}},
       {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"}, {kDigit, kGpt2}},
       {{"falcon"}, {kPunctuation, kGpt2, kDigitTriples}},
       {{"default"}, {kPunctuation, kGpt2, R"(\p{N}+)", kDigitTriples}},
-      {{"deepseek-coder"},
-       {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)",
-        R"(\p{N})"}},
-      {{"deepseek-v3"},
+      {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kChineseAndKorean, kDigit}},
+      {{"deepseek-llm"},
+       {R"([\r\n])", kListedLetters,
+        R"(\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+)", R"(\s+$)",
+        kChineseAndKorean, kDigit}},
+      {{"deepseek-v3", "hunyuan-dense"},
        {R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)",
         R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
         R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
+      {{"tekken"}, {kCased}, true, true},
+      {{"gpt-4o", "llama4", "kanana2"}, {kCasedWithContractions}},
+      {{"seed-coder"},
+       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S))"
+        R"(|\s+)"}},
+      {{"bloom", "poro-chat", "gpt3-finnish"}, {kNoPunctuation}},
+      {{"viking"}, {kNoPunctuation, kDigit}},
   };
   return rules;
 }

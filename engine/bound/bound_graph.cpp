@@ -9,6 +9,7 @@
 #include <thread>
 
 #include <fmt/core.h>
+#include <harmonics/quantity.hpp>
 
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
@@ -19,7 +20,7 @@
 #include "engine/flow/bind_call.hpp"
 #include "engine/flow/run_edge.hpp"
 #include "formats/safetensors.hpp"
-#include "engine/model/sealed_file.hpp"
+#include "engine/model/weights_file.hpp"
 #include "engine/streams/check_streams.hpp"
 
 namespace harmonics::engine {
@@ -337,7 +338,7 @@ std::vector<int> BoundGraph::results(int cycle) const {
   return result;
 }
 
-void BoundGraph::load_weights(const std::string& path) { load_weights(read_weights(path), path); }
+void BoundGraph::load_weights(const std::string& path) { load_weights(read_weights(path, registry_), path); }
 
 void BoundGraph::load_weights(TensorFile file, const std::string& path) {
   if (holds_state(file))  // a checkpoint: load only its weights
@@ -351,6 +352,7 @@ void BoundGraph::load_weights(TensorFile file, const std::string& path) {
   rename_torch_norms(graph_, file);
   for (auto& [name, tensor] : file.tensors) {
     loaded_[name] = store_->adopt(name, tensor, file.mapped, Role::weight, hx_init{}).type.shape;
+    loaded_types_[name] = tensor.dtype();
   }
   check_belonging();
   types_.clear();
@@ -442,6 +444,21 @@ void BoundGraph::compare_with_file(const Program& program, int cycle, Mode mode)
   for (const auto& [name, shape] : loaded_)
     if (!used.count(name) && !belongs_elsewhere(name)) surplus += "\n  " + name + " " + shape.str();
   if (!surplus.empty()) weight_notes_.push_back("in the file but not used by this graph:" + surplus);
+  note_conversions(used);
+}
+
+void BoundGraph::note_conversions(const std::set<std::string_view>& used) {
+  std::string example;
+  size_t converted = 0;
+  for (const auto& [name, dtype] : loaded_types_) {
+    const StoredTensor* stored = used.count(name) ? store_->find(name) : nullptr;
+    if (!stored || stored->type.dtype == dtype) continue;
+    if (converted++ == 0)
+      example = fmt::format("'{}' from {} to {}", name, dtype_name(dtype), dtype_name(stored->type.dtype));
+  }
+  if (converted)
+    weight_notes_.push_back(
+        fmt::format("{} of {} converted, such as {}", quantity(converted, "tensor"), weights_path_, example));
 }
 
 Lowered BoundGraph::lower(const LoweringOptions& options) {

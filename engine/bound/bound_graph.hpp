@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -166,6 +167,8 @@ class BoundGraph {
   void fix_parameters(const Program& program);
   // Compares a program's weights with those of the loaded file. Throws or fills weight_notes_ as described at lower().
   void compare_with_file(const Program& program, int cycle, Mode mode);
+  // Adds a note if loaded tensors that the program uses have other types in the file.
+  void note_conversions(const std::set<std::string_view>& used);
 
   Graph graph_;
   mutable Registry registry_;  // mutable, as lookups may load a library
@@ -177,7 +180,8 @@ class BoundGraph {
   std::map<int, StreamType> types_;
   std::optional<Widths> widths_;
   LoadedShapes loaded_;
-  std::set<std::string> fresh_;  // missing from the loaded file, but trained since
+  std::map<std::string, DType> loaded_types_;  // in the file
+  std::set<std::string> fresh_;                // missing from the loaded file, but trained since
   std::string weights_path_;
   std::vector<std::string> weight_notes_, stream_notes_;
   std::string learned_flow_;

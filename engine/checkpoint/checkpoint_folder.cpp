@@ -44,8 +44,10 @@ std::optional<CheckpointFolder::Entry> entry_of(const std::string& folder, const
 }
 
 [[noreturn]] void cannot_write(const std::string& path, int reason) {
-  throw Error(kind_of_failure(reason, ErrorKind::Output),
-              fmt::format("cannot write checkpoints to '{}': {}", path, std::strerror(reason)));
+  throw Error(
+      kind_of_failure(reason, ErrorKind::Output),
+      fmt::format("cannot write checkpoints to '{}': {}", path, std::strerror(reason)), {},
+      {reason == ENOSPC ? "free space, or give a folder on another disk" : "give a folder that may be written"});
 }
 
 }  // namespace

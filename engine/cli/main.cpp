@@ -32,18 +32,25 @@ namespace harmonics::engine::cli {
 
 namespace {
 
-// Throws if the device is unknown, before any slow input is read.
-void expect_device(const std::string& name) {
-  if (name == "cpu") return;
+void expect_known_device(const std::string& name) {
   if (const size_t colon = name.find(':'); colon != std::string::npos) {  // "trace:cpu"
-    expect_device(name.substr(0, colon));
-    return expect_device(name.substr(colon + 1));
+    expect_known_device(name.substr(0, colon));
+    return expect_known_device(name.substr(colon + 1));
   }
   const std::vector<std::string> known = device_names();
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   Error e(ErrorKind::Usage, "unknown device '" + name + "'");
   if (const std::string meant = did_you_mean(name, known); !meant.empty()) e.note(meant);
   throw e.note(plugin_help(HX_DEVICE));
+}
+
+// Throws if the device is unknown or has no kernels, before any slow input is read.
+void expect_device(const std::string& name) {
+  if (name == "cpu" || name == "reference" || name == "auto") return;
+  expect_known_device(name);
+  if (name.find(':') == std::string::npos && only_wraps(Registry::global(), name))
+    throw Error(ErrorKind::Usage, "device '" + name + "' has no kernels: it passes calls on to another device", {},
+                {"name that device too: --device " + name + ":cpu"});
 }
 
 // Replaces `--device auto` and `--deployment FILE` by a device.

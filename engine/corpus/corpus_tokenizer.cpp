@@ -105,10 +105,14 @@ CorpusTokenizer open_corpus_tokenizer(const std::string& name, const std::string
     try {
       if (is_model(path, registry)) metadata = import_model(path, registry).metadata;
     } catch (const Error& e) {
-      // If no importer knows the model, only its tokenizer is read, and its chat template is unknown.
-      if (e.kind() != ErrorKind::Weights) throw;
-      made.tokenizer = Tokenizer::open(path, registry);
-      if (chat_template.empty()) return made;
+      if (e.kind() == ErrorKind::NoInput && model_file(path) != path) {  // a folder without weights
+        metadata = import_model(path, registry, {"huggingface", {{"weights", "false"}}}).metadata;
+      } else {
+        // If no importer knows the model, only its tokenizer is read, and its chat template is unknown.
+        if (e.kind() != ErrorKind::Weights) throw;
+        made.tokenizer = Tokenizer::open(path, registry);
+        if (chat_template.empty()) return made;
+      }
     }
     if (!made.tokenizer) made.tokenizer = Tokenizer::open(path, registry, {}, metadata);
   }

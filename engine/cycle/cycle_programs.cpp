@@ -71,7 +71,10 @@ void CyclePrograms::trace_branches(const std::vector<int>& conditionals) {
 // Records what a program measures and returns.
 void CyclePrograms::learn(const Lowered& lowered) {
   if (layer_metrics_) layer_metrics_->open_layers(lowered);
-  for (const Node* leaf : lowered.program.leaves(Op::parameter)) used_.insert(leaf->callee);
+  for (const Node* leaf : lowered.program.leaves(Op::parameter)) {
+    used_.insert(leaf->callee);
+    reads_stored_types_ = reads_stored_types_ || is_stored(lowered.program.type(leaf->outputs.at(0)).dtype);
+  }
   for (const TrainedParameter& parameter : lowered.trained) trained_.insert(parameter.name);
   for (const NamedValue& update : lowered.program.updates) changed_.insert(update.name);
   if (lowered.program.output("loss")) measured_.insert("loss");

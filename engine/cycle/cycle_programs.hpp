@@ -80,6 +80,8 @@ class CyclePrograms {
   std::map<std::string, std::string> kernels() const;
   // Returns a line that lists what the host computes for a device with its own memory; "" for nothing.
   std::string hosted() const;
+  // Returns whether a program reads a weight of a stored type.
+  bool reads_stored_types() const { return reads_stored_types_; }
 
  private:
   struct Branch {
@@ -111,6 +113,7 @@ class CyclePrograms {
   std::vector<char> held_;  // by conditional
   std::vector<std::optional<TensorType>> result_types_;
   std::set<std::string> measured_, used_, trained_, changed_;
+  bool reads_stored_types_ = false;
   std::map<std::string, std::set<std::string>> chosen_by_;
   std::map<std::string, std::set<std::string>> kernels_of_;  // by operation
 };

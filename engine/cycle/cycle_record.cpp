@@ -119,7 +119,8 @@ void CycleRecord::drop_step() {
   batches_ = whole_batches_;
   samples_ -= group_.samples;
   in_epoch_.samples -= group_.samples;
-  group_ = {};
+  metrics_.drop_step();
+  group_.clear();
 }
 
 EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {

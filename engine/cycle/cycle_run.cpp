@@ -67,6 +67,8 @@ void CycleRun::begin_anew() {
 void CycleRun::compile() {
   programs_.compile_first(record_.counts());
   if (const std::string hosted = programs_.hosted(); !hosted.empty()) cycle_.note(hosted);
+  if (plan_.run.precision == Precision::int8 && !programs_.reads_stored_types())
+    cycle_.note("precision int8 changes nothing here: no weight is of a quantized type");
   watch_.prepare();
   for (const std::string& text : watch_.without_window()) cycle_.note(text);
   conditions_.expect_measured();

@@ -54,8 +54,9 @@ void run_in_turn(const CycleStages& stages) {
 
 void CycleStages::run(int threads) const {
   using Control = oneapi::tbb::global_control;
-  if (threads <= 1 || Control::active_value(Control::max_allowed_parallelism) <= 1) return run_in_turn(*this);
-  oneapi::tbb::task_arena arena(std::max(1, threads));
+  const size_t most = Control::active_value(Control::max_allowed_parallelism);
+  if (threads <= 1 || most <= 1) return run_in_turn(*this);
+  oneapi::tbb::task_arena arena(static_cast<int>(std::min(static_cast<size_t>(threads), most)));  // more: a warning
   arena.execute([this] { run_graph(*this); });
 }
 

@@ -222,6 +222,7 @@ CycleReport hx_graph::run_cycle(Run& run, int cycle, const hx_fit_settings& sett
   runtime.on_start([&](const std::vector<std::string>&, const Beginning&) {
     notes = graph_->weight_notes();
     run.begin(running);
+    if (stops_) runtime.stop();  // stop_fit() was called before there was a run to stop
   });
   runtime.on_progress([&](const Progress& p) {
     const hx_progress c = to_c(p);
@@ -237,8 +238,14 @@ CycleReport hx_graph::run_cycle(Run& run, int cycle, const hx_fit_settings& sett
   }
 }
 
+void hx_graph::stop_fit() {
+  stops_ = true;
+  if (const auto current = running()) current->runtime.stop();
+}
+
 void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   Run run(*this);
+  stops_ = false;
   BoundGraph& g = graph();
   last_ = run_settings(settings);
   if (!settings.device && !device_.empty()) last_.device = device_;
@@ -249,7 +256,7 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   for (int cycle = 0; cycle < cycles; ++cycle) expect_validation(g, cycle, g.settings(cycle, last_));
   FitCheckpoints checkpoints(settings, g);
   std::vector<std::string> notes = checkpoints.notes(), of_weights;
-  for (int cycle = 0; cycle < cycles && !stopped; ++cycle) {
+  for (int cycle = 0; cycle < cycles && !stopped && !stops_; ++cycle) {
     if (checkpoints.over(cycle)) {
       if (g.graph().trains(cycle)) CycleRuntime(g, cycle, last_).declare_parameters();
       continue;

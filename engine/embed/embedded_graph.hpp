@@ -1,6 +1,7 @@
 // Implements hx_graph: a graph, its streams, and the results of the last call.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -39,6 +40,7 @@ struct hx_graph {
   void bind_consumer(const char* name, harmonics::engine::Sink sink);
   void bind_consumer(const char* name, const std::string& address);
   void fit(const hx_fit_settings& settings, hx_fit_report& report);
+  void stop_fit();  // callable from any thread
   void evaluate(hx_evaluation& out);
   // Changes arguments of a layer. Returns the values that undo the change.
   const std::vector<const char*>& configure_layer(const std::string& layer,
@@ -116,6 +118,7 @@ struct hx_graph {
   std::mutex state_;  // guards running_
   std::condition_variable changed_;
   std::shared_ptr<Running> running_;
+  std::atomic<bool> stops_{false};  // of the running fit
 
   std::vector<std::string> texts_;
   std::vector<const char*> pointers_;

@@ -169,6 +169,10 @@ hx_status set_device(hx_graph* graph, const char* device) {
   return guard([&] { valid(graph).set_device(given_text(device)); });
 }
 
+hx_status stop_fit(hx_graph* graph) {
+  return guard([&] { valid(graph).stop_fit(); });
+}
+
 hx_status load(hx_graph* graph, const char* path) {
   return guard([&] { valid(graph).load(given_text(path)); });
 }
@@ -242,6 +246,7 @@ constexpr hx_graph_api kGraphs = {
     sequence_length,
     configure_layer,
     set_device,
+    stop_fit,
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "engine/execution/device_memory.hpp"
+#include "engine/execution/kernel_source.hpp"
 
 namespace harmonics::engine {
 
@@ -41,6 +42,17 @@ DeviceChoice choose_device(Registry& registry, uint32_t kind) {
   const std::string none =
       fmt::format("there is no {} to use{}", name_of(kind), reasons.empty() ? "" : " (" + reasons + ")");
   return {"cpu", kind == HX_DEVICE_OTHER ? "device auto: the CPU, as " + none : none};
+}
+
+bool only_wraps(Registry& registry, const std::string& name) {
+  try {
+    const ItemPtr device = registry.need(HX_DEVICE, name);
+    if (has_own_memory(*device) || !registry.find(HX_DEVICE, name + ":cpu")) return false;  // throws if it cannot wrap
+    const TensorType row{DType::F32, {16}};
+    return !KernelSource(name, registry).find("add", {}, {row, row}, {row});
+  } catch (const Error&) {  // it cannot wrap, or its library cannot be opened, which its use reports
+    return false;
+  }
 }
 
 }  // namespace harmonics::engine

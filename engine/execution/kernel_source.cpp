@@ -86,13 +86,14 @@ KernelSource::KernelSource(const std::string& device, Registry& registry, Precis
   had_ = device_ ? roundings_of(*device_) : 0;
   flags_ = wanted.flag & had_;
   if (flags_ || wanted.flag == 0 || precision == Precision::automatic) return;
-  std::string others = "fp32";
+  std::string others;
   for (const PrecisionRow& r : kPrecisions)
-    if ((r.flag & had_) && r.precision != Precision::automatic) others += std::string(", ") + r.name;
+    if (r.precision != Precision::automatic && (r.flag == 0 || (r.flag & had_)))
+      others += std::string(others.empty() ? "" : ", ") + r.name;
   throw Error(ErrorKind::Device, fmt::format("device '{}' does not support {} here", device, wanted.name), {},
               {device == "cpu" && precision == Precision::fp16
-                   ? "this processor has no AVX512-FP16; use fp32, or auto, which takes fp16 where available"
-                   : "it supports " + others + "; auto takes fp16 where available"});
+                   ? "this processor has no AVX512-FP16; it supports " + others + ", and auto chooses by measurement"
+                   : "it supports " + others + "; auto chooses by measurement"});
 }
 
 uint32_t KernelSource::flags_of(std::optional<Rounding> rounding) const {

@@ -576,7 +576,10 @@ Graph make_graph(const Flow& flow, Registry& registry, const std::string& name) 
   }
   if (!chosen) {
     Error e(ErrorKind::Name, "no harmonic named '" + name + "' in " + flow.source->name());
-    if (auto near = nearest(name, names)) e.note("did you mean '" + *near + "'?");
+    if (auto near = nearest(name, names))
+      e.note("did you mean '" + *near + "'?");
+    else
+      e.note("the file has " + comma_separated(names));
     throw e;
   }
   return Resolver(flow, *chosen, registry).run();

@@ -60,12 +60,14 @@ class Lowerer : public ParameterSource {
     const bool fresh = store_.find(path) == nullptr;
     const Role role = call.freeze ? Role::frozen : Role::weight;
     if (fresh && !call.weights.empty()) load_from(graph_.weights_file(call), path, type, role, init);
-    store_.declare(path, type, role, init, part_.seed);
+    const StoredTensor* given = store_.find(path);
+    const bool kept = given && keeps_type(*given, type);
+    if (!kept) store_.declare(path, type, role, init, part_.seed);
     if (call.freeze) frozen_.insert(path);
     if (into_tapped_) outer_.insert(path);
-    const HTensor handle = tracer_.parameter(path, type);
+    const HTensor handle = tracer_.parameter(path, kept ? given->type : type);
     if (known_parameters_.insert(path).second) parameters_.push_back(path);
-    return handle;
+    return kept ? cast(handle, type.dtype) : handle;
   }
   HTensor of_model(const std::string& path, const ModelParameter& what, const BoundCall& call) override {
     const LayerParameter& p = what.parameter;
@@ -516,6 +518,16 @@ class Lowerer : public ParameterSource {
     return parts;
   }
 
+  // Returns whether a matrix of a file stays in its type. Products read it there; all other readers get f32 from a
+  // conversion in every step, so other tensors are converted once. Training needs f32.
+  bool keeps_type(const StoredTensor& stored, const TensorType& type) const {
+    constexpr uint64_t kLeastBytes = 1 << 16;
+    const DType given = stored.type.dtype;
+    return stored.given && graph_.taps.empty() && type.dtype == DType::F32 && stored.type.shape == type.shape &&
+           type.shape.rank() == 2 && stored.type.bytes() >= kLeastBytes &&
+           (given == DType::F16 || given == DType::BF16 || is_stored(given));
+  }
+
   void load_from(const std::string& file, const std::string& path, const TensorType& type, Role role,
                  const hx_init& init) {
     const auto [known, fresh] = files_.try_emplace(file);
@@ -526,7 +538,7 @@ class Lowerer : public ParameterSource {
     if (it == loaded.tensors.end())
       throw Error(ErrorKind::Weights,
                   fmt::format("{} has neither '{}' nor '{}'", file, path, path.substr(path.rfind('.') + 1)));
-    if (type_of(it->second) != type)
+    if (type_of(it->second) != type && !is_convertible(type_of(it->second), type))
       throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph expects {}", file, it->first,
                                                   type_of(it->second).str(), type.str()));
     store_.adopt(path, it->second, loaded.mapped, role, init);

@@ -125,6 +125,13 @@ void Metrics::end_step() {
   }
 }
 
+void Metrics::drop_step() {
+  for (Series& s : windows_) {
+    for (Part& p : s.parts) p.pending = {};
+    s.samples = 0;
+  }
+}
+
 void Metrics::set(size_t metric, double value) {
   WindowMean& window = windows_[metric].parts.front().window;
   window = {};

@@ -93,6 +93,7 @@ class Metrics {
     begin_batch(metric, samples), add(metric, 0, value, samples, samples);
   }
   void end_step();
+  void drop_step();  // forgets what was added since the last step
   // Sets a value that is valid until the next set(): the result of a validation or an epoch.
   void set(size_t metric, double value);
   // Sets a value that the caller computes from the windows; NaN if there is none.

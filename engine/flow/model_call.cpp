@@ -64,7 +64,8 @@ void expect_fitting(const LayerModel& opened, const FlowValue& x, int64_t tokens
     throw Error(
         ErrorKind::Shape,
         fmt::format("the samples have {} tokens, but the context of '{}' is {}", tokens, model.name, model.context), {},
-        {"take shorter samples"});
+        {fmt::format("take at most {0} tokens: window={0} in an address, sequence_len={0} for 'train'",
+                     model.context)});
 }
 
 // Returns the entry that computes the result, and the name of its output.

@@ -171,7 +171,11 @@ class HeadGradient {
   // Adds a chunk: its rows of x, their bent(), and the gradient of their scores.
   void add(const HTensor& x, const HTensor& bent, const HTensor& dscores) {
     const HTensor d = head_.softcap > 0 ? dscores * (1.0 - square(bent)) : dscores;
-    dx_.push_back(as_type_of(dot(d, cast(head_.weight, d.dtype()), {1}, {0}), x));
+    // Devices may decode a weight of another type in the product.
+    const HTensor dx = d.dtype() == DType::F32 && head_.weight.dtype() != DType::F32
+                           ? one("linear", AttributeMap().set("transposed", true), {d, head_.weight})
+                           : dot(d, cast(head_.weight, d.dtype()), {1}, {0});
+    dx_.push_back(as_type_of(dx, x));
     if (!frozen_) sum(dweight_, dot(d, cast(x, d.dtype()), {0}, {0}));
     if (!head_.bias.empty()) sum(dbias_, reduce_sum(d, {0}));
   }

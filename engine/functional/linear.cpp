@@ -86,10 +86,10 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
     const HTensor dz = cast(dy, c.wide);
     Values result{HTensor(), HTensor()};
     if (!a.has("scale")) {
-      // Devices may decode a stored weight in the product, in either direction.
-      const bool stored = is_stored(weight.dtype()) && c.wide == DType::F32;
-      const HTensor dx = stored ? one("linear", AttributeMap().set("transposed", !transposed), {dz, weight})
-                                : dot(dz, cast(weight, c.wide), last_axis(dy), {transposed});
+      // Devices may decode the weight in the product, in either direction.
+      const bool decodes = weight.dtype() != DType::F32 && c.wide == DType::F32;
+      const HTensor dx = decodes ? one("linear", AttributeMap().set("transposed", !transposed), {dz, weight})
+                                 : dot(dz, cast(weight, c.wide), last_axis(dy), {transposed});
       result[0] = as_type_of(dx, in[0]);
     }
     if (!is_stored(weight.dtype())) {

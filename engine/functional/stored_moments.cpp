@@ -8,7 +8,8 @@ constexpr int kFractionBits = 23, kCodeFraction = 3, kShift = kFractionBits - kC
 // Returns the number of exponents of a format. It is also the lowest scale: from there on all exponents are valid in
 // f32.
 int64_t exponents_of(MomentKind kind) { return kind == MomentKind::mean ? 16 : 32; }
-constexpr double kMostMean = 127;  // without the sign
+constexpr double kMostMean = 127;                                                     // without the sign
+constexpr double kMagnitude = 0x7fffffff, kInfinity = 0x7f800000, kNaN = 0x7fc00000;  // bits of f32
 
 // A tensor as a matrix: the first axis by all others.
 struct Grid {
@@ -56,11 +57,20 @@ HTensor magnitudes(const HTensor& codes, const HTensor& bases) {
   return bitcast(shift_left(codes, kShift) + bases, DType::F32);
 }
 
+// Replaces every NaN by the one whose code stands for NaN under the scale that it gives its block. The codes of others
+// overflow, or are those of an infinity.
+HTensor with_one_nan(const HTensor& x) {
+  const HTensor bits = bitcast(x, DType::I32);
+  const HTensor is_nan = less(kInfinity, bit_and(bits, kMagnitude));
+  return bitcast(select(is_nan, detail::number_like(bits, kNaN), bits), DType::F32);
+}
+
 // Returns the scales of the blocks: exponents that leave room for rounding the largest magnitude up.
 HTensor scales_of(const HTensor& magnitude, const Grid& grid, int64_t exponents) {
   const HTensor whole = pad(magnitude, {0, 0}, {grid.whole()[0] - grid.rows, grid.whole()[1] - grid.columns});
   const HTensor most = reduce_max(reshape(whole, grid.blocks()), {1, 3});
-  const HTensor reach = bitcast(most, DType::I32) + static_cast<double>((1 << kShift) - 1);
+  const HTensor bits = minimum(bit_and(bitcast(most, DType::I32), kMagnitude), kNaN);  // a device may give another NaN
+  const HTensor reach = bits + static_cast<double>((1 << kShift) - 1);
   return cast(maximum(shift_right_logical(reach, kFractionBits), static_cast<double>(exponents)), DType::U8);
 }
 
@@ -75,7 +85,7 @@ StoredMoment quantise(MomentKind kind, const HTensor& moment, const HTensor& ste
   const Grid grid(shape);
   const Shape matrix{grid.rows, grid.columns};
   const int64_t exponents = exponents_of(kind);
-  const HTensor x = reshape(moment, matrix), size = kind == MomentKind::mean ? abs(x) : x;
+  const HTensor x = with_one_nan(reshape(moment, matrix)), size = kind == MomentKind::mean ? abs(x) : x;
   const HTensor scale = scales_of(size, grid, exponents);
   HTensor codes = codes_of(size, bases(scale, grid, exponents), random_bits(kind, matrix, step, kShift));
   if (kind == MomentKind::mean)

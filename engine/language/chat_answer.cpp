@@ -37,6 +37,35 @@ bool add_call(const boost::json::value& value, std::vector<AnswerPart>& calls) {
   return true;
 }
 
+std::string_view trimmed(std::string_view text) {
+  const size_t from = text.find_first_not_of(kBlanks);
+  return from == std::string_view::npos ? "" : text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
+}
+
+// Reads calls as newer models of Mistral write them: name[ARGS]{"x": 1}[TOOL_CALLS]name[CALL_ID]id[ARGS]{"x": 2}.
+// Returns none if one of them has another form.
+std::vector<AnswerPart> named_calls_of(std::string_view text) {
+  constexpr std::string_view kNext = "[TOOL_CALLS]", kArguments = "[ARGS]", kId = "[CALL_ID]";
+  std::vector<AnswerPart> calls;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(kNext, at), text.size());
+    const std::string_view call = text.substr(at, end - at);
+    const size_t mark = call.find(kArguments);
+    if (mark == std::string_view::npos) return {};
+    const std::string_view name = trimmed(call.substr(0, std::min(call.find(kId), mark))),
+                           arguments = trimmed(call.substr(mark + kArguments.size()));
+    boost::json::error_code failed;
+    boost::json::parse_options options;
+    options.max_depth = 64;
+    const boost::json::value value =
+        boost::json::parse(boost::json::string_view(arguments.data(), arguments.size()), failed, {}, options);
+    if (failed || !value.is_object() || name.empty()) return {};
+    calls.push_back({AnswerPart::call, std::string(name), boost::json::serialize(value)});
+    at = std::min(end + kNext.size(), text.size());
+  }
+  return calls;
+}
+
 }  // namespace
 
 std::vector<AnswerPart> tool_calls_of(std::string_view text) {
@@ -45,8 +74,8 @@ std::vector<AnswerPart> tool_calls_of(std::string_view text) {
   options.max_depth = 64;
   const boost::json::value value =
       boost::json::parse(boost::json::string_view(text.data(), text.size()), failed, {}, options);
+  if (failed) return named_calls_of(text);
   std::vector<AnswerPart> calls;
-  if (failed) return calls;
   if (!value.is_array()) {
     add_call(value, calls);
     return calls;

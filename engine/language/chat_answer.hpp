@@ -13,6 +13,11 @@ struct AnswerPart {
   std::string arguments = {};  // for calls: a JSON object
 };
 
+// The marks of reasoning and calls of tools. Vocabularies have some of them as tokens.
+inline constexpr std::string_view kAnswerMarks[] = {"<think>",       "</think>",       "<tool_call>",  "</tool_call>",
+                                                    "<|tool_call|>", "<|/tool_call|>", "[TOOL_CALLS]", "[ARGS]",
+                                                    "[CALL_ID]",     "<|python_tag|>"};
+
 // Splits the text of an answer incrementally. Recognises <think> blocks, and calls marked by <tool_call>, [TOOL_CALLS],
 // <|tool_call|>, <|python_tag|> or as a single JSON object.
 class AnswerReader {

@@ -11,8 +11,15 @@ namespace {
 const std::string kTemplateName = "the chat template";
 
 constexpr std::string_view kChatMl =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
-    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+    R"({% if tools %}{{ '<|im_start|>system\n' }}{% if messages[0]['role'] == 'system' %})"
+    R"({{ messages[0]['content'] + '\n\n' }}{% endif %}{{ 'You may call these functions:\n' }})"
+    R"({% for tool in tools %}{{ tool | tojson + '\n' }}{% endfor %})"
+    R"({{ 'Write a call as <tool_call>{"name": NAME, "arguments": OBJECT}</tool_call>.<|im_end|>\n' }}{% endif %})"
+    R"({% for message in messages %}{% if not (tools and loop.first and message['role'] == 'system') %})"
+    R"({{ '<|im_start|>' + message['role'] + '\n' + (message['content'] or '') }})"
+    R"({% for call in message['tool_calls'] or [] %}{{ '<tool_call>' + call['function'] | tojson + '</tool_call>' }})"
+    R"({% endfor %}{{ '<|im_end|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %})"
+    R"({{ '<|im_start|>assistant\n' }}{% endif %})";
 
 // Values and bytes of the variables that a prompt brings along.
 struct InputSize {
@@ -55,10 +62,14 @@ ChatTemplate ChatTemplate::usual() {
 }
 
 ChatTemplate ChatTemplate::of(const ModelMetadata& metadata, const Tokenizer& tokenizer) {
-  constexpr std::string_view kKey = "tokenizer.chat_template";
+  constexpr std::string_view kKey = "tokenizer.chat_template", kWithTools = "tokenizer.chat_template.tool_use";
   if (!metadata.has(kKey)) return usual();
   const auto text = [&](std::optional<int32_t> id) { return id ? tokenizer.written(*id) : std::string(); };
-  return ChatTemplate(metadata.text(kKey), text(tokenizer.bos()), text(tokenizer.eos()));
+  const std::string begin = text(tokenizer.bos()), end = text(tokenizer.eos());
+  ChatTemplate made(metadata.text(kKey), begin, end);
+  if (metadata.has(kWithTools))
+    made.with_tools_ = std::make_unique<const ChatTemplate>(metadata.text(kWithTools), begin, end);
+  return made;
 }
 
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
@@ -67,6 +78,7 @@ ChatTemplate::~ChatTemplate() = default;
 TemplateWork ChatTemplate::allowed(const ChatPrompt& prompt) { return limits_of(prompt).most; }
 
 std::string ChatTemplate::render(const ChatPrompt& prompt, TemplateWork* done) const {
+  if (with_tools_ && !prompt.tools.empty()) return with_tools_->render(prompt, done);
   using jinja::Value;
   jinja::Run run(kTemplateName, limits_of(prompt), prompt.now);
   run.define("messages", Value::of(prompt.messages));

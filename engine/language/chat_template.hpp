@@ -32,7 +32,8 @@ class ChatTemplate {
  public:
   // Throws ErrorKind::Syntax with line and column. `begin` and `end` are the values of bos_token and eos_token.
   explicit ChatTemplate(std::string_view text, std::string begin = "", std::string end = "");
-  // Returns the template in the metadata of a model, "tokenizer.chat_template"; usual() if it has none.
+  // Returns the template in the metadata of a model, "tokenizer.chat_template"; usual() if it has none. Prompts with
+  // tools use "tokenizer.chat_template.tool_use", if there is one.
   static ChatTemplate of(const ModelMetadata& metadata, const Tokenizer& tokenizer);
   static ChatTemplate usual();  // the ChatML template
   ChatTemplate(ChatTemplate&&) noexcept;
@@ -44,6 +45,9 @@ class ChatTemplate {
   // Returns the limits, which grow with the size of the prompt.
   static TemplateWork allowed(const ChatPrompt& prompt);
   const std::string& text() const { return text_; }
+  const std::string& text_with_tools() const { return with_tools_ ? with_tools_->text_ : text_; }
+  // Whether prompts show tools to the model.
+  bool shows_tools() const { return text_with_tools().find("tools") != std::string::npos; }
   // Whether this is the model's own template, which also prints the begin token.
   bool own() const { return own_; }
 
@@ -51,6 +55,7 @@ class ChatTemplate {
   std::string text_, begin_, end_;
   bool own_ = true;
   std::unique_ptr<const jinja::Node> root_;
+  std::unique_ptr<const ChatTemplate> with_tools_;  // null: the same
 };
 
 }  // namespace harmonics::engine

@@ -7,6 +7,8 @@
 
 #include <harmonics/quantity.hpp>
 
+#include "engine/language/chat_answer.hpp"
+
 namespace harmonics::engine {
 
 namespace {
@@ -41,6 +43,20 @@ std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (const char* end : kEnds)
     if (const auto id = tokenizer.special_token(end)) ids.push_back(*id);
+  return ids;
+}
+
+std::vector<int32_t> answer_marks(const Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  for (const std::string_view mark : kAnswerMarks)
+    if (const auto id = tokenizer.special_token(mark)) ids.push_back(*id);
+  return ids;
+}
+
+std::vector<int32_t> dry_breakers(const std::vector<std::string>& pieces) {
+  std::vector<int32_t> ids;
+  for (size_t id = 0; id < pieces.size(); ++id)
+    if (pieces[id].find_first_of("\n:\"*") != std::string::npos) ids.push_back(static_cast<int32_t>(id));
   return ids;
 }
 
@@ -186,7 +202,8 @@ std::string Generation::choose(std::span<const float> scores) {
   if (std::find(settings_.ends.begin(), settings_.ends.end(), id) != settings_.ends.end())
     return finish(EndOfText::model);
   if (constraint_) constraint_->accept(id);
-  std::string text = stop_.push(characters_.push(tokenizer_.decode(id, previous_)));
+  const bool written = std::find(settings_.written.begin(), settings_.written.end(), id) != settings_.written.end();
+  std::string text = stop_.push(characters_.push(written ? tokenizer_.written(id) : tokenizer_.decode(id, previous_)));
   previous_ = id;
   if (stop_.found() || (constraint_ && constraint_->is_over())) return text + finish(EndOfText::stop);
   if (done_.tokens == settings_.tokens) return text + finish(EndOfText::tokens);

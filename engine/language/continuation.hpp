@@ -31,6 +31,7 @@ struct ContinuationSettings : SamplerSettings {
   FilterSettings filters;
   std::vector<std::string> stop;                           // strings that end the text; they are not part of it
   std::vector<int32_t> ends;                               // tokens that end the text, besides begin and end tokens
+  std::vector<int32_t> written;                            // control tokens whose text is part of the text
   std::shared_ptr<const Grammar> grammar;                  // grammar of the text; null for none
   std::shared_ptr<const std::vector<std::string>> pieces;  // token_texts(); required by the grammar
   std::optional<size_t> log_probabilities;                 // report each token and this number of the most likely ones
@@ -68,6 +69,13 @@ struct Continuation {
 // Returns the tokens that end the answer of a model: its end of text, and those of known ends of turns that the
 // vocabulary has as special tokens.
 std::vector<int32_t> answer_ends(const Tokenizer& tokenizer);
+
+// Returns the special tokens that mark reasoning and calls of tools in answers, which AnswerReader needs as text.
+std::vector<int32_t> answer_marks(const Tokenizer& tokenizer);
+
+// Returns the tokens across which penalties of repetitions do not extend: those with a line end, ':', '"' or '*'.
+// `pieces`: token_texts().
+std::vector<int32_t> dry_breakers(const std::vector<std::string>& pieces);
 
 // A text that is generated step by step. Session and tokenizer must outlive it.
 class Generation {

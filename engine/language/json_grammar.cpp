@@ -1,12 +1,17 @@
 #include "engine/language/json_grammar.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
+
+#include "engine/language/number_grammar.hpp"
+#include "engine/language/pattern_grammar.hpp"
 
 namespace harmonics::engine {
 
@@ -120,7 +125,8 @@ class SchemaGrammar {
                                            "oneOf",       "allOf",     "type",     "properties",
                                            "required",    "items",     "minItems", "maxItems",
                                            "prefixItems", "minLength", "format",   "maxLength",
-                                           "minimum",     "$schema",   "$id",      "$defs",
+                                           "minimum",     "maximum",   "pattern",  "exclusiveMinimum",
+                                           "$schema",     "$id",       "$defs",    "exclusiveMaximum",
                                            "definitions", "title",     "default",  "description",
                                            "examples",    "readOnly",  "$comment", "deprecated",
                                            "writeOnly",   "nullable",  "strict",   "additionalProperties"};
@@ -137,10 +143,40 @@ class SchemaGrammar {
     if (type != "integer" && type != "number")
       fail(place + "/type", fmt::format("'{}' is not a JSON type", type),
            "types: array, boolean, integer, null, number, object, string");
-    const json::value* const least = schema.if_contains("minimum");
-    if (!least) return type;
-    if (!least->is_number() || least->to_number<double>() != 0) fail(place + "/minimum", "only 0 is supported");
-    return type == "integer" ? "natural" : "positive";
+    return number(type == "integer", schema, place);
+  }
+
+  // Returns a bound of numbers. Bounds of integers are rounded to integers within them.
+  static std::optional<NumberBound> bound(const json::object& schema, const char* key, bool whole, bool least,
+                                          const std::string& place) {
+    const json::value* const value = schema.if_contains(key);
+    if (!value) return std::nullopt;
+    const double given = value->is_number() ? value->to_number<double>() : HUGE_VAL;
+    if (!(std::fabs(given) <= static_cast<double>(kLargestBound)))
+      fail(fmt::format("{}/{}", place, key), fmt::format("it is a number of at most {} in magnitude", kLargestBound));
+    const double rounded = least ? std::ceil(given) : std::floor(given);
+    if (rounded != given && !whole) fail(fmt::format("{}/{}", place, key), "bounds of numbers are whole numbers");
+    return NumberBound{static_cast<int64_t>(rounded),
+                       rounded == given && std::string_view(key).starts_with("exclusive")};
+  }
+
+  // Returns the stricter one of two bounds.
+  static std::optional<NumberBound> stricter(std::optional<NumberBound> a, std::optional<NumberBound> b, bool least) {
+    if (!a || !b) return a ? a : b;
+    if (a->value == b->value) return a->open ? a : b;
+    return (a->value > b->value) == least ? a : b;
+  }
+
+  std::string number(bool whole, const json::object& schema, const std::string& place) {
+    const auto of = [&](const char* key, bool least) { return bound(schema, key, whole, least, place); };
+    const auto least = stricter(of("minimum", true), of("exclusiveMinimum", true), true),
+               most = stricter(of("maximum", false), of("exclusiveMaximum", false), false);
+    const auto is_zero = [](const NumberBound& b) { return b.value == 0 && !b.open; };
+    if (!least && !most) return whole ? "integer" : "number";
+    if (!most && is_zero(*least)) return whole ? "natural" : "positive";
+    const std::string all = whole ? integers_between(least, most) : numbers_between(least, most);
+    if (all.empty()) fail(place, "no number is within its bounds");
+    return rule(all);
   }
 
   std::string reference(const json::value& to, const std::string& place) {
@@ -187,13 +223,41 @@ class SchemaGrammar {
     return most < 0 ? fmt::format("{{{},}}", least) : fmt::format("{{{},{}}}", least, most);
   }
 
+  // Returns the texts of a format; "" for an unknown one.
+  std::string named_format(const std::string& name) {
+    const auto label = [this] { return rule(R"([a-zA-Z0-9] ( [a-zA-Z0-9\-]{0,61} [a-zA-Z0-9] )?)"); };
+    if (name == "hostname") return fmt::format(R"({0} ( "." {0} )*)", label());
+    if (name == "email") return fmt::format(R"([a-zA-Z0-9._%+\-]{{1,64}} "@" {0} ( "." {0} )+)", label());
+    if (name == "ipv4")
+      return fmt::format(R"({0} "." {0} "." {0} "." {0})",
+                         rule(R"([0-9] | [1-9] [0-9] | "1" [0-9] [0-9] | "2" [0-4] [0-9] | "25" [0-5])"));
+    if (name == "ipv6") return R"(hex{1,4} ( ":" hex{1,4} ){7})";
+    if (name == "uri") return R"([a-z] [a-z0-9+.\-]{0,15} ":" [A-Za-z0-9/?#@!$&'()*+,;=:._~%\-]+)";
+    return "";
+  }
+
+  static std::string pattern_in(const std::string& pattern, const std::string& place) {
+    try {
+      return grammar_of_pattern(pattern);
+    } catch (const Error& e) {
+      fail(place + "/pattern", e.what());
+    }
+  }
+
   std::string text(const json::object& schema, const std::string& place) {
     if (const json::value* const format = schema.if_contains("format")) {
       const std::string name = format->is_string() ? view_of(format->get_string()) : "";
       if (name == "date" || name == "time") return "\"\\\"\" " + name + " \"\\\"\"";
       if (name == "date-time") return R"("\"" date "T" time "\"")";
       if (name == "uuid") return R"("\"" hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12} "\"")";
-      fail(place + "/format", "date, time, date-time and uuid are supported");
+      if (const std::string body = named_format(name); !body.empty()) return fmt::format(R"("\"" {} "\"")", rule(body));
+      fail(place + "/format", "date, time, date-time, uuid, email, hostname, ipv4, ipv6 and uri are supported");
+    }
+    if (const json::value* const pattern = schema.if_contains("pattern")) {
+      if (!pattern->is_string()) fail(place + "/pattern", "it is a regular expression");
+      if (schema.contains("minLength") || schema.contains("maxLength"))
+        fail(place + "/pattern", "limits of the length beside it are not supported; write them into the pattern");
+      return fmt::format(R"("\"" {} "\"")", rule(pattern_in(view_of(pattern->get_string()), place)));
     }
     if (!schema.contains("minLength") && !schema.contains("maxLength")) return "string";
     return "\"\\\"\" character" +

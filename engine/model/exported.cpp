@@ -14,6 +14,7 @@
 #include "engine/base/file_group.hpp"
 #include "engine/model/folder_weights.hpp"
 #include "engine/model/imported.hpp"
+#include "engine/model/sealed_file.hpp"
 #include "engine/plugin/arguments.hpp"
 
 namespace harmonics::engine {
@@ -106,11 +107,14 @@ ExportResult export_model(const std::map<std::string, HTensor>& tensors, const A
   const std::string path = to.ends_with('/') ? to + kFolderFile : model_file(to);
   const ItemPtr item = exporter_for(path, registry, options.exporter);
   const AttributeMap arguments = bind_texts(*item, options.options);
+  AttributeMap kept;
+  for (const auto& [key, value] : metadata.entries())
+    if (!describes_one_file(key)) kept.set(key, value);
   std::vector<hx_exported_tensor> all;
   for (const auto& [name, tensor] : tensors)
     all.push_back(
         {sizeof(hx_exported_tensor), 0, name.c_str(), to_c(type_of(tensor)), tensor.bytes(), type_of(tensor).bytes()});
-  const AttributeView about(metadata), view(arguments);
+  const AttributeView about(kept), view(arguments);
   const hx_exported_model model = {sizeof model, static_cast<uint32_t>(all.size()), all.data(), *about.get()};
   make_folder_of(to, calls);
   Sink sink{path, FileGroup(path, calls), nullptr, {std::filesystem::path(path).filename().string()}, 0, {}};

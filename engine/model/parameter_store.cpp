@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <harmonics/ops.hpp>
+
 #include "engine/base/spelling.hpp"
 
 namespace harmonics::engine {
@@ -88,11 +90,21 @@ bool holds(const StoredTensor& stored, const HTensor& numbers) {
   return now == wanted || std::memcmp(now, wanted, stored.type.bytes()) == 0;
 }
 
+Error other_type(const std::string& name, const TensorType& given, const TensorType& needed) {
+  return Error(ErrorKind::Weights, "'" + name + "' is " + given.str() + " in the given weights, but the graph needs " +
+                                       needed.str() + "; give it weights of that " +
+                                       (given.shape == needed.shape ? "type" : "shape") + " or change the layer back");
+}
+
 Error unknown_parameter(const std::string& name) {
   return Error(ErrorKind::Weights, "there is no parameter '" + name + "'");
 }
 
 }  // namespace
+
+bool is_convertible(const TensorType& given, const TensorType& needed) {
+  return given.shape == needed.shape && is_float(needed.dtype) && (is_float(given.dtype) || is_stored(given.dtype));
+}
 
 void StoredTensor::own() {
   if (users.use_count() > 1)
@@ -119,18 +131,26 @@ void ParameterStore::keep_packed(std::shared_ptr<PackedFiles> kept) {
     if (stored.file) stored.packed = std::make_shared<PackedForms>(kept_);
 }
 
-StoredTensor* ParameterStore::declared(const std::string& name, const TensorType& type) {
-  StoredTensor* known = find(name);
-  if (known && known->type != type)
-    throw Error(ErrorKind::Weights, "'" + name + "' is " + known->type.str() +
-                                        " in the given weights, but the graph needs " + type.str() +
-                                        "; give it weights of that shape or change the layer back");
-  return known;
+// Only for tensors that no program uses.
+void ParameterStore::convert(const std::string& name, StoredTensor& given, const TensorType& type) {
+  bytes_.take(type.bytes(), "'" + name + "'", type.str());
+  bytes_.give_back(given.type.bytes());
+  const HTensor now = cast(view_of(given.type, const_cast<void*>(given.data()), given.storage), type.dtype);
+  given.type = type;
+  given.storage = now.raw()->storage;
+  given.file = nullptr;
+  given.packed = std::make_shared<PackedForms>();
 }
 
 StoredTensor& ParameterStore::declare(const std::string& name, const TensorType& type, Role role, const hx_init& init,
                                       uint64_t seed) {
-  if (StoredTensor* known = declared(name, type)) return *known;
+  if (StoredTensor* known = find(name)) {
+    if (known->type != type && known->given && known->users.use_count() == 1 && is_convertible(known->type, type))
+      convert(name, *known, type);
+    if (known->type != type) throw other_type(name, known->type, type);
+    known->given = false;
+    return *known;
+  }
   if (reserves_)
     return tensors_.emplace(name, StoredTensor{type, Storage::reserved(type.bytes()), role, init}).first->second;
   bytes_.take(type.bytes(), "'" + name + "'", type.str());
@@ -148,12 +168,21 @@ StoredTensor& ParameterStore::declare(const std::string& name, const TensorType&
 StoredTensor& ParameterStore::adopt(const std::string& name, const HTensor& numbers,
                                     const std::shared_ptr<const MappedFile>& file, Role role, const hx_init& init) {
   const TensorType type = type_of(numbers);
-  if (StoredTensor* known = declared(name, type)) {
-    assign(name, numbers);
+  StoredTensor* known = find(name);
+  if (known && known->type != type && known->given && known->users.use_count() == 1) {
+    bytes_.give_back(known->type.bytes());
+    tensors_.erase(name);
+    known = nullptr;
+  }
+  if (known) {
+    if (known->type != type && (known->given || !is_convertible(type, known->type)))
+      throw other_type(name, type, known->type);
+    assign(name, known->type == type ? numbers : cast(numbers, known->type.dtype));
     return *known;
   }
   bytes_.take(type.bytes(), "'" + name + "'", type.str());
   StoredTensor stored{type, nullptr, role, init};
+  stored.given = true;
   if (stays_mapped(numbers, file)) {
     stored.storage = numbers.raw()->storage;
     stored.file = file;

@@ -54,6 +54,7 @@ struct StoredTensor {
   // No program changes the tensor: programs read its storage directly, and snapshots share it.
   bool fixed = false;
   bool of_model = false;  // loaded from a model file named in a flow; not saved again while `fixed`
+  bool given = false;     // from a file, and not declared since; its type may still be converted
   std::shared_ptr<const MappedFile> file = {};                      // set while `storage` is a view of it
   std::shared_ptr<const char> users = std::make_shared<char>('u');  // also owned by plans that use the address
   std::shared_ptr<PackedForms> packed = std::make_shared<PackedForms>();
@@ -78,6 +79,9 @@ struct StoredTensor {
   }
 };
 
+// Returns whether weights of a file may be converted to the type that a program needs.
+bool is_convertible(const TensorType& given, const TensorType& needed);
+
 class ParameterStore : public TensorBinding {
  public:
   // Sets limits for all tensors, including existing ones.
@@ -88,12 +92,13 @@ class ParameterStore : public TensorBinding {
   // Tensors declared after this call have addresses, but neither memory nor values, and no limits apply. For plans that
   // do not run.
   void reserve_only() { reserves_ = true; }
-  // Creates a tensor unless it exists. Initial values depend on seed and name, not on the order of declarations. Throws
-  // ErrorKind::Weights, with both types, if the tensor exists with another type.
+  // Creates a tensor unless it exists. Initial values depend on seed and name, not on the order of declarations.
+  // Converts a tensor of a file from another float type or a stored type; otherwise throws ErrorKind::Weights, with
+  // both types, if the tensor exists with another type.
   StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
   // Declares a tensor whose elements are in `file`, which may be null. Large tensors remain views of the mapping;
-  // others are copied, which aligns them for vector instructions. If the tensor exists, assigns the elements as
-  // assign() does.
+  // others are copied, which aligns them for vector instructions. Assigns the elements, converted as by declare(), if
+  // the tensor exists and a program uses it; replaces a tensor of an earlier file.
   StoredTensor& adopt(const std::string& name, const HTensor& numbers, const std::shared_ptr<const MappedFile>& file,
                       Role role, const hx_init& init);
   // Declares a tensor that shares the storage of another store's tensor, which no program may change.
@@ -138,8 +143,7 @@ class ParameterStore : public TensorBinding {
 
  private:
   StoredTensor& checked(const std::string& name, const TensorType& type);  // `type`: the stored type
-  // Returns the existing tensor of that name, or null. Throws if it has another type.
-  StoredTensor* declared(const std::string& name, const TensorType& type);
+  void convert(const std::string& name, StoredTensor& given, const TensorType& type);
   bool keeps_stored_types() const;
 
   std::map<std::string, StoredTensor> tensors_;

@@ -14,6 +14,7 @@
 #include <harmonics/quantity.hpp>
 
 #include "engine/base/file_group.hpp"
+#include "engine/model/sealed_file.hpp"
 #include "formats/gguf.hpp"
 
 namespace harmonics::engine {
@@ -164,7 +165,8 @@ class Writing {
   void metadata() {
     GgufWriter& writer = outputs_[0].writer;
     for (const GgufMetadata& entry : parts_[0].contents.metadata)
-      if (!is_split_key(entry.key) && entry.key != "general.file_type" && entry.key != "general.quantization_version")
+      if (!is_split_key(entry.key) && entry.key != "general.file_type" && entry.key != "general.quantization_version" &&
+          !describes_one_file(entry.key))
         writer.copy(entry);
     writer.set("general.file_type", GgufKind::U32, options_.mix.file_type);
     writer.set("general.quantization_version", GgufKind::U32, int64_t{2});

@@ -100,6 +100,8 @@ void save_sealed(TensorFile file, const std::string& path, FileCalls& calls) {
   save_safetensors(file, path, calls);
 }
 
+bool describes_one_file(std::string_view key) { return key == kOfTensors || key == kOfHeader || key == kRunStateKey; }
+
 std::string write_sealed(TensorFile file) {
   seal(file);
   return write_safetensors(file);

@@ -30,4 +30,7 @@ inline constexpr char kRunStateKey[] = "harmonics.run";
 // Returns whether the file is a checkpoint. Weights and states in checkpoints have names without '/'.
 inline bool holds_state(const TensorFile& file) { return file.metadata.count(kRunStateKey) != 0; }
 
+// Returns whether a metadata entry describes one file and would be wrong in another: the seal, or the state of a run.
+bool describes_one_file(std::string_view key);
+
 }  // namespace harmonics::engine

@@ -65,7 +65,9 @@ std::optional<Node> reading(const Program& program, const Node& node, size_t inp
   const bool takes_stored = f && f->traits.stored == input;
   const bool takes_floats = takes_stored || (input <= 1 && (node.op == Op::dot || (f && f->traits.free_types)));
   if (is_stored(source) ? !takes_stored : !takes_floats) return std::nullopt;
-  if (node.attributes.has("scale") || !node.attributes.text("activation_type", "").empty()) return std::nullopt;
+  // Rows of x are quantised in the type that they have.
+  const bool quantises = input == 0 && !node.attributes.text("activation_type", "").empty();
+  if (node.attributes.has("scale") || quantises) return std::nullopt;
   const bool sums = node.op == Op::dot || f->signature.attribute("accumulate");
   if (sums && program.type(node.inputs[input]).dtype == DType::F64)
     now.attributes.set("accumulate", std::string("f64"));

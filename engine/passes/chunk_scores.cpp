@@ -63,13 +63,22 @@ class ScoreFinder {
     if (node.op != Op::call) return false;
     for (const auto& [name, value] : node.attributes.entries())
       if (name != "batch_invariant") return false;
-    const DType x = program_.type(node.inputs[0]).dtype;
-    return is_float(x) &&
-           std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return program_.type(v).dtype == x; });
+    const DType x = program_.type(node.inputs[0]).dtype, weight = program_.type(node.inputs[1]).dtype;
+    const bool frozen = x == DType::F32 && (weight == DType::F16 || weight == DType::BF16 || is_stored(weight));
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (program_.type(node.inputs[i]).dtype != x && !(i == 1 && frozen)) return false;
+    return is_float(x);
   }
   static bool is_gradient(const Node& node, const Node& loss) {
     return node.op == Op::call && node.inputs.size() == 4 && node.inputs[0] == loss.inputs[0] &&
            node.inputs[1] == loss.inputs[1] && node.inputs[2] == loss.outputs[1];
+  }
+
+  // Returns whether the node computes the gradient of x by a product that decodes the weight.
+  static bool decodes(const Node& node, const Node& linear, ValueId dscores) {
+    return node.op == Op::call && node.callee == linear.callee &&
+           node.inputs == std::vector<ValueId>{dscores, linear.inputs[1]} &&
+           node.attributes == AttributeMap().set("transposed", true);
   }
 
   // Adds a reader of the scores' gradient. Returns false unless it computes the gradient of x, weight or bias.
@@ -84,6 +93,8 @@ class ScoreFinder {
     };
     size_t of = linear.inputs.size();  // index of the operand whose gradient this is
     if (node.op == Op::dot && node.inputs[1] == linear.inputs[1] && contracts(last, {0}))
+      of = 0;
+    else if (decodes(node, linear, dscores))
       of = 0;
     else if (node.op == Op::dot && node.inputs[1] == linear.inputs[0] && contracts(leading, leading))
       of = 1;
@@ -167,10 +178,14 @@ class ScoreChunker {
     if (linear.inputs.size() == 3) call.inputs.push_back(linear.inputs[2]);
     for (ValueId& v : call.inputs) v = rewriter_.mapped(v);
     std::vector<TensorType> types{program_.type(loss.outputs[0])};
-    if (found.learns)
-      for (const ValueId v : linear.inputs) types.push_back(program_.type(v));
-    else
-      types.push_back(program_.type(loss.outputs[1]));
+    std::vector<size_t> operands;  // operands whose gradients the call returns: not that of a weight of a stored type
+    for (size_t i = 0; found.learns && i < linear.inputs.size(); ++i) {
+      const TensorType type = program_.type(linear.inputs[i]);
+      if (is_stored(type.dtype)) continue;
+      types.push_back(type);
+      operands.push_back(i);
+    }
+    if (!found.learns) types.push_back(program_.type(loss.outputs[1]));
     const uint32_t made = rewriter_.to().append(std::move(call), types);
     const std::vector<ValueId> results = rewriter_.to().nodes[made].outputs;
     rewriter_.map(loss.outputs[0], results[0]);
@@ -179,8 +194,8 @@ class ScoreChunker {
       return;
     }
     rewriter_.map(loss.outputs[1], results[0]);  // only read by the removed gradient
-    for (size_t i = 0; i < linear.inputs.size(); ++i)
-      if (found.gradients[i]) rewriter_.map(*found.gradients[i], results[i + 1]);
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (found.gradients[operands[i]]) rewriter_.map(*found.gradients[operands[i]], results[i + 1]);
   }
 
   const Program& program_;

@@ -74,9 +74,10 @@ Program recompute_elementwise(const Program& program, uint64_t least_bytes);
 Program finish_products(const Program& program, const AcceptsCall& accepts);
 // Replaces a linear map whose scores are only read by softmax_cross_entropy and its gradient by linear_cross_entropy,
 // or by linear_cross_entropy_step, which also computes the gradients. These process chunks of rows, or
-// slices of the classes if there are few rows, so that at most an eighth of the scores exists at once. Only scores of
-// at least `least_bytes`, and only if the gradient of the loss does not depend on the loss. Sums the weight's gradient
-// in another order. After dce, which removes readers, set_precision, whose rounding the call keeps, and select.
+// slices of the classes if there are few rows, so that at most an eighth of the scores exists at once. The weight may
+// be a frozen one in 16-bit floats or a stored type. Only scores of at least `least_bytes`, and only if the gradient of
+// the loss does not depend on the loss. Sums the weight's gradient in another order. After dce, which removes readers,
+// set_precision, whose rounding the call keeps, and select.
 Program chunk_scores(const Program& program, uint64_t least_bytes);
 // Fuses an activation into the preceding call, if its attribute `activation` supports it. Only if the intermediate
 // value has no other reader and `accepts` allows the fused call. After dce, which removes readers, and select, which

@@ -9,11 +9,16 @@ namespace harmonics::engine {
 
 namespace {
 
-// Returns the element type of the operand that may have a stored type, or nothing if there is no such operand.
+// Returns the element type of the operand that may have a stored type, or nothing if there is no such operand. A cast
+// of a stored type counts as that type, because absorb_conversions moves it into the product.
 std::optional<DType> weight_of(const Program& program, const Node& node) {
   const FunctionalPtr f = called_by(node);
-  const size_t weight = f && f->traits.stored ? *f->traits.stored : 1;
+  const bool may_be_stored = f && f->traits.stored;
+  const size_t weight = may_be_stored ? *f->traits.stored : 1;
   if (weight >= node.inputs.size()) return std::nullopt;
+  const Node& maker = program.producer(node.inputs[weight]);
+  if (may_be_stored && maker.op == Op::cast && is_stored(program.type(maker.inputs[0]).dtype))
+    return program.type(maker.inputs[0]).dtype;
   return program.type(node.inputs[weight]).dtype;
 }
 

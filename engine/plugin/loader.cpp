@@ -133,6 +133,9 @@ Opened open_library(const std::string& path, How how) {
     if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
     throw e;
   }
+  if (fs::is_directory(path, unreachable))
+    throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is a folder", path), {},
+                {"give the library that was built in it, such as " + (fs::path(path) / "build/libNAME.so").string()});
   if (!regular) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is not a file", path));
   check_trust(path);
   const std::string file = fs::canonical(path).string();

@@ -66,7 +66,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
       acceptor_.bind(endpoint);
       acceptor_.listen();
     } catch (const boost::system::system_error& e) {
-      throw Error(ErrorKind::Unavailable,
+      throw Error(e.code() == asio::error::access_denied ? ErrorKind::Denied : ErrorKind::Unavailable,
                   fmt::format("cannot listen on {}:{}: {}", address.host, address.port, e.code().message()), {},
                   {"choose another port; 0 takes a free one"});
     }

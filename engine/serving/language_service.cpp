@@ -1,5 +1,6 @@
 #include "engine/serving/language_service.hpp"
 
+#include <algorithm>
 #include <ctime>
 #include <mutex>
 
@@ -42,67 +43,110 @@ std::string message_with_notes(const Error& error) {
   return message;
 }
 
-// A text being sent to a client. Filled by the worker's thread and drained by the server's.
-class SentText : public std::enable_shared_from_this<SentText> {
+// One of the texts of a reply.
+struct SentChoice {
+  std::shared_ptr<TextJob> job = std::make_shared<TextJob>();
+  std::optional<TextReply> reply;  // set when the prompt is known
+  std::optional<Continuation> done;
+};
+
+// The texts of a request, being sent to a client. Filled by the worker's thread and drained by the server's.
+class SentTexts : public std::enable_shared_from_this<SentTexts> {
  public:
-  SentText(TextRequest request, HttpHandler::Answer answer) : request(std::move(request)), answer_(std::move(answer)) {}
+  SentTexts(TextRequest request, HttpHandler::Answer answer)
+      : request(std::move(request)), choices(this->request.texts()), answer_(std::move(answer)) {}
   // Answers a cancelled request, so that the server releases the connection; the client is already gone.
-  ~SentText() {
-    if (answer_ && job->is_cancelled()) answer_(refused_text(request.api, "the client closed the connection", 499));
+  ~SentTexts() {
+    const auto is_cancelled = [](const SentChoice& choice) { return choice.job->is_cancelled(); };
+    if (answer_ && std::any_of(choices.begin(), choices.end(), is_cancelled))
+      answer_(refused_text(request.api, "the client closed the connection", 499));
   }
-  SentText(const SentText&) = delete;
-  SentText& operator=(const SentText&) = delete;
+  SentTexts(const SentTexts&) = delete;
+  SentTexts& operator=(const SentTexts&) = delete;
 
   TextRequest request;
-  std::optional<TextReply> reply;  // set when the prompt is known
-  std::shared_ptr<TextJob> job = std::make_shared<TextJob>();
+  std::vector<SentChoice> choices;
 
-  void take(const TextJob::News& news);
+  void take(SentChoice& choice, const TextJob::News& news);
   void next(ReplyStream::Take take);
-  void refuse(ServiceReply reply) { std::exchange(answer_, nullptr)(std::move(reply)); }
+  void answer(ServiceReply reply) { std::exchange(answer_, nullptr)(std::move(reply)); }
+  void cancel() {
+    for (SentChoice& choice : choices) choice.job->cancelled = true;
+  }
 
  private:
+  void fail(const Error& error);
+  Continuation total() const;
   void send(std::string more, bool last);
 
   HttpHandler::Answer answer_;  // null after it was called
+  bool failed_ = false;
   std::mutex mutex_;
   std::string buffer_;
   bool last_ = false;
   ReplyStream::Take take_;  // set while the server waits for more text
 };
 
-// The server's reference to a text. Its destruction cancels the text.
+// The server's reference to the texts. Its destruction cancels them.
 class SentStream : public ReplyStream {
  public:
-  explicit SentStream(std::shared_ptr<SentText> text) : text_(std::move(text)) {}
-  ~SentStream() override { text_->job->cancelled = true; }
-  void next(Take take) override { text_->next(std::move(take)); }
+  explicit SentStream(std::shared_ptr<SentTexts> texts) : texts_(std::move(texts)) {}
+  ~SentStream() override { texts_->cancel(); }
+  void next(Take take) override { texts_->next(std::move(take)); }
 
  private:
-  std::shared_ptr<SentText> text_;
+  std::shared_ptr<SentTexts> texts_;
 };
 
-void SentText::take(const TextJob::News& news) {
-  if (news.error) {
-    if (!answer_) return send(reply->failed(*news.error), true);
-    const HttpHandler::Answer answer = std::exchange(answer_, nullptr);
-    return answer(refused_text(request.api, message_with_notes(*news.error), status_for(*news.error)));
-  }
-  if (news.begun) {
-    if (!request.stream) return;
-    send(reply->begin(), false);
-    const HttpHandler::Answer answer = std::exchange(answer_, nullptr);
-    return answer({200, reply->stream_type(), "", {}, std::make_shared<SentStream>(shared_from_this())});
-  }
-  std::string more = reply->more(news.text, *news.done);
-  if (news.over) more += reply->end(*news.done);
-  if (request.stream) return send(std::move(more), news.over);
-  if (!news.over) return;
-  const HttpHandler::Answer answer = std::exchange(answer_, nullptr);
-  answer({200, "application/json", reply->whole(*news.done), {}});
+// An error of one text ends all of them.
+void SentTexts::fail(const Error& error) {
+  failed_ = true;
+  cancel();
+  const auto has_reply = [](const SentChoice& choice) { return choice.reply.has_value(); };
+  if (!answer_) return send(std::find_if(choices.begin(), choices.end(), has_reply)->reply->failed(error), true);
+  answer(refused_text(request.api, message_with_notes(error), status_for(error)));
 }
 
-void SentText::send(std::string more, bool last) {
+// Returns sums over the texts, in which each prompt counts once.
+Continuation SentTexts::total() const {
+  Continuation total = *choices.front().done;
+  total.chosen.clear();
+  for (size_t i = 1; i < choices.size(); ++i) {
+    total.tokens += choices[i].done->tokens;
+    if (i % request.each > 0) continue;
+    total.prompt_tokens += choices[i].done->prompt_tokens;
+    total.reused_tokens += choices[i].done->reused_tokens;
+  }
+  return total;
+}
+
+void SentTexts::take(SentChoice& choice, const TextJob::News& news) {
+  if (failed_) return;
+  if (news.error) return fail(*news.error);
+  if (news.begun) {
+    if (!request.stream) return;
+    send(choice.reply->begin(), false);
+    if (answer_) answer({200, choice.reply->stream_type(), "", {}, std::make_shared<SentStream>(shared_from_this())});
+    return;
+  }
+  std::string more = choice.reply->more(news.text, *news.done);
+  if (news.over) {
+    more += choice.reply->end(*news.done);
+    choice.done = *news.done;
+  }
+  const auto is_done = [](const SentChoice& one) { return one.done.has_value(); };
+  const bool last = news.over && std::all_of(choices.begin(), choices.end(), is_done);
+  if (request.stream) {
+    if (last) more += choice.reply->close(total());
+    return send(std::move(more), last);
+  }
+  if (!last) return;
+  json::array texts;
+  for (const SentChoice& one : choices) texts.push_back(one.reply->choice(*one.done));
+  answer({200, "application/json", choice.reply->whole(total(), std::move(texts)), {}});
+}
+
+void SentTexts::send(std::string more, bool last) {
   ReplyStream::Take take;
   {
     const std::lock_guard lock(mutex_);
@@ -115,7 +159,7 @@ void SentText::send(std::string more, bool last) {
   take(std::move(more), last);
 }
 
-void SentText::next(ReplyStream::Take take) {
+void SentTexts::next(ReplyStream::Take take) {
   std::string more;
   bool last = false;
   {
@@ -174,58 +218,82 @@ void LanguageService::ollama_generate(ServiceRequest& r, const Answer& answer) {
 
 void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& answer,
                                  std::shared_ptr<const ResponseRecord> response) {
-  std::shared_ptr<SentText> text;
+  std::shared_ptr<SentTexts> texts;
   try {
-    text = std::make_shared<SentText>(read_text_request(api, r.body, usual_), answer);
+    texts = std::make_shared<SentTexts>(read_text_request(api, r.body, usual_), answer);
   } catch (const Error& e) {
     return answer(refused_text(api, message_with_notes(e), status_for(e)));
   }
-  if (text->request.model.empty()) text->request.model = model_.name;
-  text->request.response = std::move(response);
+  TextRequest& request = texts->request;
+  if (request.model.empty()) request.model = model_.name;
   const int64_t now = seconds_now();
+  if (request.loads) return texts->answer({200, "application/json", loaded_reply(request, now), {}});
+  if (const size_t most = worker_.settings().queue + worker_.settings().sequences; request.texts() > most)
+    return texts->answer(refused_text(
+        api, fmt::format("the request asks for {} texts; this server takes {}", request.texts(), most), 400));
+  if (request.tools && !format_.shows_tools())
+    return texts->answer(refused_text(
+        api, "'tools' have no place in the model's chat template; --chat-template of the server sets another one",
+        400));
+  request.response = std::move(response);
+  const uint64_t number = number_.fetch_add(request.texts()) + 1;
+  if (!request.seeded) request.settings.seed += number;
   const char* const kind = api == TextApi::chat ? "chatcmpl" : api == TextApi::responses ? "resp" : "cmpl";
-  const std::string id = fmt::format("{}-{:x}-{}", kind, now, ++number_);
-  // Job and text own each other until the worker calls release() on the job.
-  text->job->prepare = [this, text, id, now] {
-    std::string prompt;
-    TextJob::Prompt made = prompt_of(text->request, prompt);
-    text->reply.emplace(text->request, tokenizer_, prompt, id, now);
-    return made;
-  };
-  text->job->tell = [text](const TextJob::News& news) { text->take(news); };
-  text->job->gone = r.gone;
-  if (worker_.add(text->job)) return;
-  text->job->release();
+  const std::string id = fmt::format("{}-{:x}-{}", kind, now, number);
+  std::vector<std::shared_ptr<TextJob>> jobs;
+  std::shared_ptr<std::atomic<bool>> ready;  // the first text of a prompt has computed it
+  for (size_t i = 0; i < texts->choices.size(); ++i) {
+    SentChoice& choice = texts->choices[i];
+    const bool first = i % request.each == 0;
+    if (first) ready = std::make_shared<std::atomic<bool>>(false);
+    // Jobs and texts own each other until the worker calls release() on the jobs.
+    choice.job->prepare = [this, texts, &choice, i, id, now] {
+      std::string prompt;
+      TextJob::Prompt made = prompt_of(texts->request, i, prompt);
+      choice.reply.emplace(texts->request, tokenizer_, prompt, id, now, i);
+      return made;
+    };
+    choice.job->tell = [texts, &choice, ready](const TextJob::News& news) {
+      if (!news.begun) *ready = true;
+      texts->take(choice, news);
+    };
+    choice.job->gone = r.gone;
+    if (!first) choice.job->ready = ready;
+    jobs.push_back(choice.job);
+  }
+  if (worker_.add(jobs)) return;
+  for (const std::shared_ptr<TextJob>& job : jobs) job->release();
   ServiceReply busy = refused_text(api, "too many requests are waiting", 503);
   busy.headers.emplace_back("Retry-After", "1");
-  text->refuse(std::move(busy));
+  texts->answer(std::move(busy));
 }
 
-TextJob::Prompt LanguageService::prompt_of(TextRequest& request, std::string& text) {
+TextJob::Prompt LanguageService::prompt_of(TextRequest& request, size_t index, std::string& text) {
   TextJob::Prompt prompt;
+  prompt.settings = request.settings;
+  prompt.settings.seed += index;
   if (!request.schema.empty()) {
     const json::value schema = json::parse(request.schema);
     const bool any = schema.is_object() && schema.get_object().empty();
-    request.settings.grammar = std::make_shared<const Grammar>(any ? json_object_grammar() : grammar_of_schema(schema));
+    prompt.settings.grammar = std::make_shared<const Grammar>(any ? json_object_grammar() : grammar_of_schema(schema));
   }
-  if (!request.grammar.empty()) request.settings.grammar = std::make_shared<const Grammar>(request.grammar);
+  if (!request.grammar.empty()) prompt.settings.grammar = std::make_shared<const Grammar>(request.grammar);
   if (request.conversation) {
     request.conversation->now = static_cast<std::time_t>(seconds_now());
     text = format_.render(*request.conversation);
     if (request.call)
-      request.settings.grammar = std::make_shared<const Grammar>(grammar_of_call(
-          request.conversation->tools, *request.call, format_.text(), AnswerReader::begins_in_reasoning(text)));
+      prompt.settings.grammar = std::make_shared<const Grammar>(
+          grammar_of_call(request.conversation->tools, *request.call, format_.text_with_tools(),
+                          AnswerReader::begins_in_reasoning(text)));
     prompt.ids = prompt_tokens(text, format_, tokenizer_);
-  } else if (!request.ids.empty()) {
-    for (const int32_t id : request.ids)
-      if (id >= tokenizer_.size())
-        throw Error(ErrorKind::Usage,
-                    fmt::format("the token {} is outside the vocabulary of {}", id, tokenizer_.size()));
-    prompt.ids = request.ids;
-  } else {
-    prompt.ids = tokenizer_.encode(request.prompt);
+    return prompt;
   }
-  prompt.settings = request.settings;
+  const PlainPrompt& given = request.prompts[index / request.each];
+  for (const int32_t id : given.ids)
+    if (id >= tokenizer_.size())
+      throw Error(ErrorKind::Usage, fmt::format("the token {} is outside the vocabulary of {}", id, tokenizer_.size()));
+  prompt.ids = given.ids.empty() ? tokenizer_.encode(given.text) : given.ids;
+  text = given.ids.empty() ? given.text : tokenizer_.decode(given.ids);
   return prompt;
 }
 
@@ -234,13 +302,13 @@ json::object LanguageService::ollama_model() const {
           {"model", model_.name},
           {"modified_at", timestamp(model_.since)},
           {"size", model_.bytes},
-          {"digest", ""},
+          {"digest", model_.digest},
           {"details",
            {{"format", "gguf"},
             {"family", model_.architecture},
             {"families", json::array{json::string_view(model_.architecture)}},
             {"parameter_size", fmt::format("{:.1f}M", static_cast<double>(model_.parameters) / 1e6)},
-            {"quantization_level", ""}}}};
+            {"quantization_level", model_.quantization}}}};
 }
 
 void LanguageService::tags(ServiceRequest&, const Answer& answer) {
@@ -249,10 +317,14 @@ void LanguageService::tags(ServiceRequest&, const Answer& answer) {
 
 void LanguageService::show(ServiceRequest&, const Answer& answer) {
   json::object model = ollama_model();
+  const auto mentions = [&](std::string_view word) { return format_.text().find(word) != std::string::npos; };
+  json::array capabilities{"completion"};
+  if (format_.shows_tools()) capabilities.emplace_back("tools");
+  if (mentions("<think>") || mentions("enable_thinking")) capabilities.emplace_back("thinking");
   answer(Service::reply({{"template", format_.text()},
                          {"details", model["details"]},
                          {"modified_at", timestamp(model_.since)},
-                         {"capabilities", json::array{"completion", "tools"}},
+                         {"capabilities", std::move(capabilities)},
                          {"model_info",
                           {{"general.architecture", model_.architecture},
                            {"general.parameter_count", model_.parameters},

@@ -24,7 +24,8 @@ struct ServedModel {
   std::string name, architecture;
   uint64_t bytes = 0, parameters = 0;
   int64_t context = 0, vocabulary = 0;
-  int64_t since = 0;  // seconds since 1970
+  int64_t since = 0;                           // seconds since 1970
+  std::string quantization = {}, digest = {};  // "Q4_K_M", or "" if unknown; 64 hexadecimal digits
 };
 
 // Return the replies to GET /v1/models and /v1/models/NAME (404 for another name).
@@ -75,7 +76,7 @@ class LanguageService : public HttpHandler {
   void file(ServiceRequest& request, const Answer& answer);
   void write_text(TextApi api, ServiceRequest& request, const Answer& answer,
                   std::shared_ptr<const ResponseRecord> response = nullptr);
-  TextJob::Prompt prompt_of(TextRequest& request, std::string& text);
+  TextJob::Prompt prompt_of(TextRequest& request, size_t index, std::string& text);
   boost::json::object ollama_model() const;
 
   const ServiceSettings settings_;
@@ -87,7 +88,7 @@ class LanguageService : public HttpHandler {
   std::map<std::string, ServiceReply> files_;
   EmbeddingWorker* vectors_ = nullptr;
   const std::shared_ptr<ResponseStore> kept_ = std::make_shared<ResponseStore>();
-  std::atomic<uint64_t> number_{0};  // number of the last text
+  std::atomic<uint64_t> number_{0};  // number of texts so far
 };
 
 }  // namespace harmonics::engine

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <ctime>
+#include <utility>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -43,15 +44,17 @@ std::string timestamp(int64_t seconds) {
 }
 
 TextReply::TextReply(const TextRequest& request, const Tokenizer& tokenizer, const std::string& prompt, std::string id,
-                     int64_t now)
+                     int64_t now, size_t index)
     : api_(request.api),
       model_(request.model),
       id_(std::move(id)),
       now_(now),
+      index_(index),
       usage_(request.usage),
       probabilities_(request.settings.log_probabilities.has_value()),
       tokenizer_(tokenizer) {
   if (request.conversation) reader_.emplace(request.tools, prompt);
+  if (request.echo) echoed_ = prompt;
   if (request.response) writer_ = std::make_shared<ResponseWriter>(request.response, model_, id_, now_);
 }
 
@@ -86,7 +89,8 @@ json::value TextReply::calls(bool indexed) const {
     if (indexed) call["index"] = i;
     if (is_openai(api_)) {
       function["arguments"] = calls_[i].arguments;
-      call["id"] = fmt::format("call_{}_{}", id_.substr(id_.find('-') + 1), i);
+      call["id"] =
+          fmt::format("call_{}{}_{}", id_.substr(id_.find('-') + 1), index_ ? fmt::format("_{}", index_) : "", i);
       call["type"] = "function";
     } else {
       json::error_code failed;
@@ -147,7 +151,7 @@ std::string TextReply::begin() {
   if (writer_) return writer_->begin();
   if (api_ != TextApi::chat) return "";
   json::object object = head("chat.completion.chunk");
-  object["choices"] = json::array{json::object{{"index", 0},
+  object["choices"] = json::array{json::object{{"index", index_},
                                                {"delta", {{"role", "assistant"}, {"content", ""}}},
                                                {"logprobs", nullptr},
                                                {"finish_reason", nullptr}}};
@@ -171,14 +175,16 @@ std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continu
       else
         delta[content ? "content" : "reasoning_content"] = part.text;
       object = head("chat.completion.chunk");
-      object["choices"] = json::array{json::object{{"index", 0},
+      object["choices"] = json::array{json::object{{"index", index_},
                                                    {"delta", std::move(delta)},
                                                    {"logprobs", probabilities(done, told_)},
                                                    {"finish_reason", nullptr}}};
     } else if (api_ == TextApi::completion) {
       object = head("text_completion");
-      object["choices"] = json::array{json::object{
-          {"index", 0}, {"text", part.text}, {"logprobs", probabilities(done, told_)}, {"finish_reason", nullptr}}};
+      object["choices"] = json::array{json::object{{"index", index_},
+                                                   {"text", part.text},
+                                                   {"logprobs", probabilities(done, told_)},
+                                                   {"finish_reason", nullptr}}};
     } else {
       object = ollama(nullptr);
       if (api_ == TextApi::ollama_generate) {
@@ -202,11 +208,12 @@ std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continu
 
 std::string TextReply::more(const std::string& text, const Continuation& done) {
   if (reader_) return piece(reader_->push(text), done);
-  return text.empty() ? "" : piece({{AnswerPart::content, text}}, done);
+  const std::string whole = std::exchange(echoed_, "") + text;
+  return whole.empty() ? "" : piece({{AnswerPart::content, whole}}, done);
 }
 
 std::string TextReply::end(const Continuation& done) {
-  std::string lines = reader_ ? piece(reader_->finish(), done) : "";
+  std::string lines = reader_ ? piece(reader_->finish(), done) : more("", done);
   if (writer_) return lines + writer_->end(done);
   json::object last;
   if (!is_openai(api_)) {
@@ -218,7 +225,7 @@ std::string TextReply::end(const Continuation& done) {
     return lines + line(std::move(last));
   }
   const bool chat = api_ == TextApi::chat;
-  json::object choice{{"index", 0}};
+  json::object choice{{"index", index_}};
   if (chat)
     choice["delta"] = json::object();
   else
@@ -227,12 +234,17 @@ std::string TextReply::end(const Continuation& done) {
   choice["finish_reason"] = reason(done);
   last = head(chat ? "chat.completion.chunk" : "text_completion");
   last["choices"] = json::array{std::move(choice)};
-  lines += line(std::move(last));
+  return lines + line(std::move(last));
+}
+
+std::string TextReply::close(const Continuation& total) const {
+  if (writer_ || !is_openai(api_)) return "";
+  std::string lines;
   if (usage_) {
-    json::object usage = head(chat ? "chat.completion.chunk" : "text_completion");
+    json::object usage = head(api_ == TextApi::chat ? "chat.completion.chunk" : "text_completion");
     usage["choices"] = json::array();
-    usage["usage"] = usage_of(done);
-    lines += line(std::move(usage));
+    usage["usage"] = usage_of(total);
+    lines = line(std::move(usage));
   }
   return lines + "data: [DONE]\n\n";
 }
@@ -251,27 +263,30 @@ json::object TextReply::message() const {
   return message;
 }
 
-std::string TextReply::whole(const Continuation& done) const {
+json::object TextReply::choice(const Continuation& done) const {
+  json::object choice{{"index", index_}};
+  if (api_ == TextApi::chat)
+    choice["message"] = message();
+  else
+    choice["text"] = content_;
+  choice["logprobs"] = probabilities(done, 0);
+  choice["finish_reason"] = reason(done);
+  return choice;
+}
+
+std::string TextReply::whole(const Continuation& total, json::array choices) const {
   if (writer_) return json_line(writer_->whole()) + "\n";
   if (!is_openai(api_)) {
-    json::object object = ollama(&done);
+    json::object object = ollama(&total);
     if (api_ == TextApi::ollama_chat)
       object["message"] = message();
     else
       object["response"] = content_;
     return json_line(object) + "\n";
   }
-  const bool chat = api_ == TextApi::chat;
-  json::object choice{{"index", 0}};
-  if (chat)
-    choice["message"] = message();
-  else
-    choice["text"] = content_;
-  choice["logprobs"] = probabilities(done, 0);
-  choice["finish_reason"] = reason(done);
-  json::object object = head(chat ? "chat.completion" : "text_completion");
-  object["choices"] = json::array{std::move(choice)};
-  object["usage"] = usage_of(done);
+  json::object object = head(api_ == TextApi::chat ? "chat.completion" : "text_completion");
+  object["choices"] = std::move(choices);
+  object["usage"] = usage_of(total);
   return json_line(object) + "\n";
 }
 

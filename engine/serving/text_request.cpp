@@ -7,12 +7,15 @@
 #include <harmonics/error.hpp>
 
 #include "engine/serving/json_fields.hpp"
+#include "engine/serving/json_text.hpp"
 
 namespace harmonics::engine {
 
 namespace {
 
 namespace json = boost::json;
+
+constexpr int64_t kMostTexts = 128;  // of one request
 
 // Returns the text of a message, which may be a list of parts.
 json::value content_of(const json::value* content) {
@@ -46,6 +49,19 @@ json::array calls_of(const json::array& calls) {
   return all;
 }
 
+constexpr const char* kReadsText = "is not supported: the model reads text";
+
+// Throws for fields that would change the reply and have no effect here. Empty texts and lists count as absent.
+void refuse_given(const JsonFields& fields, std::initializer_list<const char*> names, const char* what) {
+  for (const char* const name : names) {
+    const json::value* const value = fields.find(name);
+    if (!value || (value->is_string() && value->get_string().empty()) ||
+        (value->is_array() && value->get_array().empty()))
+      continue;
+    refuse_field(name, what);
+  }
+}
+
 ChatPrompt conversation_of(const JsonFields& fields) {
   ChatPrompt prompt;
   const json::array* const messages = fields.array("messages");
@@ -57,6 +73,7 @@ ChatPrompt conversation_of(const JsonFields& fields) {
     if (parts.text("role").empty()) refuse_field("role", "of a message is missing");
     if (parts.text("role") == "developer") message["role"] = "system";
     message["content"] = content_of(message.if_contains("content"));
+    refuse_given(parts, {"images"}, kReadsText);
     if (const json::array* const calls = parts.array("tool_calls")) message["tool_calls"] = calls_of(*calls);
     prompt.messages.push_back(std::move(message));
   }
@@ -65,6 +82,8 @@ ChatPrompt conversation_of(const JsonFields& fields) {
     for (const auto& [key, value] : *more) prompt.more[key] = value;
   if (const json::value* const think = fields.find("think"); think && think->is_bool())
     prompt.more["enable_thinking"] = think->get_bool();
+  if (const std::string effort = fields.text("reasoning_effort"); !effort.empty())
+    prompt.more["reasoning_effort"] = effort;
   return prompt;
 }
 
@@ -140,11 +159,19 @@ void read_choice(const JsonFields& f, ContinuationSettings& s) {
   s.filters.presence_penalty = f.number("presence_penalty", s.filters.presence_penalty, -100, 100);
   s.filters.frequency_penalty = f.number("frequency_penalty", s.filters.frequency_penalty, -100, 100);
   s.filters.recent = f.whole("repeat_last_n", s.filters.recent, 0, 1 << 24);
+  s.filters.dry_multiplier = f.number("dry_multiplier", s.filters.dry_multiplier, 0, 100);
+  s.filters.dry_base = f.number("dry_base", s.filters.dry_base, 1, 100);
+  s.filters.dry_length = f.whole("dry_allowed_length", s.filters.dry_length, 1, 1 << 24);
   s.filters.mirostat = static_cast<int>(f.whole("mirostat", s.filters.mirostat, 0, 2));
   s.filters.mirostat_surprise = f.number("mirostat_tau", s.filters.mirostat_surprise, 1e-3, 100);
   s.filters.mirostat_rate = f.number("mirostat_eta", s.filters.mirostat_rate, 1e-6, 1);
-  s.seed = static_cast<uint64_t>(f.whole("seed", static_cast<int64_t>(s.seed), INT64_MIN, INT64_MAX));
   for (const std::string& stop : f.texts("stop")) s.stop.push_back(stop);
+}
+
+void read_seed(const JsonFields& f, TextRequest& r) {
+  if (!f.find("seed")) return;
+  r.settings.seed = static_cast<uint64_t>(f.whole("seed", 0, INT64_MIN, INT64_MAX));
+  r.seeded = true;
 }
 
 void read_bias(const JsonFields& f, ContinuationSettings& s) {
@@ -160,10 +187,13 @@ void read_bias(const JsonFields& f, ContinuationSettings& s) {
 
 void read_openai(const JsonFields& f, TextRequest& r) {
   read_choice(f, r.settings);
+  read_seed(f, r);
   read_bias(f, r.settings);
   r.settings.tokens = f.whole("max_tokens", r.settings.tokens, 1, 1 << 24);
   r.settings.tokens = f.whole("max_completion_tokens", r.settings.tokens, 1, 1 << 24);
-  if (f.whole("n", 1, 1, 128) != 1) refuse_field("n", "is more than 1: send one request for each");
+  if (r.api != TextApi::responses) r.each = static_cast<size_t>(f.whole("n", 1, 1, kMostTexts));
+  refuse_given(f, {"functions", "function_call"}, "is not supported: give 'tools' and 'tool_choice'");
+  refuse_given(f, {"audio", "web_search_options"}, "is not supported: the model reads and writes text");
   r.stream = f.flag("stream", false);
   if (const json::object* const options = f.object("stream_options"))
     r.usage = JsonFields(*options).flag("include_usage", false);
@@ -192,10 +222,15 @@ void read_openai(const JsonFields& f, TextRequest& r) {
 void read_ollama(const JsonFields& f, TextRequest& r) {
   if (const json::object* const options = f.object("options")) {
     read_choice(JsonFields(*options), r.settings);
+    read_seed(JsonFields(*options), r);
     const int64_t most = JsonFields(*options).whole("num_predict", -1, -2, 1 << 24);
     if (most > 0) r.settings.tokens = most;
   }
   r.stream = f.flag("stream", true);
+  refuse_given(f, {"images"}, kReadsText);
+  refuse_given(f, {"suffix"}, "is not supported: texts are continued at their end");
+  refuse_given(f, {"template"}, "is not supported: --chat-template of the server sets the template");
+  refuse_given(f, {"context"}, "is not supported: /api/chat continues conversations");
   const json::value* const format = f.find("format");
   if (!format) return;
   if (format->is_object())
@@ -206,30 +241,54 @@ void read_ollama(const JsonFields& f, TextRequest& r) {
     refuse_field("format", "must be \"json\" or a JSON schema");
 }
 
-void read_completion_prompt(const JsonFields& f, TextRequest& r) {
-  const json::value* const prompt = f.find("prompt");
-  if (!prompt) return;
-  const bool ids = prompt->is_array() && !prompt->get_array().empty() && prompt->get_array()[0].is_int64();
-  if (ids) {
-    for (const json::value& id : prompt->get_array()) {
-      if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
-        refuse_field("prompt", "has a token that is not a number");
-      r.ids.push_back(static_cast<int32_t>(id.get_int64()));
-    }
-    return;
+std::vector<int32_t> prompt_ids_of(const json::array& given) {
+  std::vector<int32_t> ids;
+  for (const json::value& id : given) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
+      refuse_field("prompt", "has a token that is not a number");
+    ids.push_back(static_cast<int32_t>(id.get_int64()));
   }
-  const std::vector<std::string> texts = f.texts("prompt");
-  if (texts.size() > 1) refuse_field("prompt", "has several strings: send one request for each");
-  if (!texts.empty()) r.prompt = texts[0];
+  return ids;
+}
+
+// A prompt is a text or a list of tokens; a list of prompts asks for a text for each.
+void read_completion_prompts(const JsonFields& f, TextRequest& r) {
+  const json::value* const prompt = f.find("prompt");
+  const json::array* const list = prompt ? prompt->if_array() : nullptr;
+  if (list && !list->empty() && list->front().is_int64()) {
+    r.prompts.push_back({"", prompt_ids_of(*list)});
+  } else if (list && !list->empty() && list->front().is_array()) {
+    for (const json::value& one : *list) {
+      if (!one.is_array() || one.get_array().empty())
+        refuse_field("prompt", "has an item that is not a list of tokens");
+      r.prompts.push_back({"", prompt_ids_of(one.get_array())});
+    }
+  } else {
+    for (std::string& text : f.texts("prompt")) r.prompts.push_back({std::move(text)});
+  }
+  if (r.prompts.empty()) r.prompts.emplace_back();
+  if (r.texts() > static_cast<size_t>(kMostTexts))
+    refuse_field("prompt", fmt::format("and 'n' ask for {} texts; the limit is {}", r.texts(), kMostTexts));
+}
+
+void read_completion(const JsonFields& f, TextRequest& r) {
+  read_completion_prompts(f, r);
+  r.echo = f.flag("echo", false);
+  if (r.echo && r.settings.log_probabilities)
+    refuse_field("echo", "with 'logprobs' is not supported: prompts have no log probabilities");
+  refuse_given(f, {"suffix"}, "is not supported: texts are continued at their end");
+  if (f.whole("best_of", 1, 1, kMostTexts) > static_cast<int64_t>(r.each))
+    refuse_field("best_of", "is more than 'n', which is not supported: raise 'n' and choose by 'logprobs'");
 }
 
 void read_generate_prompt(const JsonFields& f, TextRequest& r) {
-  r.prompt = f.text("prompt");
-  if (f.flag("raw", false)) return;
+  const std::string text = f.text("prompt");
+  r.loads = text.empty();
+  if (f.flag("raw", false)) return r.prompts.push_back({text});
   ChatPrompt prompt;
   if (const std::string system = f.text("system"); !system.empty())
     prompt.messages.push_back(json::object{{"role", "system"}, {"content", system}});
-  prompt.messages.push_back(json::object{{"role", "user"}, {"content", r.prompt}});
+  prompt.messages.push_back(json::object{{"role", "user"}, {"content", text}});
   r.conversation = std::move(prompt);
 }
 
@@ -247,14 +306,28 @@ TextRequest read_text_request(TextApi api, std::string_view body, const Continua
     read_openai(fields, r);
   else
     read_ollama(fields, r);
-  if (api == TextApi::chat || api == TextApi::responses || api == TextApi::ollama_chat)
+  if (api == TextApi::ollama_chat) {
+    const json::array* const messages = fields.array("messages");
+    r.loads = !messages || messages->empty();
+  }
+  if (api == TextApi::chat || api == TextApi::responses || (api == TextApi::ollama_chat && !r.loads))
     r.conversation = conversation_of(fields);
   if (r.conversation) read_tool_choice(fields, r);
-  if (api == TextApi::completion) read_completion_prompt(fields, r);
+  if (api == TextApi::completion) read_completion(fields, r);
   if (api == TextApi::ollama_generate) read_generate_prompt(fields, r);
   r.tools = r.conversation && !r.conversation->tools.empty();
   if (!r.schema.empty() && !r.grammar.empty()) refuse_field("grammar", "and a format exclude each other");
   return r;
+}
+
+std::string loaded_reply(const TextRequest& request, int64_t now) {
+  json::object object{
+      {"model", request.model}, {"created_at", timestamp(now)}, {"done", true}, {"done_reason", "load"}};
+  if (request.api == TextApi::ollama_chat)
+    object["message"] = json::object{{"role", "assistant"}, {"content", ""}};
+  else
+    object["response"] = "";
+  return json_line(object) + "\n";
 }
 
 }  // namespace harmonics::engine

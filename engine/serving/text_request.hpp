@@ -19,38 +19,55 @@ enum class TextApi { chat, completion, responses, ollama_chat, ollama_generate }
 struct ResponseRecord;
 class ResponseWriter;
 
+// A prompt that is not a conversation.
+struct PlainPrompt {
+  std::string text;
+  std::vector<int32_t> ids = {};  // instead of `text`
+};
+
 struct TextRequest {
   TextApi api = TextApi::chat;
   std::string model;                       // as named by the client
-  std::optional<ChatPrompt> conversation;  // empty: use `prompt`
-  std::string prompt;
-  std::vector<int32_t> ids;  // instead of `prompt`
+  std::optional<ChatPrompt> conversation;  // empty: use `prompts`
+  std::vector<PlainPrompt> prompts;
+  size_t each = 1;     // number of texts for each prompt
+  bool echo = false;   // texts begin with their prompts
+  bool loads = false;  // Ollama: no text is wanted; the client only expects the model to be loaded
   ContinuationSettings settings;
+  bool seeded = false;                 // the client chose settings.seed
   std::string schema;                  // JSON schema, or "{}" for any object; "": none
   std::string grammar;                 // GBNF; "": none
   bool stream = false, usage = false;  // usage: report token counts at the end of a stream
   bool tools = false;
   std::optional<std::string> call = std::nullopt;            // the answer must call this tool; "": any tool
   std::shared_ptr<const ResponseRecord> response = nullptr;  // TextApi::responses: fields for its reply
+
+  size_t texts() const { return each * (conversation ? 1 : prompts.size()); }
 };
 
 // Parses the body of a request; `usual` provides defaults. A body of TextApi::responses is given in chat format. Throws
 // ErrorKind::Usage with the name of an invalid field.
 TextRequest read_text_request(TextApi api, std::string_view body, const ContinuationSettings& usual);
 
-// Writes the texts of a reply.
+// Returns the reply to a request that only loads the model.
+std::string loaded_reply(const TextRequest& request, int64_t now);
+
+// Writes one text of a reply. Replies of several texts have one object for each.
 class TextReply {
  public:
-  // `prompt`: the text that the answer continues. The tokenizer must outlive this object.
+  // `prompt`: the text that the answer continues. `index`: of the text. The tokenizer must outlive this object.
   TextReply(const TextRequest& request, const Tokenizer& tokenizer, const std::string& prompt, std::string id,
-            int64_t now);
+            int64_t now, size_t index = 0);
   // Return pieces of a stream for parts of the answer; "" if there is nothing to send yet.
   std::string begin();
   std::string more(const std::string& text, const Continuation& done);
   std::string end(const Continuation& done);
   std::string failed(const Error& error) const;  // an error within a stream
-  // Returns the whole reply; to be called after end().
-  std::string whole(const Continuation& done) const;
+  // Ends a stream after the ends of all texts. `total`: sums over them.
+  std::string close(const Continuation& total) const;
+  // Return the text in a reply that is not a stream, and that reply; to be called after end().
+  boost::json::object choice(const Continuation& done) const;
+  std::string whole(const Continuation& total, boost::json::array choices) const;
   const char* stream_type() const;
 
   static std::string error_body(TextApi api, const std::string& message, int status);
@@ -68,11 +85,13 @@ class TextReply {
   const TextApi api_;
   const std::string model_, id_;
   const int64_t now_;
+  const size_t index_;
   const bool usage_, probabilities_;
   const Tokenizer& tokenizer_;
   std::optional<AnswerReader> reader_;      // of chats
   std::shared_ptr<ResponseWriter> writer_;  // of TextApi::responses
   std::string content_, reasoning_;
+  std::string echoed_;  // the prompt, if the text begins with it and nothing was sent yet
   std::vector<AnswerPart> calls_;
   size_t told_ = 0, told_calls_ = 0;  // number of token probabilities, and of calls, already sent
 };

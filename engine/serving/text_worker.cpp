@@ -52,15 +52,15 @@ TextWorker::~TextWorker() {
     if (slot->job) slot->job->release();
 }
 
-bool TextWorker::add(std::shared_ptr<TextJob> job) {
+bool TextWorker::add(std::span<const std::shared_ptr<TextJob>> jobs) {
   {
     const std::lock_guard lock(mutex_);
     drop_cancelled();
-    if (draining_ || over_ || waiting_.size() >= settings_.queue + settings_.sequences) {
+    if (draining_ || over_ || waiting_.size() + jobs.size() > settings_.queue + settings_.sequences) {
       ++report_.refused;
       return false;
     }
-    waiting_.push_back(std::move(job));
+    waiting_.insert(waiting_.end(), jobs.begin(), jobs.end());
   }
   wake_.notify_all();
   return true;
@@ -144,8 +144,13 @@ bool TextWorker::take_waiting() {
         continue;
       }
       if (waiting_.empty() || report_.active == settings_.sequences) return true;
-      job = std::move(waiting_.front());
-      waiting_.pop_front();
+      auto next = std::find_if(waiting_.begin(), waiting_.end(), [](const std::shared_ptr<TextJob>& waiting) {
+        return !waiting->ready || *waiting->ready;
+      });
+      if (next == waiting_.end() && report_.active > 0) return true;
+      if (next == waiting_.end()) next = waiting_.begin();  // the text that it waits for is gone
+      job = std::move(*next);
+      waiting_.erase(next);
       ++report_.active;
       ++report_.requests;
     }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +41,8 @@ struct TextJob {
   std::function<void(const News&)> tell;
   std::atomic<bool> cancelled{false};             // set by the owner to end the text
   std::shared_ptr<const std::atomic<bool>> gone;  // whether the client has disconnected; null: unknown
+  // Begins when this is set: the owner sets it when a text with the same prompt has computed it. Null: begins at once.
+  std::shared_ptr<const std::atomic<bool>> ready;
   bool is_cancelled() const { return cancelled || (gone && *gone); }
 };
 
@@ -74,8 +77,9 @@ class TextWorker {
   TextWorker(const TextWorker&) = delete;
   TextWorker& operator=(const TextWorker&) = delete;
 
-  // Queues a text. Returns false if the queue is full, or after drain().
-  bool add(std::shared_ptr<TextJob> job);
+  // Queues texts, all or none. Returns false if the queue is full, or after drain().
+  bool add(std::span<const std::shared_ptr<TextJob>> jobs);
+  bool add(const std::shared_ptr<TextJob>& job) { return add(std::span(&job, 1)); }
   // Stops accepting texts and waits for the current ones, up to this time. Returns whether all are finished.
   bool drain(std::chrono::milliseconds most);
   Report report() const;

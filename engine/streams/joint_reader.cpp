@@ -172,7 +172,8 @@ void JointReader::seek(uint64_t epoch, uint64_t index) {
   begin(epoch);
   if (size_ && index > size_)
     throw Error(ErrorKind::Stream,
-                "cannot resume at sample " + std::to_string(index) + ": an epoch has " + std::to_string(size_));
+                "cannot resume at sample " + std::to_string(index) + ": an epoch has " + std::to_string(size_), {},
+                {"give the streams of the run that wrote the checkpoint, or start again from its weights"});
   position_ = index;
   if (options_.shuffle < 2) return seek_ordered(index);
   block_ = index / order_.size();

@@ -8,6 +8,7 @@
 
 #include <harmonics/element_type.hpp>
 #include <harmonics/ops.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/architectures.hpp"
@@ -103,6 +104,32 @@ void add_read(const ImportedModel& imported, const ResolvedSpec& resolved, const
                     fixed, opened.parameters.size(), type, request.written));
 }
 
+// Notes that a requested type has no effect on initial values.
+void note_initial_type(const LayerModelRequest& request, LayerModel& opened) {
+  if (const std::optional<DType> wanted = requested_type(request); wanted && *wanted != DType::F32)
+    opened.notes.push_back(
+        fmt::format("type={} has no effect on it: it starts with random numbers, which are f32", request.type));
+}
+
+// Notes matrices that keep another type than the requested one.
+void note_other_types(const LayerModelRequest& request, LayerModel& opened) {
+  const std::optional<DType> wanted = requested_type(request);
+  if (!wanted || !is_stored(*wanted)) return;
+  size_t matrices = 0, others = 0;
+  std::string_view type;
+  for (const auto& [name, parameter] : opened.parameters) {
+    if (parameter.type.shape.rank() != 2) continue;
+    ++matrices;
+    if (parameter.type.dtype == *wanted) continue;
+    ++others;
+    type = dtype_name(parameter.type.dtype);
+  }
+  if (others > 0)
+    opened.notes.push_back(
+        fmt::format("{} of its {} stay {}: their rows are not whole blocks of {} numbers, as {} needs", others,
+                    quantity(matrices, "matrix", "matrices"), type, element_type(*wanted).block, request.type));
+}
+
 // Adds the model's parameters to a store, where DoRA reads the norms of their rows.
 void adopt_weights(const LayerModel& opened, ParameterStore& store) {
   for (const auto& [name, parameter] : opened.parameters) {
@@ -176,6 +203,10 @@ void open_described(const std::string& path_or_name, const LayerModelRequest& re
       opened.parameters.emplace(name, LayerParameter{stored.type, value, tensor.init, options.lora.has_value()});
       if (stored.file) opened.file = stored.file;
     }
+  if (!request.weights.empty())
+    note_other_types(request, opened);
+  else
+    note_initial_type(request, opened);
   add_others(*described.model.parameters, opened);
   opened.model = std::move(described.model);
   opened.model.parameters = std::make_shared<ParameterStore>();
@@ -193,10 +224,13 @@ void open_imported(const LayerModelRequest& request, Registry& registry, LayerMo
   std::shared_ptr<ResolvedSpec> resolved = resolve_spec(imported, options);
   opened.model.name = request.written;
   opened.model.metadata = imported.metadata;
-  if (imported.tensors.empty())
+  if (imported.tensors.empty()) {
     add_planned(*resolved, opened);
-  else
+    note_initial_type(request, opened);
+  } else {
     add_read(imported, *resolved, request, opened);
+    note_other_types(request, opened);
+  }
   if (!request.lora.empty() || !request.adapter.empty()) add_layer_adapters(request, *resolved, opened, registry);
   TensorTypes types;
   for (const auto& [name, parameter] : opened.parameters) types.emplace(name, parameter.type);

@@ -7,6 +7,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/program/functional.hpp"
+#include "engine/transformer/named_activation.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -117,6 +118,10 @@ void NdslBlock::add(const ndsl::Operation& step) {
     parts_.push_back({Kind::residual, step, {}, {}, true});
     return;
   }
+  if (op == "Select") {
+    parts_.push_back({Kind::select, step, ndsl_level(step.config, true, faults_), {}, true});
+    return;
+  }
   for (const StepRow& row : step_rows()) {
     if (op != row.op) continue;
     const bool feeds = row.family == NdslFamily::feed_forward || row.family == NdslFamily::experts;
@@ -129,26 +134,44 @@ void NdslBlock::add(const ndsl::Operation& step) {
     ndsl::Operation dense = step;  // in a layer without experts
     dense.op.text = "SwiGLU_FFN";
     dense.expands_to.clear();
-    for (const char* key :
-         {"num_experts", "top_k", "num_experts_per_tok", "norm_topk_prob", "moe_intermediate_size", "scoring_func",
-          "routed_scaling_factor", "use_router_bias", "n_group", "topk_group", "num_shared_experts", "n_shared_experts",
-          "shared_expert_intermediate_size", "use_shared_expert_gate"})
+    for (const char* key : {"num_experts",
+                            "top_k",
+                            "num_experts_per_tok",
+                            "norm_topk_prob",
+                            "moe_intermediate_size",
+                            "scoring_func",
+                            "routed_scaling_factor",
+                            "use_router_bias",
+                            "n_group",
+                            "topk_group",
+                            "num_shared_experts",
+                            "n_shared_experts",
+                            "shared_expert_intermediate_size",
+                            "use_shared_expert_gate",
+                            "routing",
+                            "capacity_factor",
+                            "expert_capacity_factor",
+                            "moe_expert_capacity_factor",
+                            "router_aux_loss_coef",
+                            "router_z_loss_coef"})
       dense.config.erase(key);
     return add_sublayer(dense, "mlp", {"MLPUp", "SwiGLU", "MLPDown"}, NdslFamily::feed_forward);
   }
-  if (FunctionalTable::global().find(op)) {
+  if (FunctionalTable::global().find(op) || activation_named(op)) {
     parts_.push_back({Kind::call, step, {}, {}, true});
     return;
   }
-  std::vector<std::string> known{"ResidualAdd"};
+  std::vector<std::string> known{"ResidualAdd", "Select"};
   for (const StepRow& row : step_rows()) known.emplace_back(row.op);
   for (const auto& [name, steps] : file_.neurons) known.push_back(name);
   std::string meant = did_you_mean(op, known);
   if (meant.empty()) {
     std::string names = comma_separated(known);
     known = FunctionalTable::global().names();
+    for (std::string& activation : Registry::global().names(HX_ACTIVATION)) known.push_back(std::move(activation));
     meant = did_you_mean(op, known);
-    if (meant.empty()) meant = "operations: " + names + ", and every functional: harmonics list functionals";
+    if (meant.empty())
+      meant = "operations: " + names + ", and every functional and activation: harmonics list functionals, activations";
   }
   sound_ = false;
   if (!faults_.doubts({"extends", "import", "neurons"}))
@@ -228,6 +251,7 @@ void NdslBlock::add_sublayer(const ndsl::Operation& step, const char* group, con
 void NdslBlock::check_hints() {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const ndsl::Operation& step = parts_[i].step;
+    const bool is_call = parts_[i].kind == Kind::call;
     if (step.fused_with_next) {
       const ndsl::Named& next = *step.fused_with_next;
       const bool follows =
@@ -243,9 +267,19 @@ void NdslBlock::check_hints() {
       faults_.add(step.place, "fused_with_residual is for a norm directly behind a ResidualAdd");
     if (parts_[i].kind == Kind::residual && !step.config.empty())
       faults_.add(step.config.begin()->second.place, "ResidualAdd has no settings");
-    if (parts_[i].kind != Kind::residual && !step.inputs.empty())
-      faults_.add(step.inputs.front().place, "'inputs' is for ResidualAdd", "another operation has 'reads_from'");
-    if (parts_[i].kind != Kind::call && !step.weights.empty())
+    const bool of_one = parts_[i].kind == Kind::residual || parts_[i].kind == Kind::select || is_call;
+    if (of_one && !step.expands_to.empty())
+      faults_.add(step.expands_to.front().place,
+                  fmt::format("{} is one operation and expands to nothing", step.op.text));
+    if (parts_[i].kind == Kind::select && step.inputs.size() != 2)
+      faults_.add(step.place, fmt::format("Select takes two values, not {}", step.inputs.size()),
+                  "inputs: [a, b]; the result is a where the value that it reads is above 'above', and b elsewhere");
+    if (parts_[i].kind != Kind::residual && parts_[i].kind != Kind::select && !step.inputs.empty())
+      faults_.add(step.inputs.front().place, "'inputs' is for ResidualAdd and Select",
+                  "another operation has 'reads_from'");
+    if (parts_[i].kind == Kind::residual && step.reads_from && !step.inputs.empty())
+      faults_.add(step.reads_from->place, "'reads_from' has no effect beside 'inputs'", "leave one of them out");
+    if (!is_call && !step.weights.empty())
       faults_.add(step.place, fmt::format("{} has its own weights; 'weights' is for functionals", step.op.text));
   }
 }
@@ -255,7 +289,7 @@ BlockSpec NdslBlock::spec() const {
   for (const Part& part : parts_) {
     if (!part.printed) continue;
     if (part.kind == Kind::residual) spec.forward_ops.emplace_back("ResidualAdd");
-    if (part.kind == Kind::call) spec.forward_ops.push_back(part.step.op.text);
+    if (part.kind == Kind::call || part.kind == Kind::select) spec.forward_ops.push_back(part.step.op.text);
     for (const BlockOp& op : part.ops) spec.forward_ops.push_back(op.name);
   }
   return spec;
@@ -283,10 +317,10 @@ std::string NdslBlock::lower(NdslLayer& layer, const std::string& residual) cons
       for (const ndsl::Named& name : step.inputs) terms.push_back(value(name));
       if (terms.empty()) {
         terms.push_back(values["residual"]);
-        if (variant_ == "parallel" && !branches.empty())
+        if (variant_ == "parallel" && !branches.empty() && !step.reads_from)
           terms.insert(terms.end(), branches.begin(), branches.end());
         else
-          terms.push_back(current);
+          terms.push_back(step.reads_from ? value(*step.reads_from) : current);
       }
       if (sound_ && (terms.size() < 2 || (terms.size() == 2 && terms[0] == terms[1])))
         faults_.add(step.place, "ResidualAdd has nothing to add to the residual stream");
@@ -301,13 +335,17 @@ std::string NdslBlock::lower(NdslLayer& layer, const std::string& residual) cons
       layer.observe("ResidualAdd", sum);
       current = sum;
       values[step.output ? step.output->text : "residual"] = sum;
+      if (!step.name.empty()) values[step.name] = sum;
       branches.clear();
+      if (step.branch) values[step.branch->text] = sum, branches.push_back(sum);
       continue;
     }
     layer.in = step.reads_from ? value(*step.reads_from) : current;
     const std::string from = layer.in;
     if (part.kind == Kind::call) {
       layer.call(step);
+    } else if (part.kind == Kind::select) {
+      if (step.inputs.size() == 2) layer.select(step, part.config, value(step.inputs[0]), value(step.inputs[1]));
     } else {
       layer.begin();
       for (BlockOp op : part.ops) {
@@ -316,7 +354,7 @@ std::string NdslBlock::lower(NdslLayer& layer, const std::string& residual) cons
       }
       values[part.ops.empty() ? step.name : part.ops.front().group] = layer.in;
     }
-    if (layer.in == from && sound_)
+    if (layer.in == from && sound_ && part.kind != Kind::select)
       faults_.add(step.place, fmt::format("{} gives no result: its expansion lacks the last part", step.op.text));
     current = layer.in;
     if (!step.name.empty()) values[step.name] = current;

@@ -20,7 +20,7 @@ class NdslBlock {
   std::string lower(NdslLayer& layer, const std::string& residual) const;
 
  private:
-  enum class Kind { norm, sublayer, residual, call };
+  enum class Kind { norm, sublayer, residual, select, call };
   struct Part {
     Kind kind;
     ndsl::Operation step;

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/program/functional.hpp"
+#include "engine/transformer/named_activation.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -23,6 +24,26 @@ std::vector<specs::Expression> expressions(const std::vector<int64_t>& dims, con
 bool is_default_group(const std::string& group) { return group == "attention" || group == "mlp" || group == "moe"; }
 
 Error placed_error(Span place, const Error& e) { return {e.kind(), e.what(), place, e.notes()}; }
+
+specs::Value value_of(const ndsl::Setting& setting) {
+  if (const auto whole = document::whole_of(setting.value)) return *whole;
+  if (const auto real = document::real_of(setting.value)) return *real;
+  if (const auto truth = document::truth_of(setting.value)) return *truth;
+  return setting.value.text;
+}
+
+void expect_activation(const ndsl::Operation& step, const Item& item, NdslFaults& faults) {
+  if (!step.weights.empty())
+    faults.add(step.place, fmt::format("{} is an activation, which has no weights", shown_name(step.op.text)));
+  std::vector<WrittenArgument> arguments;
+  for (const auto& [key, setting] : step.config)
+    arguments.push_back({key, setting.place.span, written_value(value_of(setting), setting.value.span)});
+  try {
+    bind_arguments(item, arguments, step.op.place.span);
+  } catch (const Error& e) {
+    faults.add(step.op.place.source, e);
+  }
+}
 
 // Checks the call against the functional's signature, in order to report all errors; tracing would stop at the first.
 void expect_functional(const ndsl::Operation& step, const AttributeMap& attributes, NdslFaults& faults) {
@@ -323,14 +344,26 @@ void NdslLayer::call(const ndsl::Operation& step) {
   if (!weights.empty()) call.fields["weights"] = weights;
   AttributeMap attributes;
   for (const auto& [key, setting] : step.config) {
-    specs::Value value = setting.value.text;
-    if (const auto truth = document::truth_of(setting.value)) value = *truth;
-    if (const auto real = document::real_of(setting.value)) value = *real;
-    if (const auto whole = document::whole_of(setting.value)) value = *whole;
+    const specs::Value value = value_of(setting);
     std::visit([&, &name = key](const auto& v) { attributes.set(name, v); }, value);
     call.fields["attribute." + key] = value;
   }
-  expect_functional(step, attributes, to.faults());
+  if (const ItemPtr activation = activation_named(step.op.text))
+    expect_activation(step, *activation, to.faults());
+  else
+    expect_functional(step, attributes, to.faults());
+  in = result;
+  observe(name, result);
+}
+
+void NdslLayer::select(const ndsl::Operation& step, const NdslLevel& config, const std::string& a,
+                       const std::string& b) {
+  const NdslSettings own = settings_.over(config, step.place, true);
+  const std::string name = step.name.empty() ? "Select" : step.name, result = to.fresh("h");
+  to.set_operation(name);
+  to.step("Select", step.place).fields = {
+      {"in", in}, {"a", a}, {"b", b}, {"above", own.real("above", 0)}, {"out", result}};
+  to.set_operation("");
   in = result;
   observe(name, result);
 }

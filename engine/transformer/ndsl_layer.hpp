@@ -99,6 +99,8 @@ class NdslLayer {
 
   void begin();  // begins a step of the block
   void call(const ndsl::Operation& step);
+  // Selects from two values by the input, the condition.
+  void select(const ndsl::Operation& step, const NdslLevel& config, const std::string& a, const std::string& b);
   // Lowers one operation of a step.
   void run(const BlockOp& op, const NdslLevel& config);
   void set_window(bool window) { window_ = window; }

@@ -1,4 +1,5 @@
 // Table of block operations. Each row writes the steps and tensors of an operation; to add an operation, add a row.
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
@@ -6,6 +7,9 @@
 
 #include <harmonics/quantity.hpp>
 
+#include "engine/base/spelling.hpp"
+#include "engine/program/functional.hpp"
+#include "engine/transformer/named_activation.hpp"
 #include "engine/transformer/ndsl_layer.hpp"
 #include "formats/utf8.hpp"
 
@@ -198,6 +202,19 @@ void lower_mlp_up(NdslLayer& layer) {
   }
 }
 
+// Returns whether a functional maps one value to another of its shape without further input, or an activation is
+// registered under the name.
+bool is_activation(const std::string& name) {
+  if (const FunctionalPtr functional = FunctionalTable::global().find(name)) {
+    const Signature& signature = functional->signature;
+    const bool needs = std::any_of(signature.attributes.begin(), signature.attributes.end(),
+                                   [](const AttributeSpec& a) { return a.required; });
+    return signature.known && !needs && signature.inputs.size() == 1 && signature.results.size() == 1 &&
+           signature.inputs[0].type == signature.results[0].type;
+  }
+  return activation_named(name) != nullptr;
+}
+
 // Writes the steps of an activation, given by its Hugging Face name. Returns the name of the result.
 std::string activated(NdslLayer& layer, const std::string& x, const std::string& name) {
   const std::string out = layer.to.fresh("activation");
@@ -206,12 +223,28 @@ std::string activated(NdslLayer& layer, const std::string& x, const std::string&
   } else if (name == "gelu" || name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") {
     const std::string how = name == "gelu" ? "none" : "tanh";
     layer.to.step("Gelu", layer.place()).fields = {{"in", x}, {"approximate", how}, {"out", out}};
-  } else if (name == "relu") {
-    layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", std::string("relu")}, {"out", out}};
+  } else if (name == "relu2" || name == "relu_squared") {
+    const std::string positive = layer.to.fresh("activation");
+    layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", std::string("relu")}, {"out", positive}};
+    layer.to.step("Multiply", layer.place()).fields = {{"a", positive}, {"b", positive}, {"out", out}};
+  } else if (name == "quick_gelu") {
+    const std::string scaled = layer.to.fresh("activation"), share = layer.to.fresh("activation");
+    layer.to.step("Scale", layer.place()).fields = {{"in", x}, {"by", 1.702}, {"out", scaled}};
+    layer.to.step("Sigmoid", layer.place()).fields = {{"in", scaled}, {"out", share}};
+    layer.to.step("Multiply", layer.place()).fields = {{"a", x}, {"b", share}, {"out", out}};
+  } else if (is_activation(name)) {
+    layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", name}, {"out", out}};
   } else {
-    layer.settings().faults().add(layer.settings().place_of("hidden_act"),
-                                  fmt::format("there is no activation {}", shown_name(name)),
-                                  "activations: silu, gelu, gelu_new, gelu_pytorch_tanh, relu");
+    std::vector<std::string> known{"silu", "swish", "gelu_new", "gelu_pytorch_tanh", "relu2", "quick_gelu"};
+    for (std::string& one : FunctionalTable::global().names())
+      if (is_activation(one)) known.push_back(std::move(one));
+    for (std::string& one : Registry::global().names(HX_ACTIVATION)) known.push_back(std::move(one));
+    const std::string meant = did_you_mean(name, known);
+    layer.settings().faults().add(
+        layer.settings().place_of("hidden_act"), fmt::format("there is no activation {}", shown_name(name)),
+        meant.empty() ? "activations: silu, gelu, gelu_new, gelu_pytorch_tanh, relu, relu2, quick_gelu, and every "
+                        "registered one: harmonics list activations"
+                      : meant);
   }
   return out;
 }
@@ -309,6 +342,49 @@ void lower_shared_experts(NdslLayer& layer) {
   layer.shared = product(layer.shared, share);
 }
 
+// Adds the fields of routing and of the losses of a router to the step of the experts.
+void set_routing(NdslLayer& layer, specs::Step& step) {
+  const NdslSettings& s = layer.settings();
+  const std::string routing = s.text("routing", "top_k");
+  const bool by_experts = routing == "expert_choice";
+  if (routing != "top_k" && !by_experts)
+    s.faults().add(s.place_of("routing"), fmt::format("there is no routing {}", shown_name(routing)),
+                   "routings: top_k, expert_choice");
+  const double capacity = s.real("capacity_factor", 1), balance = s.real("router_aux_loss_coef", 0),
+               limit = s.real("router_z_loss_coef", 0);
+  if (!(capacity > 0))
+    s.faults().add(s.place_of("capacity_factor"), fmt::format("the capacity factor is {:g}", capacity),
+                   "it is above 0; 1: as many tokens as an even distribution gives", ErrorKind::Shape);
+  const std::pair<const char*, double> losses[] = {{"router_aux_loss_coef", balance}, {"router_z_loss_coef", limit}};
+  for (const auto& [key, value] : losses)
+    if (value < 0)
+      s.faults().add(s.place_of(key), fmt::format("{:g} is not a coefficient of a loss", value), "it is at least 0");
+  if (s.has("capacity_factor")) step.fields["capacity"] = capacity;
+  // As in the transformers library, the losses may be disabled although coefficients are given.
+  const bool adds = s.truth("output_router_logits", true);
+  if (limit > 0 && adds) step.fields["z_loss"] = limit;
+  if (!by_experts) {
+    step.fields["normalized"] = s.truth("norm_topk_prob", true);
+    if (balance > 0 && adds) step.fields["balance"] = balance;
+    return;
+  }
+  step.fields["routing"] = routing;
+  struct OfTokens {
+    const char* key;
+    bool given;
+    const char* without;
+  };
+  const OfTokens of_tokens[] = {{"router_aux_loss_coef", balance > 0 && adds, "router_aux_loss_coef: 0"},
+                                {"norm_topk_prob", s.truth("norm_topk_prob", false), "norm_topk_prob: false"},
+                                {"use_router_bias", !layer.router_bias.empty(), "use_router_bias: false"},
+                                {"topk_group", step.fields.count("groups") > 0, "n_group: 1"}};
+  for (const OfTokens& one : of_tokens)
+    if (one.given)
+      s.faults().add(s.place_of(one.key),
+                     fmt::format("'{}' is for tokens that choose experts, not for expert_choice", one.key),
+                     std::string("write ") + one.without + ", or routing: top_k");
+}
+
 void lower_combine(NdslLayer& layer) {
   expect_value(layer, layer.gate, "Combine", "Experts");
   const NdslSettings& s = layer.settings();
@@ -339,14 +415,8 @@ void lower_combine(NdslLayer& layer) {
                    "softmax, sigmoid");
   layer.out = layer.to.fresh("h");
   specs::Step& step = layer.to.step("Experts", layer.place());
-  step.fields = {{"in", layer.in},
-                 {"router", layer.router},
-                 {"gate", layer.gate},
-                 {"up", layer.up},
-                 {"down", layer.v},
-                 {"used", used},
-                 {"normalized", s.truth("norm_topk_prob", true)},
-                 {"out", layer.out}};
+  step.fields = {{"in", layer.in},  {"router", layer.router}, {"gate", layer.gate}, {"up", layer.up},
+                 {"down", layer.v}, {"used", used},           {"out", layer.out}};
   if (!layer.router_bias.empty()) step.fields["bias"] = layer.router_bias;
   if (scoring != "softmax") step.fields["scoring"] = scoring;
   if (const double scale = s.real("routed_scaling_factor", 1); scale != 1) step.fields["scale"] = scale;
@@ -354,12 +424,7 @@ void lower_combine(NdslLayer& layer) {
     step.fields["groups"] = groups;
     step.fields["used_groups"] = used_groups;
   }
-  const double balance = s.real("router_aux_loss_coef", 0);
-  if (balance < 0)
-    s.faults().add(s.place_of("router_aux_loss_coef"), fmt::format("{:g} is not a coefficient of a loss", balance),
-                   "it is at least 0");
-  // As in the transformers library, the loss may be disabled although a coefficient is given.
-  if (balance > 0 && s.truth("output_router_logits", true)) step.fields["balance"] = balance;
+  set_routing(layer, step);
   if (!layer.shared.empty()) {
     const std::string sum = layer.to.fresh("h");
     layer.to.step("Add", layer.place()).fields = {{"a", layer.out}, {"b", layer.shared}, {"out", sum}};

@@ -141,33 +141,6 @@ void trace_pool(SpecTrace& t) {
 
 void trace_observe(SpecTrace& t) { t.observe(t.text("name"), t.value("in")); }
 
-// Each expert processes the tokens that the router assigns to it.
-void trace_experts(SpecTrace& t) {
-  const HTensor x = t.value("in"), router = needed(t, "router");
-  const auto gates = t.experts("gate"), ups = t.experts("up"), downs = t.experts("down");
-  const auto count = static_cast<int64_t>(gates.size()), used = t.whole("used");
-  if (ups.size() != gates.size() || downs.size() != gates.size() || router.shape()[0] != count)
-    t.fail("has tensors of different numbers of experts");
-  if (used < 1 || used > count) t.fail(fmt::format("uses {} of {} experts", used, count));
-  AttributeMap how = AttributeMap().set("used", used);
-  if (t.truth("normalized", false)) how.set("normalized", true);
-  if (t.has("scoring")) how.set("scoring", t.text("scoring"));
-  if (t.has("scale")) how.set("scale", t.real("scale"));
-  for (const char* field : {"groups", "used_groups"})
-    if (t.has(field)) how.set(field, t.whole(field));
-  std::vector<HTensor> scores{t.map(x, router, {})};
-  if (const HTensor bias = t.has("bias") ? t.weight("bias") : HTensor()) {
-    if (bias.shape() != Shape{count}) t.fail(fmt::format("has a bias of {} for {} experts", bias.shape().str(), count));
-    scores.push_back(bias);
-  }
-  const std::vector<HTensor> chosen = apply("router", how, scores);  // weights, experts
-  if (t.has("balance")) t.balance(scores.front(), chosen[1], t.real("balance"));
-  const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
-  const HTensor gate = t.map_by_experts(sent[0], sent[2], "gate"), up = t.map_by_experts(sent[0], sent[2], "up");
-  const HTensor down = t.map_by_experts(call_one("silu", {}, {gate}) * up, sent[2], "down");
-  t.set(call_one("combine", {}, {down, sent[1], chosen[0]}));
-}
-
 std::vector<SpecOperation> with_further(std::vector<SpecOperation> rows) {
   const std::vector<SpecOperation> more = further_spec_operations();
   rows.insert(rows.end(), more.begin(), more.end());
@@ -199,7 +172,7 @@ const std::vector<SpecOperation>& spec_operations() {
                     {"Pool", {"in", "how", "out"}, trace_pool},
                     {"Experts",
                      {"in", "router", "bias?", "gate", "up", "down", "used", "normalized?", "scoring?", "scale?",
-                      "groups?", "used_groups?", "balance?", "out"},
+                      "groups?", "used_groups?", "balance?", "z_loss?", "routing?", "capacity?", "out"},
                      trace_experts},
                     {"Observe", {"in", "name"}, trace_observe}});
   return kRows;

@@ -6,7 +6,9 @@
 
 #include <harmonics/ops.hpp>
 
+#include "engine/contract/plugin_functions.hpp"
 #include "engine/tensor/attributes.hpp"
+#include "engine/transformer/named_activation.hpp"
 #include "engine/transformer/spec_trace.hpp"
 #include "formats/utf8.hpp"
 
@@ -21,8 +23,9 @@ void trace_offset_rms_norm(SpecTrace& t) {
   t.set(apply("rms_norm", AttributeMap().set("epsilon", t.real("epsilon")), {t.value("in"), gain + 1.0}).at(0));
 }
 
-// Calls any functional with a value and weights. It must have one result.
+// Calls any functional with a value and weights, or an activation with a value. It must have one result.
 void trace_call(SpecTrace& t) {
+  const std::string name = t.text("function");
   std::vector<HTensor> inputs{t.value("in")};
   if (t.has("weights")) {
     const std::string names = t.text("weights");
@@ -32,22 +35,39 @@ void trace_call(SpecTrace& t) {
       from = comma + 1;
     }
   }
-  AttributeMap how;
-  for (const auto& [name, value] : t.fields_with("attribute.")) {
-    if (const auto* whole = std::get_if<int64_t>(&value)) how.set(name, *whole);
-    if (const auto* real = std::get_if<double>(&value)) how.set(name, *real);
-    if (const auto* truth = std::get_if<bool>(&value)) how.set(name, *truth);
-    if (const auto* text = std::get_if<std::string>(&value)) how.set(name, *text);
+  const std::vector<std::pair<std::string, specs::Value>> given = t.fields_with("attribute.");
+  if (const ItemPtr activation = activation_named(name)) {
+    if (inputs.size() > 1) t.fail(fmt::format("calls the activation {} with weights", shown_name(name)));
+    std::vector<WrittenArgument> arguments;
+    for (const auto& [key, value] : given) arguments.push_back({key, {}, written_value(value, {})});
+    return t.set(call_activation(activation, bind_arguments(*activation, arguments).values, inputs[0]));
   }
-  const std::vector<HTensor> results = apply(t.text("function"), how, inputs);
+  AttributeMap how;
+  for (const auto& [key, value] : given) std::visit([&, &of = key](const auto& v) { how.set(of, v); }, value);
+  const std::vector<HTensor> results = apply(name, how, inputs);
   if (results.size() != 1)
-    t.fail(
-        fmt::format("calls {}, which has {} results; one is needed", shown_name(t.text("function")), results.size()));
+    t.fail(fmt::format("calls {}, which has {} results; one is needed", shown_name(name), results.size()));
   t.set(results[0]);
 }
 
 void trace_sigmoid(SpecTrace& t) { t.set(logistic(t.value("in"))); }
 void trace_tanh(SpecTrace& t) { t.set(tanh(t.value("in"))); }
+
+// Takes `a` where the condition is above a number, and `b` elsewhere. A condition with fewer axes, or with axes of one
+// number, holds for all numbers of those axes.
+void trace_select(SpecTrace& t) {
+  const HTensor condition = t.value("in"), a = t.value("a"), b = t.value("b");
+  if (a.shape() != b.shape())
+    t.fail(fmt::format("takes two values of one shape; {} and {} differ", a.shape().str(), b.shape().str()));
+  Shape shape = condition.shape();
+  while (shape.rank() < a.rank()) shape.push_back(1);
+  bool fits = shape.rank() == a.rank();
+  for (uint32_t i = 0; fits && i < shape.rank(); ++i) fits = shape[i] == a.shape()[i] || (i > 0 && shape[i] == 1);
+  if (!fits)
+    t.fail(fmt::format("takes a condition of the shape {}, or with axes of one number, not {}", a.shape().str(),
+                       condition.shape().str()));
+  t.set(select(less(t.has("above") ? t.real("above") : 0.0, reshape(condition, shape)), a, b));
+}
 
 void trace_dropout(SpecTrace& t) { t.set(t.dropped(t.value("in"), t.real("rate"))); }
 
@@ -103,6 +123,7 @@ std::vector<SpecOperation> further_spec_operations() {
           {"Dropout", {"in", "rate", "out"}, trace_dropout},
           {"Sigmoid", {"in", "out"}, trace_sigmoid},
           {"Tanh", {"in", "out"}, trace_tanh},
+          {"Select", {"in", "a", "b", "above?", "out"}, trace_select},
           {"Call", {"in", "function", "weights?", "attribute.*?", "out"}, trace_call}};
 }
 

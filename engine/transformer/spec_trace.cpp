@@ -389,11 +389,28 @@ void SpecTrace::balance(const HTensor& scores, const HTensor& experts, double co
   balanced_.push_back({coefficient, {shares}, {chosen}});
 }
 
+void SpecTrace::limit_scores(const HTensor& scores, double coefficient) {
+  if (!(coefficient >= 0)) fail(fmt::format("has the coefficient {:g} of a loss; it is at least 0", coefficient));
+  if (!learns() || coefficient == 0) return;
+  const int64_t count = scores.shape().back();
+  const HTensor rows = reshape(scores, Shape{scores.size() / count, count});
+  for (Limited& known : limited_)
+    if (known.coefficient == coefficient && known.scores[0].shape() == rows.shape()) {
+      known.scores.push_back(rows);
+      return;
+    }
+  limited_.push_back({coefficient, {rows}});
+}
+
 HTensor SpecTrace::auxiliary_loss() const {
   HTensor sum;
   const auto joined = [](const std::vector<HTensor>& all) { return all.size() == 1 ? all[0] : concat(all, 0); };
   for (const Balanced& one : balanced_) {
     const HTensor loss = called("load_balance_loss", {}, {joined(one.shares), joined(one.chosen)}) * one.coefficient;
+    sum = sum ? sum + loss : loss;
+  }
+  for (const Limited& one : limited_) {
+    const HTensor loss = called("router_z_loss", {}, {joined(one.scores)}) * one.coefficient;
     sum = sum ? sum + loss : loss;
   }
   return sum;

@@ -51,6 +51,9 @@ class SpecTrace {
   // In training, adds `coefficient` times the load-balance loss of the experts to the loss, computed over all layers
   // with the same coefficient. `scores`: those of the router.
   void balance(const HTensor& scores, const HTensor& experts, double coefficient);
+  // In training, adds `coefficient` times the z loss of a router's scores to the loss, averaged over all layers with
+  // the same coefficient.
+  void limit_scores(const HTensor& scores, double coefficient);
   // Maps x by a weight, as `linear` does, and adds the terms of adapters.
   HTensor map(const HTensor& x, const HTensor& weight, const HTensor& bias, bool transposed = false) const;
   bool is_transposed(const char* field) const;
@@ -93,6 +96,11 @@ class SpecTrace {
     double coefficient;
     std::vector<HTensor> shares, chosen;
   };
+  // Router scores [rows, experts], the inputs of router_z_loss.
+  struct Limited {
+    double coefficient;
+    std::vector<HTensor> scores;
+  };
 
   const ResolvedSpec& resolved_;
   Variables& variables_;
@@ -109,6 +117,7 @@ class SpecTrace {
   std::set<std::string> observed_;       // names of observed values
   std::map<std::string, HTensor> turn_;  // EntrySizes::operations: values of this iteration of a Repeat, by name
   std::vector<Balanced> balanced_;
+  std::vector<Limited> limited_;
 };
 
 // One operation of steps. `fields`: "name", "name?" for optional ones, or "prefix.*?" for all with this prefix.
@@ -120,6 +129,8 @@ struct SpecOperation {
 const std::vector<SpecOperation>& spec_operations();
 // Traces attention with the step's fields in training, with dropout of probabilities.
 HTensor attention_with_dropout(SpecTrace& t, double rate, bool causal);
+// Traces the step Experts (spec_experts.cpp).
+void trace_experts(SpecTrace& t);
 // Returns the operations of spec_operations_ndsl.cpp.
 std::vector<SpecOperation> further_spec_operations();
 

@@ -407,6 +407,13 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     return undo;
   }
 
+  // Stops the running fit() after its current step, also if it waits for samples of a live stream. Any thread may call
+  // it. No effect if no fit runs.
+  HARMONICS_FACE void stop_fit() {
+    calls::expect(api().struct_size >= offsetof(hx_graph_api, stop_fit) + sizeof(void*), "graph.stop_fit()");
+    check(api().stop_fit(graph()));
+  }
+
   HARMONICS_FACE explicit HarmonicGraph(hx_graph* graph) : graph_(graph) {}
 
  private:

@@ -234,6 +234,9 @@ typedef struct hx_graph_api {
                                uint32_t count, const char* const** before);
   /* Contract 1.5. Sets the device of evaluate, infer, and fits that name none. Must not be called while fit runs. */
   hx_status (*set_device)(hx_graph* graph, const char* device);
+  /* Contract 1.5. Stops the running fit after its current step, also if it waits for samples of a live stream. Any
+   * thread may call it. No effect if no fit runs. */
+  hx_status (*stop_fit)(hx_graph* graph);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

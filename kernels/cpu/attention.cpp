@@ -31,9 +31,18 @@ HeadRows rows_of(const hx_type& x, bool positions_first) {
 }
 
 CacheType cache_type(const hx_type& x) {
-  return x.dtype == HX_F16 ? CacheType::f16 : x.dtype == HX_Q8_0 ? CacheType::q8_0 : CacheType::f32;
+  switch (x.dtype) {
+    case HX_F16:
+      return CacheType::f16;
+    case HX_BF16:
+      return CacheType::bf16;
+    case HX_Q8_0:
+      return CacheType::q8_0;
+    default:
+      return CacheType::f32;
+  }
 }
-bool is_cache(const hx_type& x) { return is_f32(x) || x.dtype == HX_F16 || x.dtype == HX_Q8_0; }
+bool is_cache(const hx_type& x) { return is_f32(x) || kernels::is_half(x.dtype) || x.dtype == HX_Q8_0; }
 
 // Accepts a mask or bias of shape [T, S] or [B, 1 or H, T, S].
 bool take_rows(const Site& site, uint32_t buffer, const SequenceAttention& c, ScoreRows& rows) {

@@ -42,7 +42,7 @@ struct SequenceAttention {
   Pages pages;              // if given, k.batch and v.batch are the strides of a page
 };
 
-enum class CacheType : uint32_t { f32, f16, q8_0 };
+enum class CacheType : uint32_t { f32, f16, bf16, q8_0 };
 
 struct CachedAttentionContext : SequenceAttention {
   int64_t tile, tiles;  // queries per item; items per key and value head

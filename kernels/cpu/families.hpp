@@ -20,7 +20,7 @@ bool plan_typed_linear(const Site&, hx_kernel&);        // weights of 16-bit flo
 bool plan_integer_linear(const Site&, hx_kernel&);      // stored types, x rounded to q8_0
 bool product_of_typed(const Site&, Product&);           // of the two above; false: unsupported
 bool plan_typed_cast(const Site&, hx_kernel&);          // from stored types to f32
-bool plan_typed_embedding(const Site&, hx_kernel&);     // tables of stored types
+bool plan_typed_embedding(const Site&, hx_kernel&);     // f32 from tables of 16-bit floats and stored types
 bool plan_narrow_convolution(const Site&, hx_kernel&);  // forward, few channels
 
 // Shared by several families. In the walk of a copy, array 0 is written and array 1 is read.

@@ -3,18 +3,17 @@
 #include <harmonics/element_type.hpp>
 
 #include "families.hpp"
-#include "index.hpp"
 
 namespace harmonics::cpu {
 namespace {
 
 struct TypeRow {
   DType dtype;
-  const char *product, *rows;  // names of the kernels; null: none
+  const char *product, *rows;  // names of the kernels
 };
 constexpr TypeRow kTypes[] = {
-    {DType::BF16, "bf16 weights", nullptr},
-    {DType::F16, "f16 weights", nullptr},
+    {DType::BF16, "bf16 weights", "bf16 rows"},
+    {DType::F16, "f16 weights", "f16 rows"},
     {DType::Q8_0, "q8_0 weights", "q8_0 rows"},
     {DType::Q4_0, "q4_0 weights", "q4_0 rows"},
     {DType::Q4_K, "q4_k weights", "q4_k rows"},
@@ -87,13 +86,18 @@ bool product_of_typed(const Site& site, Product& p) {
 
 namespace {
 
-// a [m, k] times a weight [k, n] of a stored type: the input gradient of `linear`.
+// Smaller weights of 16-bit floats are cast to f32, which the faster kernels of products read.
+constexpr int64_t kLeastDecodedHalves = int64_t{1} << 23;  // elements
+
+// a [m, k] times a weight [k, n] of a stored type or 16-bit floats: the input gradient of `linear`.
 bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
   const hx_type &x = site.in(0), &weight = site.in(1);
   const bool plain = site.text("activation_type").empty() && site.text("accumulate") != "f64" && !site.number("scale");
-  if (!row.rows || !plain || site.inputs() != 2 || !is_f32(x) || !is_f32(site.out()) || last(x) == 0 ||
-      last(weight) == 0)
-    return declined("multiplies f32 by a transposed weight of a stored type, without more");
+  if (kernels::is_half(weight.dtype) &&
+      (count(weight) < kLeastDecodedHalves || site.allows_bf16() || site.allows_half()))
+    return declined("casts weights of 16-bit floats if they are small, or if operands are rounded");
+  if (!plain || site.inputs() != 2 || !is_f32(x) || !is_f32(site.out()) || last(x) == 0 || last(weight) == 0)
+    return declined("multiplies f32 by a transposed weight, without more");
   auto c = std::make_unique<TypedContext>();
   Product& p = c->product;
   if (!activation_of(site, p.activation)) return false;
@@ -143,7 +147,7 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
 bool plan_typed_embedding(const Site& site, hx_kernel& out) {
   const hx_type &table = site.in(0), &ids = site.in(1);
   const TypeRow* row = row_of(table.dtype);
-  if (!row || !row->rows || !is_f32(site.out()) || !is_index(ids)) return false;
+  if (!row || !is_f32(site.out()) || !is_index(ids)) return false;
   auto c = std::make_unique<TypedRowsContext>();
   c->rows = count(ids);
   c->size = table.dims[0];
@@ -158,7 +162,8 @@ bool plan_typed_embedding(const Site& site, hx_kernel& out) {
 
 bool plan_typed_cast(const Site& site, hx_kernel& out) {
   const TypeRow* row = row_of(site.in(0).dtype);
-  if (!row || !row->rows || !is_f32(site.out())) return declined("decodes stored types as f32");
+  if (!row || !kernels::is_stored(site.in(0).dtype) || !is_f32(site.out()))
+    return declined("decodes stored types as f32");
   auto c = std::make_unique<TypedRowsContext>();
   c->width = last(site.in(0));
   c->rows = c->size = count(site.in(0)) / c->width;

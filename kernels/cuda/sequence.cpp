@@ -31,9 +31,12 @@ struct Rows {
   }
 };
 
-// Reads the type of keys or values: f32, f16 or q8_0 in whole blocks. False: another type.
+// Reads the type of keys or values: a float of 32 or 16 bits, or q8_0 in whole blocks. False: another type.
 bool cache_type(const hx_type& x, CacheType& type) {
-  type = is_f32(x) ? CacheType::f32 : x.dtype == HX_F16 ? CacheType::f16 : CacheType::q8_0;
+  type = is_f32(x)            ? CacheType::f32
+         : x.dtype == HX_F16  ? CacheType::f16
+         : x.dtype == HX_BF16 ? CacheType::bf16
+                              : CacheType::q8_0;
   return type != CacheType::q8_0 || (x.dtype == HX_Q8_0 && x.dims[3] % kCacheBlock == 0);
 }
 
@@ -208,16 +211,16 @@ bool plan_rope(const Site& site, hx_kernel& out) {
 bool plan_cache_append(const Site& site, hx_kernel& out) {
   if (site.inputs() != 3) return declined("appends to caches that lie in one piece");
   const hx_type &cache = site.in(0), &rows = site.in(1);
-  const bool narrows = cache.dtype == HX_F16 && is_f32(rows), blocks = cache.dtype == HX_Q8_0 && is_f32(rows);
+  const bool narrows = kernels::is_half(cache.dtype) && is_f32(rows), blocks = cache.dtype == HX_Q8_0 && is_f32(rows);
   if (site.in(2).dtype != HX_I32 || (!narrows && !blocks && (cache.dtype != rows.dtype || site.has_stored())))
-    return declined("appends rows of the cache's type, or f32 to f16 and q8_0, from i32 rows on");
+    return declined("appends rows of the cache's type, or f32 to f16, bf16 and q8_0, from i32 rows on");
   const auto n = static_cast<uint32_t>(count(rows) / (blocks ? kCacheBlock : 1));
   const AppendParameters p{n, static_cast<uint32_t>(cache.dims[1]), static_cast<uint32_t>(rows.dims[1]),
                            static_cast<uint32_t>(n / (rows.dims[0] * rows.dims[1]))};
   Work work(site.machine());
   work.copy({3}, {0}, run_bytes(static_cast<DType>(cache.dtype), count(cache)));
   const Function append = blocks    ? append_blocks_function()
-                          : narrows ? append_half_function()
+                          : narrows ? append_half_function(cache.dtype)
                                     : append_function(width(cache.dtype));
   work.over(n, append, {{1}, {2}, {3}}, p);
   answer(out, std::move(work), "cache append").in_place = 1;

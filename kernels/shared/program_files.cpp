@@ -1,13 +1,15 @@
 #include "program_files.hpp"
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace harmonics::kernels {
@@ -40,10 +42,50 @@ struct Contents {
   std::string key, binary;
 };
 
+class OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600)) {}
+  ~OpenFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  explicit operator bool() const { return fd_ >= 0; }
+
+  // Returns whether only this user and root can write the file: a device runs what it contains.
+  bool is_own() const {
+    struct stat s {};
+    if (::fstat(fd_, &s) != 0 || !S_ISREG(s.st_mode) || (s.st_uid != ::geteuid() && s.st_uid != 0)) return false;
+    return !(s.st_mode & S_IWOTH) && (!(s.st_mode & S_IWGRP) || s.st_gid == ::getegid());
+  }
+  std::optional<std::string> read() const {
+    std::string all;
+    char piece[1 << 16];
+    for (ssize_t n = 0; (n = ::read(fd_, piece, sizeof piece)) != 0;) {
+      if (n < 0 && errno != EINTR) return std::nullopt;
+      if (n > 0) all.append(piece, static_cast<size_t>(n));
+    }
+    return all;
+  }
+  bool write(const std::string& text) {
+    for (size_t at = 0; at < text.size();) {
+      const ssize_t n = ::write(fd_, text.data() + at, text.size() - at);
+      if (n < 0 && errno != EINTR) return false;
+      if (n > 0) at += static_cast<size_t>(n);
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
 std::optional<Contents> contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  const OpenFile file(path, O_RDONLY | O_NONBLOCK);  // a pipe in its place does not block
+  if (!file || !file.is_own()) return std::nullopt;
+  const std::optional<std::string> read = file.read();
+  if (!read) return std::nullopt;
+  const std::string& all = *read;
   Header h{};
   if (all.size() < sizeof h) return std::nullopt;
   std::memcpy(&h, all.data(), sizeof h);
@@ -86,20 +128,16 @@ void ProgramFile::write(const std::string& binary) const {
   if (path_.empty()) return;
   std::error_code ignored;
   fs::create_directories(fs::path(path_).parent_path(), ignored);
+  Header h{{}, key_.size(), binary.size(), sum_of(binary)};
+  std::memcpy(h.magic, kMagic, sizeof kMagic);
   const std::string beside = path_ + "." + std::to_string(::getpid());
-  {
-    std::ofstream file(beside, std::ios::binary);
-    Header h{{}, key_.size(), binary.size(), sum_of(binary)};
-    std::memcpy(h.magic, kMagic, sizeof kMagic);
-    file.write(reinterpret_cast<const char*>(&h), sizeof h);
-    file.write(key_.data(), static_cast<std::streamsize>(key_.size()));
-    file.write(binary.data(), static_cast<std::streamsize>(binary.size()));
-    if (!file.flush()) {
-      fs::remove(beside, ignored);
-      return;
-    }
-  }
-  fs::rename(beside, path_, ignored);
+  fs::remove(beside, ignored);  // of a process that was killed
+  OpenFile file(beside, O_WRONLY | O_CREAT | O_EXCL);
+  if (!file) return;
+  if (file.write(std::string(reinterpret_cast<const char*>(&h), sizeof h)) && file.write(key_) && file.write(binary))
+    fs::rename(beside, path_, ignored);
+  else
+    fs::remove(beside, ignored);
 }
 
 }  // namespace harmonics::kernels

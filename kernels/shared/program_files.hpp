@@ -1,4 +1,5 @@
-// On-disk cache of compiled programs in the user's cache folder, keyed by all inputs. Damaged files are ignored.
+// On-disk cache of compiled programs in the user's cache folder, keyed by all inputs. Damaged files are ignored, and so
+// are those that another user owns or may write, because a device runs what they contain.
 #pragma once
 
 #include <optional>

@@ -279,7 +279,12 @@ std::string settings_text(const Pieces& pieces) {
        {std::pair("bos", "bos_token"), std::pair("eos", "eos_token"), std::pair("seperator", "sep_token"),
         std::pair("unknown", "unk_token"), std::pair("padding", "pad_token"), std::pair("mask", "mask_token")})
     if (const std::string* text = pieces.token(pieces.id(key))) config[setting] = *text;
-  if (const auto* text = value_of<std::string>(pieces.metadata, "chat_template")) config["chat_template"] = *text;
+  if (const auto* text = value_of<std::string>(pieces.metadata, "chat_template")) {
+    config["chat_template"] = *text;
+    if (const auto* tools = value_of<std::string>(pieces.metadata, "chat_template.tool_use"))
+      config["chat_template"] = json::array{json::object{{"name", "default"}, {"template", *text}},
+                                            json::object{{"name", "tool_use"}, {"template", *tools}}};
+  }
   return indented(config);
 }
 

@@ -40,6 +40,8 @@ void add_settings_of_texts(const Beside& files, const std::string& path, int64_t
                            ModelDescription& model) {
   FolderSettings settings = read_folder_settings(files);
   if (!settings.chat_template.empty()) model.metadata["tokenizer.chat_template"] = std::move(settings.chat_template);
+  if (!settings.tools_template.empty())
+    model.metadata["tokenizer.chat_template.tool_use"] = std::move(settings.tools_template);
   if (!settings.ends.empty()) model.metadata["huggingface.eos_token_ids"] = std::move(settings.ends);
   if (!whole) return;
   if (const auto tokenizer = read_folder_tokenizer(files, path, vocabulary)) {
@@ -62,16 +64,17 @@ ModelDescription described(const OtherModel& other, const ImportSource& source, 
       refuse(source.path(), "is described by " + shown_name(other.file) + ", which has more than 1 MiB");
     model.metadata[kDescription] = std::string(text);
   }
-  if (!options.flag("weights")) return model;
+  const bool weights = options.flag("weights");
   try {
-    add_settings_of_texts(beside(source), source.path(), other.vocabulary, options.flag("whole"), model);
+    add_settings_of_texts(beside(source), source.path(), other.vocabulary, weights && options.flag("whole"), model);
   } catch (const Error& e) {  // the tokenizer may be given separately
     if (e.kind() != ErrorKind::Weights || !options.flag("whole")) throw;
     model.metadata[kNoTokenizer] = std::string(e.what());
   }
-  StoredWeights weights = read_weights(source);
-  join_four_bits(weights, source);
-  add_weights_as_they_lie(weights, model);
+  if (!weights) return model;
+  StoredWeights stored = read_weights(source);
+  join_four_bits(stored, source);
+  add_weights_as_they_lie(stored, model);
   return model;
 }
 
@@ -97,6 +100,7 @@ ModelDescription Importer::open(const ImportSource& source, const Arguments& opt
     model.metadata["huggingface.tied_embeddings"] = config.tied;
     for (const TensorRow& row : a.tensors)
       if (!row.permute.empty()) model.metadata[a.key("rope.pairing")] = std::string("half");
+    add_settings_of_texts(beside(source), source.path(), 0, false, model);
     return model;
   }
   if (const auto types = model.metadata.find("@len:token_types.weight"); types != model.metadata.end()) {

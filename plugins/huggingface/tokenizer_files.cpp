@@ -188,8 +188,14 @@ FolderSettings read_folder_settings(const Beside& files) {
     settings.chat_template = given.text("");
     return settings;
   }
-  for (size_t i = 0; i < given.size(); ++i)  // of several templates, the default one
-    if (i == 0 || given[i]["name"].text() == "default") settings.chat_template = given[i]["template"].text();
+  for (size_t i = 0; i < given.size(); ++i) {  // of several templates, the default one
+    const std::string_view name = given[i]["name"].text();
+    if (name == "tool_use")
+      settings.tools_template = given[i]["template"].text();
+    else if (settings.chat_template.empty() || name == "default")
+      settings.chat_template = given[i]["template"].text();
+  }
+  if (settings.chat_template.empty()) settings.chat_template = settings.tools_template;
   return settings;
 }
 

@@ -50,9 +50,9 @@ void read_rules(const Node& root, harmonics::tokens::Vocabulary& to);
 // unused tokens.
 std::optional<FolderTokenizer> read_folder_tokenizer(const Beside& files, const std::string& path, int64_t least);
 
-// The chat template, "" if there is none, and the end ids.
+// The chat template and the one for prompts with tools, "" if there is none, and the end ids.
 struct FolderSettings {
-  std::string chat_template;
+  std::string chat_template, tools_template;
   std::vector<int64_t> ends;
 };
 FolderSettings read_folder_settings(const Beside& files);

@@ -133,11 +133,18 @@ struct Listener::Body {
       acceptor.listen();
     } catch (const boost::system::system_error& error) {
       const bool taken = error.code() == asio::error::address_in_use;
-      throw Error(taken ? ErrorKind::Unavailable : ErrorKind::Stream,
+      const bool denied = error.code() == asio::error::access_denied;
+      const bool no_folder = error.code() == boost::system::errc::no_such_file_or_directory;
+      throw Error(taken       ? ErrorKind::Unavailable
+                  : denied    ? ErrorKind::Denied
+                  : no_folder ? ErrorKind::Output
+                              : ErrorKind::Stream,
                   endpoint.str() + " cannot be listened on: " + error.code().message())
-          .note(endpoint.is_unix() ? "choose another path, or stop the process that listens there"
-                : taken            ? "choose another port, or stop the process that has it"
-                                   : "choose another port or address");
+          .note(no_folder             ? "make its folder first, or choose another path"
+                : !endpoint.is_unix() ? (taken ? "choose another port, or stop the process that has it"
+                                               : "choose another port or address")
+                : taken               ? "choose another path, or stop the process that listens there"
+                                      : "choose another path");
     }
   }
 

@@ -13,9 +13,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include <harmonics/element_type.hpp>
 #include <harmonics/plugin.hpp>
+
+HARMONICS_PLUGIN("harmonics.trace", "0.1.0", "Apache-2.0", "Harmonics");
 
 namespace {
 
@@ -55,25 +58,33 @@ std::string types_text(const hx_type* types, uint32_t count) {
   return all + "]";
 }
 
-// Lines of several threads.
+// Lines of several threads. The file is opened at the first line: a device that no program uses writes none.
 class TraceLog {
  public:
-  explicit TraceLog(const std::string& path) : file_(std::fopen(path.c_str(), "w")) {
-    if (!file_)
-      throw harmonics::Error(harmonics::ErrorKind::Output, "the log of calls '" + path + "' cannot be written");
-    std::setvbuf(file_, nullptr, _IOLBF, 1 << 16);  // devices live until the program ends, however it ends
+  explicit TraceLog(std::string path) : path_(std::move(path)) {}
+  ~TraceLog() {
+    if (file_) std::fclose(file_);
   }
-  ~TraceLog() { std::fclose(file_); }
   TraceLog(const TraceLog&) = delete;
   TraceLog& operator=(const TraceLog&) = delete;
   void write(const std::string& line) {
     const std::lock_guard lock(mutex_);
+    if (!file_) open();
     std::fputs(line.c_str(), file_);
   }
 
  private:
+  void open() {
+    file_ = std::fopen(path_.c_str(), "w");
+    if (!file_)
+      throw harmonics::Error(harmonics::ErrorKind::Output, "the log of calls '" + path_ + "' cannot be written", {},
+                             {"HARMONICS_TRACE_FILE names another file"});
+    std::setvbuf(file_, nullptr, _IOLBF, 1 << 16);  // devices live until the program ends, however it ends
+  }
+
   std::mutex mutex_;
-  std::FILE* file_;
+  std::string path_;
+  std::FILE* file_ = nullptr;
 };
 
 struct TracedKernel {

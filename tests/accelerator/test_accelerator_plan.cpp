@@ -169,7 +169,7 @@ TEST_CASE("accelerator: lengths, windows, positions and caches have kernels") {
                     {x, x, x, x, row, x, given}, {x, x, x}) != nullptr);
 }
 
-TEST_CASE("accelerator: caches of f32, f16 and q8_0 have kernels that append in place and attend") {
+TEST_CASE("accelerator: caches of f32, f16, bf16 and q8_0 have kernels that append in place and attend") {
   if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
   check_cached_decoding(*executor, on(accelerator()));

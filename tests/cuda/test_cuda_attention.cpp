@@ -124,7 +124,7 @@ TEST_CASE("cuda: attention with optional inputs, positions and caches have kerne
   CHECK(turned.plan(own) == "rope");
 }
 
-TEST_CASE("cuda: caches of f32, f16 and q8_0 have kernels that append in place and attend") {
+TEST_CASE("cuda: caches of f32, f16, bf16 and q8_0 have kernels that append in place and attend") {
   const FreshSettings fresh;
   EmulatedDevice device;
   harmonics::engine::testing::check_cached_decoding(*device.executor, device.options());

@@ -1,7 +1,7 @@
 // Tests the npm packages `openai` and `ollama` with `harmonics serve MODEL`.
 //
 //   npm install openai ollama
-//   harmonics serve stories260K.bin --tokenizer tok512.bin --listen 127.0.0.1:8080 --token secret-key
+//   harmonics serve stories260K.bin --tokenizer tok512.bin --context 2048 --listen 127.0.0.1:8080 --token secret-key
 //   node tests/journeys/language_clients.mjs http://127.0.0.1:8080 secret-key
 import assert from 'node:assert';
 import { Ollama } from 'ollama';
@@ -20,6 +20,13 @@ let pieces = '';
 for await (const chunk of await client.chat.completions.create({ ...chat, stream: true }))
   pieces += chunk.choices[0]?.delta?.content ?? '';
 assert.equal(pieces, answer.choices[0].message.content);
+
+const several = await client.chat.completions.create({ ...chat, temperature: 1.2, n: 2, seed: 5 });
+assert.deepEqual(several.choices.map((choice) => choice.index), [0, 1]);
+const texts = ['', ''];
+for await (const chunk of await client.chat.completions.create({ ...chat, temperature: 1.2, n: 2, seed: 5, stream: true }))
+  for (const choice of chunk.choices) texts[choice.index] += choice.delta?.content ?? '';
+assert.deepEqual(texts, several.choices.map((choice) => choice.message.content));
 
 const tools = ['weather', 'clock'].map((name) => ({ type: 'function', function: { name, parameters: {
   type: 'object', properties: { local: { type: 'boolean' } }, required: ['local'], additionalProperties: false } } }));

@@ -2,7 +2,7 @@
 """Tries the packages `openai` and `ollama` against `harmonics serve MODEL`.
 
     pip install openai ollama
-    harmonics serve stories260K.bin --tokenizer tok512.bin --listen 127.0.0.1:8080 --token secret-key
+    harmonics serve stories260K.bin --tokenizer tok512.bin --context 2048 --listen 127.0.0.1:8080 --token secret-key
     tests/journeys/language_clients.py http://127.0.0.1:8080 secret-key
 """
 import json
@@ -49,6 +49,10 @@ def try_openai(address, key):
                                            seed=1)
     assert isinstance(parsed.choices[0].message.parsed, Answer)
     assert client.completions.create(model=model, prompt="Once", max_tokens=3).usage.completion_tokens <= 3
+    several = client.chat.completions.create(**{**greedy, "temperature": 1.2}, n=3, seed=5).choices
+    assert [choice.index for choice in several] == [0, 1, 2] and len({c.message.content for c in several}) > 1
+    lists = client.completions.create(model=model, prompt=["Once", "Lily"], n=2, max_tokens=3, echo=True).choices
+    assert [choice.text[:4] for choice in lists] == ["Once", "Once", "Lily", "Lily"]
     try_tools(client, {"model": model, "messages": MESSAGES, "max_tokens": 200, "seed": 1})
     try_responses(client, model)
     try_embeddings(client, model)
@@ -111,7 +115,7 @@ def try_ollama(address, key):
     client = ollama.Client(host=address, headers={"Authorization": "Bearer " + key})
     model = client.list().models[0].model
     assert client.ps().models[0].model == model
-    assert client.show(model).template
+    assert client.show(model).template and len(client.list().models[0].digest) == 64
     few = {"num_predict": 5, "temperature": 0}
     assert client.chat(model=model, messages=MESSAGES, options=few).eval_count <= 5
     vectors = client.embed(model=model, input=["Once", "Lily"]).embeddings
@@ -121,6 +125,7 @@ def try_ollama(address, key):
     assert Answer.model_validate_json(shaped.message.content)
     streamed = list(client.chat(model=model, messages=MESSAGES, stream=True, tools=TOOLS, options=few))
     assert streamed[-1].done and streamed[-1].eval_count <= 5
+    assert client.generate(model=model).done_reason == "load"
     pieces = list(client.generate(model=model, prompt="Once", raw=True, stream=True, options=few))
     assert pieces[-1].done and not pieces[0].done
 

@@ -130,6 +130,13 @@ TEST_CASE("changed layers: a resumed run makes the changes again and continues b
   const json::object kept = r.asked("status").at("checkpoint").as_object();
   const std::string from = r.f / "from.safetensors";
   fs::copy_file(std::string(kept.at("path").as_string()), from);
+  CHECK(has(harmonics("ckpt show " + from).out,
+            "  requested   'h' has slope = 0.5, rate = 0.4\n  requested   'h' has slope = 0.75\n"));
+  const json::object shown = last_line(harmonics("ckpt show " + from + " --json").out);
+  CHECK(SchemaCheck::run(schema("ckpt"), shown) == std::vector<std::string>{});
+  CHECK(shown.at("changes") == json::value{{{"layer", "h"}, {"arguments", {{"slope", "0.5"}, {"rate", "0.4"}}}},
+                                           {{"layer", "h"}, {"arguments", {{"slope", "0.75"}}}}});
+  CHECK(shown.at("learning_rate_set").is_null());
   CHECK(r.ctl("step 12").code == 0);
   const std::string steps = std::to_string(r.step());
   CHECK(r.ctl("stop").code == 0);

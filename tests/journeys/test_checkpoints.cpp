@@ -74,6 +74,12 @@ TEST_CASE("checkpoints: wrong uses of --checkpoint and --resume give an error wi
   CHECK(often.code == 2);
   CHECK(often.err ==
         "error: 'often' is not an interval\nhelp: write a time, steps or epochs: 5m, 90s, 500steps, 1epoch\n");
+  fs::create_directories(f / "out/checkpoints");
+  const Result empty = harmonics("ckpt list " + (f / "out"));
+  CHECK(empty.code == 66);
+  CHECK(empty.out.empty());
+  CHECK(empty.err == "error: there is no checkpoint in '" + (f / "out") + "'\nhelp: those of 'train' are in '" +
+                         (f / "out/checkpoints") + "'\n");
   const Result gone = harmonics(kRun + "--resume " + (f / "none"));
   CHECK(gone.code == 66);
   CHECK(gone.err == "error: cannot read '" + (f / "none") + "': No such file or directory\n");
@@ -94,7 +100,9 @@ TEST_CASE("checkpoints: wrong uses of --checkpoint and --resume give an error wi
   CHECK(has(nothing.err, "error: 'g' does not train: it has nothing to keep in a checkpoint\n"));
   const Result unwritable = harmonics(kRun + "--steps 3 --checkpoint /proc/nothing/here");
   CHECK(unwritable.code == 73);
-  CHECK(unwritable.err == "error: cannot write checkpoints to '/proc/nothing/here': No such file or directory\n");
+  CHECK(unwritable.err ==
+        "error: cannot write checkpoints to '/proc/nothing/here': No such file or directory\n"
+        "help: give a folder that may be written\n");
   const Result weights = harmonics("infer " + kSamples + "mnist.hmx --weights " + runs +
                                    "/checkpoint-000001-step-3.safetensors --producer 'synth:digits?size=5' --quiet");
   CHECK(weights.code == 0);  // a checkpoint is also a weights file
@@ -156,6 +164,7 @@ TEST_CASE("checkpoints: ckpt and inspect show the contents and the differences o
   CHECK(has(shown.out, "  position    epoch 1, sample 128\n"));
   CHECK(has(shown.out, "  resumable   yes\n"));
   CHECK(harmonics("inspect " + a + "/checkpoint-000002-step-8.safetensors").out == shown.out);
+  CHECK(harmonics("inspect " + a).out == shown.out);
   const Result same = harmonics("ckpt diff " + a + " " + b);
   CHECK(same.code == 0);
   CHECK(has(same.out, "tensors are bit-identical\n"));

@@ -29,7 +29,7 @@ TEST_CASE("explain: a model's numbers are printed with their origins") {
     CHECK(has(r.out, line));
   }
   CHECK(has(r.out, "output.weight                            f32[40, 24], from token_embd.weight\n"));
-  CHECK(has(r.out, "caches\n  4 of "));
+  CHECK(has(r.out, "caches\n  4 in f32, "));
   const Result object = harmonics("explain " + kTinyModels + "gemma3.gguf --json");
   REQUIRE(object.code == 0);
   const json::value v = json::parse(object.out);

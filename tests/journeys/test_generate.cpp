@@ -64,8 +64,8 @@ TEST_CASE("generate: a seed gives one text, another seed another") {
 TEST_CASE("generate: in other types of weights and caches") {
   const std::string folder = folder_of_stories();
   if (folder.empty()) return;
-  for (const char* types : {"--cache-type f16", "--weight-type bf16", "--weight-type q8_0 --cache-type f16",
-                            "--weight-type q8_0 --precision fp32"}) {
+  for (const char* types : {"--cache-type f16", "--cache-type bf16", "--weight-type bf16",
+                            "--weight-type q8_0 --cache-type f16", "--weight-type q8_0 --precision fp32"}) {
     const Result r = harmonics(stories(folder, std::string("--temperature 0 --max-tokens 20 ") + types));
     INFO(types << "\n" << r.err);
     REQUIRE(r.code == 0);
@@ -75,6 +75,24 @@ TEST_CASE("generate: in other types of weights and caches") {
   const Result narrow = harmonics(stories(folder, "--cache-type q8_0"));  // its heads have width 8
   CHECK(narrow.code == 2);
   CHECK(has(narrow.err, "its heads are 8 wide, and a cache of q8_0 needs whole blocks of 32"));
+}
+
+TEST_CASE("generate: devices without kernels for blocks compute with decoded weights") {
+  const std::string folder = folder_of_stories();
+  if (folder.empty()) return;
+  const bool opencl = has(harmonics("list devices").out, "opencl");
+  for (const char* type : {"q8_0", "q4_0"}) {
+    const auto text = [&](const std::string& device) {
+      const Result r = harmonics(stories(folder, std::string("--temperature 0 --max-tokens 12 --precision fp32") +
+                                                     " --weight-type " + type + " --device " + device));
+      INFO(type << " on " << device << "\n" << r.err);
+      REQUIRE(r.code == 0);
+      return r.out;
+    };
+    const std::string expected = text("cpu");
+    CHECK(text("reference") == expected);
+    if (opencl) CHECK(text("opencl") == expected);
+  }
 }
 
 TEST_CASE("generate: packed weights in blocks give the same text") {

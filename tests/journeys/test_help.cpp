@@ -83,7 +83,13 @@ TEST_CASE("help: begins with examples, and has headings, defaults and ranges in 
     for (const char* raw : {"INT:", "FLOAT", " in [", "9223372036854775807", "Print this help"})
       CHECK_FALSE(has(help.out, raw));
     std::stringstream lines(help.out);
+    std::set<std::string> flags;
+    bool after_examples = false;
     for (std::string line; std::getline(lines, line);) {
+      after_examples = after_examples || line.starts_with("Usage:");
+      const size_t flag = line.find("--");
+      if (after_examples && flag == 6 && line.find_first_not_of(' ') < 7)
+        CHECK(flags.insert(line.substr(flag, line.find(' ', flag) - flag)).second);
       CHECK((line.size() <= 100 || has(line, "harmonics ") || has(line, "curl ")));
       const size_t text = line.find_first_not_of(' ');  // wrapped lists break after a separator
       CHECK_FALSE((text != std::string::npos && (line[text] == ',' || line[text] == ':')));

@@ -156,6 +156,13 @@ TEST_CASE("the device trace:cpu computes what cpu computes, and logs every call"
   const Result none = harmonics("infer " + flow + "--device cpu:cpu -c file:" + (f / "none.npy"));
   CHECK(none.code != 0);
   CHECK(has(none.err, "device 'cpu' passes no calls on to 'cpu'"));
+  const Result alone = harmonics_in("HARMONICS_TRACE_FILE='" + (f / "alone.jsonl") + "'",
+                                    "infer " + flow + "--device trace -c file:" + (f / "alone.npy"));
+  CHECK(alone.code == 2);
+  CHECK(alone.err ==
+        "error: device 'trace' has no kernels: it passes calls on to another device\n"
+        "help: name that device too: --device trace:cpu\n");
+  CHECK_FALSE(fs::exists(f / "alone.jsonl"));
   CHECK(has(harmonics("infer " + flow + "--device trace:cpo").err, "did you mean 'cpu'?"));
 }
 

@@ -19,7 +19,7 @@ std::string served_stories(const Folder& f, std::unique_ptr<Background>& server,
   const std::string data = data_folder();
   if (data.empty() || !fs::exists(fs::path(data) / "llama2c")) return "";
   server = std::make_unique<Background>(f, "serve " + data + "/llama2c/stories260K.bin --tokenizer " + data +
-                                               "/llama2c/tok512.bin --listen 127.0.0.1:0 " + flags);
+                                               "/llama2c/tok512.bin --context 2048 --listen 127.0.0.1:0 " + flags);
   const auto address = [&] {
     const std::string text = server->errors();
     const size_t at = text.find("http://127.0.0.1:");

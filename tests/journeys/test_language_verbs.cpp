@@ -76,10 +76,25 @@ TEST_CASE("flags: those of flows and of language models are refused where they h
       {"serve " + flow + "--sequences 2", "--sequences has no effect: '" + kSamples + "mnist.hmx' is a flow"},
       {"bench " + gguf + " --batch 8", "--batch has no effect: '" + gguf + "' is a language model"},
       {"bench " + flow + "--prefill 8", "--prefill has no effect: '" + kSamples + "mnist.hmx' is a flow"},
-      {"explain " + spec + " --entry loss", "--entry has no effect: '" + spec + "' is a .ndsl file"}};
+      {"explain " + spec + " --lr 1", "--lr has no effect: '" + spec + "' is a .ndsl file"},
+      {"explain " + gguf + " --infer", "--infer has no effect: '" + gguf + "' is a model"},
+      {"explain " + gguf + " --dot", "--dot is for flows, but '" + gguf + "' is a model with its own weights"},
+      {"explain " + flow + "--tokens 8", "--tokens has no effect: '" + kSamples + "mnist.hmx' is a flow"},
+      {"infer " + flow + "--tokenizer t.json", "--tokenizer has no effect: '" + kSamples + "mnist.hmx' is a flow"}};
   for (const auto& [use, message] : uses) {
     const Result r = harmonics(use);
     CHECK(r.code == 2);
     CHECK(r.err == "error: " + message + "\nhelp: leave it out\n");
+  }
+  const std::pair<std::string, std::string> others[] = {
+      {"explain " + gguf + " --show widths", "--show widths has no effect: '" + gguf + "' is a model"},
+      {"explain " + flow + "--entry loss", "--entry has no effect without --show entries"},
+      {"infer " + gguf + " --prompt hi --producer tokens=t.csv", "--producer has no effect beside --prompt"},
+      {"infer " + flow + "--weights w --producer synth:digits --generate 3",
+       "--generate has no effect without --prompt TEXT"}};
+  for (const auto& [use, message] : others) {
+    const Result r = harmonics(use);
+    CHECK(r.code == 2);
+    CHECK(r.err.starts_with("error: " + message + "\nhelp: "));
   }
 }

@@ -44,6 +44,16 @@ TEST_CASE("named files: writing a file that is also read is refused, and both fl
           "the address " + (f / "logs/*.csv"));
   refused("receive '" + (f / "logs/") + "' --to file:" + (f / "logs/a.csv"), "--to file:" + (f / "logs/a.csv"),
           "the address " + (f / "logs/"));
+  const std::string book = f.write("book.txt", "a cat and a cat\n");
+  refused("tokenize --train 300 --file " + book + " " + book, "--train", "--file");
+  CHECK(read(book) == "a cat and a cat\n");
+  REQUIRE(harmonics(run + "--quiet --save " + (f / "own.safetensors")).code == 0);
+  const std::string own = read(f / "own.safetensors");
+  refused("export " + (f / "own.safetensors") + " " + (f / "own.safetensors"), "OUTPUT", "MODEL");
+  CHECK(read(f / "own.safetensors") == own);
+  const Result folder = harmonics(run + "--save " + (f / "out") + " --checkpoint " + (f / "out"));
+  CHECK(folder.code == 2);
+  CHECK(has(folder.err, "error: --save and --checkpoint both write '" + (f / "out") + "'"));
   const Result twice = harmonics(run + "--save " + weights + " --report " + weights);
   CHECK(twice.code == 2);
   CHECK(has(twice.err, "error: --save and --report both write '" + weights + "'"));

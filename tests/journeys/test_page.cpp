@@ -163,6 +163,46 @@ TEST_CASE("page: a metric of the only layer that has it is one curve, and accura
                      "1), figure('o.loss', 0.5), figure('accuracy', null)].join())") == "92.31 %,100.00 %,0.5,–");
 }
 
+TEST_CASE("page: changes arguments of layers, takes changes back, and shows what a run refuses") {
+  if (!Browser::there()) return;
+  Folder f;
+  std::string x, y;
+  for (int i = 0; i < 64; ++i)
+    x += std::to_string(i % 8) + "," + std::to_string(i / 8) + "\n", y += std::to_string(i % 8 - i / 8) + "\n";
+  const std::string flow =
+      f.write("g.hmx",
+              "harmonic g {\n  producer x {2}; producer y {1};\n  layer h; layer o {1};\n  cycle { x -(affine(4), "
+              "leaky_relu(0.1), dropout(0.25))-> h -> o; o <-(mse)- y; }\n}\n");
+  Background run(f, "run " + flow + " --producer x=" + f.write("x.csv", x) + " --producer y=" + f.write("y.csv", y) +
+                        " --epochs 1000000000 --for 100s --threads 1 --ui");
+  Browser browser(f);
+  browser.open(page_of(run));
+  REQUIRE(browser.await(kConnected + " && " + says("run-state", "running")));
+  REQUIRE(browser.await("!document.getElementById('layer-set').disabled"));
+  CHECK(browser.text("[...document.querySelectorAll('#layer option')].map((e) => e.value).join()") == "h,o");
+  const auto change = [&](const std::string& arguments) {
+    browser.evaluate("document.getElementById('layer-arguments').value = '" + arguments +
+                     "'; document.getElementById('layer-set').click()");
+  };
+  change("slope=0.5 rate=0.4");
+  CHECK(browser.await(says("said", "h: slope = 0.5 (was 0.1), rate = 0.4 (was 0.25), step ")));
+  CHECK(browser.await("document.getElementById('layer-arguments').value === ''"));
+  change("rat=1");
+  CHECK(browser.await(says("said", "did you mean")));
+  CHECK(browser.text("document.getElementById('layer-arguments').value") == "rat=1");
+  change("0.3");
+  CHECK(browser.await(says("said", "is not ARGUMENT=VALUE")));
+  browser.click("layer-undo");
+  CHECK(browser.await(says("said", "h: slope = 0.1 (was 0.5), rate = 0.25 (was 0.4), step ")));
+  browser.click("layer-undo");
+  CHECK(browser.await(says("said", "there is no change to take back")));
+  CHECK(browser.text("import('/changes.js').then(({arguments_of}) => JSON.stringify(arguments_of(' kernel=[3, 3]  "
+                     "dropout.rate= bias=false ')))") == R"({"kernel":"[3, 3]","dropout.rate":"","bias":"false"})");
+  CHECK(browser.text("import('/changes.js').then(({arguments_of}) => ['', 'a', 'a=1 a=2'].map((text) => { try { "
+                     "return arguments_of(text); } catch (e) { return e.message; } }).join('|'))") ==
+        "write ARGUMENT=VALUE, such as rate=0.3|'a' is not ARGUMENT=VALUE|'a' is given twice");
+}
+
 TEST_CASE("page: is available while a run waits for its first sample, and continues with it") {
   if (!Browser::there()) return;
   Folder f;

@@ -277,6 +277,10 @@ TEST_CASE("plugin doctor: compares libraries with their manifests") {
   CHECK(r.code == 1);
   CHECK(last_line(r.out).at("libraries").as_array().size() == 2);
   CHECK(has(r.out, "there is no such file"));
+  CHECK(has(r.out, "a manifest without its library"));
+  const Result none = harmonics("plugin doctor " + (f / "none.so"));
+  CHECK(none.code == 1);
+  CHECK(has(none.out, "give a plugin library, or a folder with plugin libraries"));
 }
 
 TEST_CASE("plugin new: refuses invalid names and kinds, and lists the valid ones") {

@@ -43,3 +43,23 @@ TEST_CASE("tokenize: a trained tokenizer is read again, with fewer tokens than b
   CHECK(harmonics("tokenize " + to + " --special '<|endoftext|>'").out == "0\n");
   CHECK(harmonics("tokenize " + to + " --train 280").code == 2);
 }
+
+TEST_CASE("tokenize: a folder needs no weights") {
+  if (!has(harmonics("list importers").out, "huggingface")) return;  // built without PCRE2
+  const std::string golden = std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/folders/";
+  const std::string words = golden + "tokenizers/byte_pairs.json";
+  const std::string expected = harmonics("tokenize " + words + " 'the cat sat'").out;
+  REQUIRE_FALSE(expected.empty());
+  for (const char* name : {"GPT2LMHeadModel", "Qwen2ForCausalLM"}) {  // described, and with a spec
+    INFO(name);
+    const Folder folder;
+    std::string config = read(golden + "qwen2/config.json");
+    const std::string own = "Qwen2ForCausalLM";
+    fs::create_directories(folder / "model");
+    folder.write("model/config.json", config.replace(config.find(own), own.size(), name));
+    fs::copy_file(words, folder / "model/tokenizer.json");
+    const Result result = harmonics("tokenize " + (folder / "model") + " 'the cat sat'");
+    CHECK(result.err == "");
+    CHECK(result.out == expected);
+  }
+}

@@ -117,6 +117,67 @@ TEST_CASE("train: a described model learns a text, and writes what the page says
   CHECK(harmonics("train " + output + "/config.yaml --dry-run --quiet").code == 0);
 }
 
+TEST_CASE("train: configurations of other trainers are read by their keys") {
+  const Folder folder;
+  const std::string base = folder / "base", model = base + "/model", data = "datasets: " + folder.write("t", "hello\n");
+  REQUIRE(
+      harmonics("train " + folder.write("base.yaml", tiny_configuration(folder, base)) +
+                " --set max_steps=2 --quiet --set 'model_settings={num_layers: 1, hidden_size: 32, num_query_heads: "
+                "2, max_position_embeddings: 256, vocab_size: 256}'")
+          .code == 0);
+  const std::string rows = folder.write("rows.json",
+                                        R"([{"instruction": "add 1 to 1", "output": "2"},
+                                            {"instruction": "add 1 to 2", "output": "3"}])");
+  const Result run = harmonics(
+      "train " +
+      folder.write("c.yaml", "base_model: " + model +
+                                 "\nload_in_4bit: true\nadapter: qlora\nlora_r: 4\n"
+                                 "lora_alpha: 8\nlora_dropout: 0.25\nlora_target_linear: true\npeft_use_rslora: true\n"
+                                 "datasets:\n  - {path: " +
+                                 rows +
+                                 ", type: alpaca, ds_type: json}\n"
+                                 "train_on_inputs: true\nsequence_len: 256\nmicro_batch_size: 1\n"
+                                 "max_steps: 1\noptim: adamw_bnb_8bit\nbf16: auto\nfp16: false\ntf32: false\n"
+                                 "recompute_attention: true\nrecompute_ffn: true\nflash_attention: true\n"
+                                 "wandb_project:\nwandb_watch: all\nchat_template: tokenizer_default\noutput_dir: " +
+                                 (folder / "tuned") + "\n"));
+  if (!fs::exists(model + "/config.json")) return;  // built without PCRE2
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(has(run.err, "note: flash_attention, wandb_watch, ds_type have no effect here\n"));
+  CHECK(has(run.err, " stay f32: their rows are not whole blocks of 64 numbers, as nf4_64 needs"));  // 32 wide
+  CHECK(fs::exists(folder / "tuned/adapter/adapter_config.json"));
+  const std::string kept = read(folder / "tuned/config.yaml");
+  for (const char* text :
+       {"r: 4\n", "alpha: 8\n", "dropout: 0.25\n", "target_modules: [all-linear]\n", "use_rslora: true\n",
+        "base: nf4_64\n", "type: instruction\n", "train_on_inputs: true\n", "recompute: \"attention,ffn\"\n"}) {
+    INFO(text << kept);
+    CHECK(has(kept, text));
+  }
+  CHECK(harmonics("train " + (folder / "tuned/config.yaml") + " --dry-run --quiet").code == 0);
+
+  const auto refused = [&](const std::string& keys, const std::string& flags = "") {
+    const Result r = harmonics("train " + folder.write("r.yaml", "model: GPT2\n" + data + "\n" + keys) + flags);
+    CHECK(r.code != 0);
+    return r.err;
+  };
+  CHECK(has(refused("lora_r: 4\n"), "r.yaml:3:1: error: 'lora_r' has no effect without an adapter\n"));
+  CHECK(has(refused("lora_r: 4\n"), "add adapter: lora"));
+  CHECK(has(refused("adapter: lora\nlora_r: 0\n"), "r.yaml:4:9: error: 'r' is the number 0"));
+  CHECK(has(refused("adapter: lora\nlora_r: 4\nlora_rank: 4\n"), "'lora_r' and 'lora_rank' are names of one setting"));
+  CHECK(has(refused("adapter: lora\nlora: {r: 8}\n"), "'lora' and 'adapter' are names of one setting"));
+  CHECK(has(refused("lora: {r: 8}\nlora_alpha: 8\n"), "write lora: {alpha: …}"));
+  CHECK(has(refused("adapter: prefix\n"), "'adapter' is the string 'prefix'; it must be lora or qlora"));
+  CHECK(has(refused("bf16: true\nfp16: true\n"), "'bf16' and 'fp16' are names of one setting"));
+  CHECK(has(refused("bf16: true\nprecision: fp32\n"), "'precision' and 'bf16' are names of one setting"));
+  CHECK(has(refused("gradient_checkpointing: true\nrecompute_qkv: true\n"),
+            "'gradient_checkpointing' and 'recompute_qkv' are names of one setting"));
+  CHECK(has(refused("recompute_atention: true\n"), "there is no key 'recompute_atention'"));
+  CHECK(has(refused("evals_per_epoch: 4\n"), "write eval_steps: the number of steps between validations"));
+  CHECK(has(refused("", " --set lora_r=4"), "write --set 'lora={r: 4}'"));
+  CHECK(has(refused("", " --set recompute_block=true"), "write --set 'recompute=block'"));
+}
+
 TEST_CASE("train: rates, memory and the norm of the gradients are shown and logged") {
   const Folder folder;
   const std::string output = folder / "out", config = folder.write("c.yaml", tiny_configuration(folder, output));

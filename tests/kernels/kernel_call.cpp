@@ -93,16 +93,25 @@ Tensor as_half(const Tensor& x) {
   return result;
 }
 
-Tensor as_eight_bits(const Tensor& x) {
-  Tensor result = Tensor::zeros(x.dims, HX_Q8_0);
-  encode_elements(DType::Q8_0, x.data<float>(), result.bytes.data(), x.size());
+namespace {
+
+Tensor encoded(const Tensor& x, DType dtype) {
+  Tensor result = Tensor::zeros(x.dims, static_cast<uint32_t>(dtype));
+  encode_elements(dtype, x.data<float>(), result.bytes.data(), x.size());
   return result;
 }
-Tensor from_eight_bits(const Tensor& x) {
+Tensor widened(const Tensor& x, DType dtype) {
   Tensor result = Tensor::zeros(x.dims);
-  decode_elements(DType::Q8_0, x.bytes.data(), reinterpret_cast<float*>(result.bytes.data()), x.size());
+  decode_elements(dtype, x.bytes.data(), reinterpret_cast<float*>(result.bytes.data()), x.size());
   return result;
 }
+
+}  // namespace
+
+Tensor as_eight_bits(const Tensor& x) { return encoded(x, DType::Q8_0); }
+Tensor from_eight_bits(const Tensor& x) { return widened(x, DType::Q8_0); }
+Tensor as_bfloat(const Tensor& x) { return encoded(x, DType::BF16); }
+Tensor from_bfloat(const Tensor& x) { return widened(x, DType::BF16); }
 
 Tensor Random::floats(Dims dims, float low, float high) {
   std::vector<float> v(static_cast<size_t>(elements(dims)));

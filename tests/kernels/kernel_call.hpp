@@ -100,6 +100,8 @@ struct Tensor {
 };
 
 Tensor as_half(const Tensor& x);          // f32 rounded to f16
+Tensor as_bfloat(const Tensor& x);        // f32 rounded to bf16
+Tensor from_bfloat(const Tensor& x);      // and back
 Tensor as_eight_bits(const Tensor& x);    // f32 to q8_0
 Tensor from_eight_bits(const Tensor& x);  // and back
 inline Tensor scalar(float value) { return {{}, std::vector<float>{value}}; }

@@ -32,6 +32,7 @@ struct CachedCase {
            std::to_string(width) + ", window " + std::to_string(window) + ", cap " + std::to_string(softcap) +
            (causal ? ", causal" : "") +
            (cache == HX_F16    ? ", f16"
+            : cache == HX_BF16 ? ", bf16"
             : cache == HX_Q8_0 ? ", q8_0"
                                : "") +
            (sinks ? ", sinks" : "") + (positions_first ? "" : ", heads first");
@@ -39,11 +40,12 @@ struct CachedCase {
 };
 
 Tensor stored(const CachedCase& c, const Tensor& x) {
-  return c.cache == HX_F16 ? as_half(x) : c.cache == HX_Q8_0 ? as_eight_bits(x) : x;
+  return c.cache == HX_F16 ? as_half(x) : c.cache == HX_BF16 ? as_bfloat(x) : c.cache == HX_Q8_0 ? as_eight_bits(x) : x;
 }
 // Returns the values as stored in the cache's type.
 Tensor rounded(const CachedCase& c, const Tensor& x) {
   if (c.cache == HX_Q8_0) return from_eight_bits(as_eight_bits(x));
+  if (c.cache == HX_BF16) return from_bfloat(as_bfloat(x));
   if (c.cache == HX_F32) return x;
   std::vector<float> values;
   for (int64_t i = 0; i < x.size(); ++i) values.push_back(half_to_float(float_to_half(x[i])));
@@ -163,6 +165,9 @@ TEST_CASE("cached attention by definition: lengths, windows, capped scores, f16,
                               {2, 2, 2, 40, 530, 17, 16, true, 100, 2, HX_F16, true},
                               {2, 2, 2, 3, 64, 16, 16, false, 0, 0, HX_F32, true},
                               {2, 2, 2, 6, 140, 16, 12, true, 0, 0, HX_F16, false, false},
+                              {2, 2, 3, 1, 200, 16, 33, true, 0, 0, HX_BF16},
+                              {2, 2, 2, 40, 530, 17, 16, true, 100, 2, HX_BF16, true},
+                              {2, 2, 2, 6, 140, 16, 12, true, 0, 0, HX_BF16, false, false},
                               {2, 2, 3, 1, 700, 64, 32, true, 0, 0, HX_Q8_0},
                               {2, 2, 2, 40, 530, 96, 64, true, 100, 2, HX_Q8_0, true, false},
                               {1, 2, 9, 3, 300, 160, 288, true, 70, 0, HX_Q8_0},
@@ -191,6 +196,7 @@ TEST_CASE("cached attention: a query has the same bits in every chunk and for ev
   Random random(282);
   for (const CachedCase& whole :
        {CachedCase{2, 2, 3, 64, 1200, 24, 20}, CachedCase{1, 2, 4, 64, 1200, 16, 16, true, 150, 3, HX_F16},
+        CachedCase{2, 2, 2, 64, 1200, 24, 20, true, 150, 0, HX_BF16},
         CachedCase{2, 2, 2, 64, 1200, 32, 64, true, 0, 0, HX_Q8_0},
         CachedCase{1, 2, 6, 64, 700, 160, 96, true, 90, 2, HX_Q8_0, true},
         CachedCase{2, 1, 9, 64, 1200, 64, 32, true, 0, 0, HX_Q8_0}, CachedCase{1, 16, 1, 64, 700, 8, 8}}) {

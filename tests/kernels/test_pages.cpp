@@ -33,7 +33,7 @@ struct PageCase {
 };
 
 Tensor in_type(const PageCase& c, const Tensor& x) {
-  return c.cache == HX_F16 ? as_half(x) : c.cache == HX_Q8_0 ? as_eight_bits(x) : x;
+  return c.cache == HX_F16 ? as_half(x) : c.cache == HX_BF16 ? as_bfloat(x) : c.cache == HX_Q8_0 ? as_eight_bits(x) : x;
 }
 
 // The tensors of a call, contiguous and paged.
@@ -121,6 +121,7 @@ TEST_CASE("attention over shuffled pages has the bits of a cache in one piece") 
                             {3, 2, 8, 1, 30, 32, 64, 32, HX_Q8_0},
                             {2, 1, 6, 9, 40, 5, 32, 64, HX_Q8_0, true, 70},
                             {2, 1, 8, 32, 40, 16, 17, 33, HX_F16},
+                            {2, 1, 8, 32, 40, 16, 17, 33, HX_BF16},
                             {2, 3, 1, 40, 9, 16, 24, 24, HX_F32, true, 50, 1.5, true},
                             {2, 2, 2, 2, 25, 5, 13, 9, HX_F16, false, 0, 0, true, true},
                             {2, 2, 2, 3, 60, 1, 16, 16, HX_F32, true, 0, 0, false, true},
@@ -201,11 +202,14 @@ TEST_CASE("cache_append writes to pages: rows without a page nowhere, of equal p
   for (const int64_t page : {1, 5, 16})
     for (const int64_t rows : {1, 7, 40})
       for (const int64_t width : {32, 96})
-        for (const uint32_t type : {HX_F32, HX_F16, HX_Q8_0})
+        for (const uint32_t type : {HX_F32, HX_F16, HX_BF16, HX_Q8_0})
           for (const bool narrows : {false, true}) {
             if (narrows == (type == HX_F32) || (!narrows && type == HX_Q8_0)) continue;
             const auto stored = [&](const Tensor& x) {
-              return type == HX_F16 ? as_half(x) : type == HX_Q8_0 ? as_eight_bits(x) : x;
+              return type == HX_F16    ? as_half(x)
+                     : type == HX_BF16 ? as_bfloat(x)
+                     : type == HX_Q8_0 ? as_eight_bits(x)
+                                       : x;
             };
             const Tensor cache = stored(random.floats({kPool, page, 2, width}));
             const Tensor added = random.floats({kBatch, rows, 2, width}), block = stored(added);

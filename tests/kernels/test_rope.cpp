@@ -101,12 +101,14 @@ TEST_CASE("cache_append writes the rows of each batch item from its start on, in
   Random random(287);
   for (const auto& [batch, capacity, rows, heads, width] :
        {std::array<int64_t, 5>{2, 9, 1, 3, 5}, {3, 40, 7, 2, 33}, {1, 4, 4, 1, 1}, {5, 64, 1, 8, 128}})
-    for (const bool half : {false, true})
+    for (const uint32_t type : {HX_F32, HX_F16, HX_BF16})
       for (const bool narrows : {false, true}) {
-        if (narrows && !half) continue;
+        if (narrows && type == HX_F32) continue;
         const Tensor wide = random.floats({batch, capacity, heads, width}),
                      added = random.floats({batch, rows, heads, width}, -2, 2);
-        const auto stored = [&](const Tensor& x) { return half ? as_half(x) : x; };
+        const auto stored = [&](const Tensor& x) {
+          return type == HX_F16 ? as_half(x) : type == HX_BF16 ? as_bfloat(x) : x;
+        };
         const Tensor cache = stored(wide), block = stored(added);
         const Tensor start = random.integers<int32_t>({batch}, -2, capacity + 2);
         std::vector<char> expected = cache.bytes;
@@ -157,16 +159,25 @@ TEST_CASE("cache_append quantises to q8_0 as casts do") {
   CHECK(some.run_one().bytes == expected);
 }
 
-TEST_CASE("cache_append rounds to f16 as casts do") {
+TEST_CASE("cache_append rounds to 16-bit floats as casts do") {
   std::vector<float> values{0.0f,     -0.0f,    1e-8f,    -3e-8f, 2.9e-8f,  5.96e-8f,       6.1e-5f,        6.0975e-5f,
                             65504.0f, 65519.0f, 65520.0f, -1e9f,  INFINITY, 1.00048828125f, 1.00146484375f, 0.333333f};
   Random random(288);
   for (int i = 0; i < 500; ++i)
     values.push_back(random.floats({1}, -1, 1)[0] * std::pow(2.0f, static_cast<float>(random.below(45)) - 28));
   const auto n = static_cast<int64_t>(values.size());
-  KernelCall call("cache_append");
-  call.in(Tensor::zeros({1, 1, n}, HX_F16)).in({{1, 1, n}, values}).in({{1}, std::vector<int32_t>{0}});
-  CHECK(call.out({1, 1, n}, HX_F16).run_one().bytes == as_half({{n}, values}).bytes);
+  for (const uint32_t type : {HX_F16, HX_BF16}) {
+    KernelCall call("cache_append");
+    call.in(Tensor::zeros({1, 1, n}, type)).in({{1, 1, n}, values}).in({{1}, std::vector<int32_t>{0}});
+    const Tensor expected = type == HX_F16 ? as_half({{n}, values}) : as_bfloat({{n}, values});
+    CHECK(call.out({1, 1, n}, type).run_one().bytes == expected.bytes);
+    values.push_back(std::nanf(""));  // stays NaN; not compared bit by bit
+    KernelCall unordered("cache_append");
+    unordered.in(Tensor::zeros({1, 1, 1}, type)).in({{1, 1, 1}, std::vector<float>{values.back()}});
+    const Tensor kept = unordered.in({{1}, std::vector<int32_t>{0}}).out({1, 1, 1}, type).run_one();
+    CHECK((*kept.data<uint16_t>() & 0x7fff) > (type == HX_F16 ? 0x7c00 : 0x7f80));
+    values.pop_back();
+  }
 }
 
 }  // namespace harmonics::engine::kernel_tests

@@ -1,4 +1,6 @@
 // Moments in 16 and 8 bits: compares the kernel with the functional's body, and tests stochastic rounding.
+#include <cmath>
+
 #include <harmonics/ops.hpp>
 
 #include "engine/program/functional.hpp"
@@ -140,6 +142,40 @@ TEST_CASE("optimizers: NaN stays NaN in moments of 16 bits") {
         CHECK(are_nan(body[i].bytes(), w.size()));
         CHECK(are_nan(kernel[i].bytes.data(), w.size()));
       }
+    }
+}
+
+// The largest NaN is that of CUDA, the negative one that of x86.
+TEST_CASE("optimizers: NaN stays NaN in moments of 8 bits, and other blocks keep their moments") {
+  constexpr size_t kColumns = 40, kAt = 3 * kColumns + 20;  // in the second block
+  const Dims dims{20, kColumns};
+  const Tensor w = Tensor::zeros(dims), none(dims, std::vector<float>(20 * kColumns, 0.0f));
+  for (const Step& step : steps())
+    for (const uint32_t word : {0x7fffffffu, 0x7f800001u, 0xffc00000u}) {
+      const std::vector<float> ordinary(20 * kColumns, 0.5f);
+      std::vector<float> gradient = ordinary;
+      std::memcpy(&gradient[kAt], &word, sizeof word);
+      const Tensor g(dims, gradient);
+      const std::vector<Tensor> moments = zero_moments(step, dims, Stored::coded);
+      std::vector<HTensor> in{handle(w), handle(g)};
+      for (const Tensor& m : moments) in.push_back(handle(m));
+      in.push_back(handle(scalar(0.01f)));
+      in.push_back(handle(step_tensor(1)));
+      const Values body = apply(step.name, step.attributes(), in);
+      const std::vector<Tensor> kernel = stepped(step, w, g, moments, 1),
+                                other = stepped(step, w, Tensor(dims, ordinary), moments, 1);
+      INFO(step.name << ", " << std::hex << word);
+      for (size_t i = 1; i < kernel.size(); ++i) {
+        const bool scales = i > step.moments, mean = (i - 1) % step.moments == 0;
+        const std::vector<uint8_t> codes = kernel[i].values<uint8_t>(), those = other[i].values<uint8_t>();
+        require_same_codes(kernel[i], body[i]);
+        CHECK(codes[scales ? 1 : kAt] == (scales ? 255 : mean ? 124 : 252));
+        CHECK(codes[0] == those[0]);
+      }
+      // The next step reads NaN from the code.
+      const std::vector<Tensor> next = stepped(step, w, none, std::vector<Tensor>(kernel.begin() + 1, kernel.end()), 2);
+      CHECK(std::isnan(next[0].values<float>()[kAt]));
+      CHECK_FALSE(std::isnan(next[0].values<float>()[0]));
     }
 }
 

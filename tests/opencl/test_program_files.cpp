@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/shared/program_files.hpp"
 #include "tests/cache_folder.hpp"
@@ -52,6 +54,36 @@ TEST_CASE("program files: damaged or foreign files are rebuilt") {
   }
   file.write(binary);
   CHECK(file.read() == binary);
+}
+
+TEST_CASE("program files: those that other users may write, and other kinds of files, are rebuilt") {
+  const CacheFolder folder;
+  const ProgramFile file("opencl", {"driver", "source"});
+  file.write("binary");
+  struct stat written {};
+  REQUIRE(::stat(file.path().c_str(), &written) == 0);
+  CHECK((written.st_mode & 0777) == 0600);
+  REQUIRE(::chmod(file.path().c_str(), 0644) == 0);
+  CHECK(file.read() == "binary");
+  REQUIRE(::chmod(file.path().c_str(), 0646) == 0);
+  CHECK_FALSE(file.read());
+  CHECK_FALSE(ProgramFile::made_from(file.path()));
+  file.write("binary");
+  CHECK(file.read() == "binary");
+  if (::geteuid() == 0) {  // root may give files away
+    REQUIRE(::chown(file.path().c_str(), 65534, 65534) == 0);
+    CHECK_FALSE(file.read());
+  }
+  // A name that another process chose: written through a link, the file behind it would be lost.
+  const std::string beside = file.path() + "." + std::to_string(::getpid()), other = file.path() + ".other";
+  std::ofstream(other) << "of another program";
+  REQUIRE(::symlink(other.c_str(), beside.c_str()) == 0);
+  file.write("binary");
+  CHECK(bytes_of(other) == "of another program");
+  CHECK(file.read() == "binary");
+  REQUIRE(::unlink(file.path().c_str()) == 0);
+  REQUIRE(::mkfifo(file.path().c_str(), 0600) == 0);
+  CHECK_FALSE(file.read());  // does not wait for a writer
 }
 
 TEST_CASE("program files: without a cache folder programs are always built") {

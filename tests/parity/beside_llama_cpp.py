@@ -23,7 +23,9 @@ except ImportError as missing:
     sys.exit(f"beside_llama_cpp.py: {missing}; pip install numpy gguf llama-cpp-python")
 
 WIDTH, HIDDEN, LAYERS, HEADS, SHARED, HEAD, VOCABULARY, CONTEXT = 256, 512, 4, 4, 2, 64, 512, 512
-BOUNDS = {"gemma2": 5e-3}  # llama.cpp looks up gelu in a table of f16
+EXPERTS, USED, EXPERT = 4, 2, 256
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "granite")
+BOUNDS = {"gemma": 5e-3, "gemma2": 5e-3, "gemma3": 5e-3}  # llama.cpp looks up gelu in a table of f16
 PROMPT = "The quick brown fox jumps over 13 lazy dogs."
 TYPES = ("f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "q4_k_m", "q4_k_s", "q4_1", "q4_0", "iq4_nl", "iq4_xs",
          "mxfp4", "q3_k_l", "q3_k_m", "q3_k_s", "q2_k", "q2_k_s")
@@ -42,15 +44,19 @@ def matrices(architecture):
     if architecture == "phi3":
         return {"attn_qkv": (queries + 2 * keys, WIDTH), "attn_output": (WIDTH, queries), "ffn_up": (2 * HIDDEN, WIDTH),
                 "ffn_down": (WIDTH, HIDDEN)}
-    return {"attn_q": (queries, WIDTH), "attn_k": (keys, WIDTH), "attn_v": (keys, WIDTH), "attn_output": (WIDTH, queries),
-            "ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
+    attention = {"attn_q": (queries, WIDTH), "attn_k": (keys, WIDTH), "attn_v": (keys, WIDTH),
+                 "attn_output": (WIDTH, queries)}
+    if architecture == "qwen3moe":
+        return attention | {"ffn_gate_inp": (EXPERTS, WIDTH), "ffn_gate_exps": (EXPERTS, EXPERT, WIDTH),
+                            "ffn_up_exps": (EXPERTS, EXPERT, WIDTH), "ffn_down_exps": (EXPERTS, WIDTH, EXPERT)}
+    return attention | {"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
 
 
 def norms(architecture):
     names = {"attn_norm": WIDTH, "ffn_norm": WIDTH}
-    if architecture == "qwen3":
+    if architecture in ("qwen3", "qwen3moe", "gemma3"):
         names |= {"attn_q_norm": HEAD, "attn_k_norm": HEAD}
-    if architecture == "gemma2":
+    if architecture in ("gemma2", "gemma3"):
         names |= {"post_attention_norm": WIDTH, "post_ffw_norm": WIDTH}
     return names
 
@@ -71,6 +77,17 @@ def write(path, architecture, seed):
     w.add_layer_norm_rms_eps(1e-5)
     w.add_vocab_size(VOCABULARY)
     w.add_file_type(0)
+    if architecture == "qwen3moe":
+        w.add_expert_count(EXPERTS)
+        w.add_expert_used_count(USED)
+        w.add_expert_feed_forward_length(EXPERT)
+    if architecture == "gemma3":
+        w.add_sliding_window(64)
+    if architecture == "granite":
+        w.add_embedding_scale(3.0)
+        w.add_residual_scale(0.5)
+        w.add_attention_scale(0.15)
+        w.add_logit_scale(2.0)
     if architecture == "gemma2":
         w.add_attn_logit_softcapping(50.0)
         w.add_final_logit_softcapping(30.0)
@@ -84,15 +101,16 @@ def write(path, architecture, seed):
     w.add_add_bos_token(False)
     tensor = lambda name, *shape, scale: w.add_tensor(name, (random.normal(size=shape) * scale).astype(np.float32))
     gain = lambda name, n: w.add_tensor(name, (1 + 0.1 * random.normal(size=n)).astype(np.float32))
-    tensor("token_embd.weight", VOCABULARY, WIDTH, scale=1 if architecture != "gemma2" else WIDTH ** -0.5)
+    gemma = architecture.startswith("gemma")
+    tensor("token_embd.weight", VOCABULARY, WIDTH, scale=1 if not gemma else WIDTH ** -0.5)
     gain("output_norm.weight", WIDTH)
-    if architecture != "gemma2":
+    if not gemma:
         tensor("output.weight", VOCABULARY, WIDTH, scale=4 * WIDTH ** -0.5)
     for layer in range(LAYERS):
-        for name, (rows, columns) in matrices(architecture).items():
-            tensor(f"blk.{layer}.{name}.weight", rows, columns, scale=2 * columns ** -0.5)
+        for name, shape in matrices(architecture).items():
+            tensor(f"blk.{layer}.{name}.weight", *shape, scale=2 * shape[-1] ** -0.5)
             if architecture == "qwen2" and name in ("attn_q", "attn_k", "attn_v"):
-                tensor(f"blk.{layer}.{name}.bias", rows, scale=0.5)
+                tensor(f"blk.{layer}.{name}.bias", shape[0], scale=0.5)
         for name, n in norms(architecture).items():
             gain(f"blk.{layer}.{name}.weight", n)
     w.write_header_to_file()
@@ -140,17 +158,18 @@ def main():
     parser.add_argument("harmonics")
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--type", action="append", help=f"default: {', '.join(TYPES)}")
-    parser.add_argument("--architecture", action="append", help="default: llama, qwen2, qwen3, gemma2, phi3")
+    parser.add_argument("--architecture", action="append", help=f"default: {', '.join(ARCHITECTURES)}")
     a = parser.parse_args()
     failed = False
     print(f"{'architecture':<13} {'type':<8} {'equal tokens':>12} {'differ':>10} {'type':>10}")
     with tempfile.TemporaryDirectory() as folder:
-        for seed, architecture in enumerate(a.architecture or ("llama", "qwen2", "qwen3", "gemma2", "phi3")):
+        for seed, architecture in enumerate(a.architecture or ARCHITECTURES):
             path = Path(folder) / f"{architecture}.gguf"
             write(path, architecture, seed)
             plain = theirs(path, a.tokens)
             equal, most = difference(ours(a.harmonics, path, a.tokens), plain)
-            failed |= equal < a.tokens or most > BOUNDS.get(architecture, 1e-3)
+            # Beside a table of f16, tokens with nearly equal scores may change places.
+            failed |= (equal < a.tokens and architecture not in BOUNDS) or most > BOUNDS.get(architecture, 1e-3)
             print(f"{architecture:<13} {'f32':<8} {equal:>8}/{a.tokens} {most:>10.2e}", flush=True)
             for kind in a.type if a.type is not None else TYPES:
                 smaller = Path(folder) / f"{architecture}-{kind}.gguf"

@@ -16,37 +16,15 @@ import tempfile
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
+from hard_texts import texts
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
          r"|\s+(?!\S)|\s+")
-ALPHABETS = [
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", " ", " \t\n\r\v\f", "'sStTrReEvVmMlLdD",
-    "!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~", "\u00a0\u2003\u3000\u2028\u0085\u200b\ufeff", "éàüßñçøÅĿŀſ", "абвгдЖЩЪыэюя",
-    "αβγδΩς", "你好世界漢字かなカナ한국어", "שלום مرحبا", "\u0301\u0308\u20dd\u0e31\u0e34กขค", "٠١٢३४५Ⅷ½²①", "🙂👩‍👩‍👧🏽🇩🇪✅",
-    "\x01\x02\x1f\x7f", "ﬁﬂǅʰ", "𝒜𝓑𐐀𠀀",
-]
-WORDS = ["Hello", "world", "I'll", "they'RE", "don't", "  ", "\n\n", " \n", "\t\t", "3.14159", "1,000,000", "foo_bar",
-         "https://x.org/?q=a%20b", "C++", "naïve", "<|endoftext|>", "<s>", "...", "——", " the", " of"]
 
 # Replacements of a vocabulary: one character, several, an empty replacement, and a prefix of another one.
 RULES = {"\ufb01": "fi", "\u00e9": "e\u0301", "A": "a", "AB": "x", "\u200b": "", "\u3000": " ", "\t": " ",
          "\U0001d49c": "A"}
-
-
-def texts(count):
-    rng = random.Random(7)
-    made = ["", " ", "  ", "\n", "a", " a", "a ", "Hello world", "<unk>"]
-    while len(made) < count:
-        parts = []
-        for _ in range(rng.randint(1, 9)):
-            if rng.random() < 0.35:
-                parts.append(rng.choice(WORDS))
-            else:
-                alphabet = rng.choice(ALPHABETS)
-                parts.append("".join(rng.choice(alphabet) for _ in range(rng.randint(1, 5))))
-        made.append("".join(parts))
-    return made
 
 
 def byte_pairs(folder, words):

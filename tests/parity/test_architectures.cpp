@@ -86,6 +86,25 @@ TEST_CASE("architectures: tiny models of every built-in spec have the scores of 
   CHECK(tested == std::set<std::string>(all.begin(), all.end()));
 }
 
+TEST_CASE("architectures: Granite without rotary positions") {
+  if (!reads_gguf()) return;
+  const ImportedModel imported = import_model(architecture_file("granite"), Registry::global());
+  const HTensor tokens = below(golden("architectures.safetensors"), "granite").at("tokens");
+  const auto scores = [&](const ModelOptions& options) {
+    return forward_results(model_of(imported, options), tokens).at("scores");
+  };
+  ModelOptions still;
+  still.set = {{"rotates", "0"}};  // the metadata granite.rope.scaling.finetuned
+  const HTensor turned = scores({}), plain = scores(still);
+  const auto row = [](const HTensor& all, int64_t at) {
+    const auto width = static_cast<size_t>(all.shape().back());
+    return std::vector<float>(all.data<float>() + static_cast<size_t>(at) * width,
+                              all.data<float>() + static_cast<size_t>(at + 1) * width);
+  };
+  CHECK(row(turned, 0) == row(plain, 0));  // the first position is not rotated
+  CHECK(row(turned, tokens.size() - 1) != row(plain, tokens.size() - 1));
+}
+
 TEST_CASE("architectures: all numbers of a model are known before data moves, each with its origin") {
   if (!reads_gguf()) return;
   const ImportedModel imported = import_model(architecture_file("gemma2"), Registry::global());

@@ -195,7 +195,9 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
     std::string config = Scratch::text_of(folder + "/config.json");
     fs::copy_file(golden_folder("tokenizers/" + name + ".json"), folder + "/tokenizer.json");
     Scratch::write(folder + "/tokenizer_config.json",
-                   R"({"chat_template": "{{ messages[0].content }}", "bos_token": {"content": "<s>"}})");
+                   R"({"chat_template": [{"name": "tool_use", "template": "{{ tools }}"},
+                      {"name": "default", "template": "{{ messages[0].content }}"}],
+                      "bos_token": {"content": "<s>"}})");
     Scratch::write(folder + "/generation_config.json", R"({"eos_token_id": [1, 2]})");
     const std::string gguf = scratch.at("model.gguf"), again = scratch.at("again/");
     if (name == "unigram") {  // with NFKC
@@ -208,6 +210,7 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
     check_tokenizer(*Tokenizer::open(again, Registry::global()), cases, false);
     const ImportedModel model = import_model(again, Registry::global());
     CHECK(model.metadata.text("tokenizer.chat_template") == "{{ messages[0].content }}");
+    CHECK(model.metadata.text("tokenizer.chat_template.tool_use") == "{{ tools }}");
     CHECK(std::get<std::vector<int64_t>>(*model.metadata.values().find("huggingface.eos_token_ids")) ==
           std::vector<int64_t>{1, 2});
   }
@@ -228,6 +231,22 @@ TEST_CASE("folders: tokenizer files that lie are refused with the place") {
   CHECK(contains(failure(R"({"model": {"type": "Unigram", "vocab": [["a", 0.5]], "unk_id": 7}})"), "is not a token"));
   CHECK(contains(failure(R"({"model": {"type": "Unigram", "vocab": [["a", 0.5]]}, "normalizer": {"type": "Nmt"}})"),
                  ".normalizer.type is \"Nmt\", which is not known"));
+}
+
+TEST_CASE("folders: without weights the texts' settings are read all the same") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  for (const char* name : {"Qwen2ForCausalLM", "GPT2LMHeadModel"}) {
+    INFO(name);
+    const std::string folder = scratch.changed("qwen2", "Qwen2ForCausalLM", name);
+    fs::remove(folder + "/model.safetensors");
+    Scratch::write(folder + "/tokenizer_config.json", R"({"chat_template": "{{ messages[0].content }}"})");
+    Scratch::write(folder + "/generation_config.json", R"({"eos_token_id": [1, 2]})");
+    const ImportedModel model = import_model(folder, Registry::global(), {"huggingface", {{"weights", "false"}}});
+    CHECK(model.metadata.text("tokenizer.chat_template") == "{{ messages[0].content }}");
+    CHECK(std::get<std::vector<int64_t>>(*model.metadata.values().find("huggingface.eos_token_ids")) ==
+          std::vector<int64_t>{1, 2});
+  }
 }
 
 TEST_CASE("folders: configurations of published models give their numbers of parameters") {

@@ -210,4 +210,43 @@ TEST_CASE("model gradients: models with dropout have those of finite differences
   }
 }
 
+TEST_CASE("model gradients: routing of experts and Select have those of finite differences") {
+  const testing::TemporaryFolder folder;
+  const std::string sizes =
+      "config: {vocab_size: 19, hidden_size: 16, num_layers: 2, num_query_heads: 4, num_experts: 4,\n"
+      "  num_experts_per_tok: 2, moe_intermediate_size: 12, initializer_range: 0.3, max_position_embeddings: 32}\n";
+  const std::string experts = folder.write(
+      "experts.ndsl",
+      "name: Experts\narchitecture:\n  variant: moe\n  block: [RMSNorm, CausalSelfAttention, MoE_FFN]\n" + sizes);
+  const std::map<std::string, std::string> settings[] = {
+      {{"routing", "expert_choice"}, {"norm_topk_prob", "false"}, {"router_z_loss_coef", "0.1"}},
+      {{"routing", "expert_choice"},
+       {"norm_topk_prob", "false"},
+       {"scoring_func", "sigmoid"},
+       {"routed_scaling_factor", "2"},
+       {"capacity_factor", "0.6"}},
+      {{"capacity_factor", "0.75"}, {"router_z_loss_coef", "0.1"}, {"router_aux_loss_coef", "0.1"}},
+      {{"num_experts_per_tok", "1"}, {"norm_topk_prob", "false"}, {"capacity_factor", "1.25"}}};
+  NdslOptions options;
+  options.trainable = true;
+  for (const auto& set : settings) {
+    std::string shown;
+    for (const auto& [key, value] : set) shown += key + "=" + value + " ";
+    INFO(shown);
+    options.set = set;
+    check_model_gradients(open_ndsl(experts, options).model, false);
+  }
+  options.set = {};
+  const std::string select =
+      folder.write("select.ndsl",
+                   "name: Selected\narchitecture:\n  variant: dense\n  block:\n    - {op: RMSNorm, name: ln1}\n"
+                   "    - CausalSelfAttention\n"
+                   "    - {op: linear, name: score, weights: {w: [1, hidden_size]}}\n"
+                   "    - {op: linear, name: a, reads_from: ln1, weights: {w: [hidden_size, hidden_size]}}\n"
+                   "    - {op: linear, name: b, reads_from: ln1, weights: {w: [hidden_size, hidden_size]}}\n"
+                   "    - {op: Select, reads_from: score, inputs: [a, b]}\n" +
+                       sizes);
+  check_model_gradients(open_ndsl(select, options).model, false);
+}
+
 }  // namespace harmonics::engine::parity

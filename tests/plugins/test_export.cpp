@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -178,6 +179,50 @@ TEST_CASE("export: weights of a run become GGUF, a GGUF file safetensors and the
   CHECK(unknown.err.find("does not determine a format") != std::string::npos);
   CHECK(journeys::harmonics("export " + weights + " " + (f / "w.gguf") + " --option turbo=1").code == 2);
   CHECK(journeys::harmonics("export " + (f / "none") + " " + (f / "w.gguf")).code != 0);
+}
+
+TEST_CASE("export: a flow takes weights of GGUF files, and exported checkpoints are no longer sealed") {
+  journeys::Folder f;
+  f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
+  std::string rows;
+  for (int i = 0; i < 64; ++i) rows += std::to_string(i % 5) + (i == 63 ? "\n" : ",");
+  f.write("x.csv", rows + rows);
+  f.write("y.csv", "1,2\n2,1\n");  // a matrix of one row is not quantized
+  const std::string flow = f / "g.hmx", x = " --producer x=" + (f / "x.csv"), out = f / "out.csv";
+  const auto infer = [&](const std::string& weights) {
+    const journeys::Result r =
+        journeys::harmonics("infer " + flow + " --quiet --weights " + weights + x + " --consumer file:" + out);
+    INFO(r.err);
+    REQUIRE(r.code == 0);
+    return journeys::read(out);
+  };
+  REQUIRE(journeys::harmonics("run " + flow + " --epochs 3 --quiet --checkpoint " + (f / "ck") + x +
+                              " --producer y=" + (f / "y.csv") + " --save " + (f / "w.safetensors"))
+              .code == 0);
+  const std::string expected = infer(f / "w.safetensors");
+  std::string checkpoint;
+  for (const auto& entry : std::filesystem::directory_iterator(f / "ck")) checkpoint = entry.path().string();
+  for (const std::string& from : {f / "w.safetensors", checkpoint})
+    for (const char* to : {"e.safetensors", "e.gguf"}) {
+      INFO(from << " to " << to);
+      REQUIRE(journeys::harmonics("export " + from + " " + (f / to)).code == 0);
+      CHECK(infer(f / to) == expected);
+      const journeys::Result seen = journeys::harmonics("inspect " + (f / to));
+      CHECK(seen.code == 0);
+      CHECK(seen.out.find("harmonics.name") != std::string::npos);
+      CHECK(seen.out.find("harmonics.checksum") == std::string::npos);
+      CHECK(seen.out.find("harmonics.run") == std::string::npos);
+    }
+  REQUIRE(journeys::harmonics("quantize " + (f / "e.gguf") + " " + (f / "q.gguf") + " --type q8_0").code == 0);
+  REQUIRE(journeys::harmonics("export " + (f / "q.gguf") + " " + (f / "q.safetensors")).code == 0);
+  CHECK(infer(f / "q.gguf") == infer(f / "q.safetensors"));
+  CHECK(std::abs(std::stod(infer(f / "q.gguf")) - std::stod(expected)) < 0.05);
+  const journeys::Result trained = journeys::harmonics("run " + flow + " --steps 1 --weights " + (f / "q.gguf") + x +
+                                                       " --producer y=" + (f / "y.csv"));
+  INFO(trained.err);
+  CHECK(trained.code == 0);
+  CHECK(trained.err.find("1 tensor of " + (f / "q.gguf") +
+                         " converted, such as 'x.o.affine.weight' from q8_0 to f32") != std::string::npos);
 }
 
 TEST_CASE("export: the library's exporters conform") {

@@ -51,7 +51,8 @@ HTensor layer_of(const char* name, TestScope& scope, const HTensor& x) {
 
 TEST_CASE("failing plugins: a library that cannot be loaded registers nothing and is refused with the reason") {
   CHECK(loading("/nowhere/libx.so") == "plugin '/nowhere/libx.so' does not exist\nthere is no folder '/nowhere'");
-  CHECK(loading("/") == "plugin '/' is not a file");
+  CHECK(loading("/") == "plugin '/' is a folder\ngive the library that was built in it, such as /build/libNAME.so");
+  CHECK(loading("/dev/null") == "plugin '/dev/null' is not a file");
   CHECK(loading(misbehaving("throws_registering")) == "plugin '" + misbehaving("throws_registering") +
                                                           "' failed while registering: the licence has run out" +
                                                           kUnused);

@@ -1,6 +1,8 @@
 """Graphs: training, inference, streams of Python, stops, errors."""
 import gc
+import json
 import signal
+import socket
 import sys
 import threading
 
@@ -262,6 +264,22 @@ class Stops(Case):
         with self.assertRaises(KeyboardInterrupt):
             graph.fit(epochs=10**9, batch=10, progress=interrupt)
         self.assertEqual(len(sent), 1)
+        graph.infer(points(3)[0])
+
+    def test_keyboard_interrupt_stops_a_run_that_waits_for_a_silent_stream(self):
+        graph = harmonics.parse_hmx_text(PLANE)
+        senders = []
+        x, y = points(10)
+        for name, rows in (("x", x), ("y", y)):
+            path = str(self.folder / name)
+            graph.bind_producer(name, f"unix:{path}?format=jsonl&type=f32:{rows.shape[1]}#{name}")
+            sender = socket.socket(socket.AF_UNIX)
+            self.addCleanup(sender.close)
+            sender.connect(path)
+            sender.sendall("".join(json.dumps({name: row.tolist()}) + "\n" for row in rows).encode())
+            senders.append(sender)
+        with self.assertRaises(KeyboardInterrupt):
+            graph.fit(epochs=10**9, batch=10, progress=lambda _: signal.raise_signal(signal.SIGINT))
         graph.infer(points(3)[0])
 
     def test_other_threads_run_and_infer_during_a_fit(self):

@@ -182,6 +182,8 @@ TEST_CASE("sockets: a Unix socket belongs to its owner, and a stale one is repla
     CHECK((info.st_mode & 0777) == 0600);
     CHECK(message_of([&] { receive("unix", path); }).find("cannot be listened on: Address already in use") !=
           std::string::npos);
+    CHECK(message_of([&] { receive("unix", path + ".none/socket"); }).find("make its folder first") !=
+          std::string::npos);
   }
   CHECK(access(path.c_str(), F_OK) != 0);
   const int left = socket(AF_UNIX, SOCK_STREAM, 0);

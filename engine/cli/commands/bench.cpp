@@ -89,7 +89,6 @@ class Bench {
 
   // Measures training, unless only inference was requested, then inference.
   void run() {
-    if (!options_.quiet) print_head(options_.run.device);
     if (!options_.inference) measure_all(false);
     measure_all(true);
   }
@@ -119,6 +118,7 @@ class Bench {
         if (!peaks) peaks = peaks_of(settings);
         instructions_ = peaks->instructions();
         const Measured m = measure(*graph, rows, settings, *peaks, options_.seconds);
+        if (!options_.quiet && rows_.empty()) print_head(options_.run.device);
         if (!options_.quiet) print_row(m);
         rows_.push_back(json_of(m));
       }

@@ -31,11 +31,14 @@ struct CachedFile {
 
 // Returns the names of the kernels in the source of a program, as "queries_of, keys_of".
 std::string kernels_in(const std::string& source) {
-  constexpr std::string_view kOpenings[] = {"kernel void ", "__global__ void "};
+  constexpr std::string_view kOpenings[] = {"kernel void ", "kernel __attribute__((", "__global__ void "},
+                             kVoid = "void ";
   std::vector<std::string> names;
   for (const std::string_view opening : kOpenings)
     for (size_t at = source.find(opening); at != std::string::npos; at = source.find(opening, at + 1)) {
-      const size_t begin = at + opening.size(), end = source.find('(', begin);
+      const size_t result = source.find(kVoid, at);  // after the attributes
+      if (result == std::string::npos) break;
+      const size_t begin = result + kVoid.size(), end = source.find('(', begin);
       const std::string name = source.substr(begin, end - begin);
       if (end != std::string::npos && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }

@@ -15,6 +15,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
+#include "engine/cli/run/outputs.hpp"
 #include "engine/cli/terminal/line_editor.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
@@ -71,6 +72,7 @@ class Chat {
         settings_(continuation_settings(options, *model.tokenizer)) {
     settings_.ends = answer_ends(*model.tokenizer);
     for (const int32_t id : model.ends()) settings_.ends.push_back(id);
+    settings_.written = answer_marks(*model.tokenizer);
     settings_.drafter = speculation_.drafter;
     settings_.draft_tokens = speculation_.tokens;
     chat_.now = std::time(nullptr);
@@ -253,6 +255,7 @@ class Chat {
 }  // namespace
 
 int chat_command(const Options& options) {
+  expect_writable_outputs(options);
   LanguageModel model(options);
   note_long_context(options, model);
   return Chat(options, model).run();

@@ -24,8 +24,12 @@ std::vector<std::string> files_of(const std::string& path) {
   if (FileCalls::system().list(path.c_str(), names) != 0) return {path};
   std::vector<std::string> files;
   for (const CheckpointFolder::Entry& e : CheckpointFolder(path).list()) files.push_back(e.path);
-  if (files.empty()) throw Error(ErrorKind::NoInput, fmt::format("there is no checkpoint in '{}'", path));
-  return files;
+  if (!files.empty()) return files;
+  Error e(ErrorKind::NoInput, fmt::format("there is no checkpoint in '{}'", path));
+  const std::string inner = path + (path.ends_with('/') ? "checkpoints" : "/checkpoints");
+  const bool of_train = FileCalls::system().list(inner.c_str(), names) == 0;
+  throw e.note(of_train ? fmt::format("those of 'train' are in '{}'", inner)
+                        : std::string("give the folder of --checkpoint, or one file"));
 }
 
 std::string newest_of(const std::string& path) { return files_of(path).front(); }
@@ -34,6 +38,25 @@ size_t bytes_of(const TensorFile& file) {
   size_t n = 0;
   for (const auto& [name, tensor] : file.tensors) n += type_of(tensor).bytes();
   return n;
+}
+
+json::array json_of(const LayerChanges& changes) {
+  json::array all;
+  for (const LayerChange& change : changes.all) {
+    json::object arguments;
+    for (const LayerChange::Argument& a : change.arguments)
+      arguments[a.name] = a.after.empty() ? json::value(nullptr) : json::value(a.after);
+    all.push_back(json::object{{"layer", change.layer}, {"arguments", std::move(arguments)}});
+  }
+  return all;
+}
+
+// Returns "'h' has slope = 0.5, rate by default". Checkpoints do not contain the values before a change.
+std::string change_text(const LayerChange& change) {
+  std::string all;
+  for (const LayerChange::Argument& a : change.arguments)
+    all += fmt::format("{}{}{}", all.empty() ? "" : ", ", a.name, a.after.empty() ? " by default" : " = " + a.after);
+  return fmt::format("'{}' has {}", change.layer, all);
 }
 
 json::object json_of(const Checkpoint& c) {
@@ -54,6 +77,8 @@ json::object json_of(const Checkpoint& c) {
                  {"identity", s.identity},
                  {"tensors", c.file.tensors.size()},
                  {"bytes", bytes_of(c.file)}};
+  o["learning_rate_set"] = s.learning_rate_set ? json::value(*s.learning_rate_set) : json::value(nullptr);
+  o["changes"] = json_of(s.changes);
   o["not_resumable"] = s.not_resumable.empty() ? json::value(nullptr) : json::value(s.not_resumable);
   json::object metrics, streams;
   for (const auto& [name, v] : s.metrics) metrics[name] = std::isfinite(v) ? json::value(v) : json::value(nullptr);
@@ -71,9 +96,10 @@ std::string loss_of(const RunState& s) {
 int list(const std::string& path, const Options& options) {
   json::array rows;
   int code = kDone;
+  const std::vector<std::string> files = files_of(path);
   if (!options.json)
     print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9}\n", "checkpoint", "step", "epoch", "sample", "loss", "MB");
-  for (const std::string& file : files_of(path)) {
+  for (const std::string& file : files) {
     try {
       const Checkpoint c = read_checkpoint(file);
       if (options.json)
@@ -209,6 +235,8 @@ int show_checkpoint(const std::string& path, const Options& options) {
   print("  resumable   {}\n  training    {}, batch {}, seed {}, rate {:.4g}, on {}\n",
         s.not_resumable.empty() ? "yes" : "no: " + s.not_resumable, s.training, s.batch, s.seed, s.learning_rate,
         s.device);
+  if (s.learning_rate_set) print("  requested   learning rate {:.4g}\n", *s.learning_rate_set);
+  for (const LayerChange& change : s.changes.all) print("  requested   {}\n", change_text(change));
   for (const auto& [name, v] : s.metrics) print("  {:<11} {:.6g}\n", name, v);
   for (const auto& [name, tensor] : c.file.tensors) print("    {:<40} {}\n", name, type_of(tensor).str());
   return kDone;

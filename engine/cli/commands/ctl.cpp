@@ -51,16 +51,21 @@ json::object message_of(const Options& options) {
                 {fmt::format("harmonics ctl {} {} NUMBER", options.files[0], action)});
   };
   json::object o{{"do", action == "lr" ? "learning_rate" : action}};
-  if (action == "step" && has_value)
+  if (action == "step" && has_value) {
     o["count"] = number([](const std::string& s, size_t* used) { return std::stoll(s, used); });
-  else if (action == "lr" && has_value)
-    o["value"] = value == "schedule"
-                     ? json::value(nullptr)
-                     : json::value(number([](const std::string& s, size_t* used) { return std::stod(s, used); }));
-  else if (action == "lr")
+  } else if (action == "lr" && has_value && value == "schedule") {
+    o["value"] = nullptr;
+  } else if (action == "lr" && has_value) {
+    const double rate = number([](const std::string& s, size_t* used) { return std::stod(s, used); });
+    if (!(rate >= 0) || !std::isfinite(rate))
+      throw Error(ErrorKind::Usage, fmt::format("a learning rate of {} is not possible", value), {},
+                  {"give a number of at least 0, or the word 'schedule' to return to the schedule"});
+    o["value"] = rate;
+  } else if (action == "lr") {
     throw Error(ErrorKind::Usage, "lr needs a number", {}, {"or the word 'schedule' to return to the schedule"});
-  else if (has_value)
+  } else if (has_value) {
     throw Error(ErrorKind::Usage, fmt::format("'{}' takes no value", action));
+  }
   return o;
 }
 

@@ -172,9 +172,11 @@ void expect_one_form(const Options& options) {
 int explain_command(const Options& options) {
   expect_one_form(options);
   if (explain_model_html(options) || explain_model_memory(options)) return kDone;
-  if (explain_ndsl(options)) return kDone;
   if (explain_entries(options)) return kDone;
+  if (explain_ndsl(options)) return kDone;
   if (explain_model(options)) return kDone;
+  if (!wants(options, "entries")) refuse_without(options, {"entry"}, "--show entries");
+  refuse_flags(options, {"tokens"}, "a flow");
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     Explanation e(options);

@@ -16,12 +16,31 @@
 #include "engine/model/state_binding.hpp"
 #include "engine/passes/observe.hpp"
 #include "engine/program/step_input.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
 namespace json = boost::json;
 
 namespace {
+
+// Returns whether the model is a .ndsl file, whose programs are planned but not run.
+bool is_described(const Options& options) { return is_ndsl(options.files.front()); }
+
+// Returns a model of a .ndsl file, without memory for its weights unless --weights names them or the device copies
+// them.
+OpenedModel open_described(const std::string& file, const Options& options) {
+  refuse_flags(options,
+               {"producer", "graph", "weights-from", "dot", "optimizer", "lr", "schedule", "infer", "recompute",
+                "accumulate", "clip", "clip-value"},
+               "a .ndsl file");
+  expect_given_weights(options);
+  NdslOptions of_file = ndsl_options(options);
+  of_file.plan_only = options.run.device == "cpu" || options.run.device == "reference";
+  OpenedModel opened{{}, open_ndsl(file, of_file).model};
+  opened.model.limits = options.limits;
+  return opened;
+}
 
 // Returns the entry's program without the outputs for observers.
 Program entry_program(const Model& model, const Entry& entry, const EntrySizes& sizes) {
@@ -64,14 +83,14 @@ void expect_entry(const Model& model, const std::string& name) {
   throw e.note(meant.empty() ? "'--show entries' lists them" : meant);
 }
 
-void tell_entry(const OpenedModel& opened, const EntrySizes& sizes, const Options& options, Explanation& e) {
-  const Model& model = opened.model;
+void tell_entry(const Model& model, const EntrySizes& sizes, const Options& options, Explanation& e) {
   const Entry& entry = model.entry(!options.entry.empty() ? options.entry
                                    : model.find("decode") ? "decode"
                                                           : "forward");
   const bool of_texts = entry.name == "decode" || entry.name == "prefill";
   CompileOptions compile = text_compile_options(options);
   if (!of_texts) compile.precision = options.run.precision;
+  compile.plan_only = is_described(options);
   StateBinding::States states;
   StateBinding binding(*model.parameters, states, [&](const std::string& name) {
     return std::any_of(model.states.begin(), model.states.end(), [&](const ModelState& s) { return s.name == name; });
@@ -103,9 +122,11 @@ void show_entries(const Model& model, const EntrySizes& sizes, const Options& op
 bool explain_entries(const Options& options) {
   const bool entries = std::find(options.show.begin(), options.show.end(), "entries") != options.show.end();
   if (!entries && options.entry.empty() && !wants_programs(options)) return false;
-  if (options.files.empty() || !is_model(options.files.front(), Registry::global())) return false;
-  expect_no_flow_flags(options);
-  const OpenedModel opened = open_model(options.files.front(), options);
+  if (options.files.empty()) return false;
+  const std::string& file = options.files.front();
+  if (!is_ndsl(file) && !is_model(file, Registry::global())) return false;
+  if (!is_ndsl(file)) expect_no_flow_flags(options);
+  const OpenedModel opened = is_ndsl(file) ? open_described(file, options) : open_model(file, options);
   const Model& model = opened.model;
   expect_entry(model, options.entry);
   EntrySizes sizes;
@@ -116,7 +137,7 @@ bool explain_entries(const Options& options) {
   e.object()["version"] = 1;
   e.object()["graph"] = model.name;
   if (entries || !wants_programs(options)) show_entries(model, sizes, options, e);
-  if (wants_programs(options)) tell_entry(opened, sizes, options, e);
+  if (wants_programs(options)) tell_entry(model, sizes, options, e);
   if (wants(options, "memory")) show_parameters(*model.parameters, e);
   opened.imported.expect_whole();
   if (options.json) print_json(e.object());

@@ -4,10 +4,12 @@
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "dsl/spec/reader.hpp"
 #include "engine/cli/commands/graph_summary.hpp"
 #include "engine/cli/run/model_options.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/transformer/adapter.hpp"
@@ -117,7 +119,7 @@ void print_model(const ResolvedSpec& resolved, const ImportedModel& imported, DT
   const auto caches = caches_of(resolved, cache);
   uint64_t bytes = 0;
   for (const auto& [name, each] : caches) bytes += each;
-  print("caches\n  {} of {} for each token\n", caches.size(), bytes_text(bytes));
+  print("caches\n  {} in {}, {} in total for each token\n", caches.size(), dtype_name(cache), bytes_text(bytes));
 }
 
 json::object model_json(const ResolvedSpec& resolved, const ImportedModel& imported, DType cache) {
@@ -157,7 +159,15 @@ bool explain_model(const Options& options) {
   } else if (!options.weights.empty()) {
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' contains its own weights; --weights is for a spec or a flow", path));
+  } else {
+    expect_no_flow_flags(options);
   }
+  const char* const what = is_spec ? "a spec" : "a model";
+  if (!options.show.empty())
+    throw Error(ErrorKind::Usage,
+                fmt::format("--show {} has no effect: '{}' is {}", fmt::join(options.show, ","), path, what), {},
+                {"a model shows its entries, program, kernels and memory"});
+  refuse_flags(options, {"producer", "limits", "tokens", "infer", "optimizer", "lr", "schedule"}, what);
   const ImportedModel imported = imported_for(is_spec ? options.weights : path, options, !model.spec);
   const auto resolved = resolve_spec(imported, model);
   std::vector<Adapter> adapters;

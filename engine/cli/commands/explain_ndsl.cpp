@@ -1,11 +1,8 @@
 // harmonics explain FILE.ndsl: shows the blocks of its layers, its tensors and their numbers of elements.
-#include <filesystem>
-
 #include <boost/json.hpp>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/explain_model.hpp"
 #include "engine/cli/commands/explanation.hpp"
@@ -71,17 +68,11 @@ bool explain_ndsl(const Options& options) {
   if (!options.show.empty())
     throw Error(ErrorKind::Usage,
                 fmt::format("--show {} has no effect: '{}' is a .ndsl file", fmt::join(options.show, ","), file), {},
-                {fmt::format("a model file shows its programs: harmonics export {} NAME.gguf", file),
-                 "--memory shows what a training step keeps"});
-  refuse_flags(options,
-               {"producer", "graph", "weights-from", "limits", "entry", "after", "select", "placement", "dot",
-                "optimizer", "lr", "schedule", "infer"},
+                {"parts of a .ndsl file: entries, program, kernels, memory; without --show: blocks and tensors"});
+  refuse_flags(options, {"producer", "graph", "weights-from", "limits", "dot", "optimizer", "lr", "schedule", "infer"},
                "a .ndsl file");
   refuse_without(options, {"batch", "recompute", "accumulate", "clip", "clip-value"}, "--memory");
-  std::error_code failed;
-  if (const std::string& weights = options.weights; !weights.empty() && !std::filesystem::exists(weights, failed))
-    throw Error(ErrorKind::NoInput, fmt::format("--weights: there is no '{}'", weights), {},
-                {advice_for_missing(weights)});
+  expect_given_weights(options);
   const auto model = compile_ndsl_model(file, ndsl_options(options));
   Explanation e(options);
   json::object shown{{"name", model->file.name.text}, {"parameters", model->parameters()}, {"tied", model->tied}};

@@ -41,13 +41,16 @@ void graph(Flags& f, const char* help = "the flow (.hmx)") { f.positional("GRAPH
 
 void plugin(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Options::plugins); }
 
-void graph_name(Flags& f) { f.text("graph", "NAME", "harmonic of the file, if it has several", &Options::graph); }
+void graph_name(Flags& f) {
+  f.text("graph", "NAME", "harmonic of the file, if it has several (default: the first)", &Options::graph);
+}
 
 void insecure(Flags& f) {
   f.on("insecure", "allow unencrypted live streams and requests on addresses beyond this machine", &Options::insecure);
 }
 
 void packed_cache(Flags& f) {
+  if (f.has("packed-cache")) return;  // serve: the weights of flows and of language models
   f.text("packed-cache", "SIZE", "size limit of the cache of packed weights on disk; off: no cache",
          [](Options& o, const std::string& v) {
            const auto bytes = v == "off" ? std::optional<uint64_t>(0) : parse_byte_count(v);
@@ -58,7 +61,8 @@ void packed_cache(Flags& f) {
       .initial = "8G";
 }
 
-void streams(Flags& f, const char* weights = "start from the weights of this file or checkpoint (safetensors)") {
+void streams(Flags& f,
+             const char* weights = "start from the weights of this file or checkpoint (safetensors, NPZ, GGUF)") {
   f.group("Data");
   f.texts("producer", "[NAME=]ADDRESS", "bind a producer, e.g. images=file:train-images.idx", &Options::producers)
       .short_name = "p";
@@ -311,7 +315,7 @@ void run_flags(VerbRow& verb) {
 void infer_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx; its training taps are ignored), or a model file or folder of another program (.gguf, ...)");
-  streams(f, "predict with the weights of this file or checkpoint (safetensors)");
+  streams(f, "predict with the weights of this file or checkpoint (safetensors, NPZ, GGUF)");
   consumers(f, "consumer for results (default: stdout:)");
   f.on("untrained", "use initial weights for parameters that --weights lacks", &Options::untrained);
   value_trace_flag(f);
@@ -402,7 +406,7 @@ void model_types(Flags& f) {
   FlagRow& cache = f.text("cache-type", "TYPE",
                           ": element type of the cache of keys and values; q8_0 requires a head width divisible by 32",
                           [](Options& o, const std::string& v) { o.cache_type = dtype_named(v); });
-  cache.choices = {"f32", "f16", "q8_0"};
+  cache.choices = {"f32", "f16", "bf16", "q8_0"};
   cache.initial = "f32";
   model_spec(f);
   adapter_flags(f);
@@ -492,7 +496,7 @@ void importance_flags(VerbRow& verb) {
 void serve_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx; its training taps are ignored), or the file or folder of a language model");
-  streams(f, "answer with the weights of this file or checkpoint (safetensors); required for flows");
+  streams(f, "answer with the weights of this file or checkpoint (safetensors, NPZ, GGUF); required for flows");
   cycle(f);
   serving(f, "listen",
           "address for requests (default: 127.0.0.1:8080), with their description at /docs; port 0 for a free one; "
@@ -523,7 +527,8 @@ void serve_flags(VerbRow& verb) {
 void explain_flags(VerbRow& verb) {
   Flags f(verb);
   graph(f, "the flow (.hmx), a model (.ndsl), a spec (.json, with --weights), or a model file or folder");
-  streams(f, "start from the weights of this file or checkpoint (safetensors); for a spec: the model's file");
+  streams(f,
+          "start from the weights of this file or checkpoint (safetensors, NPZ, GGUF); for a spec: the model's file");
   explain_show_flags(f);
   model_spec(f);
   adapter_flags(f);

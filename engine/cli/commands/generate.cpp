@@ -1,5 +1,5 @@
 // harmonics generate: continues a text with a language model.
-#include <cmath>
+#include <algorithm>
 #include <filesystem>
 
 #include <boost/json.hpp>
@@ -9,9 +9,12 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/cli/run/language_model.hpp"
+#include "engine/cli/run/open_model.hpp"
+#include "engine/cli/run/outputs.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/language/perplexity.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -30,31 +33,55 @@ const char* name_of(EndOfText end) {
   }
 }
 
-// Prints the perplexity: the exponential of the mean negative log likelihood of the tokens after the first, in windows
-// of the context's size.
+// Throws for settings of texts to generate.
+void expect_perplexity_alone(const Options& options) {
+  constexpr const char* kFlag = "--perplexity FILE";
+  if (options.files.size() > 1)
+    throw Error(ErrorKind::Usage, fmt::format("the text '{}' has no effect beside {}", options.files[1], kFlag), {},
+                {"leave one of them out"});
+  refuse_beside(options,
+                {"prompt",
+                 "max-tokens",
+                 "temperature",
+                 "top-k",
+                 "top-p",
+                 "min-p",
+                 "typical",
+                 "repeat-penalty",
+                 "presence-penalty",
+                 "frequency-penalty",
+                 "recent",
+                 "dry",
+                 "dry-base",
+                 "dry-length",
+                 "mirostat",
+                 "mirostat-surprise",
+                 "mirostat-rate",
+                 "stop",
+                 "grammar",
+                 "json-schema",
+                 "seed",
+                 "log-probabilities",
+                 "overflow",
+                 "keep",
+                 "session",
+                 "draft",
+                 "lookup",
+                 "draft-tokens"},
+                kFlag);
+}
+
 int print_perplexity(const Options& options, LanguageModel& model, Session& session) {
-  const std::string text = read_plain_file(options.perplexity);
-  const std::vector<int32_t> ids = model.tokenizer->encode(text);
-  double surprise = 0;
-  int64_t measured = 0;
-  std::span<const float> scores;
-  for (const int32_t& id : ids) {
-    if (session.length() == session.context()) session.keep(0);
-    if (session.length() > 0) {
-      surprise -= log_probability(scores, id);
-      ++measured;
-    }
-    scores = session.append({&id, 1});
-  }
-  if (measured == 0)
+  const std::vector<int32_t> ids = model.tokenizer->encode(read_plain_file(options.perplexity));
+  const Perplexity found = perplexity_of(session, ids);
+  if (found.tokens == 0)
     throw Error(ErrorKind::Usage, fmt::format("'{}' has fewer than two tokens", options.perplexity), {},
                 {"give a longer text"});
-  const double perplexity = std::exp(surprise / static_cast<double>(measured));
   if (options.json)
-    print_json(
-        boost::json::object{{"version", 1}, {"model", model.path}, {"tokens", measured}, {"perplexity", perplexity}});
+    print_json(boost::json::object{
+        {"version", 1}, {"model", model.path}, {"tokens", found.tokens}, {"perplexity", found.value}});
   else
-    print("perplexity {:.4f} on {} tokens\n", perplexity, thousands(measured));
+    print("perplexity {:.4f} on {} tokens\n", found.value, thousands(found.tokens));
   return kDone;
 }
 
@@ -113,7 +140,11 @@ int generate_command(const Options& given) {
   }
   if (options.log_probabilities && !options.json)
     throw Error(ErrorKind::Usage, "--log-probabilities has no effect without --json", {}, {"add --json"});
+  if (std::ranges::any_of(options.stop, [](const std::string& text) { return text.empty(); }))
+    throw Error(ErrorKind::Usage, "--stop: a text to stop before cannot be empty", {}, {"leave it out"});
   expect_model_first(options);
+  if (!options.perplexity.empty()) expect_perplexity_alone(options);
+  expect_writable_outputs(options);
   LanguageModel model(options);
   const std::string& path = model.path;
   const std::shared_ptr<const Tokenizer>& tokenizer = model.tokenizer;
@@ -122,7 +153,8 @@ int generate_command(const Options& given) {
   if (!options.perplexity.empty()) return print_perplexity(options, model, session);
   const Speculation speculation(options, model);
   ContinuationSettings settings = continuation_settings(options, *tokenizer);
-  settings.ends = model.ends();
+  settings.ends = answer_ends(*tokenizer);
+  for (const int32_t id : model.ends()) settings.ends.push_back(id);
   settings.drafter = speculation.drafter;
   settings.draft_tokens = speculation.tokens;
   std::string text;

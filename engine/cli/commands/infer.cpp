@@ -108,6 +108,7 @@ int infer_samples(const Model& model, const Options& options) {
 int infer_model(const Options& options) {
   const bool described = is_ndsl(options.files.front());
   if (!described) expect_no_flow_flags(options);
+  if (options.prompt_given) refuse_beside(options, {"producer", "consumer"}, "--prompt");
   if (!options.trace.empty() && options.prompt_given) return trace_text(options);
   if (described && options.producers.empty() && options.weights.empty() && options.untrained && !options.prompt_given)
     throw Error(ErrorKind::Usage, "producer 'tokens' is not bound", {}, {"bind it: --producer tokens=FILE"});
@@ -123,6 +124,18 @@ int infer_model(const Options& options) {
   const ImportedModel imported =
       import_described(options.files.front(), options.weights, Registry::global(), described_options(options));
   return infer_samples(model_of(imported, model_options(options)), options);
+}
+
+// Throws if no text was requested and the flow takes none: its data is missing.
+void expect_text(BoundGraph& graph, const Options& options) {
+  if (options.prompt_given || options.given.contains("generate")) return;
+  for (const int n : graph.graph().producers_used(0, false)) {
+    const auto type = graph.types().find(n);
+    if (type != graph.types().end() && !type->second.symbols.empty()) continue;
+    const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
+    throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name), {},
+                {fmt::format("bind it: --producer {}=file:PATH", name)});
+  }
 }
 
 // Returns whether the flow names files of weights.
@@ -164,9 +177,11 @@ int infer_command(const Options& options) {
                   fmt::format("{} is for models, but '{}' is a flow", name,
                               options.files.empty() ? std::string("-") : options.files.front()),
                   {}, {"leave it out"});
+  if (!options.files.empty()) refuse_flags(options, {"tokenizer"}, "a flow");
   const Flow flow = read_flow(options);
   if (!options.trace.empty()) return trace_samples(flow, options);
   if (!options.producers.empty() && !options.prompt_given) {
+    refuse_without(options, {"generate", "temperature"}, "--prompt TEXT");
     Options inference = options;
     inference.inference = true;
     return run_command(inference);
@@ -176,6 +191,7 @@ int infer_command(const Options& options) {
       throw Error(ErrorKind::Usage, "nothing to infer from", {},
                   {"bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to generate text"});
     std::unique_ptr<BoundGraph> graph = open_graph(flow, options, true);
+    expect_text(*graph, options);
     if (options.weights.empty() && !options.untrained && !names_weights(graph->graph()))
       throw Error(ErrorKind::Usage, "no weights are given to generate text with", {},
                   {"add --weights FILE, as written by run --save or --checkpoint",

@@ -1,11 +1,13 @@
 // harmonics list and inspect: list prints one line per item, inspect prints one item in full.
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/checkpoint/run_state.hpp"
 #include "engine/cli/commands/catalogue.hpp"
 #include "engine/cli/commands/ckpt.hpp"
@@ -13,6 +15,8 @@
 #include "engine/cli/options/command_table.hpp"
 #include "engine/cli/commands/file_summary.hpp"
 #include "engine/cli/commands/model_summary.hpp"
+#include "engine/cli/run/live_addresses.hpp"
+#include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/device_memory.hpp"
@@ -46,7 +50,7 @@ std::vector<CatalogueEntry> wanted(const std::string& kind) {
   if (kind == "verbs") {
     std::vector<CatalogueEntry> all;
     for (const VerbRow& v : command_table())
-      all.push_back({"verb", v.name, v.name, v.help, "", "", {}, "harmonics " + v.name});
+      all.push_back({"verb", v.name, v.name, v.help, "", "", {}, "harmonics " + v.name + " --help"});
     return all;
   }
   if (singular(kind) == "model") {
@@ -204,9 +208,15 @@ void show_stream(const std::string& text, const StreamInfo& info) {
 
 StreamInfo info_of_stream(Address address) {
   const StreamSteps steps = take_stream_steps(address);
-  const SteppedSource stepped =
-      with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
-  return stepped.source.info();
+  try {
+    const SteppedSource stepped =
+        with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
+    return stepped.source.info();
+  } catch (const Error& e) {  // the only stream of the command needs no name
+    constexpr std::string_view kName = "stream 'stream': ";
+    const std::string text = e.what();
+    throw Error(e.kind(), text.starts_with(kName) ? text.substr(kName.size()) : text, e.span(), e.notes());
+  }
 }
 
 // Describes a table by column, and as a single stream if all columns form one.
@@ -232,6 +242,8 @@ int inspect_file(const std::string& text, const FileSummary& summary, const Opti
 int inspect_stream(const std::string& text, const Options& options) {
   const Address address = parse_address(text);
   if (const auto summary = summary_of_file(address)) return inspect_file(text, *summary, options);
+  std::set<std::string> waited;
+  if (!options.quiet) tell_waiting(Registry::global(), address, waited);
   const StreamInfo info = info_of_stream(address);
   if (options.json)
     print_json(stream_object(text, info));
@@ -282,6 +294,36 @@ void show_device(const std::string& name) {
   if (!w.driver.empty()) print("    driver {}\n", w.driver);
   if (!w.capability.empty()) print("    {}\n", w.capability);
   if (w.memory) print("    memory {:.1f} GiB\n", static_cast<double>(w.memory) / (1024.0 * 1024 * 1024));
+}
+
+// Throws for a description of a flow or model, which is not a stream.
+void expect_no_description(const std::string& thing) {
+  const bool flow = thing.ends_with(".hmx");
+  std::error_code failed;
+  if ((!flow && !thing.ends_with(".ndsl")) || !std::filesystem::is_regular_file(thing, failed)) return;
+  throw Error(ErrorKind::Usage, fmt::format("'{}' is a {}", thing, flow ? "flow" : "model in YAML"), {},
+              {fmt::format("describe it with: harmonics explain {}", quoted(thing))});
+}
+
+// Returns the verb or built-in model of this name.
+std::vector<CatalogueEntry> verb_or_model(const std::string& name) {
+  std::vector<CatalogueEntry> found;
+  for (const char* kind : {"verbs", "models"})
+    for (CatalogueEntry& e : wanted(kind))
+      if (e.name == name) found.push_back(std::move(e));
+  return found;
+}
+
+[[noreturn]] void refuse_unknown(const std::string& thing) {
+  Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
+  std::vector<std::string> kinds = catalogue_kinds(), known;
+  kinds.insert(kinds.end(), {"functions", "models", "verbs"});
+  if (std::find(kinds.begin(), kinds.end(), thing) != kinds.end())
+    throw e.note(fmt::format("list them with: harmonics list {}", thing));
+  for (const CatalogueEntry& other : catalogue()) known.push_back(other.name);
+  for (const CatalogueEntry& other : wanted("models")) known.push_back(other.name);
+  const std::string meant = did_you_mean(thing, known);
+  throw e.note(meant.empty() ? "'harmonics list' lists all names" : meant);
 }
 
 // Returns the path in "file:w.safetensors" and "file:p.so", and other addresses unchanged.
@@ -345,25 +387,20 @@ int inspect_command(const Options& options) {
   const std::string thing = without_scheme(options.files.front());
   if (thing.ends_with(".safetensors")) return inspect_weights(thing, options);
   if (thing.ends_with(".so")) return inspect_plugin(thing, options);
-  const std::vector<CatalogueEntry> found = catalogue_of(thing);
+  std::vector<CatalogueEntry> found = catalogue_of(thing);
   std::error_code failed;
   const bool address = thing.find_first_of(":/.") != std::string::npos || std::filesystem::exists(thing, failed);
   if (found.empty() && address) {
+    expect_no_description(thing);
+    if (std::filesystem::is_directory(thing, failed) && !CheckpointFolder(thing).list().empty())
+      return show_checkpoint(thing, options);
     // A file whose extension is not that of a format of samples may be a model, or tensors such as those of a session.
     if (!format_of_name(thing) && inspect_model_file(thing, options)) return kDone;
     if (!format_of_name(thing) && holds_tensors(thing)) return inspect_weights(thing, options);
     return inspect_stream(thing, options);
   }
-  if (found.empty()) {
-    Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
-    std::vector<std::string> known;
-    for (const CatalogueEntry& other : catalogue()) known.push_back(other.name);
-    if (auto near = nearest(thing, known))
-      e.note("did you mean '" + *near + "'?");
-    else
-      e.note("'harmonics list' lists all names");
-    throw e;
-  }
+  if (found.empty()) found = verb_or_model(thing);
+  if (found.empty()) refuse_unknown(thing);
   if (!options.json) {
     for (const CatalogueEntry& e : found) show(e);
     return kDone;

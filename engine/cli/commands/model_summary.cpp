@@ -26,7 +26,9 @@ struct ShownValue {
   std::string operator()(double v) const { return float_text(v); }
   std::string operator()(bool v) const { return v ? "true" : "false"; }
   std::string operator()(const std::string& v) const {
-    return v.size() > kShownText ? v.substr(0, kShownText - 3) + "..." : v;
+    const std::string line = v.substr(0, v.find('\n'));
+    if (line.size() > kShownText) return line.substr(0, kShownText - 3) + "...";
+    return line.size() < v.size() ? line + " ..." : line;
   }
   template <typename T>
   std::string operator()(const std::vector<T>& v) const {
@@ -62,8 +64,14 @@ void show_model(const ImportedModel& model, const Options& options) {
   print("model {}\n  read by     importer {}\n  parameters  {}\n", model.path, model.importer->name,
         thousands(static_cast<int64_t>(model.parameters())));
   print("metadata\n");
-  for (const auto& [key, value] : model.metadata.values().entries())
-    print("  {} = {}\n", key, std::visit(ShownValue{}, value));
+  constexpr std::string_view kLength = "@len:";  // lengths of lists that are read only for their length
+  for (const auto& [key, value] : model.metadata.values().entries()) {
+    const std::string text = std::visit(ShownValue{}, value);
+    if (key.starts_with(kLength))
+      print("  {} = {} items\n", key.substr(kLength.size()), text);
+    else
+      print("  {} = {}\n", key, text);
+  }
   print("{} tensors\n", model.tensors.size());
   for (const auto& [name, tensor] : model.tensors) print("  {:<40} {}\n", name, type_of(tensor).str());
 }

@@ -229,9 +229,12 @@ Diagnosis diagnose(const std::string& path) {
   Diagnosis d{path, "", "", "", {}, {}};
   try {
     std::error_code unreachable;
-    if (!fs::exists(path, unreachable) && !unreachable)
+    if (!fs::exists(path, unreachable) && !unreachable) {
+      const bool listed = fs::exists(fs::path(path).replace_extension(".manifest"), unreachable);
       throw Error(ErrorKind::NoInput, "there is no such file", {},
-                  {"a manifest without its library: remove it, or put the library back"});
+                  {listed ? "a manifest without its library: remove it, or put the library back"
+                          : "give a plugin library, or a folder with plugin libraries"});
+    }
     const hx_plugin_abi descriptor = read_descriptor(path);
     d.id = descriptor.id;
     d.version = descriptor.version;

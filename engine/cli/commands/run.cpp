@@ -15,6 +15,7 @@
 #include "engine/cli/run/kept_weights.hpp"
 #include "engine/cli/run/last_weights.hpp"
 #include "engine/cli/run/open_graph.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/outputs.hpp"
 #include "engine/cli/run/pictures.hpp"
@@ -409,6 +410,8 @@ int run_command(const Options& options) { return run_flow(read_flow(options), op
 
 int run_flow(const Flow& flow, const Options& given) {
   Options options = given;
+  if (options.serve.empty() && !options.ui) refuse_without(options, {"latency", "token"}, "--serve ADDRESS");
+  if (options.logs.empty() && options.tensorboard.empty()) refuse_without(options, {"log-every"}, "--log FILE.csv");
   // A report contains the confusion matrix, except for language models, which have thousands of classes.
   options.run.confusion = !options.confusion.empty() || (!options.report.empty() && options.tokens_of_sample == 0);
   ChangedFlow changed(flow, options);

@@ -40,8 +40,11 @@ class Together {
     }
     graph_.name = options.verb;
     graph_.cycles.resize(1);
+    std::set<std::string> waited;
     for (const Binding& b : bindings) {
       Address address = b.address;
+      expect_end(HX_PRODUCER, address);
+      if (!options.quiet) tell_waiting(Registry::global(), address, waited);
       if (options.insecure) set_option(Registry::global(), HX_PRODUCER, address, "insecure", "true");
       streams_.bind(graph_, Registry::global(), b.name, std::move(address));
     }
@@ -178,6 +181,7 @@ std::vector<Sink> open_targets(const Options& options, const std::vector<Binding
       throw Error(ErrorKind::Usage,
                   fmt::format("'{}' names a tensor; names are those of --from", options.files.front()), {},
                   {"write --from " + *address.fragment + "=ADDRESS"});
+    expect_end(HX_CONSUMER, address);
     set_option(registry, HX_CONSUMER, address, "name", producer_name(options));
     set_option(registry, HX_CONSUMER, address, "resume", "true");
     if (!options.ack.empty()) {

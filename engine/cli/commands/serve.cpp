@@ -1,4 +1,5 @@
 // harmonics serve: answers requests with constant weights.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -22,10 +23,13 @@
 #include "engine/cli/run/serving_vectors.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cycle/snapshot.hpp"
+#include "engine/model/packed_files.hpp"
+#include "engine/model/type_mix.hpp"
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/language_service.hpp"
 #include "engine/serving/page.hpp"
 #include "engine/serving/predictor.hpp"
+#include "engine/serving/zmq_server.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
@@ -57,6 +61,29 @@ int wait_for_end(const sigset_t& signals) {
   return signal;
 }
 
+// Returns a name of the model's content for clients that compare models. It is that of its size and its first bytes,
+// which hold the metadata and the table of tensors.
+std::string digest_of(const ImportedModel& model) {
+  constexpr size_t kMost = size_t{1} << 20;
+  std::string digest;
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{1}}) {
+    const ContentHash hash = hash_of(model.file->data(), std::min(model.file->bytes(), kMost), seed + model.bytes());
+    digest += fmt::format("{:016x}{:016x}", hash[0], hash[1]);
+  }
+  return digest;
+}
+
+// Returns the name of the mix of types in upper case; "" if the file does not say it.
+std::string quantization_of(const ImportedModel& model) {
+  const int64_t file_type = model.metadata.integer("general.file_type", -1);
+  std::string name;
+  for (const TypeMix& mix : type_mixes())
+    if (mix.file_type == file_type) name = mix.name;
+  for (char& c : name)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return name;
+}
+
 ServedModel served_model(const LanguageModel& model, const Options& options) {
   ServedModel served;
   served.name = model_name(model.imported.path);
@@ -66,6 +93,8 @@ ServedModel served_model(const LanguageModel& model, const Options& options) {
   served.context = options.context > 0 ? options.context : model.model.context;
   served.vocabulary = model.model.vocabulary;
   served.since = static_cast<int64_t>(std::time(nullptr));
+  served.quantization = quantization_of(model.imported);
+  served.digest = digest_of(model.imported);
   return served;
 }
 
@@ -124,7 +153,9 @@ int serve_language_model(const Options& options) {
   usual.tokens = served_model(model, options).context;  // no other limit: the model or the context ends the text
   usual.ends = answer_ends(*model.tokenizer);
   for (const int32_t id : model.ends()) usual.ends.push_back(id);
+  usual.written = answer_marks(*model.tokenizer);
   usual.pieces = token_texts(*model.tokenizer);
+  usual.filters.dry_breakers = dry_breakers(*usual.pieces);
   const Speculation speculation(options, model);
   usual.draft_tokens = speculation.tokens;
   TextWorker::Settings texts = worker_settings(options, model);
@@ -164,6 +195,10 @@ int serve_command(const Options& options) {
     refuse_flags(options, {"producer", "graph", "weights-from", "limits", "cycle", "control", "latency"},
                  "a language model");
     if (!is_ndsl(file)) refuse_flags(options, {"weights"}, "a model with its own weights");
+    for (const std::string& address : options.serve)
+      if (is_zmq_address(address))
+        throw Error(ErrorKind::Usage, fmt::format("--listen {}: a language model answers over HTTP only", address), {},
+                    {"write 127.0.0.1:8080, [::1]:8080, or port 0 for a free one"});
     return serve_language_model(options);
   }
   refuse_flags(options,

@@ -251,8 +251,9 @@ void list_models_flags(VerbRow& verb) {
 
 void inspect_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("THING", "a name of 'harmonics list', an address, a .safetensors file or a plugin .so").names =
-      named_things;
+  f.positional("THING",
+               "a name of 'harmonics list', an address, a .safetensors file, a folder of checkpoints or a plugin .so")
+      .names = named_things;
   f.group("Data");
   library(f);
 }

@@ -247,6 +247,7 @@ int train_command(const Options& options) {
   const int checked = with_source(source, [&] {
     const std::string folder = std::filesystem::path(path).parent_path().string();
     written = read_train_settings(document::parse_document(source), options.set, folder);
+    for (const std::string& note : written.notes) print_note(note);
     if (options.resume || !options.replay.empty()) written.resume = true;
     if (options.dry_run && is_live_corpus(written.corpus))
       throw Error(ErrorKind::Usage,

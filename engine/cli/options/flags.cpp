@@ -85,6 +85,10 @@ void give(const FlagRow& flag, Options& options, const std::string& value) {
   }
 }
 
+bool Flags::has(const char* name) const {
+  return std::any_of(verb_.flags.begin(), verb_.flags.end(), [&](const FlagRow& row) { return row.name == name; });
+}
+
 FlagRow& Flags::add(const char* name, const char* value, const char* help, Take take) {
   FlagRow row;
   row.name = name;

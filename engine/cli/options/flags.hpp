@@ -17,6 +17,7 @@ class Flags {
   void group(const char* heading) { group_ = heading; }
 
   PositionalRow& positional(const char* name, const char* help);
+  bool has(const char* name) const;  // whether this flag was added
   // Add flags. `help` continues the list of choices or names, if there are any: ", with its settings".
   FlagRow& on(const char* name, const char* help, bool Options::*to);
   FlagRow& text(const char* name, const char* value, const char* help, std::string Options::*to);

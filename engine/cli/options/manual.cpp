@@ -17,7 +17,7 @@ constexpr ManualRow kExits[] = {
     {"73", "a file, or standard output, that cannot be written"},
     {"74", "an input or output error of a disk or device"},
     {"75", "stopped by an error, but a checkpoint exists: the resume command was printed"},
-    {"77", "not permitted: a plugin that other users can write to"},
+    {"77", "not permitted: a plugin that other users can write to, an address that may not be opened"},
     {"78", "an invalid flow or configuration"},
     {"129, 130, 143", "stopped by SIGHUP, Ctrl-C or SIGTERM after the running step"},
     {"141", "standard output was closed by its reader (SIGPIPE)"},

@@ -296,7 +296,7 @@ std::vector<std::string> configure(const CommandTable& table, const VerbRow& ver
       for (const std::string& value : setting->values) give(flag, o, value);
     } catch (const Error& e) {
       Error of_setting(ErrorKind::Type, fmt::format("{}: {}", setting->origin, e.what()), {}, e.notes());
-      throw of_setting.note("'harmonics " + verb.name + " --help' explains --" + flag.name + " takes");
+      throw of_setting.note("'harmonics " + verb.name + " --help' explains --" + flag.name);
     }
     if (!Configuration::is_from_here(*setting)) continue;
     quiet_here |= flag.name == "quiet";

@@ -46,7 +46,7 @@ std::string utf8_of(uint32_t code) {
 }
 
 // Returns the number in decimal, or "" if the word is not a 64-bit number.
-std::string number_of(std::string_view word) {
+std::string decimal_of(std::string_view word) {
   const std::string written = without_underscores(word);
   std::string_view digits = written;
   if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
@@ -210,7 +210,7 @@ class Reader {
     while (at_ < text_.size() && std::string_view(" \t\r\n,]#").find(text_[at_]) == std::string_view::npos) ++at_;
     const std::string_view word = text_.substr(from, at_ - from);
     if (word == "true" || word == "false") return {TomlValue::Kind::flag, std::string(word)};
-    if (std::string number = number_of(word); !number.empty()) return {TomlValue::Kind::number, std::move(number)};
+    if (std::string number = decimal_of(word); !number.empty()) return {TomlValue::Kind::number, std::move(number)};
     if (word.empty()) refuse("no value after the '='", "write strings in quotes: save = \"model.safetensors\"");
     refuse(fmt::format("'{}' is not a string, a number, true or false", printable(word)),
            "write strings in quotes: save = \"model.safetensors\"");

@@ -32,6 +32,9 @@ ErrorKind kind_of(double code) {
 
 RunLink::RunLink(std::string where, std::string token)
     : where_(std::move(where)), token_(std::move(token)), http_(where_.rfind("http:", 0) == 0) {
+  if (where_.starts_with("https:"))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not the address of a run: runs answer without TLS", where_), {},
+                {"write http://127.0.0.1:8080; between machines use a tunnel (ssh -L)"});
   constexpr std::string_view kToken = "#token=";
   const size_t at = http_ ? where_.find(kToken) : std::string::npos;
   // A name like "127.0.0.1:8080" without such a socket is an address.

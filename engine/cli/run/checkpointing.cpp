@@ -60,7 +60,9 @@ void Checkpointing::read(const Options& options, const std::string& folder) {
     from_ = CheckpointFolder(path).newest(notes);
   for (const std::string& note : notes) print_note(note);
   if (!from_) {
-    if (path != folder) throw Error(ErrorKind::NoInput, fmt::format("there is no checkpoint in '{}'", path));
+    if (path != folder)
+      throw Error(ErrorKind::NoInput, fmt::format("there is no checkpoint in '{}'", path), {},
+                  {"'harmonics ckpt list DIR' lists those of a folder"});
     if (!options.quiet) print_note(fmt::format("there is no checkpoint in '{}' yet: starting at the beginning", path));
     return;
   }

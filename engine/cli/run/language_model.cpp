@@ -191,12 +191,7 @@ ContinuationSettings continuation_settings(const Options& options, const Tokeniz
     refuse_without(options, {"mirostat-surprise", "mirostat-rate"}, "--mirostat 2");
   settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   if (options.log_probabilities) settings.log_probabilities = static_cast<size_t>(*options.log_probabilities);
-  if (settings.filters.dry_multiplier > 0) {
-    const auto pieces = token_texts(tokenizer);
-    for (size_t id = 0; id < pieces->size(); ++id)
-      if ((*pieces)[id].find_first_of("\n:\"*") != std::string::npos)
-        settings.filters.dry_breakers.push_back(static_cast<int32_t>(id));
-  }
+  if (settings.filters.dry_multiplier > 0) settings.filters.dry_breakers = dry_breakers(*token_texts(tokenizer));
   if (!options.grammar.empty() && !options.json_schema.empty())
     throw Error(ErrorKind::Usage, "--grammar and --json-schema exclude each other", {}, {"leave one of them out"});
   if (!options.grammar.empty()) settings.grammar = grammar_in(options.grammar, [](std::string text) { return text; });

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
+#include "engine/cli/terminal/terminal.hpp"
+
 namespace harmonics::engine::cli {
 
 bool takes_option(Registry& registry, uint32_t kind, const Address& address, std::string_view option) {
@@ -14,6 +18,31 @@ void set_option(Registry& registry, uint32_t kind, Address& address, const std::
                 const std::string& value) {
   if (!address.find(option) && takes_option(registry, kind, address, option))
     address.options.push_back({option, value});
+}
+
+void expect_end(uint32_t kind, const Address& address) {
+  struct Ends {
+    const char *receives, *sends;
+  };
+  for (const Ends& ends :
+       {Ends{"zmq+router", "zmq+dealer"}, Ends{"zmq+pull", "zmq+push"}, Ends{"zmq+sub", "zmq+pub"}}) {
+    const bool sender = kind == HX_CONSUMER;
+    if (address.scheme != (sender ? ends.receives : ends.sends)) continue;
+    Address other = address;
+    other.scheme = sender ? ends.sends : ends.receives;
+    throw Error(ErrorKind::Usage, fmt::format("{}: {} samples", address.scheme, sender ? "receives" : "sends"), {},
+                {fmt::format("{} {}", sender ? "send to" : "receive at", other.str())});
+  }
+}
+
+void tell_waiting(Registry& registry, Address address, std::set<std::string>& told) {
+  for (const char* other : {"file", "stdin", "http"})  // http: the run prints where it listens
+    if (address.scheme == other) return;
+  if (address.find("type")) return;  // does not wait
+  if (!registry.find(HX_PRODUCER, address.scheme) || !takes_option(registry, HX_PRODUCER, address, "wait")) return;
+  address.fragment.reset();
+  address.options.clear();
+  if (const std::string text = address.str(); told.insert(text).second) print_note("waiting for samples of " + text);
 }
 
 }  // namespace harmonics::engine::cli

@@ -1,6 +1,9 @@
 // Adds options of flags for all live streams to the addresses of these streams.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "engine/base/address.hpp"
 #include "engine/plugin/registry.hpp"
 
@@ -11,5 +14,9 @@ bool takes_option(Registry& registry, uint32_t kind, const Address& address, std
 // Adds an option to the address unless its scheme lacks the option or the address sets it.
 void set_option(Registry& registry, uint32_t kind, Address& address, const std::string& option,
                 const std::string& value);
+// Throws if the address has the scheme of the other end of a stream: zmq+router to send, zmq+dealer to receive.
+void expect_end(uint32_t kind, const Address& address);
+// Prints a note that opening the producer waits for a first sender; once for each address in `told`, which grows.
+void tell_waiting(Registry& registry, Address address, std::set<std::string>& told);
 
 }  // namespace harmonics::engine::cli

@@ -88,6 +88,12 @@ std::shared_ptr<Spool> spool_of(const Options& options) {
   return std::make_shared<Spool>(std::move(o));
 }
 
+void note_unused_spool(const StreamSet& streams) {
+  bool live = false;
+  streams.each([&](const Source& source) { live = live || source.info().live; });
+  if (!live) print_note("--spool has no effect: no stream of --producer is live");
+}
+
 std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
   if (options.dead_letters.empty()) {
     if (!options.dead_letters_limit.empty())
@@ -243,12 +249,15 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   for (const std::string& folder : options.weights_from) result->allow_weights_in(folder);
   for (const std::string& text : options.overrides) set_override(result->registry(), text);
   if (known) known(*result);
+  std::set<std::string> waited;
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
     std::vector<Binding> later;  // fields of producers bound later
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
+      expect_end(HX_PRODUCER, b.address);
       if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");
       const int of = StreamSet::field_of(result->graph(), b.name, b.address);
+      if (of < 0 && !options.resume && !options.quiet) tell_waiting(result->registry(), b.address, waited);
       if (of >= 0 && !set.bound(of))
         later.push_back(std::move(b));
       else
@@ -269,6 +278,7 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   }
   result->streams().set_dead_letters(dead_letters_of(options));
   bind(options.producers, result->streams());
+  if (spool && !options.quiet) note_unused_spool(result->streams());
   result->share_words();
   bind(options.tests, result->test_streams());
   bind(options.validations, result->validation_streams());
@@ -278,6 +288,7 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   }
   for (const std::string& text : options.consumers) {
     Binding b = parse_binding(text);
+    expect_end(HX_CONSUMER, b.address);
     if (options.insecure) set_option(result->registry(), HX_CONSUMER, b.address, "insecure", "true");
     result->bind_consumer(b.name, std::move(b.address));
   }

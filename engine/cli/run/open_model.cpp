@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/run/model_options.hpp"
 #include "engine/transformer/ndsl_model.hpp"
@@ -23,6 +24,13 @@ void expect_no_misspelt_model(const std::string& path) {
   if (std::filesystem::exists(path, failed)) return;
   if (const std::string meant = did_you_mean(path, builtin_ndsl_models()); !meant.empty())
     throw Error(ErrorKind::NoInput, fmt::format("there is no file and no built-in model '{}'", path), {}, {meant});
+}
+
+void expect_given_weights(const Options& options) {
+  std::error_code failed;
+  if (const std::string& weights = options.weights; !weights.empty() && !std::filesystem::exists(weights, failed))
+    throw Error(ErrorKind::NoInput, fmt::format("--weights: there is no '{}'", weights), {},
+                {advice_for_missing(weights)});
 }
 
 void refuse_flags(const Options& options, std::initializer_list<const char*> flags, const std::string& what) {

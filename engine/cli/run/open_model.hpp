@@ -20,6 +20,9 @@ OpenedModel open_model(const std::string& path, const Options& options);
 // Throws ErrorKind::NoInput if the path does not exist and is similar to the name of a built-in model.
 void expect_no_misspelt_model(const std::string& path);
 
+// Throws ErrorKind::NoInput if --weights names a file that does not exist.
+void expect_given_weights(const Options& options);
+
 // Throws ErrorKind::Usage if one of these flags was given: "--batch has no effect: 'm.gguf' is a language model".
 void refuse_flags(const Options& options, std::initializer_list<const char*> flags, const std::string& what);
 

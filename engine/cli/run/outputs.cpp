@@ -36,6 +36,8 @@ void expect_writable(const char* flag, const std::string& path) {
   if (fs::is_directory(linked, failed))
     refuse(flag, path, "it is a folder",
            fmt::format("name a file in it: {} {}", flag, (fs::path(path) / "NAME").string()));
+  if (fs::exists(linked, failed) && !fs::is_regular_file(linked, failed))
+    refuse(flag, path, "it exists and is not a plain file", "give another name");
   const fs::path folder = linked.has_parent_path() ? linked.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, failed))
     refuse(flag, path, fmt::format("there is no folder '{}'", folder.string()),
@@ -45,6 +47,16 @@ void expect_writable(const char* flag, const std::string& path) {
   if (file < 0) refuse(flag, path, std::strerror(errno), "give a file in a folder that may be written", errno);
   ::close(file);
   ::unlink(tried.c_str());
+}
+
+// Throws for the extension of another format, in which --save does not write.
+void expect_tensor_name(const std::string& path) {
+  const std::string ending = fs::path(path).extension().string();
+  for (const char* other : {".gguf", ".pt", ".pth", ".ckpt", ".onnx", ".npz", ".h5", ".keras"})
+    if (ending == other)
+      throw Error(ErrorKind::Usage, fmt::format("--save '{}' has the extension of another format", path), {},
+                  {"--save writes safetensors: use that extension",
+                   "'harmonics export' writes saved weights in other formats"});
 }
 
 // Returns an unused name in `folder` derived from that of `path`.
@@ -99,7 +111,11 @@ bool reads(const std::string& input, const std::string& file) {
 NamedFiles inputs_of(const Options& options) {
   NamedFiles inputs;
   const bool samples = options.verb == "send" || options.verb == "receive";
-  if (!samples)
+  if (options.verb == "tokenize")
+    add_file(inputs, "--file", options.text_file);
+  else if (options.verb == "export")
+    add_file(inputs, "MODEL", options.files.empty() ? "" : options.files.front());
+  else if (!samples)
     for (const std::string& file : options.files) add_file(inputs, "the flow", file);
   if (options.verb == "receive") add_addresses(inputs, "the address", options.files);
   add_addresses(inputs, "--producer", options.producers);
@@ -122,6 +138,10 @@ NamedFiles outputs_of(const Options& options) {
   add_file(outputs, "--confusion", options.confusion);
   add_file(outputs, "--trace", options.trace);
   add_file(outputs, "--html", options.html);
+  add_file(outputs, "--checkpoint", options.checkpoint);
+  if (options.verb == "tokenize" && options.train_size && !options.files.empty())
+    add_file(outputs, "--train", options.files.front());
+  if (options.verb == "export" && options.files.size() > 1) add_file(outputs, "OUTPUT", options.files[1]);
   for (const std::string& log : options.logs) add_file(outputs, "--log", log);
   add_addresses(outputs, "--consumer", options.consumers);
   add_addresses(outputs, "--to", options.to);
@@ -154,9 +174,11 @@ void expect_writable_outputs(const Options& options) {
   const std::pair<const char*, const std::string*> outputs[] = {{"--save", &options.save},
                                                                 {"--report", &options.report},
                                                                 {"--plot", &options.plot},
-                                                                {"--confusion", &options.confusion}};
+                                                                {"--confusion", &options.confusion},
+                                                                {"--session", &options.session}};
   for (const auto& [flag, path] : outputs)
     if (!path->empty()) expect_writable(flag, *path);
+  expect_tensor_name(options.save);
 }
 
 void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings,

@@ -11,8 +11,8 @@
 
 namespace harmonics::engine::cli {
 
-// Throws ErrorKind::Output for the first file of --save, --report, --plot and --confusion that cannot be written.
-// Called before the first step.
+// Throws ErrorKind::Output for the first file of --save, --report, --plot, --confusion and --session that cannot be
+// written, and Usage if --save has the extension of another format. Called before the first step.
 void expect_writable_outputs(const Options& options);
 
 // Throws ErrorKind::Usage if a file is both read and written, or written twice. Called before any file is opened.

@@ -48,8 +48,7 @@ void check_token(const std::string& token) {
     throw Error(ErrorKind::Usage, fmt::format("a token of {} characters is too short", token.size()), {},
                 {fmt::format("give {} or more, or omit --token to have one generated", kShortest)});
   if (!std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < 0x7f; }))
-    throw Error(ErrorKind::Usage, "a token must be printable ASCII use letters, digits and punctuation", {},
-                {"use letters, digits and punctuation"});
+    throw Error(ErrorKind::Usage, "a token must be printable ASCII", {}, {"use letters, digits and punctuation"});
 }
 
 // Returns the addresses to listen on. The page needs an HTTP address; the default has any free port.

@@ -60,7 +60,9 @@ class TensorBoardLog final : public RunLog {
   void begin(const std::vector<std::string>&, const Beginning& from) override {
     std::error_code failed;
     fs::create_directories(path(), failed);
-    if (failed) throw Error(ErrorKind::Output, fmt::format("cannot make the folder {}: {}", path(), failed.message()));
+    if (failed)
+      throw Error(ErrorKind::Output, fmt::format("cannot make the folder '{}': {}", path(), failed.message()), {},
+                  {"give --tensorboard a folder that may be written"});
     char host[256] = "host";
     gethostname(host, sizeof host - 1);
     file_ = std::make_unique<RowFile>(

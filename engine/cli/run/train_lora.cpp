@@ -103,13 +103,15 @@ std::vector<TrainKey> train_model_keys() {
            {},
            "a map with r, alpha, dropout, target_modules, use_dora, use_rslora and base",
            "",
-           "train an adapter instead of the weights; base: type to convert the frozen weights to, such as nf4_64",
+           "train an adapter instead of the weights; base: type to convert the frozen weights to, such as nf4_64; also "
+           "adapter: lora or qlora with lora_r, lora_alpha, lora_dropout, lora_target_modules, lora_target_linear, "
+           "load_in_4bit",
            take_lora},
           {"recompute",
            {"gradient_checkpointing"},
            "rmsnorm, qkv, attention, swiglu, ffn, block, lora, auto, auto=SIZE or true: block",
            "",
-           "results to recompute in the backward pass, to save memory",
+           "results to recompute in the backward pass, to save memory; also recompute_attention: true and so on",
            take_recompute}};
 }
 

@@ -495,6 +495,8 @@ void take_sets(TrainSettings& settings, const std::vector<std::string>& set, Tra
       if (dot != std::string::npos && find_train_key(name.substr(0, dot)))  // "lora.r=8"
         meant = fmt::format("write --set '{}={{{}: {}}}'", name.substr(0, dot), name.substr(dot + 1),
                             equals == std::string::npos ? "VALUE" : text.substr(equals + 1));
+      const std::string value = equals == std::string::npos ? "VALUE" : text.substr(equals + 1);
+      if (const std::string own = own_setting(name, value); !own.empty()) meant = fmt::format("write --set '{}'", own);
       for (const std::string& one : meant_by(name, train_key_names())) problems.doubt(find_train_key(one)->name);
       problems.add_flag(e.note(meant.empty() ? "write KEY=VALUE, as in --set learning_rate=3e-4" : meant));
     } else if (equals == std::string::npos) {
@@ -543,10 +545,12 @@ TrainSettings read_train_settings(const document::Document& config, const std::v
                                   const std::string& folder) {
   TrainSettings settings;
   settings.corpus.window = 512;
-  TrainProblems problems(config, set);
-  read_map(settings, config.root, problems.file());
+  document::Document own = config;
+  TrainProblems problems(own, set);
+  own.root = in_own_keys(config.root, problems.file(), settings.notes);
+  read_map(settings, own.root, problems.file());
   take_sets(settings, set, problems);
-  if (config.root.kind == document::Kind::map) {
+  if (own.root.kind == document::Kind::map) {
     check_train_settings(settings, problems);
     check_train_files(settings, folder, problems);
   }

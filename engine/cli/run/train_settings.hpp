@@ -63,6 +63,7 @@ struct TrainSettings {
   std::optional<int64_t> patience;
   std::vector<std::string> stop_when;  // "val.loss<1.5"
   std::string output = "trained";
+  std::vector<std::string> notes;  // about the configuration, for the user
 };
 
 // A key of the configuration. Checks, help and the reference documentation are generated from these rows.
@@ -76,10 +77,15 @@ struct TrainKey {
   std::function<void(TrainSettings&, const document::Node&, document::Problems&)> take;
 };
 const std::vector<TrainKey>& train_keys();
-std::vector<std::string> train_key_names();               // including names in other programs
-std::vector<TrainKey> train_model_keys();                 // the keys of the model
-std::vector<TrainKey> train_watch_keys();                 // the keys of what is watched during the run
-std::vector<TrainKey> train_loss_keys();                  // the keys of losses
+std::vector<std::string> train_key_names();  // including names in other programs
+std::vector<TrainKey> train_model_keys();    // the keys of the model
+std::vector<TrainKey> train_watch_keys();    // the keys of what is watched during the run
+std::vector<TrainKey> train_loss_keys();     // the keys of losses
+// Replaces keys of other programs by those above: "adapter: lora" and "lora_r: 8" by "lora: {r: 8}". Adds notes about
+// keys without effect.
+document::Node in_own_keys(const document::Node& root, document::Problems& problems, std::vector<std::string>& notes);
+// Returns a value of --set for a key of another program: "lora={r: 8}" for lora_r; "": not such a key.
+std::string own_setting(const std::string& key, const std::string& value);
 const TrainKey* find_train_key(const std::string& name);  // by its name or an alias; null if there is none
 
 // Collects errors of a configuration, of --set, and of the files that they name.

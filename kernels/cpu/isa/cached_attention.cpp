@@ -154,6 +154,8 @@ Dense copied(const Rows& rows, int64_t from, int64_t to, int64_t width, float* c
       ahead.fetch(1);
       if (rows.type() == CacheType::f16)
         widen_f16(reinterpret_cast<const uint16_t*>(row), at, width);
+      else if (rows.type() == CacheType::bf16)
+        widen_bf16(reinterpret_cast<const uint16_t*>(row), at, width);
       else if (rows.type() == CacheType::q8_0)
         widen_q8_0(row, at, width);
       else

@@ -41,6 +41,17 @@ struct HalfRows {
     return load_f16_part(reinterpret_cast<const uint16_t*>(row) + at, n);
   }
 };
+struct BFloatRows {
+  static constexpr int kVectors = 1;
+  struct Step {};
+  HM_INLINE static Step step(const char*, int64_t) { return {}; }
+  HM_INLINE static vf vector(const char* row, int64_t at, int64_t more, const Step&) {
+    return load_bf16(reinterpret_cast<const uint16_t*>(row) + at + more);
+  }
+  HM_INLINE static vf part(const char* row, int64_t at, int64_t n) {
+    return load_bf16_part(reinterpret_cast<const uint16_t*>(row) + at, n);
+  }
+};
 struct EightBitRows {
   static constexpr int kVectors = kEightBlock / kWidth;
   struct Step {
@@ -64,9 +75,9 @@ struct EightBitRows {
 };
 
 inline int64_t cache_bytes(CacheType type, int64_t elements) {
-  return type == CacheType::f32   ? elements * 4
-         : type == CacheType::f16 ? elements * 2
-                                  : elements / kEightBlock * kEightBytes;
+  return type == CacheType::f32    ? elements * 4
+         : type == CacheType::q8_0 ? elements / kEightBlock * kEightBytes
+                                   : elements * 2;
 }
 
 // ---- addresses
@@ -369,6 +380,8 @@ template <typename F>
 HM_INLINE void with_type(CacheType type, F f) {
   if (type == CacheType::f16)
     f(HalfRows{});
+  else if (type == CacheType::bf16)
+    f(BFloatRows{});
   else if (type == CacheType::q8_0)
     f(EightBitRows{});
   else

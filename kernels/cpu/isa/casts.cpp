@@ -59,22 +59,11 @@ void cast_loop(const void* a, const void*, const void*, void* out, int64_t n) {
 }
 
 void bfloat_to_float(const void* a, const void*, const void*, void* out, int64_t n) {
-  const uint16_t* x = static_cast<const uint16_t*>(a);
-  uint32_t* y = static_cast<uint32_t*>(out);
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint32_t>(x[i]) << 16;
+  widen_bf16(static_cast<const uint16_t*>(a), static_cast<float*>(out), n);
 }
-// Rounds to nearest, ties to even; NaN stays NaN.
 void float_to_bfloat(const void* a, const void*, const void*, void* out, int64_t n) {
-  const uint32_t* x = static_cast<const uint32_t*>(a);
-  uint16_t* y = static_cast<uint16_t*>(out);
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t b = x[i], rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
-    y[i] = static_cast<uint16_t>((b & 0x7fffffffu) > 0x7f800000u ? (b >> 16) | 0x40u : rounded);
-  }
+  narrow_bf16(static_cast<const float*>(a), static_cast<uint16_t*>(out), n);
 }
-
 void half_to_float(const void* a, const void*, const void*, void* out, int64_t n) {
   widen_f16(static_cast<const uint16_t*>(a), static_cast<float*>(out), n);
 }

@@ -1,4 +1,4 @@
-// Conversion between f16 in memory and f32 in vectors; rounds to nearest, ties to even.
+// Conversion between f16 or bf16 in memory and f32 in vectors; rounds to nearest, ties to even.
 #pragma once
 
 #include "simd.hpp"
@@ -83,6 +83,49 @@ HM_INLINE void store_f16_part(uint16_t* p, vf v, int64_t n) {
   int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) store_f16(to + i, load(from + i));
   if (i < n) store_f16_part(to + i, load_part(from + i, n - i), n - i);
+}
+
+// ---- bf16
+
+#if defined(__AVX512F__)
+HM_INLINE vf of_bf16(__m256i bits) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16)); }
+HM_INLINE vf load_bf16(const uint16_t* p) { return of_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p))); }
+HM_INLINE vf load_bf16_part(const uint16_t* p, int64_t n) {
+  return of_bf16(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1), p));
+}
+#else
+HM_INLINE vf load_bf16(const uint16_t* p) {
+#if defined(__AVX2__)
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+#else
+  vi h{};
+  for (int i = 0; i < kWidth; ++i) h[i] = p[i];
+  return as_float(h << 16);
+#endif
+}
+HM_INLINE vf load_bf16_part(const uint16_t* p, int64_t n) {
+  uint16_t all[kWidth] = {};
+  __builtin_memcpy(all, p, static_cast<size_t>(n) * sizeof *p);
+  return load_bf16(all);
+}
+#endif
+
+// Convert n elements.
+[[maybe_unused]] void widen_bf16(const uint16_t* from, float* to, int64_t n) {
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) store(to + i, load_bf16(from + i));
+  if (i < n) store_part(to + i, load_bf16_part(from + i, n - i), n - i);
+}
+// NaN stays NaN.
+[[maybe_unused]] void narrow_bf16(const float* from, uint16_t* to, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t b;
+    __builtin_memcpy(&b, from + i, sizeof b);
+    const uint32_t rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+    to[i] = static_cast<uint16_t>((b & 0x7fffffffu) > 0x7f800000u ? (b >> 16) | 0x40u : rounded);
+  }
 }
 
 }  // namespace

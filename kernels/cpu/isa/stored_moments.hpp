@@ -150,7 +150,19 @@ constexpr int64_t kPiece = 64;
 constexpr int kPieceBlocks = kPiece / kBlock;
 constexpr int64_t kPacked = 4 * kWidth;  // codes encoded together
 
+constexpr int32_t kMagnitudeBits = 0x7fffffff, kInfinityBits = 0x7f800000, kNaNBits = 0x7fc00000;  // bits of f32
+
 HM_INLINE vi larger(vi a, vi b) { return a > b ? a : b; }
+
+// Replaces every NaN of a block by the one whose code stands for NaN.
+[[gnu::noinline, gnu::cold]] inline void replace_nan(float* block, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < kBlock; ++j) {
+      int32_t word;
+      __builtin_memcpy(&word, block + r * kPiece + j, sizeof word);
+      if ((word & kMagnitudeBits) > kInfinityBits) __builtin_memcpy(block + r * kPiece + j, &kNaNBits, sizeof kNaNBits);
+    }
+}
 
 // Format of a code: number of exponents, and whether it has a sign and a zero.
 template <int kExponents, bool kSigned>
@@ -167,7 +179,7 @@ struct Code {
     word = (word + (1 << kCodeShift) - 1) >> 23;
     return static_cast<uint8_t>(word > kExponents ? word : kExponents);
   }
-  HM_INLINE static vi size(vf x) { return kSigned ? bits(x) & 0x7fffffff : bits(x); }
+  HM_INLINE static vi size(vf x) { return kSigned ? bits(x) & kMagnitudeBits : bits(x); }
   HM_INLINE static vf decode(const uint8_t* p, int64_t n, int32_t base) {
     const vi code = load_bytes<kSigned>(p, n);
     if constexpr (!kSigned) return as_float((code << kCodeShift) + base);
@@ -261,15 +273,20 @@ HM_INLINE void update_piece(const Rule& rule, const CodedWeights& c, int64_t row
       const vf weight = load_some(c.w + at + j, some);
       store_some(c.new_w + at + j, rule.step(weight, gradient(r, begin + j, some, weight), now), some);
       store(kept[0][r] + j, now[0]);
-      most[0][b] = larger(most[0][b], MeanCode::size(now[0]));
+      most[0][b] = larger(most[0][b], bits(now[0]) & kMagnitudeBits);
       if constexpr (kMoments > 1) {
         store(kept[1][r] + j, now[1]);
-        most[1][b] = larger(most[1][b], SquareCode::size(now[1]));
+        most[1][b] = larger(most[1][b], bits(now[1]) & kMagnitudeBits);
       }
     }
   }
   int32_t next[2][kInPiece] = {};
   for (int b = 0; b < blocks; ++b) {
+    for (int k = 0; k < kMoments; ++k)
+      if (any(most[k][b] > kInfinityBits)) {
+        replace_nan(kept[k][0] + b * kBlock, rows);
+        most[k][b] = vi{} + kNaNBits;
+      }
     const uint8_t mean = MeanCode::scale(most[0][b]);
     m.now_scale[0][first + b] = mean;
     for (int v = 0; v < kInBlock; ++v) next[0][b * kInBlock + v] = MeanCode::base(mean);

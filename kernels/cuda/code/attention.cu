@@ -12,6 +12,7 @@ __device__ inline uint32_t warp_number() { return blockIdx.x * (kThreads / kWarp
 __device__ inline float element(const void* x, CacheType type, int64_t i) {
   if (type == CacheType::f32) return static_cast<const float*>(x)[i];
   if (type == CacheType::f16) return static_cast<float>(static_cast<const Half*>(x)[i]);
+  if (type == CacheType::bf16) return static_cast<float>(static_cast<const BFloat16*>(x)[i]);
   const uint8_t* block = static_cast<const uint8_t*>(x) + i / kCacheBlock * kCacheBytes;
   return static_cast<float>(*reinterpret_cast<const Half*>(block)) *
          static_cast<float>(static_cast<int8_t>(block[2 + i % kCacheBlock]));

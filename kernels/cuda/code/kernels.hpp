@@ -296,7 +296,7 @@ Function sum_parts_function();  // parts [parts, count], y; 32 elements per bloc
 // ---- attention.cu: with optional inputs, and over caches
 constexpr uint32_t kWidestHead = 256;
 constexpr uint32_t kCacheBlock = 32, kCacheBytes = 34;  // elements and bytes of a q8_0 block
-enum class CacheType : uint32_t { f32, f16, q8_0 };
+enum class CacheType : uint32_t { f32, f16, bf16, q8_0 };
 struct AttendParameters {
   uint32_t batch, heads, shared, queries, keys, width, values;              // width, values: elements of a head's rows
   uint32_t q_head, q_row, k_head, k_row, v_head, v_row, out_head, out_row;  // strides
@@ -334,7 +334,7 @@ struct AppendParameters {
   uint32_t count, capacity, rows, row;
 };
 Function append_function(uint32_t element_bytes);  // rows, start, cache; rows and cache have one type
-Function append_half_function();                   // rows (f32), start, cache (f16)
+Function append_half_function(uint32_t dtype);     // rows (f32), start, cache (f16 or bf16)
 Function append_blocks_function();                 // rows (f32), start, cache (q8_0); count and row are in blocks
 
 // ---- storage.cu: integers with a scale and a zero point per tensor, or per index of an axis

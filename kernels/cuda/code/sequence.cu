@@ -37,9 +37,10 @@ __global__ void append(const T* rows, const int32_t* start, T* cache, AppendPara
   const uint32_t i = thread_number();
   if (i < p.count) cache[append_place(start, p, i)] = rows[i];
 }
-__global__ void append_half(const float* rows, const int32_t* start, Half* cache, AppendParameters p) {
+template <typename T>
+__global__ void append_half(const float* rows, const int32_t* start, T* cache, AppendParameters p) {
   const uint32_t i = thread_number();
-  if (i < p.count) cache[append_place(start, p, i)] = static_cast<Half>(rows[i]);
+  if (i < p.count) cache[append_place(start, p, i)] = static_cast<T>(rows[i]);
 }
 
 // One thread per block of 32; a row is whole blocks.
@@ -67,7 +68,9 @@ __global__ void append_blocks(const float* rows, const int32_t* start, uint8_t* 
 
 Function turn_function() { return HM_FUNCTION(turn); }
 Function append_function(uint32_t element_bytes) { return HM_BY_WIDTH(append); }
-Function append_half_function() { return HM_FUNCTION(append_half); }
+Function append_half_function(uint32_t dtype) {
+  return dtype == HX_F16 ? HM_FUNCTION(append_half<Half>) : HM_FUNCTION(append_half<BFloat16>);
+}
 Function append_blocks_function() { return HM_FUNCTION(append_blocks); }
 
 }  // namespace harmonics::cuda

@@ -64,6 +64,27 @@ class Rows : public Producer {
   uint64_t at_ = 0;
 };
 
+// Eight rows, and then silence until it is cancelled.
+class Silent : public Rows {
+ public:
+  Silent(bool target, Meeting& meeting) : Rows(target, true), meeting_(meeting) { end = 8; }
+  HTensor next() override {
+    const HTensor row = Rows::next();
+    if (row) return row;
+    meeting_.tell([&] { meeting_.asked = true; });
+    meeting_.wait_for([&] { return cancelled_; });
+    return {};
+  }
+  bool cancel() override {
+    meeting_.tell([&] { cancelled_ = true; });
+    return true;
+  }
+
+ private:
+  Meeting& meeting_;
+  bool cancelled_ = false;
+};
+
 // Returns its input. For a batch of one, waits until concurrent training has ended a step. Inputs of zeros come from
 // the compiler's trial call.
 class Passing : public ActivationFunction {
@@ -183,6 +204,22 @@ TEST_CASE("beside: inference is called by several threads and by the run itself"
   CHECK(after_last == known[20]);
   for (const auto& mine : answers)
     for (const float a : mine) CHECK(std::find(known.begin(), known.end(), a) != known.end());
+}
+
+TEST_CASE("stop_fit: ends a fit that waits for a silent stream") {
+  Meeting meeting;
+  HarmonicGraph g = parse_hmx_text(kBesideFlow);
+  g.registerActivation("tanh", std::make_shared<Passing>(meeting));
+  g.bindProducer("x", std::make_shared<Silent>(false, meeting));
+  g.bindProducer("y", std::make_shared<Silent>(true, meeting));
+  g.stop_fit();  // no fit runs
+  FitReport report;
+  std::thread training([&] { report = g.fit(steps_only(1000000)); });
+  meeting.wait_for([&] { return meeting.asked; });
+  g.stop_fit();
+  training.join();
+  CHECK(report.steps == 2);
+  CHECK(report.stopped_by == "interrupt");
 }
 
 TEST_CASE("continued training: another fit continues a read-once stream where the last one stopped") {

@@ -32,7 +32,7 @@ inline Program cached_decoding(DType dtype) {
 
 // Compares several steps with the interpreter, on kernels of the device itself.
 inline void check_cached_decoding(Executor& executor, const CompileOptions& options) {
-  for (const DType dtype : {DType::F32, DType::F16, DType::Q8_0}) {
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::Q8_0}) {
     INFO("caches of type " << static_cast<uint32_t>(dtype));
     const Program program = cached_decoding(dtype);
     std::map<std::string, HTensor> numbers;

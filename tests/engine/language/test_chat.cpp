@@ -63,6 +63,11 @@ TEST_CASE("chat answer: reasoning and calls of tools are found in pieces of ever
   CHECK(parts_of_answer("<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call>") ==
         "t(f {})t(g {})");
   CHECK(parts_of_answer("[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]") == "t(f {})");
+  CHECK(parts_of_answer("[TOOL_CALLS]f[ARGS]{\"x\": 1}[TOOL_CALLS] g[CALL_ID]a1[ARGS] {}\n") ==
+        "t(f {\"x\":1})t(g {})");
+  CHECK(parts_of_answer("[TOOL_CALLS]f[ARGS]{\"x\": ") == "c([TOOL_CALLS]f[ARGS]{\"x\": )");
+  CHECK(parts_of_answer("[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"x\": \"[ARGS]\"}}]") ==
+        "t(f {\"x\":\"[ARGS]\"})");
   CHECK(parts_of_answer("{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}") == "t(f {\"a\":\"b\"})");
   CHECK(parts_of_answer("{\"other\": 1}") == "c({\"other\": 1})");
   CHECK(parts_of_answer("<tool_call>no JSON</tool_call>") == "c(<tool_call>no JSON</tool_call>)");
@@ -142,6 +147,47 @@ TEST_CASE("chat: turns, commands and what no longer fits") {
   CHECK(forgotten > 0);
   CHECK(shifting.messages()[0].at("role").as_string() == "system");
   CHECK(shifting.messages()[1].at("role").as_string() == "user");
+}
+
+TEST_CASE("chat template: prompts with tools have a template of their own, if there is one") {
+  const std::string key = "tokenizer.chat_template";
+  const auto tokenizer = byte_tokenizer();
+  AttributeMap values;
+  values.set(key, std::string("plain"));
+  CHECK_FALSE(ChatTemplate::of({"m.gguf", values}, *tokenizer).shows_tools());
+  values.set(key + ".tool_use", std::string("{{ tools[0].name }}{{ bos_token }}"));
+  const ChatTemplate both = ChatTemplate::of({"m.gguf", values}, *tokenizer);
+  CHECK(both.shows_tools());
+  CHECK(both.text() == "plain");
+  CHECK(both.text_with_tools() == "{{ tools[0].name }}{{ bos_token }}");
+  ChatPrompt prompt;
+  CHECK(both.render(prompt) == "plain");
+  prompt.tools = {boost::json::object{{"name", "f"}}};
+  CHECK(both.render(prompt) == "f<s>");
+}
+
+TEST_CASE("generation: marks of answers are text even if they are control tokens") {
+  SmallLanguage small;
+  Session session(small.decoder);
+  ContinuationSettings settings = few_tokens(2);
+  settings.filters.bias = {{3, 1000.0f}};  // <|im_start|>
+  const auto text = [&] {
+    std::string all;
+    continue_tokens(session, *small.tokenizer, {1, 70}, settings, [&](const std::string& more) { all += more; });
+    return all;
+  };
+  CHECK(text().empty());
+  settings.written = {3};
+  CHECK(text() == "<|im_start|><|im_start|>");
+  CHECK(answer_marks(*small.tokenizer).empty());
+  GgufWriter writer;
+  writer.set_text("tokenizer.ggml.model", "llama");
+  writer.set("tokenizer.ggml.tokens",
+             std::vector<std::string>{"<unk>", "[ARGS]", "a", "<|python_tag|>", "[TOOL_CALLS]"});
+  writer.set("tokenizer.ggml.token_type", std::vector<int32_t>{2, 3, 1, 3, 3});
+  writer.set("tokenizer.ggml.scores", std::vector<float>(5, -1.0f));
+  const auto tokenizer = Tokenizer::read(writer.header(), "marks.gguf", harmonics::engine::Registry::global());
+  CHECK(answer_marks(*tokenizer) == std::vector<int32_t>{4, 1, 3});
 }
 
 TEST_CASE("tokenizer: special tokens have a text, and are found by it") {

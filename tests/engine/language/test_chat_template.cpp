@@ -223,3 +223,23 @@ TEST_CASE("chat template: without one, messages are those of ChatML") {
   prompt.messages = {boost::json::object{{"role", "user"}, {"content", "Hi"}}};
   CHECK(ChatTemplate::usual().render(prompt) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
+
+TEST_CASE("chat template: ChatML lists tools, and writes calls as they are read") {
+  using boost::json::object;
+  ChatPrompt prompt;
+  prompt.tools = {object{{"type", "function"}, {"function", object{{"name", "f"}}}}};
+  prompt.messages = {object{{"role", "system"}, {"content", "Be brief"}}, object{{"role", "user"}, {"content", "Hi"}}};
+  const std::string list =
+      "You may call these functions:\n{\"type\": \"function\", \"function\": {\"name\": \"f\"}}\n"
+      "Write a call as <tool_call>{\"name\": NAME, \"arguments\": OBJECT}</tool_call>.<|im_end|>\n";
+  CHECK(ChatTemplate::usual().render(prompt) ==
+        "<|im_start|>system\nBe brief\n\n" + list + "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  prompt.messages.erase(prompt.messages.begin());
+  const object function{{"name", "f"}, {"arguments", object{{"x", 1}}}};
+  prompt.messages.push_back(
+      object{{"role", "assistant"}, {"content", ""}, {"tool_calls", {object{{"function", function}}}}});
+  CHECK(ChatTemplate::usual().render(prompt) ==
+        "<|im_start|>system\n" + list +
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<tool_call>{\"name\": \"f\", \"arguments\": "
+            "{\"x\": 1}}</tool_call><|im_end|>\n<|im_start|>assistant\n");
+}

@@ -278,7 +278,8 @@ TEST_CASE("decoder: a sequence that grows allocates at one token only, and a giv
   }
 }
 
-TEST_CASE("decoder: stored weights and caches of f16 and q8_0 give nearly the same scores, and equal bits in chunks") {
+TEST_CASE(
+    "decoder: stored weights and caches of f16, bf16 and q8_0 give nearly the same scores, and equal bits in chunks") {
   SmallLlama s;
   s.width = 128, s.heads = 4, s.shared = 2, s.hidden = 96, s.vocabulary = 70;
   const Model exact = small_llama(s);
@@ -292,9 +293,10 @@ TEST_CASE("decoder: stored weights and caches of f16 and q8_0 give nearly the sa
     double bound;  // of the difference, relative to the root mean square of the scores
   };
   // Bounds for an error of half a step of the type in each weight, with random signs, through three blocks.
-  for (const Case& c : {Case{DType::F32, DType::F16, 0.01}, Case{DType::F16, DType::F32, 0.01},
-                        Case{DType::BF16, DType::F32, 0.05}, Case{DType::Q8_0, DType::F16, 0.05},
-                        Case{DType::F32, DType::Q8_0, 0.05}, Case{DType::Q8_0, DType::Q8_0, 0.08}}) {
+  for (const Case& c :
+       {Case{DType::F32, DType::F16, 0.01}, Case{DType::F16, DType::F32, 0.01}, Case{DType::BF16, DType::F32, 0.05},
+        Case{DType::Q8_0, DType::F16, 0.05}, Case{DType::F32, DType::BF16, 0.05}, Case{DType::F32, DType::Q8_0, 0.05},
+        Case{DType::Q8_0, DType::Q8_0, 0.08}}) {
     ImportedModel imported;
     imported.path = "small";
     imported.metadata = exact.metadata;

@@ -126,13 +126,21 @@ TEST_CASE("json schema: what is not supported is named with its place") {
   const auto message = [](const std::string& schema) {
     return harmonics::message_of([&] { grammar_of_schema(boost::json::parse(schema)); });
   };
-  CHECK(message(R"({"type": "object", "properties": {"a": {"type": "string", "pattern": "x"}}})") ==
-        "the JSON schema, #/properties/a: the keyword 'pattern' is not supported");
+  CHECK(message(R"({"type": "object", "properties": {"a": {"type": "string", "multipleOf": 3}}})") ==
+        "the JSON schema, #/properties/a: the keyword 'multipleOf' is not supported");
   CHECK(message(R"({"type": "text"})") ==
         "the JSON schema, #/type: 'text' is not a JSON type\n"
         "types: array, boolean, integer, null, number, object, string");
   CHECK(message(R"({"$ref": "#/$defs/x"})") == "the JSON schema, #/$ref: there is no '#/$defs/x'");
-  CHECK(message(R"({"type": "integer", "minimum": 5})") == "the JSON schema, #/minimum: only 0 is supported");
+  CHECK(message(R"({"type": "number", "minimum": 0.5})") ==
+        "the JSON schema, #/minimum: bounds of numbers are whole numbers");
+  CHECK(message(R"({"type": "integer", "minimum": 1e18})") ==
+        "the JSON schema, #/minimum: it is a number of at most 1000000000000000 in magnitude");
+  CHECK(message(R"({"type": "integer", "minimum": 0.2, "maximum": 0.8})") ==
+        "the JSON schema, #: no number is within its bounds");
+  CHECK(message(R"x({"type": "string", "pattern": "a(?=b)"})x") ==
+        "the JSON schema, #/pattern: the pattern, character 4: of groups that begin with '?', only (?:...) and "
+        "(?<name>...) are supported");
   CHECK(message("3") == "the JSON schema, #: a schema is an object or true");
 }
 

@@ -244,6 +244,43 @@ TEST_CASE("parameter store: a parameter is declared once and keeps its type") {
         "or change the layer back");
 }
 
+TEST_CASE("parameter store: tensors of a file are converted to the float type that a program declares") {
+  const Shape shape{2, 64};
+  std::vector<float> values(128);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) / 128;  // exact in every type but q8_0
+  const HTensor plain = HTensor::from(shape, values);
+  ParameterStore store;
+  for (const DType type : {DType::F16, DType::BF16, DType::F64, DType::Q8_0}) {
+    CAPTURE(dtype_name(type));
+    const std::string name(dtype_name(type));
+    const HTensor given = cast(plain, type), expected = cast(given, DType::F32);
+    store.adopt(name, given, nullptr, Role::weight, kZero);
+    CHECK(store.find(name)->type.dtype == type);
+    StoredTensor& declared = store.declare(name, {DType::F32, shape}, Role::weight, kZero, 1);
+    CHECK(declared.type.dtype == DType::F32);
+    CHECK(std::memcmp(declared.data(), expected.bytes(), 128 * sizeof(float)) == 0);
+    store.adopt(name, cast(cast(plain * 2.0, type), DType::F16), nullptr, Role::weight, kZero);
+    CHECK(&declared == store.find(name));  // used, so the elements are assigned
+    CHECK(static_cast<const float*>(declared.data())[64] == Approx(1).epsilon(0.01));
+  }
+  store.adopt("whole", HTensor(DType::I32, shape), nullptr, Role::weight, kZero);
+  CHECK(refusal(ErrorKind::Weights,
+                [&] {
+                  store.declare("whole", {DType::F32, shape}, Role::weight, kZero, 1);
+                }) ==
+        "'whole' is i32[2, 64] in the given weights, but the graph needs f32[2, 64]; give it weights of that type "
+        "or change the layer back");
+  store.declare("used", {DType::F32, shape}, Role::weight, kZero, 1);
+  CHECK(refusal(ErrorKind::Weights,
+                [&] {
+                  store.adopt("used", HTensor(DType::F32, Shape{64, 2}), nullptr, Role::weight, kZero);
+                }) ==
+        "'used' is f32[64, 2] in the given weights, but the graph needs f32[2, 64]; give it weights of that shape "
+        "or change the layer back");
+  store.adopt("twice", HTensor(DType::F32, Shape{64, 2}), nullptr, Role::weight, kZero);
+  CHECK(store.adopt("twice", plain, nullptr, Role::weight, kZero).type.shape == shape);  // of a later file
+}
+
 TEST_CASE("parameter store: a binding returns the memory itself") {
   ParameterStore store;
   const TensorType type{DType::F32, {3}};

@@ -199,6 +199,8 @@ TEST_CASE("safetensors: unknown keys are ignored") {
 TEST_CASE("safetensors: invalid lengths are rejected") {
   CHECK(refused_file([] { read_bytes("1234567"); }) ==
         "'t' is not a safetensors file: at byte 0, it holds 7 bytes, the header's length alone takes 8");
+  CHECK(refused_file([] { read_bytes("GGUF1234"); }) == "'t' is not a safetensors file, but a GGUF file");
+  CHECK(refused_file([] { read_bytes("a,b\n1,2\n"); }) == "'t' is not a safetensors file, but a text");
   CHECK(fault("{}", "", 3) == "at byte 0, the header's length is 3, but only 2 bytes follow");
   CHECK(fault("{}", "", 1ull << 63) ==
         "at byte 0, the header's length is 9223372036854775808, at most 100000000 are allowed");

@@ -148,18 +148,21 @@ bool same_results(const Program& a, const Program& b) {
 }  // namespace
 
 TEST_CASE("absorb_conversions: affine maps read weights in the type that they are kept in") {
-  for (const DType kept : {DType::BF16, DType::F16, DType::Q8_0, DType::F8_E4M3}) {
-    CAPTURE(dtype_name(kept));
-    const Program p = typed_program([&](Tracer& t) {
-      const HTensor x = t.input("x", {DType::F32, {3, 32}}), w = t.input("w", {kept, {5, 32}});
-      t.output("y", call1("linear", {x, cast(w, DType::F32)}));
-    });
-    const Program absorbed = absorb_conversions(p, everything);
-    CHECK(casts(p) == 1);
-    CHECK(casts(absorbed) == 0);
-    CHECK(absorbed.type(call_in(absorbed, "linear")->inputs[1]).dtype == kept);
-    CHECK(same_results(p, absorbed));
-  }
+  for (const DType kept : {DType::BF16, DType::F16, DType::Q8_0, DType::F8_E4M3})
+    for (const bool quantises : {false, true}) {
+      CAPTURE(dtype_name(kept), quantises);
+      const Program p = typed_program([&](Tracer& t) {
+        const HTensor x = t.input("x", {DType::F32, {3, 32}}), w = t.input("w", {kept, {5, 32}});
+        AttributeMap how;
+        if (quantises) how.set("activation_type", std::string("q8_0"));
+        t.output("y", apply("linear", how, {x, cast(w, DType::F32)}).at(0));
+      });
+      const Program absorbed = absorb_conversions(p, everything);
+      CHECK(casts(p) == 1);
+      CHECK(casts(absorbed) == 0);
+      CHECK(absorbed.type(call_in(absorbed, "linear")->inputs[1]).dtype == kept);
+      CHECK(same_results(p, absorbed));
+    }
 }
 
 TEST_CASE("absorb_conversions: an operand that decides about the type of the result leaves it as it was") {

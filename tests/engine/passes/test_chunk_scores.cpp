@@ -99,6 +99,51 @@ TEST_CASE("chunk_scores: a loss that does not learn") {
   check_close(p.program, chunked, p.numbers);
 }
 
+namespace {
+
+// The mean loss over a frozen weight of another type, and the gradients of x and bias.
+Program scored_by_frozen(DType type, int64_t rows, int64_t classes, int64_t width) {
+  Tracer tracer("frozen");
+  const HTensor x = tracer.input("x", {DType::F32, {rows, width}}),
+                labels = tracer.input("labels", {DType::I32, {rows}}),
+                weight = tracer.parameter("weight", {type, {classes, width}}),
+                bias = tracer.parameter("bias", {DType::F32, {classes}});
+  const HTensor loss = reduce_mean(apply("softmax_cross_entropy", {}, {linear(x, weight, bias), labels}).at(0), {0});
+  tracer.output("loss", loss);
+  const std::vector<HTensor> gradients = gradient(tracer, loss, {x, bias});
+  tracer.output("dx", gradients[0]);
+  tracer.output("dbias", gradients[1]);
+  return dce(cse(simplify(tracer.take())));
+}
+
+}  // namespace
+
+TEST_CASE("chunk_scores: a frozen weight of another type is decoded in each chunk") {
+  for (const DType type : {DType::BF16, DType::F16, DType::Q8_0}) {
+    CAPTURE(dtype_name(type));
+    constexpr int64_t rows = 200, classes = 33, width = 32;
+    const Program program = scored_by_frozen(type, rows, classes, width), chunked = chunk_scores(program, 0);
+    CHECK(calls_named(program, "linear") == 2);
+    CHECK(calls_named(chunked, "linear_cross_entropy_step") == 1);
+    CHECK(calls_named(chunked, "linear") == 0);
+    std::vector<int32_t> labels;
+    for (int64_t i = 0; i < rows; ++i) labels.push_back(static_cast<int32_t>(i * 7 % classes));
+    check_close(program, chunked,
+                {{"x", noise({rows, width}, 1, 1.0f)},
+                 {"weight", cast(noise({classes, width}, 2, 1.0f), type)},
+                 {"bias", noise({classes}, 3, 1.0f)},
+                 {"labels", HTensor::from({rows}, labels)}});
+  }
+  constexpr int64_t rows = 1024, classes = 32'768, width = 64;
+  const auto executor = make_sequential_executor();
+  MapBinding binding(
+      {{"weight", cast(noise({classes, width}, 1, 1.0f), DType::Q8_0)}, {"bias", noise({classes}, 2, 1.0f)}});
+  const uint64_t scores = rows * classes * 4, in_f32 = classes * width * 4;
+  CHECK(compile(scored_by_frozen(DType::Q8_0, rows, classes, width), &binding, *executor, on("cpu"))
+            ->memory()
+            .arena_bytes <= scores / 8 + in_f32 / 2);
+}
+
 TEST_CASE("chunk_scores: scores that something else reads, and small ones, stay whole") {
   const ScoredProgram plain(true);
   CHECK(calls_named(chunk_scores(plain.program, 1 << 20), "linear") == 1);

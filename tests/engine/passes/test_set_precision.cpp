@@ -107,6 +107,12 @@ TEST_CASE("set_precision: rows that meet quantised weights are quantised, in who
   };
   CHECK(quantised(several_products(DType::Q8_0)) == 1);
   CHECK(quantised(several_products(DType::F32)) == 0);
+  for (const DType kept : {DType::Q8_0, DType::BF16}) {  // in a flow, whose layers ask for f32
+    Tracer widened("widened");
+    widened.output("y", call1("linear", {widened.input("x", {DType::F32, {2, 32}}),
+                                         cast(widened.parameter("w", {kept, {4, 32}}), DType::F32)}));
+    CHECK(quantised(widened.take()) == (kept == DType::Q8_0 ? 1 : 0));
+  }
   Tracer odd("odd");
   odd.output("y",
              call1("linear", {odd.input("x", {DType::F32, {2, 30}}), odd.parameter("w", {DType::F8_E4M3, {4, 30}})}));

@@ -451,6 +451,11 @@ TEST_CASE("metrics: means over the last hundred steps, weighted by samples") {
   m.end_step();
   CHECK(m.holds(parse_comparison("loss <= 0.5")));
   CHECK_FALSE(m.holds(parse_comparison("loss<0.5")));
+  m.add(loss, 1000, 5);
+  m.drop_step();
+  m.add(loss, 0.5, 3);
+  m.end_step();
+  CHECK(m.value(loss) == Approx(0.5));
 }
 
 TEST_CASE("conditions: those that can never hold are errors") {

@@ -16,7 +16,7 @@
 namespace harmonics::engine::testing {
 
 struct LanguageOverHttp {
-  SmallLanguage small;
+  SmallLanguage small{};
   ChatTemplate format = ChatTemplate::usual();
   TextWorker worker{small.decoder, *small.tokenizer, {}};
   LanguageService service{

@@ -211,7 +211,7 @@ TEST_CASE("language service: what is wrong with a request is said") {
   CHECK(message("{}") == "'messages' is missing: give a list of messages");
   CHECK(message("{" + kAsk + R"(, "temperature": "hot"})") ==
         R"('temperature' is "hot"; it must be a number from 0 to 100)");
-  CHECK(message("{" + kAsk + R"(, "n": 2})") == "'n' is more than 1: send one request for each");
+  CHECK(message("{" + kAsk + R"(, "n": 0})") == "'n' is 0; it must be a whole number from 1 to 128");
   CHECK(message("{" + kAsk + R"(, "stream": 1})") == "'stream' is 1; it must be true or false");
   CHECK(message("{" + kAsk + R"(, "grammar": "x"})").find("the grammar, line 1") == 0);
   CHECK(message(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})").find("'image_url'") !=

@@ -118,6 +118,32 @@ TEST_CASE("specs: a new architecture is a JSON file") {
   }
 }
 
+TEST_CASE("specs: Select takes one value where another is above a number, and another value elsewhere") {
+  const auto with = [](const std::string& above) {
+    return replaced(R"({"op": "Scale", "in": "flat", "by": "width / 4", "out": "y", "unless": "width % 2"})",
+                    R"({"op": "Scale", "in": "flat", "by": "0 - 1", "out": "negative"},
+                       {"op": "Select", "in": "flat", "a": "flat", "b": "negative", )" +
+                        above + R"("out": "y"})");
+  };
+  const std::vector<int32_t> tokens{4, 1, 2};
+  const std::vector<float> plain = run_tiny(model_of(tiny_model(), with_spec(kTinySpec)), tokens),
+                           absolute = run_tiny(model_of(tiny_model(), with_spec(with(""))), tokens),
+                           above =
+                               run_tiny(model_of(tiny_model(), with_spec(with("\"above\": \"1 / width\", "))), tokens);
+  REQUIRE(above.size() == plain.size());
+  int between = 0;
+  for (size_t i = 0; i < plain.size(); ++i) {
+    CHECK(absolute[i] == std::abs(plain[i]));
+    CHECK(above[i] == (plain[i] > 0.25f ? plain[i] : -plain[i]));
+    between += plain[i] > 0 && plain[i] < 0.25f;
+  }
+  CHECK(between > 0);
+  CHECK(refused(replaced(R"({"op": "Silu", "in": "flat", "out": "y", "when": "width % 2"})",
+                         R"({"op": "Select", "in": "x", "a": "flat", "b": "x", "out": "z"})")) ==
+        "'tiny.json': architecture.forward[3]: the step Select takes two values of one shape; [1, 8] and [1, 1, 8] "
+        "differ");
+}
+
 TEST_CASE("specs: metadata below the spec, the spec below the run, each with its origin") {
   const auto value = [](const std::string& text, SpecOverrides set, const char* name) {
     const auto resolved = resolve_spec(tiny_model(), with_spec(text, std::move(set)));

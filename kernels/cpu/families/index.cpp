@@ -1,12 +1,60 @@
-#include "../index.hpp"
+// Gather, scatter, and slices with run-time starts.
+#include "../family.hpp"
+
+#include <cstdint>
+
+#include <harmonics/abi.h>
+
+namespace harmonics::cpu {
+namespace {
+
+// An axis of `size` rows of `inner` elements, `outer` times; `indices`: number of row indices.
+struct IndexContext {
+  int64_t outer, size, inner, indices;
+  uint32_t index_dtype, element_bytes;
+  uint32_t parts;                    // gather: parts of outer * indices
+  uint32_t row_parts, column_parts;  // scatter_add: each part owns rows and columns of the result
+  uint32_t x, ids, updates, y;       // buffers
+  bool has_x;                        // scatter_add starts from x, else from 0
+};
+
+enum class ScatterKind : uint32_t { set, add, max, min };
+
+// Batches of `rows` rows of `inner` elements. Each batch has `places` positions of k indices; a position selects a row.
+struct PositionContext {
+  int64_t batches, rows, inner, places;
+  uint32_t k;
+  int64_t sizes[HX_MAX_RANK];  // of the k indexed axes
+  bool shared;                 // all batches have the same positions: scatter_add
+  uint32_t index_dtype, dtype, element_bytes;
+  ScatterKind kind;
+  uint32_t parts;                    // gather_nd: parts of all positions
+  uint32_t copy_parts;               // scatter_nd: phase that copies x, skipped in place
+  uint32_t half;                     // scatter_nd: HX_F16 or HX_BF16 if accumulated in f32 in the workspace; else 0
+  uint32_t row_parts, column_parts;  // scatter_nd: each part owns rows and columns of the result
+};
+
+// A block of a larger tensor of the same rank, copied as contiguous runs. Starts are clamped so that the block fits.
+struct BlockCopyContext {
+  uint32_t rank, run_axes;  // the first `run_axes` axes of the block index the runs
+  int64_t sizes[HX_MAX_RANK], last_starts[HX_MAX_RANK];
+  int64_t axis_bytes[HX_MAX_RANK];  // byte strides of the whole tensor
+  int64_t runs, run_bytes;
+  int64_t whole_bytes;
+  uint32_t starts_dtype;
+  uint32_t copy_parts, parts;  // copy_parts: update_slice's phase that copies the whole, skipped in place
+  uint32_t starts;             // buffers
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
 
 #include <cstring>
 #include <type_traits>
 
-#include <harmonics/abi.h>
-
 #include "half_floats.hpp"
-#include "kernels.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
@@ -97,105 +145,6 @@ void scatter_bytes(const PositionContext& c, const void* indices, const void* up
     std::memcpy(static_cast<char*>(y) + row * bytes + first, static_cast<const char*>(updates) + p * bytes + first,
                 length);
   }
-}
-
-// Element types of top_k: the stored type, and the wider type for comparisons.
-template <typename T>
-struct Whole {
-  using Stored = T;
-  using Wide = T;
-  static Wide wide(Stored x) { return x; }
-  static void widen(const Stored* from, Wide* to, int64_t n) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
-  }
-};
-struct HalfFloats {
-  using Stored = uint16_t;
-  using Wide = float;
-  static Wide wide(Stored x) { return load_f16_part(&x, 1)[0]; }
-  static void widen(const Stored* from, Wide* to, int64_t n) { widen_f16(from, to, n); }
-};
-struct BrainFloats {
-  using Stored = uint16_t;
-  using Wide = float;
-  static Wide wide(Stored x) {
-    const uint32_t bits_of = static_cast<uint32_t>(x) << 16;
-    Wide number;
-    std::memcpy(&number, &bits_of, sizeof number);
-    return number;
-  }
-  static void widen(const Stored* from, Wide* to, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) to[i] = wide(from[i]);
-  }
-};
-
-// The order of top_k: descending, NaN first, ties by lower index.
-template <typename T>
-HM_INLINE bool before(T a, int64_t i, T b, int64_t j) {
-  const bool a_nan = a != a, b_nan = b != b;
-  if (a_nan || b_nan) return a_nan && b_nan ? i < j : a_nan;
-  return a > b || (a == b && i < j);
-}
-
-// Heap of values and indices; the root is last in the order of before().
-template <typename Type>
-struct Chosen {
-  typename Type::Stored* values;
-  int64_t* indices;
-
-  bool ordered(int64_t a, int64_t b) const {
-    return before(Type::wide(values[a]), indices[a], Type::wide(values[b]), indices[b]);
-  }
-  void swap(int64_t a, int64_t b) {
-    const auto value = values[a];
-    const int64_t index = indices[a];
-    values[a] = values[b];
-    indices[a] = indices[b];
-    values[b] = value;
-    indices[b] = index;
-  }
-  void sink(int64_t at, int64_t size) {
-    for (int64_t child = 2 * at + 1; child < size; child = 2 * at + 1) {
-      if (child + 1 < size && ordered(child, child + 1)) ++child;
-      if (!ordered(at, child)) return;
-      swap(at, child);
-      at = child;
-    }
-  }
-};
-
-template <typename Type>
-void top_k_row(const typename Type::Stored* x, int64_t size, int64_t k, Chosen<Type> chosen) {
-  for (int64_t i = 0; i < k; ++i) {
-    chosen.values[i] = x[i];
-    chosen.indices[i] = i;
-  }
-  for (int64_t i = k / 2; i-- > 0;) chosen.sink(i, k);
-  constexpr int64_t kPiece = 256;
-  typename Type::Wide piece[kPiece], root = Type::wide(chosen.values[0]);
-  for (int64_t first = k; first < size; first += kPiece) {
-    const int64_t n = size - first < kPiece ? size - first : kPiece;
-    Type::widen(x + first, piece, n);
-    for (int64_t i = 0; i < n; ++i) {
-      if (piece[i] <= root || !before(piece[i], first + i, root, chosen.indices[0])) continue;
-      chosen.values[0] = x[first + i];
-      chosen.indices[0] = first + i;
-      chosen.sink(0, k);
-      root = Type::wide(chosen.values[0]);
-    }
-  }
-  for (int64_t end = k - 1; end > 0; --end) {
-    chosen.swap(0, end);
-    chosen.sink(0, end);
-  }
-}
-
-template <typename Type>
-void top_k_rows(const TopKContext& c, void* const* buffers, const Range& rows) {
-  using Stored = typename Type::Stored;
-  for (int64_t r = rows.begin; r < rows.end; ++r)
-    top_k_row<Type>(static_cast<const Stored*>(buffers[0]) + r * c.size, c.size, c.k,
-                    {static_cast<Stored*>(buffers[1]) + r * c.k, static_cast<int64_t*>(buffers[2]) + r * c.k});
 }
 
 }  // namespace
@@ -337,19 +286,208 @@ void update_slice(const void* context, void* const* buffers, uint32_t phase, uin
     std::memcpy(to + run_offset(c, r), block + r * c.run_bytes, static_cast<size_t>(c.run_bytes));
 }
 
-void top_k(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  const auto& c = *static_cast<const TopKContext*>(context);
-  const Range rows = share(c.rows, c.parts, part);
-  switch (c.type) {
-    case TopKContext::f16:
-      return top_k_rows<HalfFloats>(c, buffers, rows);
-    case TopKContext::bf16:
-      return top_k_rows<BrainFloats>(c, buffers, rows);
-    case TopKContext::f64:
-      return top_k_rows<Whole<double>>(c, buffers, rows);
-    default:
-      return top_k_rows<Whole<float>>(c, buffers, rows);
-  }
+}  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+#include <algorithm>
+#include <string_view>
+
+HM_VECTOR_CODE(gather)
+HM_VECTOR_CODE(scatter_add)
+HM_VECTOR_CODE(gather_nd)
+HM_VECTOR_CODE(scatter_nd)
+HM_VECTOR_CODE(dynamic_slice)
+HM_VECTOR_CODE(update_slice)
+
+namespace harmonics::cpu {
+namespace {
+
+std::unique_ptr<IndexContext> index_context(const hx_type& x, size_t axis, const hx_type& ids) {
+  auto c = std::make_unique<IndexContext>();
+  c->size = x.dims[axis];
+  c->inner = strides(x)[axis];
+  c->outer = count(x) / (c->size * c->inner);
+  c->indices = count(ids);
+  c->index_dtype = ids.dtype;
+  c->element_bytes = static_cast<uint32_t>(width(x.dtype));
+  return c;
 }
 
-}  // namespace harmonics::cpu::HM_ISA
+bool answer_scatter(std::unique_ptr<IndexContext> c, hx_kernel& out, const char* name) {
+  const double updates = static_cast<double>(c->outer * c->indices);
+  const double ns =
+      updates * (2 + 0.15 * static_cast<double>(c->inner)) + 0.1 * static_cast<double>(c->outer * c->size * c->inner);
+  c->row_parts = c->column_parts = 1;
+  if (c->inner >= 32)
+    c->column_parts = parts_for(ns, c->inner / 16);
+  else
+    c->row_parts = parts_for(ns, c->size);
+  const std::vector<uint32_t> parts = {c->row_parts * c->column_parts};
+  answer(out, std::move(c), chosen::scatter_add(), name, parts);
+  return true;
+}
+
+// Positions along one axis, the same for every outer row.
+std::unique_ptr<PositionContext> one_axis(const hx_type& x, size_t axis, const hx_type& ids) {
+  auto c = std::make_unique<PositionContext>();
+  c->rows = c->sizes[0] = x.dims[axis];
+  c->inner = strides(x)[axis];
+  c->batches = count(x) / (c->rows * c->inner);
+  c->places = count(ids);
+  c->k = 1;
+  c->shared = true;
+  c->index_dtype = ids.dtype;
+  c->dtype = x.dtype;
+  c->element_bytes = static_cast<uint32_t>(width(x.dtype));
+  c->kind = ScatterKind::add;
+  return c;
+}
+
+std::unique_ptr<PositionContext> position_context(const Site& site) {
+  const hx_type &x = site.in(0), &ids = site.in(1);
+  auto c = std::make_unique<PositionContext>();
+  const auto batch = static_cast<uint32_t>(site.integer("batch_axes"));
+  c->k = static_cast<uint32_t>(last(ids));
+  c->batches = c->rows = c->inner = 1;
+  for (uint32_t i = 0; i < x.rank; ++i) {
+    if (i >= batch && i < batch + c->k) c->sizes[i - batch] = x.dims[i];
+    (i < batch ? c->batches : i < batch + c->k ? c->rows : c->inner) *= x.dims[i];
+  }
+  c->places = count(ids) / (c->batches * c->k);
+  c->index_dtype = ids.dtype;
+  c->dtype = x.dtype;
+  c->element_bytes = static_cast<uint32_t>(width(x.dtype));
+  return c;
+}
+
+// Plans the scatter of updates into x, in place if allowed. 16-bit floats are accumulated in f32 and rounded once; the
+// workspace contains result and updates in f32.
+bool answer_positions(const Site& site, std::unique_ptr<PositionContext> c, hx_kernel& out, const char* name) {
+  c->half = c->kind != ScatterKind::set && kernels::is_half(c->dtype) ? c->dtype : 0;
+  if (c->half) c->dtype = HX_F32;
+  const int64_t bytes = count(site.in(0)) * c->element_bytes;
+  const double ns =
+      static_cast<double>(c->batches * c->places) * (6 + 0.05 * static_cast<double>(c->inner * c->element_bytes));
+  c->copy_parts = parts_for(0.05 * static_cast<double>(bytes), bytes);
+  c->row_parts = c->column_parts = 1;
+  if (c->inner >= 32)
+    c->column_parts = parts_for(ns, c->inner / 16);
+  else
+    c->row_parts = parts_for(ns, c->batches * c->rows);
+  std::vector<uint32_t> parts = {c->copy_parts, c->row_parts * c->column_parts};
+  if (c->half) parts.push_back(c->copy_parts);
+  const int64_t floats = c->half ? count(site.in(0)) + count(site.in(2)) : 0;
+  hx_kernel& kernel = answer(out, std::move(c), chosen::scatter_nd(), name, parts);
+  kernel.in_place = 1;
+  kernel.workspace = static_cast<uint64_t>(floats) * sizeof(float);
+  return true;
+}
+
+std::unique_ptr<BlockCopyContext> block_copy(const hx_type& whole, const hx_type& block, const hx_type& starts) {
+  auto c = std::make_unique<BlockCopyContext>();
+  const std::vector<int64_t> steps = strides(whole);
+  const int64_t bytes = width(whole.dtype);
+  c->rank = whole.rank;
+  c->run_axes = whole.rank - 1;
+  while (c->run_axes > 0 && block.dims[c->run_axes] == whole.dims[c->run_axes]) --c->run_axes;
+  c->runs = 1;
+  for (uint32_t i = 0; i < c->rank; ++i) {
+    c->sizes[i] = block.dims[i];
+    c->last_starts[i] = whole.dims[i] - block.dims[i];
+    c->axis_bytes[i] = steps[i] * bytes;
+    if (i < c->run_axes) c->runs *= block.dims[i];
+  }
+  c->run_bytes = count(block) / c->runs * bytes;
+  c->whole_bytes = count(whole) * bytes;
+  c->starts_dtype = starts.dtype;
+  c->parts = parts_for(static_cast<double>(c->runs) * (6 + 0.05 * static_cast<double>(c->run_bytes)), c->runs);
+  return c;
+}
+
+bool plan_dynamic_slice(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(1))) return false;
+  auto c = block_copy(site.in(0), site.out(), site.in(1));
+  c->starts = 1;
+  answer(out, std::move(c), chosen::dynamic_slice(), "dynamic slice");
+  return true;
+}
+
+bool plan_update_slice(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(2))) return false;
+  auto c = block_copy(site.in(0), site.in(1), site.in(2));
+  c->starts = 2;
+  c->copy_parts = parts_for(0.05 * static_cast<double>(c->whole_bytes), c->whole_bytes);
+  const std::vector<uint32_t> parts = {c->copy_parts, c->parts};
+  answer(out, std::move(c), chosen::update_slice(), "update slice", parts).in_place = 1;
+  return true;
+}
+
+bool plan_gather(const Site& site, hx_kernel& out) {
+  const uint32_t table = site.in(0).dtype;
+  const bool widens = site.op() == "embedding" && kernels::is_half(table) && is_f32(site.out());
+  if (kernels::is_stored(table) || widens) return plan_typed_embedding(site, out);
+  if (!is_index(site.in(1)) || site.in(0).rank == 0) return false;
+  if (site.in(0).dtype != site.out().dtype) return declined("copies rows, without a conversion");
+  const int64_t axis = site.op() == "embedding" ? 0 : site.integer("axis");
+  auto c = index_context(site.in(0), static_cast<size_t>(axis), site.in(1));
+  c->x = 0;
+  c->ids = 1;
+  c->y = 2;
+  const int64_t rows = c->outer * c->indices;
+  c->parts = parts_for(static_cast<double>(rows) * (4 + 0.05 * static_cast<double>(c->inner * c->element_bytes)), rows);
+  answer(out, std::move(c), chosen::gather(), "gather");
+  return true;
+}
+
+bool plan_scatter_add(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  if (!is_index(site.in(1)) || x.rank == 0 || site.in(2).dtype != x.dtype) return false;
+  const auto axis = static_cast<size_t>(site.integer("axis"));
+  if (!is_f32(x)) return answer_positions(site, one_axis(x, axis, site.in(1)), out, "scatter add");
+  auto c = index_context(x, axis, site.in(1));
+  c->has_x = true;
+  c->ids = 1;
+  c->updates = 2;
+  c->y = 3;
+  answer_scatter(std::move(c), out, "scatter add");
+  out.in_place = 1;
+  return true;
+}
+
+bool plan_gather_nd(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(1))) return false;
+  auto c = position_context(site);
+  const int64_t rows = c->batches * c->places;
+  c->parts = parts_for(static_cast<double>(rows) * (6 + 0.05 * static_cast<double>(c->inner * c->element_bytes)), rows);
+  answer(out, std::move(c), chosen::gather_nd(), "gather nd");
+  return true;
+}
+
+bool plan_scatter_nd(const Site& site, hx_kernel& out) {
+  constexpr std::string_view kKinds[] = {"set", "add", "max", "min"};
+  const std::string name = site.text("reduction");
+  const auto* kind = std::find(std::begin(kKinds), std::end(kKinds), name.empty() ? std::string("set") : name);
+  if (!is_index(site.in(1)) || kind == std::end(kKinds)) return false;
+  auto c = position_context(site);
+  c->kind = static_cast<ScatterKind>(kind - std::begin(kKinds));
+  return answer_positions(site, std::move(c), out, "scatter nd");
+}
+
+bool plan_embedding_grad(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(0)) || !is_f32(site.in(1)) || !is_f32(site.out())) return false;
+  auto c = index_context(site.out(), 0, site.in(0));
+  c->updates = 1;
+  c->y = 2;
+  return answer_scatter(std::move(c), out, "embedding gradient");
+}
+
+}  // namespace
+
+HM_PLANS(index, {"gather", plan_gather}, {"embedding", plan_gather}, {"scatter_add", plan_scatter_add},
+         {"gather_nd", plan_gather_nd}, {"scatter_nd", plan_scatter_nd}, {"dynamic_slice", plan_dynamic_slice},
+         {"update_slice", plan_update_slice}, {"embedding_grad", plan_embedding_grad})
+
+}  // namespace harmonics::cpu
+
+#endif

@@ -1,9 +1,51 @@
-#include "../window.hpp"
+// Sums, maxima and minima of windows, one axis after the other, and the gradient of the extremes.
+#include "../family.hpp"
+
+#include <harmonics/abi.h>
+
+#include "../reduce.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+// [outer, size, inner] -> [outer, places, inner]: place p reduces the elements p * stride - low + k * dilation for k <
+// window that are in range.
+struct WindowStage {
+  int64_t outer, size, inner, places;
+  int64_t window, stride, low, dilation;
+  uint32_t parts;
+  uint32_t from, to;               // buffers
+  int64_t from_offset, to_offset;  // in the workspace, elements
+};
+
+struct WindowContext {
+  Reduction reduction;
+  uint32_t dtype, stages;  // dtype: of the accumulation, f32 for 16-bit floats
+  uint32_t half;           // HX_F16 or HX_BF16: a first phase widens x into the workspace, the last stage narrows; or 0
+  int64_t count;           // of x
+  uint32_t widen_parts;
+  WindowStage stage[HX_MAX_PHASES];
+};
+
+// The gradient of a maximum or minimum: [planes, size ..., inner] with windows over the middle axes. A part owns planes
+// and columns of `inner`.
+struct WindowGradContext {
+  uint32_t dtype, rank;
+  int64_t planes, inner, plane, windows, taps;  // plane: elements of a plane per element of `inner`
+  int64_t size[HX_MAX_RANK], places[HX_MAX_RANK], window[HX_MAX_RANK];
+  int64_t stride[HX_MAX_RANK], low[HX_MAX_RANK], dilation[HX_MAX_RANK];
+  uint32_t plane_parts, column_parts;
+};
+constexpr int64_t kWindowColumns = 256;  // columns of `inner` per pass
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
 
 #include <cstring>
 #include <type_traits>
 
-#include "kernels.hpp"
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -287,3 +329,116 @@ void window_grad(const void* context, void* const* buffers, uint32_t, uint32_t p
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+#include <string>
+
+HM_VECTOR_CODE(window)
+HM_VECTOR_CODE(window_grad)
+
+namespace harmonics::cpu {
+namespace {
+
+// Plans a stage for each axis with windows, from the last to the first. Returns false if there are too many stages.
+bool plan_windows(const Site& site, std::vector<int64_t> shape, WindowContext& c) {
+  const auto window = site.integers("window"), step = site.integers("strides"), low = site.integers("padding_low"),
+             dilation = site.integers("dilation");
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    const int64_t places = site.out().dims[axis];
+    const bool is_last_chance = axis == 0 && c.stages == 0;  // without any window the kernel copies
+    if (window[axis] == 1 && step[axis] == 1 && low[axis] == 0 && places == shape[axis] && !is_last_chance) continue;
+    if (c.stages + (c.half ? 1 : 0) == HX_MAX_PHASES) return false;
+    WindowStage& s = c.stage[c.stages++];
+    s = {1, shape[axis], 1, places, window[axis], step[axis], low[axis], dilation[axis], 1, 0, 1, 0, 0};
+    for (size_t i = 0; i < axis; ++i) s.outer *= shape[i];
+    for (size_t i = axis + 1; i < shape.size(); ++i) s.inner *= shape[i];
+    shape[axis] = places;
+    const int64_t rows = s.inner == 1 ? s.outer : s.outer * places;
+    s.parts = parts_for(0.1 * static_cast<double>(s.outer * places * s.inner * (s.window + 1)), rows);
+  }
+  return true;
+}
+
+bool plan_window(const Site& site, hx_kernel& out) {
+  constexpr std::pair<std::string_view, Reduction> kKinds[] = {
+      {"sum", Reduction::sum}, {"max", Reduction::maximum}, {"min", Reduction::minimum}};
+  const std::string name = site.text("reduction");
+  const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const auto& k) { return k.first == name; });
+  const hx_type& x = site.in(0);
+  if (kind == std::end(kKinds) || x.dtype == HX_BOOL || x.rank == 0) return false;
+  auto c = std::make_unique<WindowContext>();
+  c->reduction = kind->second;
+  c->half = kernels::is_half(x.dtype) ? x.dtype : 0;
+  c->dtype = c->half ? uint32_t{HX_F32} : x.dtype;
+  c->count = count(x);
+  if (!plan_windows(site, dims(x), *c)) return false;
+  const auto rounded_up = [](int64_t n) { return (n + 15) & ~int64_t{15}; };
+  int64_t elements = 0;
+  std::vector<uint32_t> parts;
+  if (c->half) {
+    parts.push_back(c->widen_parts = parts_for(0.1 * static_cast<double>(c->count), c->count));
+    c->stage[0].from = 2;
+    elements = rounded_up(c->count);
+  }
+  for (uint32_t i = 0; i < c->stages; ++i) {
+    WindowStage& s = c->stage[i];
+    if (i > 0) s.from = 2, s.from_offset = c->stage[i - 1].to_offset;
+    parts.push_back(s.parts);
+    if (i + 1 == c->stages) continue;
+    s.to = 2;
+    s.to_offset = elements;
+    elements += rounded_up(s.outer * s.places * s.inner);
+  }
+  const auto bytes = static_cast<uint64_t>(elements * width(c->dtype));
+  answer(out, std::move(c), chosen::window(), "windows", parts).workspace = bytes;
+  return true;
+}
+
+// Axes without windows are planes before the first axis with one, and columns after the last.
+bool plan_window_grad(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &y = site.in(1);
+  if ((x.dtype != HX_F32 && x.dtype != HX_F64) || x.rank == 0) return false;
+  const auto window = site.integers("window"), step = site.integers("strides"), low = site.integers("padding_low"),
+             dilation = site.integers("dilation");
+  const auto is_plain = [&](uint32_t a) {
+    return window[a] == 1 && step[a] == 1 && low[a] == 0 && y.dims[a] == x.dims[a];
+  };
+  auto c = std::make_unique<WindowGradContext>();
+  uint32_t first = 0, end = x.rank;
+  while (first < end && is_plain(first)) ++first;
+  while (end > first && is_plain(end - 1)) --end;
+  c->dtype = x.dtype;
+  c->rank = end - first;
+  c->planes = c->inner = c->plane = c->windows = c->taps = 1;
+  for (uint32_t a = 0; a < x.rank; ++a) {
+    if (a < first) c->planes *= x.dims[a];
+    if (a >= end) c->inner *= x.dims[a];
+    if (a < first || a >= end) continue;
+    const uint32_t i = a - first;
+    c->size[i] = x.dims[a];
+    c->places[i] = y.dims[a];
+    c->window[i] = window[a];
+    c->stride[i] = step[a];
+    c->low[i] = low[a];
+    c->dilation[i] = dilation[a];
+    c->plane *= x.dims[a];
+    c->windows *= y.dims[a];
+    c->taps *= window[a];
+  }
+  const double ns = static_cast<double>(c->planes * c->windows) *
+                    (10 + static_cast<double>(c->taps) * (1 + 0.2 * static_cast<double>(c->inner)));
+  c->plane_parts = parts_for(ns, c->planes);
+  c->column_parts = c->planes > 1 ? 1 : parts_for(ns, (c->inner + 15) / 16);
+  const std::vector<uint32_t> parts = {c->plane_parts * c->column_parts};
+  answer(out, std::move(c), chosen::window_grad(), "windows gradient", parts);
+  return true;
+}
+
+}  // namespace
+
+HM_PLANS(window, {"reduce_window", plan_window}, {"reduce_window_grad", plan_window_grad})
+
+}  // namespace harmonics::cpu
+
+#endif

@@ -1,0 +1,86 @@
+// The step Experts of specs: routing, and the networks of the experts on the tokens that they get.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/transformer/spec_trace.hpp"
+#include "formats/utf8.hpp"
+
+namespace harmonics::engine {
+
+namespace {
+
+// Returns the results of the experts for rows that are sorted by expert.
+HTensor expert_results(SpecTrace& t, const HTensor& rows, const HTensor& offsets) {
+  const HTensor gate = t.map_by_experts(rows, offsets, "gate"), up = t.map_by_experts(rows, offsets, "up");
+  return t.map_by_experts(apply("silu", {}, {gate}).at(0) * up, offsets, "down");
+}
+
+// Returns the most tokens of an expert: `factor` times its share of all choices, rounded up.
+int64_t most_tokens(double factor, int64_t tokens, int64_t used, int64_t experts) {
+  const double share = factor * static_cast<double>(tokens) * static_cast<double>(used) / static_cast<double>(experts);
+  return static_cast<int64_t>(std::clamp(std::ceil(share), 1.0, static_cast<double>(tokens)));
+}
+
+// Each expert takes the tokens with its largest shares (Zhou et al. 2022). A token has as many experts as take it.
+HTensor by_expert_choice(SpecTrace& t, const HTensor& x, const HTensor& scores, int64_t capacity) {
+  const int64_t width = x.shape().back(), rows = x.size() / width, experts = scores.shape().back();
+  AttributeMap how = AttributeMap().set("capacity", capacity);
+  if (t.has("scoring")) how.set("scoring", t.text("scoring"));
+  const std::vector<HTensor> chosen = apply("expert_choice", how, {reshape(scores, Shape{rows, experts})});
+  const HTensor numbers = reshape(chosen[1], Shape{experts * capacity});
+  const HTensor offsets = iota(DType::I32, Shape{experts + 1}, 0) * static_cast<double>(capacity);
+  const HTensor results = expert_results(t, gather(reshape(x, Shape{rows, width}), numbers), offsets);
+  HTensor weights = reshape(chosen[0], Shape{experts * capacity, 1});
+  if (t.has("scale")) weights = weights * t.real("scale");
+  return reshape(scatter_add(full(x.dtype(), Shape{rows, width}, 0), numbers, results * weights), x.shape());
+}
+
+}  // namespace
+
+// Each expert processes the tokens that are routed to it. Limits by capacity and choices by experts depend on the other
+// tokens of the batch, so they are for training alone.
+void trace_experts(SpecTrace& t) {
+  const HTensor x = t.value("in"), router = t.weight("router");
+  if (!router) t.fail("needs the tensor of 'router', which the file lacks");
+  const auto gates = t.experts("gate"), ups = t.experts("up"), downs = t.experts("down");
+  const auto count = static_cast<int64_t>(gates.size()), used = t.whole("used");
+  if (ups.size() != gates.size() || downs.size() != gates.size() || router.shape()[0] != count)
+    t.fail("has tensors of different numbers of experts");
+  if (used < 1 || used > count) t.fail(fmt::format("uses {} of {} experts", used, count));
+  const std::string routing = t.has("routing") ? t.text("routing") : "top_k";
+  if (routing != "top_k" && routing != "expert_choice")
+    t.fail(fmt::format("routes by {}; it can be top_k or expert_choice", shown_name(routing)));
+  const double factor = t.has("capacity") ? t.real("capacity") : 1;
+  if (!(factor > 0)) t.fail(fmt::format("has the capacity {:g}; it is above 0", factor));
+  const bool by_experts = routing == "expert_choice";
+  if (by_experts)
+    for (const char* field : {"bias", "normalized", "groups", "used_groups", "balance"})
+      if (t.has(field) && !(field == std::string("normalized") && !t.truth(field, false)))
+        t.fail(fmt::format("has '{}', which is for routing by tokens, not by expert_choice", field));
+  const HTensor scores = t.map(x, router, {});
+  if (t.has("z_loss")) t.limit_scores(scores, t.real("z_loss"));
+  const int64_t capacity = most_tokens(factor, scores.size() / count, used, count);
+  if (by_experts && t.learns()) return t.set(by_expert_choice(t, x, scores, capacity));
+  AttributeMap how = AttributeMap().set("used", used);
+  if (t.truth("normalized", false)) how.set("normalized", true);
+  if (t.has("scoring")) how.set("scoring", t.text("scoring"));
+  if (t.has("scale")) how.set("scale", t.real("scale"));
+  for (const char* field : {"groups", "used_groups"})
+    if (t.has(field)) how.set(field, t.whole(field));
+  std::vector<HTensor> inputs{scores};
+  if (const HTensor bias = t.has("bias") ? t.weight("bias") : HTensor()) {
+    if (bias.shape() != Shape{count}) t.fail(fmt::format("has a bias of {} for {} experts", bias.shape().str(), count));
+    inputs.push_back(bias);
+  }
+  std::vector<HTensor> chosen = apply("router", how, inputs);             // weights, experts
+  if (t.has("balance")) t.balance(scores, chosen[1], t.real("balance"));  // of the choices before a limit
+  if (t.has("capacity") && t.learns()) chosen = apply("router", how.set("capacity", capacity), inputs);
+  const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
+  t.set(apply("combine", {}, {expert_results(t, sent[0], sent[2]), sent[1], chosen[0]}).at(0));
+}
+
+}  // namespace harmonics::engine

@@ -1,0 +1,74 @@
+// Words of byte-pair families, compared with the package `tokenizers` (tests/parity/make_families.py).
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "tokens/divisions.hpp"
+#include "tokens/families.hpp"
+
+using namespace harmonics::tokens;
+
+namespace {
+
+int64_t characters_of(const std::string& word) {
+  return std::count_if(word.begin(), word.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+TEST_CASE("families: words are those of the pre-tokenizers of published models") {
+  std::ifstream in(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/families.json");
+  const std::string golden_text{std::istreambuf_iterator<char>(in), {}};
+  const boost::json::value golden = boost::json::parse(golden_text);
+  const boost::json::array& texts = golden.at("texts").as_array();
+  REQUIRE(texts.size() > 160);
+  size_t families = 0;
+  for (const auto& [key, words] : golden.as_object()) {
+    const std::string name(key.data(), key.size());
+    if (name == "texts") continue;
+    ++families;
+    Vocabulary vocabulary;
+    REQUIRE(set_family(vocabulary, name));
+    const WordDivision division(vocabulary.divisions);
+    REQUIRE(words.as_array().size() == texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const std::string text(texts[i].as_string());
+      INFO(name << ", text " << i << ": " << texts[i]);
+      std::vector<int64_t> found;
+      std::string joined;
+      for (const std::string& word : division.divide(text, true)) {
+        found.push_back(characters_of(word));
+        joined += word;
+      }
+      CHECK(joined == text);
+      CHECK(found == boost::json::value_to<std::vector<int64_t>>(words.as_array()[i]));
+    }
+  }
+  CHECK(families == 12);
+}
+
+TEST_CASE("families: other names of a family divide as it does") {
+  const std::vector<std::pair<const char*, const char*>> names = {
+      {"mellum", "gpt-2"},  {"falcon-h1", "llama3"}, {"grok-2", "qwen2"}, {"hunyuan-dense", "deepseek-v3"},
+      {"llama4", "gpt-4o"}, {"poro-chat", "bloom"}};
+  for (const auto& [name, other] : names) {
+    INFO(name);
+    Vocabulary a, b;
+    REQUIRE(set_family(a, name));
+    REQUIRE(set_family(b, other));
+    REQUIRE(a.divisions.size() == b.divisions.size());
+    for (size_t i = 0; i < a.divisions.size(); ++i) CHECK(a.divisions[i].pattern == b.divisions[i].pattern);
+    CHECK(a.whole_words == b.whole_words);
+    CHECK(a.adds_bos == b.adds_bos);
+  }
+  Vocabulary tekken;
+  REQUIRE(set_family(tekken, "tekken"));
+  CHECK(tekken.whole_words);
+  CHECK(tekken.adds_bos);
+}
