@@ -22,7 +22,7 @@ text="$data/text/tinyshakespeare.txt"
   --test "file:$text?window=128&shift=127&part=0.9-1" --save build/char_gpt.safetensors --json |
   field test_loss | sed 's/^/char_gpt, loss per character of the last tenth: /'
 "$program" infer samples/char_gpt.hmx --weights build/char_gpt.safetensors --prompt 'ROMEO:' --generate 300
-loss=$("$program" train samples/char_gpt/small.yaml --set "datasets=$text" --set output_dir=build/char_gpt_small --json |
-       sed -nE '$s/.*"validation":\{[^}]*"loss":([-0-9.E+]+).*/\1/p')
+loss=$("$program" train samples/char_gpt/small.yaml --set "datasets=$text" --set output_dir=build/char_gpt_small \
+         --json | sed -nE '$s/.*"validation":\{[^}]*"loss":([-0-9.E+]+).*/\1/p')
 echo "char_gpt/small.yaml, validation loss: $loss"
 awk -v loss="$loss" 'BEGIN { exit !(loss > 0 && loss <= 1.95) }' || { echo "it should be 1.95 or less" >&2; exit 1; }

@@ -46,8 +46,8 @@ TEST_CASE("checkpoints: a run killed at any call resumes to the same weights") {
     w.goes_on();
     return true;
   });
-  CHECK(calls > 30);
-  CHECK(writing > 20);
+  CHECK(calls > 10);  // of two checkpoints or more: open, write, sync, close, rename, sync of the folder
+  CHECK(writing > 4);
 }
 
 TEST_CASE("checkpoints: interrupted and partial calls have no effect") {
@@ -62,7 +62,7 @@ TEST_CASE("checkpoints: interrupted and partial calls have no effect") {
         CHECK(read(w.weights) == w.undisturbed);
         return struck_in(w.f).number > 0;
       });
-  CHECK(calls > 30);
+  CHECK(calls > 6);
 }
 
 TEST_CASE("checkpoints: a failed call ends no training run, and is reported") {
@@ -91,7 +91,7 @@ TEST_CASE("checkpoints: a failed call ends no training run, and is reported") {
     w.goes_on();
     return true;
   });
-  CHECK(calls > 30);
+  CHECK(calls > 10);
 }
 
 TEST_CASE("checkpoints: a disk that is full from any call on loses no weights") {
@@ -106,5 +106,5 @@ TEST_CASE("checkpoints: a disk that is full from any call on loses no weights") 
     w.goes_on();
     return true;
   });
-  CHECK(calls > 30);
+  CHECK(calls > 4);
 }

@@ -36,7 +36,9 @@ void try_file(const void* data, size_t size) {
   try {
     file = read_safetensors(data, size, "input");
   } catch (const Error& e) {
-    require(e.kind() == ErrorKind::Weights && std::strstr(e.what(), "at byte "), "a refusal without its place");
+    const bool is_placed =
+        std::strstr(e.what(), "at byte ") || std::strstr(e.what(), " is not a safetensors file, but ");
+    require(e.kind() == ErrorKind::Weights && is_placed, "a refusal without its place");
     return;
   }
   const std::string once = write_safetensors(file);
