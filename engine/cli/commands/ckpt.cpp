@@ -51,7 +51,7 @@ json::array json_of(const LayerChanges& changes) {
   return all;
 }
 
-// Returns "'h' has slope = 0.5, rate by default". Checkpoints do not contain the values before a change.
+// Returns a layer's arguments as a line of text. Checkpoints do not contain the values before a change.
 std::string change_text(const LayerChange& change) {
   std::string all;
   for (const LayerChange::Argument& a : change.arguments)
