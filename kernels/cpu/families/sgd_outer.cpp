@@ -1,5 +1,5 @@
 // SGD steps of an affine map's weight (the functional sgd_outer). A step for a single sample skips rows whose gradient
-// is zero. Optimizers that change every row in every step have separate kernels (optimizer.hpp).
+// is zero. Optimizers that change every row in every step have separate kernels (optimizer.cpp).
 #include "../family.hpp"
 
 #include <cstdint>
