@@ -158,6 +158,7 @@ class Assembler : AssemblerOf<PlanParts> {
       const hx_kernel& raw = kernel->raw();
       begin_step({raw.run, raw.context, nullptr, raw.phases, {raw.parts[0], raw.parts[1], raw.parts[2], raw.parts[3]}},
                  estimate(node), false);
+      p_.steps.back().turns = p_.access.back().turns = planned_[s].update_results > 0;
     } else {
       begin_step(host_step(p_.host_kernels[s]), 0, true);  // code of a plugin, or the reference
     }

@@ -40,6 +40,10 @@ class Executor {
   virtual void run(uint32_t parts, void (*body)(const void* context, uint32_t part), const void* context,
                    std::span<const ReadAhead> next = {}) = 0;
 };
+// Returns the first part of a thread's range in a job of the team executor.
+inline uint32_t first_part(uint32_t parts, uint32_t threads, uint32_t thread) {
+  return static_cast<uint32_t>((uint64_t{parts} * thread + threads - 1) / threads);
+}
 std::unique_ptr<Executor> make_sequential_executor();
 // Returns a work-stealing pool of the caller and threads - 1 workers, which runs one job at a time. Each thread starts
 // with a fixed range of parts and steals when it is done. Idle workers spin for some tens of microseconds, then sleep.

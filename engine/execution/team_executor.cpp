@@ -104,7 +104,7 @@ class TeamExecutor final : public Executor {
     const Job job{body, context};
     left_.store(parts, std::memory_order_relaxed);
     const auto begin = [&](size_t i) {
-      return static_cast<uint32_t>((uint64_t{parts} * i + shares_.size() - 1) / shares_.size());
+      return first_part(parts, static_cast<uint32_t>(shares_.size()), static_cast<uint32_t>(i));
     };
     for (size_t i = shares_.size(); i-- > 0;) {
       shares_[i].expect(i < next.size() ? next[i] : ReadAhead());

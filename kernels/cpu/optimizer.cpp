@@ -101,14 +101,14 @@ bool plan_optimizer(const Site& site, hx_kernel& out) {
 
 namespace {
 
-constexpr uint32_t kMostBuffers = 16;  // Adam with scales: 9 inputs, 5 results, the workspace
+constexpr uint32_t kMostBuffers = 16;  // Adam with scales: 9 inputs, 5 results, packed b, marks
 
-// A step for a batch. If a has few non-zeros, the gradient is a sparse product, stored for the following phase.
+// A step for a batch. If a has few non-zeros, the gradient is a sparse product.
 struct BatchUpdate : ProductUpdateContext {
-  SparseContext marks{};  // of a; its buffers: a, b, the gradient, the marks
+  SparseContext marks_of_a{};  // its buffers: a, b, none, the marks
   bool looks = false;
-  uint32_t inputs = 0, outputs = 0, lr = 0;
-  uint64_t behind_marks = 0;     // offset of the gradient, or of the packed b, in the workspace
+  uint32_t inputs = 0, outputs = 0;
+  uint64_t behind_marks = 0;     // offset of blocks of the gradient, or of the packed b, in the workspace
   std::vector<uint32_t> phases;  // number of parts
 };
 
@@ -121,30 +121,21 @@ void pack_factors(const BatchUpdate& c, void* const* buffers, uint32_t part) {
   pack_bf16_part(*c.bf16, {b, 1, c.columns, c.columns, c.depth, true}, to + c.packed_a, c.pack_parts, part);
 }
 
-// Phases: mark the non-zeros of a (if it pays); sparse product, or packing of b; steps.
+// Phases: mark the non-zeros of a (if it pays); packing of b, unless a has few; steps.
 void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const BatchUpdate*>(context);
   char* const workspace = static_cast<char*>(buffers[c.inputs + c.outputs]);
-  void* const behind = workspace + c.behind_marks;
-  void* const product[] = {buffers[1], buffers[2], behind, workspace};
-  if (c.looks && phase == 0) return isa().sparse_build(&c.marks, product, 0, part);
+  void* const product[] = {buffers[1], buffers[2], nullptr, workspace};
+  if (c.looks && phase == 0) return isa().sparse_build(c.marks, product, 0, part);
   const bool is_last = phase + 1 == c.phases.size();
-  void* own[kMostBuffers];
-  if (c.looks && is_sparse(c.marks, product)) {
-    if (!is_last) {
-      if (spread(part, c.phases[phase], multiply_parts(c.marks))) isa().sparse_multiply(&c.marks, product, 0, part);
-      return;
-    }
-    own[0] = buffers[0], own[1] = behind;
-    for (uint32_t i = 3; i < c.inputs + c.outputs; ++i) own[i - 1] = buffers[i];
-    if (spread(part, c.phases[phase], c.rule.parts)) step_of(c.kind)(&c.rule, own, 0, part);
-    return;
-  }
   if (c.bf16 && !is_last) return pack_factors(c, buffers, part);
+  const bool skips = c.looks && is_sparse(*c.marks, product);
+  if (skips && !is_last) return;
+  void* own[kMostBuffers];
   for (uint32_t i = 0; i < c.inputs + c.outputs; ++i) own[i] = buffers[i];
-  own[c.packed] = behind;
-  if (spread(part, c.phases[phase], is_last ? c.parts : c.pack_parts))
-    isa().update_product(static_cast<const ProductUpdateContext*>(&c), own, is_last, part);
+  own[c.packed] = workspace + c.behind_marks;
+  own[c.packed + 1] = workspace;
+  isa().update_product(static_cast<const ProductUpdateContext*>(&c), own, skips ? 2 : is_last, part);
 }
 
 // Plans a step with factors rounded to bf16. It does not search for zeros, since multiplying them is faster.
@@ -187,18 +178,22 @@ bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples
   c->pack_parts = parts_for(static_cast<double>(n * samples) * 0.25, panels);
   const int64_t strips = c->rule.moments == MomentType::coded ? rows_of_blocks(c->rule) : (m + rows - 1) / rows;
   c->parts = parts_for(products / 45 + nanoseconds_of(c->rule), strips, 25000);
-  c->rule.parts = parts_for(nanoseconds_of(c->rule), items_of(c->rule));
   c->packed = c->inputs + c->outputs;
-  c->marks.product = gradient;
-  c->marks.workspace = 3;
-  c->looks = plan_marks(c->marks);
+  c->marks = &c->marks_of_a;
+  c->marks_of_a.product = gradient;
+  c->marks_of_a.workspace = 3;
+  c->looks = plan_marks(c->marks_of_a);
   c->phases = {c->pack_parts, c->parts};
   uint64_t bytes = static_cast<uint64_t>(panels * columns * samples) * sizeof(float);
   if (c->looks) {
-    c->phases = {c->marks.build_parts, std::max(c->pack_parts, multiply_parts(c->marks)),
-                 std::max(c->parts, c->rule.parts)};
-    c->behind_marks = (static_cast<uint64_t>(kVerdictBytes + marks_bytes(c->marks)) + 63) & ~uint64_t{63};
-    bytes = std::max(bytes, static_cast<uint64_t>(m * n) * sizeof(float));
+    c->phases.insert(c->phases.begin(), c->marks_of_a.build_parts);
+    c->behind_marks = (static_cast<uint64_t>(kVerdictBytes + marks_bytes(c->marks_of_a)) + 63) & ~uint64_t{63};
+    // A part's block: few rows, to stay in the L2 cache, but enough to reuse the rows of b.
+    constexpr int64_t kBlockFloats = 1 << 15, kLeastBlock = 48;  // a multiple of all strips
+    const int64_t strip = c->rule.moments == MomentType::coded ? kMomentBlock : rows,
+                  own = (strips + c->parts - 1) / c->parts * strip;
+    c->block_rows = std::min(own, std::max(kLeastBlock, kBlockFloats / n / kLeastBlock * kLeastBlock));
+    bytes = std::max(bytes, static_cast<uint64_t>(c->parts * c->block_rows * n) * sizeof(float));
   }
   const std::vector<uint32_t> phases = c->phases;
   bytes += c->behind_marks;
