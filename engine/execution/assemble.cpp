@@ -48,6 +48,7 @@ class Assembler : AssemblerOf<PlanParts> {
       : AssemblerOf(std::move(program), binding, kernels, compile_body), plan_only_(plan_only) {}
 
   PlanParts run() {
+    turns_ = changed_bytes(program()) <= kMostTurned;
     choose_kernels();
     plan_steps();
     allocate();
@@ -158,7 +159,7 @@ class Assembler : AssemblerOf<PlanParts> {
       const hx_kernel& raw = kernel->raw();
       begin_step({raw.run, raw.context, nullptr, raw.phases, {raw.parts[0], raw.parts[1], raw.parts[2], raw.parts[3]}},
                  estimate(node), false);
-      p_.steps.back().turns = p_.access.back().turns = planned_[s].update_results > 0;
+      p_.steps.back().turns = p_.access.back().turns = turns_ && planned_[s].update_results > 0;
     } else {
       begin_step(host_step(p_.host_kernels[s]), 0, true);  // code of a plugin, or the reference
     }
@@ -216,7 +217,10 @@ class Assembler : AssemblerOf<PlanParts> {
     }
   }
 
-  bool plan_only_;
+  // Of more changed memory, a second-level cache keeps too little from run to run for turned_part() to gain.
+  static constexpr uint64_t kMostTurned = 8u << 20;
+
+  bool plan_only_, turns_ = false;
   std::vector<void*> states_;
   std::vector<size_t> firsts_;  // by step: index of its first pointer
 };

@@ -33,12 +33,6 @@ std::string describe(std::string_view op, const AttributeMap& attributes, const 
   return text;
 }
 
-uint64_t changed_bytes(const Program& program) {
-  uint64_t bytes = 0;
-  for (const NamedValue& update : program.updates) bytes += program.type(update.value).bytes();
-  return bytes;
-}
-
 std::string name_of(const Node& node) { return node.op == Op::call ? node.callee : std::string(op_row(node.op).name); }
 
 // Returns the kernel that the plugin of a function provides for this call, or null.
@@ -49,6 +43,12 @@ KernelPtr own_kernel(const HostFunction& function) {
 }
 
 }  // namespace
+
+uint64_t changed_bytes(const Program& program) {
+  uint64_t bytes = 0;
+  for (const NamedValue& update : program.updates) bytes += program.type(update.value).bytes();
+  return bytes;
+}
 
 namespace {
 

@@ -32,6 +32,9 @@ class Kernel {
 };
 using KernelPtr = std::shared_ptr<const Kernel>;
 
+// Returns the size of the parameters and states that the program changes.
+uint64_t changed_bytes(const Program& program);
+
 class KernelSource {
  public:
   // "reference" has no kernels. Other names are looked up in the registry; throws ErrorKind::Name if unknown.

@@ -37,12 +37,6 @@ struct Ahead {
     if (++fetched == rows) fetched = 0, at += 16 - rows * step;
   }
 };
-// Returns the number of rows of a tile, of `left` rows that remain: the last rows are divided evenly where the rest
-// would have too few accumulators to hide the latency of addition.
-HM_INLINE int64_t tile_rows(int64_t left) {
-  if (left <= kRows) return left;
-  return left < 2 * kRows && left - kRows <= kRows / 3 ? (left + 1) / 2 : kRows;
-}
 // Strides along k, and whether `a` is contiguous along k.
 template <PanelOrder kOrder>
 constexpr bool kAlongRows = kOrder == PanelOrder::by_rows || kOrder == PanelOrder::in_place;
@@ -285,15 +279,14 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
   // Rows a multiple of a page apart map to one set of the L1 cache, which has eight ways.
   const int64_t step = kOrder == PanelOrder::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
-    for (int64_t ii = 0, used = 0; ii < rows; ii += used) {
-      used = rows - ii < step ? rows - ii : step;
-      if (kOrder == PanelOrder::by_rows && step == kRows) used = tile_rows(rows - ii);
+    for (int64_t ii = 0; ii < rows; ii += step) {
       // Prefetches the next rows, or the first rows for the next columns. One line per k-loop step over 16 rows stays
       // within the block's depth; columns beyond it may belong to other threads, which write these lines.
-      const float* next = a + (ii + used < rows ? ii + used : 0) * panel_step;
+      const float* next = a + (ii + step < rows ? ii + step : 0) * panel_step;
       const Ahead ahead = kOrder == PanelOrder::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
-      tile_for<kOrder>(used, columns - jj)(a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth,
-                                           to + ii * c_row + jj, c_row, columns - jj, end.at(ii * c_row + jj), ahead);
+      tile_for<kOrder>(rows - ii < step ? rows - ii : step, columns - jj)(
+          a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row, columns - jj,
+          end.at(ii * c_row + jj), ahead);
     }
 }
 

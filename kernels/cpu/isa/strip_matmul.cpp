@@ -73,10 +73,8 @@ HM_INLINE void multiply_panel(const Strip& x, int64_t j, int64_t columns, const 
     strip_tile<true>(x.own_a, x.b + j, x.b_row, x.depth, x.to + j, x.c_row, x.own_b, end, ahead);
   else
     pack_columns(x.b + j, x.b_row, columns, x.depth, x.own_b, 0);
-  int64_t used = 0;
-  for (int64_t i = packs_first ? kRows : 0; i < x.rows; i += used) {
-    const int64_t at = i * x.c_row;
-    used = tile_rows(x.rows - i);
+  for (int64_t i = packs_first ? kRows : 0; i < x.rows; i += kRows) {
+    const int64_t used = x.rows - i < kRows ? x.rows - i : kRows, at = i * x.c_row;
     if (used == kRows && columns == kColumns)
       strip_tile<false>(x.own_a + i * kRow, x.own_b, kColumns, x.depth, x.to + j + at, x.c_row, nullptr, end.at(at),
                         ahead);
