@@ -56,10 +56,10 @@ struct PlanParts : PlanCommon {
   std::vector<size_t> packed_states;  // indices of those parameters
 };
 
-// Selects a kernel for every node, plans the memory and lays out the steps. Throws if a call has no kernel. For
-// `plan_only` see CompileOptions.
+// Selects a kernel for every node, orders the steps for one thread or several, plans the memory and lays out the steps.
+// Throws if a call has no kernel. For `plan_only` see CompileOptions.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,
-                   bool plan_only = false);
+                   int threads, bool plan_only = false);
 
 // Context of a parallel phase.
 struct PhaseJobs {

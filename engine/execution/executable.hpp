@@ -62,6 +62,12 @@ struct Packing {
   }
 };
 
+// A parameter, and the packed form of it that a kernel reads.
+struct PackedParameter {
+  std::string name;
+  Packing packing;
+};
+
 // The memory of parameters and states. Plans read and update it in place, so addresses must stay valid while a plan
 // exists.
 class TensorBinding {
@@ -74,11 +80,10 @@ class TensorBinding {
     (void)name, (void)type, (void)preferred;
     return Layout::natural;
   }
-  // Returns the packed form of a parameter that no program changes; creates it with `packing` unless it exists. Returns
-  // null if the parameter may change.
-  virtual std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) {
-    (void)name, (void)packing;
-    return nullptr;
+  // Returns the packed forms of parameters in order, and creates those that do not exist. A plan asks for all that it
+  // reads at once, so that one file can keep them. Null: the parameter may change.
+  virtual std::vector<std::shared_ptr<const Storage>> packed(std::span<const PackedParameter> parameters) {
+    return std::vector<std::shared_ptr<const Storage>>(parameters.size());
   }
   // Returns whether no program of the binding's owner changes the parameter.
   virtual bool is_constant(const std::string& name) {

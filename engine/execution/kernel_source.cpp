@@ -109,11 +109,12 @@ std::string KernelSource::description() const {
   return line ? line : name_;
 }
 
-KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t constants) {
+KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t constants, uint32_t instance) {
   if (node.op == Op::host_call) return own_kernel(*node.host);
-  if (node.op == Op::scan) return nullptr;  // a call site cannot describe its body
-  return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node), constants,
-              program.scope_of(node).rounding);
+  if (node.op == Op::scan || !device_) return nullptr;  // a call site cannot describe the body of a scan
+  return answer(name_of(node), node.attributes, input_types(program, node), output_types(program, node), constants,
+                flags_of(program.scope_of(node).rounding), instance)
+      .kernel;
 }
 
 std::string KernelSource::why_not(const Program& program, const Node& node) {
@@ -137,10 +138,11 @@ std::string KernelSource::why_not(const std::string& op, const AttributeMap& att
 const KernelSource::Answer& KernelSource::answer(const std::string& op, const AttributeMap& attributes,
                                                  const std::vector<TensorType>& inputs,
                                                  const std::vector<TensorType>& outputs, uint64_t constants,
-                                                 uint32_t flags) {
+                                                 uint32_t flags, uint32_t instance) {
   std::string key = describe(op, attributes, inputs, outputs);
   if (flags) key += fmt::format(" flags {:x}", flags);
   if (constants) key += fmt::format(" constants {:x}", constants);
+  if (instance) key += fmt::format(" instance {}", instance);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   if (std::string why = beyond_contract(*device_, op, attributes, inputs, outputs); !why.empty())
     return known_[key] = {nullptr, std::move(why)};

@@ -43,8 +43,9 @@ class KernelSource {
   std::string description() const;                   // one line by the device about itself
   // Returns a kernel, or null if the device has none. Throws ErrorKind::Device with the call site if the device fails.
   // Bit i of `constants`: input i never changes. The rounding is that of the node's scope; for calls without a scope
-  // `rounding`, or else the precision of this source. The device is queried for a rounding only if it has it.
-  KernelPtr find(const Program& program, const Node& node, uint64_t constants = 0);
+  // `rounding`, or else the precision of this source. The device is queried for a rounding only if it has it. Runs of
+  // one kernel must not overlap, so steps that run at the same time need a different `instance` each.
+  KernelPtr find(const Program& program, const Node& node, uint64_t constants = 0, uint32_t instance = 0);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                  const std::vector<TensorType>& outputs, uint64_t constants = 0, std::optional<Rounding> rounding = {});
   // Returns the reason that the device gave for having no kernel; "" if it has one or gave no reason.
@@ -58,7 +59,8 @@ class KernelSource {
     std::string declined;
   };
   const Answer& answer(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs, uint64_t constants, uint32_t flags);
+                       const std::vector<TensorType>& outputs, uint64_t constants, uint32_t flags,
+                       uint32_t instance = 0);
   uint32_t flags_of(std::optional<Rounding> rounding) const;
   Answer ask(const hx_call_site& site, const std::string& what);
 

@@ -46,8 +46,9 @@ class SessionBinding final : public TensorBinding {
     return states_.count(name) ? Layout::natural : store_.layout(name, type, preferred);
   }
   bool is_constant(const std::string& name) override { return !states_.count(name) && store_.is_constant(name); }
-  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override {
-    return states_.count(name) ? nullptr : store_.packed(name, packing);
+  // States have none: they are not constant.
+  std::vector<std::shared_ptr<const Storage>> packed(std::span<const PackedParameter> parameters) override {
+    return store_.packed(parameters);
   }
   void will_change(const std::string& name) override {
     if (!states_.count(name))
