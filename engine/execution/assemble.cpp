@@ -52,7 +52,7 @@ class Assembler : AssemblerOf<PlanParts> {
 
   PlanParts run() {
     choose_kernels();
-    if (threads_ > 1) order_for_threads();
+    if (threads_ > 1 && constant_bytes() >= kBeyondCaches) order_for_threads();
     plan_steps();
     allocate();
     for (const PlannedCopy& c : plan_.saves) add_copy(c, "keep");
@@ -80,6 +80,16 @@ class Assembler : AssemblerOf<PlanParts> {
     for (size_t i = 0; i < std::min<size_t>(node.inputs.size(), 64); ++i)
       if (constant_parameter(node.inputs[i])) bits |= uint64_t{1} << i;
     return bits;
+  }
+
+  uint64_t constant_bytes() const {
+    std::map<std::string, uint64_t> bytes;
+    for (const PlannedStep& s : planned_)
+      for (const ValueId v : program().nodes[s.node].inputs)
+        if (const Node* parameter = constant_parameter(v)) bytes[parameter->callee] = program().type(v).bytes();
+    uint64_t all = 0;
+    for (const auto& [name, one] : bytes) all += one;
+    return all;
   }
 
   void choose_kernels() {

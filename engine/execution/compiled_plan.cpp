@@ -20,8 +20,6 @@ void run_job(const void* context, uint32_t number) {
 
 // A fraction of the smallest second-level caches. A thread waits for a few short steps, in which it cannot fetch more.
 constexpr size_t kFetchedAhead = 128u << 10;
-// Fewer bytes of packed weights stay in the caches between runs, and are not fetched ahead.
-constexpr uint64_t kBeyondCaches = 32u << 20;
 
 }  // namespace
 

@@ -56,6 +56,10 @@ struct PlanParts : PlanCommon {
   std::vector<size_t> packed_states;  // indices of those parameters
 };
 
+// Fewer bytes of weights that do not change stay in the caches between runs: they are not fetched ahead, and steps keep
+// the program's order.
+inline constexpr uint64_t kBeyondCaches = 32u << 20;
+
 // Selects a kernel for every node, orders the steps for one thread or several, plans the memory and lays out the steps.
 // Throws if a call has no kernel. For `plan_only` see CompileOptions.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,

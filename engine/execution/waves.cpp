@@ -8,9 +8,6 @@ namespace {
 
 // Nanoseconds of work worth passing to another thread; many times the cost of passing it.
 constexpr double kWorthSharing = 4000;
-// The phases of a step with fewer parts than its largest phase prepare operands or add sums. They take a small share of
-// the step's time.
-uint32_t most_parts(const StepShape& step) { return *std::max_element(step.parts, step.parts + step.phases); }
 
 bool overlap(const MemorySpan& a, const MemorySpan& b) { return a.begin < b.end && b.begin < a.end; }
 
@@ -64,7 +61,6 @@ class Maker {
       const uint32_t parts = steps_[step].parts[phase];
       for (uint32_t part = 0; part < parts; ++part) waves_.jobs.push_back({static_cast<uint32_t>(step), phase, part});
       p.parallel = p.parallel || parts > 1;
-      if (parts < most_parts(steps_[step])) continue;
       all += access_[step].nanoseconds;
       longest = std::max(longest, access_[step].nanoseconds);
     }
