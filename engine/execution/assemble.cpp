@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include <fmt/core.h>
 
 #include "engine/execution/compiled_plan.hpp"
+#include "engine/execution/step_order.hpp"
 #include "engine/execution/work.hpp"
 
 namespace harmonics::engine {
@@ -44,17 +47,20 @@ namespace {
 class Assembler : AssemblerOf<PlanParts> {
  public:
   Assembler(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,
-            bool plan_only)
-      : AssemblerOf(std::move(program), binding, kernels, compile_body), plan_only_(plan_only) {}
+            int threads, bool plan_only)
+      : AssemblerOf(std::move(program), binding, kernels, compile_body), threads_(threads), plan_only_(plan_only) {}
 
   PlanParts run() {
+    turns_ = changed_bytes(program()) <= kMostTurned;
     choose_kernels();
+    if (threads_ > 1 && constant_bytes() >= kBeyondCaches) order_for_threads();
     plan_steps();
     allocate();
     for (const PlannedCopy& c : plan_.saves) add_copy(c, "keep");
     for (uint32_t s = 0; s < planned_.size(); ++s) add_step(s);
     for (const PlannedCopy& c : plan_.commits) add_copy(c, "store");
     mark_rest();
+    bind_packed();
     point_steps();
     name_inputs();
     name_outputs();
@@ -77,6 +83,16 @@ class Assembler : AssemblerOf<PlanParts> {
     return bits;
   }
 
+  uint64_t constant_bytes() const {
+    std::map<std::string, uint64_t> bytes;
+    for (const PlannedStep& s : planned_)
+      for (const ValueId v : program().nodes[s.node].inputs)
+        if (const Node* parameter = constant_parameter(v)) bytes[parameter->callee] = program().type(v).bytes();
+    uint64_t all = 0;
+    for (const auto& [name, one] : bytes) all += one;
+    return all;
+  }
+
   void choose_kernels() {
     for (uint32_t i = 0; i < program().nodes.size(); ++i) {
       const Node& node = program().nodes[i];
@@ -95,6 +111,27 @@ class Assembler : AssemblerOf<PlanParts> {
       }
       planned_.push_back(step);
     }
+  }
+
+  // Steps of one kernel that may run at the same time get kernels of their own.
+  void order_for_threads() {
+    std::vector<bool> alone;
+    for (const KernelPtr& kernel : p_.kernels) alone.push_back(!kernel);
+    std::vector<PlannedStep> planned;
+    std::vector<KernelPtr> kernels;
+    std::vector<HostKernel> host_kernels;
+    std::map<const Kernel*, uint32_t> beside;  // by kernel: steps that it runs of those that may run at the same time
+    for (const auto [s, joins] : order_steps(program(), planned_, alone, first_of_rest(program(), planned_))) {
+      if (!joins) beside.clear();
+      const Node& node = node_of(s);
+      KernelPtr& kernel = p_.kernels[s];
+      const uint32_t instance = kernel ? beside[kernel.get()]++ : 0;
+      planned.push_back(planned_[s]);
+      planned.back().joins = joins;
+      kernels.push_back(instance == 0 ? kernel : source_.find(program(), node, constants_of(node), instance));
+      host_kernels.push_back(std::move(p_.host_kernels[s]));
+    }
+    planned_ = std::move(planned), p_.kernels = std::move(kernels), p_.host_kernels = std::move(host_kernels);
   }
 
   void allocate() {
@@ -158,6 +195,7 @@ class Assembler : AssemblerOf<PlanParts> {
       const hx_kernel& raw = kernel->raw();
       begin_step({raw.run, raw.context, nullptr, raw.phases, {raw.parts[0], raw.parts[1], raw.parts[2], raw.parts[3]}},
                  estimate(node), false);
+      p_.steps.back().turns = p_.access.back().turns = turns_ && planned_[s].update_results > 0;
     } else {
       begin_step(host_step(p_.host_kernels[s]), 0, true);  // code of a plugin, or the reference
     }
@@ -168,20 +206,31 @@ class Assembler : AssemblerOf<PlanParts> {
     describe_last(text_of_step(s), plan_.values[node.outputs.at(0)], plan_.in_place[s]);
   }
 
+  // The pointer to the packed form is set by bind_packed().
   void add_packed(const Node& node, const hx_kernel& raw) {
     const Node* parameter = constant_parameter(node.inputs.at(raw.packed_input));
     const auto pack = [&raw](const void* elements, uint64_t piece, void* to) {
       raw.pack(raw.context, elements, piece, to);
     };
-    auto form = binding_->packed(parameter->callee, {raw.packing, raw.packed_bytes, raw.packed_piece, pack});
-    if (!form)
-      throw Error(ErrorKind::Internal, fmt::format("the binding of '{}' has no packed form", parameter->callee));
-    p_.pointers.push_back(form->data());
+    wanted_.push_back({parameter->callee, {raw.packing, raw.packed_bytes, raw.packed_piece, pack}});
+    p_.packed.push_back({static_cast<uint32_t>(p_.steps.size() - 1), nullptr});
+    packed_pointers_.push_back(p_.pointers.size());
+    p_.pointers.push_back(nullptr);
     for (size_t i = 0; i < plan_.states.size(); ++i)
       if (plan_.states[i].name == parameter->callee) p_.packed_states.push_back(i);
-    if (std::none_of(p_.packed.begin(), p_.packed.end(), [&](const PackedOperand& p) { return p.form == form; }))
-      p_.memory.packed_bytes += raw.packed_bytes;
-    p_.packed.push_back({static_cast<uint32_t>(p_.steps.size() - 1), std::move(form)});
+  }
+
+  void bind_packed() {
+    if (wanted_.empty()) return;
+    const auto forms = binding_->packed(wanted_);
+    std::set<const Storage*> counted;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      if (!forms[i])
+        throw Error(ErrorKind::Internal, fmt::format("the binding of '{}' has no packed form", wanted_[i].name));
+      p_.pointers[packed_pointers_[i]] = forms[i]->data();
+      if (counted.insert(forms[i].get()).second) p_.memory.packed_bytes += wanted_[i].packing.bytes;
+      p_.packed[i].form = forms[i];
+    }
   }
 
   void add_copy(const PlannedCopy& copy, const char* what) {
@@ -215,16 +264,22 @@ class Assembler : AssemblerOf<PlanParts> {
     }
   }
 
-  bool plan_only_;
+  // Of more changed memory, a second-level cache keeps too little from run to run for turned_part() to gain.
+  static constexpr uint64_t kMostTurned = 8u << 20;
+
+  int threads_;
+  bool plan_only_, turns_ = false;
   std::vector<void*> states_;
   std::vector<size_t> firsts_;  // by step: index of its first pointer
+  std::vector<PackedParameter> wanted_;
+  std::vector<size_t> packed_pointers_;  // by packed operand: index of its pointer
 };
 
 }  // namespace
 
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,
-                   bool plan_only) {
-  return Assembler(std::move(program), binding, kernels, compile_body, plan_only).run();
+                   int threads, bool plan_only) {
+  return Assembler(std::move(program), binding, kernels, compile_body, threads, plan_only).run();
 }
 
 }  // namespace harmonics::engine

@@ -311,7 +311,8 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
         executor);
   }
   return std::make_unique<CompiledPlan>(
-      finished(assemble(std::move(current), binding, kernels, compile_body, options.plan_only)), executor);
+      finished(assemble(std::move(current), binding, kernels, compile_body, executor.threads(), options.plan_only)),
+      executor);
 }
 
 }  // namespace harmonics::engine

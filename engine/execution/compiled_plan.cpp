@@ -20,18 +20,24 @@ void run_job(const void* context, uint32_t number) {
 
 // A fraction of the smallest second-level caches. A thread waits for a few short steps, in which it cannot fetch more.
 constexpr size_t kFetchedAhead = 128u << 10;
-// Fewer bytes of packed weights stay in the caches between runs, and are not fetched ahead.
-constexpr uint64_t kBeyondCaches = 32u << 20;
 
 }  // namespace
 
 CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor)
     : PlanOf(std::move(parts)), bound_(p_.homes), executor_(executor) {
+  turns_ = std::any_of(p_.steps.begin(), p_.steps.end(), [](const KernelStep& s) { return s.turns; });
   if (executor_.threads() <= 1) return;
   std::vector<StepShape> shapes;
   for (const KernelStep& s : p_.steps) shapes.push_back({s.context, s.phases, s.parts});
   waves_ = make_waves(shapes, p_.access, p_.rest);
-  for (const WavePhase& p : waves_.phases) jobs_.push_back({p_.steps.data(), waves_.jobs.data() + p.first});
+  turned_jobs_ = waves_.jobs;
+  for (const WavePhase& p : waves_.phases) {
+    for (uint32_t i = 0; p.turns && i < p.count; ++i)
+      turned_jobs_[p.first + i] =
+          waves_.jobs[p.first + turned_part(p.count, static_cast<uint32_t>(executor_.threads()), i)];
+    jobs_[0].push_back({p_.steps.data(), waves_.jobs.data() + p.first});
+    jobs_[1].push_back({p_.steps.data(), turned_jobs_.data() + p.first});
+  }
   // The weights of the next product follow steps that occupy a single thread and no memory. After the last phase, the
   // next run's first product follows.
   const size_t phases = waves_.phases.size();
@@ -53,7 +59,7 @@ std::vector<ReadAhead> CompiledPlan::first_reads(const WavePhase& phase) const {
   std::vector<ReadAhead> all(threads);
   bool is_any = false;
   for (uint32_t t = 0; t < threads; ++t) {
-    const auto number = static_cast<uint32_t>((uint64_t{phase.count} * t + threads - 1) / threads);
+    const uint32_t number = first_part(phase.count, threads, t);
     if (number >= phase.count) continue;
     const WaveJob& job = waves_.jobs[phase.first + number];
     const KernelStep& step = p_.steps[job.step];
@@ -106,10 +112,17 @@ void CompiledPlan::bind(std::span<void* const> addresses) {
       for (uint32_t part = 0; part < step->parts[phase]; ++part) step->run(step->context, step->buffers, phase, part);
 }
 
+void CompiledPlan::run_turned_steps(const KernelStep* step, const KernelStep* end) {
+  for (; step != end; ++step)
+    for (uint32_t phase = 0; phase < step->phases; ++phase)
+      for (uint32_t part = 0, parts = step->parts[phase]; part < parts; ++part)
+        step->run(step->context, step->buffers, phase, step->turns ? parts - 1 - part : part);
+}
+
 void CompiledPlan::run_waves(const KernelStep* steps, size_t phase, size_t end) {
   for (; phase != end; ++phase) {
     const WavePhase& p = waves_.phases[phase];
-    PhaseJobs& at = jobs_[phase];
+    PhaseJobs& at = jobs_[turned_][phase];
     if (at.steps != steps) at.steps = steps;  // not stored again in steady state, so that the cache line stays shared
     if (p.parallel)
       executor_.run(p.count, run_job, &at, next_[phase]);
@@ -120,12 +133,17 @@ void CompiledPlan::run_waves(const KernelStep* steps, size_t phase, size_t end) 
 
 void CompiledPlan::run_first(const KernelStep* steps) {
   if (executor_.threads() > 1) return run_waves(steps, 0, waves_.rest);
-  run_steps(steps, steps + p_.rest);
+  turned_ ? run_turned_steps(steps, steps + p_.rest) : run_steps(steps, steps + p_.rest);
 }
 
 void CompiledPlan::run_second(const KernelStep* steps) {
-  if (executor_.threads() > 1) return run_waves(steps, waves_.rest, waves_.phases.size());
-  run_steps(steps + p_.rest, steps + p_.steps.size());
+  if (executor_.threads() > 1)
+    run_waves(steps, waves_.rest, waves_.phases.size());
+  else if (turned_)
+    run_turned_steps(steps + p_.rest, steps + p_.steps.size());
+  else
+    run_steps(steps + p_.rest, steps + p_.steps.size());
+  turned_ = turns_ && !turned_;
 }
 
 void CompiledPlan::run(const void* const* inputs) {

@@ -13,6 +13,7 @@ struct KernelStep {
   void* const* buffers;
   uint32_t phases;
   uint32_t parts[HX_MAX_PHASES];
+  bool turns = false;  // see turned_part()
 };
 
 // Where each run stores the pointer of an input.
@@ -56,10 +57,14 @@ struct PlanParts : PlanCommon {
   std::vector<size_t> packed_states;  // indices of those parameters
 };
 
-// Selects a kernel for every node, plans the memory and lays out the steps. Throws if a call has no kernel. For
-// `plan_only` see CompileOptions.
+// Fewer bytes of weights that do not change stay in the caches between runs: they are not fetched ahead, and steps keep
+// the program's order.
+inline constexpr uint64_t kBeyondCaches = 32u << 20;
+
+// Selects a kernel for every node, orders the steps for one thread or several, plans the memory and lays out the steps.
+// Throws if a call has no kernel. For `plan_only` see CompileOptions.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels, const CompileBody& compile_body,
-                   bool plan_only = false);
+                   int threads, bool plan_only = false);
 
 // Context of a parallel phase.
 struct PhaseJobs {
@@ -82,6 +87,7 @@ class CompiledPlan final : public PlanOf<PlanParts> {
  private:
   void point_at(const void* const* inputs);
   void run_steps(const KernelStep* step, const KernelStep* end);
+  void run_turned_steps(const KernelStep* step, const KernelStep* end);
   // Run the forward pass, and the remaining steps: in order on one thread, in waves on several.
   void run_first(const KernelStep* steps);
   void run_second(const KernelStep* steps);
@@ -92,9 +98,11 @@ class CompiledPlan final : public PlanOf<PlanParts> {
   std::vector<void*> bound_;  // current addresses of states
   Executor& executor_;
   Waves waves_;                               // empty on one thread
-  std::vector<PhaseJobs> jobs_;               // by phase of the waves
+  std::vector<WaveJob> turned_jobs_;          // of waves_, with turned parts
+  std::vector<PhaseJobs> jobs_[2];            // by phase of the waves; [1]: turned
   std::vector<std::vector<ReadAhead>> next_;  // by phase of the waves, one for each thread or none
   std::vector<KernelStep> empty_;             // created by the first run_empty()
+  bool turns_ = false, turned_ = false;       // whether a step turns; whether the parts are turned in this run
 };
 
 }  // namespace harmonics::engine

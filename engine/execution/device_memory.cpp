@@ -128,6 +128,7 @@ void DeviceTensor::prepare() {
   newer_ = Newer::neither;
 }
 void DeviceTensor::changed() {
+  if (!host_) return;
   newer_ = Newer::device;
   if (shared_) fetch();
 }

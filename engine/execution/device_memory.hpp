@@ -80,8 +80,11 @@ class DeviceTensor {
   // `host` must outlive this object.
   DeviceTensor(DeviceQueuePtr queue, void* host, uint64_t bytes)
       : queue_(queue), host_(host), bytes_(bytes), buffer_(queue, bytes) {}
+  // Without host memory: the tensor is only on the device, where its contents are uninitialised.
+  DeviceTensor(DeviceQueuePtr queue, uint64_t bytes) : DeviceTensor(queue, nullptr, bytes) { newer_ = Newer::neither; }
 
   hx_place place() const { return buffer_.at(0); }
+  uint64_t bytes() const { return bytes_; }
   // For host access that is not reported: uploads before every use on the device, downloads after every change.
   void share();
 

@@ -40,6 +40,10 @@ class Executor {
   virtual void run(uint32_t parts, void (*body)(const void* context, uint32_t part), const void* context,
                    std::span<const ReadAhead> next = {}) = 0;
 };
+// Returns the first part of a thread's range in a job of the team executor.
+inline uint32_t first_part(uint32_t parts, uint32_t threads, uint32_t thread) {
+  return static_cast<uint32_t>((uint64_t{parts} * thread + threads - 1) / threads);
+}
 std::unique_ptr<Executor> make_sequential_executor();
 // Returns a work-stealing pool of the caller and threads - 1 workers, which runs one job at a time. Each thread starts
 // with a fixed range of parts and steals when it is done. Idle workers spin for some tens of microseconds, then sleep.
@@ -62,6 +66,12 @@ struct Packing {
   }
 };
 
+// A parameter, and the packed form of it that a kernel reads.
+struct PackedParameter {
+  std::string name;
+  Packing packing;
+};
+
 // The memory of parameters and states. Plans read and update it in place, so addresses must stay valid while a plan
 // exists.
 class TensorBinding {
@@ -74,11 +84,10 @@ class TensorBinding {
     (void)name, (void)type, (void)preferred;
     return Layout::natural;
   }
-  // Returns the packed form of a parameter that no program changes; creates it with `packing` unless it exists. Returns
-  // null if the parameter may change.
-  virtual std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) {
-    (void)name, (void)packing;
-    return nullptr;
+  // Returns the packed forms of parameters in order, and creates those that do not exist. A plan asks for all that it
+  // reads at once, so that one file can keep them. Null: the parameter may change.
+  virtual std::vector<std::shared_ptr<const Storage>> packed(std::span<const PackedParameter> parameters) {
+    return std::vector<std::shared_ptr<const Storage>>(parameters.size());
   }
   // Returns whether no program of the binding's owner changes the parameter.
   virtual bool is_constant(const std::string& name) {

@@ -44,6 +44,12 @@ KernelPtr own_kernel(const HostFunction& function) {
 
 }  // namespace
 
+uint64_t changed_bytes(const Program& program) {
+  uint64_t bytes = 0;
+  for (const NamedValue& update : program.updates) bytes += program.type(update.value).bytes();
+  return bytes;
+}
+
 namespace {
 
 struct PrecisionRow {
@@ -109,11 +115,12 @@ std::string KernelSource::description() const {
   return line ? line : name_;
 }
 
-KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t constants) {
+KernelPtr KernelSource::find(const Program& program, const Node& node, uint64_t constants, uint32_t instance) {
   if (node.op == Op::host_call) return own_kernel(*node.host);
-  if (node.op == Op::scan) return nullptr;  // a call site cannot describe its body
-  return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node), constants,
-              program.scope_of(node).rounding);
+  if (node.op == Op::scan || !device_) return nullptr;  // a call site cannot describe the body of a scan
+  return answer(name_of(node), node.attributes, input_types(program, node), output_types(program, node), constants,
+                flags_of(program.scope_of(node).rounding), changed_bytes(program), instance)
+      .kernel;
 }
 
 std::string KernelSource::why_not(const Program& program, const Node& node) {
@@ -124,23 +131,27 @@ std::string KernelSource::why_not(const Program& program, const Node& node) {
 
 KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attributes,
                              const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs,
-                             uint64_t constants, std::optional<Rounding> rounding) {
-  return device_ ? answer(op, attributes, inputs, outputs, constants, flags_of(rounding)).kernel : nullptr;
+                             uint64_t constants, std::optional<Rounding> rounding, uint64_t changed_bytes) {
+  return device_ ? answer(op, attributes, inputs, outputs, constants, flags_of(rounding), changed_bytes).kernel
+                 : nullptr;
 }
 
 std::string KernelSource::why_not(const std::string& op, const AttributeMap& attributes,
                                   const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs,
                                   std::optional<Rounding> rounding) {
-  return device_ ? answer(op, attributes, inputs, outputs, 0, flags_of(rounding)).declined : "";
+  return device_ ? answer(op, attributes, inputs, outputs, 0, flags_of(rounding), 0).declined : "";
 }
 
 const KernelSource::Answer& KernelSource::answer(const std::string& op, const AttributeMap& attributes,
                                                  const std::vector<TensorType>& inputs,
                                                  const std::vector<TensorType>& outputs, uint64_t constants,
-                                                 uint32_t flags) {
+                                                 uint32_t flags, uint64_t changed_bytes, uint32_t instance) {
   std::string key = describe(op, attributes, inputs, outputs);
   if (flags) key += fmt::format(" flags {:x}", flags);
   if (constants) key += fmt::format(" constants {:x}", constants);
+  const std::string text = key;
+  if (changed_bytes) key += fmt::format(" changes {}", changed_bytes);
+  if (instance) key += fmt::format(" instance {}", instance);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   if (std::string why = beyond_contract(*device_, op, attributes, inputs, outputs); !why.empty())
     return known_[key] = {nullptr, std::move(why)};
@@ -158,6 +169,7 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
   site.outputs = out.data();
   site.device = name_.c_str();
   site.constants = constants;
+  site.changed_bytes = changed_bytes;
   Chain chain;
   std::vector<hx_scalar_op> ops;
   if (has_chain(op)) {
@@ -169,7 +181,7 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
     site.chain = ops.data();
     site.chain_outputs = chain.outputs.data();
   }
-  return known_[key] = ask(site, key);
+  return known_[key] = ask(site, text);
 }
 
 KernelSource::Answer KernelSource::ask(const hx_call_site& site, const std::string& what) {

@@ -32,6 +32,9 @@ class Kernel {
 };
 using KernelPtr = std::shared_ptr<const Kernel>;
 
+// Returns the size of the parameters and states that the program changes.
+uint64_t changed_bytes(const Program& program);
+
 class KernelSource {
  public:
   // "reference" has no kernels. Other names are looked up in the registry; throws ErrorKind::Name if unknown.
@@ -42,11 +45,14 @@ class KernelSource {
   bool has(Rounding rounding) const;                 // whether the device has kernels with this rounding
   std::string description() const;                   // one line by the device about itself
   // Returns a kernel, or null if the device has none. Throws ErrorKind::Device with the call site if the device fails.
-  // Bit i of `constants`: input i never changes. The rounding is that of the node's scope; for calls without a scope
-  // `rounding`, or else the precision of this source. The device is queried for a rounding only if it has it.
-  KernelPtr find(const Program& program, const Node& node, uint64_t constants = 0);
+  // Bit i of `constants`: input i never changes. `changed_bytes`: of parameters and states that the program changes.
+  // The rounding is that of the node's scope; for calls without a scope `rounding`, or else the precision of this
+  // source. The device is queried for a rounding only if it has it. Runs of one kernel must not overlap, so steps that
+  // run at the same time need a different `instance` each.
+  KernelPtr find(const Program& program, const Node& node, uint64_t constants = 0, uint32_t instance = 0);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                 const std::vector<TensorType>& outputs, uint64_t constants = 0, std::optional<Rounding> rounding = {});
+                 const std::vector<TensorType>& outputs, uint64_t constants = 0, std::optional<Rounding> rounding = {},
+                 uint64_t changed_bytes = 0);
   // Returns the reason that the device gave for having no kernel; "" if it has one or gave no reason.
   std::string why_not(const Program& program, const Node& node);
   std::string why_not(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
@@ -58,7 +64,8 @@ class KernelSource {
     std::string declined;
   };
   const Answer& answer(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs, uint64_t constants, uint32_t flags);
+                       const std::vector<TensorType>& outputs, uint64_t constants, uint32_t flags,
+                       uint64_t changed_bytes, uint32_t instance = 0);
   uint32_t flags_of(std::optional<Rounding> rounding) const;
   Answer ask(const hx_call_site& site, const std::string& what);
 

@@ -212,6 +212,16 @@ class Planner {
     return true;
   }
 
+  // Return the first and the last of the steps that may run at the same time as step s.
+  uint32_t first_beside(uint32_t s) const {
+    while (s < end_ && steps_[s].joins) --s;
+    return s;
+  }
+  uint32_t last_beside(uint32_t s) const {
+    while (s + 1 < end_ && steps_[s + 1].joins) ++s;
+    return s;
+  }
+
   bool replaces_state(const Node& node, const Block& out) {
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
       return block(v).home.place == Place::state && out.home.place == Place::state &&
@@ -236,11 +246,11 @@ class Planner {
       plan_.unshared_bytes += b.bytes;
       if (b.joined != kNone) continue;
       homes.emplace_back(v, static_cast<uint32_t>(plan_.buffers.size()));
-      plan_.buffers.push_back({b.bytes, b.maker, b.last});
+      plan_.buffers.push_back({b.bytes, first_beside(b.maker), last_beside(b.last)});
     }
     const size_t scratch = plan_.buffers.size();
     for (uint32_t s = 0; s < steps_.size(); ++s) {
-      plan_.buffers.push_back({steps_[s].workspace, s, s});
+      plan_.buffers.push_back({steps_[s].workspace, first_beside(s), last_beside(s)});
       plan_.workspace_bytes = std::max(plan_.workspace_bytes, steps_[s].workspace);
       plan_.unshared_bytes += steps_[s].workspace;
     }

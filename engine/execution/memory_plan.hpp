@@ -23,6 +23,8 @@ struct PlannedStep {
   // which may overwrite the old values. 0 for other steps.
   uint32_t update_results = 0;
   uint32_t gradient_operands = 1;  // for optimizer steps: 1 for g, 2 for the factors of g
+  // May run at the same time as the step before it, and as those that this one joins: they share no memory.
+  bool joins = false;
 };
 
 enum class Place : uint8_t { nowhere, input, state, constant, arena };

@@ -1,4 +1,5 @@
 // The thread pool: a range of parts per thread, and work stealing.
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -46,12 +47,14 @@ class alignas(kLinePair) Share {
   }
   // Fetches what the owner reads next into its second-level cache, until it has a job.
   void fetch_next() const {
+    for (size_t at = 0; empty() && fetch_next(at);) at += kFetchedAtOnce;
+  }
+  // Fetches a part of it. Returns false if it ends before `at`.
+  bool fetch_next(size_t at) const {
     const std::byte* const begin = next_.load(std::memory_order_relaxed);
     const size_t bytes = next_bytes_.load(std::memory_order_relaxed);
-    for (size_t i = 0; i < bytes; i += kLine) {
-      if (i % kFetchedAtOnce == 0 && !empty()) return;
-      __builtin_prefetch(begin + i, 0, 2);
-    }
+    for (size_t i = at; i < std::min(bytes, at + kFetchedAtOnce); i += kLine) __builtin_prefetch(begin + i, 0, 2);
+    return at < bytes;
   }
   // Requires that the caller has taken `part`.
   void run(uint32_t part) const { job_.body(job_.context, part); }
@@ -104,7 +107,7 @@ class TeamExecutor final : public Executor {
     const Job job{body, context};
     left_.store(parts, std::memory_order_relaxed);
     const auto begin = [&](size_t i) {
-      return static_cast<uint32_t>((uint64_t{parts} * i + shares_.size() - 1) / shares_.size());
+      return first_part(parts, static_cast<uint32_t>(shares_.size()), static_cast<uint32_t>(i));
     };
     for (size_t i = shares_.size(); i-- > 0;) {
       shares_[i].expect(i < next.size() ? next[i] : ReadAhead());
@@ -115,8 +118,10 @@ class TeamExecutor final : public Executor {
       wake_.notify_all();
     }
     take_part(0);
-    for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins)
+    for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins) {
+      if (shares_[0].fetch_next(static_cast<size_t>(spins) * kFetchedAtOnce)) continue;
       spins < kSpins ? relax() : std::this_thread::yield();
+    }
   }
 
  private:

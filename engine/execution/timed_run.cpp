@@ -38,11 +38,16 @@ struct TimedPhase {
   PlanTimes* times;
   ThreadNumbers* threads;
   std::mutex* mutex;
-  uint32_t number, phase;
+  uint32_t number, phase, threads_of_plan;
+  bool turned;
+  uint32_t part_at(uint32_t part) const {
+    return turned ? turned_part(step->parts[phase], threads_of_plan, part) : part;
+  }
 };
 
-void run_timed_part(const void* context, uint32_t part) {
+void run_timed_part(const void* context, uint32_t place) {
   const auto& at = *static_cast<const TimedPhase*>(context);
+  const uint32_t part = at.part_at(place);
   const uint64_t begin = now();
   at.step->run(at.step->context, at.step->buffers, at.phase, part);
   const uint64_t end = now();
@@ -52,7 +57,7 @@ void run_timed_part(const void* context, uint32_t part) {
 
 void run_part(const void* context, uint32_t part) {
   const auto& at = *static_cast<const TimedPhase*>(context);
-  at.step->run(at.step->context, at.step->buffers, at.phase, part);
+  at.step->run(at.step->context, at.step->buffers, at.phase, at.part_at(part));
 }
 
 }  // namespace
@@ -69,7 +74,14 @@ void CompiledPlan::run_timed(const void* const* inputs, PlanTimes& times) {
     const KernelStep& step = p_.steps[i];
     times.stamps[i] = now();
     for (uint32_t phase = 0; phase < step.phases; ++phase) {
-      const TimedPhase at{&step, &times, &threads, &mutex, static_cast<uint32_t>(i), phase};
+      const TimedPhase at{&step,
+                          &times,
+                          &threads,
+                          &mutex,
+                          static_cast<uint32_t>(i),
+                          phase,
+                          static_cast<uint32_t>(executor_.threads()),
+                          turned_ && step.turns};
       if (step.parts[phase] == 1)
         body(&at, 0);
       else
@@ -77,6 +89,7 @@ void CompiledPlan::run_timed(const void* const* inputs, PlanTimes& times) {
     }
   }
   times.stamps.back() = now();
+  turned_ = turns_ && !turned_;
 }
 
 void CompiledPlan::run_empty(const void* const* inputs) {

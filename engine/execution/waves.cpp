@@ -54,13 +54,14 @@ class Maker {
   }
 
   void add_phase(uint32_t phase) {
-    WavePhase p{static_cast<uint32_t>(waves_.jobs.size()), 0, false};
+    WavePhase p{static_cast<uint32_t>(waves_.jobs.size()), 0, false, false};
     double all = 0, longest = 0;
     for (size_t step : wave_) {
       if (phase >= steps_[step].phases) continue;
       const uint32_t parts = steps_[step].parts[phase];
       for (uint32_t part = 0; part < parts; ++part) waves_.jobs.push_back({static_cast<uint32_t>(step), phase, part});
       p.parallel = p.parallel || parts > 1;
+      p.turns = p.turns || access_[step].turns;
       all += access_[step].nanoseconds;
       longest = std::max(longest, access_[step].nanoseconds);
     }

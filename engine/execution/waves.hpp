@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/execution/executable.hpp"
+
 namespace harmonics::engine {
 
 struct MemorySpan {
@@ -18,6 +20,7 @@ struct StepAccess {
   std::vector<MemorySpan> spans;
   double nanoseconds = 0;
   bool alone = false;  // must not run concurrently with another step
+  bool turns = false;  // see turned_part()
 };
 
 // One part of a phase of a step.
@@ -28,6 +31,7 @@ struct WaveJob {
 struct WavePhase {
   uint32_t first = 0, count = 0;
   bool parallel = false;
+  bool turns = false;  // one of its steps does
 };
 struct Waves {
   std::vector<WaveJob> jobs;
@@ -42,6 +46,13 @@ struct StepShape {
   uint32_t phases = 1;
   const uint32_t* parts = nullptr;
 };
+
+// Updates of parameters run their parts in reverse order in every other run: a thread starts with the memory that it
+// used last, which is still in its cache. Returns the part that then takes the place of `part`.
+inline uint32_t turned_part(uint32_t parts, uint32_t threads, uint32_t part) {
+  const auto thread = static_cast<uint32_t>(uint64_t{part} * threads / parts);
+  return first_part(parts, threads, thread) + first_part(parts, threads, thread + 1) - 1 - part;
+}
 
 // Groups steps into waves. `rest` is the first step after the forward pass; waves do not cross it.
 Waves make_waves(const std::vector<StepShape>& steps, const std::vector<StepAccess>& access, size_t rest);

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "engine/execution/device_memory.hpp"
+#include "engine/execution/kernel_source.hpp"
 #include "engine/passes/observe.hpp"
 
 namespace harmonics::engine {
@@ -22,7 +23,9 @@ constexpr size_t kMostRows = 128;
 // If only some rows need scores: numbers of rows, and of rows with scores. Fewer, because each pair is a plan.
 constexpr std::array<int64_t, 6> kMixedCounts{4, 8, 16, 32, 64, 128};
 constexpr std::array<int64_t, 6> kScoredCounts{0, 1, 8, 32, 64, 128};
-constexpr size_t kMostPlans = 256;  // over pages; more are dropped if unused
+constexpr size_t kMostPlans = 256;       // over pages; more are dropped if unused
+constexpr size_t kMostDevicePlans = 48;  // the same on a device, where each plan has memory
+constexpr int64_t kFirstPages = 64;      // on a device
 
 int64_t least_of(std::span<const int64_t> counts, size_t count) {
   return *std::ranges::find_if(counts, [&](int64_t c) { return static_cast<size_t>(c) >= count; });
@@ -46,8 +49,9 @@ class SessionBinding final : public TensorBinding {
     return states_.count(name) ? Layout::natural : store_.layout(name, type, preferred);
   }
   bool is_constant(const std::string& name) override { return !states_.count(name) && store_.is_constant(name); }
-  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override {
-    return states_.count(name) ? nullptr : store_.packed(name, packing);
+  // States have none: they are not constant.
+  std::vector<std::shared_ptr<const Storage>> packed(std::span<const PackedParameter> parameters) override {
+    return store_.packed(parameters);
   }
   void will_change(const std::string& name) override {
     if (!states_.count(name))
@@ -71,6 +75,18 @@ class SessionBinding final : public TensorBinding {
   Mirrors mirrors_;
   std::shared_ptr<DeviceQueue> queue_;
 };
+
+// Returns whether a device has kernels for pages, which the portable bodies of these calls would copy for every token.
+bool serves_pages(const Model& model, const CompileOptions& options, Registry& registry) {
+  KernelSource kernels(options.device, registry, options.precision);
+  EntrySizes sizes{2, 1, 2 * PagePool::kRows};
+  sizes.pages = 4, sizes.page_rows = PagePool::kRows, sizes.scored = 1;
+  const Program program = model.trace(model.entry("decode"), sizes);
+  return std::ranges::all_of(program.nodes, [&](const Node& node) {
+    const bool pages = node.op == Op::call && node.attributes.text("operands", "").find("pages") != std::string::npos;
+    return !pages || kernels.find(program, node);
+  });
+}
 
 }  // namespace
 
@@ -116,7 +132,8 @@ Decoder::Decoder(const Model& model, Executor& executor, CompileOptions options)
   Registry& registry = options_.registry ? *options_.registry : Registry::global();
   if (const ItemPtr device = registry.find(HX_DEVICE, options_.device); device && has_own_memory(*device))
     queue_ = model.parameters->queue_on(device);
-  if (model.paged && !queue_) caches_ = std::make_unique<PagedCaches>(model);
+  if (model.paged && (!queue_ || serves_pages(model, options_, registry)))
+    caches_ = std::make_unique<PagedCaches>(model, queue_);
 }
 
 size_t Decoder::plans() const {
@@ -127,6 +144,17 @@ size_t Decoder::plans() const {
 }
 
 const PagePool* Decoder::pages() const { return caches_ ? &caches_->pool() : nullptr; }
+
+int64_t Decoder::page_limit() const {
+  const std::lock_guard lock(mutex_);
+  return most_pages_;
+}
+
+int64_t Decoder::available_pages() const {
+  if (!caches_) return 0;
+  const PagePool& pool = caches_->pool();
+  return pool.available() + std::max<int64_t>(page_limit() - pool.limit(), 0);
+}
 
 uint64_t Decoder::token_bytes() const {
   if (caches_) return caches_->page_bytes() / static_cast<uint64_t>(PagePool::kRows);
@@ -141,8 +169,7 @@ uint64_t Decoder::token_bytes() const {
 void Decoder::limit_caches(int64_t tokens, int64_t kept) {
   if (!caches_) return;
   const int64_t pages = std::max<int64_t>(whole_pages(tokens), 1);
-  make_room(pages);
-  caches_->pool().raise_limit(pages);
+  raise_page_limit(pages);
   caches_->pool().keep_prefixes(whole_pages(kept));
   const std::lock_guard lock(mutex_);
   limited_ = true;
@@ -159,12 +186,44 @@ void Decoder::session_opened(int64_t context) {
     pages = reserved_;
   }
   try {
-    make_room(pages);
+    raise_page_limit(pages);
   } catch (...) {
     session_closed(context);
     throw;
   }
-  caches_->pool().raise_limit(pages);
+}
+
+// On a device, whose memory is allocated at once, makes room for the first pages only.
+void Decoder::raise_page_limit(int64_t pages) {
+  const std::lock_guard growing(growing_);
+  const int64_t now = queue_ ? std::min(pages, kFirstPages) : pages;
+  make_room(now);
+  caches_->pool().raise_limit(now);
+  const std::lock_guard lock(mutex_);
+  most_pages_ = std::max(most_pages_, pages);
+}
+
+int32_t Decoder::take_page() {
+  if (queue_) add_pages();
+  return caches_->pool().take();
+}
+
+// Doubles the pages on a device if none is free, up to the limit. If the device has no memory for them, the limit
+// becomes the present number.
+void Decoder::add_pages() {
+  PagePool& pool = caches_->pool();
+  if (pool.held() + pool.kept() < pool.limit()) return;
+  const std::lock_guard growing(growing_);
+  const int64_t now = pool.limit(), wanted = std::min(2 * now, page_limit());
+  if (pool.held() + pool.kept() < now || wanted <= now) return;
+  try {
+    make_room(wanted);
+    pool.raise_limit(wanted);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Device) throw;
+    const std::lock_guard lock(mutex_);
+    most_pages_ = now;
+  }
 }
 
 void Decoder::session_closed(int64_t context) {
@@ -179,17 +238,20 @@ Error Decoder::caches_full() const {
       {"end other texts, or give more memory: --cache-memory"});
 }
 
-// Reserves addresses for so many pages, before the pool may give them out. Drops all plans if the addresses move,
-// because plans depend on them and on the number of pages.
+// Reserves memory for so many pages, before the pool may give them out. Drops all plans if the addresses move, because
+// plans depend on them and on the number of pages.
 void Decoder::make_room(int64_t wanted) {
   {
     const std::shared_lock lock(caches_->moving);
     if (caches_->pages() >= wanted) return;
   }
   const std::unique_lock lock(caches_->moving);
-  if (!caches_->reserve(wanted)) return;
-  const std::lock_guard guard(mutex_);
-  plans_.clear();
+  if (caches_->pages() >= wanted) return;
+  {
+    const std::lock_guard guard(mutex_);
+    plans_.clear();
+  }
+  caches_->reserve(wanted);
 }
 
 std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session* session) {
@@ -201,8 +263,8 @@ std::unique_ptr<Decoder::Plan> Decoder::compiled(const Key& key, const Session* 
   Mirrors mirrors;
   for (size_t i = 0; i < model_.states.size(); ++i)
     states[model_.states[i].name] = caches_ ? caches_->address(i) : session->caches_[i]->data();
-  for (size_t i = 0; session && i < session->mirrors_.size(); ++i)
-    mirrors[model_.states[i].name] = session->mirrors_[i];
+  for (size_t i = 0; queue_ && i < model_.states.size(); ++i)
+    mirrors[model_.states[i].name] = caches_ ? caches_->tensor(i) : session->mirrors_[i];
   SessionBinding binding(model_, std::move(states), std::move(mirrors), queue_);
   EntrySizes sizes{key.sequences, key.tokens, key.capacity};
   if (caches_) {
@@ -263,7 +325,7 @@ Decoder::Key Decoder::row_key(size_t rows, size_t scored, int64_t capacity) {
 }
 
 void Decoder::prepare(const Expected& expected) {
-  if (!caches_) return;
+  if (!caches_ || queue_) return;
   const int64_t context = expected.context > 0 ? expected.context : model_.context,
                 length = std::clamp<int64_t>(expected.length, 1, context);
   std::vector<Key> keys;
@@ -305,7 +367,7 @@ void Decoder::prepare(const Expected& expected) {
 }
 
 void Decoder::drop_unused() {
-  while (caches_ && plans_.size() > kMostPlans) {
+  while (caches_ && plans_.size() > (queue_ ? kMostDevicePlans : kMostPlans)) {
     auto oldest = plans_.end();
     for (auto at = plans_.begin(); at != plans_.end(); ++at)
       if (at->second.free.size() == at->second.all.size() &&
@@ -337,7 +399,7 @@ void Decoder::run(Session& session, bool decode, std::span<const int32_t> tokens
     else
       p.addresses[i] = session.caches_[cache]->data();
   }
-  if (queue_)
+  if (queue_ && !caches_)
     p.executable->bind(p.tensors);
   else if (!caches_)
     p.executable->bind(p.addresses);

@@ -1,9 +1,10 @@
 // Decoder and Session: a model continues sequences token by token, with caches updated in place.
 //
 // Plans are compiled per number of tokens and capacity. All sessions share plans and weights. If the model supports
-// pages (Model::paged) and the device computes in host memory, sessions use pages of one pool, sessions with a common
-// prefix share its pages, and one step computes tokens of many sessions. Otherwise each session has its own caches,
-// which are bound for each run and mirrored on devices with their own memory, and sessions are computed one at a time.
+// pages (Model::paged), sessions use pages of one pool, sessions with a common prefix share its pages, and one step
+// computes tokens of many sessions. Otherwise, and on a device with its own memory that has no kernels for pages, each
+// session has its own caches, which are bound for each run and mirrored on the device, and sessions are computed one at
+// a time.
 // A plan is run by one thread at a time; sessions of several threads run concurrently on separate plans. With
 // batch-invariant kernels, such as those of the CPU device, results depend neither on chunks nor on other sessions of a
 // step.
@@ -52,6 +53,8 @@ class Decoder {
   void limit_caches(int64_t tokens, int64_t kept);
   uint64_t token_bytes() const;   // of keys and values
   const PagePool* pages() const;  // null if every session has its own caches
+  int64_t page_limit() const;     // pages that the pool may have; on a device it grows up to this number
+  int64_t available_pages() const;
   // Computes the parts, which belong to different sessions, in one run if they have at most 128 tokens in total.
   // Allocates nothing for numbers of tokens and capacities that occurred before. Throws the errors of append(), and
   // ErrorKind::Unavailable if there are not enough pages; then no sequence has changed.
@@ -108,6 +111,9 @@ class Decoder {
   void session_opened(int64_t context);
   void session_closed(int64_t context);
   void make_room(int64_t pages);
+  void raise_page_limit(int64_t pages);
+  int32_t take_page();  // of the pool; PagePool::kNone if all are held
+  void add_pages();
   Error caches_full() const;
 
   const Model& model_;
@@ -116,12 +122,14 @@ class Decoder {
   std::vector<std::shared_ptr<const MappedFile>> files_;  // files that contain weights
   std::shared_ptr<DeviceQueue> queue_;                    // null for a device in host memory
   std::unique_ptr<PagedCaches> caches_;                   // null if every session has its own caches
+  std::mutex growing_;                                    // locked before the others
   std::mutex compiling_;                                  // locked before mutex_
   mutable std::mutex mutex_;                              // guards the members below
   std::map<Key, Plans> plans_;
   uint64_t taken_ = 0;                 // number of plans taken so far
   std::map<int64_t, int> capacities_;  // of living sessions with their own caches
   int64_t reserved_ = 0;               // pages for the contexts of living sessions
+  int64_t most_pages_ = 0;             // of the pool
   bool limited_ = false;
 };
 

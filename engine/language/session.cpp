@@ -180,9 +180,12 @@ bool Session::own_last_page() {
   PagePool& pool = decoder_.caches_->pool();
   int32_t& page = pages_[static_cast<size_t>(computed_ / PagePool::kRows)];
   if (pool.withdraw(page)) return true;
-  const int32_t own = pool.take();
+  const int32_t own = decoder_.take_page();
   if (own == PagePool::kNone) return false;
-  decoder_.caches_->copy_page(page, own);
+  {
+    const std::shared_lock lock(decoder_.caches_->moving);
+    decoder_.caches_->copy_page(page, own);
+  }
   pool.release(std::exchange(page, own));
   return true;
 }
@@ -191,10 +194,9 @@ bool Session::reserve(int64_t length) {
   length = std::min(length, context_);
   grow(length);
   if (!decoder_.caches_ || length <= computed_) return true;
-  const std::shared_lock lock(decoder_.caches_->moving);
   const size_t before = pages_.size();
   while (pages_.size() < pages_for(length)) {
-    const int32_t page = decoder_.caches_->pool().take();
+    const int32_t page = decoder_.take_page();
     if (page == PagePool::kNone) break;
     pages_.push_back(page);
   }

@@ -22,14 +22,6 @@ struct Runs {
   }
 };
 
-// Calls copy(address in the page, offset among all rows, bytes) for each page that contains some of `bytes` bytes.
-template <typename Copy>
-void for_each_page(const std::vector<int32_t>& pages, void* pool, size_t page_bytes, size_t bytes, const Copy& copy) {
-  for (size_t i = 0; i * page_bytes < bytes; ++i)
-    copy(static_cast<std::byte*>(pool) + static_cast<size_t>(pages[i]) * page_bytes, i * page_bytes,
-         std::min(page_bytes, bytes - i * page_bytes));
-}
-
 }  // namespace
 
 std::vector<HTensor> Session::states() const {
@@ -43,8 +35,7 @@ std::vector<HTensor> Session::states() const {
     all.push_back(std::move(copy));
     if (decoder_.caches_) {
       const std::shared_lock lock(decoder_.caches_->moving);
-      const auto read = [&](const std::byte* page, size_t to, size_t bytes) { std::memcpy(at + to, page, bytes); };
-      for_each_page(pages_, decoder_.caches_->address(i), decoder_.caches_->page_bytes(i), type.bytes(), read);
+      decoder_.caches_->read(i, pages_, at, type.bytes());
       continue;
     }
     if (!mirrors_.empty()) mirrors_[i]->fetch();
@@ -70,8 +61,7 @@ void Session::restore(std::span<const int32_t> tokens, const std::vector<HTensor
     const auto* at = static_cast<const std::byte*>(states.at(i).bytes());
     if (decoder_.caches_) {
       const std::shared_lock lock(decoder_.caches_->moving);
-      const auto write = [&](std::byte* page, size_t from, size_t bytes) { std::memcpy(page, at + from, bytes); };
-      for_each_page(pages_, decoder_.caches_->address(i), decoder_.caches_->page_bytes(i), type.bytes(), write);
+      decoder_.caches_->write(i, pages_, at, type.bytes());
       continue;
     }
     const Runs from(type, own[i].growing_axis);

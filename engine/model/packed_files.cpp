@@ -23,13 +23,16 @@ namespace harmonics::engine {
 
 namespace {
 
+ContentHash hash_of(const std::string& text) { return engine::hash_of(text.data(), text.size()); }
+
 constexpr char kMagic[8] = {'H', 'X', 'P', 'A', 'C', 'K', '0', '2'};
-constexpr size_t kLast = 4096;  // size of the trailer, which follows the packed form
+constexpr size_t kLast = 4096;        // size of the trailer, which follows the packed forms
+constexpr uint64_t kFormsAlign = 64;  // of each form in a file
 
 struct Header {
   char magic[8];
   uint64_t key_bytes, bytes;
-  ContentHash sum;     // hash of the form
+  ContentHash sum;     // hash of the forms
   ContentHash header;  // hash of the preceding members and the key
 };
 
@@ -39,7 +42,7 @@ std::string last_page(const std::string& key, uint64_t bytes, const ContentHash&
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   std::string checked(reinterpret_cast<const char*>(&h), offsetof(Header, header));
   checked += key;
-  h.header = hash_of(checked.data(), checked.size());
+  h.header = hash_of(checked);
   std::string page(kLast, '\0');
   std::memcpy(page.data(), &h, sizeof h);
   std::memcpy(page.data() + sizeof h, key.data(), key.size());
@@ -133,22 +136,79 @@ ContentHash hash_of(const void* data, size_t bytes, uint64_t seed) {
   return hasher.result();
 }
 
+// Forms that share a file, one after the other.
+struct PackedFiles::Group {
+  explicit Group(std::span<const PackedSource> of) : sources(of) {
+    for (const PackedSource& source : of) {
+      bytes = (bytes + kFormsAlign - 1) / kFormsAlign * kFormsAlign;
+      offsets.push_back(bytes);
+      bytes += source.packing->bytes;
+      element_bytes += source.type.bytes();
+      largest_piece = std::max(largest_piece, std::min(source.packing->piece, source.packing->bytes));
+    }
+    what = of.size() == 1 ? fmt::format("{}\n{}\n", of[0].packing->name, of[0].type.str()) : names();
+  }
+  // Returns the names of the packings, the number of tensors, and a hash of every name, type and size in order.
+  std::string names() const {
+    std::string known, all;
+    for (const PackedSource& source : sources) {
+      all += fmt::format("{}\n{}\n{}\n", source.packing->name, source.type.str(), source.packing->bytes);
+      if (known.size() + source.packing->name.size() < kLast / 4 && known.find(source.packing->name) == known.npos)
+        known += (known.empty() ? "" : ", ") + source.packing->name;
+    }
+    return fmt::format("{}\n{} tensors\n{}\n", known, sources.size(), digits(hash_of(all)));
+  }
+  // Returns a text that identifies all elements, or "".
+  std::string place(const MappedFile& from) const {
+    std::string all;
+    for (const PackedSource& source : sources) {
+      const std::string one = place_in(from, source.elements, source.type.bytes());
+      if (one.empty()) return "";
+      all += one;
+    }
+    return all;
+  }
+  std::string content() const {
+    ContentHasher hasher(element_bytes);
+    for (const PackedSource& source : sources) hasher.add(source.elements, source.type.bytes());
+    return digits(hasher.result());
+  }
+  std::vector<PackedForm> in(const std::shared_ptr<const MappedFile>& file) const {
+    std::vector<PackedForm> forms;
+    auto* begin = const_cast<char*>(static_cast<const char*>(file->data()));
+    for (size_t i = 0; i < sources.size(); ++i)
+      forms.push_back({std::make_shared<Storage>(begin + offsets[i], sources[i].packing->bytes, file, false), file});
+    return forms;
+  }
+  std::vector<PackedForm> in_memory() const {
+    std::vector<PackedForm> forms;
+    for (const PackedSource& source : sources) {
+      forms.push_back({std::make_shared<Storage>(source.packing->bytes)});
+      source.packing->pack_all(source.elements, forms.back().storage->data());
+    }
+    return forms;
+  }
+
+  std::span<const PackedSource> sources;
+  std::vector<uint64_t> offsets;
+  uint64_t bytes = 0, element_bytes = 0, largest_piece = 0;
+  std::string what;  // the first part of the key
+};
+
 PackedFiles::PackedFiles(std::string folder, uint64_t most_bytes, FileCalls& calls)
     : folder_(std::move(folder)), most_bytes_(most_bytes), calls_(calls) {}
 
 std::string PackedFiles::path(const ContentHash& name, const char* ending) const {
   return folder_ + "/" + digits(name) + ending;
 }
-std::string PackedFiles::path_of(const std::string& key) const {
-  return path(hash_of(key.data(), key.size()), kFormEnding);
-}
+std::string PackedFiles::path_of(const std::string& key) const { return path(hash_of(key), kFormEnding); }
 
-// Maps a packed form. Returns nothing if the file is missing, damaged, has another key, is world-writable or belongs to
-// another user. `written`: hash of the form that this process has just written, which avoids reading it. If null, the
-// hash is verified, unless the file is unchanged since it was verified during the same boot of the system: only a power
-// failure damages a file after its rename.
-PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, uint64_t bytes,
-                               const ContentHash* written) const {
+// Maps packed forms of this size in total. Returns null if the file is missing, damaged, has another key, is
+// world-writable or belongs to another user. `written`: hash of the forms that this process has just written, which
+// avoids reading them. If null, the hash is verified, unless the file is unchanged since it was verified during the
+// same boot of the system: only a power failure damages a file after its rename.
+std::shared_ptr<const MappedFile> PackedFiles::mapped(const std::string& path, const std::string& key, uint64_t bytes,
+                                                      const ContentHash* written) const {
   if (!is_own(folder_) || !is_own(path)) return {};
   std::shared_ptr<const MappedFile> file;
   try {
@@ -170,8 +230,7 @@ PackedForm PackedFiles::mapped(const std::string& path, const std::string& key, 
   }
   if (file->is_lost()) return {};
   if (!state.empty()) note(whole, state), mark_used(whole);
-  auto* form = const_cast<char*>(data);
-  return {std::make_shared<Storage>(form, bytes, file, false), file};
+  return file;
 }
 
 // A temporary file in the folder, which is renamed when complete and otherwise removed. It is not synced: after a power
@@ -224,7 +283,7 @@ class PackedFiles::FileAside {
 void PackedFiles::note(const std::string& path, const std::string& text) const {
   if (known_text(path, text.size()) == text) return;
   FileAside file(folder_, calls_);
-  if (file.append(text + digits(hash_of(text.data(), text.size())))) file.rename_to(path);
+  if (file.append(text + digits(hash_of(text)))) file.rename_to(path);
 }
 
 // Returns the text of this size that note() wrote, or "" if there is none.
@@ -246,8 +305,8 @@ std::string PackedFiles::known_text(const std::string& path, size_t bytes) const
   return sum == digits(hash_of(text.data(), bytes)) ? text : "";
 }
 
-// Returns whether some file may contain a form of this size, so that hashing the elements is worthwhile.
-bool PackedFiles::has_form_of(uint64_t bytes) const {
+// Returns whether some file may contain forms of this size in total, so that hashing the elements is worthwhile.
+bool PackedFiles::has_file_of(uint64_t bytes) const {
   std::vector<std::string> names;
   if (calls_.list(folder_.c_str(), names) != 0) return false;
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -259,67 +318,90 @@ bool PackedFiles::has_form_of(uint64_t bytes) const {
 
 // Packs into a file piece by piece, so that each piece is hashed and written while it is in the CPU cache. Also hashes
 // the elements along the way if `content` is empty.
-PackedForm PackedFiles::written(const Packing& packing, const TensorType& type, const void* elements,
-                                const MappedFile& source, const std::string& what, std::string& content) {
+std::shared_ptr<const MappedFile> PackedFiles::written(const Group& group, const MappedFile& from,
+                                                       std::string& content) {
   FileAside file(folder_, calls_);
-  ContentHasher of_elements(type.bytes()), of_form(packing.bytes);
-  const Storage piece(std::min(packing.piece, packing.bytes));
-  const uint64_t pieces = (packing.bytes + packing.piece - 1) / packing.piece,
-                 share = (type.bytes() + pieces - 1) / pieces;
-  const auto* from = static_cast<const char*>(elements);
-  for (uint64_t i = 0; i < pieces; ++i) {
-    const uint64_t bytes = std::min(packing.piece, packing.bytes - i * packing.piece);
-    packing.pack(elements, i, piece.data());
-    of_form.add(piece.data(), bytes);
-    if (!file.append({static_cast<const char*>(piece.data()), bytes})) return {};
-    const uint64_t first = std::min(i * share, type.bytes());
-    if (content.empty()) of_elements.add(from + first, std::min(share, type.bytes() - first));
+  ContentHasher of_elements(group.element_bytes), of_forms(group.bytes);
+  const Storage piece(group.largest_piece);
+  const auto append = [&](const void* data, uint64_t bytes) {
+    of_forms.add(data, bytes);
+    return file.append({static_cast<const char*>(data), bytes});
+  };
+  uint64_t at = 0;
+  for (size_t s = 0; s < group.sources.size(); ++s) {
+    const auto& [packing, type, elements] = group.sources[s];
+    constexpr char kZeros[kFormsAlign] = {};
+    if (!append(kZeros, group.offsets[s] - at)) return nullptr;
+    const uint64_t pieces = (packing->bytes + packing->piece - 1) / packing->piece,
+                   share = (type.bytes() + pieces - 1) / pieces;
+    for (uint64_t i = 0; i < pieces; ++i) {
+      packing->pack(elements, i, piece.data());
+      if (!append(piece.data(), std::min(packing->piece, packing->bytes - i * packing->piece))) return nullptr;
+      const uint64_t first = std::min(i * share, type.bytes());
+      if (content.empty())
+        of_elements.add(static_cast<const char*>(elements) + first, std::min(share, type.bytes() - first));
+    }
+    at = group.offsets[s] + packing->bytes;
   }
-  if (source.is_lost()) return {};
+  if (from.is_lost()) return nullptr;
   if (content.empty()) content = digits(of_elements.result());
-  const std::string key = what + content, path = path_of(key);
-  const ContentHash sum = of_form.result();
-  if (!file.append(last_page(key, packing.bytes, sum)) || !file.rename_to(path)) return {};
-  return mapped(path, key, packing.bytes, &sum);
+  const std::string key = group.what + content, path = path_of(key);
+  const ContentHash sum = of_forms.result();
+  if (!file.append(last_page(key, group.bytes, sum)) || !file.rename_to(path)) return nullptr;
+  return mapped(path, key, group.bytes, &sum);
 }
 
-PackedForm PackedFiles::take(const Packing& packing, const TensorType& type, const void* elements,
-                             const MappedFile& source) {
+std::vector<PackedForm> PackedFiles::take_group(const Group& group, const MappedFile& from) {
   constexpr size_t kDigits = 32;
-  const std::string what = fmt::format("{}\n{}\n", packing.name, type.str()),
-                    place = place_in(source, elements, type.bytes());
-  const auto in_memory = [&] {
-    const auto made = std::make_shared<Storage>(packing.bytes);
-    packing.pack_all(elements, made->data());
-    return PackedForm{made};
-  };
-  if (packing.bytes < kLeastPackedFile || packing.bytes + kLast > most_bytes_ ||
-      what.size() + sizeof(Header) + 64 > kLast)
-    return in_memory();
-  const std::string name = place.empty() ? "" : path(hash_of((what + place).data(), what.size() + place.size()), ".of");
+  const std::string& what = group.what;
+  if (group.bytes < kLeastPackedFile || group.bytes + kLast > most_bytes_ || what.size() + sizeof(Header) + 64 > kLast)
+    return group.in_memory();
+  const std::string place = group.place(from), name = place.empty() ? "" : path(hash_of(what + place), ".of");
   const auto found = [&](const std::string& content) {
-    const std::string file = path_of(what + content);
-    PackedForm form = mapped(file, what + content, packing.bytes);
-    if (form.storage) {
-      mark_used(file);
+    const std::string at = path_of(what + content);
+    auto file = mapped(at, what + content, group.bytes);
+    if (file) {
+      mark_used(at);
       if (!name.empty()) note(name, content), mark_used(name);
     }
-    return form;
+    return file;
   };
   std::string content = name.empty() ? "" : known_text(name, kDigits);
   if (!content.empty())
-    if (PackedForm form = found(content); form.storage) return form;
+    if (const auto file = found(content)) return group.in(file);
   content.clear();
-  if (has_form_of(packing.bytes)) {
-    content = digits(hash_of(elements, type.bytes()));
-    if (PackedForm form = found(content); form.storage) return form;
+  if (has_file_of(group.bytes)) {
+    content = group.content();
+    if (const auto file = found(content)) return group.in(file);
   }
-  if (source.is_lost() || make_directories(folder_, calls_) != 0 || !is_own(folder_)) return in_memory();
-  PackedForm form = written(packing, type, elements, source, what, content);
-  if (!form.storage) return in_memory();
+  if (from.is_lost() || make_directories(folder_, calls_) != 0 || !is_own(folder_)) return group.in_memory();
+  const auto file = written(group, from, content);
+  if (!file) return group.in_memory();
   if (!name.empty()) note(name, content);
   remove_oldest();
-  return form;
+  return group.in(file);
+}
+
+std::vector<PackedForm> PackedFiles::take(std::span<const PackedSource> sources, const MappedFile& from) {
+  std::vector<PackedForm> forms(sources.size());
+  std::vector<PackedSource> together;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].packing->bytes >= kLargeForm) {
+      forms[i] = take_group(Group(sources.subspan(i, 1)), from).front();
+    } else {
+      together.push_back(sources[i]);
+      places.push_back(i);
+    }
+  }
+  if (together.empty()) return forms;
+  const Group group(together);
+  // Forms that exceed the limit together are kept one by one.
+  const bool fits = group.bytes + kLast <= most_bytes_;
+  std::vector<PackedForm> shared = fits ? take_group(group, from) : std::vector<PackedForm>();
+  for (size_t i = 0; i < together.size(); ++i)
+    forms[places[i]] = fits ? std::move(shared[i]) : take_group(Group({&together[i], 1}), from).front();
+  return forms;
 }
 
 // Removes the least recently used files until the limit is met. Small files count as one page each, which limits their

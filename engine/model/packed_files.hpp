@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/file.hpp"
 #include "engine/execution/executable.hpp"
@@ -35,6 +37,12 @@ class ContentHasher {
 };
 ContentHash hash_of(const void* data, size_t bytes, uint64_t seed = 0);
 
+// A packed form to make, and the elements to make it of.
+struct PackedSource {
+  const Packing* packing;
+  TensorType type;
+  const void* elements;
+};
 struct PackedForm {
   std::shared_ptr<Storage> storage;             // read-only if it is a view into `file`
   std::shared_ptr<const MappedFile> file = {};  // null: in memory only
@@ -44,23 +52,25 @@ class PackedFiles {
  public:
   // Limits the files to `most_bytes` in total by removing the least recently used. Creates the folder when needed.
   PackedFiles(std::string folder, uint64_t most_bytes, FileCalls& calls = FileCalls::system());
-  // Returns the packed form of elements of the file `source`: mapped if it exists, otherwise packed, written and
-  // mapped. Replaces files that are damaged or world-writable. If no file can be written, the form is in memory. Safe
-  // to call from several threads and processes.
-  PackedForm take(const Packing& packing, const TensorType& type, const void* elements, const MappedFile& source);
+  // Returns the packed forms, in order, of elements of the file `from`: mapped if they exist, otherwise packed, written
+  // and mapped. Forms below kLargeForm share one file, so that they lie in huge pages. Replaces files that are damaged
+  // or world-writable. If no file can be written, the forms are in memory. Safe to call from several threads and
+  // processes.
+  std::vector<PackedForm> take(std::span<const PackedSource> sources, const MappedFile& from);
   uint64_t most_bytes() const { return most_bytes_; }
 
  private:
   class FileAside;
+  struct Group;
+  std::vector<PackedForm> take_group(const Group& group, const MappedFile& from);
   std::string path(const ContentHash& name, const char* ending) const;
   std::string path_of(const std::string& key) const;
-  PackedForm mapped(const std::string& path, const std::string& key, uint64_t bytes,
-                    const ContentHash* written = nullptr) const;
-  PackedForm written(const Packing& packing, const TensorType& type, const void* elements, const MappedFile& source,
-                     const std::string& what, std::string& content);
+  std::shared_ptr<const MappedFile> mapped(const std::string& path, const std::string& key, uint64_t bytes,
+                                           const ContentHash* written = nullptr) const;
+  std::shared_ptr<const MappedFile> written(const Group& group, const MappedFile& from, std::string& content);
   void note(const std::string& path, const std::string& text) const;
   std::string known_text(const std::string& path, size_t bytes) const;
-  bool has_form_of(uint64_t bytes) const;
+  bool has_file_of(uint64_t bytes) const;
   void remove_oldest();
 
   std::string folder_;
@@ -68,7 +78,8 @@ class PackedFiles {
   FileCalls& calls_;
 };
 
-// What a file of packed weights contains: the name of the packing, the type of the weights.
+// What a file of packed weights contains: the name of the packing and the type of the weights, or the names of all
+// packings and "12 tensors".
 struct PackedName {
   std::string packing, type;
 };
@@ -76,7 +87,9 @@ struct PackedName {
 std::optional<PackedName> packed_name_of(const std::string& path);
 // Returns the folder for packed weights in the user's cache folder, or "" if the environment defines none.
 std::string packed_files_folder();
-// Smaller forms are not written to files.
+// Forms that need less in total are not written to files.
 constexpr uint64_t kLeastPackedFile = uint64_t{1} << 20;
+// Forms of this size have files of their own: the last huge page, which a file fills in part, matters little.
+constexpr uint64_t kLargeForm = uint64_t{16} << 20;
 
 }  // namespace harmonics::engine

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include <harmonics/ops.hpp>
 
@@ -293,9 +295,12 @@ Layout ParameterStore::layout(const std::string& name, const TensorType& type, L
   } else if (!stored->asked && preferred == Layout::transposed) {
     const Packing turning = transposing(type);
     // Only tensors that no program changes may share a packed file.
-    PackedForm turned = stored->fixed && stored->file
-                            ? stored->packed->take(turning, type, stored->data(), stored->file.get())
-                            : PackedForms().take(turning, type, stored->data(), nullptr);
+    const bool keeps = stored->fixed && stored->file;
+    PackedForms of_no_file;
+    const PackedForms::Request request{keeps ? stored->packed.get() : &of_no_file,
+                                       {&turning, type, stored->data()},
+                                       keeps ? stored->file.get() : nullptr};
+    PackedForm turned = std::move(PackedForms::take({&request, 1}).front());
     stored->storage = std::move(turned.storage);
     stored->file = std::move(turned.file);
     stored->device = nullptr;
@@ -321,20 +326,40 @@ bool ParameterStore::keeps_stored_types() const {
   return bytes <= kept_->most_bytes() / 2;
 }
 
-PackedForm PackedForms::take(const Packing& packing, const TensorType& type, const void* elements,
-                             const MappedFile* file) {
-  const std::lock_guard lock(mutex_);
-  Known& known = known_[packing.name];
-  if (auto ready = known.storage.lock()) return {ready, known.file.lock()};
-  PackedForm made;
-  if (kept_ && file) {
-    made = kept_->take(packing, type, elements, *file);
-  } else {
-    made.storage = std::make_shared<Storage>(packing.bytes);
-    packing.pack_all(elements, made.storage->data());
+// Holds the locks of all tensors, in the order of their addresses, so that no other thread packs the same forms.
+std::vector<PackedForm> PackedForms::take(std::span<const Request> requests) {
+  std::set<PackedForms*> tensors;
+  for (const Request& request : requests) tensors.insert(request.of);
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (PackedForms* tensor : tensors) locks.emplace_back(tensor->mutex_);
+
+  std::vector<PackedForm> forms(requests.size());
+  // What is packed into files: by file, the requests.
+  std::map<std::pair<PackedFiles*, const MappedFile*>, std::vector<size_t>> kept;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto& [of, source, file] = requests[i];
+    Known& known = of->known_[source.packing->name];
+    if (auto ready = known.storage.lock()) {
+      forms[i] = {ready, known.file.lock()};
+    } else if (of->kept_ && file) {
+      kept[{of->kept_.get(), file}].push_back(i);
+    } else {
+      forms[i].storage = std::make_shared<Storage>(source.packing->bytes);
+      source.packing->pack_all(source.elements, forms[i].storage->data());
+      known = {forms[i].storage, {}};
+    }
   }
-  known = {made.storage, made.file};
-  return made;
+  for (const auto& [files, members] : kept) {
+    std::vector<PackedSource> sources;
+    for (const size_t i : members) sources.push_back(requests[i].source);
+    std::vector<PackedForm> made = files.first->take(sources, *files.second);
+    for (size_t i = 0; i < members.size(); ++i) {
+      const Request& request = requests[members[i]];
+      request.of->known_[request.source.packing->name] = {made[i].storage, made[i].file};
+      forms[members[i]] = std::move(made[i]);
+    }
+  }
+  return forms;
 }
 
 bool PackedForms::in_use() {
@@ -350,14 +375,35 @@ std::vector<std::shared_ptr<const MappedFile>> PackedForms::files() {
   return all;
 }
 
-// Releases the file's pages of the tensor, because kernels read the packed form instead.
-std::shared_ptr<const Storage> ParameterStore::packed(const std::string& name, const Packing& packing) {
-  StoredTensor* stored = find(name);
-  if (!stored || !stored->fixed) return nullptr;
-  if (reserves_) return Storage::reserved(packing.bytes);
-  const auto form = stored->packed->take(packing, stored->type_in_memory(), stored->data(), stored->file.get()).storage;
-  if (stored->file) stored->file->let_go(stored->storage->data(), stored->type.bytes());
-  return form;
+// Releases the file's pages of the tensors, because kernels read the packed forms instead. A form that several
+// operands read is requested once.
+std::vector<std::shared_ptr<const Storage>> ParameterStore::packed(std::span<const PackedParameter> parameters) {
+  std::vector<std::shared_ptr<const Storage>> result(parameters.size());
+  std::map<std::pair<PackedForms*, std::string>, size_t> known;
+  std::vector<PackedForms::Request> requests;
+  std::vector<size_t> request_of(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, packing] = parameters[i];
+    const StoredTensor* stored = find(name);
+    if (!stored || !stored->fixed) return result;
+    if (reserves_) {
+      result[i] = Storage::reserved(packing.bytes);
+      continue;
+    }
+    const auto [at, is_new] = known.emplace(std::pair(stored->packed.get(), packing.name), requests.size());
+    request_of[i] = at->second;
+    if (is_new)
+      requests.push_back(
+          {stored->packed.get(), {&packing, stored->type_in_memory(), stored->data()}, stored->file.get()});
+  }
+  if (reserves_) return result;
+  const std::vector<PackedForm> forms = PackedForms::take(requests);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    result[i] = forms[request_of[i]].storage;
+    const StoredTensor* stored = find(parameters[i].name);
+    if (stored->file) stored->file->let_go(stored->storage->data(), stored->type.bytes());
+  }
+  return result;
 }
 
 void ParameterStore::copy(const std::string& name, void* to) const {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,14 @@ class PackedForms {
  public:
   // `kept`: cache on disk for packed forms of tensors in mapped files; null: none.
   explicit PackedForms(std::shared_ptr<PackedFiles> kept = nullptr) : kept_(std::move(kept)) {}
-  // Returns the packed form, packing the elements if necessary. `file`: mapped file with the elements; null: in memory.
-  PackedForm take(const Packing& packing, const TensorType& type, const void* elements, const MappedFile* file);
+  // A form of the elements of `of`; `file`: mapped file with the elements, null: in memory.
+  struct Request {
+    PackedForms* of;
+    PackedSource source;
+    const MappedFile* file;
+  };
+  // Returns the packed forms in order, packing elements if necessary. Forms of one file are kept together.
+  static std::vector<PackedForm> take(std::span<const Request> requests);
   bool in_use();
   // Returns the mapped files of the forms in use.
   std::vector<std::shared_ptr<const MappedFile>> files();
@@ -116,7 +123,7 @@ class ParameterStore : public TensorBinding {
   // Returns false for weights of stored types, which kernels can multiply unpacked, unless they are in a mapped file
   // and all of them together need at most half of the limit of keep_packed().
   bool is_constant(const std::string& name) override;
-  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
+  std::vector<std::shared_ptr<const Storage>> packed(std::span<const PackedParameter> parameters) override;
   void will_change(const std::string& name) override;
   std::shared_ptr<const void> user_of(const std::string& name) override;
   std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;

@@ -17,8 +17,9 @@ Layout StateBinding::layout(const std::string& name, const TensorType& type, Lay
 
 bool StateBinding::is_constant(const std::string& name) { return !is_state_(name) && store_.is_constant(name); }
 
-std::shared_ptr<const Storage> StateBinding::packed(const std::string& name, const Packing& packing) {
-  return is_state_(name) ? nullptr : store_.packed(name, packing);
+// States have none: they are not constant.
+std::vector<std::shared_ptr<const Storage>> StateBinding::packed(std::span<const PackedParameter> parameters) {
+  return store_.packed(parameters);
 }
 
 void StateBinding::will_change(const std::string& name) {

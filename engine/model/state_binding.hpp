@@ -26,7 +26,7 @@ class StateBinding final : public TensorBinding {
   void* parameter(const std::string& name, const TensorType& type) override;
   Layout layout(const std::string& name, const TensorType& type, Layout preferred) override;
   bool is_constant(const std::string& name) override;
-  std::shared_ptr<const Storage> packed(const std::string& name, const Packing& packing) override;
+  std::vector<std::shared_ptr<const Storage>> packed(std::span<const PackedParameter> parameters) override;
   void will_change(const std::string& name) override;
   std::shared_ptr<const void> user_of(const std::string& name) override;
   std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;

@@ -77,7 +77,7 @@ TextWorker::Report TextWorker::report() const {
   Report report = report_;
   report.waiting = waiting_.size();
   if (const PagePool* pages = decoder_.pages()) {
-    report.pages = pages->limit();
+    report.pages = decoder_.page_limit();
     report.pages_used = pages->held();
     report.pages_kept = pages->kept();
   }
@@ -320,10 +320,9 @@ bool TextWorker::add_part(Slot& slot, int64_t most, int64_t drafts) {
 // Returns whether a text without pages may begin: its tokens must fit in addition to one page for each running text,
 // because otherwise texts would take pages from each other in turn. The oldest text may always begin.
 bool TextWorker::has_room(const Slot& slot, int64_t least) const {
-  const PagePool* pages = decoder_.pages();
-  if (!pages || running_.front() == &slot) return true;
+  if (!decoder_.pages() || running_.front() == &slot) return true;
   const int64_t needed = (least + PagePool::kRows - 1) / PagePool::kRows;
-  return pages->available() >= needed + static_cast<int64_t>(running_.size());
+  return decoder_.available_pages() >= needed + static_cast<int64_t>(running_.size());
 }
 
 // Reserves pages for `length` tokens. If none are free, takes them from the youngest texts.

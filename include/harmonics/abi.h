@@ -292,6 +292,9 @@ typedef struct hx_call_site {
   /* Contract 1.5, likewise, for implementations: the handles of the device's driver, valid as long as the kernel. NULL:
    * none. */
   const hx_native* native;
+  /* Contract 1.5, likewise: bytes of the parameters and states that the program changes. If they exceed a cache, each
+   * run evicts them from it, so that a weight is read from farther away. */
+  uint64_t changed_bytes;
 } hx_call_site;
 
 #define HX_MAX_PHASES 4

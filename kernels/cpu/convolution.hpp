@@ -1,43 +1,36 @@
-// Native kernels for ungrouped convolutions over two spatial axes (a single axis is treated as a plane of height 1).
-//
-// They cover cases that are slow in oneDNN: few channels, and gradients through max pooling, which have one non-zero
-// position per pooling window. Only non-zeros are multiplied.
+// Geometry of ungrouped convolutions over two spatial axes (a single axis is treated as a plane of height 1), for
+// native kernels. They cover cases that are slow in oneDNN: few channels (families/convolution.cpp), and gradients
+// through max pooling (families/pooled_gradients.cpp).
 #pragma once
 
 #include <cstdint>
 
+#ifndef HM_ISA
+#include "site.hpp"
+#endif
+
 namespace harmonics::cpu {
 
-struct ConvContext {
+struct ConvGeometry {
   int64_t samples, channels, height, width, outputs, out_height, out_width;
   int64_t kernel[2], strides[2], low[2], dilation[2];
   int64_t depth;  // channels x kernel
-  // Max pooling after the convolution: windows neither overlap nor cross an edge.
-  bool pools;
-  int64_t pool[2], pool_step[2], pooled_height, pooled_width;
-  bool has_bias, relu;
-
-  // Padded copy of x: planes of `rows` rows of `row` floats. Forward: columns are grouped by their remainder modulo the
-  // stride, `phase` columns per group, so that adjacent results read adjacent inputs. `direct`: reads x in place.
-  int64_t rows, row, phase, plane;
-  bool direct;
-  const int32_t* taps;     // [depth]: offsets of a window's elements from its first
-  int64_t padded_outputs;  // rounded up to whole vectors
-  int64_t band;            // result rows per band, computed together
-
-  // Gradients: channels last, in blocks of `block`; `vectors`: vectors per window row of one block.
-  int64_t block, blocks, vectors;
-  bool gathers;           // input gradient: sorts gradients by position instead of adding window by window
-  const int32_t* places;  // [out_height * out_width]: offset of each window in a block
-
-  uint32_t parts, join_parts;
-  int64_t packed, part_workspace;  // floats
-  uint32_t workspace_buffer;
+  int64_t rows;   // of a padded plane of x
+  int64_t pooled_height, pooled_width;
 };
 
-// Weight gradient: limit of ConvContext::vectors.
-constexpr int64_t kMostSumVectors = 12;
-// Gathering input gradient: limits of kernel columns, and of kernel columns times vectors of a block.
-constexpr int64_t kMostSpreadColumns = 7, kMostSpread = 12;
+#ifndef HM_ISA
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t up_to(int64_t n, int64_t granule) { return ceil_div(n, granule) * granule; }
+
+// Estimated nanoseconds of one vector FMA at full throughput.
+constexpr double kVectorStep = 0.17;
+
+// Reads sizes and window, not those of the pooling. False: grouped, or over more than two axes.
+bool conv_geometry(const Site& site, const std::vector<int64_t>& x, const std::vector<int64_t>& weight,
+                   ConvGeometry& c);
+
+#endif
 
 }  // namespace harmonics::cpu

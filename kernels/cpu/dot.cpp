@@ -71,7 +71,7 @@ void run_rearranged(const void* context, void* const* buffers, uint32_t phase, u
   const auto& c = *static_cast<const Rearranged*>(context);
   if (phase == 0) {
     const int which = part < c.copy_parts[0] ? 0 : 1;
-    return isa().strided_copy(&c.copies[which], buffers, 0, which ? part - c.copy_parts[0] : part);
+    return chosen::strided_copy()(&c.copies[which], buffers, 0, which ? part - c.copy_parts[0] : part);
   }
   float* workspace = static_cast<float*>(buffers[3]);
   void* const own[] = {c.copy_parts[0] ? workspace + c.offsets[0] : buffers[0],

@@ -58,3 +58,28 @@ extern const IsaTable table;
 }
 
 }  // namespace harmonics::cpu
+
+// Declares the kernel NAME of families/. In vector code it is that of the own instruction set. In planning code
+// chosen::NAME() returns the one for this processor.
+#ifdef HM_ISA
+#define HM_VECTOR_CODE(NAME)         \
+  namespace harmonics::cpu::HM_ISA { \
+  Kernel NAME;                       \
+  }
+#else
+#define HM_VECTOR_CODE(NAME)                                                            \
+  namespace harmonics::cpu {                                                            \
+  namespace baseline {                                                                  \
+  Kernel NAME;                                                                          \
+  }                                                                                     \
+  namespace avx2 {                                                                      \
+  Kernel NAME;                                                                          \
+  }                                                                                     \
+  namespace avx512 {                                                                    \
+  Kernel NAME;                                                                          \
+  }                                                                                     \
+  namespace chosen {                                                                    \
+  inline Run NAME() { return choose_kernel(baseline::NAME, avx2::NAME, avx512::NAME); } \
+  }                                                                                     \
+  }
+#endif

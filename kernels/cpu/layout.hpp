@@ -1,7 +1,9 @@
-// Copies between strided views (transpose, broadcast, slice, reverse, concat, pad), and fill, iota, random.
+// Copies between strided views, which other families also plan for their operands (families/layout.cpp).
 #pragma once
 
 #include <harmonics/abi.h>
+
+#include "isa.hpp"
 
 namespace harmonics::cpu {
 
@@ -24,24 +26,6 @@ struct CopyContext {
   uint64_t fill;
 };
 
-struct ConcatContext {
-  int64_t outer;
-  int64_t row_bytes;  // of the result
-  uint32_t n_inputs, parts;
-  const int64_t* input_bytes;  // per outer row
-};
-
-struct FillContext {
-  int64_t count;
-  uint32_t parts, element_bytes, dtype;
-  uint64_t bits;
-  int64_t size, inner;  // iota: 0, 1 ... along an axis of `size` with stride `inner`
-};
-
-struct RandomContext {
-  int64_t count;
-  uint64_t stream;
-  uint32_t parts;
-};
-
 }  // namespace harmonics::cpu
+
+HM_VECTOR_CODE(strided_copy)

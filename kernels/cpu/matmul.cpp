@@ -94,8 +94,10 @@ constexpr int64_t kManyRows = 1024;
 // A B of this many floats exceeds the L2 cache. For fewer than kManyRows rows it is read in place, since a packed copy
 // would double the memory traffic, or the memory if it were kept.
 constexpr int64_t kLargeFloats = int64_t{1} << 19;
+constexpr int64_t kLargeColdFloats = int64_t{1} << 16;  // of a B that no L2 cache holds from step to step
 constexpr int64_t kLeastStripRows = 16, kLeastStripColumns = 256;
-bool is_large(const Product& p) { return p.k * p.n >= kLargeFloats && p.m < kManyRows; }
+constexpr int64_t kLeastColdColumns = 128;  // likewise for a smaller, cold B, also of a part
+bool is_large(const Product& p) { return p.k * p.n >= (p.cold_b ? kLargeColdFloats : kLargeFloats) && p.m < kManyRows; }
 
 // If A is packed for all parts anyway, row slices cost no more: choose the more even division.
 bool is_cut_by_columns(const Product& p, uint32_t parts) {
@@ -111,6 +113,9 @@ uint32_t depth_parts_of(const Product& p, uint32_t parts) {
   const bool suits = parts > 1 && narrowest <= p.n && p.n < p.k && p.a_column == 1 && !p.descends && !p.accumulate;
   return suits && is_cut_by_columns(p, parts) ? 2 : 1;
 }
+
+// Returns the fewest columns of a strip.
+int64_t least_strip(const Product& p) { return p.k * p.n < kLargeFloats ? kLeastColdColumns : kLeastStripColumns; }
 
 // Whether B^T A^T reads a column-major B best: with few rows packing B takes as long as multiplying, and a large B is
 // not reused enough to repay it.
@@ -227,15 +232,15 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
 // Whether a large B is read along its rows, in strips of columns.
 bool suits_strips(const Product& p) {
   return is_packed_here(p) && is_large(p) && p.a_column == 1 && p.b_column == 1 && !p.chain && !p.sums &&
-         p.m >= kLeastStripRows && p.n >= kLeastStripColumns;
+         p.m >= kLeastStripRows && p.n >= least_strip(p);
 }
 void answer_strips(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<StripContext>();
   const Product& p = c->product = grid->product;
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
   c->depth_parts = depth_parts_of(p, wanted);
-  while (c->depth_parts * c->column_parts < wanted && p.n >= 2 * kLeastStripColumns * c->column_parts)
-    c->column_parts *= 2;
+  const int64_t least = least_strip(p);
+  while (c->depth_parts * c->column_parts < wanted && p.n >= 2 * least * c->column_parts) c->column_parts *= 2;
   c->part_floats = p.m * kRowsInPlaceStride + packed_column_panel(isa().vector) * kPackedDepth;
   const uint32_t parts = c->depth_parts * c->column_parts;
   const int64_t floats = parts * c->part_floats + (c->depth_parts - 1) * p.m * p.n;
@@ -392,6 +397,7 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   p.half = site.allows_half() && !p.invariant;
   p.bf16 = site.allows_bf16() && !p.invariant;
   p.constant_b = site.is_constant(1);
+  p.cold_b = !p.constant_b && site.is_cold();
   p.bias = 2;
   p.c = site.inputs();
   return answer_product(p, {0}, {0}, out);

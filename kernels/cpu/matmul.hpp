@@ -27,6 +27,7 @@ struct Product {
   bool descends = false;                // C = old - rate A B, the fused SGD update; packed products only
   uint32_t old = 0, rate = 0;           // buffers
   bool constant_b = false;              // B never changes, so it may be packed in advance
+  bool cold_b = false;                  // each step reads B from beyond the second-level cache
   bool bf16 = false;                    // operands may be rounded to bf16
   const ChainContext* chain = nullptr;  // elementwise epilogue; only packed products with by_rows
   uint32_t extra = 0;                   // number of buffers from c + 3

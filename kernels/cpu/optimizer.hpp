@@ -6,6 +6,7 @@
 namespace harmonics::cpu {
 
 struct Bf16Routines;
+struct SparseContext;
 
 // Storage of moments (engine/functional/stored_moments.hpp). coded: 8 bits; the scales are inputs after the moments.
 enum class MomentType { f32, bf16, coded };
@@ -34,7 +35,7 @@ struct OuterUpdateContext {
 };
 
 // The same for a batch: the update is the epilogue of each tile of the gradient a^T b. Phases: pack b; multiply and
-// update.
+// update; or, with few non-zeros in a, sparse rows of the gradient and their update.
 struct ProductUpdateContext {
   OptimizerContext rule;
   UpdateKind kind;
@@ -44,6 +45,9 @@ struct ProductUpdateContext {
   // Not null: operands are rounded to bf16, and the buffer begins with the packed a, of `packed_a` numbers.
   const Bf16Routines* bf16 = nullptr;
   int64_t packed_a = 0;
+  // Of phase 2: the non-zeros of a, in the buffer after the packed b, and the rows of a part's block in `packed`.
+  const SparseContext* marks = nullptr;
+  int64_t block_rows = 0;
 };
 // A larger depth in f32 takes several blocks, whose partial sums would have to be stored.
 constexpr int64_t kMostUpdateDepth = 256;

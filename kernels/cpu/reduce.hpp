@@ -1,7 +1,9 @@
-// Reductions, scans and searches along axes.
+// Reductions, which other families do in stages of their kernels (families/reduce.cpp).
 #pragma once
 
 #include <harmonics/abi.h>
+
+#include "isa.hpp"
 
 namespace harmonics::cpu {
 
@@ -25,11 +27,6 @@ struct ReduceContext {
   ReduceStage stage[HX_MAX_PHASES];
 };
 
-// An axis of `size` between `outer` and `inner`.
-struct AxisContext {
-  int64_t outer, size, inner;
-  uint32_t dtype, parts;
-  bool largest;
-};
-
 }  // namespace harmonics::cpu
+
+HM_VECTOR_CODE(reduce)

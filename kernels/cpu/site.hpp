@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,7 +38,12 @@ class Site : public kernels::Site {
     return std::all_of(raw().outputs, raw().outputs + outputs(), is_f32) ? std::optional(scale) : std::nullopt;
   }
   bool is_constant(uint32_t i) const {
-    return raw().struct_size >= sizeof(hx_call_site) && (raw().constants >> i & 1) != 0;
+    return raw().struct_size >= offsetof(hx_call_site, native) && (raw().constants >> i & 1) != 0;
+  }
+  // Whether the program changes more than a second-level cache holds, so that each step reads weights from beyond it.
+  bool is_cold() const {
+    constexpr uint64_t kCache = 2u << 20;
+    return raw().struct_size >= sizeof(hx_call_site) && raw().changed_bytes > kCache;
   }
   // Whether products may be computed in fp16 chunks.
   bool allows_half() const { return raw().flags & HX_SITE_FP16_CHUNKS; }

@@ -99,11 +99,26 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
 
 uint64_t rounded(uint64_t bytes) { return (bytes + 63) & ~uint64_t{63}; }
 
+// Divides the only row's product. A cold B is sliced by rows, as its update is: reading it takes the time, and each
+// thread reads what it wrote. Otherwise by columns, which need no sums.
+void cut_list(SparseContext& c, uint32_t columns) {
+  using namespace product_costs;
+  const Product& p = c.product;
+  c.row_parts = c.build_parts = 1;
+  const double nanoseconds = static_cast<double>(p.k * p.n) * kReadNanoseconds;
+  if (p.cold_b) c.slices = std::min(kMostSlices, parts_for(nanoseconds, p.k / 32, kReadGrain));
+  if (c.slices > 1) columns = parts_for(nanoseconds / c.slices, INT32_MAX, kSparseGrain);
+  c.column_parts = std::max(1u, static_cast<uint32_t>(std::min<int64_t>(columns, p.n / 96)));
+  c.sum_parts = c.slices > 1 ? 1 : 0;
+}
+
 void cut(SparseContext& c) {
   using namespace product_costs;
   const Product& p = c.product;
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const uint32_t parts = parts_for(products * 2 / kSparseRate, INT32_MAX, kSparseGrain);
+  c.pieces = (p.k + kSparsePiece - 1) / kSparsePiece;
+  if (is_listed(c)) return cut_list(c, parts);
   const auto at_most = [](uint32_t wanted, int64_t pieces) {
     return std::max(1u, static_cast<uint32_t>(std::min<int64_t>(wanted, pieces)));
   };
@@ -119,7 +134,6 @@ void cut(SparseContext& c) {
   c.row_parts = at_most(each / c.column_parts, p.m / 32);
   c.build_parts = std::min(kMostVerdicts, parts_for(static_cast<double>(p.m * p.k) * kMarkNanoseconds,
                                                     p.a_column == 1 ? p.m : (p.m + 63) / 64));
-  c.pieces = (p.k + kSparsePiece - 1) / kSparsePiece;
   if (c.halves != Halves::depth) return;
   c.pieces += c.pieces % 2;
   c.sum_parts = parts_of_sum(p);
@@ -134,9 +148,10 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
   uint64_t marks = kVerdictBytes + static_cast<uint64_t>(marks_bytes(*c));
-  if (c->halves == Halves::depth) {
+  if (c->sum_parts > 0) {
+    const uint32_t sums = c->halves == Halves::depth ? 1 : c->slices - 1;
     c->sums_offset = static_cast<int64_t>(rounded(marks));
-    marks = rounded(marks) + static_cast<uint64_t>(p.m * p.n) * sizeof(float);
+    marks = rounded(marks) + sums * rounded(static_cast<uint64_t>(p.m * p.n) * sizeof(float));
   }
   // The dense kernel overwrites the mask; only the verdicts stay.
   c->a.offset = kVerdictBytes;

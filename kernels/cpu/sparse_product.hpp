@@ -27,11 +27,12 @@ struct SparseContext {
   uint32_t workspace;                             // buffer
   bool update;                                    // C = old - rate A B, the SGD update
   Halves halves = Halves::none;
-  uint32_t sum_parts = 0;   // parts of the phase that adds the halves of the depth
-  int64_t sums_offset = 0;  // the second half's sums, in the workspace
+  uint32_t sum_parts = 0;   // parts of the phase that adds the halves, or slices, of the depth
+  int64_t sums_offset = 0;  // the sums of the second half, or of all slices but the first, in the workspace
+  uint32_t slices = 1;      // with a list: slices of the depth, which are the rows that a thread updates
 };
 inline uint32_t multiply_parts(const SparseContext& c) {
-  return c.row_parts * c.column_parts * (c.halves == Halves::none ? 1 : 2);
+  return c.row_parts * c.column_parts * (c.halves == Halves::none ? c.slices : 2);
 }
 
 // Above this density the dense kernel is faster.
@@ -42,9 +43,10 @@ constexpr double kSparse = 0.45;
 // Capacity of the list: the depth plus one vector.
 [[gnu::always_inline]] static inline int64_t list_floats(const Product& p) { return (p.k + 31) / 16 * 16; }
 // Workspace: a verdict per build part (1: sparse, its mask words are valid), then the mask words or the list. With a
-// list, the second verdict is its length.
+// list, the end of each slice's elements in it follows the first verdict.
 constexpr int64_t kVerdictBytes = 64;
 constexpr uint32_t kMostVerdicts = kVerdictBytes / sizeof(int32_t);
+constexpr uint32_t kMostSlices = 4;
 [[gnu::always_inline]] static inline int64_t marks_bytes(const SparseContext& c) {
   return is_listed(c) ? 2 * list_floats(c.product) * static_cast<int64_t>(sizeof(float))
                       : c.pieces * c.product.m * static_cast<int64_t>(sizeof(uint64_t));

@@ -1,5 +1,6 @@
 // Plans attention with optional inputs, rotary position embedding, and rows appended to a key-value cache.
 #include <cmath>
+#include <limits>
 
 #include "families.hpp"
 
@@ -44,7 +45,7 @@ bool cache_type(const hx_type& x, CacheType& type) {
 struct Sequence {
   AttendParameters p{};
   std::vector<Named> more;
-  uint32_t lengths = 0, mask = 0, bias = 0, sinks = 0;
+  uint32_t lengths = 0, mask = 0, bias = 0, sinks = 0, pages = 0;
 
   // `fixed`: number of inputs before the optional ones.
   bool read(const Site& site, uint32_t fixed) {
@@ -65,6 +66,7 @@ struct Sequence {
     p.scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(p.width))));
     p.cap = static_cast<float>(site.number("softcap"));
     if (!optional_inputs(site, fixed, more)) return declined("takes optional inputs by name");
+    if (!read_pages(site)) return false;
     for (const Named& m : more) {
       const hx_type& type = site.in(m.input);
       const uint32_t table = p.queries * p.keys, tables = type.rank == 4 ? size(type, 1) : 0;
@@ -73,12 +75,29 @@ struct Sequence {
         lengths = m.input, p.has_lengths = 1;
       else if (m.name == "sinks" && is_f32(type))
         sinks = m.input, p.has_sinks = 1;
+      else if (m.name == "pages" && type.dtype == HX_I32)
+        pages = m.input;
       else if (m.name == "mask" && type.dtype == HX_BOOL)
         mask = m.input, p.has_mask = 1, p.mask_item = of_item, p.mask_head = of_head;
       else if (m.name == "bias" && is_f32(type))
         bias = m.input, p.has_bias = 1, p.bias_item = of_item, p.bias_head = of_head;
       else
-        return declined("takes lengths i32, a mask of bool, a bias and sinks of f32");
+        return declined("takes lengths and pages i32, a mask of bool, a bias and sinks of f32");
+    }
+    return true;
+  }
+
+ private:
+  // With pages, keys and values are pools of pages, and the keys of a batch item are those of its table.
+  bool read_pages(const Site& site) {
+    for (const Named& m : more) {
+      if (m.name != "pages") continue;
+      p.entries = static_cast<uint32_t>(site.in(m.input).dims[1]);
+      p.page = p.keys;
+      p.pool = static_cast<uint32_t>(site.in(1).dims[0]);
+      if (uint64_t{p.entries} * p.page > std::numeric_limits<uint32_t>::max())
+        return declined("attends over fewer than 2^32 keys");
+      p.keys = p.entries * p.page;
     }
     return true;
   }
@@ -100,9 +119,10 @@ bool plan_sequence(const Site& site, hx_kernel& out) {
       !cache_type(site.in(2), s.p.value_type))
     return declined("attends with optional inputs in f32, over keys and values of f32, f16 or q8_0 in whole blocks");
   if (!s.read(site, 3)) return false;
+  const uint32_t out_at = site.inputs();
   Work work(site.machine());
   launch_warps(work, s.p.batch * s.p.heads * s.p.queries, attend_function(),
-               {{0}, {1}, {2}, {s.lengths}, {s.mask}, {s.bias}, {s.sinks}, {site.inputs()}, {site.inputs() + 1}}, s.p);
+               {{0}, {1}, {2}, {s.lengths}, {s.mask}, {s.bias}, {s.sinks}, {s.pages}, {out_at}, {out_at + 1}}, s.p);
   answer(out, std::move(work), "attention");
   return true;
 }
@@ -145,6 +165,7 @@ bool plan_sequence_grad(const Site& site, hx_kernel& out) {
     if (!is_f32(site.in(i))) return declined("has gradients of f32 only");
   Sequence s;
   if (!s.read(site, 6)) return false;
+  if (s.p.entries) return declined("has no gradient over pages");
   const AttendParameters& p = s.p;
   const uint32_t rows = p.batch * p.heads * p.queries, dq = site.inputs();
   Work work(site.machine());
@@ -209,21 +230,26 @@ bool plan_rope(const Site& site, hx_kernel& out) {
 }
 
 bool plan_cache_append(const Site& site, hx_kernel& out) {
-  if (site.inputs() != 3) return declined("appends to caches that lie in one piece");
+  const bool paged = site.inputs() == 4;
+  if (paged != (site.text("operands") == "pages") || (paged && site.in(3).dtype != HX_I32))
+    return declined("takes pages i32 by name");
   const hx_type &cache = site.in(0), &rows = site.in(1);
   const bool narrows = kernels::is_half(cache.dtype) && is_f32(rows), blocks = cache.dtype == HX_Q8_0 && is_f32(rows);
   if (site.in(2).dtype != HX_I32 || (!narrows && !blocks && (cache.dtype != rows.dtype || site.has_stored())))
     return declined("appends rows of the cache's type, or f32 to f16, bf16 and q8_0, from i32 rows on");
   const auto n = static_cast<uint32_t>(count(rows) / (blocks ? kCacheBlock : 1));
-  const AppendParameters p{n, static_cast<uint32_t>(cache.dims[1]), static_cast<uint32_t>(rows.dims[1]),
-                           static_cast<uint32_t>(n / (rows.dims[0] * rows.dims[1]))};
+  const auto size = [](int64_t of) { return static_cast<uint32_t>(of); };
+  AppendParameters p{n, size(cache.dims[1]), size(rows.dims[1]), size(n / (rows.dims[0] * rows.dims[1])), 0, 0, 0};
+  if (paged)
+    p.all = size(rows.dims[0] * rows.dims[1]), p.entries = size(site.in(3).dims[1]), p.pool = size(cache.dims[0]);
+  const uint32_t result = site.inputs();
   Work work(site.machine());
-  work.copy({3}, {0}, run_bytes(static_cast<DType>(cache.dtype), count(cache)));
+  work.copy({result}, {0}, run_bytes(static_cast<DType>(cache.dtype), count(cache)));
   const Function append = blocks    ? append_blocks_function()
                           : narrows ? append_half_function(cache.dtype)
                                     : append_function(width(cache.dtype));
-  work.over(n, append, {{1}, {2}, {3}}, p);
-  answer(out, std::move(work), "cache append").in_place = 1;
+  work.over(n, append, {{1}, {2}, {paged ? 3u : 2u}, {result}}, p);
+  answer(out, std::move(work), paged ? "paged cache append" : "cache append").in_place = 1;
   return true;
 }
 

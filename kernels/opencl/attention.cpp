@@ -1,6 +1,7 @@
 // Attention without a score matrix: one thread per query visits all keys; in the gradient, one per key visits all
 // queries.
 #include <cmath>
+#include <limits>
 
 #include "families.hpp"
 
@@ -8,6 +9,7 @@ namespace harmonics::opencl {
 namespace {
 
 constexpr int64_t kWidest = 256;  // limit of the head's width, which a thread keeps in registers
+constexpr int64_t kMostOfPool = std::numeric_limits<uint32_t>::max();  // numbers of a pool of pages
 
 // Layout of a head's rows: heads before or after positions.
 struct Rows {
@@ -65,8 +67,13 @@ struct Attention {
 #define SIZES T scale, uint causal, uint width, uint values, uint batches, uint heads, uint shared, uint queries, \
     uint keys, uint q_head, uint q_row, uint k_head, uint k_row, uint v_head, uint v_row
 #define Q_AT(b, h, t) ((b) * heads * queries * WIDTH + (h) * q_head + (t) * q_row)
+#ifdef PAGE
+#define K_AT(b, h, j) (PAGE(b, j) * shared * page * WIDTH + (h) * k_head + (uint)(j) % page * k_row)
+#define V_AT(b, h, j) (PAGE(b, j) * shared * page * VALUES + (h) * v_head + (uint)(j) % page * v_row)
+#else
 #define K_AT(b, h, j) ((b) * shared * keys * WIDTH + (h) * k_head + (j) * k_row)
 #define V_AT(b, h, j) ((b) * shared * keys * VALUES + (h) * v_head + (j) * v_row)
+#endif
 #define OUT_AT(b, h, t) (Q_AT(b, h, t) / WIDTH * VALUES)
 #define SEEN(t) (causal ? (uint)max(0, (int)(keys + t + 1) - (int)queries) : keys)
 #define QUERY                                                                              \
@@ -167,11 +174,13 @@ std::string cache_macros(const std::string& name, const hx_type& type) {
 }
 bool is_cache(const hx_type& x) { return is_float(x.dtype) || (x.dtype == HX_Q8_0 && x.dims[3] % 32 == 0); }
 
-const char* kTakes = "takes lengths i32, a mask of bool, a bias and sinks of floats";
+const char* kTakes = "takes lengths and pages i32, a mask of bool, a bias and sinks of floats";
 
-// Attention with the optional inputs: lengths, mask, bias and sinks.
+// Attention with the optional inputs: lengths, mask, bias, sinks and pages. `page`: keys of a page; `pool`: pages;
+// `entries`: pages of a batch item.
 const char* kSequenceSizes = R"(
-#define SEQUENCE_SIZES uint window, T cap, uint mask_item, uint mask_head, uint bias_item, uint bias_head
+#define SEQUENCE_SIZES uint window, T cap, uint mask_item, uint mask_head, uint bias_item, uint bias_head, \
+    uint entries, uint page, uint pool
 #define RANGE                                                                                          \
   const int length = LENGTH, place = length - (int)queries + (int)t,                                    \
       first = window ? max(0, place - (int)window + 1) : 0, end = causal ? min(length, place + 1) : length;
@@ -312,19 +321,35 @@ kernel void sinks_of(BUFFERS) {
 #endif
 )";
 
+// Returns the input with this name in a list of optional inputs, which begin at `first`; 0: none.
+uint32_t input_named(const std::string& list, const std::string& wanted, uint32_t first) {
+  for (size_t at = 0; at < list.size(); ++first) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    if (list.compare(at, comma - at, wanted) == 0) return first;
+    at = comma + 1;
+  }
+  return 0;
+}
+
 // Buffers of the optional inputs, numbered from `base`, and the source text that reads them.
 class OptionalText {
  public:
   explicit OptionalText(uint32_t first) : base(first) {}
   uint32_t base;
-  std::string buffers, length = "(int)keys", sink, terms, macros;
+  std::string buffers, length = "(int)keys", sink, terms, macros, pages;
   std::vector<uint32_t> places;
   std::vector<std::string> names;
   int64_t strides[4] = {};  // strides of batch items and heads, for the mask and the bias
+  int64_t entries = 0, page = 0, pool = 0;
 
-  // Returns false for an input of an unknown name or type.
-  bool take(const Site& site, uint32_t input, const Attention& a) {
+  // Returns false for an input of an unknown name or type. With pages, sets the keys of `a` to those of a table.
+  bool take(const Site& site, uint32_t input, Attention& a) {
     const std::string list = site.text("operands");
+    if (const uint32_t table = input_named(list, "pages", input)) {
+      if (table >= site.inputs()) return false;
+      entries = site.in(table).dims[1], page = a.k.positions, pool = a.k.batch;
+      a.k.positions = a.v.positions = entries * page;
+    }
     for (size_t at = 0; at < list.size(); ++input) {
       const size_t comma = std::min(list.find(',', at), list.size());
       const std::string& name = names.emplace_back(list.substr(at, comma - at));
@@ -335,7 +360,7 @@ class OptionalText {
     return input == site.inputs();
   }
   std::string text(const Site& site, const Attention& a, uint32_t lse_dtype) const {
-    return a.head(site, lse_dtype) + cache_macros("K", site.in(1)) + cache_macros("V", site.in(2)) + macros +
+    return pages + a.head(site, lse_dtype) + cache_macros("K", site.in(1)) + cache_macros("V", site.in(2)) + macros +
            "#define OPTIONAL " + buffers + "\n#define LENGTH " + length + "\n#define SINK " +
            (sink.empty() ? "" : "largest = " + sink + ", total = 1;") + "\n#define SINK_READ " +
            (sink.empty() ? "0" : sink) + "\n#define HAS_SINKS " + (sink.empty() ? "0" : "1") + "\n#define TERMS " +
@@ -346,6 +371,7 @@ class OptionalText {
     launch.with(static_cast<cl_uint>(site.number("window")));
     launch.with_number(site.in(0).dtype, site.number("softcap"));
     for (const int64_t stride : strides) launch.with(static_cast<cl_uint>(stride));
+    for (const int64_t size : {entries, page, pool}) launch.with(static_cast<cl_uint>(size));
   }
 
  private:
@@ -355,6 +381,12 @@ class OptionalText {
     if (name == "lengths") {
       if (type.dtype != HX_I32) return false;
       length = "clamp(AT(int, " + n + ")[batch], 0, (int)keys)";
+      return true;
+    }
+    if (name == "pages") {
+      if (type.dtype != HX_I32) return false;
+      pages =
+          "#define PAGE(b, j) (uint)clamp(AT(int, " + n + ")[(b) * entries + (uint)(j) / page], 0, (int)pool - 1)\n";
       return true;
     }
     if (name == "sinks") {
@@ -379,9 +411,11 @@ class OptionalText {
   }
 };
 
-bool plan_sequence(const Site& site, const Attention& a, hx_kernel& out) {
+bool plan_sequence(const Site& site, Attention a, hx_kernel& out) {
   OptionalText more(5);
   if (!more.take(site, 3, a)) return declined(kTakes);
+  if (more.entries && std::max(count(site.in(1)), count(site.in(2))) > kMostOfPool)
+    return declined("attends over pools of fewer than 2^32 numbers");
   std::vector<uint32_t> buffers{0, 1, 2, site.inputs(), site.inputs() + 1};
   buffers.insert(buffers.end(), more.places.begin(), more.places.end());
   Work work;
@@ -393,9 +427,10 @@ bool plan_sequence(const Site& site, const Attention& a, hx_kernel& out) {
   return true;
 }
 
-bool plan_sequence_grad(const Site& site, const Attention& a, hx_kernel& out) {
+bool plan_sequence_grad(const Site& site, Attention a, hx_kernel& out) {
   OptionalText more(7);
   if (!more.take(site, 6, a)) return declined(kTakes);
+  if (more.entries) return declined("has no gradient over pages");
   const std::string text = more.text(site, a, site.in(4).dtype) + kSequenceGradient;
   const uint32_t dq = site.inputs();
   Work work;

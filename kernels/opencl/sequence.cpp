@@ -1,5 +1,6 @@
 // Rotary position embedding, and rows appended to a key-value cache.
 #include <cmath>
+#include <limits>
 
 #include "families.hpp"
 
@@ -95,15 +96,43 @@ bool plan_rope(const Site& site, hx_kernel& out) {
 
 namespace {
 
+// FIND_PLACE sets `place`, the row of the cache for appended row i / row, or returns.
+const char* kInOnePiece = R"(
+#define PAGES
+#define SIZES_OF_PAGES
+#define FIND_PLACE                                                                                 \
+  const uint number = i / row, batch = number / rows;                                              \
+  const ulong place = (ulong)batch * capacity + (uint)clamp(AT(int, 1)[batch], 0, (int)(capacity - rows)) + \
+      number % rows;
+)";
+// A row without a page is not written. Of rows with one place, the last remains.
+const char* kInPages = R"(
+#define PAGES , BUFFER(3)
+#define SIZES_OF_PAGES , uint all, uint entries, uint pool
+long row_of_pool(global const int* start, global const int* pages, uint number, uint capacity, uint rows, uint entries,
+    uint pool) {
+  const uint batch = number / rows;
+  const long at = (long)start[batch] + number % rows;
+  if (at < 0 || at >= (long)entries * capacity) return -1;
+  const int page = pages[batch * entries + (uint)at / capacity];
+  return page < 0 || page >= (int)pool ? -1 : (long)page * capacity + (uint)at % capacity;
+}
+#define ROW_OF_POOL(number) row_of_pool(AT(int, 1), AT(int, 3), number, capacity, rows, entries, pool)
+#define FIND_PLACE                                             \
+  const uint number = i / row;                                 \
+  const long place = ROW_OF_POOL(number);                      \
+  if (place < 0) return;                                       \
+  for (uint later = number + 1; later < all; ++later)          \
+    if (ROW_OF_POOL(later) == place) return;
+)";
 // One thread per block of 32; a row is whole blocks.
 const char* kAppendBlocks = R"(
-kernel void append(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint capacity, uint rows, uint row) {
+kernel void append(BUFFER(0), BUFFER(1), BUFFER(2) PAGES, uint n, uint capacity, uint rows, uint row SIZES_OF_PAGES) {
   const uint i = get_global_id(0);
   if (i >= n) return;
-  const uint number = i / row, batch = number / rows,
-      at = (uint)clamp(AT(int, 1)[batch], 0, (int)(capacity - rows)) + number % rows;
+  FIND_PLACE
   global const float* from = AT(float, 0) + (ulong)i * 32;
-  global uchar* to = AT(uchar, 2) + ((ulong)(batch * capacity + at) * row + i % row) * 34;
+  global uchar* to = AT(uchar, 2) + ((ulong)place * row + i % row) * 34;
   float most = 0;
   int finite = 1;
   for (uint j = 0; j < 32; ++j) {
@@ -118,34 +147,41 @@ kernel void append(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint capacity, uint 
 }
 )";
 const char* kAppend = R"(
-kernel void append(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint capacity, uint rows, uint row) {
+kernel void append(BUFFER(0), BUFFER(1), BUFFER(2) PAGES, uint n, uint capacity, uint rows, uint row SIZES_OF_PAGES) {
   const uint i = get_global_id(0);
   if (i >= n) return;
-  const uint number = i / row, batch = number / rows,
-      at = (uint)clamp(AT(int, 1)[batch], 0, (int)(capacity - rows)) + number % rows;
-  Y_WRITE(2, (batch * capacity + at) * row + i % row, X_READ(0, i));
+  FIND_PLACE
+  Y_WRITE(2, (uint)place * row + i % row, X_READ(0, i));
 }
 )";
 
 }  // namespace
 
 bool plan_cache_append(const Site& site, hx_kernel& out) {
-  if (site.inputs() != 3) return declined("appends to caches that lie in one piece");
+  const bool paged = site.inputs() == 4;
+  if (paged != (site.text("operands") == "pages")) return declined("takes optional inputs by name");
   const hx_type &cache = site.in(0), &rows = site.in(1);
   const bool blocks = cache.dtype == HX_Q8_0;
   if (site.in(2).dtype != HX_I32) return declined("appends from i32 rows on");
+  if (paged && (site.in(3).dtype != HX_I32 || count(cache) > std::numeric_limits<uint32_t>::max()))
+    return declined("appends to pages i32, in pools of fewer than 2^32 numbers");
   if (blocks ? rows.dtype != HX_F32 : cache.dtype != rows.dtype && (!is_float(cache.dtype) || !is_float(rows.dtype)))
     return declined("appends floats to a cache of floats, or f32 to one of q8_0");
   const std::string body =
-      blocks ? kAppendBlocks : element_macros("X", rows.dtype) + element_macros("Y", cache.dtype) + kAppend;
-  const int64_t n = count(rows) / (blocks ? 32 : 1);
+      (paged ? kInPages : kInOnePiece) +
+      (blocks ? kAppendBlocks : element_macros("X", rows.dtype) + element_macros("Y", cache.dtype) + kAppend);
+  const int64_t n = count(rows) / (blocks ? 32 : 1), all = rows.dims[0] * rows.dims[1];
+  const uint32_t result = site.inputs();
   Work work;
-  work.launches.push_back(copy_whole(site.machine(), cache, 0, 3));
-  Launch& launch = work.launches.emplace_back(site.machine(), body, "append", std::vector<uint32_t>{1, 2, 3});
-  for (const int64_t v : {n, cache.dims[1], rows.dims[1], n / (rows.dims[0] * rows.dims[1])})
-    launch.with(static_cast<cl_uint>(v));
+  work.launches.push_back(copy_whole(site.machine(), cache, 0, result));
+  std::vector<uint32_t> buffers{1, 2, result};
+  if (paged) buffers.push_back(3);
+  Launch& launch = work.launches.emplace_back(site.machine(), body, "append", buffers);
+  for (const int64_t v : {n, cache.dims[1], rows.dims[1], n / all}) launch.with(static_cast<cl_uint>(v));
+  if (paged)
+    for (const int64_t v : {all, site.in(3).dims[1], cache.dims[0]}) launch.with(static_cast<cl_uint>(v));
   launch.over(n);
-  answer(out, std::move(work), "cache append").in_place = 1;
+  answer(out, std::move(work), paged ? "paged cache append" : "cache append").in_place = 1;
   return true;
 }
 

@@ -3,6 +3,9 @@
 
 #include <cmath>
 
+#include "tests/journeys/background.hpp"
+#include "tests/journeys/sending.hpp"
+
 using namespace journeys;
 
 namespace {
@@ -110,5 +113,54 @@ TEST_CASE("accelerator: checkpoints move between the CPU and the accelerator") {
     const Result rest = harmonics("run " + flow + "--steps 30 --resume '" + folder + "' --device " + second, 280);
     REQUIRE(rest.code == 0);
     CHECK(loss_of(rest) == Approx(loss_of(undisturbed)).epsilon(2e-3));
+  }
+}
+
+TEST_CASE("accelerator: generate and serve write the CPU's texts from f32, q8_0 and q4_k_m weights") {
+  if (!has_accelerator()) return;
+  Folder f;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "The cat sat on mat " + std::to_string(i) + ". ";
+  const std::string book = f.write("book.txt", text), tokenizer = f / "tokenizer.json", folder = f / "folder/",
+                    exact = f / "exact.gguf",
+                    spec = f.write("small.ndsl",
+                                   "name: Small\ntype: model\nextends: Llama2\nconfig:\n  vocab_size: 300\n"
+                                   "  hidden_size: 256\n  num_layers: 2\n  num_query_heads: 4\n"
+                                   "  num_kv_heads: 2\n  intermediate_size: 256\n"
+                                   "  max_position_embeddings: 128\n");
+  for (const std::string& command :
+       {"tokenize --train 300 --file " + book + " " + tokenizer,
+        "export " + spec + " " + folder + " --tokenizer " + tokenizer, "export " + folder + " " + exact}) {
+    INFO(command);
+    REQUIRE(harmonics(command).code == 0);
+  }
+  for (const std::string type : {"f32", "q8_0", "q4_k_m"}) {
+    INFO(type);
+    const std::string model = type == "f32" ? exact : f / (type + ".gguf");
+    if (type != "f32") REQUIRE(harmonics("quantize " + exact + " " + model + " --type " + type).code == 0);
+    for (const char* cache : {"f32", "q8_0"}) {
+      const std::string flags =
+          " 'The cat sat' --temperature 0 --max-tokens 24 --precision fp32 --cache-type " + std::string(cache);
+      const Result cpu = harmonics("generate " + model + flags),
+                   there = harmonics("generate " + model + flags + " --device " + accelerator(), 280);
+      REQUIRE(cpu.code == 0);
+      INFO(there.err);
+      REQUIRE(there.code == 0);
+      CHECK(there.out == cpu.out);
+      CHECK_FALSE(has(there.err, "has no kernel"));
+    }
+    std::string answers[2];
+    for (const std::string& device : {std::string("cpu"), accelerator()}) {
+      const std::string port = unused_port();
+      Background server(f, "serve " + model + " --precision fp32 --listen 127.0.0.1:" + port + " --device " + device);
+      const std::string answer = posted(port, "/v1/completions", "application/json", "",
+                                        "{\"prompt\": [\"The cat\", \"sat on\", \"The cat sat on mat 7. The\"], "
+                                        "\"temperature\": 0, \"max_tokens\": 20}");
+      answers[device != "cpu"] = answer.substr(answer.find("\"choices\""));
+      server.signal(SIGTERM);
+      CHECK(server.end().code == 128 + SIGTERM);
+    }
+    INFO(answers[1]);
+    CHECK(answers[0].substr(0, answers[0].find("\"usage\"")) == answers[1].substr(0, answers[1].find("\"usage\"")));
   }
 }

@@ -173,6 +173,7 @@ TEST_CASE("accelerator: caches of f32, f16, bf16 and q8_0 have kernels that appe
   if (!opens_accelerator()) return;
   const auto executor = make_sequential_executor();
   check_cached_decoding(*executor, on(accelerator()));
+  check_paged_decoding(*executor, on(accelerator()));
 }
 
 TEST_CASE("accelerator: sorts, positions in several axes, windows, bits and angles equal the reference") {

@@ -128,6 +128,7 @@ TEST_CASE("cuda: caches of f32, f16, bf16 and q8_0 have kernels that append in p
   const FreshSettings fresh;
   EmulatedDevice device;
   harmonics::engine::testing::check_cached_decoding(*device.executor, device.options());
+  harmonics::engine::testing::check_paged_decoding(*device.executor, device.options());
 }
 
 TEST_CASE("cuda: gradients of attention with optional inputs, grouped heads, a window and a cap equal the body's") {

@@ -164,6 +164,7 @@ bool KernelCall::find(hx_kernel& kernel) {
   site.chain = chain_.data();
   site.chain_outputs = chain_outputs_.data();
   site.constants = constants_;
+  site.changed_bytes = changed_bytes_;
   const hx_status status = device().vt->find(device().self, &site, &kernel);
   INFO(op_ << ": " << host().error);
   REQUIRE(status != HX_ERROR);

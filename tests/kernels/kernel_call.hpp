@@ -149,6 +149,8 @@ class KernelCall {
   KernelCall& allow_bf16() { return flags_ = HX_SITE_BF16, *this; }
   // Declares that input `input` never changes, so the kernel may pack it.
   KernelCall& constant(uint32_t input) { return constants_ |= uint64_t{1} << input, *this; }
+  // Declares that the program changes `bytes` of parameters and states.
+  KernelCall& changing(uint64_t bytes) { return changed_bytes_ = bytes, *this; }
   // Output `output` shares the memory of input `input`.
   KernelCall& alias(uint32_t output, uint32_t input) { return aliases_.push_back({output, input}), *this; }
 
@@ -181,7 +183,7 @@ class KernelCall {
   std::vector<uint32_t> chain_outputs_;
   std::vector<std::pair<uint32_t, uint32_t>> aliases_;
   uint32_t parts_ = 0, in_place_ = 0, flags_ = 0;
-  uint64_t constants_ = 0, packed_bytes_ = 0;
+  uint64_t constants_ = 0, packed_bytes_ = 0, changed_bytes_ = 0;
   std::string name_;
 };
 

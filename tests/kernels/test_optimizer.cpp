@@ -141,7 +141,8 @@ TEST_CASE("update_outer: a batch gives the bits of the product and the update, d
   for (const Case& k : {Case{"sgd", 1, 0.9, false}, Case{"sgd", 0, 0.0, false}, Case{"lion", 1, 0.0, false},
                         Case{"adam", 2, 0.0, true}, Case{"adamw", 2, 0.0, true}})
     for (const Size& size : {Size{48, 64, 2, 0}, Size{53, 71, 5, 0}, Size{60, 97, 33, 0}, Size{301, 130, 64, 0},
-                             Size{131, 392, 256, 0}, Size{200, 333, 40, 0.8}, Size{301, 130, 256, 0.7}}) {
+                             Size{131, 392, 256, 0}, Size{200, 333, 40, 0.8}, Size{301, 130, 256, 0.7},
+                             Size{400, 700, 20, 0.9}}) {  // the last one takes several blocks of rows in a part
       const int64_t m = size.m, n = size.n, samples = size.samples;
       const Tensor w = random.floats({m, n}), b = random.floats({samples, n});
       std::vector<float> numbers = random.floats({samples, m}).values<float>();

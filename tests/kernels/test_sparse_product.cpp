@@ -70,6 +70,41 @@ TEST_CASE("affine maps with a weight [in, out], bias and activation") {
     }
 }
 
+TEST_CASE("a single row by a weight beyond the cache is summed in slices, with zeros, bias and activation") {
+  Random random(76);
+  for (const SparseSizes& s : {SparseSizes{1, 392, 784}, SparseSizes{1, 101, 1025}, SparseSizes{1, 1024, 700}})
+    for (double density : {0.0, 0.1, 1.0}) {
+      const Tensor x = sparse(random, {1, s.k}, density), w = random.floats({s.k, s.n}), bias = random.floats({s.n});
+      KernelCall call("linear");
+      call.set("transposed", 1)
+          .set("activation", "relu")
+          .in(x)
+          .in(w)
+          .in(bias)
+          .out({1, s.n})
+          .changing(uint64_t{1} << 22);
+      std::vector<double> e = exact_product({x}, {w}, 1, s.n, s.k);
+      for (size_t i = 0; i < e.size(); ++i) e[i] = std::max(0.0, e[i] + bias[static_cast<int64_t>(i)]);
+      const Tensor found = call.run_one();
+      CHECK(call.parts() >= 2);
+      require_close(found, e, 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)));
+    }
+}
+
+TEST_CASE("affine maps by a weight beyond the cache give the bits of those within it") {
+  Random random(77);
+  for (const SparseSizes& s : {SparseSizes{64, 392, 784}, SparseSizes{49, 200, 400}, SparseSizes{61, 130, 1001}})
+    for (double density : {0.2, 1.0}) {
+      const Tensor x = sparse(random, {s.m, s.k}, density), w = random.floats({s.k, s.n}), bias = random.floats({s.n});
+      KernelCall near("linear"), far("linear");
+      for (KernelCall* call : {&near, &far})
+        call->set("transposed", 1).set("activation", "relu").in(x).in(w).in(bias).out({s.m, s.n});
+      far.changing(uint64_t{1} << 22);
+      CHECK(far.run_one().bytes == near.run_one().bytes);
+      CHECK((is_baseline() || far.workspace() != near.workspace()));
+    }
+}
+
 TEST_CASE("sparse products: NaN is not skipped") {
   Random random(73);
   Tensor a = sparse(random, {40, 100}, 0.1);

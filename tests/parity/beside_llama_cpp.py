@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Compares generated tokens and log-probabilities with llama.cpp on the same files: beside_llama_cpp.py HARMONICS [--tokens N]
-[--type T]. HARMONICS is the program. Needs numpy, gguf and llama-cpp-python; run by hand.
+[--type T] [--architecture A] [--seed N]. HARMONICS is the program. Needs numpy, gguf and llama-cpp-python; run by hand.
 
 For each architecture it writes a model of random weights in F32, continues a prompt greedily with both programs, and
 compares the tokens and the log-probabilities of the most likely ones. Then the model is quantized, and both programs
 read the quantized file: "differ" is the largest difference of two log-probabilities as long as the tokens are equal,
 "type" what quantization itself changes in llama.cpp, which rounds activations to 8 bits, or to f16, where we do not. The
 first may be twice the second.
+
+In a model with experts in f16 or bf16, rounding can change which of two experts with nearly equal scores a token
+uses. experts_in_numpy.py finds these tokens: their number and their largest difference are "ties", not "differ". At every token, ties included, our log-probabilities must be those of its float64 ("exact").
 """
 import argparse
 import json
@@ -16,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 try:
+    import experts_in_numpy
     import gguf
     import llama_cpp
     import numpy as np
@@ -142,15 +146,28 @@ def ours(program, path, count):
     return [t["id"] for t in chosen], [{b["id"]: b["log_probability"] for b in t["best"]} for t in chosen]
 
 
-def difference(mine, their):
-    """Returns the largest difference of the log-probabilities of our most likely tokens while contexts are equal."""
+def difference(mine, their, ties=frozenset()):
+    """Returns the number of equal tokens, and the largest differences of the log-probabilities of our most likely
+    tokens while contexts are equal: at other places than those in `ties`, and at those."""
     (tokens, best), (their_tokens, rows) = mine, their
-    most = 0.0
+    most = [0.0, 0.0]
     for i, (row, probable) in enumerate(zip(rows, best)):
-        most = max([most, *(abs(value - row[id]) for id, value in probable.items())])
+        most[i in ties] = max([most[i in ties], *(abs(value - row[id]) for id, value in probable.items())])
         if tokens[i] != their_tokens[i]:
-            return i, most
-    return min(len(tokens), len(their_tokens)), most
+            return i, *most
+    return min(len(tokens), len(their_tokens)), *most
+
+
+def beside_float64(path, mine):
+    """Returns the largest difference of our log-probabilities from those in float64, and the places of ties."""
+    tokens, best = mine
+    before = [*PROMPT.encode()]  # tokens are bytes
+    ids, first = np.array(before + tokens[:-1]), len(before) - 1
+    rows, scores = experts_in_numpy.run(path, ids, HEADS, USED, rounds=False)
+    changed = experts_in_numpy.run(path, ids, HEADS, USED, rounds=True)[1]
+    places = np.flatnonzero(experts_in_numpy.ties(scores, changed, USED)[first:])
+    most = max(abs(value - row[id]) for row, probable in zip(rows[first:], best) for id, value in probable.items())
+    return most, frozenset(places.tolist())
 
 
 def main():
@@ -159,15 +176,16 @@ def main():
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--type", action="append", help=f"default: {', '.join(TYPES)}")
     parser.add_argument("--architecture", action="append", help=f"default: {', '.join(ARCHITECTURES)}")
+    parser.add_argument("--seed", type=int, default=0, help="of the first architecture's weights; default: 0")
     a = parser.parse_args()
     failed = False
     print(f"{'architecture':<13} {'type':<8} {'equal tokens':>12} {'differ':>10} {'type':>10}")
     with tempfile.TemporaryDirectory() as folder:
-        for seed, architecture in enumerate(a.architecture or ARCHITECTURES):
+        for seed, architecture in enumerate(a.architecture or ARCHITECTURES, a.seed):
             path = Path(folder) / f"{architecture}.gguf"
             write(path, architecture, seed)
             plain = theirs(path, a.tokens)
-            equal, most = difference(ours(a.harmonics, path, a.tokens), plain)
+            equal, most, _ = difference(ours(a.harmonics, path, a.tokens), plain)
             # Beside a table of f16, tokens with nearly equal scores may change places.
             failed |= (equal < a.tokens and architecture not in BOUNDS) or most > BOUNDS.get(architecture, 1e-3)
             print(f"{architecture:<13} {'f32':<8} {equal:>8}/{a.tokens} {most:>10.2e}", flush=True)
@@ -181,11 +199,19 @@ def main():
                         raise
                     print(f"{architecture:<13} {kind:<8} not read: this llama-cpp-python is older than the type", flush=True)
                     continue
-                equal, most = difference(ours(a.harmonics, smaller, a.tokens), their)
+                mine, ties, note = ours(a.harmonics, smaller, a.tokens), frozenset(), ""
+                experts = architecture == "qwen3moe" and kind in ("f16", "bf16")
+                if experts:
+                    exact, ties = beside_float64(smaller, mine)
+                    failed |= exact > 1e-3
+                equal, most, of_ties = difference(mine, their, ties)
+                if experts:
+                    note = f"  exact {exact:.1e}, {len(ties)} ties {of_ties:.2e}"
                 lost = max(np.abs(np.sort(x)[-5:] - x_plain[np.argsort(x)[-5:]]).max()
                            for x, x_plain in zip(theirs(smaller, 0, plain[0][:16])[1], plain[1]))
                 failed |= most > 2 * lost
-                print(f"{architecture:<13} {kind:<8} {equal:>8}/{a.tokens} {most:>10.2e} {lost:>10.2e}", flush=True)
+                found = f"{equal:>8}/{a.tokens} {most:>10.2e} {lost:>10.2e}{note}"
+                print(f"{architecture:<13} {kind:<8} {found}", flush=True)
     return int(failed)
 
 

@@ -18,7 +18,7 @@ struct AppendContext {
   Append how;
   // Page tables [batch, entries] into a pool of `pool` pages of `capacity` rows; entries 0: not paged.
   int64_t entries, pool;
-  uint32_t copy_parts, parts;  // copy_parts: phase that copies the cache, skipped in place
+  uint32_t parts;
   int64_t share;  // paged: elements of every row that belong to one part, so that a part writes rows in order
 };
 
@@ -69,15 +69,15 @@ void append_to_pages(const AppendContext& c, void* const* buffers, uint32_t part
 
 }  // namespace
 
-// Phases: copy the cache, skipped in place; write the new rows.
+// Phases: copy the cache, skipped in place; write the new rows. One part copies: to hand out parts of nothing costs
+// more than a token's rows.
 void cache_append(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const AppendContext*>(context);
   const char *x = static_cast<const char*>(buffers[0]), *added = static_cast<const char*>(buffers[1]);
   const auto* start = static_cast<const int32_t*>(buffers[2]);
   char* y = static_cast<char*>(buffers[c.entries ? 4 : 3]);
   if (phase == 0) {
-    const Range bytes = share(c.whole_bytes, c.copy_parts, part);
-    if (y != x) std::memcpy(y + bytes.begin, x + bytes.begin, static_cast<size_t>(bytes.end - bytes.begin));
+    if (y != x) std::memcpy(y, x, static_cast<size_t>(c.whole_bytes));
     return;
   }
   if (c.entries) return append_to_pages(c, buffers, part);
@@ -115,14 +115,13 @@ bool plan_cache_append(const Site& site, hx_kernel& out) {
            : cache.dtype == HX_F16  ? Append::narrow_f16
            : cache.dtype == HX_BF16 ? Append::narrow_bf16
                                     : Append::narrow_q8_0;
-  c->copy_parts = parts_for(0.05 * static_cast<double>(c->whole_bytes), c->whole_bytes);
   const double block = static_cast<double>(count(rows)) * 4;
   const double nanoseconds = 0.1 * block + 6.0 * static_cast<double>(c->batch * c->rows);
   c->entries = paged ? site.in(3).dims[1] : 0;
   c->pool = cache.dims[0];
   c->parts = parts_for(nanoseconds, paged ? (c->row + kAppendShare - 1) / kAppendShare : c->batch * c->rows);
   c->share = ((c->row + c->parts - 1) / c->parts + kAppendShare - 1) / kAppendShare * kAppendShare;
-  const std::vector<uint32_t> parts = {c->copy_parts, c->parts};
+  const std::vector<uint32_t> parts = {1, c->parts};
   answer(out, std::move(c), chosen::cache_append(), paged ? "paged cache append" : "cache append", parts).in_place = 1;
   return true;
 }

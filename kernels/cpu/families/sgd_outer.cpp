@@ -1,6 +1,7 @@
 // SGD steps of an affine map's weight (the functional sgd_outer). A step for a single sample skips rows whose gradient
-// is zero. Optimizers that change every row in every step have separate kernels (optimizer.hpp).
+// is zero. Optimizers that change every row in every step have separate kernels (optimizer.cpp).
 #include "../family.hpp"
+#include "../product_costs.hpp"
 
 #include <cstdint>
 
@@ -132,7 +133,10 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
     c->rows = m;
     c->columns = n;
     c->gradient = gradient.empty() ? OuterContext::none : gradient == "all" ? OuterContext::all : OuterContext::active;
-    c->parts = parts_for(static_cast<double>(m * n) * 0.02, m);  // a low cost, since most rows are skipped
+    c->parts =
+        site.is_cold()
+            ? parts_for(static_cast<double>(m * n) * product_costs::kReadNanoseconds, m, product_costs::kReadGrain)
+            : parts_for(static_cast<double>(m * n) * 0.02, m);  // a low cost, since most rows are skipped
     answer(out, std::move(c), chosen::sgd_outer(), "outer product and sgd").in_place = 1;
     return true;
   }

@@ -5,7 +5,8 @@
 
 namespace harmonics::cpu {
 struct Product;
-}
+struct SparseContext;
+}  // namespace harmonics::cpu
 namespace harmonics::cpu::HM_ISA {
 
 Block find_block(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype, int64_t result_bytes);
@@ -18,6 +19,8 @@ void end_halves(const cpu::Product& p, void* const* buffers, const float* more, 
 void pack_constant_b(const void* context, const void* b, uint64_t piece, void* packed);  // context: PackedContext
 void pack_integers(const void* context, const void* b, uint64_t piece, void* packed);    // context: IntegerContext
 int64_t packed_integer_chunk(uint32_t dtype);
+// Computes rows [row, end) of a sparse product, all columns, into `to`.
+void sparse_rows(const cpu::SparseContext& c, void* const* buffers, int64_t row, int64_t end, float* to);
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                  int64_t column_end);
 

@@ -178,17 +178,19 @@ struct List {
   int32_t* offsets;  // offset of B's row
   int64_t count;
 };
-HM_INLINE List list_of(const SparseContext& c, void* const* buffers) {
+// Returns the elements of a slice of the depth. The end of each slice's elements follows the first verdict.
+HM_INLINE List list_of(const SparseContext& c, void* const* buffers, uint32_t slice) {
   auto* values = reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + kVerdictBytes);
-  return {values, reinterpret_cast<int32_t*>(values + list_floats(c.product)), verdicts_of(c, buffers)[1]};
+  const int32_t* ends = verdicts_of(c, buffers) + 1;
+  const int64_t begin = slice > 0 ? ends[slice - 1] : 0;
+  return {values + begin, reinterpret_cast<int32_t*>(values + list_floats(c.product)) + begin, ends[slice] - begin};
 }
 
-// Lists the non-zero elements of the only row.
+// Appends the non-zero elements [k, end) of the only row to the list, which has n, and returns its new length.
 template <typename Elements>
-HM_INLINE int32_t list_run(const Elements& a, const Product& p, const List& list) {
-  int32_t n = 0;
-  for (int64_t k = 0; k < p.k; k += 64)
-    for (uint64_t bits = nonzeros(a.at + k, left(k, p.k)); bits; bits &= bits - 1, ++n) {
+HM_INLINE int32_t list_run(const Elements& a, const Product& p, const List& list, int64_t k, int64_t end, int32_t n) {
+  for (; k < end; k += 64)
+    for (uint64_t bits = nonzeros(a.at + k, left(k, end)); bits; bits &= bits - 1, ++n) {
       const int64_t at = k + __builtin_ctzll(bits);
       list.values[n] = a.one(at);
       list.offsets[n] = static_cast<int32_t>(at * p.b_row);
@@ -196,12 +198,11 @@ HM_INLINE int32_t list_run(const Elements& a, const Product& p, const List& list
   return n;
 }
 #if defined(__AVX512F__)
-HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list) {
+HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list, int64_t k, int64_t end, int32_t n) {
   const auto b_row = static_cast<int32_t>(p.b_row);
-  int32_t n = 0;
-  vi offset = lanes() * b_row;
-  for (int64_t k = 0; k < p.k; k += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
-    const vf v = load_some(a.at + k, lanes_at(k, p.k));
+  vi offset = (lanes() + static_cast<int32_t>(k)) * b_row;
+  for (; k < end; k += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
+    const vf v = load_some(a.at + k, lanes_at(k, end));
     const auto mask = static_cast<__mmask16>(nonzero_mask(v));
     // Stores whole vectors; the list has room for one more vector.
     store(list.values + n, _mm512_maskz_compress_ps(mask, v));
@@ -336,15 +337,20 @@ void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t 
         if (!is_listed(c)) {
           verdicts[part] = mark(c, a.at, part, words_of(c, buffers));
         } else {
-          verdicts[0] = 1;
-          verdicts[1] = list_run(a, c.product, list_of(c, buffers));
+          verdicts[0] = 1, verdicts[1] = 0;
+          const List list = list_of(c, buffers, 0);
+          int32_t n = 0;
+          for (uint32_t i = 0; i < c.slices; ++i) {
+            const Range slice = share(c.product.k, c.slices, i);
+            verdicts[1 + i] = n = list_run(a, c.product, list, slice.begin, slice.end, n);
+          }
         }
       });
 }
 
 namespace {
 
-// A part's share of the product: a half, vectors of columns, and a slice of the rows.
+// A part's share of the product: a half, or a slice of the depth, vectors of columns, and a slice of the rows.
 struct Slice {
   uint32_t half, row;
   Range vectors;
@@ -371,6 +377,25 @@ HM_INLINE void for_rows(const SparseContext& c, const Slice& slice, Run run) {
 HM_INLINE float* second_sums(const SparseContext& c, void* const* buffers) {
   return reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + c.sums_offset);
 }
+// Returns the sums of a slice of the depth for the only row.
+HM_INLINE float* sums_of_slice(const SparseContext& c, void* const* buffers, uint32_t slice) {
+  const Product& p = c.product;
+  return slice == 0 ? static_cast<float*>(buffers[p.c])
+                    : second_sums(c, buffers) + (slice - 1) * ((p.n + 15) / 16 * 16);
+}
+// Adds the slices of the only row in order.
+HM_INLINE void add_slices(const SparseContext& c, void* const* buffers) {
+  const Product& p = c.product;
+  float* const to = sums_of_slice(c, buffers, 0);
+  for (uint32_t i = 1; i < c.slices; ++i) {
+    const float* more = sums_of_slice(c, buffers, i);
+    for (int64_t j = 0; j < p.n; j += kWidth) {
+      const int64_t n = lanes_at(j, p.n);
+      store_some(to + j, load_some(to + j, n) + load_some(more + j, n), n);
+    }
+  }
+  end_product(p, buffers, 0, 1, 0, p.n);
+}
 
 // A pass over A: one word of each row, and the rows of B it selects.
 struct Pass {
@@ -385,13 +410,11 @@ HM_INLINE Pass pass_at(const SparseContext& c, uint32_t half, int64_t i) {
   return {at, at * kSparsePiece, i == 0};
 }
 
-// Computes one pass for a panel of columns from j.
+// Returns the arguments of one pass for a panel of columns from j, without rows.
 template <typename Elements>
-HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, const Slice& slice,
-                              const Pass& pass, int64_t j, int64_t vectors) {
+HM_INLINE Panel<Elements> panel_at(const SparseContext& c, void* const* buffers, const Pass& pass, int64_t j,
+                                   int64_t vectors) {
   const Product& p = c.product;
-  float* to = c.halves == Halves::depth && slice.half ? second_sums(c, buffers) : static_cast<float*>(buffers[p.c]);
-  const float* old = c.update ? static_cast<const float*>(pass.is_first ? buffers[c.product.old] : to) : nullptr;
   Panel<Elements> panel{};
   panel.a_row = p.a_row;
   panel.gap = c.halves == Halves::depth ? kHalfPiece : 0;
@@ -401,13 +424,30 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
   panel.lanes_left = p.n - j - (vectors - 1) * kWidth;
   panel.adds = !pass.is_first || p.accumulate;
   panel.rate = c.update ? *static_cast<const float*>(buffers[c.product.rate]) : 0;
+  return panel;
+}
+// Sets the rows of A.
+template <typename Elements>
+HM_INLINE void take_rows(Panel<Elements>& panel, const SparseContext& c, const Elements& a, void* const* buffers,
+                         const Pass& pass, Range rows) {
+  panel.a = a.from(rows.begin * c.product.a_row + pass.begin * c.product.a_column);
+  panel.words = words_of(c, buffers) + pass.word * c.product.m + rows.begin;
+  panel.rows = rows.end - rows.begin;
+}
+
+// Computes one pass for a panel of columns from j.
+template <typename Elements>
+HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, const Slice& slice,
+                              const Pass& pass, int64_t j, int64_t vectors) {
+  const Product& p = c.product;
+  float* to = c.halves == Halves::depth && slice.half ? second_sums(c, buffers) : static_cast<float*>(buffers[p.c]);
+  const float* old = c.update ? static_cast<const float*>(pass.is_first ? buffers[c.product.old] : to) : nullptr;
+  Panel<Elements> panel = panel_at<Elements>(c, buffers, pass, j, vectors);
   for_rows(
       c, slice, [&](Range rows) __attribute__((always_inline)) {
         const int64_t place = rows.begin * p.n + j;
-        panel.a = a.from(rows.begin * p.a_row + pass.begin * p.a_column);
-        panel.words = words_of(c, buffers) + pass.word * p.m + rows.begin;
+        take_rows(panel, c, a, buffers, pass, rows);
         panel.c = to + place;
-        panel.rows = rows.end - rows.begin;
         panel.old = old ? old + place : nullptr;
         c.update ? sum_panel<true>(panel, vectors) : sum_panel<false>(panel, vectors);
       });
@@ -415,16 +455,36 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
 
 }  // namespace
 
-// Phase 0: the product, or both halves of the depth. Phase 1: the sum of the halves.
+void sparse_rows(const cpu::SparseContext& c, void* const* buffers, int64_t row, int64_t end, float* to) {
+  const int64_t vectors = (c.product.n + kWidth - 1) / kWidth, panels = (vectors + kPanel - 1) / kPanel;
+  with_elements(
+      c, buffers, [&](const auto& a) __attribute__((always_inline)) {
+        for (int64_t i = 0; i < panels; ++i) {
+          const Range r = share(vectors, static_cast<uint32_t>(panels), static_cast<uint32_t>(i));
+          for (int64_t k = 0; k < passes_of(c); ++k) {
+            const Pass pass = pass_at(c, 0, k);
+            auto panel = panel_at<std::decay_t<decltype(a)>>(c, buffers, pass, r.begin * kWidth, r.end - r.begin);
+            take_rows(panel, c, a, buffers, pass, {row, end});
+            panel.c = to + r.begin * kWidth;
+            sum_panel<false>(panel, r.end - r.begin);
+          }
+        }
+      });
+}
+
+// Phase 0: the product, or the halves or slices of the depth. Phase 1: their sum.
 void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
   const Product& p = c.product;
+  if (phase == 1 && is_listed(c)) return add_slices(c, buffers);
   if (phase == 1) return end_halves(p, buffers, second_sums(c, buffers), c.sum_parts, part);
   const Slice slice = slice_at(c, part);
   const Range v = slice.vectors, columns{v.begin * kWidth, v.end * kWidth < p.n ? v.end * kWidth : p.n};
   if (is_listed(c)) {
-    sum_whole_rows(list_of(c, buffers), static_cast<const float*>(buffers[p.b]) + columns.begin,
-                   static_cast<float*>(buffers[p.c]) + columns.begin, columns.end - columns.begin, p.accumulate);
+    sum_whole_rows(list_of(c, buffers, slice.half), static_cast<const float*>(buffers[p.b]) + columns.begin,
+                   sums_of_slice(c, buffers, slice.half) + columns.begin, columns.end - columns.begin,
+                   p.accumulate && slice.half == 0);
+    if (c.slices > 1) return;
   } else {
     const int64_t panels = (v.end - v.begin + kPanel - 1) / kPanel;
     with_elements(

@@ -3,6 +3,7 @@
 #include "../bf16_product.hpp"
 #include "coded_adam.hpp"
 #include "kernels.hpp"
+#include "../sparse_product.hpp"
 #include "packed.hpp"
 #include "update_rules.hpp"
 
@@ -132,6 +133,40 @@ void update_coded_tiles(const ProductUpdateContext& c, void* const* buffers, uin
   }
 }
 
+// With few non-zeros in a: rows of the gradient are summed into a block in the L2 cache, and used from there.
+template <typename Types>
+void update_sparse_rows(const ProductUpdateContext& c, void* const* buffers, uint32_t part) {
+  using Rule = typename Types::Rule;
+  using Moment = typename Types::Moment;
+  constexpr int kLr = 3 + Types::kTensors;
+  const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
+  const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
+  const int64_t n = c.columns, strip = Types::kCoded ? int64_t{kBlock} : int64_t{kRows};
+  const uint32_t number = step_number(c.rule, buffers[kLr + 1]);
+  const SparseContext& marks = *c.marks;
+  void* const product[] = {buffers[1], buffers[2], nullptr, buffers[c.packed + 1]};
+  float* const block = static_cast<float*>(buffers[c.packed]) + part * c.block_rows * n;
+  const Range strips = share((c.rows + strip - 1) / strip, c.parts, part);
+  const int64_t end = strips.end * strip < c.rows ? strips.end * strip : c.rows;
+  for (int64_t i = strips.begin * strip; i < end; i += c.block_rows) {
+    const int64_t rows = end - i < c.block_rows ? end - i : c.block_rows;
+    sparse_rows(marks, product, i, i + rows, block);
+    const FlushDenormals flush;
+    if constexpr (Types::kCoded) {
+      const CodedWeights weights = coded_weights<Rule>(buffers, 3, kOut, n, number);
+      for (int64_t r0 = 0; r0 < rows; r0 += kBlock) {
+        const auto load_from = [&](int64_t r, int64_t j, int64_t lanes) __attribute__((always_inline)) {
+          return load_some(block + (r0 + r) * n + j, lanes);
+        };
+        update_blocks(rule, weights, i + r0, rows - r0 < kBlock ? rows - r0 : kBlock, 0, n, LoadedGradient{load_from});
+      }
+    } else {
+      const Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 3, kOut, RandomBits(number));
+      from_place(all, i * n, block).template steps<true>(rule, 0, rows * n);
+    }
+  }
+}
+
 // Prefetches the rows of w and of the moments that are updated two rows later.
 template <typename Rule, typename Moment>
 HM_INLINE void fetch_row(const Elements<Rule, Moment>& all, int64_t at, int64_t columns) {
@@ -218,7 +253,9 @@ void update_product(const void* context, void* const* buffers, uint32_t phase, u
   with_step_types(
       c.kind, c.rule, [&](auto types) __attribute__((always_inline)) {
         using Types = decltype(types);
-        if (c.bf16)
+        if (phase == 2)
+          update_sparse_rows<Types>(c, buffers, part);
+        else if (c.bf16)
           update_rounded_tiles<Types>(c, buffers, part);
         else if constexpr (Types::kCoded)
           update_coded_tiles<Types>(c, buffers, part);

@@ -232,7 +232,7 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
     return c.weight.reorder->run({buffers[c.pass == Pass::forward ? 1 : 0], workspace + c.weight.offset});
   if (phase == (c.prepares ? 1u : 0u)) return run_part(c, buffers, c.parts[part], part);
   void* sum_buffers[] = {workspace + c.partials, buffers[2]};
-  isa().reduce(&c.sum, sum_buffers, 0, part);
+  chosen::reduce()(&c.sum, sum_buffers, 0, part);
 }
 
 // Plans the sum of the parts' weight gradients, in a fixed order.

@@ -60,7 +60,7 @@ void copy_when_crowded(OneDnnMatmul& c, int which, int64_t rows, int64_t columns
 
 void run_copy(const OneDnnMatmul& c, void* const* buffers, uint32_t part) {
   const int which = part < c.copy_parts[0] ? 0 : 1;
-  isa().strided_copy(&c.copies[which], buffers, 0, which ? part - c.copy_parts[0] : part);
+  chosen::strided_copy()(&c.copies[which], buffers, 0, which ? part - c.copy_parts[0] : part);
 }
 
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {

@@ -23,6 +23,7 @@ struct Terms {
   const int32_t* lengths;
   const uint8_t* mask;
   const float* bias;
+  const int32_t* pages = nullptr;
 };
 
 // A query: offsets of its rows, and its range of keys.
@@ -31,6 +32,7 @@ struct Query {
   int64_t q_at, k_at, v_at, out_at, row, first, end;
   const uint8_t* seen;
   const float* more;
+  const int32_t* pages;
 
   __device__ Query(const Terms& terms, const AttendParameters& p, uint32_t batch_, uint32_t head_, uint32_t t)
       : batch(batch_), head(head_) {
@@ -48,6 +50,20 @@ struct Query {
     row = (wide(batch) * p.heads + head) * queries + t;
     seen = terms.mask ? terms.mask + wide(batch) * p.mask_item + wide(head) * p.mask_head + table : nullptr;
     more = terms.bias ? terms.bias + wide(batch) * p.bias_item + wide(head) * p.bias_head + table : nullptr;
+    pages = terms.pages ? terms.pages + wide(batch) * p.entries : nullptr;
+    if (pages) k_at = wide(group) * p.k_head, v_at = wide(group) * p.v_head;
+  }
+  // Places of key j and its value. An entry that names no page reads the nearest.
+  __device__ void find(const AttendParameters& p, int64_t j, int64_t& key, int64_t& value) const {
+    int64_t page = 0;
+    if (pages) {
+      const auto at = static_cast<uint32_t>(j);
+      page = pages[at / p.page];
+      page = (page < 0 ? 0 : page >= p.pool ? p.pool - 1 : page) * p.shared * p.page;
+      j = at % p.page;
+    }
+    key = k_at + page * p.width + j * p.k_row;
+    value = v_at + page * p.values + j * p.v_row;
   }
   // Returns the score of key j from the product q k; -inf: masked. `derivative`: of the score by the product.
   __device__ float score(const AttendParameters& p, int64_t j, float product, float& derivative) const {
@@ -95,16 +111,19 @@ struct Lane {
 // One warp per query.
 __global__ void __launch_bounds__(kThreads)
     attend(const float* q, const void* k, const void* v, const int32_t* lengths, const uint8_t* mask, const float* bias,
-           const float* sinks, float* out, float* lse, AttendParameters p) {
+           const float* sinks, const int32_t* pages, float* out, float* lse, AttendParameters p) {
   const uint32_t row = warp_number();
   if (row >= p.batch * p.heads * p.queries) return;
-  const Terms terms{p.has_lengths ? lengths : nullptr, p.has_mask ? mask : nullptr, p.has_bias ? bias : nullptr};
+  const Terms terms{p.has_lengths ? lengths : nullptr, p.has_mask ? mask : nullptr, p.has_bias ? bias : nullptr,
+                    p.entries ? pages : nullptr};
   const Query query(terms, p, row / p.queries / p.heads, row / p.queries % p.heads, row % p.queries);
   const Lane mine(q + query.q_at, p.width);
   Lane sums(nullptr, 0);
   float largest = p.has_sinks ? sinks[query.head] : -infinity(), total = p.has_sinks ? 1.0f : 0.0f, derivative;
   for (int64_t j = query.first; j < query.end; ++j) {
-    const float score = query.score(p, j, mine.dot(k, p.key_type, query.k_at + j * p.k_row, p.width), derivative);
+    int64_t key, value;
+    query.find(p, j, key, value);
+    const float score = query.score(p, j, mine.dot(k, p.key_type, key, p.width), derivative);
     if (score == -infinity()) continue;
     if (score > largest) {
       const float less = expf(largest - score);
@@ -114,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     const float e = expf(score - largest);
     total += e;
-    sums.add(e, v, p.value_type, query.v_at + j * p.v_row, p.values);
+    sums.add(e, v, p.value_type, value, p.values);
   }
   if (total != 0) sums.scale(1 / total);
   if (total == 0) sums.scale(0);

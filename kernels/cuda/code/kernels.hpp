@@ -304,10 +304,11 @@ struct AttendParameters {
   uint32_t causal, window;
   CacheType key_type, value_type;
   uint32_t has_lengths, has_mask, has_bias, has_sinks;
+  uint32_t entries, page, pool;  // pages of a batch item, keys of a page, pages of the pool; entries 0: no pages
   float scale, cap;
 };
-// All f32, except keys, values, lengths and mask. `statistics`: four numbers per query.
-Function attend_function();          // q, k, v, lengths, mask, bias, sinks, out, lse; a warp per query
+// All f32, except keys, values, lengths, mask and pages. `statistics`: four numbers per query.
+Function attend_function();          // q, k, v, lengths, mask, bias, sinks, pages, out, lse; a warp per query
 Function attend_queries_function();  // q, k, v, dout, lengths, mask, bias, sinks, dq, statistics; a warp per query
 Function attend_keys_function();     // q, k, v, dout, lengths, mask, bias, statistics, dk, dv; a warp per key
 Function attend_bias_function();     // q, k, v, dout, lengths, mask, bias, statistics, dbias; a warp per bias element
@@ -332,10 +333,11 @@ struct TurnParameters {
 Function turn_function();  // x, positions, frequencies, y: f32
 struct AppendParameters {
   uint32_t count, capacity, rows, row;
+  uint32_t all, entries, pool;  // with pages: rows of all batch items, pages of an item, pages of the pool; else 0
 };
-Function append_function(uint32_t element_bytes);  // rows, start, cache; rows and cache have one type
-Function append_half_function(uint32_t dtype);     // rows (f32), start, cache (f16 or bf16)
-Function append_blocks_function();                 // rows (f32), start, cache (q8_0); count and row are in blocks
+Function append_function(uint32_t element_bytes);  // rows, start, pages, cache; rows and cache have one type
+Function append_half_function(uint32_t dtype);     // rows (f32), start, pages, cache (f16 or bf16)
+Function append_blocks_function();  // rows (f32), start, pages, cache (q8_0); count and row are in blocks
 
 // ---- storage.cu: integers with a scale and a zero point per tensor, or per index of an axis
 struct ChannelsParameters {

@@ -26,29 +26,52 @@ __global__ void turn(const float* x, const int32_t* positions, const float* freq
   y[right] = b * c + a * s;
 }
 
-__device__ inline int64_t append_place(const int32_t* start, const AppendParameters& p, uint32_t i) {
-  const uint32_t number = i / p.row, batch = number / p.rows;
+// Returns the row of the cache for an appended row; -1: it has no page.
+__device__ inline int64_t append_row(const int32_t* start, const int32_t* pages, const AppendParameters& p,
+                                     uint32_t number) {
+  const uint32_t batch = number / p.rows;
   const int64_t last = static_cast<int64_t>(p.capacity) - p.rows, given = start[batch];
-  const int64_t at = (given < 0 ? 0 : given > last ? last : given) + number % p.rows;
-  return (static_cast<int64_t>(batch) * p.capacity + at) * p.row + i % p.row;
+  if (p.entries == 0)
+    return static_cast<int64_t>(batch) * p.capacity + (given < 0 ? 0 : given > last ? last : given) + number % p.rows;
+  const int64_t at = given + number % p.rows;
+  if (at < 0 || at >= static_cast<int64_t>(p.entries) * p.capacity) return -1;
+  const auto place = static_cast<uint32_t>(at);
+  const int32_t page = pages[batch * p.entries + place / p.capacity];
+  if (page < 0 || page >= static_cast<int64_t>(p.pool)) return -1;
+  return static_cast<int64_t>(page) * p.capacity + place % p.capacity;
+}
+// Returns the place of element i; -1: it is not written. Of rows with the same place, the last remains.
+__device__ inline int64_t append_place(const int32_t* start, const int32_t* pages, const AppendParameters& p,
+                                       uint32_t i) {
+  const uint32_t number = i / p.row;
+  const int64_t row = append_row(start, pages, p, number);
+  if (row < 0) return -1;
+  for (uint32_t later = number + 1; later < p.all; ++later)
+    if (append_row(start, pages, p, later) == row) return -1;
+  return row * p.row + i % p.row;
 }
 template <typename T>
-__global__ void append(const T* rows, const int32_t* start, T* cache, AppendParameters p) {
+__global__ void append(const T* rows, const int32_t* start, const int32_t* pages, T* cache, AppendParameters p) {
   const uint32_t i = thread_number();
-  if (i < p.count) cache[append_place(start, p, i)] = rows[i];
+  const int64_t to = i < p.count ? append_place(start, pages, p, i) : -1;
+  if (to >= 0) cache[to] = rows[i];
 }
 template <typename T>
-__global__ void append_half(const float* rows, const int32_t* start, T* cache, AppendParameters p) {
+__global__ void append_half(const float* rows, const int32_t* start, const int32_t* pages, T* cache,
+                            AppendParameters p) {
   const uint32_t i = thread_number();
-  if (i < p.count) cache[append_place(start, p, i)] = static_cast<T>(rows[i]);
+  const int64_t to = i < p.count ? append_place(start, pages, p, i) : -1;
+  if (to >= 0) cache[to] = static_cast<T>(rows[i]);
 }
 
 // One thread per block of 32; a row is whole blocks.
-__global__ void append_blocks(const float* rows, const int32_t* start, uint8_t* cache, AppendParameters p) {
+__global__ void append_blocks(const float* rows, const int32_t* start, const int32_t* pages, uint8_t* cache,
+                              AppendParameters p) {
   const uint32_t i = thread_number();
-  if (i >= p.count) return;
+  const int64_t place = i < p.count ? append_place(start, pages, p, i) : -1;
+  if (place < 0) return;
   const float* from = rows + static_cast<int64_t>(i) * kCacheBlock;
-  uint8_t* to = cache + append_place(start, p, i) * kCacheBytes;
+  uint8_t* to = cache + place * kCacheBytes;
   float most = 0;
   bool finite = true;
   for (uint32_t j = 0; j < kCacheBlock; ++j) {

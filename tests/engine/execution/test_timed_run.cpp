@@ -39,6 +39,35 @@ TEST_CASE("timed run: same results, with timestamps") {
   }
 }
 
+TEST_CASE("updates run their parts in reverse order in every other run, with the same results") {
+  const TrainingStep step = training_step(1, {784, 392, 10});
+  std::vector<std::vector<std::vector<uint32_t>>> orders;  // by run and step
+  const auto executor = make_sequential_executor();
+  MapBinding binding(step.numbers);
+  const auto plan = compile(step.program, &binding, *executor, on("cpu"));
+  const auto inputs = input_pointers(*plan, step.numbers);
+  for (int run = 0; run < 3; ++run) {
+    PlanTimes times;
+    times.wants_parts = true;
+    plan->run_timed(inputs.data(), times);
+    orders.emplace_back(plan->steps().size());
+    for (const PlanTimes::Part& part : times.parts)
+      if (part.phase == 0) orders.back()[part.step].push_back(part.part);
+  }
+  size_t reversed = 0;
+  for (size_t i = 0; i < plan->steps().size(); ++i) {
+    const bool updates = plan->steps()[i].scope.rfind("optimizer", 0) == 0;
+    INFO(plan->steps()[i].what << " " << plan->steps()[i].scope);
+    CHECK(std::is_sorted(orders[0][i].begin(), orders[0][i].end()));
+    CHECK(orders[2][i] == orders[0][i]);
+    std::vector<uint32_t> back = orders[1][i];
+    if (updates) std::reverse(back.begin(), back.end());
+    CHECK(back == orders[0][i]);
+    reversed += updates && back.size() > 1;
+  }
+  CHECK(reversed >= 1);
+}
+
 TEST_CASE("empty run: changes nothing") {
   const TrainingStep step = training_step(16, {64, 32, 10});
   MapBinding binding(step.numbers);

@@ -62,6 +62,16 @@ std::map<std::pair<uint32_t, uint32_t>, size_t> places(const Steps& steps, const
 
 }  // namespace
 
+TEST_CASE("waves: turned parts are the parts of each thread in reverse order") {
+  for (const uint32_t threads : {1u, 2u, 3u, 7u})
+    for (const uint32_t parts : {1u, 2u, 5u, 16u, 61u})
+      for (uint32_t t = 0; t < threads; ++t) {
+        const uint32_t begin = first_part(parts, threads, t), end = first_part(parts, threads, t + 1);
+        for (uint32_t part = begin; part < end; ++part)
+          CHECK(turned_part(parts, threads, part) == begin + end - 1 - part);
+      }
+}
+
 TEST_CASE("waves: steps without conflicts share a wave") {
   Steps s;
   s.add({4}).spans = {s.span(0, 8, false), s.span(8, 16, true)};

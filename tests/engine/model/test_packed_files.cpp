@@ -25,6 +25,12 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kCount = (1 << 20) / 4 + 3;  // f32, just above the minimum that is stored
 
+PackedForm take_one(PackedFiles& kept, const Packing& packing, const TensorType& type, const void* elements,
+                    const MappedFile& file) {
+  const PackedSource source{&packing, type, elements};
+  return kept.take({&source, 1}, file).front();
+}
+
 // A folder with an old file of numbers, and a count of packings.
 struct PackedFolder {
   PackedFolder() {
@@ -52,7 +58,7 @@ struct PackedFolder {
   }
   // Takes the packed form as at a start, and checks it against the numbers.
   PackedForm take(PackedFiles& kept, const std::string& name = "doubled/1") {
-    PackedForm form = kept.take(packing(name), {DType::F32, {kCount}}, file->data(), *file);
+    PackedForm form = take_one(kept, packing(name), {DType::F32, {kCount}}, file->data(), *file);
     const auto* numbers = static_cast<const float*>(file->data());
     bool same = form.storage->bytes() == kCount * sizeof(float);
     for (int64_t i = 0; i < kCount && same; ++i)
@@ -171,15 +177,15 @@ TEST_CASE("packed files: a file with a known stamp is not read") {
                         }};
   const TensorType type{DType::F32, {kCount}};
   PackedFiles kept = f.opened();
-  CHECK(kept.take(copying, type, old->data(), *old).file);
+  CHECK(take_one(kept, copying, type, old->data(), *old).file);
   size_t names = 0;
   for (const fs::path& path : f.files()) names += path.extension() == ".of";
   CHECK(names == 1);
-  CHECK(kept.take(copying, type, old->data(), *old).file);
+  CHECK(take_one(kept, copying, type, old->data(), *old).file);
   CHECK(f.packings == 1);
   for (const fs::path& path : f.files())
     if (path.extension() == ".of") replace(path, std::string(64, 'f'));  // damaged: the form is found by content
-  const PackedForm form = kept.take(copying, type, old->data(), *old);
+  const PackedForm form = take_one(kept, copying, type, old->data(), *old);
   CHECK(std::memcmp(form.storage->data(), old->data(), kCount * sizeof(float)) == 0);
   CHECK(f.packings == 1);
 }
@@ -240,7 +246,7 @@ TEST_CASE("packed files: a form is read whole once under one boot of the system,
     REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
   };
   const auto byte_of = [&](const PackedForm& form) { return static_cast<const char*>(form.storage->data())[1000]; };
-  const auto take = [&] { return kept.take(f.packing(), {DType::F32, {kCount}}, f.file->data(), *f.file); };
+  const auto take = [&] { return take_one(kept, f.packing(), {DType::F32, {kCount}}, f.file->data(), *f.file); };
   const char right = byte_of(take()), wrong = static_cast<char>(right ^ 1);
   overwrite(wrong, true);  // only deliberate tampering keeps the time
   CHECK(byte_of(take()) == wrong);
@@ -255,6 +261,108 @@ TEST_CASE("packed files: a form is read whole once under one boot of the system,
   CHECK(f.packings == 3);
 }
 
+// Thirds of the numbers, of unequal and odd sizes, each of them doubled.
+struct Thirds {
+  explicit Thirds(PackedFolder& folder) : f(folder) {
+    const int64_t ends[] = {0, kCount / 3 + 1, kCount / 2 + 3, kCount};
+    for (int i = 0; i < 3; ++i) {
+      const int64_t count = ends[i + 1] - ends[i];
+      types.push_back({DType::F32, {count}});
+      packings.push_back({i == 1 ? "doubled/2" : "doubled/1", types[static_cast<size_t>(i)].bytes(), 64 * 1024,
+                          [this, count](const void* from, uint64_t piece, void* to) {
+                            f.packings += piece == 0;
+                            const int64_t first = static_cast<int64_t>(piece) * 16 * 1024,
+                                          end = std::min(first + 16 * 1024, count);
+                            for (int64_t n = first; n < end; ++n)
+                              static_cast<float*>(to)[n - first] = 2 * static_cast<const float*>(from)[n];
+                          }});
+      firsts.push_back(ends[i]);
+    }
+  }
+  // Takes all forms, and checks them against the numbers.
+  std::vector<PackedForm> take(PackedFiles& kept) {
+    const auto* numbers = static_cast<const float*>(f.file->data());
+    std::vector<PackedSource> sources;
+    for (size_t i = 0; i < 3; ++i) sources.push_back({&packings[i], types[i], numbers + firsts[i]});
+    std::vector<PackedForm> forms = kept.take(sources, *f.file);
+    REQUIRE(forms.size() == 3);
+    bool same = true;
+    for (size_t i = 0; i < 3; ++i) {
+      REQUIRE(forms[i].storage->bytes() == types[i].bytes());
+      CHECK(reinterpret_cast<uintptr_t>(forms[i].storage->data()) % 64 == 0);
+      for (int64_t n = 0; n < types[i].shape.count() && same; ++n)
+        same = static_cast<const float*>(forms[i].storage->data())[n] == 2 * numbers[firsts[i] + n];
+    }
+    CHECK(same);
+    return forms;
+  }
+  PackedFolder& f;
+  std::vector<TensorType> types;
+  std::vector<Packing> packings;
+  std::vector<int64_t> firsts;
+};
+
+TEST_CASE("packed files: forms that are taken together share a file") {
+  PackedFolder f;
+  Thirds thirds(f);
+  {
+    PackedFiles kept = f.opened();
+    const auto forms = thirds.take(kept);
+    CHECK(f.packings == 3);
+    CHECK(forms[0].file);
+    CHECK(forms[0].file == forms[1].file);
+    CHECK(forms[1].file == forms[2].file);
+    CHECK_FALSE(forms[1].storage->writable());
+  }
+  const std::string path = f.only().string();
+  const std::optional<PackedName> name = packed_name_of(path);
+  REQUIRE(name);
+  CHECK(name->packing == "doubled/1, doubled/2");
+  CHECK(name->type == "3 tensors");
+  PackedFiles kept = f.opened();
+  CHECK(thirds.take(kept)[2].file);
+  CHECK(f.packings == 3);
+
+  SECTION("another order, another packing and other numbers are another file") {
+    std::swap(thirds.packings[0].name, thirds.packings[1].name);
+    thirds.take(kept);
+    CHECK(f.packings == 6);
+    f.write_numbers(7);
+    thirds.take(kept);
+    CHECK(f.packings == 9);
+  }
+  SECTION("damage to one form packs all again") {
+    const std::string whole = content_of(path);
+    std::string changed = whole;
+    changed[whole.size() / 2] ^= 1;
+    replace(path, changed);
+    thirds.take(kept);
+    CHECK(f.packings == 6);
+    CHECK(content_of(path) == whole);
+  }
+  SECTION("forms that exceed the limit together are kept one by one, small ones in memory") {
+    PackedFiles less = f.opened(fs::file_size(path) - 1);
+    for (const PackedForm& form : thirds.take(less)) CHECK_FALSE(form.file);
+    CHECK(f.packings == 6);
+  }
+}
+
+TEST_CASE("packed files: large forms have files of their own") {
+  PackedFolder f;
+  const TensorType type{DType::F32, {kCount}};
+  const auto fill = [](const void*, uint64_t piece, void* to) { std::memset(to, static_cast<int>(piece), 1 << 20); };
+  const Packing large{"large/1", kLargeForm, 1 << 20, fill}, small{"small/1", 1 << 20, 1 << 20, fill};
+  const PackedSource sources[] = {{&small, type, f.file->data()},
+                                  {&large, type, f.file->data()},
+                                  {&small, type, static_cast<const char*>(f.file->data()) + 4}};
+  PackedFiles kept = f.opened();
+  const auto forms = kept.take({sources, 2}, *f.file);
+  CHECK(forms[0].file != forms[1].file);
+  CHECK(forms[0].storage->bytes() == 1 << 20);
+  CHECK(forms[1].storage->bytes() == kLargeForm);
+  CHECK(static_cast<const char*>(forms[1].storage->data())[kLargeForm - 1] == 15);
+}
+
 TEST_CASE("packed files: the hash of parts is the hash of the whole") {
   std::string bytes(1000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7);
@@ -267,22 +375,24 @@ TEST_CASE("packed files: the hash of parts is the hash of the whole") {
 }
 
 TEST_CASE("packed files: a fault at any call leaves the result, and the next start repairs the cache") {
-  const bool tears = GENERATE(false, true);
+  const bool tears = GENERATE(false, true), several = GENERATE(false, true);
   size_t faults = 0;
   for (size_t at = 1;; ++at) {
     INFO("call " << at);
     PackedFolder f;
+    Thirds thirds(f);
+    const auto take = [&](PackedFiles& kept) { return several ? thirds.take(kept).front() : f.take(kept); };
     FailingCalls calls(at, tears);
     {
       PackedFiles kept((f.root / "packed").string(), uint64_t{1} << 30, calls);
-      f.take(kept);
+      take(kept);
     }
     if (!calls.struck) break;
     ++faults;
     PackedFiles kept = f.opened();
-    f.take(kept);
-    CHECK(f.take(kept).file);
-    CHECK(f.packings <= 3);  // to the file, to memory after the fault, at the next start
+    take(kept);
+    CHECK(take(kept).file);
+    CHECK(f.packings <= (several ? 9 : 3));  // to the file, to memory after the fault, at the next start
   }
   CHECK(faults >= 6);
 }
@@ -342,6 +452,41 @@ TEST_CASE("packed files: a store keeps transposed and packed forms of mapped wei
     store->assign("w", HTensor::from(type.shape, std::vector<float>(512 * 513, 1.0f)));
     CHECK(static_cast<const float*>(w.data())[0] == 1.0f);
   }
+}
+
+TEST_CASE("packed files: the forms that a store gives at once share a file, equal ones their memory") {
+  PackedFolder f;
+  constexpr int64_t kLater = 3;  // the two tensors overlap
+  const TensorType type{DType::F32, {kCount - kLater}};
+  ParameterStore store;
+  store.keep_packed(std::make_shared<PackedFiles>(f.opened()));
+  auto* at = static_cast<float*>(const_cast<void*>(f.file->data()));
+  for (const int i : {0, 1}) {
+    const HTensor view = make_value(type, std::make_shared<Storage>(at + i * kLater, type.bytes(), f.file, false));
+    store.adopt(i == 0 ? "a" : "b", view, f.file, Role::frozen, {}).fixed = true;
+  }
+  const auto packing = [&](const std::string& name) {
+    return Packing{name, type.bytes(), type.bytes(), [&](const void* from, uint64_t, void* to) {
+                     ++f.packings;
+                     std::memcpy(to, from, type.bytes());
+                   }};
+  };
+  const PackedParameter wanted[] = {
+      {"b", packing("x/1")}, {"a", packing("x/1")}, {"b", packing("x/1")}, {"b", packing("y/1")}};
+  const auto forms = store.packed(wanted);
+  REQUIRE(forms.size() == 4);
+  CHECK(f.packings == 3);
+  CHECK(forms[0] == forms[2]);
+  CHECK(std::memcmp(forms[0]->data(), at + kLater, type.bytes()) == 0);
+  CHECK(std::memcmp(forms[1]->data(), at, type.bytes()) == 0);
+  CHECK(forms[3] != forms[0]);
+  CHECK(store.files().size() == 2);  // of the weights, of the forms
+  f.only();
+  const auto again = store.packed({&wanted[1], 1});
+  CHECK(again[0] == forms[1]);
+  CHECK(f.packings == 3);
+  store.find("a")->fixed = false;
+  CHECK(store.packed({&wanted[1], 1}).front() == nullptr);
 }
 
 TEST_CASE("packed files: a file names its packing and the type of its weights") {

@@ -1,6 +1,20 @@
 // Philox 4x32-10 random numbers as defined in harmonics/philox.hpp, for kWidth counters at once.
-#include "../layout.hpp"
-#include "kernels.hpp"
+#include "../family.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+struct RandomContext {
+  int64_t count;
+  uint64_t stream;
+  uint32_t parts;
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -72,3 +86,28 @@ void random_uniform(const void* context, void* const* buffers, uint32_t, uint32_
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+HM_VECTOR_CODE(random_uniform)
+
+namespace harmonics::cpu {
+namespace {
+
+bool plan_random_uniform(const Site& site, hx_kernel& out) {
+  if (site.in(0).dtype != HX_I64 || count(site.in(0)) != 2 || !is_f32(site.out())) return false;
+  auto c = std::make_unique<RandomContext>();
+  c->count = count(site.out());
+  c->stream = static_cast<uint64_t>(site.integer("stream"));
+  c->parts = parts_for(static_cast<double>(c->count) * 1.2, (c->count + 63) / 64);
+  answer(out, std::move(c), chosen::random_uniform(), "philox");
+  return true;
+}
+
+}  // namespace
+
+HM_PLANS(random, {"random_uniform", plan_random_uniform})
+
+}  // namespace harmonics::cpu
+
+#endif

@@ -1,7 +1,36 @@
-// Convolution vectorised over outputs: inputs are broadcast, weights are packed. Max pooling runs while a band of the
-// result is in cache, so the full result is never stored.
+// Convolution of few channels, and convolution with max pooling, vectorised over outputs: inputs are broadcast, weights
+// are packed. Max pooling runs while a band of the result is in cache, so the full result is never stored.
+#include "../family.hpp"
+
 #include "../convolution.hpp"
-#include "kernels.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+struct ConvContext : ConvGeometry {
+  // Max pooling after the convolution: windows neither overlap nor cross an edge.
+  bool pools;
+  int64_t pool[2], pool_step[2];
+  bool has_bias, relu;
+
+  // Padded copy of x: planes of `rows` rows of `row` floats. Columns are grouped by their remainder modulo the stride,
+  // `phase` columns per group, so that adjacent results read adjacent inputs. `direct`: reads x in place.
+  int64_t row, phase, plane;
+  bool direct;
+  const int32_t* taps;     // [depth]: offsets of a window's elements from its first
+  int64_t padded_outputs;  // rounded up to whole vectors
+  int64_t band;            // result rows per band, computed together
+
+  uint32_t parts;
+  int64_t packed, part_workspace;  // floats
+  uint32_t workspace_buffer;
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
 #include "transpose.hpp"
 #include "vector_math.hpp"
 
@@ -191,3 +220,138 @@ void convolution(const void* context, void* const* buffers, uint32_t phase, uint
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+HM_VECTOR_CODE(convolution)
+
+namespace harmonics::cpu {
+namespace {
+
+struct OwnedConv : ConvContext {
+  std::vector<int32_t> numbers;
+};
+
+void read_pair(const Site& site, const char* name, uint32_t spatial, int64_t otherwise, int64_t single,
+               int64_t (&to)[2]) {
+  const auto values = site.integers(name);
+  to[0] = single;
+  for (uint32_t i = 0; i < spatial; ++i) to[2 - spatial + i] = values.empty() ? otherwise : values[i];
+}
+
+// Reads the pooling attributes. False if windows overlap or contain padding.
+bool pooling(const Site& site, uint32_t spatial, ConvContext& c, int64_t pooled_height, int64_t pooled_width) {
+  int64_t low[2], high[2], dilation[2];
+  read_pair(site, "pool_kernel", spatial, 1, 1, c.pool);
+  read_pair(site, "pool_strides", spatial, 1, 1, c.pool_step);
+  read_pair(site, "pool_padding_low", spatial, 0, 0, low);
+  read_pair(site, "pool_padding_high", spatial, 0, 0, high);
+  read_pair(site, "pool_dilation", spatial, 1, 1, dilation);
+  c.pools = true;
+  c.pooled_height = pooled_height;
+  c.pooled_width = pooled_width;
+  for (int i = 0; i < 2; ++i)
+    if (low[i] || high[i] || dilation[i] != 1 || c.pool[i] > c.pool_step[i]) return false;
+  return true;
+}
+
+// Reads the activation. False if it is neither relu nor none.
+bool reads_relu(const Site& site, ConvContext& c) {
+  int activation = kNone;
+  if (!activation_of(site, activation) || (activation != kNone && activation != kRelu)) return false;
+  c.relu = activation == kRelu;
+  return true;
+}
+
+bool answer_forward(std::unique_ptr<OwnedConv> c, uint32_t inputs, const char* name, hx_kernel& out) {
+  const int64_t width = isa().vector, step = c->strides[1];
+  const int64_t covered = (c->out_width - 1) * step + (c->kernel[1] - 1) * c->dilation[1] + 1;
+  c->direct = step == 1 && !c->low[0] && !c->low[1] && c->rows <= c->height && covered <= c->width;
+  c->phase = c->direct ? c->width : ceil_div(covered, step);
+  c->row = c->phase * step;
+  c->plane = c->direct ? c->height * c->width : c->rows * c->row + 16;  // 16: planes do not share cache sets
+  for (int64_t channel = 0; channel < c->channels; ++channel)
+    for (int64_t a = 0; a < c->kernel[0]; ++a)
+      for (int64_t b = 0; b < c->kernel[1]; ++b) {
+        const int64_t column = b * c->dilation[1];
+        c->numbers.push_back(static_cast<int32_t>(channel * c->plane + a * c->dilation[0] * c->row +
+                                                  column % step * c->phase + column / step));
+      }
+  c->taps = c->numbers.data();
+  const int64_t last = c->outputs % (2 * width);
+  c->padded_outputs = c->outputs - last + (last == 0 ? 0 : last <= width ? width : 2 * width);
+  const int64_t wanted = std::max<int64_t>(1, 128 / c->out_width);  // the band stays in the L1 cache
+  c->band = c->pools ? std::max(c->pool[0], up_to(wanted, c->pool_step[0])) : wanted;
+  const int64_t band_places = (c->band + c->pool_step[0]) * c->out_width;
+  c->part_workspace = up_to((c->direct ? 0 : c->channels * c->plane) + 3 * band_places * 2 * width, 16);
+  c->packed = up_to(c->padded_outputs * (c->depth + 1), 16);
+  c->workspace_buffer = inputs + (c->pools ? 2 : 1);
+  const int64_t tiles = ceil_div(c->outputs, 2 * width);
+  const double steps = static_cast<double>(c->samples * c->out_height * c->out_width * c->depth) *
+                       static_cast<double>(c->padded_outputs / width);
+  c->parts = parts_for(steps * kVectorStep, c->samples * tiles);
+  const uint64_t workspace = static_cast<uint64_t>(c->packed + c->parts * c->part_workspace) * 4;
+  const std::vector<uint32_t> parts{1, c->parts};
+  answer<ConvContext>(out, std::move(c), chosen::convolution(), name, parts).workspace = workspace;
+  return true;
+}
+
+bool plan_pooled_convolution(const Site& site, hx_kernel& out) {
+  const std::vector<int64_t> x = dims(site.in(0)), weight = dims(site.in(1)), pooled = dims(site.out());
+  if (x.size() < 3 || site.out(1).dtype != HX_I32 || weight.size() != x.size()) return false;
+  for (uint32_t i = 0; i < site.inputs(); ++i)
+    if (!is_f32(site.in(i))) return false;
+  const uint32_t spatial = static_cast<uint32_t>(x.size()) - 2;
+  auto c = std::make_unique<OwnedConv>();
+  if (!conv_geometry(site, x, weight, *c) || !reads_relu(site, *c)) return false;
+  if (!pooling(site, spatial, *c, spatial == 2 ? pooled[2] : 1, pooled.back())) return false;
+  c->has_bias = site.inputs() == 3;
+  return answer_forward(std::move(c), site.inputs(), "convolution and pooling", out);
+}
+
+// Up to this many channels this kernel is faster than oneDNN, which reorders its operands.
+constexpr int64_t kFewChannels = 32;
+
+}  // namespace
+
+bool conv_geometry(const Site& site, const std::vector<int64_t>& x, const std::vector<int64_t>& weight,
+                   ConvGeometry& c) {
+  if (x.size() < 3 || x.size() > 4 || weight.size() != x.size() || site.integer("groups", 1) != 1) return false;
+  const uint32_t spatial = static_cast<uint32_t>(x.size()) - 2;
+  c.samples = x[0];
+  c.channels = x[1];
+  c.height = spatial == 2 ? x[2] : 1;
+  c.width = x.back();
+  c.outputs = weight[0];
+  c.kernel[0] = spatial == 2 ? weight[2] : 1;
+  c.kernel[1] = weight.back();
+  c.depth = c.channels * c.kernel[0] * c.kernel[1];
+  read_pair(site, "strides", spatial, 1, 1, c.strides);
+  read_pair(site, "padding_low", spatial, 0, 0, c.low);
+  read_pair(site, "dilation", spatial, 1, 1, c.dilation);
+  int64_t high[2];
+  read_pair(site, "padding_high", spatial, 0, 0, high);
+  const auto places = [&](int i, int64_t size) {
+    return (size + c.low[i] + high[i] - (c.kernel[i] - 1) * c.dilation[i] - 1) / c.strides[i] + 1;
+  };
+  c.out_height = places(0, c.height);
+  c.out_width = places(1, c.width);
+  c.rows = (c.out_height - 1) * c.strides[0] + (c.kernel[0] - 1) * c.dilation[0] + 1;
+  return true;
+}
+
+bool plan_narrow_convolution(const Site& site, hx_kernel& out) {
+  const std::vector<int64_t> weight = dims(site.in(1));
+  if (weight.size() < 3 || weight[1] > kFewChannels) return false;
+  auto c = std::make_unique<OwnedConv>();
+  if (!conv_geometry(site, dims(site.in(0)), weight, *c) || !reads_relu(site, *c)) return false;
+  c->pool[0] = c->pool[1] = c->pool_step[0] = c->pool_step[1] = 1;
+  c->has_bias = site.inputs() == 3;
+  return answer_forward(std::move(c), site.inputs(), "convolution", out);
+}
+
+HM_PLANS(convolution, {"conv_max_pool", plan_pooled_convolution})
+
+}  // namespace harmonics::cpu
+
+#endif

@@ -1,8 +1,31 @@
-#include "chain_builder.hpp"
+// Scalar operations on elements, alone and in chains.
+#include "../family.hpp"
+
+#ifdef HM_ISA
+
+#include "chain_run.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+
+void chain(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const ChainContext*>(context);
+  ChainRun run(c, buffers);
+  const Range blocks = share((c.count + c.block - 1) / c.block, c.parts, part);
+  for (int64_t k = blocks.begin; k < blocks.end; ++k) {
+    const int64_t start = k * c.block;
+    run.piece(start, c.count - start < c.block ? c.count - start : c.block);
+  }
+}
+
+}  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+#include "../chain_builder.hpp"
 
 #include <cstring>
 
-#include "families.hpp"
+HM_VECTOR_CODE(chain)
 
 namespace harmonics::cpu {
 namespace {
@@ -249,9 +272,11 @@ bool ChainBuilder::finish(hx_kernel& out, const char* name) {
   auto c = std::make_unique<OwnedChain>();
   if (!fill(*c, *c)) return false;
   c->parts = parts_for(nanoseconds(), (count_ + block_ - 1) / block_);
-  answer<ChainContext>(out, std::move(c), isa().chain, name).in_place = in_place_mask();
+  answer<ChainContext>(out, std::move(c), chosen::chain(), name).in_place = in_place_mask();
   return true;
 }
+
+namespace {
 
 bool plan_chain(const Site& site, hx_kernel& out) {
   ChainBuilder builder(dims(site.out()), site.inputs());
@@ -292,9 +317,13 @@ bool plan_dropout(const Site& site, hx_kernel& out) {
   return builder.output(0, *y) && builder.finish(out, "dropout");
 }
 
+}  // namespace
+
 #define HM_ROW(name, operands) {#name, plan_elementwise},
 HM_PLANS(elementwise, HM_SCALAR_OPS(HM_ROW){"reshape", plan_elementwise}, {"fused_elementwise", plan_chain},
          {"dropout", plan_dropout}, {"dropout_grad", plan_dropout})
 #undef HM_ROW
 
 }  // namespace harmonics::cpu
+
+#endif
