@@ -110,7 +110,7 @@ AT(hx_consumer_factory_vt, destroy, 16);
 SIZE(hx_scalar_op, 24);
 AT(hx_scalar_op, a, 8);
 AT(hx_scalar_op, dtype, 20);
-SIZE(hx_call_site, 96);  // 80 up to contract 1.4
+SIZE(hx_call_site, 104);  // 80 up to contract 1.4
 AT(hx_call_site, flags, 4);
 AT(hx_call_site, op, 8);
 AT(hx_call_site, attributes, 16);
