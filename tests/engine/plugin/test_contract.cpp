@@ -124,6 +124,7 @@ AT(hx_call_site, chain_outputs, 64);
 AT(hx_call_site, device, 72);
 AT(hx_call_site, constants, 80);
 AT(hx_call_site, native, 88);
+AT(hx_call_site, changed_bytes, 96);
 SIZE(hx_kernel, 136);  // 88 up to contract 1.4
 AT(hx_kernel, phases, 4);
 AT(hx_kernel, parts, 8);
