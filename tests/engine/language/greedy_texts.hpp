@@ -56,11 +56,7 @@ inline void check_texts(Executor& executor, const CompileOptions& there) {
                                        {DType::F16, DType::BF16},
                                        {DType::Q8_0, DType::Q8_0},
                                        {DType::F32, DType::F16}}) {
-    ImportedModel imported;
-    imported.path = "small";
-    imported.metadata = exact.metadata;
-    for (const auto& [name, tensor] : exact.parameters->all())
-      imported.tensors.emplace(name, exact.parameters->tensor(name));
+    const ImportedModel imported = imported_from(exact);
     ModelOptions options;
     options.weights = weights;
     options.cache = cache;

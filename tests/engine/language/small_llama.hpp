@@ -69,6 +69,16 @@ inline Model small_llama(const SmallLlama& s = {}) {
   return model;
 }
 
+// Returns the model as an importer gives it, to be opened with other types.
+inline ImportedModel imported_from(const Model& model) {
+  ImportedModel imported;
+  imported.path = model.name;
+  imported.metadata = model.metadata;
+  for (const auto& [name, tensor] : model.parameters->all())
+    imported.tensors.emplace(name, model.parameters->tensor(name));
+  return imported;
+}
+
 inline std::vector<int32_t> some_tokens(int64_t count, int64_t vocabulary, uint32_t seed = 9) {
   std::mt19937 random(seed);
   std::vector<int32_t> ids;

@@ -90,11 +90,7 @@ TEST_CASE("batches: weights and caches of stored types give the same bits in eve
   const Model exact = small_llama(s);
   for (const auto& [weights, cache] :
        {std::pair{DType::F16, DType::F16}, std::pair{DType::Q8_0, DType::Q8_0}, std::pair{DType::Q4_0, DType::F16}}) {
-    ImportedModel imported;
-    imported.path = "small";
-    imported.metadata = exact.metadata;
-    for (const auto& [name, tensor] : exact.parameters->all())
-      imported.tensors.emplace(name, exact.parameters->tensor(name));
+    const ImportedModel imported = imported_from(exact);
     ModelOptions options;
     options.weights = weights;
     options.cache = cache;

@@ -297,11 +297,7 @@ TEST_CASE(
        {Case{DType::F32, DType::F16, 0.01}, Case{DType::F16, DType::F32, 0.01}, Case{DType::BF16, DType::F32, 0.05},
         Case{DType::Q8_0, DType::F16, 0.05}, Case{DType::F32, DType::BF16, 0.05}, Case{DType::F32, DType::Q8_0, 0.05},
         Case{DType::Q8_0, DType::Q8_0, 0.08}}) {
-    ImportedModel imported;
-    imported.path = "small";
-    imported.metadata = exact.metadata;
-    for (const auto& [name, tensor] : exact.parameters->all())
-      imported.tensors.emplace(name, exact.parameters->tensor(name));
+    const ImportedModel imported = imported_from(exact);
     ModelOptions options;
     if (c.weights != DType::F32) options.weights = c.weights;
     options.cache = c.cache;
