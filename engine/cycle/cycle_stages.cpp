@@ -1,6 +1,7 @@
 #include "engine/cycle/cycle_stages.hpp"
 
 #include <algorithm>
+#include <exception>
 
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
@@ -13,11 +14,22 @@ namespace {
 void run_graph(const CycleStages& stages) {
   namespace flow = oneapi::tbb::flow;
   flow::graph g;
+  // The batches before a failed read complete their steps: an exception that leaves a node drops all queued messages.
+  std::exception_ptr input_error;
   flow::input_node<Slot*> input(g, [&](oneapi::tbb::flow_control& control) {
-    Slot* slot = stages.input();
+    Slot* slot = nullptr;
+    try {
+      slot = stages.input();
+    } catch (...) {
+      input_error = std::current_exception();
+    }
     if (!slot) control.stop();
     return slot;
   });
+  const auto wait = [&] {
+    g.wait_for_all();
+    if (input_error) std::rethrow_exception(input_error);
+  };
   flow::limiter_node<Slot*> limiter(g, CycleFeed::kInFlight);
   flow::make_edge(input, limiter);
   if (!stages.output) {  // the step is the last stage
@@ -26,7 +38,7 @@ void run_graph(const CycleStages& stages) {
     flow::make_edge(limiter, step);
     flow::make_edge(step, limiter.decrementer());
     input.activate();
-    return g.wait_for_all();
+    return wait();
   }
   flow::function_node<Slot*, Slot*> step(g, flow::serial, [&](Slot* slot) { return stages.step(*slot), slot; });
   // A serial node may start its next message before it has passed on the previous one, so the order is restored by
@@ -39,7 +51,7 @@ void run_graph(const CycleStages& stages) {
   flow::make_edge(in_order, output);
   flow::make_edge(output, limiter.decrementer());
   input.activate();
-  g.wait_for_all();
+  wait();
 }
 
 // Runs the stages in one thread. In a graph with a single thread, an input that waits for an output would wait forever.

@@ -13,8 +13,8 @@ struct CycleStages {
   std::function<void(Slot&)> step;          // called in the order of the input
   std::function<void(const Slot&)> output;  // called in the same order; empty for none
 
-  // Returns when all batches have passed. Throws errors of the stages. `threads` is the number of threads of the
-  // executor.
+  // Returns when all batches have passed. Throws errors of the stages; an error of the input is thrown when the batches
+  // before it have passed. `threads` is the number of threads of the executor.
   void run(int threads) const;
 };
 
