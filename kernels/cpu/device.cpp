@@ -44,7 +44,7 @@ class CpuDevice final : public Device {
   std::string describe() const override {
     const dnnl_version_t* v = dnnl_version();
     return std::string("CPU, ") + isa().name + ", oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) +
-           "." + std::to_string(v->patch) + (half_product() == half::emulated ? ", fp16 emulated" : "") +
+           "." + std::to_string(v->patch) + (half_product() == &half::emulated ? ", fp16 emulated" : "") +
            (bf16_routines() == &bf16::emulated ? ", bf16 emulated" : "");
   }
   bool find(const hx_call_site& raw, hx_kernel& out) override {

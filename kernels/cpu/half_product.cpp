@@ -14,12 +14,18 @@ namespace {
 
 constexpr int64_t kLeast = 32;  // minimum size; below, packing costs too much
 constexpr double kLeastFlops = 1e6;
-constexpr int64_t kHalfRowGranule = 4 * kHalfRows;
+
+// Blocks of the operand that each part packs for itself, in the second-level cache.
+constexpr int64_t kOwnRows = 8 * kHalfRows, kOwnColumns = 2 * kHalfColumns;
 
 struct HalfContext {
   Product product;
-  HalfProduct multiply = nullptr;
-  uint32_t row_parts = 1, column_parts = 1;
+  const HalfRoutines* routines = nullptr;
+  // The shorter operand is packed once, at the start of the workspace. The longer one is divided among the parts, which
+  // pack it block by block.
+  bool shares_a = true;
+  int64_t shared_words = 0, own_words = 0;
+  uint32_t pack_parts = 1, parts = 1;
 };
 
 // CPUID directly, because g++ 12 has no __builtin_cpu_supports("avx512fp16"). It adds no register state to AVX-512, so
@@ -29,44 +35,93 @@ bool has_half_arithmetic() {
   return std::string_view(isa().name) == "avx512" && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
 }
 
-HalfProduct choose() {
+const HalfRoutines* choose() {
   const char* wanted = std::getenv("HARMONICS_FP16");
   const std::string name = wanted ? wanted : "";
-  if (name.empty()) return has_half_arithmetic() ? half::native : nullptr;
+  if (name.empty()) return has_half_arithmetic() ? &half::native : nullptr;
   if (name == "off") return nullptr;
   if (name != "emulated")
     throw Error(ErrorKind::Device, "HARMONICS_FP16=" + name + " is not known; use emulated or off");
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-    return half::emulated;
+    return &half::emulated;
   throw Error(ErrorKind::Device, "HARMONICS_FP16=emulated needs AVX2 and F16C, which this processor lacks; unset it");
 }
 
-void run(const void* context, void* const* buffers, uint32_t, uint32_t part) {
-  const auto& c = *static_cast<const HalfContext*>(context);
-  const Product& p = c.product;
-  const uint32_t row = part / c.column_parts, column = part % c.column_parts;
-  const int64_t i0 = slice_begin(p.m, kHalfRowGranule, c.row_parts, row),
-                i1 = slice_begin(p.m, kHalfRowGranule, c.row_parts, row + 1),
-                j0 = slice_begin(p.n, kHalfColumns, c.column_parts, column),
-                j1 = slice_begin(p.n, kHalfColumns, c.column_parts, column + 1);
-  c.multiply(p, static_cast<const float*>(buffers[p.a]), static_cast<const float*>(buffers[p.b]),
-             static_cast<float*>(buffers[p.c]), i0, i1, j0, j1, static_cast<HalfWorkspace*>(buffers[p.c + 1])[part]);
-  isa().end_product(p, buffers, i0, i1, j0, j1);
+HalfOperand a_of(const Product& p, const float* a) { return {a, p.a_row, p.a_column, p.m, p.k, false}; }
+HalfOperand b_of(const Product& p, const float* b) { return {b, p.b_column, p.b_row, p.n, p.k, true}; }
+
+// Returns the sub-operand of `count` rows or columns from `first` in block `block` of the depth.
+HalfOperand part_of(HalfOperand x, int64_t first, int64_t count, int64_t block) {
+  x.from += first * x.stride + block * kHalfDepth * x.depth_stride;
+  x.count = count, x.depth = std::min(x.depth - block * kHalfDepth, kHalfDepth);
+  return x;
 }
 
-// Divides C into parts of whole tiles, rows first. Each part packs its own slices of A and B.
-void cut(HalfContext& c, double flops) {
+int64_t strip_of(bool is_b) { return is_b ? kHalfColumns : kHalfRows; }
+int64_t words_of(int64_t count, bool is_b) { return is_b ? half_words_of_b(count) : half_words_of_a(count); }
+
+void multiply_part(const HalfContext& c, void* const* buffers, const HalfOperand& own, const uint32_t* shared,
+                   uint32_t* packed, uint32_t part) {
   const Product& p = c.product;
-  const uint32_t all = parts_for(flops / product_costs::kHalfRate, INT32_MAX, product_costs::kHalfGrain);
-  while (c.row_parts < all && p.m >= 2 * c.row_parts * kHalfRowGranule) c.row_parts *= 2;
-  while (c.row_parts * c.column_parts < all && p.n >= 2 * c.column_parts * kHalfColumns) c.column_parts *= 2;
+  const int64_t granule = strip_of(own.is_b), most = own.is_b ? kOwnColumns : kOwnRows,
+                block_words = words_of(c.shares_a ? p.m : p.n, !own.is_b),
+                end = slice_begin(own.count, granule, c.parts, part + 1);
+  for (int64_t i = slice_begin(own.count, granule, c.parts, part); i < end; i += most) {
+    const int64_t count = std::min(end - i, most);
+    HalfBlock x{};
+    x.rows = c.shares_a ? p.m : count;
+    x.columns = c.shares_a ? count : p.n;
+    x.c = static_cast<float*>(buffers[p.c]) + (c.shares_a ? i : i * p.n);
+    x.c_row = p.n;
+    for (int64_t block = 0; block < half_blocks(p.k); ++block) {
+      const HalfOperand some = part_of(own, i, count, block);
+      c.routines->pack(some, packed);
+      const uint32_t* const others = shared + block * block_words;
+      x.a = c.shares_a ? others : packed;
+      x.b = c.shares_a ? packed : others;
+      x.depth = some.depth;
+      x.add = p.accumulate || block > 0;
+      c.routines->multiply(x);
+    }
+    if (c.shares_a)
+      isa().end_product(p, buffers, 0, p.m, i, i + count);
+    else
+      isa().end_product(p, buffers, i, i + count, 0, p.n);
+  }
+}
+
+// Phases: pack the shared operand; pack the other operand in blocks and multiply.
+void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const HalfContext*>(context);
+  const Product& p = c.product;
+  const HalfOperand a = a_of(p, static_cast<const float*>(buffers[p.a])),
+                    b = b_of(p, static_cast<const float*>(buffers[p.b]));
+  auto* const shared = static_cast<uint32_t*>(buffers[p.c + 1]);
+  const HalfOperand &whole = c.shares_a ? a : b, &own = c.shares_a ? b : a;
+  if (phase == 0) return pack_half_part(*c.routines, whole, shared, c.pack_parts, part);
+  multiply_part(c, buffers, own, shared, shared + c.shared_words + part * c.own_words, part);
 }
 
 }  // namespace
 
-HalfProduct half_product() {
-  static const HalfProduct chosen = choose();
+const HalfRoutines* half_product() {
+  static const HalfRoutines* const chosen = choose();
   return chosen;
+}
+
+int64_t half_words(int64_t count, int64_t depth, bool is_b) { return half_blocks(depth) * words_of(count, is_b); }
+
+uint32_t half_pack_parts(int64_t count, int64_t depth) {
+  return parts_for(static_cast<double>(count * depth) * product_costs::kHalfPackNanoseconds,
+                   (count + kHalfColumns - 1) / kHalfColumns);
+}
+
+void pack_half_part(const HalfRoutines& routines, const HalfOperand& x, uint32_t* to, uint32_t parts, uint32_t part) {
+  const int64_t strip = strip_of(x.is_b), i = slice_begin(x.count, strip, parts, part),
+                end = slice_begin(x.count, strip, parts, part + 1);
+  if (i >= end) return;
+  for (int64_t block = 0; block < half_blocks(x.depth); ++block)
+    routines.pack(part_of(x, i, end - i, block), to + block * words_of(x.count, x.is_b) + words_of(i, x.is_b));
 }
 
 bool suits_half_product(const Product& p, double flops) {
@@ -74,13 +129,22 @@ bool suits_half_product(const Product& p, double flops) {
 }
 
 void answer_half_product(const Product& product, double flops, hx_kernel& out) {
+  using namespace product_costs;
   auto c = std::make_unique<HalfContext>();
   c->product = product;
-  c->multiply = half_product();
-  cut(*c, flops);
-  const uint32_t parts = c->row_parts * c->column_parts;
-  const char* name = c->multiply == half::emulated ? "fp16 chunks, emulated" : "fp16 chunks";
-  answer(out, std::move(c), run, name, {parts}).workspace = parts * sizeof(HalfWorkspace);
+  c->routines = half_product();
+  const Product& p = c->product;
+  c->shares_a = p.m <= p.n;
+  const int64_t shared = std::min(p.m, p.n), own = std::max(p.m, p.n), granule = strip_of(c->shares_a);
+  c->pack_parts = half_pack_parts(shared, p.k);
+  c->parts = parts_for(flops / kHalfRate + static_cast<double>(own * p.k) * kHalfPackNanoseconds,
+                       (own + granule - 1) / granule, kPackedGrain);
+  c->shared_words = half_words(shared, p.k, !c->shares_a);
+  c->own_words = words_of(c->shares_a ? kOwnColumns : kOwnRows, c->shares_a);
+  const std::vector<uint32_t> parts = {c->pack_parts, c->parts};
+  const int64_t words = c->shared_words + c->parts * c->own_words;
+  const char* const name = c->routines->name;
+  answer(out, std::move(c), run, name, parts).workspace = static_cast<uint64_t>(words) * sizeof(uint32_t);
 }
 
 }  // namespace harmonics::cpu

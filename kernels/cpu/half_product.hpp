@@ -10,32 +10,63 @@ namespace harmonics::cpu {
 // partial sum stays below 32 * 32 * 32, half the range of fp16.
 constexpr int64_t kChunk = 32;
 constexpr int64_t kHalfRows = 12, kHalfColumns = 64;  // register block of the micro-kernel
-// Blocks of packed operands. Each fp16 of A is stored twice, as the pair that a 32-bit broadcast loads.
-constexpr int64_t kHalfDepth = 256, kHalfBlockRows = 96, kHalfBlockColumns = 256;
-static_assert(kHalfDepth % kChunk == 0 && kHalfBlockRows % kHalfRows == 0 && kHalfBlockColumns % kHalfColumns == 0);
+constexpr int64_t kHalfDepth = 256;                   // terms that share a scale: a block of the depth
 
-// Packed operands and partial sums of one part.
-struct alignas(64) HalfWorkspace {
-  uint16_t b[kHalfDepth * kHalfBlockColumns];
-  uint32_t a[kHalfDepth * kHalfBlockRows];
-  float totals[kHalfRows * kHalfColumns];
-  float column[kHalfDepth * kHalfColumns];  // one panel, before rounding
-  int32_t a_exponents[kHalfBlockRows], b_exponents[kHalfBlockColumns];
+// A packed operand consists of blocks of the depth; a block, of strips of 12 rows of A or 64 columns of B. A strip
+// begins with the exponents that undo its scales, as floats. Then follow, for each term, the numbers of its rows or
+// columns in fp16. Those of A are stored twice, as the pair that a 32-bit broadcast loads. Strips are padded with
+// zeros. Sizes are in words of 32 bits, whole cache lines.
+constexpr int64_t kHalfExponentsOfA = 16, kHalfExponentsOfB = kHalfColumns;
+constexpr int64_t kHalfStripOfA = kHalfExponentsOfA + kHalfRows * kHalfDepth,
+                  kHalfStripOfB = kHalfExponentsOfB + kHalfColumns * kHalfDepth / 2;
+static_assert(kHalfDepth % kChunk == 0 && kHalfStripOfA % 16 == 0 && kHalfStripOfB % 16 == 0);
+
+// Returns the words of a packed block of the depth.
+[[gnu::always_inline]] static constexpr int64_t half_words_of_a(int64_t rows) {
+  return (rows + kHalfRows - 1) / kHalfRows * kHalfStripOfA;
+}
+[[gnu::always_inline]] static constexpr int64_t half_words_of_b(int64_t columns) {
+  return (columns + kHalfColumns - 1) / kHalfColumns * kHalfStripOfB;
+}
+[[gnu::always_inline]] static constexpr int64_t half_blocks(int64_t depth) {
+  return (depth + kHalfDepth - 1) / kHalfDepth;
+}
+
+// Rows of A, or columns of B, with their strides in elements; one of the strides is 1.
+struct HalfOperand {
+  const float* from;
+  int64_t stride, depth_stride;
+  int64_t count, depth;
+  bool is_b;
 };
 
-// Computes rows [i0, i1) and columns [j0, j1) of C = A B or C += A B.
-using HalfProduct = void (*)(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1,
-                             int64_t j0, int64_t j1, HalfWorkspace& workspace);
+// C = A B or C += A B of one packed block of the depth.
+struct HalfBlock {
+  const uint32_t *a, *b;
+  int64_t rows, columns, depth;
+  float* c;
+  int64_t c_row;
+  bool add;
+};
 
-// Returns the native product, or null. HARMONICS_FP16=emulated selects a slow emulation with the same rounding, for
+// The order of summation depends only on the depth.
+struct HalfRoutines {
+  const char* name;
+  void (*pack)(const HalfOperand& x, uint32_t* to);  // one block of the depth
+  void (*multiply)(const HalfBlock& x);
+};
+
+// Returns the native routines, or null. HARMONICS_FP16=emulated selects a slow emulation with the same rounding, for
 // checking results on other processors; HARMONICS_FP16=off disables fp16 products.
-HalfProduct half_product();
+const HalfRoutines* half_product();
+
+// Packing of an operand over its whole depth: its size in words, the number of parts, and the work of one part.
+int64_t half_words(int64_t count, int64_t depth, bool is_b);
+uint32_t half_pack_parts(int64_t count, int64_t depth);
+void pack_half_part(const HalfRoutines& routines, const HalfOperand& x, uint32_t* to, uint32_t parts, uint32_t part);
 
 namespace half {
-void native(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0, int64_t j1,
-            HalfWorkspace& workspace);
-void emulated(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0,
-              int64_t j1, HalfWorkspace& workspace);
-}  // namespace half
+extern const HalfRoutines native, emulated;
+}
 
 }  // namespace harmonics::cpu

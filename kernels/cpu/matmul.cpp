@@ -4,7 +4,6 @@
 
 #include "bf16_product.hpp"
 #include "families.hpp"
-#include "half_product.hpp"
 #include "onednn/matmul.hpp"
 #include "product_costs.hpp"
 
@@ -341,7 +340,7 @@ bool answer_summed_product(const Product& product, hx_kernel& out) {
 bool answer_finished_product(const Product& p, hx_kernel& out) {
   constexpr int64_t kLeastResults = int64_t{1} << 18;
   const bool suits = is_packed_here(p) && p.a_column == 1 && p.m >= kManyRows && p.m * p.n >= kLeastResults;
-  return suits && !is_rounded(p) && answer_product(p, {0}, {0}, out);
+  return suits && answer_product(p, {0}, {0}, out);
 }
 
 // Returns false if an operand has no unit stride, or if the fused SGD update is unsupported.
@@ -359,7 +358,7 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   if (p.n == 1 && p.b_row != 1) p.b_column = 1;
   if (p.m == 1 && p.a_column != 1) p.a_row = 1;
   if ((p.a_row != 1 && p.a_column != 1) || (p.b_row != 1 && p.b_column != 1)) return false;
-  if (p.descends && ((p.half && half_product()) || suits_bf16(p) || is_small(p, flops_of(p)))) return false;
+  if (p.descends && (is_rounded(p) || is_small(p, flops_of(p)))) return false;
   for (const Route& route : kRoutes)
     if (serves(route, p) && route.applies(p)) return route.answer(std::move(c), route.nanoseconds(p), out), true;
   return false;

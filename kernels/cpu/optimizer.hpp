@@ -6,6 +6,7 @@
 namespace harmonics::cpu {
 
 struct Bf16Routines;
+struct HalfRoutines;
 struct SparseContext;
 
 // Storage of moments (engine/functional/stored_moments.hpp). coded: 8 bits; the scales are inputs after the moments.
@@ -42,8 +43,9 @@ struct ProductUpdateContext {
   int64_t rows, columns, depth;  // depth: samples
   uint32_t pack_parts, parts;
   uint32_t packed;  // buffer of the packed b
-  // Not null: operands are rounded to bf16, and the buffer begins with the packed a, of `packed_a` numbers.
+  // Not null: operands are rounded to bf16 or fp16, and the buffer begins with the packed a, of `packed_a` bytes.
   const Bf16Routines* bf16 = nullptr;
+  const HalfRoutines* half = nullptr;
   int64_t packed_a = 0;
   // Of phase 2: the non-zeros of a, in the buffer after the packed b, and the rows of a part's block in `packed`.
   const SparseContext* marks = nullptr;
@@ -51,6 +53,6 @@ struct ProductUpdateContext {
 };
 // A larger depth in f32 takes several blocks, whose partial sums would have to be stored.
 constexpr int64_t kMostUpdateDepth = 256;
-constexpr int64_t kRoundedRows = 32;  // bf16: rows per tile of the gradient
+constexpr int64_t kBf16TileRows = 32, kHalfTileRows = 48;  // rows per tile of a gradient with rounded operands
 
 }  // namespace harmonics::cpu

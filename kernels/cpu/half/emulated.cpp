@@ -6,10 +6,54 @@
 namespace harmonics::cpu::half {
 namespace {
 
+// Returns the exponent of the power of two that scales a magnitude into [16, 32).
+int32_t exponent_below_32(float largest) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &largest, sizeof bits);
+  const auto exponent = static_cast<int32_t>(bits >> 23) - 127;
+  return largest == 0 ? 0 : exponent < -122 ? 126 : 4 - exponent;
+}
+
+float power_of_two(int32_t exponent) {
+  const uint32_t bits = static_cast<uint32_t>(exponent + 127) << 23;
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// Ignores NaN, which must not affect the scale and propagates to the result anyway.
+float larger(float a, float b) { return b > a ? b : a; }
+
+uint16_t rounded(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+
+void pack_plainly(const HalfOperand& x, uint32_t* to) {
+  const int64_t strip = x.is_b ? kHalfColumns : kHalfRows;
+  for (int64_t i = 0; i < x.count; i += strip, to += x.is_b ? kHalfStripOfB : kHalfStripOfA)
+    for (int64_t r = 0; r < strip; ++r) {
+      const bool is_used = i + r < x.count;
+      const float* const from = x.from + (i + r) * x.stride;
+      float largest = 0;
+      for (int64_t k = 0; is_used && k < x.depth; ++k)
+        largest = larger(largest, __builtin_fabsf(from[k * x.depth_stride]));
+      const int32_t exponent = exponent_below_32(largest);
+      reinterpret_cast<float*>(to)[r] = static_cast<float>(-exponent);
+      auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
+      uint32_t* const pairs = to + kHalfExponentsOfA;
+      for (int64_t k = 0; k < x.depth; ++k) {
+        const uint16_t number = is_used ? rounded(from[k * x.depth_stride] * power_of_two(exponent)) : uint16_t{0};
+        if (x.is_b)
+          halves[k * kHalfColumns + r] = number;
+        else
+          pairs[k * kHalfRows + r] = 0x10001u * number;
+      }
+    }
+}
+
 struct Emulated {
   struct Halves {
     __m256 lanes[4];
   };
+  using Kept = Halves;
 
   static __m256 rounded(__m256 v) { return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
   static Halves zero() { return {}; }
@@ -28,17 +72,22 @@ struct Emulated {
     for (int i = 0; i < 4; ++i) h.lanes[i] = rounded(_mm256_fmadd_ps(a.lanes[i], b.lanes[i], c.lanes[i]));
     return h;
   }
-  static void add_to(float* to, const Halves& v) {
+  static void keep(Kept& to, const Halves& v) { to = v; }
+  static void settle() {}
+  static void add_to(float* to, const Kept& v) {
     for (int i = 0; i < 4; ++i) _mm256_storeu_ps(to + 8 * i, _mm256_add_ps(_mm256_loadu_ps(to + 8 * i), v.lanes[i]));
   }
-  static uint16_t round(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+  static void give_back(const float* totals, float a_exponent, const float* b_exponents, int64_t columns, float* c,
+                        bool add) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const float value = __builtin_ldexpf(totals[j], static_cast<int>(a_exponent + b_exponents[j]));
+      c[j] = add ? c[j] + value : value;
+    }
+  }
 };
 
 }  // namespace
 
-void emulated(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0,
-              int64_t j1, HalfWorkspace& workspace) {
-  multiply<Emulated>(p, a, b, c, i0, i1, j0, j1, workspace);
-}
+const HalfRoutines emulated{"packed fp16 chunks, emulated", pack_plainly, multiply<Emulated>};
 
 }  // namespace harmonics::cpu::half

@@ -1,43 +1,45 @@
 // fp16 vectors by AVX512-FP16. Called only on processors that support it.
-#include <immintrin.h>
-
+#include "pack.hpp"
 #include "product.hpp"
 
 namespace harmonics::cpu::half {
 namespace {
 
 struct Native {
-  typedef _Float16 Halves __attribute__((vector_size(64)));
+  using Halves = __m512h;
+  struct alignas(64) Kept {
+    uint16_t numbers[32];
+  };
 
-  [[gnu::always_inline]] static Halves zero() { return Halves{}; }
-  [[gnu::always_inline]] static Halves load(const uint16_t* p) { return (Halves)_mm512_loadu_si512(p); }
+  HM_HALF_INLINE Halves zero() { return _mm512_setzero_ph(); }
+  HM_HALF_INLINE Halves load(const uint16_t* p) { return (Halves)_mm512_load_si512(p); }
   // A 32-bit broadcast from memory uses no arithmetic port; a 16-bit broadcast would.
-  [[gnu::always_inline]] static Halves pair(const uint32_t* p) {
-    return (Halves)_mm512_set1_epi32(static_cast<int>(*p));
+  HM_HALF_INLINE Halves pair(const uint32_t* p) { return (Halves)_mm512_set1_epi32(static_cast<int>(*p)); }
+  HM_HALF_INLINE Halves fma(Halves a, Halves b, Halves c) { return _mm512_fmadd_ph(a, b, c); }
+  // Sums are widened from memory: this takes fewer arithmetic operations than moving the upper half of a register.
+  HM_HALF_INLINE void keep(Kept& to, Halves v) { _mm512_store_si512(to.numbers, (__m512i)v); }
+  HM_HALF_INLINE void settle() { asm volatile("" ::: "memory"); }
+  HM_HALF_INLINE void add_to(float* to, const Kept& v) {
+    const auto widened = [](const uint16_t* p) __attribute__((always_inline)) {
+      return _mm512_cvtxph_ps((__m256h)_mm256_load_si256(reinterpret_cast<const __m256i*>(p)));
+    };
+    _mm512_store_ps(to, _mm512_add_ps(_mm512_load_ps(to), widened(v.numbers)));
+    _mm512_store_ps(to + 16, _mm512_add_ps(_mm512_load_ps(to + 16), widened(v.numbers + 16)));
   }
-  [[gnu::always_inline]] static Halves fma(Halves a, Halves b, Halves c) {
-    return (Halves)_mm512_fmadd_ph((__m512h)a, (__m512h)b, (__m512h)c);
-  }
-  [[gnu::always_inline]] static void add_to(float* to, Halves v) {
-    const __m512i bits = (__m512i)v;
-    const __m512 low = _mm512_cvtxph_ps((__m256h)_mm512_castsi512_si256(bits)),
-                 high = _mm512_cvtxph_ps((__m256h)_mm512_extracti64x4_epi64(bits, 1));
-    _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), low));
-    _mm512_storeu_ps(to + 16, _mm512_add_ps(_mm512_loadu_ps(to + 16), high));
-  }
-  [[gnu::always_inline]] static uint16_t round(float x) {
-    const auto h = static_cast<_Float16>(x);
-    uint16_t bits;
-    __builtin_memcpy(&bits, &h, sizeof bits);
-    return bits;
+  HM_HALF_INLINE void give_back(const float* totals, float a_exponent, const float* b_exponents, int64_t columns,
+                                float* c, bool add) {
+    const __m512 exponent = _mm512_set1_ps(a_exponent);
+    for (int64_t j = 0; j < columns; j += 16) {
+      const __mmask16 some = lanes(columns - j);
+      const __m512 value =
+          _mm512_scalef_ps(_mm512_load_ps(totals + j), _mm512_add_ps(exponent, _mm512_load_ps(b_exponents + j)));
+      _mm512_mask_storeu_ps(c + j, some, add ? _mm512_add_ps(_mm512_maskz_loadu_ps(some, c + j), value) : value);
+    }
   }
 };
 
 }  // namespace
 
-void native(const Product& p, const float* a, const float* b, float* c, int64_t i0, int64_t i1, int64_t j0, int64_t j1,
-            HalfWorkspace& workspace) {
-  multiply<Native>(p, a, b, c, i0, i1, j0, j1, workspace);
-}
+const HalfRoutines native{"packed fp16 chunks", pack_operand, multiply<Native>};
 
 }  // namespace harmonics::cpu::half

@@ -1,6 +1,7 @@
 // Optimizer steps of an affine map's weight for a batch. Each tile of the gradient is used while it is in the L1 cache;
 // the whole gradient is never stored.
 #include "../bf16_product.hpp"
+#include "../half_product.hpp"
 #include "coded_adam.hpp"
 #include "kernels.hpp"
 #include "../sparse_product.hpp"
@@ -178,19 +179,42 @@ HM_INLINE void fetch_row(const Elements<Rule, Moment>& all, int64_t at, int64_t 
   }
 }
 
-// Computes the gradient tile by tile with bf16 operands and calls step(i, rows, j, columns, block) for each tile.
-template <typename Step>
-HM_INLINE void for_rounded_tiles(const ProductUpdateContext& c, const uint16_t* packed, uint32_t part, Step step) {
-  alignas(64) float block[kRoundedRows * kBlockColumns];
+// Computes a tile of the gradient with operands in bf16.
+HM_INLINE void bf16_tile(const ProductUpdateContext& c, const char* packed, int64_t i, int64_t rows, int64_t j,
+                         int64_t columns, float* block) {
   const int64_t strip = depth_tiles(c.depth) * kTileNumbers;
-  const Range tiles = share((c.rows + kRoundedRows - 1) / kRoundedRows, c.parts, part);
-  for (int64_t i = tiles.begin * kRoundedRows; i < tiles.end * kRoundedRows && i < c.rows; i += kRoundedRows) {
-    const int64_t rows = c.rows - i < kRoundedRows ? c.rows - i : kRoundedRows;
+  const uint16_t* const a = reinterpret_cast<const uint16_t*>(packed) + i / kStrip * strip;
+  const uint16_t* const b = reinterpret_cast<const uint16_t*>(packed + c.packed_a) + j / kStrip * strip;
+  c.bf16->multiply({a, b, strip, strip, depth_tiles(c.depth), rows, columns, block, kBlockColumns, false});
+}
+
+// Likewise in fp16.
+HM_INLINE void half_tile(const ProductUpdateContext& c, const char* packed, int64_t i, int64_t rows, int64_t j,
+                         int64_t columns, float* block) {
+  const uint32_t *a = reinterpret_cast<const uint32_t*>(packed) + half_words_of_a(i),
+                 *b = reinterpret_cast<const uint32_t*>(packed + c.packed_a) + half_words_of_b(j);
+  for (int64_t k = 0; k < c.depth; k += kHalfDepth) {
+    const int64_t depth = c.depth - k < kHalfDepth ? c.depth - k : kHalfDepth;
+    c.half->multiply({a, b, rows, columns, depth, block, kBlockColumns, k > 0});
+    a += half_words_of_a(c.rows), b += half_words_of_b(c.columns);
+  }
+}
+static_assert(kHalfTileRows % kHalfRows == 0 && kBlockColumns % kHalfColumns == 0);
+
+// Computes the gradient tile by tile with rounded operands and calls step(i, rows, j, columns, block) for each tile.
+template <typename Step>
+HM_INLINE void for_rounded_tiles(const ProductUpdateContext& c, const char* packed, uint32_t part, Step step) {
+  alignas(64) float block[kHalfTileRows * kBlockColumns];
+  const int64_t tile = c.half ? kHalfTileRows : kBf16TileRows;
+  const Range tiles = share((c.rows + tile - 1) / tile, c.parts, part);
+  for (int64_t i = tiles.begin * tile; i < tiles.end * tile && i < c.rows; i += tile) {
+    const int64_t rows = c.rows - i < tile ? c.rows - i : tile;
     for (int64_t j = 0; j < c.columns; j += kBlockColumns) {
       const int64_t columns = c.columns - j < kBlockColumns ? c.columns - j : kBlockColumns;
-      const uint16_t *a = packed + i / kStrip * strip, *b = packed + c.packed_a + j / kStrip * strip;
-      const Bf16Block x{a, b, strip, strip, depth_tiles(c.depth), rows, columns, &block[0], kBlockColumns, false};
-      c.bf16->multiply(x);
+      if (c.half)
+        half_tile(c, packed, i, rows, j, columns, block);
+      else
+        bf16_tile(c, packed, i, rows, j, columns, block);
       step(i, rows, j, columns, block);
     }
   }
@@ -204,7 +228,7 @@ void update_rounded_tiles(const ProductUpdateContext& c, void* const* buffers, u
   const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
   const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   const uint32_t number = step_number(c.rule, buffers[kLr + 1]);
-  const auto* const packed = static_cast<const uint16_t*>(buffers[c.packed]);
+  const auto* const packed = static_cast<const char*>(buffers[c.packed]);
   const int64_t n = c.columns;
   if constexpr (Types::kCoded) {
     const CodedWeights weights = coded_weights<Rule>(buffers, 3, kOut, n, number);
@@ -255,7 +279,7 @@ void update_product(const void* context, void* const* buffers, uint32_t phase, u
         using Types = decltype(types);
         if (phase == 2)
           update_sparse_rows<Types>(c, buffers, part);
-        else if (c.bf16)
+        else if (c.bf16 || c.half)
           update_rounded_tiles<Types>(c, buffers, part);
         else if constexpr (Types::kCoded)
           update_coded_tiles<Types>(c, buffers, part);

@@ -1,0 +1,162 @@
+// Packs operands by AVX-512 conversions to fp16. Private to the including translation unit.
+#pragma once
+
+#include <immintrin.h>
+
+#include "../half_product.hpp"
+#include "../word_transpose.hpp"
+
+namespace harmonics::cpu::half {
+namespace {
+
+#define HM_HALF_INLINE [[gnu::always_inline]] static inline
+
+HM_HALF_INLINE __mmask16 lanes(int64_t n) {
+  return static_cast<__mmask16>(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1);
+}
+
+// Returns the maximum of the magnitudes. Ignores NaN in x, which must not affect the scale and propagates to the result
+// anyway.
+HM_HALF_INLINE __m512 larger(__m512 x, __m512 largest) { return _mm512_max_ps(_mm512_abs_ps(x), largest); }
+
+// Returns the powers of two that scale the magnitudes into [16, 32), and stores the exponents that undo them.
+HM_HALF_INLINE __m512 scales(__m512 largest, float* exponents) {
+  const __m512i exponent =
+      _mm512_sub_epi32(_mm512_srli_epi32(_mm512_castps_si512(largest), 23), _mm512_set1_epi32(127));
+  __m512i to = _mm512_sub_epi32(_mm512_set1_epi32(4), exponent);
+  to = _mm512_min_epi32(to, _mm512_set1_epi32(126));
+  to = _mm512_maskz_mov_epi32(_mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_NEQ_UQ), to);
+  _mm512_store_ps(exponents, _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), to)));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(to, _mm512_set1_epi32(127)), 23));
+}
+
+HM_HALF_INLINE __m256i rounded(__m512 x) { return (__m256i)_mm512_cvtxps_ph(x); }
+HM_HALF_INLINE __m512i pairs(__m512 x) {
+  const __m512i words = _mm512_cvtepu16_epi32(rounded(x));
+  return _mm512_or_si512(words, _mm512_slli_epi32(words, 16));
+}
+
+// Maximum magnitude of a row of `depth` numbers.
+HM_HALF_INLINE float largest_along(const float* from, int64_t depth) {
+  __m512 most[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+  int64_t k = 0;
+  for (; k + 64 <= depth; k += 64)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) most[v] = larger(_mm512_loadu_ps(from + k + 16 * v), most[v]);
+  for (; k < depth; k += 16) most[0] = larger(_mm512_maskz_loadu_ps(lanes(depth - k), from + k), most[0]);
+  return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
+}
+
+// A strip of rows that are contiguous.
+void pack_rows_along(const HalfOperand& x, int64_t i, uint32_t* to) {
+  alignas(64) float most[16] = {}, scale[16];
+  const int64_t used = x.count - i < kHalfRows ? x.count - i : kHalfRows;
+  const float* const from = x.from + i * x.stride;
+  for (int64_t r = 0; r < used; ++r) most[r] = largest_along(from + r * x.stride, x.depth);
+  _mm512_store_ps(scale, scales(_mm512_load_ps(most), reinterpret_cast<float*>(to)));
+  to += kHalfExponentsOfA;
+  for (int64_t k = 0; k < x.depth; k += 16) {
+    const __mmask16 some = lanes(x.depth - k);
+    __m512i r[16];
+#pragma GCC unroll 16
+    for (int n = 0; n < 16; ++n)
+      r[n] = n < used
+                 ? pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, from + n * x.stride + k), _mm512_set1_ps(scale[n])))
+                 : _mm512_setzero_si512();
+    transpose_words(r);
+    const int64_t end = x.depth - k < 16 ? x.depth - k : 16;
+    for (int64_t n = 0; n < end; ++n) _mm512_mask_storeu_epi32(to + (k + n) * kHalfRows, (1 << kHalfRows) - 1, r[n]);
+  }
+}
+
+// A strip of rows whose terms lie across memory.
+void pack_rows_across(const HalfOperand& x, int64_t i, uint32_t* to) {
+  const __mmask16 some = lanes(x.count - i < kHalfRows ? x.count - i : kHalfRows);
+  const float* const from = x.from + i;
+  __m512 most[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (int64_t k = 0; k < x.depth; ++k)
+    most[k % 2] = larger(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), most[k % 2]);
+  const __m512 scale = scales(_mm512_max_ps(most[0], most[1]), reinterpret_cast<float*>(to));
+  to += kHalfExponentsOfA;
+  for (int64_t k = 0; k < x.depth; ++k)
+    _mm512_mask_storeu_epi32(to + k * kHalfRows, (1 << kHalfRows) - 1,
+                             pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), scale)));
+}
+
+// A strip of columns whose terms lie across memory, in the rows of B.
+void pack_columns_across(const HalfOperand& x, int64_t j, uint32_t* to) {
+  constexpr int kVectors = kHalfColumns / 16;
+  __mmask16 some[kVectors];
+  __m512 most[kVectors], scale[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) some[v] = lanes(x.count - j - 16 * v), most[v] = _mm512_setzero_ps();
+  const float* const from = x.from + j;
+  for (int64_t k = 0; k < x.depth; ++k)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      most[v] = larger(_mm512_maskz_loadu_ps(some[v], from + k * x.depth_stride + 16 * v), most[v]);
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) scale[v] = scales(most[v], reinterpret_cast<float*>(to) + 16 * v);
+  auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
+  for (int64_t k = 0; k < x.depth; ++k)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      _mm256_store_si256(
+          reinterpret_cast<__m256i*>(halves + k * kHalfColumns + 16 * v),
+          rounded(_mm512_mul_ps(_mm512_maskz_loadu_ps(some[v], from + k * x.depth_stride + 16 * v), scale[v])));
+}
+
+// Loads 32 terms of a column, scaled: pairs of adjacent terms.
+HM_HALF_INLINE __m512i term_pairs(const float* from, float scale, int64_t left) {
+  const __m512 by = _mm512_set1_ps(scale);
+  const __m512 low = _mm512_maskz_loadu_ps(lanes(left), from),
+               high = _mm512_maskz_loadu_ps(lanes(left - 16), from + 16);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(rounded(_mm512_mul_ps(low, by))), rounded(_mm512_mul_ps(high, by)),
+                            1);
+}
+
+// A strip of columns that are contiguous. Terms are moved in pairs, then separated.
+void pack_columns_along(const HalfOperand& x, int64_t j, uint32_t* to) {
+  alignas(64) float most[kHalfColumns] = {}, scale[kHalfColumns];
+  const int64_t used = x.count - j < kHalfColumns ? x.count - j : kHalfColumns;
+  const float* const from = x.from + j * x.stride;
+  for (int64_t c = 0; c < used; ++c) most[c] = largest_along(from + c * x.stride, x.depth);
+  for (int64_t c = 0; c < kHalfColumns; c += 16)
+    _mm512_store_ps(scale + c, scales(_mm512_load_ps(most + c), reinterpret_cast<float*>(to) + c));
+  auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
+  const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24,
+                                        22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0),
+                odd = _mm512_add_epi16(even, _mm512_set1_epi16(1));
+  for (int64_t half = 0; half < kHalfColumns; half += 32)
+    for (int64_t k = 0; k < x.depth; k += 32) {
+      __m512i left[16], right[16];
+#pragma GCC unroll 16
+      for (int c = 0; c < 16; ++c) {
+        const int64_t at = half + c, beside = at + 16;
+        left[c] = at < used ? term_pairs(from + at * x.stride + k, scale[at], x.depth - k) : _mm512_setzero_si512();
+        right[c] = beside < used ? term_pairs(from + beside * x.stride + k, scale[beside], x.depth - k)
+                                 : _mm512_setzero_si512();
+      }
+      transpose_words(left);
+      transpose_words(right);
+      uint16_t* const row = halves + k * kHalfColumns + half;  // rows beyond the depth are padding
+#pragma GCC unroll 16
+      for (int n = 0; n < 16; ++n) {
+        _mm512_store_si512(row + 2 * n * kHalfColumns, _mm512_permutex2var_epi16(left[n], even, right[n]));
+        _mm512_store_si512(row + (2 * n + 1) * kHalfColumns, _mm512_permutex2var_epi16(left[n], odd, right[n]));
+      }
+    }
+}
+
+void pack_operand(const HalfOperand& x, uint32_t* to) {
+  const bool is_along = x.depth_stride == 1;
+  if (x.is_b)
+    for (int64_t j = 0; j < x.count; j += kHalfColumns, to += kHalfStripOfB)
+      is_along ? pack_columns_along(x, j, to) : pack_columns_across(x, j, to);
+  else
+    for (int64_t i = 0; i < x.count; i += kHalfRows, to += kHalfStripOfA)
+      is_along ? pack_rows_along(x, i, to) : pack_rows_across(x, i, to);
+}
+
+}  // namespace
+}  // namespace harmonics::cpu::half
