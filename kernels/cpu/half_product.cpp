@@ -73,6 +73,7 @@ void multiply_part(const HalfContext& c, void* const* buffers, const HalfOperand
     x.columns = c.shares_a ? count : p.n;
     x.c = static_cast<float*>(buffers[p.c]) + (c.shares_a ? i : i * p.n);
     x.c_row = p.n;
+    x.by_rows = p.a_column == 1;
     for (int64_t block = 0; block < half_blocks(p.k); ++block) {
       const HalfOperand some = part_of(own, i, count, block);
       c.routines->pack(some, packed);

@@ -13,11 +13,12 @@ constexpr int64_t kHalfRows = 12, kHalfColumns = 64;  // register block of the m
 constexpr int64_t kHalfDepth = 256;                   // terms that share a scale: a block of the depth
 
 // A packed operand consists of blocks of the depth; a block, of strips of 12 rows of A or 64 columns of B. A strip
-// begins with the exponents that undo its scales, as floats. Then follow, for each term, the numbers of its rows or
-// columns in fp16. Those of A are stored twice, as the pair that a 32-bit broadcast loads. Strips are padded with
-// zeros. Sizes are in words of 32 bits, whole cache lines.
+// begins with the exponents that undo its scales, as floats. Then follow, for each term, the numbers of its columns in
+// fp16. Those of A are stored twice, as the pair that a 32-bit broadcast loads, in the order of the operand: by rows if
+// a row is contiguous, else by terms. Strips are padded with zeros. Sizes are in words of 32 bits, whole cache lines.
 constexpr int64_t kHalfExponentsOfA = 16, kHalfExponentsOfB = kHalfColumns;
-constexpr int64_t kHalfStripOfA = kHalfExponentsOfA + kHalfRows * kHalfDepth,
+constexpr int64_t kHalfRowStride = kHalfDepth + 8;  // by rows; rows map to different sets of the L1 cache
+constexpr int64_t kHalfStripOfA = kHalfExponentsOfA + kHalfRows * kHalfRowStride,
                   kHalfStripOfB = kHalfExponentsOfB + kHalfColumns * kHalfDepth / 2;
 static_assert(kHalfDepth % kChunk == 0 && kHalfStripOfA % 16 == 0 && kHalfStripOfB % 16 == 0);
 
@@ -47,6 +48,7 @@ struct HalfBlock {
   float* c;
   int64_t c_row;
   bool add;
+  bool by_rows;  // A
 };
 
 // The order of summation depends only on the depth.

@@ -144,17 +144,9 @@ bool worth_looking(const Product& p) {
          p.k > 1 && p.m * p.n * p.k >= kLeastProducts && p.k * p.b_row < INT32_MAX && p.m * p.k < INT32_MAX;
 }
 
-// Returns the density above which the product's dense kernel is faster.
-double most_density(const Product& p) {
-  return suits_half_product(p, 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k))
-             ? kSparseBesideHalf
-             : kSparse;
-}
-
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
-  c->most = most_density(p);
   uint64_t marks = kVerdictBytes + static_cast<uint64_t>(marks_bytes(*c));
   if (c->sum_parts > 0) {
     const uint32_t sums = c->halves == Halves::depth ? 1 : c->slices - 1;
@@ -214,7 +206,6 @@ bool is_sparse(const SparseContext& c, void* const* buffers) {
 bool plan_marks(SparseContext& c) {
   if (!worth_looking(c.product) || c.product.k < kLeastDepth) return false;
   cut(c);
-  c.most = most_density(c.product);
   return true;
 }
 

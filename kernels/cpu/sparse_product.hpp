@@ -16,9 +16,6 @@ constexpr int64_t kHalfPiece = kSparsePiece / 2;
 // halves are added; in the weight's update it is the rows.
 enum class Halves { none, depth, rows };
 
-// Above this density the dense kernel is faster, in f32 and in fp16.
-constexpr double kSparse = 0.45, kSparseBesideHalf = 0.25;
-
 // A bit mask of A's non-zeros, in pieces whose rows of B fit the L1 cache. Elements are read in place; threads share
 // only the mask. For halves of the depth, one word masks the lower halves of two pieces, and the next word their upper
 // halves.
@@ -32,12 +29,14 @@ struct SparseContext {
   Halves halves = Halves::none;
   uint32_t sum_parts = 0;   // parts of the phase that adds the halves, or slices, of the depth
   int64_t sums_offset = 0;  // the sums of the second half, or of all slices but the first, in the workspace
-  double most = kSparse;    // density above which the dense kernel runs
   uint32_t slices = 1;      // with a list: slices of the depth, which are the rows that a thread updates
 };
 inline uint32_t multiply_parts(const SparseContext& c) {
   return c.row_parts * c.column_parts * (c.halves == Halves::none ? c.slices : 2);
 }
+
+// Above this density the dense kernel is faster.
+constexpr double kSparse = 0.45;
 
 // A single row of C stays in cache while B is read once; it has a list of (value, offset of B's row) instead of a mask.
 [[gnu::always_inline]] static inline bool is_listed(const SparseContext& c) { return c.product.m == 1 && !c.update; }

@@ -44,7 +44,7 @@ void pack_plainly(const HalfOperand& x, uint32_t* to) {
         if (x.is_b)
           halves[k * kHalfColumns + r] = number;
         else
-          pairs[k * kHalfRows + r] = 0x10001u * number;
+          pairs[x.depth_stride == 1 ? r * kHalfRowStride + k : k * kHalfRows + r] = 0x10001u * number;
       }
     }
 }
@@ -74,13 +74,19 @@ struct Emulated {
   }
   static void keep(Kept& to, const Halves& v) { to = v; }
   static void settle() {}
+  static void begin(float* to, const Kept& v) {
+    for (int i = 0; i < 4; ++i) _mm256_storeu_ps(to + 8 * i, v.lanes[i]);
+  }
   static void add_to(float* to, const Kept& v) {
     for (int i = 0; i < 4; ++i) _mm256_storeu_ps(to + 8 * i, _mm256_add_ps(_mm256_loadu_ps(to + 8 * i), v.lanes[i]));
   }
-  static void give_back(const float* totals, float a_exponent, const float* b_exponents, int64_t columns, float* c,
-                        bool add) {
-    for (int64_t j = 0; j < columns; ++j) {
-      const float value = __builtin_ldexpf(totals[j], static_cast<int>(a_exponent + b_exponents[j]));
+  static void give_back(const float* before, const Kept& v, float a_exponent, const float* b_exponents, int64_t columns,
+                        float* c, bool add) {
+    float totals[32];
+    begin(totals, v);
+    for (int64_t j = 0; j < 32 && j < columns; ++j) {
+      const float total = before ? before[j] + totals[j] : totals[j],
+                  value = __builtin_ldexpf(total, static_cast<int>(a_exponent + b_exponents[j]));
       c[j] = add ? c[j] + value : value;
     }
   }

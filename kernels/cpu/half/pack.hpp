@@ -36,13 +36,19 @@ HM_HALF_INLINE __m512i pairs(__m512 x) {
   return _mm512_or_si512(words, _mm512_slli_epi32(words, 16));
 }
 
-// Maximum magnitude of a row of `depth` numbers.
-HM_HALF_INLINE float largest_along(const float* from, int64_t depth) {
+// Returns the maximum magnitude of a row of `depth` numbers. Fetches a later row meanwhile, since the hardware does not
+// fetch ahead from row to row.
+HM_HALF_INLINE float largest_along(const float* from, int64_t depth, int64_t stride) {
+  constexpr int64_t kAhead = 4;
   __m512 most[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+  const float* const later = from + kAhead * stride;
   int64_t k = 0;
   for (; k + 64 <= depth; k += 64)
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) most[v] = larger(_mm512_loadu_ps(from + k + 16 * v), most[v]);
+    for (int v = 0; v < 4; ++v) {
+      __builtin_prefetch(later + k + 16 * v);
+      most[v] = larger(_mm512_loadu_ps(from + k + 16 * v), most[v]);
+    }
   for (; k < depth; k += 16) most[0] = larger(_mm512_maskz_loadu_ps(lanes(depth - k), from + k), most[0]);
   return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
 }
@@ -52,35 +58,47 @@ void pack_rows_along(const HalfOperand& x, int64_t i, uint32_t* to) {
   alignas(64) float most[16] = {}, scale[16];
   const int64_t used = x.count - i < kHalfRows ? x.count - i : kHalfRows;
   const float* const from = x.from + i * x.stride;
-  for (int64_t r = 0; r < used; ++r) most[r] = largest_along(from + r * x.stride, x.depth);
+  for (int64_t r = 0; r < used; ++r) most[r] = largest_along(from + r * x.stride, x.depth, x.stride);
   _mm512_store_ps(scale, scales(_mm512_load_ps(most), reinterpret_cast<float*>(to)));
   to += kHalfExponentsOfA;
-  for (int64_t k = 0; k < x.depth; k += 16) {
-    const __mmask16 some = lanes(x.depth - k);
-    __m512i r[16];
-#pragma GCC unroll 16
-    for (int n = 0; n < 16; ++n)
-      r[n] = n < used
-                 ? pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, from + n * x.stride + k), _mm512_set1_ps(scale[n])))
-                 : _mm512_setzero_si512();
-    transpose_words(r);
-    const int64_t end = x.depth - k < 16 ? x.depth - k : 16;
-    for (int64_t n = 0; n < end; ++n) _mm512_mask_storeu_epi32(to + (k + n) * kHalfRows, (1 << kHalfRows) - 1, r[n]);
+  for (int64_t r = 0; r < kHalfRows; ++r, to += kHalfRowStride) {
+    const float* const row = from + r * x.stride;
+    const __m512 by = _mm512_set1_ps(scale[r]);
+    int64_t k = 0;
+    if (r >= used)
+      for (; k < x.depth; k += 16) _mm512_storeu_si512(to + k, _mm512_setzero_si512());
+    for (; k + 16 <= x.depth; k += 16) _mm512_storeu_si512(to + k, pairs(_mm512_mul_ps(_mm512_loadu_ps(row + k), by)));
+    if (k < x.depth)
+      _mm512_storeu_si512(to + k, pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(lanes(x.depth - k), row + k), by)));
   }
 }
 
-// A strip of rows whose terms lie across memory.
+// Strips of rows whose terms lie across memory. Four strips together read whole lines: terms are often a power of two
+// apart, so that lines do not stay in the L1 cache.
+template <int kStrips>
 void pack_rows_across(const HalfOperand& x, int64_t i, uint32_t* to) {
-  const __mmask16 some = lanes(x.count - i < kHalfRows ? x.count - i : kHalfRows);
+  __mmask16 some[kStrips];
+  __m512 most[kStrips], scale[kStrips];
+#pragma GCC unroll 4
+  for (int s = 0; s < kStrips; ++s) {
+    const int64_t left = x.count - i - kHalfRows * s;
+    some[s] = lanes(left < kHalfRows ? left : kHalfRows), most[s] = _mm512_setzero_ps();
+  }
   const float* const from = x.from + i;
-  __m512 most[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   for (int64_t k = 0; k < x.depth; ++k)
-    most[k % 2] = larger(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), most[k % 2]);
-  const __m512 scale = scales(_mm512_max_ps(most[0], most[1]), reinterpret_cast<float*>(to));
+#pragma GCC unroll 4
+    for (int s = 0; s < kStrips; ++s)
+      most[s] = larger(_mm512_maskz_loadu_ps(some[s], from + k * x.depth_stride + kHalfRows * s), most[s]);
+#pragma GCC unroll 4
+  for (int s = 0; s < kStrips; ++s) scale[s] = scales(most[s], reinterpret_cast<float*>(to + s * kHalfStripOfA));
   to += kHalfExponentsOfA;
   for (int64_t k = 0; k < x.depth; ++k)
-    _mm512_mask_storeu_epi32(to + k * kHalfRows, (1 << kHalfRows) - 1,
-                             pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), scale)));
+#pragma GCC unroll 4
+    for (int s = 0; s < kStrips; ++s) {
+      const __m512 terms = _mm512_maskz_loadu_ps(some[s], from + k * x.depth_stride + kHalfRows * s);
+      _mm512_mask_storeu_epi32(to + s * kHalfStripOfA + k * kHalfRows, (1 << kHalfRows) - 1,
+                               pairs(_mm512_mul_ps(terms, scale[s])));
+    }
 }
 
 // A strip of columns whose terms lie across memory, in the rows of B.
@@ -120,7 +138,7 @@ void pack_columns_along(const HalfOperand& x, int64_t j, uint32_t* to) {
   alignas(64) float most[kHalfColumns] = {}, scale[kHalfColumns];
   const int64_t used = x.count - j < kHalfColumns ? x.count - j : kHalfColumns;
   const float* const from = x.from + j * x.stride;
-  for (int64_t c = 0; c < used; ++c) most[c] = largest_along(from + c * x.stride, x.depth);
+  for (int64_t c = 0; c < used; ++c) most[c] = largest_along(from + c * x.stride, x.depth, x.stride);
   for (int64_t c = 0; c < kHalfColumns; c += 16)
     _mm512_store_ps(scale + c, scales(_mm512_load_ps(most + c), reinterpret_cast<float*>(to) + c));
   auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
@@ -150,12 +168,16 @@ void pack_columns_along(const HalfOperand& x, int64_t j, uint32_t* to) {
 
 void pack_operand(const HalfOperand& x, uint32_t* to) {
   const bool is_along = x.depth_stride == 1;
-  if (x.is_b)
+  if (x.is_b) {
     for (int64_t j = 0; j < x.count; j += kHalfColumns, to += kHalfStripOfB)
       is_along ? pack_columns_along(x, j, to) : pack_columns_across(x, j, to);
-  else
-    for (int64_t i = 0; i < x.count; i += kHalfRows, to += kHalfStripOfA)
-      is_along ? pack_rows_along(x, i, to) : pack_rows_across(x, i, to);
+    return;
+  }
+  int64_t i = 0;
+  if (!is_along)
+    for (; i + 4 * kHalfRows <= x.count; i += 4 * kHalfRows, to += 4 * kHalfStripOfA) pack_rows_across<4>(x, i, to);
+  for (; i < x.count; i += kHalfRows, to += kHalfStripOfA)
+    is_along ? pack_rows_along(x, i, to) : pack_rows_across<1>(x, i, to);
 }
 
 }  // namespace

@@ -7,23 +7,17 @@
 namespace harmonics::cpu::half {
 namespace {
 
-// Numbers of a strip, after its exponents.
-[[gnu::always_inline]] static inline const uint32_t* pairs_of(const uint32_t* strip) {
-  return strip + kHalfExponentsOfA;
-}
-[[gnu::always_inline]] static inline const uint16_t* halves_of(const uint32_t* strip) {
-  return reinterpret_cast<const uint16_t*>(strip + kHalfExponentsOfB);
-}
-[[gnu::always_inline]] static inline const float* exponents_of(const uint32_t* strip) {
-  return reinterpret_cast<const float*>(strip);
-}
-
-// totals[kUsed][kHalfColumns] = A B over `depth`, chunk by chunk, for the first kVectors * 32 columns.
-template <typename Lanes, int kUsed, int kVectors>
-void sum_chunks(const uint32_t* a, const uint16_t* b, int64_t depth, float* totals) {
+// C = A B, or C += A B, of a strip of A and one of B: the first kVectors * 32 columns. Sums of chunks are added to
+// `totals`; the last one is given back with the scales undone.
+template <typename Lanes, int kUsed, int kVectors, bool kByRows>
+void multiply_strips(const uint32_t* a, const uint32_t* b, int64_t rows, int64_t columns, int64_t depth, float* c,
+                     int64_t c_row, bool add) {
+  constexpr int64_t kRow = kByRows ? kHalfRowStride : 1, kTerm = kByRows ? 1 : kHalfRows;
   typename Lanes::Kept kept[kUsed * kVectors];
-  for (int i = 0; i < kUsed; ++i) __builtin_memset(totals + i * kHalfColumns, 0, kVectors * 32 * sizeof(float));
-  for (int64_t first = 0; first < depth; first += kChunk) {
+  alignas(64) float totals[kUsed * kVectors * 32];
+  const uint32_t* const pairs = a + kHalfExponentsOfA;
+  const auto* const halves = reinterpret_cast<const uint16_t*>(b + kHalfExponentsOfB);
+  for (int64_t first = 0;; first += kChunk) {
     const int64_t end = first + kChunk < depth ? first + kChunk : depth;
     typename Lanes::Halves sum[kUsed][kVectors];
 #pragma GCC unroll 12
@@ -33,10 +27,10 @@ void sum_chunks(const uint32_t* a, const uint16_t* b, int64_t depth, float* tota
     for (int64_t k = first; k < end; ++k) {
       typename Lanes::Halves y[kVectors];
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) y[v] = Lanes::load(b + k * kHalfColumns + 32 * v);
+      for (int v = 0; v < kVectors; ++v) y[v] = Lanes::load(halves + k * kHalfColumns + 32 * v);
 #pragma GCC unroll 12
       for (int i = 0; i < kUsed; ++i) {
-        const auto x = Lanes::pair(a + k * kHalfRows + i);
+        const auto x = Lanes::pair(pairs + k * kTerm + i * kRow);
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) sum[i][v] = Lanes::fma(x, y[v], sum[i][v]);
       }
@@ -46,36 +40,47 @@ void sum_chunks(const uint32_t* a, const uint16_t* b, int64_t depth, float* tota
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) Lanes::keep(kept[i * kVectors + v], sum[i][v]);
     Lanes::settle();
-#pragma GCC unroll 12
-    for (int i = 0; i < kUsed; ++i)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) Lanes::add_to(totals + i * kHalfColumns + 32 * v, kept[i * kVectors + v]);
+    if (end == depth) break;
+    if (first == 0)
+#pragma GCC unroll 24
+      for (int i = 0; i < kUsed * kVectors; ++i) Lanes::begin(totals + 32 * i, kept[i]);
+    else
+#pragma GCC unroll 24
+      for (int i = 0; i < kUsed * kVectors; ++i) Lanes::add_to(totals + 32 * i, kept[i]);
   }
+  const auto *a_exponents = reinterpret_cast<const float*>(a), *b_exponents = reinterpret_cast<const float*>(b);
+  for (int64_t i = 0; i < rows; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      Lanes::give_back(depth > kChunk ? totals + 32 * (i * kVectors + v) : nullptr, kept[i * kVectors + v],
+                       a_exponents[i], b_exponents + 32 * v, columns - 32 * v, c + i * c_row + 32 * v, add);
 }
-using SumChunks = void (*)(const uint32_t*, const uint16_t*, int64_t, float*);
-template <typename L, int kVectors>
-constexpr SumChunks kSumChunks[] = {
-    sum_chunks<L, 1, kVectors>, sum_chunks<L, 2, kVectors>,  sum_chunks<L, 3, kVectors>,  sum_chunks<L, 4, kVectors>,
-    sum_chunks<L, 5, kVectors>, sum_chunks<L, 6, kVectors>,  sum_chunks<L, 7, kVectors>,  sum_chunks<L, 8, kVectors>,
-    sum_chunks<L, 9, kVectors>, sum_chunks<L, 10, kVectors>, sum_chunks<L, 11, kVectors>, sum_chunks<L, 12, kVectors>};
+using MultiplyStrips = void (*)(const uint32_t*, const uint32_t*, int64_t, int64_t, int64_t, float*, int64_t, bool);
+// By the number of rows, in fours.
+template <typename L, int kVectors, bool kByRows>
+constexpr MultiplyStrips kMultiplyStrips[] = {multiply_strips<L, 4, kVectors, kByRows>,
+                                              multiply_strips<L, 8, kVectors, kByRows>,
+                                              multiply_strips<L, 12, kVectors, kByRows>};
 
 // A strip of B stays in the L1 cache while those of A pass.
-template <typename Lanes>
-void multiply(const HalfBlock& x) {
-  alignas(64) float totals[kHalfRows * kHalfColumns];
+template <typename Lanes, bool kByRows>
+void multiply_block(const HalfBlock& x) {
   const uint32_t* b = x.b;
   for (int64_t j = 0; j < x.columns; j += kHalfColumns, b += kHalfStripOfB) {
     const int64_t columns = x.columns - j < kHalfColumns ? x.columns - j : kHalfColumns;
+    const MultiplyStrips* const by_fours =
+        columns > kHalfColumns / 2 ? kMultiplyStrips<Lanes, 2, kByRows> : kMultiplyStrips<Lanes, 1, kByRows>;
     const uint32_t* a = x.a;
     for (int64_t i = 0; i < x.rows; i += kHalfRows, a += kHalfStripOfA) {
       const int64_t rows = x.rows - i < kHalfRows ? x.rows - i : kHalfRows;
-      const SumChunks* const sums = columns > kHalfColumns / 2 ? kSumChunks<Lanes, 2> : kSumChunks<Lanes, 1>;
-      sums[rows - 1](pairs_of(a), halves_of(b), x.depth, totals);
-      for (int64_t r = 0; r < rows; ++r)
-        Lanes::give_back(totals + r * kHalfColumns, exponents_of(a)[r], exponents_of(b), columns,
-                         x.c + (i + r) * x.c_row + j, x.add);
+      by_fours[(rows - 1) / 4](a, b, rows, columns, x.depth, x.c + i * x.c_row + j, x.c_row, x.add);
     }
   }
+}
+
+template <typename Lanes>
+void multiply(const HalfBlock& x) {
+  x.by_rows ? multiply_block<Lanes, true>(x) : multiply_block<Lanes, false>(x);
 }
 
 }  // namespace

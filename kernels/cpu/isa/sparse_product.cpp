@@ -91,15 +91,15 @@ HM_INLINE Region<T> region_of(const SparseContext& c, const T* a, uint32_t part)
 // Whether a sample of the elements is clearly dense. Then the search is skipped, which would also transfer cache lines
 // from the threads that wrote them.
 template <typename T>
-HM_INLINE bool is_clearly_dense(const Region<T>& a, double most) {
+HM_INLINE bool is_clearly_dense(const Region<T>& a) {
   constexpr int64_t kStep = 8;
-  constexpr double kClear = 4.0 / 3;  // relative to `most`
+  constexpr double kClear = 0.6;
   if (a.runs < 4 * kStep) return false;
   int64_t count = 0, seen = 0;
   for (int64_t r = 0; r < a.runs; r += kStep, seen += a.length)
     for (int64_t i = 0; i < a.length; i += 64)
       count += __builtin_popcountll(nonzeros(a.at + r * a.step + i, left(i, a.length)));
-  return static_cast<double>(count) > kClear * most * static_cast<double>(seen);
+  return static_cast<double>(count) > kClear * static_cast<double>(seen);
 }
 
 // Transposes 64 x 64 bits (Warren, Hacker's Delight, 7-3).
@@ -166,11 +166,11 @@ template <typename T>
 HM_INLINE bool mark(const SparseContext& c, const T* at, uint32_t part, uint64_t* words) {
   const Product& p = c.product;
   const Region<T> a = region_of(c, at, part);
-  if (!c.always && is_clearly_dense(a, c.most)) return false;
+  if (!c.always && is_clearly_dense(a)) return false;
   const int64_t count = c.halves == Halves::depth ? mark_halves(a, p.m, words + a.row)
                         : p.a_column == 1         ? mark_rows(a, p.m, words + a.row)
                                                   : mark_columns(a, p.m, words + a.row);
-  return c.always || static_cast<double>(count) <= c.most * static_cast<double>(a.runs * a.length);
+  return c.always || static_cast<double>(count) <= kSparse * static_cast<double>(a.runs * a.length);
 }
 
 struct List {

@@ -195,7 +195,7 @@ HM_INLINE void half_tile(const ProductUpdateContext& c, const char* packed, int6
                  *b = reinterpret_cast<const uint32_t*>(packed + c.packed_a) + half_words_of_b(j);
   for (int64_t k = 0; k < c.depth; k += kHalfDepth) {
     const int64_t depth = c.depth - k < kHalfDepth ? c.depth - k : kHalfDepth;
-    c.half->multiply({a, b, rows, columns, depth, block, kBlockColumns, k > 0});
+    c.half->multiply({a, b, rows, columns, depth, block, kBlockColumns, k > 0, false});
     a += half_words_of_a(c.rows), b += half_words_of_b(c.columns);
   }
 }
