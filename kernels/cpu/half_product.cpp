@@ -60,6 +60,16 @@ HalfOperand part_of(HalfOperand x, int64_t first, int64_t count, int64_t block) 
 int64_t strip_of(bool is_b) { return is_b ? kHalfColumns : kHalfRows; }
 int64_t words_of(int64_t count, bool is_b) { return is_b ? half_words_of_b(count) : half_words_of_a(count); }
 
+// Fetches the operand during the multiplication.
+void fetch(const HalfOperand& next, HalfBlock& x) {
+  constexpr int64_t kLine = 16;
+  const bool is_along = next.depth_stride == 1;
+  x.fetched = next.from;
+  x.fetched_stride = is_along ? next.stride : next.depth_stride;
+  x.fetched_rows = is_along ? next.count : next.depth;
+  x.fetched_lines = ((is_along ? next.depth : next.count) + kLine - 1) / kLine;
+}
+
 void multiply_part(const HalfContext& c, void* const* buffers, const HalfOperand& own, const uint32_t* shared,
                    uint32_t* packed, uint32_t part) {
   const Product& p = c.product;
@@ -82,6 +92,12 @@ void multiply_part(const HalfContext& c, void* const* buffers, const HalfOperand
       x.b = c.shares_a ? packed : others;
       x.depth = some.depth;
       x.add = p.accumulate || block > 0;
+      if (block + 1 < half_blocks(p.k))
+        fetch(part_of(own, i, count, block + 1), x);
+      else if (i + count < end)
+        fetch(part_of(own, i + count, std::min(end - i - count, most), 0), x);
+      else
+        x.fetched_rows = 0;
       c.routines->multiply(x);
     }
     if (c.shares_a)

@@ -49,6 +49,9 @@ struct HalfBlock {
   int64_t c_row;
   bool add;
   bool by_rows;  // A
+  // What is packed next, fetched meanwhile: `fetched_rows` rows of `fetched_lines` lines, if any.
+  const float* fetched = nullptr;
+  int64_t fetched_stride = 0, fetched_rows = 0, fetched_lines = 0;
 };
 
 // The order of summation depends only on the depth.

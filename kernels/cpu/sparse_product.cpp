@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <numeric>
 
 #include "families.hpp"
 #include "product_costs.hpp"
@@ -144,9 +145,14 @@ bool worth_looking(const Product& p) {
          p.k > 1 && p.m * p.n * p.k >= kLeastProducts && p.k * p.b_row < INT32_MAX && p.m * p.k < INT32_MAX;
 }
 
+bool is_half(const Product& p) {
+  return suits_half_product(p, 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k));
+}
+
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
+  c->beside_half = is_half(p);
   uint64_t marks = kVerdictBytes + static_cast<uint64_t>(marks_bytes(*c));
   if (c->sum_parts > 0) {
     const uint32_t sums = c->halves == Halves::depth ? 1 : c->slices - 1;
@@ -200,12 +206,16 @@ bool answer_descent(SparseOrDense& c) {
 
 bool is_sparse(const SparseContext& c, void* const* buffers) {
   const auto* verdicts = static_cast<const int32_t*>(buffers[c.workspace]);
-  return std::all_of(verdicts, verdicts + c.build_parts, [](int32_t v) { return v != 0; });
+  if (!std::all_of(verdicts, verdicts + c.build_parts, [](int32_t v) { return v != 0; })) return false;
+  const int64_t count = std::accumulate(verdicts, verdicts + c.build_parts, -int64_t{c.build_parts});
+  return !c.beside_half ||
+         static_cast<double>(count) <= kSparseBesideHalf * static_cast<double>(c.product.m * c.product.k);
 }
 
 bool plan_marks(SparseContext& c) {
   if (!worth_looking(c.product) || c.product.k < kLeastDepth) return false;
   cut(c);
+  c.beside_half = is_half(c.product);
   return true;
 }
 

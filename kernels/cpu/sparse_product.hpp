@@ -27,23 +27,24 @@ struct SparseContext {
   uint32_t workspace;                             // buffer
   bool update;                                    // C = old - rate A B, the SGD update
   Halves halves = Halves::none;
-  uint32_t sum_parts = 0;   // parts of the phase that adds the halves, or slices, of the depth
-  int64_t sums_offset = 0;  // the sums of the second half, or of all slices but the first, in the workspace
-  uint32_t slices = 1;      // with a list: slices of the depth, which are the rows that a thread updates
+  uint32_t sum_parts = 0;    // parts of the phase that adds the halves, or slices, of the depth
+  int64_t sums_offset = 0;   // the sums of the second half, or of all slices but the first, in the workspace
+  bool beside_half = false;  // the dense kernel computes in fp16
+  uint32_t slices = 1;       // with a list: slices of the depth, which are the rows that a thread updates
 };
 inline uint32_t multiply_parts(const SparseContext& c) {
   return c.row_parts * c.column_parts * (c.halves == Halves::none ? c.slices : 2);
 }
 
-// Above this density the dense kernel is faster.
-constexpr double kSparse = 0.45;
+// Above this density, of a build part, the dense kernel is faster; in fp16 above this one, of A.
+constexpr double kSparse = 0.45, kSparseBesideHalf = 0.3;
 
 // A single row of C stays in cache while B is read once; it has a list of (value, offset of B's row) instead of a mask.
 [[gnu::always_inline]] static inline bool is_listed(const SparseContext& c) { return c.product.m == 1 && !c.update; }
 // Capacity of the list: the depth plus one vector.
 [[gnu::always_inline]] static inline int64_t list_floats(const Product& p) { return (p.k + 31) / 16 * 16; }
-// Workspace: a verdict per build part (1: sparse, its mask words are valid), then the mask words or the list. With a
-// list, the end of each slice's elements in it follows the first verdict.
+// Workspace: a verdict per build part (0: dense; else its mask words are valid: 1 + number of non-zeros), then the mask
+// words or the list. With a list, the end of each slice's elements in it follows the first verdict.
 constexpr int64_t kVerdictBytes = 64;
 constexpr uint32_t kMostVerdicts = kVerdictBytes / sizeof(int32_t);
 constexpr uint32_t kMostSlices = 4;

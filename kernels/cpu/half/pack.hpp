@@ -15,6 +15,8 @@ HM_HALF_INLINE __mmask16 lanes(int64_t n) {
   return static_cast<__mmask16>(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1);
 }
 
+constexpr int64_t kTermsAhead = 12;  // distance of fetches across memory
+
 // Returns the maximum of the magnitudes. Ignores NaN in x, which must not affect the scale and propagates to the result
 // anyway.
 HM_HALF_INLINE __m512 larger(__m512 x, __m512 largest) { return _mm512_max_ps(_mm512_abs_ps(x), largest); }
@@ -34,6 +36,15 @@ HM_HALF_INLINE __m256i rounded(__m512 x) { return (__m256i)_mm512_cvtxps_ph(x); 
 HM_HALF_INLINE __m512i pairs(__m512 x) {
   const __m512i words = _mm512_cvtepu16_epi32(rounded(x));
   return _mm512_or_si512(words, _mm512_slli_epi32(words, 16));
+}
+HM_HALF_INLINE __m512i joined(__m256i low, __m256i high) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+// Returns the indices of 16 pairs from number `first` on.
+HM_HALF_INLINE __m512i pairs_from(int first) {
+  const __m512i each = _mm512_set_epi16(15, 15, 14, 14, 13, 13, 12, 12, 11, 11, 10, 10, 9, 9, 8, 8, 7, 7, 6, 6, 5, 5, 4,
+                                        4, 3, 3, 2, 2, 1, 1, 0, 0);
+  return _mm512_add_epi16(each, _mm512_set1_epi16(static_cast<short>(first)));
 }
 
 // Returns the maximum magnitude of a row of `depth` numbers. Fetches a later row meanwhile, since the hardware does not
@@ -67,38 +78,61 @@ void pack_rows_along(const HalfOperand& x, int64_t i, uint32_t* to) {
     int64_t k = 0;
     if (r >= used)
       for (; k < x.depth; k += 16) _mm512_storeu_si512(to + k, _mm512_setzero_si512());
+    const __m512i low = pairs_from(0), high = pairs_from(16);
+    for (; k + 32 <= x.depth; k += 32) {
+      const __m512i halves = joined(rounded(_mm512_mul_ps(_mm512_loadu_ps(row + k), by)),
+                                    rounded(_mm512_mul_ps(_mm512_loadu_ps(row + k + 16), by)));
+      _mm512_storeu_si512(to + k, _mm512_permutexvar_epi16(low, halves));
+      _mm512_storeu_si512(to + k + 16, _mm512_permutexvar_epi16(high, halves));
+    }
     for (; k + 16 <= x.depth; k += 16) _mm512_storeu_si512(to + k, pairs(_mm512_mul_ps(_mm512_loadu_ps(row + k), by)));
     if (k < x.depth)
       _mm512_storeu_si512(to + k, pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(lanes(x.depth - k), row + k), by)));
   }
 }
 
-// Strips of rows whose terms lie across memory. Four strips together read whole lines: terms are often a power of two
+// Four strips of rows whose terms lie across memory. Together they read whole lines: terms are often a power of two
 // apart, so that lines do not stay in the L1 cache.
-template <int kStrips>
-void pack_rows_across(const HalfOperand& x, int64_t i, uint32_t* to) {
-  __mmask16 some[kStrips];
-  __m512 most[kStrips], scale[kStrips];
-#pragma GCC unroll 4
-  for (int s = 0; s < kStrips; ++s) {
-    const int64_t left = x.count - i - kHalfRows * s;
-    some[s] = lanes(left < kHalfRows ? left : kHalfRows), most[s] = _mm512_setzero_ps();
-  }
+void pack_four_across(const HalfOperand& x, int64_t i, uint32_t* to) {
+  constexpr int kStrips = 4, kVectors = kStrips * kHalfRows / 16;
+  alignas(64) float exponents[16 * (kVectors + 1)];
+  __m512 most[kVectors], scale[kVectors];
+#pragma GCC unroll 3
+  for (int v = 0; v < kVectors; ++v) most[v] = _mm512_setzero_ps();
   const float* const from = x.from + i;
   for (int64_t k = 0; k < x.depth; ++k)
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) most[v] = larger(_mm512_loadu_ps(from + k * x.depth_stride + 16 * v), most[v]);
+#pragma GCC unroll 3
+  for (int v = 0; v < kVectors; ++v) scale[v] = scales(most[v], exponents + 16 * v);
+  for (int s = 0; s < kStrips; ++s) _mm512_store_ps(to + s * kHalfStripOfA, _mm512_loadu_ps(exponents + kHalfRows * s));
+  to += kHalfExponentsOfA;
+  const __m512i index[kStrips] = {pairs_from(0), pairs_from(kHalfRows), pairs_from(2 * kHalfRows - 16),
+                                  pairs_from(3 * kHalfRows - 16)};
+  for (int64_t k = 0; k < x.depth; ++k) {
+    __m256i halves[kVectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v)
+      halves[v] = rounded(_mm512_mul_ps(_mm512_loadu_ps(from + k * x.depth_stride + 16 * v), scale[v]));
+    const __m512i first = joined(halves[0], halves[1]), last = joined(halves[1], halves[2]);
 #pragma GCC unroll 4
     for (int s = 0; s < kStrips; ++s)
-      most[s] = larger(_mm512_maskz_loadu_ps(some[s], from + k * x.depth_stride + kHalfRows * s), most[s]);
-#pragma GCC unroll 4
-  for (int s = 0; s < kStrips; ++s) scale[s] = scales(most[s], reinterpret_cast<float*>(to + s * kHalfStripOfA));
+      _mm512_mask_storeu_epi32(to + s * kHalfStripOfA + k * kHalfRows, (1 << kHalfRows) - 1,
+                               _mm512_permutexvar_epi16(index[s], s < 2 ? first : last));
+  }
+}
+
+// A single strip, which may be incomplete.
+void pack_rows_across(const HalfOperand& x, int64_t i, uint32_t* to) {
+  const __mmask16 some = lanes(x.count - i < kHalfRows ? x.count - i : kHalfRows);
+  const float* const from = x.from + i;
+  __m512 most = _mm512_setzero_ps();
+  for (int64_t k = 0; k < x.depth; ++k) most = larger(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), most);
+  const __m512 scale = scales(most, reinterpret_cast<float*>(to));
   to += kHalfExponentsOfA;
   for (int64_t k = 0; k < x.depth; ++k)
-#pragma GCC unroll 4
-    for (int s = 0; s < kStrips; ++s) {
-      const __m512 terms = _mm512_maskz_loadu_ps(some[s], from + k * x.depth_stride + kHalfRows * s);
-      _mm512_mask_storeu_epi32(to + s * kHalfStripOfA + k * kHalfRows, (1 << kHalfRows) - 1,
-                               pairs(_mm512_mul_ps(terms, scale[s])));
-    }
+    _mm512_mask_storeu_epi32(to + k * kHalfRows, (1 << kHalfRows) - 1,
+                             pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), scale)));
 }
 
 // A strip of columns whose terms lie across memory, in the rows of B.
@@ -111,8 +145,11 @@ void pack_columns_across(const HalfOperand& x, int64_t j, uint32_t* to) {
   const float* const from = x.from + j;
   for (int64_t k = 0; k < x.depth; ++k)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      most[v] = larger(_mm512_maskz_loadu_ps(some[v], from + k * x.depth_stride + 16 * v), most[v]);
+    for (int v = 0; v < kVectors; ++v) {
+      const float* const at = from + k * x.depth_stride + 16 * v;
+      __builtin_prefetch(at + kTermsAhead * x.depth_stride);
+      most[v] = larger(_mm512_maskz_loadu_ps(some[v], at), most[v]);
+    }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) scale[v] = scales(most[v], reinterpret_cast<float*>(to) + 16 * v);
   auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
@@ -175,9 +212,9 @@ void pack_operand(const HalfOperand& x, uint32_t* to) {
   }
   int64_t i = 0;
   if (!is_along)
-    for (; i + 4 * kHalfRows <= x.count; i += 4 * kHalfRows, to += 4 * kHalfStripOfA) pack_rows_across<4>(x, i, to);
+    for (; i + 4 * kHalfRows <= x.count; i += 4 * kHalfRows, to += 4 * kHalfStripOfA) pack_four_across(x, i, to);
   for (; i < x.count; i += kHalfRows, to += kHalfStripOfA)
-    is_along ? pack_rows_along(x, i, to) : pack_rows_across<1>(x, i, to);
+    is_along ? pack_rows_along(x, i, to) : pack_rows_across(x, i, to);
 }
 
 }  // namespace

@@ -62,9 +62,29 @@ constexpr MultiplyStrips kMultiplyStrips[] = {multiply_strips<L, 4, kVectors, kB
                                               multiply_strips<L, 8, kVectors, kByRows>,
                                               multiply_strips<L, 12, kVectors, kByRows>};
 
+// Fetches the lines in as many shares as there are pairs of strips.
+class Ahead {
+ public:
+  explicit Ahead(const HalfBlock& x) : x_(x) {
+    const int64_t pairs = (x.rows + kHalfRows - 1) / kHalfRows * ((x.columns + kHalfColumns - 1) / kHalfColumns);
+    each_ = (x.fetched_rows * x.fetched_lines + pairs - 1) / pairs;
+  }
+  [[gnu::always_inline]] void fetch_share() {
+    for (int64_t i = 0; i < each_ && row_ < x_.fetched_rows; ++i) {
+      __builtin_prefetch(x_.fetched + row_ * x_.fetched_stride + line_ * 16, 0, 2);
+      if (++line_ == x_.fetched_lines) line_ = 0, ++row_;
+    }
+  }
+
+ private:
+  const HalfBlock& x_;
+  int64_t each_, row_ = 0, line_ = 0;
+};
+
 // A strip of B stays in the L1 cache while those of A pass.
 template <typename Lanes, bool kByRows>
 void multiply_block(const HalfBlock& x) {
+  Ahead ahead(x);
   const uint32_t* b = x.b;
   for (int64_t j = 0; j < x.columns; j += kHalfColumns, b += kHalfStripOfB) {
     const int64_t columns = x.columns - j < kHalfColumns ? x.columns - j : kHalfColumns;
@@ -73,6 +93,7 @@ void multiply_block(const HalfBlock& x) {
     const uint32_t* a = x.a;
     for (int64_t i = 0; i < x.rows; i += kHalfRows, a += kHalfStripOfA) {
       const int64_t rows = x.rows - i < kHalfRows ? x.rows - i : kHalfRows;
+      ahead.fetch_share();
       by_fours[(rows - 1) / 4](a, b, rows, columns, x.depth, x.c + i * x.c_row + j, x.c_row, x.add);
     }
   }

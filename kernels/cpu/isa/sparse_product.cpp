@@ -163,14 +163,15 @@ HM_INLINE int64_t mark_columns(const Region<T>& a, int64_t rows, uint64_t* words
 }
 
 template <typename T>
-HM_INLINE bool mark(const SparseContext& c, const T* at, uint32_t part, uint64_t* words) {
+HM_INLINE int32_t mark(const SparseContext& c, const T* at, uint32_t part, uint64_t* words) {
   const Product& p = c.product;
   const Region<T> a = region_of(c, at, part);
-  if (!c.always && is_clearly_dense(a)) return false;
+  if (!c.always && is_clearly_dense(a)) return 0;
   const int64_t count = c.halves == Halves::depth ? mark_halves(a, p.m, words + a.row)
                         : p.a_column == 1         ? mark_rows(a, p.m, words + a.row)
                                                   : mark_columns(a, p.m, words + a.row);
-  return c.always || static_cast<double>(count) <= kSparse * static_cast<double>(a.runs * a.length);
+  const bool is_sparse = c.always || static_cast<double>(count) <= kSparse * static_cast<double>(a.runs * a.length);
+  return is_sparse ? static_cast<int32_t>(1 + count) : 0;
 }
 
 struct List {
