@@ -53,6 +53,8 @@ struct ProductUpdateContext {
 };
 // A larger depth in f32 takes several blocks, whose partial sums would have to be stored.
 constexpr int64_t kMostUpdateDepth = 256;
+// A larger depth in fp16 is packed faster block by block, during the product.
+constexpr int64_t kMostHalfUpdateDepth = 1024;
 constexpr int64_t kBf16TileRows = 32, kHalfTileRows = 48;  // rows per tile of a gradient with rounded operands
 
 }  // namespace harmonics::cpu

@@ -1,8 +1,10 @@
-// Matrix products of dense layers: forward, gradient of the input, gradient of the weight.
+// Matrix products of dense layers: forward, gradient of the input, gradient of the weight. `--precision=P` as on the
+// command line.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
 #include "tests/bench/program.hpp"
+#include "tests/bench/workload_bench.hpp"
 
 namespace harmonics::engine::bench {
 
@@ -29,6 +31,11 @@ void add_all() {
     add(rows, 196, 10);
   }
   add(128, 784, 392);
+  add(256, 784, 1024);  // 784-1024-1024-10
+  add(256, 1024, 1024);
+  add(2048, 128, 128);  // char_gpt
+  add(2048, 128, 512);
+  add(2048, 512, 128);
   add(2048, 384, 384);  // a GPT of width 384
   add(2048, 384, 1536);
   add(2048, 1536, 384);
@@ -43,5 +50,10 @@ void add_all() {
 }  // namespace harmonics::engine::bench
 
 int main(int argc, char** argv) {
-  return harmonics::engine::bench::run_benchmarks(argc, argv, harmonics::engine::bench::add_all);
+  using namespace harmonics::engine;
+  const std::string precision = bench::take_precision(argc, argv);
+  return bench::run_benchmarks(argc, argv, [&] {
+    bench::set_program_precision(parse_precision(precision));
+    bench::add_all();
+  });
 }

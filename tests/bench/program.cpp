@@ -13,6 +13,8 @@ namespace harmonics::engine::bench {
 
 namespace {
 
+Precision program_precision = Precision::fp32;
+
 void fill(const TensorType& type, void* to, PhiloxStream& random) {
   if (type.dtype == DType::I32) {
     std::generate_n(static_cast<int32_t*>(to), type.shape.count(),
@@ -35,6 +37,8 @@ void fill(const TensorType& type, void* to, PhiloxStream& random) {
 
 }  // namespace
 
+void set_program_precision(Precision precision) { program_precision = precision; }
+
 PreparedProgram::PreparedProgram(const std::vector<TensorType>& inputs, const Trace& trace, int threads)
     : executor_(make_team_executor(threads)) {
   Tracer tracer("bench");
@@ -48,7 +52,9 @@ PreparedProgram::PreparedProgram(const std::vector<TensorType>& inputs, const Tr
   }
   size_t i = 0;
   for (const HTensor& result : trace(traced)) tracer.output(fmt::format("out{}", i++), result);
-  plan_ = compile(tracer.take(), nullptr, *executor_);
+  CompileOptions options;
+  options.precision = program_precision;
+  plan_ = compile(tracer.take(), nullptr, *executor_, options);
 }
 
 std::string PreparedProgram::kernels() const {

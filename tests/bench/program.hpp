@@ -17,6 +17,9 @@ namespace harmonics::engine::bench {
 constexpr float kWholeLimit = 1024;
 using Trace = std::function<std::vector<HTensor>(const std::vector<HTensor>& inputs)>;
 
+// Precision of the programs prepared from now on.
+void set_program_precision(Precision precision);
+
 class PreparedProgram {
  public:
   PreparedProgram(const std::vector<TensorType>& inputs, const Trace& trace, int threads);

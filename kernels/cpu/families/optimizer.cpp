@@ -388,7 +388,7 @@ bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples
   const double products = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(samples);
   const bool to_bf16 = suits_bf16_product(gradient, 2 * products),
              to_half = !to_bf16 && suits_half_product(gradient, 2 * products);
-  if (!to_bf16 && !to_half && samples > kMostUpdateDepth) return false;
+  if (!to_bf16 && samples > (to_half ? kMostHalfUpdateDepth : kMostUpdateDepth)) return false;
   auto c = std::make_unique<BatchUpdate>();
   c->rule = one.rule, c->kind = one.kind;
   c->rows = m, c->columns = n, c->depth = samples;

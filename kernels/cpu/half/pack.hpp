@@ -15,8 +15,6 @@ HM_HALF_INLINE __mmask16 lanes(int64_t n) {
   return static_cast<__mmask16>(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1);
 }
 
-constexpr int64_t kTermsAhead = 12;  // distance of fetches across memory
-
 // Returns the maximum of the magnitudes. Ignores NaN in x, which must not affect the scale and propagates to the result
 // anyway.
 HM_HALF_INLINE __m512 larger(__m512 x, __m512 largest) { return _mm512_max_ps(_mm512_abs_ps(x), largest); }
@@ -102,7 +100,10 @@ void pack_four_across(const HalfOperand& x, int64_t i, uint32_t* to) {
   const float* const from = x.from + i;
   for (int64_t k = 0; k < x.depth; ++k)
 #pragma GCC unroll 3
-    for (int v = 0; v < kVectors; ++v) most[v] = larger(_mm512_loadu_ps(from + k * x.depth_stride + 16 * v), most[v]);
+    for (int v = 0; v < kVectors; ++v) {
+      const float* const at = from + k * x.depth_stride + 16 * v;
+      most[v] = larger(_mm512_loadu_ps(at), most[v]);
+    }
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) scale[v] = scales(most[v], exponents + 16 * v);
   for (int s = 0; s < kStrips; ++s) _mm512_store_ps(to + s * kHalfStripOfA, _mm512_loadu_ps(exponents + kHalfRows * s));
@@ -147,7 +148,6 @@ void pack_columns_across(const HalfOperand& x, int64_t j, uint32_t* to) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const float* const at = from + k * x.depth_stride + 16 * v;
-      __builtin_prefetch(at + kTermsAhead * x.depth_stride);
       most[v] = larger(_mm512_maskz_loadu_ps(some[v], at), most[v]);
     }
 #pragma GCC unroll 4

@@ -7,11 +7,31 @@
 namespace harmonics::cpu::half {
 namespace {
 
+// Fetches the lines in as many shares as there are chunks, because a burst would delay the loads of the product.
+class Ahead {
+ public:
+  explicit Ahead(const HalfBlock& x) : x_(x) {
+    const int64_t pairs = (x.rows + kHalfRows - 1) / kHalfRows * ((x.columns + kHalfColumns - 1) / kHalfColumns);
+    const int64_t shares = pairs * ((x.depth + kChunk - 1) / kChunk);
+    each_ = (x.fetched_rows * x.fetched_lines + shares - 1) / shares;
+  }
+  [[gnu::always_inline]] void fetch_share() {
+    for (int64_t i = 0; i < each_ && row_ < x_.fetched_rows; ++i) {
+      __builtin_prefetch(x_.fetched + row_ * x_.fetched_stride + line_ * 16, 0, 2);
+      if (++line_ == x_.fetched_lines) line_ = 0, ++row_;
+    }
+  }
+
+ private:
+  const HalfBlock& x_;
+  int64_t each_, row_ = 0, line_ = 0;
+};
+
 // C = A B, or C += A B, of a strip of A and one of B: the first kVectors * 32 columns. Sums of chunks are added to
 // `totals`; the last one is given back with the scales undone.
 template <typename Lanes, int kUsed, int kVectors, bool kByRows>
 void multiply_strips(const uint32_t* a, const uint32_t* b, int64_t rows, int64_t columns, int64_t depth, float* c,
-                     int64_t c_row, bool add) {
+                     int64_t c_row, bool add, Ahead& ahead) {
   constexpr int64_t kRow = kByRows ? kHalfRowStride : 1, kTerm = kByRows ? 1 : kHalfRows;
   typename Lanes::Kept kept[kUsed * kVectors];
   alignas(64) float totals[kUsed * kVectors * 32];
@@ -19,6 +39,7 @@ void multiply_strips(const uint32_t* a, const uint32_t* b, int64_t rows, int64_t
   const auto* const halves = reinterpret_cast<const uint16_t*>(b + kHalfExponentsOfB);
   for (int64_t first = 0;; first += kChunk) {
     const int64_t end = first + kChunk < depth ? first + kChunk : depth;
+    ahead.fetch_share();
     typename Lanes::Halves sum[kUsed][kVectors];
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i)
@@ -55,31 +76,13 @@ void multiply_strips(const uint32_t* a, const uint32_t* b, int64_t rows, int64_t
       Lanes::give_back(depth > kChunk ? totals + 32 * (i * kVectors + v) : nullptr, kept[i * kVectors + v],
                        a_exponents[i], b_exponents + 32 * v, columns - 32 * v, c + i * c_row + 32 * v, add);
 }
-using MultiplyStrips = void (*)(const uint32_t*, const uint32_t*, int64_t, int64_t, int64_t, float*, int64_t, bool);
+using MultiplyStrips = void (*)(const uint32_t*, const uint32_t*, int64_t, int64_t, int64_t, float*, int64_t, bool,
+                                Ahead&);
 // By the number of rows, in fours.
 template <typename L, int kVectors, bool kByRows>
 constexpr MultiplyStrips kMultiplyStrips[] = {multiply_strips<L, 4, kVectors, kByRows>,
                                               multiply_strips<L, 8, kVectors, kByRows>,
                                               multiply_strips<L, 12, kVectors, kByRows>};
-
-// Fetches the lines in as many shares as there are pairs of strips.
-class Ahead {
- public:
-  explicit Ahead(const HalfBlock& x) : x_(x) {
-    const int64_t pairs = (x.rows + kHalfRows - 1) / kHalfRows * ((x.columns + kHalfColumns - 1) / kHalfColumns);
-    each_ = (x.fetched_rows * x.fetched_lines + pairs - 1) / pairs;
-  }
-  [[gnu::always_inline]] void fetch_share() {
-    for (int64_t i = 0; i < each_ && row_ < x_.fetched_rows; ++i) {
-      __builtin_prefetch(x_.fetched + row_ * x_.fetched_stride + line_ * 16, 0, 2);
-      if (++line_ == x_.fetched_lines) line_ = 0, ++row_;
-    }
-  }
-
- private:
-  const HalfBlock& x_;
-  int64_t each_, row_ = 0, line_ = 0;
-};
 
 // A strip of B stays in the L1 cache while those of A pass.
 template <typename Lanes, bool kByRows>
@@ -93,8 +96,10 @@ void multiply_block(const HalfBlock& x) {
     const uint32_t* a = x.a;
     for (int64_t i = 0; i < x.rows; i += kHalfRows, a += kHalfStripOfA) {
       const int64_t rows = x.rows - i < kHalfRows ? x.rows - i : kHalfRows;
-      ahead.fetch_share();
-      by_fours[(rows - 1) / 4](a, b, rows, columns, x.depth, x.c + i * x.c_row + j, x.c_row, x.add);
+      float* const c = x.c + i * x.c_row + j;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t line = 0; line < columns; line += 16) __builtin_prefetch(c + r * x.c_row + line, 1);
+      by_fours[(rows - 1) / 4](a, b, rows, columns, x.depth, c, x.c_row, x.add, ahead);
     }
   }
 }
