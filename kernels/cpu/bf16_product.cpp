@@ -51,19 +51,19 @@ const Bf16Routines* choose_bf16() {
   throw Error(ErrorKind::Device, "HARMONICS_BF16=dots needs AVX512-BF16, which this processor lacks; unset it");
 }
 
-Bf16Operand a_of(const Product& p, const float* a) { return {a, p.a_row, p.a_column, p.m, p.k, false}; }
-Bf16Operand b_of(const Product& p, const float* b) { return {b, p.b_column, p.b_row, p.n, p.k, true}; }
+RoundedOperand a_of(const Product& p, const void* a) { return {a, p.a_row, p.a_column, p.m, p.k, false}; }
+RoundedOperand b_of(const Product& p, const void* b) { return {b, p.b_column, p.b_row, p.n, p.k, true, p.b_type}; }
 
 // Returns the sub-operand of `count` rows or columns from `first` and `depth` elements from `k`.
-Bf16Operand part_of(Bf16Operand x, int64_t first, int64_t count, int64_t k, int64_t depth) {
-  x.from += first * x.stride + k * x.depth_stride;
+RoundedOperand part_of(RoundedOperand x, int64_t first, int64_t count, int64_t k, int64_t depth) {
+  x.advance(first, k);
   x.count = count, x.depth = depth;
   return x;
 }
 
 int64_t shared_strip(const Product& p) { return depth_tiles(p.k) * kTileNumbers; }
 
-void multiply_part(const Bf16Context& c, void* const* buffers, const Bf16Operand& own, const uint16_t* shared,
+void multiply_part(const Bf16Context& c, void* const* buffers, const RoundedOperand& own, const uint16_t* shared,
                    uint32_t part) {
   const Product& p = c.product;
   alignas(64) uint16_t packed[kOwnSide / kStrip * kOwnStrip];
@@ -97,10 +97,9 @@ void multiply_part(const Bf16Context& c, void* const* buffers, const Bf16Operand
 void run_bf16(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const Bf16Context*>(context);
   const Product& p = c.product;
-  const Bf16Operand a = a_of(p, static_cast<const float*>(buffers[p.a])),
-                    b = b_of(p, static_cast<const float*>(buffers[p.b]));
+  const RoundedOperand a = a_of(p, buffers[p.a]), b = b_of(p, buffers[p.b]);
   auto* const shared = static_cast<uint16_t*>(buffers[p.c + 1]);
-  const Bf16Operand &whole = c.shares_a ? a : b, &own = c.shares_a ? b : a;
+  const RoundedOperand &whole = c.shares_a ? a : b, &own = c.shares_a ? b : a;
   if (phase == 1) return multiply_part(c, buffers, own, shared, part);
   pack_bf16_part(*c.routines, whole, shared, c.pack_parts, part);
 }
@@ -120,7 +119,8 @@ uint32_t bf16_pack_parts(int64_t count, int64_t depth) {
   return parts_for(static_cast<double>(count * depth) * product_costs::kBf16PackNanoseconds, strips_of(count));
 }
 
-void pack_bf16_part(const Bf16Routines& routines, const Bf16Operand& x, uint16_t* to, uint32_t parts, uint32_t part) {
+void pack_bf16_part(const Bf16Routines& routines, const RoundedOperand& x, uint16_t* to, uint32_t parts,
+                    uint32_t part) {
   const int64_t strip = depth_tiles(x.depth) * kTileNumbers, i = slice_begin(x.count, kStrip, parts, part),
                 end = slice_begin(x.count, kStrip, parts, part + 1);
   if (i < end) routines.pack(part_of(x, i, end - i, 0, x.depth), to + i / kStrip * strip, strip);

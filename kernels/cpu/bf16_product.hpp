@@ -2,6 +2,7 @@
 #pragma once
 
 #include "matmul.hpp"
+#include "rounded_operand.hpp"
 
 namespace harmonics::cpu {
 
@@ -13,14 +14,6 @@ constexpr int64_t kStrip = 16, kTileDepth = 32, kTileNumbers = kStrip * kTileDep
 [[gnu::always_inline]] static constexpr int64_t depth_tiles(int64_t depth) {
   return (depth + kTileDepth - 1) / kTileDepth;
 }
-
-// Rows of A, or columns of B, with their strides in elements; one of the strides is 1.
-struct Bf16Operand {
-  const float* from;
-  int64_t stride, depth_stride;
-  int64_t count, depth;
-  bool is_b;
-};
 
 // C = A B or C += A B of packed operands; `a_strip` and `b_strip`: numbers per strip.
 struct Bf16Block {
@@ -36,7 +29,7 @@ struct Bf16Block {
 // The order of summation depends only on the depth.
 struct Bf16Routines {
   const char* name;
-  void (*pack)(const Bf16Operand& x, uint16_t* to, int64_t strip);
+  void (*pack)(const RoundedOperand& x, uint16_t* to, int64_t strip);
   void (*multiply)(const Bf16Block& x);
 };
 
@@ -47,7 +40,7 @@ const Bf16Routines* bf16_routines();
 // Packing of an operand: its size in bytes, the number of parts, and the work of one part.
 uint64_t bf16_bytes(int64_t count, int64_t depth);
 uint32_t bf16_pack_parts(int64_t count, int64_t depth);
-void pack_bf16_part(const Bf16Routines& routines, const Bf16Operand& x, uint16_t* to, uint32_t parts, uint32_t part);
+void pack_bf16_part(const Bf16Routines& routines, const RoundedOperand& x, uint16_t* to, uint32_t parts, uint32_t part);
 
 namespace bf16 {
 extern const Bf16Routines tiles, dots, emulated;

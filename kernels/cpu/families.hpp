@@ -53,6 +53,8 @@ bool plan_stages(const hx_type& x, const std::vector<int64_t>& axes, ReduceConte
 // Sets the buffers of the stages: `from`, `to`, and `workspace` in between. Returns the size of the workspace in
 // floats.
 int64_t place_stages(ReduceContext& c, uint32_t from, uint32_t to, uint32_t workspace);
+// Plans the product if it rounds its operands; its B may have 16-bit floats. False: it does not.
+bool answer_rounded_product(const Product& product, hx_kernel& out);
 bool activation_of(const Site& site, int& activation);  // false: unknown activation
 
 }  // namespace harmonics::cpu

@@ -47,12 +47,12 @@ const HalfRoutines* choose() {
   throw Error(ErrorKind::Device, "HARMONICS_FP16=emulated needs AVX2 and F16C, which this processor lacks; unset it");
 }
 
-HalfOperand a_of(const Product& p, const float* a) { return {a, p.a_row, p.a_column, p.m, p.k, false}; }
-HalfOperand b_of(const Product& p, const float* b) { return {b, p.b_column, p.b_row, p.n, p.k, true}; }
+RoundedOperand a_of(const Product& p, const void* a) { return {a, p.a_row, p.a_column, p.m, p.k, false}; }
+RoundedOperand b_of(const Product& p, const void* b) { return {b, p.b_column, p.b_row, p.n, p.k, true, p.b_type}; }
 
 // Returns the sub-operand of `count` rows or columns from `first` in block `block` of the depth.
-HalfOperand part_of(HalfOperand x, int64_t first, int64_t count, int64_t block) {
-  x.from += first * x.stride + block * kHalfDepth * x.depth_stride;
+RoundedOperand part_of(RoundedOperand x, int64_t first, int64_t count, int64_t block) {
+  x.advance(first, block * kHalfDepth);
   x.count = count, x.depth = std::min(x.depth - block * kHalfDepth, kHalfDepth);
   return x;
 }
@@ -61,16 +61,17 @@ int64_t strip_of(bool is_b) { return is_b ? kHalfColumns : kHalfRows; }
 int64_t words_of(int64_t count, bool is_b) { return is_b ? half_words_of_b(count) : half_words_of_a(count); }
 
 // Fetches the operand during the multiplication.
-void fetch(const HalfOperand& next, HalfBlock& x) {
-  constexpr int64_t kLine = 16;
+void fetch(const RoundedOperand& next, HalfBlock& x) {
+  constexpr int64_t kLine = 64;
   const bool is_along = next.depth_stride == 1;
-  x.fetched = next.from;
-  x.fetched_stride = is_along ? next.stride : next.depth_stride;
+  const int64_t bytes = bytes_of(next.type);
+  x.fetched = static_cast<const char*>(next.from);
+  x.fetched_stride = (is_along ? next.stride : next.depth_stride) * bytes;
   x.fetched_rows = is_along ? next.count : next.depth;
-  x.fetched_lines = ((is_along ? next.depth : next.count) + kLine - 1) / kLine;
+  x.fetched_lines = ((is_along ? next.depth : next.count) * bytes + kLine - 1) / kLine;
 }
 
-void multiply_part(const HalfContext& c, void* const* buffers, const HalfOperand& own, const uint32_t* shared,
+void multiply_part(const HalfContext& c, void* const* buffers, const RoundedOperand& own, const uint32_t* shared,
                    uint32_t* packed, uint32_t part) {
   const Product& p = c.product;
   const int64_t granule = strip_of(own.is_b), most = own.is_b ? kOwnColumns : kOwnRows,
@@ -85,7 +86,7 @@ void multiply_part(const HalfContext& c, void* const* buffers, const HalfOperand
     x.c_row = p.n;
     x.by_rows = p.a_column == 1;
     for (int64_t block = 0; block < half_blocks(p.k); ++block) {
-      const HalfOperand some = part_of(own, i, count, block);
+      const RoundedOperand some = part_of(own, i, count, block);
       c.routines->pack(some, packed);
       const uint32_t* const others = shared + block * block_words;
       x.a = c.shares_a ? others : packed;
@@ -111,10 +112,9 @@ void multiply_part(const HalfContext& c, void* const* buffers, const HalfOperand
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const HalfContext*>(context);
   const Product& p = c.product;
-  const HalfOperand a = a_of(p, static_cast<const float*>(buffers[p.a])),
-                    b = b_of(p, static_cast<const float*>(buffers[p.b]));
+  const RoundedOperand a = a_of(p, buffers[p.a]), b = b_of(p, buffers[p.b]);
   auto* const shared = static_cast<uint32_t*>(buffers[p.c + 1]);
-  const HalfOperand &whole = c.shares_a ? a : b, &own = c.shares_a ? b : a;
+  const RoundedOperand &whole = c.shares_a ? a : b, &own = c.shares_a ? b : a;
   if (phase == 0) return pack_half_part(*c.routines, whole, shared, c.pack_parts, part);
   multiply_part(c, buffers, own, shared, shared + c.shared_words + part * c.own_words, part);
 }
@@ -133,7 +133,8 @@ uint32_t half_pack_parts(int64_t count, int64_t depth) {
                    (count + kHalfColumns - 1) / kHalfColumns);
 }
 
-void pack_half_part(const HalfRoutines& routines, const HalfOperand& x, uint32_t* to, uint32_t parts, uint32_t part) {
+void pack_half_part(const HalfRoutines& routines, const RoundedOperand& x, uint32_t* to, uint32_t parts,
+                    uint32_t part) {
   const int64_t strip = strip_of(x.is_b), i = slice_begin(x.count, strip, parts, part),
                 end = slice_begin(x.count, strip, parts, part + 1);
   if (i >= end) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "matmul.hpp"
+#include "rounded_operand.hpp"
 
 namespace harmonics::cpu {
 
@@ -33,14 +34,6 @@ static_assert(kHalfDepth % kChunk == 0 && kHalfStripOfA % 16 == 0 && kHalfStripO
   return (depth + kHalfDepth - 1) / kHalfDepth;
 }
 
-// Rows of A, or columns of B, with their strides in elements; one of the strides is 1.
-struct HalfOperand {
-  const float* from;
-  int64_t stride, depth_stride;
-  int64_t count, depth;
-  bool is_b;
-};
-
 // C = A B or C += A B of one packed block of the depth.
 struct HalfBlock {
   const uint32_t *a, *b;
@@ -50,14 +43,14 @@ struct HalfBlock {
   bool add;
   bool by_rows;  // A
   // What is packed next, fetched meanwhile: `fetched_rows` rows of `fetched_lines` lines, if any.
-  const float* fetched = nullptr;
-  int64_t fetched_stride = 0, fetched_rows = 0, fetched_lines = 0;
+  const char* fetched = nullptr;
+  int64_t fetched_stride = 0, fetched_rows = 0, fetched_lines = 0;  // stride in bytes
 };
 
 // The order of summation depends only on the depth.
 struct HalfRoutines {
   const char* name;
-  void (*pack)(const HalfOperand& x, uint32_t* to);  // one block of the depth
+  void (*pack)(const RoundedOperand& x, uint32_t* to);  // one block of the depth
   void (*multiply)(const HalfBlock& x);
 };
 
@@ -68,7 +61,7 @@ const HalfRoutines* half_product();
 // Packing of an operand over its whole depth: its size in words, the number of parts, and the work of one part.
 int64_t half_words(int64_t count, int64_t depth, bool is_b);
 uint32_t half_pack_parts(int64_t count, int64_t depth);
-void pack_half_part(const HalfRoutines& routines, const HalfOperand& x, uint32_t* to, uint32_t parts, uint32_t part);
+void pack_half_part(const HalfRoutines& routines, const RoundedOperand& x, uint32_t* to, uint32_t parts, uint32_t part);
 
 namespace half {
 extern const HalfRoutines native, emulated;

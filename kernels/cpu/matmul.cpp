@@ -331,6 +331,12 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   return looks;
 }
 
+bool answer_rounded_product(const Product& p, hx_kernel& out) {
+  if (suits_bf16(p)) return answer_bf16_product(p, flops_of(p), out), true;
+  if (suits_half_product(p, flops_of(p))) return answer_half_product(p, flops_of(p), out), true;
+  return false;
+}
+
 bool answer_summed_product(const Product& product, hx_kernel& out) {
   const bool suits = is_packed_here(product) && suits_own_blocks(product) && !is_rounded(product);
   return suits && answer_product(product, {0}, {0}, out);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "block.hpp"
+#include "rounded_operand.hpp"
 
 namespace harmonics::cpu {
 
@@ -32,7 +33,8 @@ struct Product {
   const ChainContext* chain = nullptr;  // elementwise epilogue; only packed products with by_rows
   uint32_t extra = 0;                   // number of buffers from c + 3
   uint32_t sums = 0;  // buffer for the column sums of B; 0: none. Only if each part packs its own blocks
-  float scale = 0;    // not 0: A contains bytes, to be multiplied by it; only sparse products
+  StoredFloat b_type = StoredFloat::f32;  // 16-bit floats: only if is_rounded()
+  float scale = 0;                        // not 0: A contains bytes, to be multiplied by it; only sparse products
 };
 
 struct MatmulContext {

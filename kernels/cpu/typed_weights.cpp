@@ -86,6 +86,19 @@ bool product_of_typed(const Site& site, Product& p) {
 
 namespace {
 
+// Plans a product that reads weights of 16-bit floats as they are stored and rounds its operands. `columns`: whether a
+// row of the weight is contiguous along the columns of the product.
+bool plan_rounded(const Site& site, Product p, bool columns, hx_kernel& out) {
+  const uint32_t dtype = site.in(1).dtype;
+  if (!kernels::is_half(dtype) || site.flag("batch_invariant") || !site.text("activation_type").empty()) return false;
+  p.half = site.allows_half();
+  p.bf16 = site.allows_bf16();
+  p.b_type = dtype == HX_F16 ? StoredFloat::f16 : StoredFloat::bf16;
+  p.b_row = columns ? p.n : 1;
+  p.b_column = columns ? 1 : p.k;
+  return answer_rounded_product(p, out);
+}
+
 // Smaller weights of 16-bit floats are cast to f32, which the faster kernels of products read.
 constexpr int64_t kLeastDecodedHalves = int64_t{1} << 23;  // elements
 
@@ -93,9 +106,6 @@ constexpr int64_t kLeastDecodedHalves = int64_t{1} << 23;  // elements
 bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
   const hx_type &x = site.in(0), &weight = site.in(1);
   const bool plain = site.text("activation_type").empty() && site.text("accumulate") != "f64" && !site.number("scale");
-  if (kernels::is_half(weight.dtype) &&
-      (count(weight) < kLeastDecodedHalves || site.allows_bf16() || site.allows_half()))
-    return declined("casts weights of 16-bit floats if they are small, or if operands are rounded");
   if (!plain || site.inputs() != 2 || !is_f32(x) || !is_f32(site.out()) || last(x) == 0 || last(weight) == 0)
     return declined("multiplies f32 by a transposed weight, without more");
   auto c = std::make_unique<TypedContext>();
@@ -108,6 +118,10 @@ bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
   p.n = last(weight);
   p.b = 1;
   p.c = 2;
+  if (plan_rounded(site, p, true, out)) return true;
+  if (kernels::is_half(weight.dtype) &&
+      (count(weight) < kLeastDecodedHalves || site.allows_bf16() || site.allows_half()))
+    return declined("casts weights of 16-bit floats if they are small, or if operands are rounded");
   c->dtype = weight.dtype;
   c->transposed = true;
   c->row_bytes = static_cast<int64_t>(run_bytes(row.dtype, p.n));
@@ -129,6 +143,7 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   auto c = std::make_unique<TypedContext>();
   if (!product_of_typed(site, c->product)) return false;
   const Product& p = c->product;
+  if (plan_rounded(site, p, false, out)) return true;
   c->dtype = site.in(1).dtype;
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, p.k));
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),

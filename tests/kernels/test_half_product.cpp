@@ -175,6 +175,74 @@ TEST_CASE("fp16 chunks: bias and activation are applied") {
     }
 }
 
+TEST_CASE("fp16 chunks: a step for a batch gives the bits of the product and the update") {
+  Random random(78);
+  const Tensor rate = scalar(0.01f), step({}, std::vector<int64_t>{7});
+  for (const Dims& sizes : {Dims{48, 64, 200}, Dims{101, 97, 60}, Dims{64, 320, 1000}, Dims{131, 300, 33}})
+    for (const uint32_t stored : {HX_F32, HX_BF16, HX_U8}) {
+      const int64_t m = sizes[0], n = sizes[1], samples = sizes[2];
+      const Tensor w = random.floats({m, n}), a = random.floats({samples, m}), b = random.floats({samples, n}),
+                   moment = Tensor::zeros({m, n}, stored),
+                   scales = Tensor::zeros({(m + 15) / 16, (n + 15) / 16}, HX_U8);
+      KernelCall product("dot"), plain("adamw"), outer("update_outer");
+      product.set("lhs_contract", Dims{0}).set("rhs_contract", Dims{0}).in(a).in(b).out({m, n});
+      plain.in(w).in(product.allow_half().run_one());
+      outer.set("update", "adamw").set("input_gradient", "").in(w).in(a).in(b).allow_half();
+      for (KernelCall* call : {&plain, &outer}) {
+        call->set("weight_decay", 0.1).in(moment).in(moment);
+        if (stored == HX_U8) call->in(scales).in(scales);
+        call->in(rate).in(step).out({m, n}).out({m, n}, stored).out({m, n}, stored);
+        if (stored == HX_U8) call->out(scales.dims, HX_U8).out(scales.dims, HX_U8);
+      }
+      INFO(m << " x " << n << ", " << samples << " samples, moments of type " << stored);
+      REQUIRE(outer.served() == !is_baseline());
+      if (is_baseline()) return;
+      const std::vector<Tensor> expected = plain.run(), found = outer.run();
+      CHECK(outer.kernel() == "fp16 product and update");
+      for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
+    }
+}
+
+TEST_CASE("fp16 chunks: a product is finished like a separate one") {
+  if (is_baseline()) return;
+  Random random(79);
+  const HalfProductCase c = random_case(random, {1031, 261, 131}, 0);
+  const Tensor bias = random.floats({261});
+  KernelCall fused("fused_dot"), sum("add");
+  fused.set("lhs_contract", Dims{1}).set("rhs_contract", Dims{0}).set("steps", "add(0,1)").set("stored", Dims{2});
+  fused.in(c.a).in(c.b).in(bias).out({c.s.m, c.s.n}).allow_half();
+  const Tensor found = fused.run_one(), product = half_product(c).run_one();
+  for (int64_t i = 0; i < found.size(); ++i) REQUIRE(found[i] == product[i] + bias[i % c.s.n]);
+}
+
+TEST_CASE("fp16 chunks: the bits of a row depend neither on the number of rows nor on their place") {
+  Random random(80);
+  const HalfProductCase c = random_case(random, {300, 130, 700}, 2);
+  const Tensor all = half_product(c).run_one();
+  for (const int64_t rows : {32, 45, 97}) {
+    HalfProductCase some = c;
+    some.s.m = rows, some.a = Tensor::zeros({rows, c.s.k}, HX_F32);
+    std::memcpy(some.a.bytes.data(), c.a.bytes.data() + 7 * c.s.k * 4, some.a.bytes.size());
+    const Tensor y = half_product(some).run_one();
+    INFO(rows << " rows");
+    CHECK(std::memcmp(y.bytes.data(), all.bytes.data() + 7 * c.s.n * 4, y.bytes.size()) == 0);
+  }
+}
+
+TEST_CASE("fp16 chunks: few zeros are multiplied in fp16, many are skipped in fp32") {
+  if (is_baseline()) return;
+  Random random(81);
+  for (const int64_t percent : {20, 40, 90}) {  // non-zeros
+    HalfProductCase c = random_case(random, {64, 128, 256}, 0);
+    for (int64_t i = 0; i < c.a.size(); ++i)
+      if (random.below(100) >= percent) number(c.a, i) = 0;
+    const double error = normalised_error(c, half_product(c).run_one());
+    INFO(percent << " % non-zeros, error " << error);
+    CHECK(error < 2e-6);
+    CHECK((error > 1e-9) == (percent > 30));  // f32: 1e-14
+  }
+}
+
 TEST_CASE("small and batched products stay in fp32") {
   Random random(76);
   for (const HalfSizes& s : {HalfSizes{8, 300, 300}, {300, 300, 16}}) {

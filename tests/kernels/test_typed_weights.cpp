@@ -248,4 +248,44 @@ TEST_CASE("typed weights: every byte of types without scales is decoded") {
   }
 }
 
+// A product that rounds its operands reads weights of 16-bit floats as they are stored.
+TEST_CASE("linear: rounded products read stored floats, with the bits of weights in f32") {
+  Random random(69);
+  for (const DType type : {DType::F16, DType::BF16})
+    for (const bool to_half : {true, false})
+      for (const bool transposed : {false, true})
+        for (const Dims& sizes : {Dims{64, 128, 96}, Dims{97, 131, 301}, Dims{33, 300, 520}, Dims{300, 70, 90}}) {
+          const int64_t m = sizes[0], n = sizes[1], k = sizes[2];
+          const Dims shape = transposed ? Dims{k, n} : Dims{n, k};
+          const Tensor x = random.floats({m, k}), wide = random.floats(shape);
+          Tensor stored = Tensor::zeros(shape, static_cast<uint32_t>(type)), same = Tensor::zeros(shape, HX_F32);
+          const auto* numbers = reinterpret_cast<const float*>(wide.bytes.data());
+          encode_elements(type, numbers, reinterpret_cast<char*>(stored.bytes.data()), wide.size());
+          decode_elements(type, reinterpret_cast<const char*>(stored.bytes.data()),
+                          reinterpret_cast<float*>(same.bytes.data()), wide.size());
+          KernelCall direct("linear"), plain("linear");
+          direct.in(x).in(stored), plain.in(x).in(same);
+          for (KernelCall* call : {&direct, &plain}) {
+            if (transposed) call->set("transposed", 1);
+            call->out({m, n});
+            to_half ? call->allow_half() : call->allow_bf16();
+          }
+          INFO(m << " x " << n << " x " << k << (transposed ? ", transposed" : ""));
+          const Tensor expected = plain.run_one();
+          CHECK(direct.run_one().bytes == expected.bytes);
+          CHECK(direct.kernel().find(to_half ? "fp16" : "bf16") != std::string::npos);
+          CHECK(direct.kernel().find("weights") == std::string::npos);
+        }
+}
+
+TEST_CASE("linear: stored floats of few rows, and where rows must not differ, stay in fp32") {
+  Random random(70);
+  const Tensor w = of_type(DType::BF16, {256, 256}, random);
+  KernelCall few("linear"), invariant("linear");
+  few.in(random.floats({4, 256})).in(w).out({4, 256}).allow_bf16().run();
+  CHECK(few.kernel() == "bf16 weights");
+  invariant.set("batch_invariant", 1).in(random.floats({64, 256})).in(w).out({64, 256}).allow_bf16().run();
+  CHECK(invariant.kernel() == "bf16 weights");
+}
+
 }  // namespace harmonics::engine::kernel_tests

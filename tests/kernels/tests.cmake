@@ -25,6 +25,8 @@ if(TARGET test_kernels)
     add_test(NAME "kernels: bf16 by ${way}" COMMAND test_kernels "bf16 products*")
     set_tests_properties("kernels: bf16 by ${way}" PROPERTIES ENVIRONMENT HARMONICS_BF16=${way} TIMEOUT 300)
   endforeach()
+  add_test(NAME "kernels: fp16 chunks emulated" COMMAND test_kernels "fp16 chunks*,linear: rounded products*")
+  set_tests_properties("kernels: fp16 chunks emulated" PROPERTIES ENVIRONMENT HARMONICS_FP16=emulated TIMEOUT 300)
   # byte products without the instructions for them
   foreach(isa avx2 avx512)
     if((isa STREQUAL "avx2" AND NOT flags MATCHES " avx2( |$)") OR

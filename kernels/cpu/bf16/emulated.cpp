@@ -20,15 +20,29 @@ float widen(uint16_t x) {
   return value;
 }
 
+// Returns the value of a number in f16.
+float widen_half(uint16_t x) {
+  const int exponent = x >> 10 & 31, mantissa = x & 1023;
+  const float sign = (x & 0x8000) != 0 ? -1.0f : 1.0f;
+  if (exponent == 31) return mantissa != 0 ? __builtin_nanf("") : sign * __builtin_inff();
+  const int significand = exponent == 0 ? mantissa : mantissa + 1024, power = exponent == 0 ? -24 : exponent - 25;
+  return sign * __builtin_ldexpf(static_cast<float>(significand), power);
+}
+float number_at(const RoundedOperand& x, int64_t i) {
+  if (x.type == StoredFloat::f32) return static_cast<const float*>(x.from)[i];
+  const uint16_t number = static_cast<const uint16_t*>(x.from)[i];
+  return x.type == StoredFloat::f16 ? widen_half(number) : widen(number);
+}
+
 int64_t place_in_tile(bool is_b, int64_t row, int64_t k) {
   return is_b ? k / 2 * kTileDepth + row * 2 + k % 2 : row * kTileDepth + k;
 }
 
-void pack_plainly(const Bf16Operand& x, uint16_t* to, int64_t strip) {
+void pack_plainly(const RoundedOperand& x, uint16_t* to, int64_t strip) {
   for (int64_t i = 0; i < strips_of(x.count) * kStrip; ++i)
     for (int64_t k = 0; k < depth_tiles(x.depth) * kTileDepth; ++k)
       to[i / kStrip * strip + k / kTileDepth * kTileNumbers + place_in_tile(x.is_b, i % kStrip, k % kTileDepth)] =
-          i < x.count && k < x.depth ? narrow(x.from[i * x.stride + k * x.depth_stride]) : uint16_t{0};
+          i < x.count && k < x.depth ? narrow(number_at(x, i * x.stride + k * x.depth_stride)) : uint16_t{0};
 }
 
 struct Emulated {

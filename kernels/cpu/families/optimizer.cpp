@@ -297,13 +297,13 @@ void pack_factors(const BatchUpdate& c, void* const* buffers, char* to, uint32_t
   const auto* const a = static_cast<const float*>(buffers[1]);
   const auto* const b = static_cast<const float*>(buffers[2]);
   if (c.half) {
-    const auto pack = [&](const HalfOperand& x, char* at) {
+    const auto pack = [&](const RoundedOperand& x, char* at) {
       pack_half_part(*c.half, x, reinterpret_cast<uint32_t*>(at), c.pack_parts, part);
     };
     pack({a, 1, c.rows, c.rows, c.depth, false}, to);
     return pack({b, 1, c.columns, c.columns, c.depth, true}, to + c.packed_a);
   }
-  const auto pack = [&](const Bf16Operand& x, char* at) {
+  const auto pack = [&](const RoundedOperand& x, char* at) {
     pack_bf16_part(*c.bf16, x, reinterpret_cast<uint16_t*>(at), c.pack_parts, part);
   };
   pack({a, 1, c.rows, c.rows, c.depth, false}, to);

@@ -24,23 +24,35 @@ float power_of_two(int32_t exponent) {
 // Ignores NaN, which must not affect the scale and propagates to the result anyway.
 float larger(float a, float b) { return b > a ? b : a; }
 
+// Returns the value of a number in bf16.
+float widened(uint16_t x) {
+  const uint32_t bits = uint32_t{x} << 16;
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 uint16_t rounded(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
-void pack_plainly(const HalfOperand& x, uint32_t* to) {
+void pack_plainly(const RoundedOperand& x, uint32_t* to) {
   const int64_t strip = x.is_b ? kHalfColumns : kHalfRows;
   for (int64_t i = 0; i < x.count; i += strip, to += x.is_b ? kHalfStripOfB : kHalfStripOfA)
     for (int64_t r = 0; r < strip; ++r) {
       const bool is_used = i + r < x.count;
-      const float* const from = x.from + (i + r) * x.stride;
+      const auto term = [&](int64_t k) {
+        const int64_t at = (i + r) * x.stride + k * x.depth_stride;
+        if (x.type == StoredFloat::f32) return static_cast<const float*>(x.from)[at];
+        const uint16_t number = static_cast<const uint16_t*>(x.from)[at];
+        return x.type == StoredFloat::f16 ? _cvtsh_ss(number) : widened(number);
+      };
       float largest = 0;
-      for (int64_t k = 0; is_used && k < x.depth; ++k)
-        largest = larger(largest, __builtin_fabsf(from[k * x.depth_stride]));
+      for (int64_t k = 0; is_used && k < x.depth; ++k) largest = larger(largest, __builtin_fabsf(term(k)));
       const int32_t exponent = exponent_below_32(largest);
       reinterpret_cast<float*>(to)[r] = static_cast<float>(-exponent);
       auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
       uint32_t* const pairs = to + kHalfExponentsOfA;
       for (int64_t k = 0; k < x.depth; ++k) {
-        const uint16_t number = is_used ? rounded(from[k * x.depth_stride] * power_of_two(exponent)) : uint16_t{0};
+        const uint16_t number = is_used ? rounded(term(k) * power_of_two(exponent)) : uint16_t{0};
         if (x.is_b)
           halves[k * kHalfColumns + r] = number;
         else

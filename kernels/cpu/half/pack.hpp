@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "../half_product.hpp"
+#include "../stored_floats.hpp"
 #include "../word_transpose.hpp"
 
 namespace harmonics::cpu::half {
@@ -47,27 +48,28 @@ HM_HALF_INLINE __m512i pairs_from(int first) {
 
 // Returns the maximum magnitude of a row of `depth` numbers. Fetches a later row meanwhile, since the hardware does not
 // fetch ahead from row to row.
-HM_HALF_INLINE float largest_along(const float* from, int64_t depth, int64_t stride) {
+template <typename Loads>
+HM_HALF_INLINE float largest_along(const typename Loads::Number* from, int64_t depth, int64_t stride) {
   constexpr int64_t kAhead = 4;
   __m512 most[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-  const float* const later = from + kAhead * stride;
+  const auto* const later = from + kAhead * stride;
   int64_t k = 0;
   for (; k + 64 <= depth; k += 64)
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
       __builtin_prefetch(later + k + 16 * v);
-      most[v] = larger(_mm512_loadu_ps(from + k + 16 * v), most[v]);
+      most[v] = larger(Loads::load(from + k + 16 * v, 0xffff), most[v]);
     }
-  for (; k < depth; k += 16) most[0] = larger(_mm512_maskz_loadu_ps(lanes(depth - k), from + k), most[0]);
+  for (; k < depth; k += 16) most[0] = larger(Loads::load(from + k, lanes(depth - k)), most[0]);
   return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
 }
 
 // A strip of rows that are contiguous.
-void pack_rows_along(const HalfOperand& x, int64_t i, uint32_t* to) {
+void pack_rows_along(const RoundedOperand& x, int64_t i, uint32_t* to) {
   alignas(64) float most[16] = {}, scale[16];
   const int64_t used = x.count - i < kHalfRows ? x.count - i : kHalfRows;
-  const float* const from = x.from + i * x.stride;
-  for (int64_t r = 0; r < used; ++r) most[r] = largest_along(from + r * x.stride, x.depth, x.stride);
+  const float* const from = x.at(i);
+  for (int64_t r = 0; r < used; ++r) most[r] = largest_along<PlainFloats>(from + r * x.stride, x.depth, x.stride);
   _mm512_store_ps(scale, scales(_mm512_load_ps(most), reinterpret_cast<float*>(to)));
   to += kHalfExponentsOfA;
   for (int64_t r = 0; r < kHalfRows; ++r, to += kHalfRowStride) {
@@ -91,13 +93,13 @@ void pack_rows_along(const HalfOperand& x, int64_t i, uint32_t* to) {
 
 // Four strips of rows whose terms lie across memory. Together they read whole lines: terms are often a power of two
 // apart, so that lines do not stay in the L1 cache.
-void pack_four_across(const HalfOperand& x, int64_t i, uint32_t* to) {
+void pack_four_across(const RoundedOperand& x, int64_t i, uint32_t* to) {
   constexpr int kStrips = 4, kVectors = kStrips * kHalfRows / 16;
   alignas(64) float exponents[16 * (kVectors + 1)];
   __m512 most[kVectors], scale[kVectors];
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) most[v] = _mm512_setzero_ps();
-  const float* const from = x.from + i;
+  const float* const from = x.at(0) + i;
   for (int64_t k = 0; k < x.depth; ++k)
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
@@ -124,9 +126,9 @@ void pack_four_across(const HalfOperand& x, int64_t i, uint32_t* to) {
 }
 
 // A single strip, which may be incomplete.
-void pack_rows_across(const HalfOperand& x, int64_t i, uint32_t* to) {
+void pack_rows_across(const RoundedOperand& x, int64_t i, uint32_t* to) {
   const __mmask16 some = lanes(x.count - i < kHalfRows ? x.count - i : kHalfRows);
-  const float* const from = x.from + i;
+  const float* const from = x.at(0) + i;
   __m512 most = _mm512_setzero_ps();
   for (int64_t k = 0; k < x.depth; ++k) most = larger(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), most);
   const __m512 scale = scales(most, reinterpret_cast<float*>(to));
@@ -137,18 +139,19 @@ void pack_rows_across(const HalfOperand& x, int64_t i, uint32_t* to) {
 }
 
 // A strip of columns whose terms lie across memory, in the rows of B.
-void pack_columns_across(const HalfOperand& x, int64_t j, uint32_t* to) {
+template <typename Loads>
+void pack_columns_across(const RoundedOperand& x, int64_t j, uint32_t* to) {
   constexpr int kVectors = kHalfColumns / 16;
   __mmask16 some[kVectors];
   __m512 most[kVectors], scale[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) some[v] = lanes(x.count - j - 16 * v), most[v] = _mm512_setzero_ps();
-  const float* const from = x.from + j;
+  const auto* const from = static_cast<const typename Loads::Number*>(x.from) + j;
   for (int64_t k = 0; k < x.depth; ++k)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      const float* const at = from + k * x.depth_stride + 16 * v;
-      most[v] = larger(_mm512_maskz_loadu_ps(some[v], at), most[v]);
+      const auto* const at = from + k * x.depth_stride + 16 * v;
+      most[v] = larger(Loads::load(at, some[v]), most[v]);
     }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) scale[v] = scales(most[v], reinterpret_cast<float*>(to) + 16 * v);
@@ -156,26 +159,26 @@ void pack_columns_across(const HalfOperand& x, int64_t j, uint32_t* to) {
   for (int64_t k = 0; k < x.depth; ++k)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
-      _mm256_store_si256(
-          reinterpret_cast<__m256i*>(halves + k * kHalfColumns + 16 * v),
-          rounded(_mm512_mul_ps(_mm512_maskz_loadu_ps(some[v], from + k * x.depth_stride + 16 * v), scale[v])));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(halves + k * kHalfColumns + 16 * v),
+                         rounded(_mm512_mul_ps(Loads::load(from + k * x.depth_stride + 16 * v, some[v]), scale[v])));
 }
 
 // Loads 32 terms of a column, scaled: pairs of adjacent terms.
-HM_HALF_INLINE __m512i term_pairs(const float* from, float scale, int64_t left) {
+template <typename Loads>
+HM_HALF_INLINE __m512i term_pairs(const typename Loads::Number* from, float scale, int64_t left) {
   const __m512 by = _mm512_set1_ps(scale);
-  const __m512 low = _mm512_maskz_loadu_ps(lanes(left), from),
-               high = _mm512_maskz_loadu_ps(lanes(left - 16), from + 16);
+  const __m512 low = Loads::load(from, lanes(left)), high = Loads::load(from + 16, lanes(left - 16));
   return _mm512_inserti64x4(_mm512_castsi256_si512(rounded(_mm512_mul_ps(low, by))), rounded(_mm512_mul_ps(high, by)),
                             1);
 }
 
 // A strip of columns that are contiguous. Terms are moved in pairs, then separated.
-void pack_columns_along(const HalfOperand& x, int64_t j, uint32_t* to) {
+template <typename Loads>
+void pack_columns_along(const RoundedOperand& x, int64_t j, uint32_t* to) {
   alignas(64) float most[kHalfColumns] = {}, scale[kHalfColumns];
   const int64_t used = x.count - j < kHalfColumns ? x.count - j : kHalfColumns;
-  const float* const from = x.from + j * x.stride;
-  for (int64_t c = 0; c < used; ++c) most[c] = largest_along(from + c * x.stride, x.depth, x.stride);
+  const auto* const from = static_cast<const typename Loads::Number*>(x.from) + j * x.stride;
+  for (int64_t c = 0; c < used; ++c) most[c] = largest_along<Loads>(from + c * x.stride, x.depth, x.stride);
   for (int64_t c = 0; c < kHalfColumns; c += 16)
     _mm512_store_ps(scale + c, scales(_mm512_load_ps(most + c), reinterpret_cast<float*>(to) + c));
   auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
@@ -188,8 +191,9 @@ void pack_columns_along(const HalfOperand& x, int64_t j, uint32_t* to) {
 #pragma GCC unroll 16
       for (int c = 0; c < 16; ++c) {
         const int64_t at = half + c, beside = at + 16;
-        left[c] = at < used ? term_pairs(from + at * x.stride + k, scale[at], x.depth - k) : _mm512_setzero_si512();
-        right[c] = beside < used ? term_pairs(from + beside * x.stride + k, scale[beside], x.depth - k)
+        left[c] =
+            at < used ? term_pairs<Loads>(from + at * x.stride + k, scale[at], x.depth - k) : _mm512_setzero_si512();
+        right[c] = beside < used ? term_pairs<Loads>(from + beside * x.stride + k, scale[beside], x.depth - k)
                                  : _mm512_setzero_si512();
       }
       transpose_words(left);
@@ -203,11 +207,14 @@ void pack_columns_along(const HalfOperand& x, int64_t j, uint32_t* to) {
     }
 }
 
-void pack_operand(const HalfOperand& x, uint32_t* to) {
+void pack_operand(const RoundedOperand& x, uint32_t* to) {
   const bool is_along = x.depth_stride == 1;
   if (x.is_b) {
-    for (int64_t j = 0; j < x.count; j += kHalfColumns, to += kHalfStripOfB)
-      is_along ? pack_columns_along(x, j, to) : pack_columns_across(x, j, to);
+    with_loads(x.type, [&](auto loads) {
+      using Loads = decltype(loads);
+      for (int64_t j = 0; j < x.count; j += kHalfColumns, to += kHalfStripOfB)
+        is_along ? pack_columns_along<Loads>(x, j, to) : pack_columns_across<Loads>(x, j, to);
+    });
     return;
   }
   int64_t i = 0;

@@ -17,7 +17,7 @@ class Ahead {
   }
   [[gnu::always_inline]] void fetch_share() {
     for (int64_t i = 0; i < each_ && row_ < x_.fetched_rows; ++i) {
-      __builtin_prefetch(x_.fetched + row_ * x_.fetched_stride + line_ * 16, 0, 2);
+      __builtin_prefetch(x_.fetched + row_ * x_.fetched_stride + line_ * 64, 0, 2);
       if (++line_ == x_.fetched_lines) line_ = 0, ++row_;
     }
   }
