@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "engine/execution/product_rates.hpp"
+#include "engine/plugin/registry.hpp"
 #include "tests/bench/measure.hpp"
 #include "tests/bench/workload.hpp"
 
@@ -13,7 +15,9 @@ namespace harmonics::engine::bench {
 
 inline void measure_workload(benchmark::State& state, const Workload& workload, int64_t batch, int threads,
                              Precision precision) {
-  WorkloadStep step(workload, batch, threads, DeviceSettings{.precision = precision});
+  DeviceSettings settings{.precision = precision};
+  settle_precision(settings, Registry::global(), false);
+  WorkloadStep step(workload, batch, threads, settings);
   Work work{.samples = static_cast<double>(batch), .flops = step.flops(), .threads = threads};
   if (batch == 1) {  // every weight is used once: limited by bandwidth
     work.bytes = step.least_bytes();
