@@ -5,7 +5,6 @@
 
 namespace harmonics::cpu {
 struct Product;
-struct SparseContext;
 }  // namespace harmonics::cpu
 namespace harmonics::cpu::HM_ISA {
 
@@ -20,8 +19,6 @@ void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64
                  int64_t column_end);
 void pack_integers(const void* context, const void* b, uint64_t piece, void* packed);  // context: IntegerContext
 int64_t packed_integer_chunk(uint32_t dtype);
-// Computes rows [row, end) of a sparse product, all columns, into `to`.
-void sparse_rows(const cpu::SparseContext& c, void* const* buffers, int64_t row, int64_t end, float* to);
 
 #define HM_KERNEL(name) void name(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
 #include "../kernel_list.inc"
