@@ -33,10 +33,6 @@ struct IsaTable {
 #define HM_KERNEL(name) Run name;
 #include "kernel_list.inc"
 #undef HM_KERNEL
-  // Writes one piece of the packed form of a constant block-quantised weight, for integer_linear; and the bytes of a
-  // packed chunk: 256 elements of `vector` rows.
-  void (*pack_integers)(const void* context, const void* b, uint64_t piece, void* packed);
-  int64_t (*packed_integer_chunk)(uint32_t dtype);
 };
 
 // Returns the table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is

@@ -17,8 +17,6 @@ void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const flo
 void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part);
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                  int64_t column_end);
-void pack_integers(const void* context, const void* b, uint64_t piece, void* packed);  // context: IntegerContext
-int64_t packed_integer_chunk(uint32_t dtype);
 
 #define HM_KERNEL(name) void name(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
 #include "../kernel_list.inc"

@@ -12,6 +12,6 @@ const IsaTable table = {HM_TEXT(HM_ISA), kWidth, find_block, epilogue, end_produ
 #define HM_KERNEL(name) name,
 #include "../kernel_list.inc"
 #undef HM_KERNEL
-                        pack_integers, packed_integer_chunk};
+};
 
 }  // namespace harmonics::cpu::HM_ISA
