@@ -30,9 +30,6 @@ struct IsaTable {
   // Epilogue of a finished block of C, [row, row_end) x [column, column_end): bias and activation.
   void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                       int64_t column_end);
-#define HM_KERNEL(name) Run name;
-#include "kernel_list.inc"
-#undef HM_KERNEL
 };
 
 // Returns the table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is

@@ -18,8 +18,4 @@ void end_halves(const cpu::Product& p, void* const* buffers, const float* more, 
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                  int64_t column_end);
 
-#define HM_KERNEL(name) void name(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
-#include "../kernel_list.inc"
-#undef HM_KERNEL
-
 }  // namespace harmonics::cpu::HM_ISA

@@ -8,10 +8,6 @@
 namespace harmonics::cpu::HM_ISA {
 
 extern const IsaTable table;
-const IsaTable table = {HM_TEXT(HM_ISA), kWidth, find_block, epilogue, end_product,
-#define HM_KERNEL(name) name,
-#include "../kernel_list.inc"
-#undef HM_KERNEL
-};
+const IsaTable table = {HM_TEXT(HM_ISA), kWidth, find_block, epilogue, end_product};
 
 }  // namespace harmonics::cpu::HM_ISA
