@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "isa.hpp"
+
 namespace harmonics::cpu {
 
 constexpr int64_t kQueryBlock = 32;  // a multiple of every instruction set's vector width
@@ -30,3 +32,6 @@ struct AttentionContext {
 };
 
 }  // namespace harmonics::cpu
+
+HM_VECTOR_CODE(attention)
+HM_VECTOR_CODE(attention_grad)

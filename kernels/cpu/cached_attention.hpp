@@ -9,6 +9,12 @@
 #include "attention.hpp"
 #include "eight_bit_tiles.hpp"
 
+#ifndef HM_ISA
+#include <string>
+
+#include "site.hpp"
+#endif
+
 namespace harmonics::cpu {
 
 constexpr int64_t kCacheBlock = 128, kCacheSplit = 512;  // keys
@@ -70,4 +76,19 @@ struct SequenceGradientContext : SequenceAttention {
   int64_t part_workspace;                 // floats per part, after four floats for each query
 };
 
+#ifndef HM_ISA
+
+// Returns the number of items to provide, so that this work can be divided into enough parts.
+int64_t wanted_parts(double nanoseconds);
+// Reads the sizes and the optional inputs, which follow the first `fixed` inputs. Appends the names of the optional
+// inputs in order.
+bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::vector<std::string>& names);
+bool plan_cached_attention(const Site& site, hx_kernel& out);
+bool plan_sequence_gradient(const Site& site, hx_kernel& out);
+
+#endif
+
 }  // namespace harmonics::cpu
+
+HM_VECTOR_CODE(cached_attention)
+HM_VECTOR_CODE(sequence_gradient)

@@ -46,8 +46,4 @@ bool has_tile_registers() {
          ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-Run choose_kernel(Run baseline_code, Run avx2_code, Run avx512_code) {
-  return &isa() == &avx512::table ? avx512_code : &isa() == &avx2::table ? avx2_code : baseline_code;
-}
-
 }  // namespace harmonics::cpu

@@ -1,4 +1,4 @@
-// The table of vector code in isa/ and families/, which is compiled once per instruction set and selected when the
+// The choice of vector code in isa/ and families/, which is compiled once per instruction set and selected when the
 // device is created.
 //
 // Each instruction set has its own namespace, and vector code uses only plain structs. It must not emit inline
@@ -13,9 +13,12 @@ namespace harmonics::cpu {
 
 using Kernel = void(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
 using Run = Kernel*;
+// Writes one piece of the packed form of a constant operand, as hx_kernel::pack does.
+using Packing = void(const void* context, const void* input, uint64_t piece, void* packed);
 
 struct Product;
 
+// What planning code of several families and oneDNN's kernels call. A family calls its own kernels by HM_VECTOR_CODE.
 struct IsaTable {
   const char* name;
   int64_t vector;  // floats per vector
@@ -27,16 +30,6 @@ struct IsaTable {
   // Epilogue of a finished block of C, [row, row_end) x [column, column_end): bias and activation.
   void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                       int64_t column_end);
-  // Writes one piece of the packed form of a constant B, for packed_matmul.
-  void (*pack_b)(const void* context, const void* b, uint64_t piece, void* packed);
-  const char* packing_of_b;
-#define HM_KERNEL(name) Run name;
-#include "kernel_list.inc"
-#undef HM_KERNEL
-  // Writes one piece of the packed form of a constant block-quantised weight, for integer_linear; and the bytes of a
-  // packed chunk: 256 elements of `vector` rows.
-  void (*pack_integers)(const void* context, const void* b, uint64_t piece, void* packed);
-  int64_t (*packed_integer_chunk)(uint32_t dtype);
 };
 
 // Returns the table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is
@@ -44,8 +37,6 @@ struct IsaTable {
 const IsaTable& isa();
 // Requests the AMX tile registers from the operating system; returns whether this process may use them.
 bool has_tile_registers();
-// Returns the kernel for this processor.
-Run choose_kernel(Run baseline, Run avx2, Run avx512);
 
 namespace baseline {
 extern const IsaTable table;
@@ -59,27 +50,34 @@ extern const IsaTable table;
 
 }  // namespace harmonics::cpu
 
-// Declares the kernel NAME of families/. In vector code it is that of the own instruction set. In planning code
-// chosen::NAME() returns the one for this processor.
+// Declares the function NAME of families/, of a type such as Kernel. In vector code it is that of the own instruction
+// set. In planning code chosen::NAME() returns the one for this processor.
 #ifdef HM_ISA
-#define HM_VECTOR_CODE(NAME)         \
-  namespace harmonics::cpu::HM_ISA { \
-  Kernel NAME;                       \
+#define HM_VECTOR_FUNCTION(TYPE, NAME) \
+  namespace harmonics::cpu::HM_ISA {   \
+  TYPE NAME;                           \
   }
 #else
-#define HM_VECTOR_CODE(NAME)                                                            \
-  namespace harmonics::cpu {                                                            \
-  namespace baseline {                                                                  \
-  Kernel NAME;                                                                          \
-  }                                                                                     \
-  namespace avx2 {                                                                      \
-  Kernel NAME;                                                                          \
-  }                                                                                     \
-  namespace avx512 {                                                                    \
-  Kernel NAME;                                                                          \
-  }                                                                                     \
-  namespace chosen {                                                                    \
-  inline Run NAME() { return choose_kernel(baseline::NAME, avx2::NAME, avx512::NAME); } \
-  }                                                                                     \
+namespace harmonics::cpu {
+template <typename Function>
+Function* choose_function(Function* baseline_code, Function* avx2_code, Function* avx512_code) {
+  return &isa() == &avx512::table ? avx512_code : &isa() == &avx2::table ? avx2_code : baseline_code;
+}
+}  // namespace harmonics::cpu
+#define HM_VECTOR_FUNCTION(TYPE, NAME)                                                      \
+  namespace harmonics::cpu {                                                                \
+  namespace baseline {                                                                      \
+  TYPE NAME;                                                                                \
+  }                                                                                         \
+  namespace avx2 {                                                                          \
+  TYPE NAME;                                                                                \
+  }                                                                                         \
+  namespace avx512 {                                                                        \
+  TYPE NAME;                                                                                \
+  }                                                                                         \
+  namespace chosen {                                                                        \
+  inline TYPE* NAME() { return choose_function(baseline::NAME, avx2::NAME, avx512::NAME); } \
+  }                                                                                         \
   }
 #endif
+#define HM_VECTOR_CODE(NAME) HM_VECTOR_FUNCTION(Kernel, NAME)

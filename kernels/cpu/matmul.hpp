@@ -44,48 +44,6 @@ struct MatmulContext {
   uint32_t batch_parts, row_parts, column_parts;
 };
 
-// A packed product. Phases: pack shared operands, multiply, reduce the slices of the depth.
-struct PackedContext : MatmulContext {
-  uint32_t depth_parts = 1;  // slices of the depth: the first accumulates in C, the others in the workspace
-  uint32_t sum_parts = 0;    // parts of the phase that adds the slices
-  bool packs_a = false;      // A's rows are not contiguous; all of A is packed at the start of the workspace
-  bool shares_b = false;     // all of B is packed once, after A or in advance; else each part packs its own blocks
-  bool in_place = false;     // rows of B are read in place; a part copies blocks of its rows of A, and panels of B
-  bool keeps_b = false;      // B was packed at compile time, into the buffer after the workspace
-  bool by_rows = false;      // loops over panels of B inside a row panel of A
-  bool owns = false;         // A's rows are not contiguous; each part packs its own blocks of both operands
-  uint32_t pack_parts = 0;   // parts of phase 0, for each operand
-  int64_t a_floats = 0, b_floats = 0;
-  int64_t block_columns = 0;  // columns of B packed, or computed, at a time
-  int64_t b_part_floats = 0;  // block of one part
-};
-
-// A product whose operands are both contiguous for each k: A^T and B are row-major. Workspace per part: a panel for
-// incomplete columns.
-struct DeepContext {
-  Product product;
-  uint32_t row_parts = 1, column_parts = 1;
-};
-
-// A product computed as B^T A^T: fewer than 48 rows, or more with a large B. Phases: pack A, multiply. Workspace: A,
-// and for each part and slice of the depth the sums of kTurnedColumns columns. The slices are those of packed products,
-// so that the order of summation is the same.
-struct TurnedContext {
-  Product product;
-  uint32_t depth_parts = 1;
-  uint32_t pack_parts = 1, parts = 1;
-};
-constexpr int64_t kTurnedColumns = 96;
-
-// A product of medium height with a large row-major B. Phases: multiply, reduce the slices of the depth. Workspace: for
-// each part a block of A and a panel of B; then the sums of the second slice.
-struct StripContext {
-  Product product;
-  uint32_t depth_parts = 1, column_parts = 1, sum_parts = 0;
-  int64_t part_floats = 0;  // block and panel of one part
-};
-constexpr int64_t kStripColumns = 512;  // columns of B per strip, read along its rows
-
 // Returns the number of parts of the phase that adds two slices of the depth.
 uint32_t parts_of_sum(const Product& p);
 

@@ -4,6 +4,7 @@
 // Skipping 0 * b changes the result only if b is infinite or NaN (docs/numerics.md).
 #pragma once
 
+#include "isa.hpp"
 #include "matmul.hpp"
 
 namespace harmonics::cpu {
@@ -55,7 +56,7 @@ constexpr uint32_t kMostSlices = 4;
 
 // Sets the grid of a sparse product. Returns false if searching for zeros cannot pay.
 bool plan_marks(SparseContext& c);
-// Returns the verdict of phase 0, sparse_build.
+// Returns the verdict of sparse_build.
 bool is_sparse(const SparseContext& c, void* const* buffers);
 // Distributes `own` parts over the `all` parts of a phase, in order. False: this part has no work.
 inline bool spread(uint32_t& part, uint32_t all, uint32_t own) {
@@ -65,3 +66,12 @@ inline bool spread(uint32_t& part, uint32_t all, uint32_t own) {
 }
 
 }  // namespace harmonics::cpu
+
+HM_VECTOR_CODE(sparse_build)  // phase 0 of a sparse product: searches for the non-zeros
+
+#ifdef HM_ISA
+namespace harmonics::cpu::HM_ISA {
+// Computes rows [row, end) of a sparse product, all columns, into `to`.
+void sparse_rows(const SparseContext& c, void* const* buffers, int64_t row, int64_t end, float* to);
+}  // namespace harmonics::cpu::HM_ISA
+#endif

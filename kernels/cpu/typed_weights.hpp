@@ -19,12 +19,6 @@ struct TypedContext {
   int64_t slice_bytes;  // bytes of kDecodedColumns elements of a row of b
 };
 
-// Decodes rows of a table.
-struct TypedRowsContext {
-  int64_t rows, size, width, row_bytes;  // rows: to decode; size: of the table
-  uint32_t dtype, index_dtype, parts;
-};
-
 // Up to this many rows of A the weight is converted in registers.
 constexpr int64_t kDirectRows = 12;
 // More rows share decoded rows of the weight. A block is kBlockRows rows of A, kTypedPanel decoded rows and kTypedDepth
@@ -38,3 +32,11 @@ constexpr int64_t kDecodedColumns = 256, kDecodedDepth = 128;
 bool multiplies_type(uint32_t dtype);
 
 }  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+namespace harmonics::cpu::HM_ISA {
+// Computes a block of y: rows of a times `columns` rows of a weight.
+void multiply_typed(const TypedContext& c, const float* a, const char* w, float* y, int64_t rows, int64_t columns);
+void decode_typed(uint32_t dtype, const char* row, float* to, int64_t width);
+}  // namespace harmonics::cpu::HM_ISA
+#endif

@@ -151,6 +151,18 @@ TEST_CASE("plugins: a folder includes no other folder of plugins") { check_separ
 
 TEST_CASE("kernels: a folder includes only itself and kernels/shared") { check_separate_folders("kernels", "shared"); }
 
+TEST_CASE("kernels: headers of a CPU family are private to the folder of families") {
+  size_t headers = 0;
+  for (const fs::path& file : sources("kernels/cpu"))
+    for (const std::string& i : includes(file)) {
+      const bool own = file.parent_path().filename() == "families";
+      headers += own && fs::exists(file.parent_path() / i) && !starts(i, "../");
+      INFO(file.string() << " includes " << i);
+      CHECK((own || i.find("families/") == std::string::npos));
+    }
+  CHECK(headers > 0);
+}
+
 TEST_CASE("sender: includes only itself, transport endpoints and wire") {
   for (const fs::path& file : sources("sender"))
     for (const std::string& i : includes(file)) {

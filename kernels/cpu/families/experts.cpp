@@ -40,7 +40,6 @@ constexpr int64_t kManyRows = 16;
 
 #include "gemm.hpp"
 #include "transpose.hpp"
-#include "typed_block.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {

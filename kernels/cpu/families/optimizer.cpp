@@ -1,5 +1,5 @@
 // Steps of SGD, Adam, AdamW and Lion, alone and with the product that is their gradient. For batches that product is in
-// isa/update_product.cpp.
+// update_product.cpp.
 #include "../family.hpp"
 #include "../optimizer.hpp"
 
@@ -185,6 +185,7 @@ HM_VECTOR_CODE(sgd)
 HM_VECTOR_CODE(adam)
 HM_VECTOR_CODE(lion)
 HM_VECTOR_CODE(update_outer)
+HM_VECTOR_CODE(update_product)
 
 namespace harmonics::cpu {
 namespace {
@@ -315,7 +316,7 @@ void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32
   const auto& c = *static_cast<const BatchUpdate*>(context);
   char* const workspace = static_cast<char*>(buffers[c.inputs + c.outputs]);
   void* const product[] = {buffers[1], buffers[2], nullptr, workspace};
-  if (c.looks && phase == 0) return isa().sparse_build(c.marks, product, 0, part);
+  if (c.looks && phase == 0) return chosen::sparse_build()(c.marks, product, 0, part);
   const bool is_last = phase + 1 == c.phases.size();
   const bool skips = c.looks && is_sparse(*c.marks, product);
   if (skips && !is_last) return;
@@ -324,7 +325,7 @@ void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32
   for (uint32_t i = 0; i < c.inputs + c.outputs; ++i) own[i] = buffers[i];
   own[c.packed] = workspace + c.behind_marks;
   own[c.packed + 1] = workspace;
-  isa().update_product(static_cast<const ProductUpdateContext*>(&c), own, skips ? 2 : is_last, part);
+  chosen::update_product()(static_cast<const ProductUpdateContext*>(&c), own, skips ? 2 : is_last, part);
 }
 
 // Adds the phase that searches a for zeros, if that can pay. `bytes`: of the workspace otherwise. `strip`: rows of the

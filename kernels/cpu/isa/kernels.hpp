@@ -1,11 +1,10 @@
-// Functions of one instruction set, shared between its sources.
+// Functions of one instruction set that sources of several families call.
 #pragma once
 
 #include "../block.hpp"
 
 namespace harmonics::cpu {
 struct Product;
-struct SparseContext;
 }  // namespace harmonics::cpu
 namespace harmonics::cpu::HM_ISA {
 
@@ -16,16 +15,7 @@ void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const flo
 // Adds `more`, the sums of the second half of the depth, to C, the sums of the first, and applies bias and activation,
 // for one of `parts` slices of rows.
 void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part);
-void pack_constant_b(const void* context, const void* b, uint64_t piece, void* packed);  // context: PackedContext
-void pack_integers(const void* context, const void* b, uint64_t piece, void* packed);    // context: IntegerContext
-int64_t packed_integer_chunk(uint32_t dtype);
-// Computes rows [row, end) of a sparse product, all columns, into `to`.
-void sparse_rows(const cpu::SparseContext& c, void* const* buffers, int64_t row, int64_t end, float* to);
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,
                  int64_t column_end);
-
-#define HM_KERNEL(name) void name(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
-#include "../kernel_list.inc"
-#undef HM_KERNEL
 
 }  // namespace harmonics::cpu::HM_ISA

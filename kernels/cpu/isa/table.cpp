@@ -8,17 +8,6 @@
 namespace harmonics::cpu::HM_ISA {
 
 extern const IsaTable table;
-const IsaTable table = {HM_TEXT(HM_ISA),
-                        kWidth,
-                        find_block,
-                        epilogue,
-                        end_product,
-                        pack_constant_b,
-                        "columns/" HM_TEXT(HM_ISA) "/1",
-#define HM_KERNEL(name) name,
-#include "../kernel_list.inc"
-#undef HM_KERNEL
-                        pack_integers,
-                        packed_integer_chunk};
+const IsaTable table = {HM_TEXT(HM_ISA), kWidth, find_block, epilogue, end_product};
 
 }  // namespace harmonics::cpu::HM_ISA

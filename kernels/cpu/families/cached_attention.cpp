@@ -1,7 +1,11 @@
+// Attention over a key-value cache, with masks, biases, sinks and pages.
 #include "../cached_attention.hpp"
 
+#include "../family.hpp"
+
+#ifdef HM_ISA
+
 #include "cached_rows.hpp"
-#include "kernels.hpp"
 #include "score_terms.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -479,3 +483,81 @@ void cached_attention(const void* context, void* const* buffers, uint32_t phase,
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+namespace harmonics::cpu {
+namespace {
+
+CacheType cache_type(const hx_type& x) {
+  switch (x.dtype) {
+    case HX_F16:
+      return CacheType::f16;
+    case HX_BF16:
+      return CacheType::bf16;
+    case HX_Q8_0:
+      return CacheType::q8_0;
+    default:
+      return CacheType::f32;
+  }
+}
+bool is_cache(const hx_type& x) { return is_f32(x) || kernels::is_half(x.dtype) || x.dtype == HX_Q8_0; }
+
+}  // namespace
+
+bool plan_cached_attention(const Site& site, hx_kernel& out) {
+  constexpr double kMostApart = 32 << 20;  // limit of the splits' partial sums, bytes
+  const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
+  auto c = std::make_unique<CachedAttentionContext>();
+  std::vector<std::string> names;
+  if (site.inputs() < 3 || !take_sequence(site, 3, *c, names)) return false;
+  if (!is_f32(q) || !is_f32(site.out(0)) || !is_f32(site.out(1)) || !is_cache(k) || !is_cache(v)) return false;
+  c->tile = std::clamp<int64_t>(kMostTile / c->group, 1, c->queries);
+  c->tiles = (c->queries + c->tile - 1) / c->tile;
+  c->splits = (c->keys + kCacheSplit - 1) / kCacheSplit;
+  c->k_type = cache_type(k);
+  c->v_type = cache_type(v);
+  const int64_t rows = c->tile * c->group;
+  c->few = rows <= kFewRows;
+  // Small groups leave most of a tile empty. The choice must not depend on the number of queries, which may not change
+  // the bits of a result.
+  const auto tiles_of = [&](CacheType type, int64_t width) {
+    constexpr int64_t kLeastGroup = 5;
+    const bool suits = type == CacheType::q8_0 && width <= kMostTiledWidth && c->group >= kLeastGroup;
+    return suits ? eight_bit_tiles() : nullptr;
+  };
+  c->k_tiles = tiles_of(c->k_type, c->width);
+  c->v_tiles = tiles_of(c->v_type, c->value_width);
+  c->copy_k = !c->few && !c->k_tiles && (!is_f32(k) || c->k.row != c->width);
+  c->copy_v = !c->few && !c->v_tiles && (!is_f32(v) || c->v.row != c->value_width);
+  c->out_buffer = site.inputs();
+  c->lse = site.inputs() + 1;
+  c->workspace = site.workspace();
+  const int64_t items = c->batch * c->shared * c->tiles, all_rows = c->batch * c->shared * c->group * c->queries;
+  const double partials = static_cast<double>(all_rows * c->splits) * static_cast<double>(partial_floats(*c)) * 4;
+  const double pairs = static_cast<double>(all_rows) * static_cast<double>(c->keys);
+  const double per_pair = 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
+  // More than kUsualParts for a few tokens only, because the partial sums of a long prompt would double its memory.
+  // Splits balance the load if batch items differ in length.
+  const bool differ = c->batch > 1 && c->lengths != kNoBuffer;
+  const bool wants_more = items < kUsualParts || (c->tiles == 1 && (differ || items < wanted_parts(pairs * per_pair)));
+  c->apart = wants_more && c->splits > 1 && partials <= kMostApart;
+  c->parts = parts_for(pairs * per_pair, items * (c->apart ? c->splits : 1));
+  c->merge_parts = parts_for(partials * 0.1, all_rows);
+  const auto whole = [](int64_t floats) { return (floats + 15) & ~int64_t{15}; };
+  c->part_workspace =
+      whole(rows * c->width) + whole(rows * kCacheBlock) + whole(rows * c->value_width) + 4 * whole(rows);
+  if (c->copy_k) c->part_workspace += whole(kCacheBlock * c->width);
+  if (c->copy_v) c->part_workspace += whole(kCacheBlock * c->value_width);
+  if (c->k_tiles) c->part_workspace += packed_query_bytes(rows, c->width) / 4 + whole(query_sets(rows) * kTileQueries);
+  const uint64_t workspace =
+      static_cast<uint64_t>(c->part_workspace) * c->parts * 4 + (c->apart ? static_cast<uint64_t>(partials) : 0);
+  std::vector<uint32_t> parts{c->parts};
+  if (c->apart) parts.push_back(c->merge_parts);
+  answer(out, std::move(c), chosen::cached_attention(), "cached attention", parts).workspace = workspace;
+  return true;
+}
+
+}  // namespace harmonics::cpu
+
+#endif

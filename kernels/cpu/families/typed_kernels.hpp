@@ -1,9 +1,9 @@
-// linear and embedding over weights of 16-bit floats and stored types.
+// Kernels of typed_weights.cpp.
+#pragma once
+
 #include <harmonics/abi.h>
 
 #include "eight_bits.hpp"
-#include "kernels.hpp"
-#include "typed_block.hpp"
 #include "typed_products.hpp"
 
 namespace harmonics::cpu::HM_ISA {

@@ -1,8 +1,30 @@
-#include "typed_weights.hpp"
+// linear and embedding over weights of 16-bit floats and stored types, and casts from them.
+#include "../family.hpp"
+#include "../typed_weights.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+// Decodes rows of a table.
+struct TypedRowsContext {
+  int64_t rows, size, width, row_bytes;  // rows: to decode; size: of the table
+  uint32_t dtype, index_dtype, parts;
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
+#include "typed_kernels.hpp"
+
+#else
 
 #include <harmonics/element_type.hpp>
 
-#include "families.hpp"
+HM_VECTOR_CODE(typed_linear)
+HM_VECTOR_CODE(typed_embedding)
+HM_VECTOR_CODE(typed_cast)
 
 namespace harmonics::cpu {
 namespace {
@@ -129,7 +151,7 @@ bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
   const double products = static_cast<double>(p.m) * static_cast<double>(p.k) * static_cast<double>(p.n);
   cut(*c, parts_for(products / 40, INT32_MAX), kDecodedColumns);
   const uint32_t parts = c->row_parts * c->column_parts;
-  answer(out, std::move(c), isa().typed_linear, row.product, {parts}).workspace =
+  answer(out, std::move(c), chosen::typed_linear(), row.product, {parts}).workspace =
       static_cast<uint64_t>(parts * kDecodedColumns * kDecodedDepth) * sizeof(float);
   return true;
 }
@@ -154,7 +176,7 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   const int64_t floats = rounds ? p.m * p.k : 0;
   std::vector<uint32_t> phases{c->row_parts * c->column_parts};
   if (rounds) phases.insert(phases.begin(), c->round_parts);
-  answer(out, std::move(c), isa().typed_linear, row->product, phases).workspace =
+  answer(out, std::move(c), chosen::typed_linear(), row->product, phases).workspace =
       static_cast<uint64_t>(floats) * sizeof(float);
   return true;
 }
@@ -171,7 +193,7 @@ bool plan_typed_embedding(const Site& site, hx_kernel& out) {
   c->dtype = table.dtype;
   c->index_dtype = ids.dtype;
   c->parts = parts_for(static_cast<double>(c->rows) * (10 + static_cast<double>(c->width)), c->rows);
-  answer(out, std::move(c), isa().typed_embedding, row->rows);
+  answer(out, std::move(c), chosen::typed_embedding(), row->rows);
   return true;
 }
 
@@ -185,8 +207,10 @@ bool plan_typed_cast(const Site& site, hx_kernel& out) {
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, c->width));
   c->dtype = site.in(0).dtype;
   c->parts = parts_for(static_cast<double>(count(site.in(0))), c->rows);
-  answer(out, std::move(c), isa().typed_cast, row->rows);
+  answer(out, std::move(c), chosen::typed_cast(), row->rows);
   return true;
 }
 
 }  // namespace harmonics::cpu
+
+#endif

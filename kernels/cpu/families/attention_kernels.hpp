@@ -1,6 +1,8 @@
+// The kernel of attention.
+#pragma once
+
 #include "attention_rows.hpp"
 #include "gemm.hpp"
-#include "kernels.hpp"
 #include "softmax_power.hpp"
 
 namespace harmonics::cpu::HM_ISA {

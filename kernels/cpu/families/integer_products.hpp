@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "matmul.hpp"
+#include "../matmul.hpp"
 
 namespace harmonics::cpu {
 

@@ -1,15 +1,15 @@
 // Products of x, quantised to q8_0, and block-quantised integer weights. Byte products are summed exactly within a run
 // of elements with one scale, and a lane adds the runs of one result in order. The bits of a result therefore depend
 // neither on the number of rows nor on the instructions used.
-#include "../integer_products.hpp"
+#pragma once
 
 #include <harmonics/abi.h>
 
 #include "eight_bits.hpp"
 #include "integer_dots.hpp"
 #include "integer_few.hpp"
+#include "integer_products.hpp"
 #include "integer_types.hpp"
-#include "kernels.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {

@@ -1,7 +1,33 @@
 // Large products with packed panels, for any strides of the operands. A row-major A is read in place.
+#include "../family.hpp"
 #include "../elementwise.hpp"
+#include "../matmul.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+// A packed product. Phases: pack shared operands, multiply, reduce the slices of the depth.
+struct PackedContext : MatmulContext {
+  uint32_t depth_parts = 1;  // slices of the depth: the first accumulates in C, the others in the workspace
+  uint32_t sum_parts = 0;    // parts of the phase that adds the slices
+  bool packs_a = false;      // A's rows are not contiguous; all of A is packed at the start of the workspace
+  bool shares_b = false;     // all of B is packed once, after A or in advance; else each part packs its own blocks
+  bool in_place = false;     // rows of B are read in place; a part copies blocks of its rows of A, and panels of B
+  bool keeps_b = false;      // B was packed at compile time, into the buffer after the workspace
+  bool by_rows = false;      // loops over panels of B inside a row panel of A
+  bool owns = false;         // A's rows are not contiguous; each part packs its own blocks of both operands
+  uint32_t pack_parts = 0;   // parts of phase 0, for each operand
+  int64_t a_floats = 0, b_floats = 0;
+  int64_t block_columns = 0;  // columns of B packed, or computed, at a time
+  int64_t b_part_floats = 0;  // block of one part
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
 #include "column_sums.hpp"
-#include "kernels.hpp"
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -272,3 +298,135 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+#include <string>
+
+#include "../product_costs.hpp"
+#include "../routes.hpp"
+
+HM_VECTOR_CODE(packed_matmul)
+HM_VECTOR_FUNCTION(Packing, pack_constant_b)
+
+namespace harmonics::cpu {
+
+using namespace product_costs;
+
+namespace {
+
+// Rounds up to whole cache lines, so that vectors of B do not cross lines.
+int64_t lines(int64_t floats) { return (floats + 15) / 16 * 16; }
+// Size of a block of rows or columns in floats, at most that of the operand.
+int64_t block_floats(int64_t n, int64_t panel, int64_t most, int64_t depth) {
+  return std::min(most, panels(n, panel) * panel) * std::min(kPackedDepth, depth);
+}
+
+// Returns the name of the layout that pack_constant_b writes: layout, instruction set and version.
+const char* packing_of_b() {
+  static const std::string name = std::string("columns/") + isa().name + "/1";
+  return name.c_str();
+}
+
+// Whether to use PackedContext::by_rows. For a smaller depth, moving C takes most of the time.
+bool suits_rows(const Product& p) { return p.m >= kManyRows && p.k > kShortDepth && p.a_column == 1; }
+// Size of a part for by_rows: a block of B and C fits the L2 cache, and B is read few times.
+constexpr int64_t kPartRows = 2 * kPackedRows, kPartColumns = kPackedColumns;
+
+// Whether each part packs its own blocks of both operands: weight gradients over many samples. Packing all of A would
+// write and read it once more.
+bool suits_own_blocks(const Product& p) {
+  return p.a_column != 1 && p.b_column == 1 && p.k >= kManyRows && std::min(p.m, p.n) >= 256;
+}
+void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) {
+  constexpr int64_t kSide = 384;  // of a part: its block of B and C fit the L2 cache
+  auto c = std::make_unique<PackedContext>();
+  static_cast<MatmulContext&>(*c) = *grid;
+  const Product& p = c->product;
+  const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
+  c->batch_parts = 1;
+  c->row_parts = static_cast<uint32_t>(panels(p.m, kSide));
+  c->column_parts = static_cast<uint32_t>(panels(p.n, kSide));
+  // One more slice, although the operands are packed again: it gives a second thread work, or makes the parts even.
+  if (c->row_parts * c->column_parts < 4) ++(p.n > p.m ? c->column_parts : c->row_parts);
+  if (c->row_parts * c->column_parts % 2 == 1) ++(p.n > p.m ? c->column_parts : c->row_parts);
+  c->owns = true;
+  const int64_t widest = panels(panels(p.n, column_panel / 2), c->column_parts) * column_panel / 2;
+  c->b_part_floats = (row_panel + panels(widest, column_panel) * column_panel) * kPackedDepth;
+  const uint32_t parts = c->row_parts * c->column_parts;
+  const uint64_t workspace = static_cast<uint64_t>(c->b_part_floats) * parts * sizeof(float);
+  answer<PackedContext>(out, std::move(c), chosen::packed_matmul(), "packed blocks", {parts}).workspace = workspace;
+}
+
+void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
+  auto c = std::make_unique<PackedContext>();
+  static_cast<MatmulContext&>(*c) = *grid;
+  const Product& p = c->product;
+  // Column slices pack their own part of B, which stays in the L2 cache; row slices share one packed copy.
+  const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
+  const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
+  c->batch_parts = c->row_parts = c->column_parts = 1;
+  c->depth_parts = p.chain ? 1 : depth_parts_of(p, wanted);
+  c->by_rows = suits_rows(p);
+  const bool by_columns = !c->by_rows && is_cut_by_columns(p, wanted);
+  if (c->by_rows) {
+    while (c->depth_parts * c->row_parts < wanted && p.m >= kPartRows * c->row_parts) c->row_parts *= 2;
+    while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.n >= 2 * kPartColumns * c->column_parts)
+      c->column_parts *= 2;
+  }
+  const uint32_t least = c->by_rows ? std::min(wanted, kUsualParts) : wanted;
+  while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts))
+    c->column_parts *= 2;
+  while (c->depth_parts * c->row_parts * c->column_parts < least && p.m >= 24 * static_cast<int64_t>(c->row_parts))
+    c->row_parts *= 2;
+  c->packs_a = p.a_column != 1;
+  if (c->packs_a) c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
+  // Not for a row-major B, which is efficient to read and whose rows are skipped for zeros of A; nor for few rows of A,
+  // which do not repay a second copy of B.
+  c->keeps_b = p.constant_b && p.b_column != 1 && p.m >= kLeastKeptRows;
+  c->shares_b = c->keeps_b || c->row_parts > 1;
+  const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
+  const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // per part, at most
+  const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;     // per part, at most
+  // If a single block of rows uses the packed B, pack one panel at a time, which stays in the L1 cache.
+  c->block_columns = !c->shares_b && p.m <= kPackedRows ? column_panel : kPackedColumns;
+  c->b_part_floats = block_floats(columns, column_panel, c->block_columns, std::min(depth, p.k));
+  c->in_place = p.b_column == 1 && !c->packs_a && !c->shares_b && p.m < kLeastKeptRows;
+  if (c->in_place) c->b_part_floats = p.m * kRowsInPlaceStride + column_panel * kPackedDepth;
+  const int64_t all_b = panels(p.n, column_panel) * column_panel * p.k;
+  c->b_floats = c->keeps_b ? 0 : c->shares_b ? all_b : c->b_part_floats * parts;
+  const bool packs_b = c->shares_b && !c->keeps_b;
+  if (c->packs_a || packs_b) {
+    const int64_t packed = c->a_floats + (packs_b ? c->b_floats : 0);
+    c->pack_parts =
+        parts_for(static_cast<double>(packed) * kPackNanoseconds,
+                  std::max(c->packs_a ? panels(p.m, row_panel) : 0, packs_b ? panels(p.n, column_panel) : 0));
+  }
+  c->b_floats = lines(c->b_floats);
+  const uint64_t workspace =
+      static_cast<uint64_t>(c->a_floats + c->b_floats + (c->depth_parts - 1) * p.m * p.n) * sizeof(float);
+  std::vector<uint32_t> phases;
+  if (c->packs_a || packs_b) phases.push_back(c->pack_parts);
+  phases.push_back(parts);
+  if (c->depth_parts > 1) phases.push_back(c->sum_parts = parts_of_sum(p));
+  const bool keeps_b = c->keeps_b;
+  const uint32_t b = p.b;
+  answer<PackedContext>(out, std::move(c), chosen::packed_matmul(), "packed matmul", phases).workspace = workspace;
+  if (!keeps_b) return;
+  out.packed_bytes = static_cast<uint64_t>(all_b) * sizeof(float);
+  out.packed_piece = static_cast<uint64_t>(column_panel * p.k) * sizeof(float);
+  out.packed_input = b;
+  out.pack = chosen::pack_constant_b();
+  out.packing = packing_of_b();
+}
+
+}  // namespace
+
+constinit const Route routes::own_blocks{Route::descends,
+                                         [](const Product& p) { return is_packed_here(p) && suits_own_blocks(p); },
+                                         packed_nanoseconds, answer_own_blocks};
+constinit const Route routes::packed{Route::descends, is_packed_here, packed_nanoseconds, answer_packed};
+
+}  // namespace harmonics::cpu
+
+#endif

@@ -1,8 +1,7 @@
 // Products of few rows of x and block-quantised integer weights; the weight is unpacked in registers.
 #pragma once
 
-#include "../integer_products.hpp"
-
+#include "integer_products.hpp"
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {

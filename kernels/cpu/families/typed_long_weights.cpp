@@ -1,4 +1,7 @@
-// Products with weights stored in blocks of 256.
+// Vector code of typed_weights.cpp for weights stored in blocks of 256. It is a source of its own because it takes long
+// to compile.
+#ifdef HM_ISA
+
 #include <harmonics/abi.h>
 
 #include "long_blocks.hpp"
@@ -36,3 +39,5 @@ void decode_long_blocks(uint32_t dtype, const char* row, float* to, int64_t dept
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#endif

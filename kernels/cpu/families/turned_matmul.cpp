@@ -1,6 +1,26 @@
 // Products with a column-major B and few rows, or with a large column-major B, such as linear maps. Computed as B^T
 // A^T: B is read in place, a column for each row of a tile, and only A is packed.
-#include "kernels.hpp"
+#include "../family.hpp"
+#include "../matmul.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+// A product computed as B^T A^T: fewer than 48 rows, or more with a large B. Phases: pack A, multiply. Workspace: A,
+// and for each part and slice of the depth the sums of kTurnedColumns columns. The slices are those of packed products,
+// so that the order of summation is the same.
+struct TurnedContext {
+  Product product;
+  uint32_t depth_parts = 1;
+  uint32_t pack_parts = 1, parts = 1;
+};
+constexpr int64_t kTurnedColumns = 96;
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -93,3 +113,44 @@ void turned_matmul(const void* context, void* const* buffers, uint32_t phase, ui
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+#include "../product_costs.hpp"
+#include "../routes.hpp"
+
+HM_VECTOR_CODE(turned_matmul)
+
+namespace harmonics::cpu {
+
+using namespace product_costs;
+
+namespace {
+
+// Whether B^T A^T reads a column-major B best: with few rows packing B takes as long as multiplying, and a large B is
+// not reused enough to repay it.
+bool suits_turned(const Product& p) {
+  return is_packed_here(p) && p.b_column != 1 && !p.accumulate && !p.chain && !p.sums &&
+         (p.m < kLeastKeptRows || (is_large(p) && p.a_column == 1));
+}
+void answer_turned(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
+  auto c = std::make_unique<TurnedContext>();
+  const Product& p = c->product = grid->product;
+  c->depth_parts = depth_parts_of(p, parts_for(nanoseconds, INT32_MAX, kPackedGrain));
+  c->pack_parts = parts_for(static_cast<double>(p.m * p.k) * kPackNanoseconds, (p.k + 15) / 16);
+  c->parts = parts_for(nanoseconds, panels(p.n, packed_row_panel(isa().vector)), kPackedGrain);
+  if (p.m >= kLeastKeptRows) c->parts = std::min(c->parts, kUsualParts);  // each has its own sums in the workspace
+  const int64_t panel = packed_column_panel(isa().vector), rows = panels(p.m, panel) * panel;
+  const uint64_t floats =
+      static_cast<uint64_t>(rows) * (static_cast<uint64_t>(p.k) + c->parts * c->depth_parts * kTurnedColumns);
+  const std::vector<uint32_t> phases{c->pack_parts, c->parts};
+  answer(out, std::move(c), chosen::turned_matmul(), "turned matmul", phases).workspace = floats * sizeof(float);
+}
+
+}  // namespace
+
+constinit const Route routes::turned{Route::none, suits_turned, packed_nanoseconds, answer_turned};
+
+}  // namespace harmonics::cpu
+
+#endif

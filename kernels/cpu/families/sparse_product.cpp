@@ -1,11 +1,20 @@
-#include "sparse_product.hpp"
+// C = A B and C += A B without the zeros of A, and SGD steps that are such products.
+#include "../family.hpp"
+#include "../sparse_product.hpp"
+
+#ifdef HM_ISA
+
+#include "sparse_kernels.hpp"
+
+#else
 
 #include <array>
 #include <cstring>
 #include <numeric>
 
-#include "families.hpp"
-#include "product_costs.hpp"
+#include "../product_costs.hpp"
+
+HM_VECTOR_CODE(sparse_multiply)
 
 namespace harmonics::cpu {
 namespace {
@@ -83,11 +92,11 @@ void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32
 // sparse product. The phases of the dense kernel begin at 1, or at 2 after preparation.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
-  if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
+  if (phase == 0) return chosen::sparse_build()(static_cast<const SparseContext*>(&c), buffers, 0, part);
   if (is_sparse(c, buffers)) {
     const uint32_t own = phase == 1 ? multiply_parts(c) : phase == 2 ? c.sum_parts : 0;
     if (spread(part, c.parts[phase], own))
-      isa().sparse_multiply(static_cast<const SparseContext*>(&c), buffers, phase - 1, part);
+      chosen::sparse_multiply()(static_cast<const SparseContext*>(&c), buffers, phase - 1, part);
     return;
   }
   const uint32_t before = c.prepares() ? 2 : 1;
@@ -248,3 +257,5 @@ bool answer_sparse_descent(const Product& product, hx_kernel& out) {
 }
 
 }  // namespace harmonics::cpu
+
+#endif

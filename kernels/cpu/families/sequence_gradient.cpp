@@ -1,8 +1,11 @@
 // The gradient of attention with lengths, window, soft cap, mask, bias and sinks.
 #include "../cached_attention.hpp"
 
+#include "../family.hpp"
+
+#ifdef HM_ISA
+
 #include "gemm.hpp"
-#include "kernels.hpp"
 #include "score_terms.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -264,3 +267,41 @@ void sequence_gradient(const void* context, void* const* buffers, uint32_t phase
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+namespace harmonics::cpu {
+
+bool plan_sequence_gradient(const Site& site, hx_kernel& out) {
+  auto c = std::make_unique<SequenceGradientContext>();
+  std::vector<std::string> names;
+  if (site.inputs() < 6 || !take_sequence(site, 6, *c, names)) return false;
+  for (uint32_t i = 0; i < 6; ++i)
+    if (!is_f32(site.in(i))) return false;
+  c->dq = site.inputs();
+  c->dbias = c->dsinks = kNoBuffer;
+  uint32_t next = c->dq + 3;
+  for (const std::string& name : names)
+    if (name == "bias" || name == "sinks") (name == "bias" ? c->dbias : c->dsinks) = next++;
+  if (next != site.workspace()) return false;
+  c->workspace = next;
+  const int64_t items = c->batch * c->shared, rows = items * c->group * c->queries;
+  c->bias_tables = !c->bias.batch ? 1 : c->bias.head ? items * c->group : c->batch;
+  const double pairs = static_cast<double>(rows) * static_cast<double>(c->keys);
+  const double product = 0.1 * static_cast<double>(c->width + c->value_width) / 2;
+  c->parts = parts_for(pairs * (3 + 3.5 * product), items);
+  c->bias_parts = c->dbias == kNoBuffer
+                      ? 1
+                      : parts_for(pairs * (1 + product), c->bias_tables * whole_blocks(c->queries) / kQueryBlock);
+  c->part_workspace = 2 * kQueryBlock * kKeyBlock;
+  const uint64_t workspace =
+      static_cast<uint64_t>(4 * rows + c->part_workspace * std::max(c->parts, c->bias_parts)) * sizeof(float);
+  std::vector<uint32_t> parts{c->parts};
+  if (next > c->dq + 3) parts.push_back(c->bias_parts);
+  answer(out, std::move(c), chosen::sequence_gradient(), "sequence attention", parts).workspace = workspace;
+  return true;
+}
+
+}  // namespace harmonics::cpu
+
+#endif

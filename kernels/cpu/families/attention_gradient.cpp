@@ -1,8 +1,9 @@
 // The gradient of attention, by blocks of keys and queries. Keys and values are transposed once per block of keys;
 // scores are recomputed block by block.
+#ifdef HM_ISA
+
 #include "attention_rows.hpp"
 #include "gemm.hpp"
-#include "kernels.hpp"
 #include "softmax_power.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -441,3 +442,5 @@ void attention_grad(const void* context, void* const* buffers, uint32_t, uint32_
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#endif

@@ -1,4 +1,13 @@
+// linear with a block-quantised integer weight and x quantised to q8_0, and the choice of the kernel of linear.
 #include "integer_products.hpp"
+
+#include "../family.hpp"
+
+#ifdef HM_ISA
+
+#include "integer_kernels.hpp"
+
+#else
 
 #include <cstdlib>
 #include <string>
@@ -7,7 +16,12 @@
 #include <harmonics/element_type.hpp>
 #include <harmonics/error.hpp>
 
-#include "families.hpp"
+namespace harmonics::cpu {
+using PackedChunkBytes = int64_t(uint32_t dtype);
+}
+HM_VECTOR_CODE(integer_linear)
+HM_VECTOR_FUNCTION(Packing, pack_integers)
+HM_VECTOR_FUNCTION(PackedChunkBytes, packed_integer_chunk)
 
 namespace harmonics::cpu {
 namespace {
@@ -92,17 +106,17 @@ bool plan_integer_linear(const Site& site, hx_kernel& out) {
   const uint64_t workspace = static_cast<uint64_t>(chunks * c->x_rows) * sizeof(IntegerChunk);
   uint64_t packed = 0, piece = 0;
   if (site.is_constant(1)) {
-    c->packed_chunk = isa().packed_integer_chunk(weight.dtype);
+    c->packed_chunk = chosen::packed_integer_chunk()(weight.dtype);
     const auto group = static_cast<uint64_t>(chunks * c->packed_chunk);
     packed = static_cast<uint64_t>((p.n + isa().vector - 1) / isa().vector) * group;
     piece = kPackedGroups * group;
   }
-  answer(out, std::move(c), isa().integer_linear, row->kernel, {quantise, multiply}).workspace = workspace;
+  answer(out, std::move(c), chosen::integer_linear(), row->kernel, {quantise, multiply}).workspace = workspace;
   if (packed == 0) return true;
   out.packed_bytes = packed;
   out.packed_piece = piece;
   out.packed_input = 1;
-  out.pack = isa().pack_integers;
+  out.pack = chosen::pack_integers();
   out.packing = packing_of(*row);
   return true;
 }
@@ -115,3 +129,5 @@ bool plan_any_linear(const Site& site, hx_kernel& out) {
 HM_PLANS(integer_products, {"linear", plan_any_linear})
 
 }  // namespace harmonics::cpu
+
+#endif

@@ -1,5 +1,9 @@
 // Optimizer steps of an affine map's weight for a batch. Each tile of the gradient is used while it is in the L1 cache;
 // the whole gradient is never stored.
+#ifdef HM_ISA
+
+#include "../family.hpp"
+
 #include "../bf16_product.hpp"
 #include "../half_product.hpp"
 #include "coded_adam.hpp"
@@ -289,3 +293,5 @@ void update_product(const void* context, void* const* buffers, uint32_t phase, u
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#endif

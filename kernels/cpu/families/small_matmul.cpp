@@ -1,8 +1,13 @@
+// Small products, with a row-major B, or with A and B contiguous along k; and the end of every product: sums of halves,
+// bias, activation, chain of elementwise operations. Both are in one source, because a call would cost the smallest
+// products more than the end itself.
+#include "../family.hpp"
 #include "../matmul.hpp"
+
+#ifdef HM_ISA
 
 #include "chain_run.hpp"
 #include "gemm.hpp"
-#include "kernels.hpp"
 #include "vector_math.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -74,7 +79,6 @@ void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64
   if (p.chain) run_chain(*p.chain, buffers, p.n, {row, row_end}, {column, column_end});
 }
 
-// Products with a row-major B, or with A and B contiguous along k.
 void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const MatmulContext*>(context);
   const Product& p = c.product;
@@ -97,3 +101,46 @@ void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t 
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+#include "../product_costs.hpp"
+#include "../routes.hpp"
+
+HM_VECTOR_CODE(small_matmul)
+
+namespace harmonics::cpu {
+
+using namespace product_costs;
+
+namespace {
+
+bool broadcasts(const Product& p) { return p.b_column == 1; }
+bool is_inner(const Product& p) { return p.b_row == 1 && p.a_column == 1; }
+
+bool suits_small(const Product& p) {
+  return (broadcasts(p) || is_inner(p)) && (p.invariant || is_small(p, flops_of(p)));
+}
+double small_nanoseconds(const Product& p) {
+  const double moved = kMoveNanoseconds * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
+  return static_cast<double>(p.batch) * std::max(flops_of(p) / kSmallRate, moved);
+}
+void answer_small(std::unique_ptr<OwnedGrid> c, double nanoseconds, hx_kernel& out) {
+  const Product& p = c->product;
+  // The rows of the batch are the rows of A, or the depth of a weight gradient.
+  cut_grid(*c, std::max(parts_for(nanoseconds, INT32_MAX), parts_for_rows(nanoseconds, p.a_column == 1 ? p.m : p.k)));
+  const uint32_t parts = c->batch_parts * c->row_parts * c->column_parts;
+  const char* name = is_inner(p) && !broadcasts(p) ? "inner products" : "small matmul";
+  answer<MatmulContext>(out, std::move(c), chosen::small_matmul(), name, {parts});
+}
+
+}  // namespace
+
+constinit const Route routes::small{Route::invariant, suits_small, small_nanoseconds, answer_small};
+constinit const Route routes::shallow{Route::none,
+                                      [](const Product& p) { return broadcasts(p) && p.k < kLeastPackedDepth; },
+                                      small_nanoseconds, answer_small};
+
+}  // namespace harmonics::cpu
+
+#endif

@@ -1,7 +1,24 @@
 // Products whose operands are both contiguous for each k, such as weight gradients. Operands are read in place. Each
 // part passes over the depth once, by blocks of rows and columns that fit the L2 cache, and prefetches the next block,
 // since long operands come from memory.
-#include "kernels.hpp"
+#include "../family.hpp"
+#include "../matmul.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+// A product whose operands are both contiguous for each k: A^T and B are row-major. Workspace per part: a panel for
+// incomplete columns.
+struct DeepContext {
+  Product product;
+  uint32_t row_parts = 1, column_parts = 1;
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -76,3 +93,55 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+#include "../product_costs.hpp"
+#include "../routes.hpp"
+
+HM_VECTOR_CODE(deep_matmul)
+
+namespace harmonics::cpu {
+
+using namespace product_costs;
+
+namespace {
+
+// Whether both operands are contiguous for each k, and this order reads them best: a small depth, or a large depth with
+// few results.
+bool is_by_depth(const Product& p) {
+  const bool is_long = p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n) && std::min(p.m, p.n) < 256;
+  return p.a_column != 1 && p.b_column == 1 && (p.k <= kShortDepth || is_long) && !p.has_bias && !p.activation;
+}
+
+void answer_by_depth(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
+  const Product& p = grid->product;
+  auto c = std::make_unique<DeepContext>();
+  c->product = p;
+  if (p.k <= kShortDepth) {
+    // Slices the longer side, as other kernels do.
+    (p.n >= p.m ? c->column_parts : c->row_parts) = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
+  } else {
+    // Few, square parts, because each part reads all of its rows and columns.
+    const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, kLongSumGrain));
+    while (c->row_parts * c->column_parts < wanted) {
+      const int64_t rows = p.m / c->row_parts, columns = p.n / c->column_parts;
+      if (std::max(rows, columns) < 96) break;
+      rows >= columns ? c->row_parts *= 2 : c->column_parts *= 2;
+    }
+  }
+  const uint32_t parts = c->row_parts * c->column_parts;
+  const uint64_t workspace =
+      parts * static_cast<uint64_t>(std::min(kPackedDepth, p.k) * packed_column_panel(isa().vector)) * sizeof(float);
+  answer(out, std::move(c), chosen::deep_matmul(), "matmul by depth", {parts}).workspace = workspace;
+}
+
+}  // namespace
+
+constinit const Route routes::by_depth{Route::descends,
+                                       [](const Product& p) { return is_packed_here(p) && is_by_depth(p); },
+                                       packed_nanoseconds, answer_by_depth};
+
+}  // namespace harmonics::cpu
+
+#endif

@@ -1,19 +1,22 @@
-#include "attention.hpp"
+// Attention and its gradient, and the choice between their kernels.
+#include "../family.hpp"
+
+#ifdef HM_ISA
+
+#include "attention_kernels.hpp"
+
+#else
 
 #include <unistd.h>
 
 #include <cmath>
 
-#include "cached_attention.hpp"
-#include "documents.hpp"
-#include "families.hpp"
+#include "../cached_attention.hpp"
+#include "../documents.hpp"
 
 namespace harmonics::cpu {
 
 namespace {
-
-// The number of items to provide, so that this work can be divided into enough parts.
-int64_t wanted_parts(double nanoseconds) { return std::max(kUsualParts, parts_for(nanoseconds, kMostParts)); }
 
 // Returns the number of k-loop steps per prefetched cache line of the next item, whose rows take `floats`; 0 (no
 // prefetch) if the current and the next item exceed half of the L2 cache. Products take at least two steps for each
@@ -29,20 +32,6 @@ HeadRows rows_of(const hx_type& x, bool positions_first) {
   const int64_t inner = x.dims[2] * x.dims[3], width = x.dims[3];
   return positions_first ? HeadRows{x.dims[1] * inner, width, inner} : HeadRows{x.dims[1] * inner, inner, width};
 }
-
-CacheType cache_type(const hx_type& x) {
-  switch (x.dtype) {
-    case HX_F16:
-      return CacheType::f16;
-    case HX_BF16:
-      return CacheType::bf16;
-    case HX_Q8_0:
-      return CacheType::q8_0;
-    default:
-      return CacheType::f32;
-  }
-}
-bool is_cache(const hx_type& x) { return is_f32(x) || kernels::is_half(x.dtype) || x.dtype == HX_Q8_0; }
 
 // Accepts a mask or bias of shape [T, S] or [B, 1 or H, T, S].
 bool take_rows(const Site& site, uint32_t buffer, const SequenceAttention& c, ScoreRows& rows) {
@@ -76,8 +65,10 @@ bool take_pages(const Site& site, uint32_t buffer, uint32_t positions, SequenceA
   return true;
 }
 
-// Reads the sizes and the optional inputs, which follow the first `fixed` inputs. Appends the names of the optional
-// inputs in order.
+}  // namespace
+
+int64_t wanted_parts(double nanoseconds) { return std::max(kUsualParts, parts_for(nanoseconds, kMostParts)); }
+
 bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::vector<std::string>& names) {
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
   const bool first = site.flag("positions_first");
@@ -115,91 +106,6 @@ bool take_sequence(const Site& site, uint32_t fixed, SequenceAttention& c, std::
     if (names[i] != "pages" && !take_operand(site, names[i], fixed + i, c)) return false;
   return true;
 }
-
-bool plan_cached_attention(const Site& site, hx_kernel& out) {
-  constexpr double kMostApart = 32 << 20;  // limit of the splits' partial sums, bytes
-  const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
-  auto c = std::make_unique<CachedAttentionContext>();
-  std::vector<std::string> names;
-  if (site.inputs() < 3 || !take_sequence(site, 3, *c, names)) return false;
-  if (!is_f32(q) || !is_f32(site.out(0)) || !is_f32(site.out(1)) || !is_cache(k) || !is_cache(v)) return false;
-  c->tile = std::clamp<int64_t>(kMostTile / c->group, 1, c->queries);
-  c->tiles = (c->queries + c->tile - 1) / c->tile;
-  c->splits = (c->keys + kCacheSplit - 1) / kCacheSplit;
-  c->k_type = cache_type(k);
-  c->v_type = cache_type(v);
-  const int64_t rows = c->tile * c->group;
-  c->few = rows <= kFewRows;
-  // Small groups leave most of a tile empty. The choice must not depend on the number of queries, which may not change
-  // the bits of a result.
-  const auto tiles_of = [&](CacheType type, int64_t width) {
-    constexpr int64_t kLeastGroup = 5;
-    const bool suits = type == CacheType::q8_0 && width <= kMostTiledWidth && c->group >= kLeastGroup;
-    return suits ? eight_bit_tiles() : nullptr;
-  };
-  c->k_tiles = tiles_of(c->k_type, c->width);
-  c->v_tiles = tiles_of(c->v_type, c->value_width);
-  c->copy_k = !c->few && !c->k_tiles && (!is_f32(k) || c->k.row != c->width);
-  c->copy_v = !c->few && !c->v_tiles && (!is_f32(v) || c->v.row != c->value_width);
-  c->out_buffer = site.inputs();
-  c->lse = site.inputs() + 1;
-  c->workspace = site.workspace();
-  const int64_t items = c->batch * c->shared * c->tiles, all_rows = c->batch * c->shared * c->group * c->queries;
-  const double partials = static_cast<double>(all_rows * c->splits) * static_cast<double>(partial_floats(*c)) * 4;
-  const double pairs = static_cast<double>(all_rows) * static_cast<double>(c->keys);
-  const double per_pair = 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
-  // More than kUsualParts for a few tokens only, because the partial sums of a long prompt would double its memory.
-  // Splits balance the load if batch items differ in length.
-  const bool differ = c->batch > 1 && c->lengths != kNoBuffer;
-  const bool wants_more = items < kUsualParts || (c->tiles == 1 && (differ || items < wanted_parts(pairs * per_pair)));
-  c->apart = wants_more && c->splits > 1 && partials <= kMostApart;
-  c->parts = parts_for(pairs * per_pair, items * (c->apart ? c->splits : 1));
-  c->merge_parts = parts_for(partials * 0.1, all_rows);
-  const auto whole = [](int64_t floats) { return (floats + 15) & ~int64_t{15}; };
-  c->part_workspace =
-      whole(rows * c->width) + whole(rows * kCacheBlock) + whole(rows * c->value_width) + 4 * whole(rows);
-  if (c->copy_k) c->part_workspace += whole(kCacheBlock * c->width);
-  if (c->copy_v) c->part_workspace += whole(kCacheBlock * c->value_width);
-  if (c->k_tiles) c->part_workspace += packed_query_bytes(rows, c->width) / 4 + whole(query_sets(rows) * kTileQueries);
-  const uint64_t workspace =
-      static_cast<uint64_t>(c->part_workspace) * c->parts * 4 + (c->apart ? static_cast<uint64_t>(partials) : 0);
-  std::vector<uint32_t> parts{c->parts};
-  if (c->apart) parts.push_back(c->merge_parts);
-  answer(out, std::move(c), isa().cached_attention, "cached attention", parts).workspace = workspace;
-  return true;
-}
-
-bool plan_sequence_gradient(const Site& site, hx_kernel& out) {
-  auto c = std::make_unique<SequenceGradientContext>();
-  std::vector<std::string> names;
-  if (site.inputs() < 6 || !take_sequence(site, 6, *c, names)) return false;
-  for (uint32_t i = 0; i < 6; ++i)
-    if (!is_f32(site.in(i))) return false;
-  c->dq = site.inputs();
-  c->dbias = c->dsinks = kNoBuffer;
-  uint32_t next = c->dq + 3;
-  for (const std::string& name : names)
-    if (name == "bias" || name == "sinks") (name == "bias" ? c->dbias : c->dsinks) = next++;
-  if (next != site.workspace()) return false;
-  c->workspace = next;
-  const int64_t items = c->batch * c->shared, rows = items * c->group * c->queries;
-  c->bias_tables = !c->bias.batch ? 1 : c->bias.head ? items * c->group : c->batch;
-  const double pairs = static_cast<double>(rows) * static_cast<double>(c->keys);
-  const double product = 0.1 * static_cast<double>(c->width + c->value_width) / 2;
-  c->parts = parts_for(pairs * (3 + 3.5 * product), items);
-  c->bias_parts = c->dbias == kNoBuffer
-                      ? 1
-                      : parts_for(pairs * (1 + product), c->bias_tables * whole_blocks(c->queries) / kQueryBlock);
-  c->part_workspace = 2 * kQueryBlock * kKeyBlock;
-  const uint64_t workspace =
-      static_cast<uint64_t>(4 * rows + c->part_workspace * std::max(c->parts, c->bias_parts)) * sizeof(float);
-  std::vector<uint32_t> parts{c->parts};
-  if (next > c->dq + 3) parts.push_back(c->bias_parts);
-  answer(out, std::move(c), isa().sequence_gradient, "sequence attention", parts).workspace = workspace;
-  return true;
-}
-
-}  // namespace
 
 bool plan_attention(const Site& site, hx_kernel& out) {
   for (const char* own : {"documents", "documents,sinks", "sinks,documents"})
@@ -258,10 +164,13 @@ bool plan_attention(const Site& site, hx_kernel& out) {
       steps_per_line((gradient ? 2 : 1) * (c->keys + c->queries) * widths,
                      static_cast<double>(c->queries * c->keys) * (c->causal ? 0.5 : 1), c->queries, c->keys);
   const uint64_t workspace = static_cast<uint64_t>(c->part_workspace) * c->parts * 4;
-  answer(out, std::move(c), gradient ? isa().attention_grad : isa().attention, "attention").workspace = workspace;
+  answer(out, std::move(c), gradient ? chosen::attention_grad() : chosen::attention(), "attention").workspace =
+      workspace;
   return true;
 }
 
 HM_PLANS(attention, {"attention", plan_attention}, {"attention_grad", plan_attention})
 
 }  // namespace harmonics::cpu
+
+#endif

@@ -1,5 +1,24 @@
 // Products of medium height with a large row-major B, such as input gradients. B is read in place, along its rows.
-#include "kernels.hpp"
+#include "../family.hpp"
+#include "../matmul.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+// A product of medium height with a large row-major B. Phases: multiply, reduce the slices of the depth. Workspace: for
+// each part a block of A and a panel of B; then the sums of the second slice.
+struct StripContext {
+  Product product;
+  uint32_t depth_parts = 1, column_parts = 1, sum_parts = 0;
+  int64_t part_floats = 0;  // block and panel of one part
+};
+constexpr int64_t kStripColumns = 512;  // columns of B per strip, read along its rows
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+#ifdef HM_ISA
+
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
@@ -151,3 +170,51 @@ void strip_matmul(const void* context, void* const* buffers, uint32_t phase, uin
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#else
+
+#include "../product_costs.hpp"
+#include "../routes.hpp"
+
+HM_VECTOR_CODE(strip_matmul)
+
+namespace harmonics::cpu {
+
+using namespace product_costs;
+
+namespace {
+
+constexpr int64_t kLeastStripRows = 16, kLeastStripColumns = 256;
+constexpr int64_t kLeastColdColumns = 128;  // likewise for a smaller, cold B, also of a part
+
+// Returns the fewest columns of a strip.
+int64_t least_strip(const Product& p) { return p.k * p.n < kLargeFloats ? kLeastColdColumns : kLeastStripColumns; }
+
+// Whether a large B is read along its rows, in strips of columns.
+bool suits_strips(const Product& p) {
+  return is_packed_here(p) && is_large(p) && p.a_column == 1 && p.b_column == 1 && !p.chain && !p.sums &&
+         p.m >= kLeastStripRows && p.n >= least_strip(p);
+}
+void answer_strips(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
+  auto c = std::make_unique<StripContext>();
+  const Product& p = c->product = grid->product;
+  const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, kPackedGrain);
+  c->depth_parts = depth_parts_of(p, wanted);
+  const int64_t least = least_strip(p);
+  while (c->depth_parts * c->column_parts < wanted && p.n >= 2 * least * c->column_parts) c->column_parts *= 2;
+  c->part_floats = p.m * kRowsInPlaceStride + packed_column_panel(isa().vector) * kPackedDepth;
+  const uint32_t parts = c->depth_parts * c->column_parts;
+  const int64_t floats = parts * c->part_floats + (c->depth_parts - 1) * p.m * p.n;
+  std::vector<uint32_t> phases{parts};
+  if (c->depth_parts > 1) phases.push_back(c->sum_parts = parts_of_sum(p));
+  answer(out, std::move(c), chosen::strip_matmul(), "matmul by strips", phases).workspace =
+      static_cast<uint64_t>(floats) * sizeof(float);
+}
+
+}  // namespace
+
+constinit const Route routes::strips{Route::none, suits_strips, packed_nanoseconds, answer_strips};
+
+}  // namespace harmonics::cpu
+
+#endif

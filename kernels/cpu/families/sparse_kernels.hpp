@@ -1,7 +1,9 @@
+// Kernels of sparse_product.cpp.
+#pragma once
+
 #include "../sparse_product.hpp"
 
 #include "column_sums.hpp"
-#include "kernels.hpp"
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {

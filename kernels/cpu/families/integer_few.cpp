@@ -1,10 +1,12 @@
+// Vector code of integer_products.cpp for few rows of x. It is a source of its own because it takes long to compile.
+#ifdef HM_ISA
+
 #include "integer_few.hpp"
 
 #include <harmonics/abi.h>
 
 #include "integer_dots.hpp"
 #include "integer_types.hpp"
-#include "kernels.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
@@ -139,3 +141,5 @@ MultiplyFew few_integer_rows_of(uint32_t dtype, bool vnni, int64_t rows, bool pa
 }
 
 }  // namespace harmonics::cpu::HM_ISA
+
+#endif
