@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-namespace harmonics::cpu {
+#ifndef HM_ISA
+#include "site.hpp"
+#endif
 
-struct Bf16Routines;
-struct HalfRoutines;
-struct SparseContext;
+namespace harmonics::cpu {
 
 // Storage of moments (engine/functional/stored_moments.hpp). coded: 8 bits; the scales are inputs after the moments.
 enum class MomentType { f32, bf16, coded };
@@ -35,26 +35,14 @@ struct OuterUpdateContext {
   bool gradient, active;
 };
 
-// The same for a batch: the update is the epilogue of each tile of the gradient a^T b. Phases: pack b; multiply and
-// update; or, with few non-zeros in a, sparse rows of the gradient and their update.
-struct ProductUpdateContext {
-  OptimizerContext rule;
-  UpdateKind kind;
-  int64_t rows, columns, depth;  // depth: samples
-  uint32_t pack_parts, parts;
-  uint32_t packed;  // buffer of the packed b
-  // Not null: operands are rounded to bf16 or fp16, and the buffer begins with the packed a, of `packed_a` bytes.
-  const Bf16Routines* bf16 = nullptr;
-  const HalfRoutines* half = nullptr;
-  int64_t packed_a = 0;
-  // Of phase 2: the non-zeros of a, in the buffer after the packed b, and the rows of a part's block in `packed`.
-  const SparseContext* marks = nullptr;
-  int64_t block_rows = 0;
-};
-// A larger depth in f32 takes several blocks, whose partial sums would have to be stored.
-constexpr int64_t kMostUpdateDepth = 256;
-// A larger depth in fp16 is packed faster block by block, during the product.
-constexpr int64_t kMostHalfUpdateDepth = 1024;
-constexpr int64_t kBf16TileRows = 32, kHalfTileRows = 48;  // rows per tile of a gradient with rounded operands
+#ifndef HM_ISA
+
+constexpr int64_t kMomentBlock = 16;  // rows and columns that share a scale
+
+double nanoseconds_of(const OptimizerContext& c);
+// Plans the step of a weight for a batch of `samples` (families/update_product.cpp).
+bool plan_batch_update(const Site& site, const OuterUpdateContext& one, int64_t samples, hx_kernel& out);
+
+#endif
 
 }  // namespace harmonics::cpu

@@ -176,21 +176,18 @@ void update_outer(const void* context, void* const* buffers, uint32_t, uint32_t 
 
 #else
 
-#include "../bf16_product.hpp"
-#include "../half_product.hpp"
-#include "../product_costs.hpp"
-#include "../sparse_product.hpp"
-
 HM_VECTOR_CODE(sgd)
 HM_VECTOR_CODE(adam)
 HM_VECTOR_CODE(lion)
 HM_VECTOR_CODE(update_outer)
-HM_VECTOR_CODE(update_product)
 
 namespace harmonics::cpu {
-namespace {
 
-constexpr int64_t kMomentBlock = 16;  // rows and columns that share a scale
+double nanoseconds_of(const OptimizerContext& c) {
+  return static_cast<double>(c.count) * (c.counts_steps ? 0.6 : c.has_velocity ? 0.4 : 0.3);
+}
+
+namespace {
 
 bool is_step_number(const hx_type& t) { return (t.dtype == HX_I64 || t.dtype == HX_I32) && count(t) == 1; }
 
@@ -248,9 +245,6 @@ bool rule_of(const Site& site, std::string_view update, uint32_t first, Optimize
   return true;
 }
 
-double nanoseconds_of(const OptimizerContext& c) {
-  return static_cast<double>(c.count) * (c.counts_steps ? 0.6 : c.has_velocity ? 0.4 : 0.3);
-}
 int64_t rows_of_blocks(const OptimizerContext& c) { return (c.rows + kMomentBlock - 1) / kMomentBlock; }
 // Number of items that the parts divide: rows of blocks, or groups of 64 elements.
 int64_t items_of(const OptimizerContext& c) {
@@ -280,134 +274,6 @@ bool plan_optimizer(const Site& site, hx_kernel& out) {
   return true;
 }
 
-namespace {
-
-constexpr uint32_t kMostBuffers = 16;  // Adam with scales: 9 inputs, 5 results, packed b, marks
-
-// A step for a batch. If a has few non-zeros, the gradient is a sparse product.
-struct BatchUpdate : ProductUpdateContext {
-  SparseContext marks_of_a{};  // its buffers: a, b, none, the marks
-  bool looks = false;
-  uint32_t inputs = 0, outputs = 0;
-  uint64_t behind_marks = 0;     // offset of blocks of the gradient, or of the packed b, in the workspace
-  std::vector<uint32_t> phases;  // number of parts
-};
-
-// Each part packs a share of both operands.
-void pack_factors(const BatchUpdate& c, void* const* buffers, char* to, uint32_t part) {
-  const auto* const a = static_cast<const float*>(buffers[1]);
-  const auto* const b = static_cast<const float*>(buffers[2]);
-  if (c.half) {
-    const auto pack = [&](const RoundedOperand& x, char* at) {
-      pack_half_part(*c.half, x, reinterpret_cast<uint32_t*>(at), c.pack_parts, part);
-    };
-    pack({a, 1, c.rows, c.rows, c.depth, false}, to);
-    return pack({b, 1, c.columns, c.columns, c.depth, true}, to + c.packed_a);
-  }
-  const auto pack = [&](const RoundedOperand& x, char* at) {
-    pack_bf16_part(*c.bf16, x, reinterpret_cast<uint16_t*>(at), c.pack_parts, part);
-  };
-  pack({a, 1, c.rows, c.rows, c.depth, false}, to);
-  pack({b, 1, c.columns, c.columns, c.depth, true}, to + c.packed_a);
-}
-
-// Phases: mark the non-zeros of a (if it pays); packing of b, unless a has few; steps.
-void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
-  const auto& c = *static_cast<const BatchUpdate*>(context);
-  char* const workspace = static_cast<char*>(buffers[c.inputs + c.outputs]);
-  void* const product[] = {buffers[1], buffers[2], nullptr, workspace};
-  if (c.looks && phase == 0) return chosen::sparse_build()(c.marks, product, 0, part);
-  const bool is_last = phase + 1 == c.phases.size();
-  const bool skips = c.looks && is_sparse(*c.marks, product);
-  if (skips && !is_last) return;
-  if ((c.bf16 || c.half) && !is_last) return pack_factors(c, buffers, workspace + c.behind_marks, part);
-  void* own[kMostBuffers];
-  for (uint32_t i = 0; i < c.inputs + c.outputs; ++i) own[i] = buffers[i];
-  own[c.packed] = workspace + c.behind_marks;
-  own[c.packed + 1] = workspace;
-  chosen::update_product()(static_cast<const ProductUpdateContext*>(&c), own, skips ? 2 : is_last, part);
-}
-
-// Adds the phase that searches a for zeros, if that can pay. `bytes`: of the workspace otherwise. `strip`: rows of the
-// gradient that a step takes at least.
-bool answer_looking(std::unique_ptr<BatchUpdate> c, const Product& gradient, int64_t strip, uint64_t bytes,
-                    const char* name, hx_kernel& out) {
-  const int64_t n = c->columns, strips = (c->rows + strip - 1) / strip;
-  c->packed = c->inputs + c->outputs;
-  c->marks = &c->marks_of_a;
-  c->marks_of_a.product = gradient;
-  c->marks_of_a.workspace = 3;
-  c->looks = !c->bf16 && plan_marks(c->marks_of_a);
-  c->phases = {c->pack_parts, c->parts};
-  if (c->looks) {
-    c->phases.insert(c->phases.begin(), c->marks_of_a.build_parts);
-    c->behind_marks = (static_cast<uint64_t>(kVerdictBytes + marks_bytes(c->marks_of_a)) + 63) & ~uint64_t{63};
-    // A part's block: few rows, to stay in the L2 cache, but enough to reuse the rows of b.
-    constexpr int64_t kBlockFloats = 1 << 15, kLeastBlock = 48;  // a multiple of all strips
-    const int64_t own = (strips + c->parts - 1) / c->parts * strip;
-    c->block_rows = std::min(own, std::max(kLeastBlock, kBlockFloats / n / kLeastBlock * kLeastBlock));
-    bytes = std::max(bytes, static_cast<uint64_t>(c->parts * c->block_rows * n) * sizeof(float));
-  }
-  const std::vector<uint32_t> phases = c->phases;
-  bytes += c->behind_marks;
-  hx_kernel& kernel = answer(out, std::move(c), run_batch, name, phases);
-  kernel.workspace = bytes;
-  kernel.in_place = 1;
-  return true;
-}
-
-// Plans a step with rounded factors. In bf16 it does not search for zeros, since multiplying them is faster.
-bool answer_rounded(std::unique_ptr<BatchUpdate> c, const Product& gradient, double products, int64_t strip,
-                    hx_kernel& out) {
-  using namespace product_costs;
-  const int64_t longer = std::max(c->rows, c->columns);
-  const auto bytes_of = [&](int64_t count, bool is_b) {
-    return c->half ? static_cast<uint64_t>(half_words(count, c->depth, is_b)) * sizeof(uint32_t)
-                   : bf16_bytes(count, c->depth);
-  };
-  const uint64_t bytes_of_a = bytes_of(c->rows, false), bytes = bytes_of_a + bytes_of(c->columns, true);
-  const int64_t tile = c->half ? kHalfTileRows : kBf16TileRows;
-  c->packed_a = static_cast<int64_t>(bytes_of_a);
-  c->pack_parts = c->half ? half_pack_parts(longer, c->depth) : bf16_pack_parts(longer, c->depth);
-  c->parts = parts_for(2 * products / (c->half ? kHalfRate : kBf16Rate) + nanoseconds_of(c->rule),
-                       (c->rows + tile - 1) / tile, kPackedGrain);
-  const char* const name = c->half ? "fp16 product and update" : "bf16 product and update";
-  return answer_looking(std::move(c), gradient, strip, bytes, name, out);
-}
-
-// The result has the bits of a separate product and step: all dense kernels of AVX2 and AVX-512 add up to
-// kMostUpdateDepth terms in order. Other instruction sets use oneDNN for these sizes, which adds in another order.
-bool plan_batch(const Site& site, const OuterUpdateContext& one, int64_t samples, hx_kernel& out) {
-  constexpr int64_t kLeastRows = 48, kLeastColumns = 64;  // smaller gradients stay in the cache
-  const int64_t m = one.rows, n = one.columns;
-  if (isa().vector < 8) return false;
-  if (one.gradient || m < kLeastRows || n < kLeastColumns) return false;
-  if (count(site.in(1)) != samples * m || count(site.in(2)) != samples * n) return false;
-  Product gradient{1, m, n, samples, 1, m, n, 1, 0, 1, 2, 0, false, 0};
-  gradient.half = site.allows_half();
-  gradient.bf16 = site.allows_bf16();
-  const double products = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(samples);
-  const bool to_bf16 = suits_bf16_product(gradient, 2 * products),
-             to_half = !to_bf16 && suits_half_product(gradient, 2 * products);
-  if (!to_bf16 && samples > (to_half ? kMostHalfUpdateDepth : kMostUpdateDepth)) return false;
-  auto c = std::make_unique<BatchUpdate>();
-  c->rule = one.rule, c->kind = one.kind;
-  c->rows = m, c->columns = n, c->depth = samples;
-  c->inputs = site.inputs(), c->outputs = site.outputs();
-  c->bf16 = to_bf16 ? bf16_routines() : nullptr;
-  c->half = to_half ? half_product() : nullptr;
-  const int64_t columns = packed_column_panel(isa().vector), panels = (n + columns - 1) / columns,
-                rows = packed_row_panel(isa().vector);
-  const int64_t strip = c->rule.moments == MomentType::coded ? kMomentBlock : rows;
-  if (to_bf16 || to_half) return answer_rounded(std::move(c), gradient, products, strip, out);
-  c->pack_parts = parts_for(static_cast<double>(n * samples) * 0.25, panels);
-  c->parts = parts_for(products / 45 + nanoseconds_of(c->rule), (m + strip - 1) / strip, 25000);
-  const uint64_t bytes = static_cast<uint64_t>(panels * columns * samples) * sizeof(float);
-  return answer_looking(std::move(c), gradient, strip, bytes, "product and update", out);
-}
-
-}  // namespace
-
 // w [m, n], a [..., m], b [..., n], moments [m, n]..., lr, step?
 bool plan_update_outer(const Site& site, hx_kernel& out) {
   auto c = std::make_unique<OuterUpdateContext>();
@@ -420,7 +286,7 @@ bool plan_update_outer(const Site& site, hx_kernel& out) {
   c->gradient = !input_gradient.empty();
   c->active = input_gradient == "active";
   const int64_t samples = count(site.in(1)) / c->rows;
-  if (samples > 1) return plan_batch(site, *c, samples, out);
+  if (samples > 1) return plan_batch_update(site, *c, samples, out);
   if (count(site.in(1)) != c->rows || count(site.in(2)) != c->columns) return false;
   c->parts = parts_for(nanoseconds_of(c->rule), c->rule.moments == MomentType::coded ? items_of(c->rule) : c->rows);
   answer(out, std::move(c), chosen::update_outer(), "outer product and update").in_place = 1;
