@@ -371,7 +371,9 @@ bool is_model(const std::string& path, Registry& registry) {
   std::error_code failed;
   if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(file, failed)) return false;
   const auto mapped = MappedFile::open(file);
-  return is_importable(file, text_of(*mapped), registry);
+  const std::string_view bytes = text_of(*mapped);
+  if (bytes.starts_with("GGUF")) need_reader(HX_IMPORTER, file, bytes, registry, "");
+  return is_importable(file, bytes, registry);
 }
 
 }  // namespace harmonics::engine
