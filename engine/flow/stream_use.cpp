@@ -92,11 +92,16 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
           node.span);
     shape.push_back(s.sample.count() / per_position);
   } else if (per_position != s.sample.count()) {
+    const bool classes = use.compared && s.sample.count() == 1 && !is_integer(s.dtype);
+    const std::string help =
+        classes ? fmt::format("class numbers are whole numbers, these are {}; in NumPy astype('u1') converts them",
+                              element_type(s.dtype).name)
+                : "a declared shape rearranges a sample's values, so the counts must be equal";
     throw Error(
         ErrorKind::Shape,
         fmt::format("producer '{}' is declared {} = {}, its samples have shape {} = {}", node.name, shape_text(dims),
                     quantity(per_position, "value"), s.sample.str(), quantity(s.sample.count(), "value")),
-        node.span, {"a declared shape rearranges a sample's values, so the counts must be equal"});
+        node.span, {help});
   }
   for (int64_t d : dims)
     if (d >= 0) shape.push_back(d);

@@ -43,6 +43,18 @@ TEST_CASE("opencl: an unavailable device is an error, auto falls back to the CPU
   CHECK(has(any.err, "device auto: the CPU, as there is no accelerator to use"));
 }
 
+TEST_CASE("opencl: a language model writes the text that it writes on the CPU") {
+  if (!has_driver()) return;
+  const std::string folder = data_folder() + "/llama2c/";
+  if (!fs::exists(folder + "stories260K.bin")) return;
+  const std::string call = "generate " + folder + "stories260K.bin 'Once upon a time' --tokenizer " + folder +
+                           "tok512.bin --max-tokens 24 --temperature 0 --quiet --device ";
+  const Result there = harmonics(call + "opencl", 240), here = harmonics(call + "cpu");
+  CHECK(there.code == 0);
+  CHECK(has(there.out, "there was a little girl named Lily"));
+  CHECK(there.out == here.out);
+}
+
 TEST_CASE("opencl: agrees with the reference on every supported call") {
   if (!has_driver()) return;
   const Result r = harmonics(std::string("plugin check --calls 50000 ") + HARMONICS_OPENCL_PLUGIN, 840);
