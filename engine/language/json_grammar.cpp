@@ -121,15 +121,16 @@ class SchemaGrammar {
   }
 
   static void expect_known(const json::object& schema, const std::string& place) {
-    constexpr std::string_view kKnown[] = {"$ref",        "const",     "enum",     "anyOf",
-                                           "oneOf",       "allOf",     "type",     "properties",
-                                           "required",    "items",     "minItems", "maxItems",
-                                           "prefixItems", "minLength", "format",   "maxLength",
-                                           "minimum",     "maximum",   "pattern",  "exclusiveMinimum",
-                                           "$schema",     "$id",       "$defs",    "exclusiveMaximum",
-                                           "definitions", "title",     "default",  "description",
-                                           "examples",    "readOnly",  "$comment", "deprecated",
-                                           "writeOnly",   "nullable",  "strict",   "additionalProperties"};
+    constexpr std::string_view kKnown[] = {"$ref",         "const",     "enum",     "anyOf",
+                                           "oneOf",        "allOf",     "type",     "properties",
+                                           "required",     "items",     "minItems", "maxItems",
+                                           "prefixItems",  "minLength", "format",   "maxLength",
+                                           "minimum",      "maximum",   "pattern",  "exclusiveMinimum",
+                                           "$schema",      "$id",       "$defs",    "exclusiveMaximum",
+                                           "definitions",  "title",     "default",  "description",
+                                           "examples",     "readOnly",  "$comment", "deprecated",
+                                           "writeOnly",    "nullable",  "strict",   "additionalProperties",
+                                           "discriminator"};  // of OpenAPI: names the member that tells oneOf apart
     for (const auto& [key, value] : schema)
       if (std::find(std::begin(kKnown), std::end(kKnown), view_of(key)) == std::end(kKnown))
         fail(place, fmt::format("the keyword '{}' is not supported", view_of(key)));
@@ -232,6 +233,13 @@ class SchemaGrammar {
       return fmt::format(R"({0} "." {0} "." {0} "." {0})",
                          rule(R"([0-9] | [1-9] [0-9] | "1" [0-9] [0-9] | "2" [0-4] [0-9] | "25" [0-5])"));
     if (name == "ipv6") return R"(hex{1,4} ( ":" hex{1,4} ){7})";
+    if (name == "duration") {  // ISO 8601: weeks, or other parts in their order
+      const std::string time =
+          rule(R"("T" ( [0-9]+ "H" ( [0-9]+ "M" ( [0-9]+ "S" )? )? | [0-9]+ "M" ( [0-9]+ "S" )? | [0-9]+ "S" ))");
+      const std::string days =
+          rule(R"([0-9]+ "D" | [0-9]+ "M" ( [0-9]+ "D" )? | [0-9]+ "Y" ( [0-9]+ "M" ( [0-9]+ "D" )? )?)");
+      return fmt::format(R"("P" ( [0-9]+ "W" | {0} | {1} {0}? ))", time, days);
+    }
     if (name == "uri") return R"([a-z] [a-z0-9+.\-]{0,15} ":" [A-Za-z0-9/?#@!$&'()*+,;=:._~%\-]+)";
     return "";
   }
@@ -251,7 +259,8 @@ class SchemaGrammar {
       if (name == "date-time") return R"("\"" date "T" time "\"")";
       if (name == "uuid") return R"("\"" hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12} "\"")";
       if (const std::string body = named_format(name); !body.empty()) return fmt::format(R"("\"" {} "\"")", rule(body));
-      fail(place + "/format", "date, time, date-time, uuid, email, hostname, ipv4, ipv6 and uri are supported");
+      fail(place + "/format",
+           "date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6 and uri are supported");
     }
     if (const json::value* const pattern = schema.if_contains("pattern")) {
       if (!pattern->is_string()) fail(place + "/pattern", "it is a regular expression");

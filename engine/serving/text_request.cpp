@@ -151,7 +151,7 @@ void read_tool_choice(const JsonFields& f, TextRequest& r) {
 // Reads sampling settings, whose names both APIs share; in Ollama's they are in "options".
 void read_choice(const JsonFields& f, ContinuationSettings& s) {
   s.temperature = f.number("temperature", s.temperature, 0, 100);
-  s.filters.top_p = f.number("top_p", s.filters.top_p, 1e-9, 1);
+  s.filters.top_p = std::max(f.number("top_p", s.filters.top_p, 0, 1), 1e-9);  // 0: the most likely token
   s.filters.min_p = f.number("min_p", s.filters.min_p, 0, 1);
   s.filters.top_k = f.whole("top_k", s.filters.top_k, -1, 1 << 24);
   s.filters.typical = f.number("typical_p", s.filters.typical, 1e-9, 1);
@@ -189,8 +189,11 @@ void read_openai(const JsonFields& f, TextRequest& r) {
   read_choice(f, r.settings);
   read_seed(f, r);
   read_bias(f, r.settings);
-  r.settings.tokens = f.whole("max_tokens", r.settings.tokens, 1, 1 << 24);
-  r.settings.tokens = f.whole("max_completion_tokens", r.settings.tokens, 1, 1 << 24);
+  for (const char* most : {"max_tokens", "max_completion_tokens"}) {
+    const json::value* const given = f.find(most);
+    const bool unlimited = given && given->is_int64() && given->get_int64() == -1;  // as in llama.cpp
+    if (!unlimited) r.settings.tokens = f.whole(most, r.settings.tokens, 1, 1 << 24);
+  }
   if (r.api != TextApi::responses) r.each = static_cast<size_t>(f.whole("n", 1, 1, kMostTexts));
   refuse_given(f, {"functions", "function_call"}, "is not supported: give 'tools' and 'tool_choice'");
   refuse_given(f, {"audio", "web_search_options"}, "is not supported: the model reads and writes text");

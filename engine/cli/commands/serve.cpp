@@ -168,9 +168,11 @@ int serve_language_model(const Options& options) {
   const auto begun = std::chrono::steady_clock::now();
   int signal = 0;
   {
+    HttpLimits limits;  // room for every text in the queue, and for short requests beside them
+    limits.connections += texts.sequences + texts.queue;
     std::vector<std::unique_ptr<HttpServer>> servers;
     for (const ListenAddress& address : addresses) {
-      servers.push_back(std::make_unique<HttpServer>(service, address));
+      servers.push_back(std::make_unique<HttpServer>(service, address, limits));
       const bool needed = !settings.loopback && options.token.empty();
       say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
     }

@@ -44,9 +44,11 @@ int serve_vectors(const Options& options, const std::vector<ListenAddress>& addr
   served.since = static_cast<int64_t>(std::time(nullptr));
   EmbeddingService service(settings, served, worker);
   put_docs(service);
+  HttpLimits limits;  // room for every request in the queue, and for short ones beside them
+  limits.connections += static_cast<size_t>(options.queue);
   std::vector<std::unique_ptr<HttpServer>> servers;
   for (const ListenAddress& address : addresses) {
-    servers.push_back(std::make_unique<HttpServer>(service, address));
+    servers.push_back(std::make_unique<HttpServer>(service, address, limits));
     const bool needed = !settings.loopback && options.token.empty();
     say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
   }

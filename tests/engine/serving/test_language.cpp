@@ -200,6 +200,22 @@ TEST_CASE("language service: Ollama's routes") {
         std::string::npos);
 }
 
+TEST_CASE("language service: settings of other servers' clients are understood") {
+  ServedLanguage served;
+  const auto said = [&](const std::string& settings) {
+    const ServiceReply reply = posted(served.service, "/v1/chat/completions", "{" + kAsk + ", " + settings + "}");
+    INFO(reply.body);
+    CHECK(reply.status == 200);
+    return string_at(json::parse(reply.body), "/choices/0/message/content");
+  };
+  // The most likely token holds any share of the probability.
+  CHECK(said(R"("max_tokens": 8, "top_p": 0, "temperature": 2)") == said(R"("max_tokens": 8, "temperature": 0)"));
+  // -1: up to the end of the context, as without a limit
+  CHECK(said(R"("max_tokens": -1, "seed": 3)") == said(R"("seed": 3)"));
+  CHECK(said(R"("max_completion_tokens": -1, "max_tokens": 4, "seed": 3)") == said(R"("max_tokens": 4, "seed": 3)"));
+  CHECK(posted(served.service, "/v1/chat/completions", "{" + kAsk + R"(, "max_tokens": 0})").status == 400);
+}
+
 TEST_CASE("language service: what is wrong with a request is said") {
   ServedLanguage served;
   const auto message = [&](const std::string& body, const char* path = "/v1/chat/completions") {
