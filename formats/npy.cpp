@@ -169,6 +169,9 @@ DType dtype_of_descr(const std::string& descr, const Origin& file) {
   if (descr.find('O') != std::string::npos)
     refuse(file, "holds Python objects (dtype '" + descr + "'), which are never read",
            "save numbers: array.astype('f4')");
+  if (descr.size() > 1 && (descr[1] == 'U' || descr[1] == 'S'))
+    refuse(file, "holds texts (dtype '" + descr + "'), not numbers",
+           "save class numbers: numpy.unique(array, return_inverse=True)[1], or the words as a column of a CSV file");
   refuse(file,
          "has the dtype '" + descr + "'; numbers of 1 to 8 bytes can be read (b1, u1 to u8, i1 to i8, f2, f4, f8)",
          "convert it with array.astype('f4')");

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/element_type.hpp>
 #include <harmonics/quantity.hpp>
 
 #include "engine/flow/declared_shape.hpp"
@@ -92,11 +93,16 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
           node.span);
     shape.push_back(s.sample.count() / per_position);
   } else if (per_position != s.sample.count()) {
+    const bool labels = use.compared && !use.computed && s.sample.count() == 1 && !is_integer(s.dtype);
     throw Error(
         ErrorKind::Shape,
         fmt::format("producer '{}' is declared {} = {}, its samples have shape {} = {}", node.name, shape_text(dims),
                     quantity(per_position, "value"), s.sample.str(), quantity(s.sample.count(), "value")),
-        node.span, {"a declared shape rearranges a sample's values, so the counts must be equal"});
+        node.span,
+        {labels ? fmt::format("class numbers are integers, but these samples are {}: convert them, as with "
+                              "array.astype('i8') in NumPy",
+                              element_type(s.dtype).name)
+                : std::string("a declared shape rearranges a sample's values, so the counts must be equal")});
   }
   for (int64_t d : dims)
     if (d >= 0) shape.push_back(d);

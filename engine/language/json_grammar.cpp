@@ -27,6 +27,7 @@ string ::= "\"" character* "\""
 character ::= [^"\\\x00-\x1F] | "\\" ( ["\\bfnrt/] | "u" [0-9a-fA-F]{4} )
 integer ::= "-"? natural
 natural ::= "0" | [1-9] [0-9]{0,17}
+digits ::= [0-9]{1,9}
 number ::= "-"? positive
 positive ::= natural ( "." [0-9]{1,17} )? ( [eE] [+\-]? [0-9]{1,3} )?
 boolean ::= "true" | "false"
@@ -121,15 +122,16 @@ class SchemaGrammar {
   }
 
   static void expect_known(const json::object& schema, const std::string& place) {
-    constexpr std::string_view kKnown[] = {"$ref",        "const",     "enum",     "anyOf",
-                                           "oneOf",       "allOf",     "type",     "properties",
-                                           "required",    "items",     "minItems", "maxItems",
-                                           "prefixItems", "minLength", "format",   "maxLength",
-                                           "minimum",     "maximum",   "pattern",  "exclusiveMinimum",
-                                           "$schema",     "$id",       "$defs",    "exclusiveMaximum",
-                                           "definitions", "title",     "default",  "description",
-                                           "examples",    "readOnly",  "$comment", "deprecated",
-                                           "writeOnly",   "nullable",  "strict",   "additionalProperties"};
+    constexpr std::string_view kKnown[] = {"$ref",         "const",     "enum",     "anyOf",
+                                           "oneOf",        "allOf",     "type",     "properties",
+                                           "required",     "items",     "minItems", "maxItems",
+                                           "prefixItems",  "minLength", "format",   "maxLength",
+                                           "minimum",      "maximum",   "pattern",  "exclusiveMinimum",
+                                           "$schema",      "$id",       "$defs",    "exclusiveMaximum",
+                                           "definitions",  "title",     "default",  "description",
+                                           "examples",     "readOnly",  "$comment", "deprecated",
+                                           "writeOnly",    "nullable",  "strict",   "additionalProperties",
+                                           "discriminator"};
     for (const auto& [key, value] : schema)
       if (std::find(std::begin(kKnown), std::end(kKnown), view_of(key)) == std::end(kKnown))
         fail(place, fmt::format("the keyword '{}' is not supported", view_of(key)));
@@ -232,8 +234,23 @@ class SchemaGrammar {
       return fmt::format(R"({0} "." {0} "." {0} "." {0})",
                          rule(R"([0-9] | [1-9] [0-9] | "1" [0-9] [0-9] | "2" [0-4] [0-9] | "25" [0-5])"));
     if (name == "ipv6") return R"(hex{1,4} ( ":" hex{1,4} ){7})";
+    if (name == "duration") {
+      const std::string seconds = rule(R"(digits ( "." digits )? "S")"),
+                        minutes = rule(fmt::format(R"(digits "M" {0}? | {0})", seconds)),
+                        time = rule(fmt::format(R"("T" ( digits "H" {0}? | {0} ))", minutes)),
+                        days = rule(fmt::format(R"(digits "D" {}?)", time)),
+                        months = rule(fmt::format(R"(digits "M" ( {} | {} )?)", days, time));
+      return fmt::format(R"("P" ( {0} | digits "W" | {1} | {2} | digits "Y" ( {2} | {1} | {0} )? ))", time, days,
+                         months);
+    }
     if (name == "uri") return R"([a-z] [a-z0-9+.\-]{0,15} ":" [A-Za-z0-9/?#@!$&'()*+,;=:._~%\-]+)";
     return "";
+  }
+
+  // Formats that OpenAPI and pydantic write for the reader: any string has them.
+  static bool is_annotation(std::string_view format) {
+    constexpr std::string_view kAnnotations[] = {"password", "binary", "path", "file-path", "directory-path"};
+    return std::ranges::find(kAnnotations, format) != std::end(kAnnotations);
   }
 
   static std::string pattern_in(const std::string& pattern, const std::string& place) {
@@ -251,7 +268,9 @@ class SchemaGrammar {
       if (name == "date-time") return R"("\"" date "T" time "\"")";
       if (name == "uuid") return R"("\"" hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12} "\"")";
       if (const std::string body = named_format(name); !body.empty()) return fmt::format(R"("\"" {} "\"")", rule(body));
-      fail(place + "/format", "date, time, date-time, uuid, email, hostname, ipv4, ipv6 and uri are supported");
+      if (!is_annotation(name))
+        fail(place + "/format",
+             "date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6 and uri are supported");
     }
     if (const json::value* const pattern = schema.if_contains("pattern")) {
       if (!pattern->is_string()) fail(place + "/pattern", "it is a regular expression");

@@ -17,6 +17,7 @@
 #include "engine/contract/guard.hpp"
 #include "engine/contract/plugin_body.hpp"
 #include "engine/plugin/arguments.hpp"
+#include "formats/gguf.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -371,7 +372,9 @@ bool is_model(const std::string& path, Registry& registry) {
   std::error_code failed;
   if (path.ends_with(".hmx") || !std::filesystem::is_regular_file(file, failed)) return false;
   const auto mapped = MappedFile::open(file);
-  return is_importable(file, text_of(*mapped), registry);
+  const std::string_view bytes = text_of(*mapped);
+  if (is_gguf(bytes)) need_reader(HX_IMPORTER, file, bytes, registry, "");
+  return is_importable(file, bytes, registry);
 }
 
 }  // namespace harmonics::engine

@@ -87,7 +87,8 @@ void expect_neighbour(const std::string& name);
 ImportedModel import_model(const std::string& path, Registry& registry, const ImportOptions& options = {});
 // Returns whether an importer recognizes the bytes of a file.
 bool is_importable(const std::string& path, std::string_view bytes, Registry& registry);
-// Returns whether an importer recognizes the file or the folder as a model. Files named *.hmx are flows.
+// Returns whether an importer recognizes the file or the folder as a model. Files named *.hmx are flows. Throws
+// ErrorKind::Weights for a GGUF file that no importer reads.
 bool is_model(const std::string& path, Registry& registry);
 
 }  // namespace harmonics::engine

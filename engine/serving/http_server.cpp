@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -81,7 +82,21 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   }
   void work(EventFeed::Clock::time_point now);
   void stop();
+  bool finish(std::chrono::milliseconds most);
   void take(int socket);
+
+  // A request is in progress from its end until its reply is sent.
+  void begin_reply() {
+    const std::lock_guard<std::mutex> lock(replying_);
+    ++replies_;
+  }
+  void end_reply() {
+    {
+      const std::lock_guard<std::mutex> lock(replying_);
+      --replies_;
+    }
+    replied_.notify_all();
+  }
 
   HttpHandler& handler() { return handler_; }
   Service& service() { return *handler_.of_run(); }  // for WebSockets
@@ -129,6 +144,9 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   std::string url_;
   uint16_t port_ = 0;
   std::vector<std::weak_ptr<Client>> clients_;
+  std::mutex replying_;
+  std::condition_variable replied_;
+  size_t replies_ = 0;  // requests in progress
   std::mutex posting_;
   bool stopped_ = false, has_thread_ = false;
   std::thread thread_;
@@ -146,6 +164,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   }
   ~Connection() override {
     if (!handed_on_) --server_->open;
+    end_reply();
     if (large_) server_->gave_back(large_);
   }
   void close() override {
@@ -161,8 +180,13 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   }
 
  private:
+  void end_reply() {
+    if (std::exchange(replies_, false)) server_->end_reply();
+  }
+
   // Waits for the beginning of the next request.
   void wait() {
+    end_reply();
     if (large_) server_->gave_back(std::exchange(large_, 0));
     reply_ = {};
     room_ = asked_ ? Room::between : Room::silent;
@@ -242,6 +266,8 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     stream_.expires_never();  // the service has its own deadlines
     request.gone = gone_ = std::make_shared<std::atomic<bool>>(false);
     watch();
+    replies_ = true;
+    server_->begin_reply();
     // The answering thread passes its reference to the server's thread, where the connection is then closed and freed.
     server_->handler().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) mutable {
       const std::shared_ptr<Server> server = self->server_;
@@ -368,6 +394,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   void hang_up() {
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    end_reply();
     stream_.expires_after(std::chrono::seconds(1));
     read_over(64);
   }
@@ -392,7 +419,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   unsigned version_ = 11;
   bool keep_alive_ = false, head_ = false, handed_on_ = false, asked_ = false;
   std::shared_ptr<std::atomic<bool>> gone_;  // of the current request
-  bool watching_ = false;
+  bool watching_ = false, replies_ = false;  // replies_: counted as a request in progress
   Room room_ = Room::none;
   size_t large_ = 0;  // bytes of the request and the reply
 };
@@ -486,6 +513,16 @@ void HttpServer::Running::work(EventFeed::Clock::time_point now) {
   }
 }
 
+bool HttpServer::Running::finish(std::chrono::milliseconds most) {
+  post([this] {
+    error_code ignored;
+    acceptor_.close(ignored);
+    pause_.cancel();
+  });
+  std::unique_lock<std::mutex> lock(replying_);
+  return replied_.wait_for(lock, most, [this] { return replies_ == 0; });
+}
+
 void HttpServer::Running::stop() {
   asio::post(context_, [this] {
     error_code ignored;
@@ -515,6 +552,8 @@ HttpServer::HttpServer(HttpHandler& handler, const HttpLimits& limits)
     : running_(std::make_shared<Running>(handler, limits)) {}
 
 HttpServer::~HttpServer() { running_->stop(); }
+
+bool HttpServer::finish(std::chrono::milliseconds most) { return running_->finish(most); }
 
 void HttpServer::take(int socket) { running_->take(socket); }
 

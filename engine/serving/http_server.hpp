@@ -37,6 +37,9 @@ class HttpServer {
 
   std::string url() const;  // "http://127.0.0.1:43121"
   uint16_t port() const;
+  // Takes no further connections, and waits until every request in progress has its whole reply, up to this time.
+  // Returns whether all have.
+  bool finish(std::chrono::milliseconds most);
   // Takes ownership of a connected stream socket.
   void take(int socket);
   // For a server without a thread: does all work that is possible without blocking. `now` is the time for events, and

@@ -82,6 +82,8 @@ ChatPrompt conversation_of(const JsonFields& fields) {
     for (const auto& [key, value] : *more) prompt.more[key] = value;
   if (const json::value* const think = fields.find("think"); think && think->is_bool())
     prompt.more["enable_thinking"] = think->get_bool();
+  else if (const std::string level = fields.text("think"); !level.empty())
+    prompt.more["enable_thinking"] = true, prompt.more["reasoning_effort"] = level;
   if (const std::string effort = fields.text("reasoning_effort"); !effort.empty())
     prompt.more["reasoning_effort"] = effort;
   return prompt;
@@ -151,14 +153,16 @@ void read_tool_choice(const JsonFields& f, TextRequest& r) {
 // Reads sampling settings, whose names both APIs share; in Ollama's they are in "options".
 void read_choice(const JsonFields& f, ContinuationSettings& s) {
   s.temperature = f.number("temperature", s.temperature, 0, 100);
-  s.filters.top_p = f.number("top_p", s.filters.top_p, 1e-9, 1);
+  s.filters.top_p = f.number("top_p", s.filters.top_p, 0, 1);
   s.filters.min_p = f.number("min_p", s.filters.min_p, 0, 1);
   s.filters.top_k = f.whole("top_k", s.filters.top_k, -1, 1 << 24);
   s.filters.typical = f.number("typical_p", s.filters.typical, 1e-9, 1);
-  s.filters.repeat_penalty = f.number("repeat_penalty", s.filters.repeat_penalty, 1e-3, 100);
+  for (const char* const name : {"repetition_penalty", "repeat_penalty"})  // vLLM's name, llama.cpp's
+    s.filters.repeat_penalty = f.number(name, s.filters.repeat_penalty, 1e-3, 100);
   s.filters.presence_penalty = f.number("presence_penalty", s.filters.presence_penalty, -100, 100);
   s.filters.frequency_penalty = f.number("frequency_penalty", s.filters.frequency_penalty, -100, 100);
-  s.filters.recent = f.whole("repeat_last_n", s.filters.recent, 0, 1 << 24);
+  s.filters.recent = f.whole("repeat_last_n", s.filters.recent, -1, 1 << 24);
+  if (s.filters.recent < 0) s.filters.recent = s.tokens;  // the context
   s.filters.dry_multiplier = f.number("dry_multiplier", s.filters.dry_multiplier, 0, 100);
   s.filters.dry_base = f.number("dry_base", s.filters.dry_base, 1, 100);
   s.filters.dry_length = f.whole("dry_allowed_length", s.filters.dry_length, 1, 1 << 24);
@@ -185,12 +189,20 @@ void read_bias(const JsonFields& f, ContinuationSettings& s) {
   }
 }
 
+// Reads the limits of tokens. Some clients write -1 for none.
+void read_most_tokens(const JsonFields& f, ContinuationSettings& s) {
+  for (const char* const name : {"max_tokens", "max_completion_tokens"}) {
+    const json::value* const value = f.find(name);
+    if (value && value->is_int64() && value->get_int64() == -1) continue;
+    s.tokens = f.whole(name, s.tokens, 1, 1 << 24);
+  }
+}
+
 void read_openai(const JsonFields& f, TextRequest& r) {
   read_choice(f, r.settings);
   read_seed(f, r);
   read_bias(f, r.settings);
-  r.settings.tokens = f.whole("max_tokens", r.settings.tokens, 1, 1 << 24);
-  r.settings.tokens = f.whole("max_completion_tokens", r.settings.tokens, 1, 1 << 24);
+  read_most_tokens(f, r.settings);
   if (r.api != TextApi::responses) r.each = static_cast<size_t>(f.whole("n", 1, 1, kMostTexts));
   refuse_given(f, {"functions", "function_call"}, "is not supported: give 'tools' and 'tool_choice'");
   refuse_given(f, {"audio", "web_search_options"}, "is not supported: the model reads and writes text");
@@ -207,7 +219,8 @@ void read_openai(const JsonFields& f, TextRequest& r) {
   if (const json::object* const format = f.object("response_format")) {
     const std::string type = JsonFields(*format).text("type");
     if (type == "json_object") {
-      r.schema = "{}";
+      const json::object* const schema = JsonFields(*format).object("schema");  // as llama.cpp's server
+      r.schema = schema ? json::serialize(*schema) : "{}";
     } else if (type == "json_schema") {
       const json::object* const named = JsonFields(*format).object("json_schema");
       const json::value* const schema = named ? JsonFields(*named).find("schema") : nullptr;
@@ -229,6 +242,7 @@ void read_ollama(const JsonFields& f, TextRequest& r) {
   r.stream = f.flag("stream", true);
   refuse_given(f, {"images"}, kReadsText);
   refuse_given(f, {"suffix"}, "is not supported: texts are continued at their end");
+  if (f.flag("logprobs", false)) refuse_field("logprobs", "is not supported here: /v1/chat/completions has it");
   refuse_given(f, {"template"}, "is not supported: --chat-template of the server sets the template");
   refuse_given(f, {"context"}, "is not supported: /api/chat continues conversations");
   const json::value* const format = f.find("format");

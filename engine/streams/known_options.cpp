@@ -13,14 +13,32 @@ namespace harmonics::engine {
 
 namespace {
 
+// Returns the number of classes that a loss compares with this producer, or 0: the width of the narrowest layer that
+// declares one. A loss with ignore_index takes other numbers too.
+int64_t compared_classes(const Graph& graph, int producer) {
+  int64_t least = 0;
+  for (const GraphTap& tap : graph.taps) {
+    if (tap.target != producer) continue;
+    for (const BoundCall& loss : tap.losses)
+      if (!(loss.item->flags & HX_TAKES_CLASSES) || loss.arguments.has("ignore_index")) return 0;
+    const GraphNode& layer = graph.nodes[static_cast<size_t>(tap.layer)];
+    const GraphNode& node = layer.has_shape ? layer : graph.nodes[static_cast<size_t>(producer)];
+    if (!node.has_shape || node.shape.size() != 1 || node.shape[0] < 2) continue;
+    if (least == 0 || node.shape[0] < least) least = node.shape[0];
+  }
+  return least;
+}
+
 // Returns the sample type that the flow declares: f32 of the declared shape, or class numbers. Returns "" if it
 // declares no shape, or a one-dimensional shape for a lookup, which may be its number of classes.
-std::string declared_type(const GraphNode& node, const StreamUse& use) {
+std::string declared_type(const Graph& graph, int producer, const StreamUse& use) {
+  const GraphNode& node = graph.nodes[static_cast<size_t>(producer)];
   const bool lookup = (use.looked_up || use.tokens) && !use.computed,
              classes = use.compared && !use.computed && !lookup;
-  if (!node.has_shape) return classes ? "i64:" : "";
+  const int64_t limit = classes ? compared_classes(graph, producer) : 0;
+  if (!node.has_shape) return limit > 0 ? fmt::format("i64<{}", limit) : classes ? "i64:" : "";
   if (node.shape.front() < 0 || node.shape.size() > HX_MAX_RANK) return "";
-  if (node.shape.size() == 1 && classes) return node.shape[0] == 1 ? "i64:" : fmt::format("i64<{}", node.shape[0]);
+  if (node.shape.size() == 1 && classes) return limit > 0 ? fmt::format("i64<{}", limit) : "i64:";
   if (node.shape.size() == 1 && lookup) return "";
   StreamInfo info;
   info.dtype = classes || lookup ? DType::I64 : DType::F32;
@@ -47,7 +65,7 @@ Address StreamSet::expecting(const Graph& graph, int producer, const Item& item,
     const bool classes = use.compared && !use.computed, lookup = (use.looked_up || use.tokens) && !use.computed;
     address.options.push_back({"use", lookup ? "lookup" : classes ? "classes" : "numbers"});
   }
-  if (const std::string declared = declared_type(node, use);
+  if (const std::string declared = declared_type(graph, producer, use);
       takes("declared") && !declared.empty() && !address.find("declared"))
     address.options.push_back({"declared", declared});
   if (letters_ && takes("dead-letters") && !address.find("dead-letters")) {

@@ -284,6 +284,10 @@ class Table {
     double value = cell.number;
     if (cell.kind == Cell::Kind::Word) {
       const std::string word = lower(cell.text);
+      if (const size_t comma = word.find(',');
+          comma != std::string::npos && word.find_first_not_of("0123456789+-.,e") == std::string::npos)
+        refuse(i, "found '" + std::string(cell.text) + "' where a number is expected",
+               "write numbers with a decimal point and without separators of thousands");
       if (word != "true" && word != "false")
         refuse(i, "found '" + std::string(cell.text) + "' where a number is expected",
                "select columns of numbers with '#NAME,NAME', or a column of words alone to read classes");

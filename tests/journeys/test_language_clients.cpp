@@ -1,6 +1,9 @@
 // Real clients against `serve` with the llama2.c checkpoint: the packages `openai` and `ollama` for Python and npm.
 // HARMONICS_CLIENT_PYTHON names a Python that has them, HARMONICS_CLIENT_MODULES a folder with node_modules.
 // language_clients.sh fetches both and runs these tests.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include "tests/journeys/background.hpp"
 
 using namespace journeys;
@@ -44,6 +47,32 @@ void check_client(const Folder& f, const std::string& client, const std::string&
 
 const std::string kScripts = std::string(HARMONICS_SOURCE_DIR) + "/tests/journeys/";
 
+// A connection whose request has begun, so that the server does not close it for another one.
+class Begun {
+ public:
+  explicit Begun(const std::string& address) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+    const std::string head =
+        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n";
+    REQUIRE(::send(socket_, head.data(), head.size(), 0) == static_cast<ssize_t>(head.size()));
+  }
+  ~Begun() { ::close(socket_); }
+  Begun(const Begun&) = delete;
+  Begun& operator=(const Begun&) = delete;
+  // The status of the answer: 100 if the server waits for the body.
+  std::string status() const {
+    char answer[12];
+    return ::recv(socket_, answer, sizeof answer, MSG_WAITALL) == sizeof answer ? std::string(answer + 9, 3) : "";
+  }
+
+ private:
+  int socket_;
+};
+
 // Copies the script beside the modules, where node looks for them. Returns false if some are missing.
 bool take_script(const Folder& f, const std::string& name, const std::vector<std::string>& packages) {
   const fs::path modules = fs::path(environment_or("HARMONICS_CLIENT_MODULES", ".")) / "node_modules";
@@ -60,6 +89,18 @@ bool take_script(const Folder& f, const std::string& name, const std::vector<std
 }
 
 }  // namespace
+
+TEST_CASE("language clients: every request that the queue has room for gets a connection") {
+  const Folder f;
+  std::unique_ptr<Background> server;
+  const std::string address = served_stories(f, server, "--sequences 2 --queue 100");
+  if (address.empty()) return;
+  std::vector<std::unique_ptr<Begun>> all;
+  for (int i = 0; i < 102; ++i) {
+    all.push_back(std::make_unique<Begun>(address));
+    CHECK(all.back()->status() == "100");
+  }
+}
 
 TEST_CASE("clients: the python packages of OpenAI and Ollama are answered") {
   const std::string python = environment_or("HARMONICS_CLIENT_PYTHON", "python3");

@@ -88,6 +88,21 @@ TEST_CASE("named files: loops of links are reported as such") {
   CHECK(harmonics_in("HARMONICS_PLUGIN_PATH='" + (f / "loop") + "'", "list metrics").code == 0);
 }
 
+TEST_CASE("named files: a GGUF file without its importer is a model that no importer reads, not a flow") {
+  Folder f;
+  const std::string bare = f / "harmonics", model = f.write("m.gguf", std::string("GGUF\3\0\0\0", 8));
+  fs::copy_file(kProgram, bare);  // no plugins are installed beside it
+  for (const char* verb : {"bench", "explain", "serve", "infer", "generate"}) {
+    INFO(verb);
+    const std::string out = f / "out";
+    std::system(("cd '" + (f / "") + "'; HARMONICS_PLUGIN_PATH= HOME='" + (f / "") + "' timeout 20 '" + bare + "' " +
+                 verb + " " + model + " >'" + out + "' 2>&1")
+                    .c_str());
+    CHECK(has(read(out), "no importer reads '" + model + "'"));
+    CHECK(has(read(out), "load a plugin that reads it with --plugin PATH"));
+  }
+}
+
 TEST_CASE("named files: inspect accepts weights and plugins as addresses too") {
   Folder f;
   const std::string flow = f.write("g.hmx", kPlane), data = f.write("x.csv", "1\n2\n"), weights = f / "w.safetensors";

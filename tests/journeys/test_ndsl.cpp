@@ -62,6 +62,10 @@ TEST_CASE("transformers in YAML are explained") {
   const Result text = harmonics("explain " + kPrinted + "Qwen3MoE.ndsl");
   CHECK(contains(text.out, "LN1, QKV, QKNorm, RoPE, Attention, AttnOut, ResidualLN2, Router, Experts, Combine"));
   CHECK(contains(text.out, "layers 0 to 23"));
+  const Result mixed = harmonics("explain " + kSamples + "ndsl/patterned.ndsl");
+  CHECK(contains(mixed.out, "  blk.0."));
+  CHECK(contains(mixed.out, "ffn_gate_inp.weight"));  // of the layers with experts, which are not the first ones
+  CHECK(contains(mixed.out, "(every other layer has the tensors of one of these)"));
   const Result flow = harmonics("explain Llama2 --show flow");
   CHECK(flow.code == 2);
   CHECK(contains(flow.err, "error: --show flow has no effect: 'Llama2' is a .ndsl file\n"));

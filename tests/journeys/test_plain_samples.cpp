@@ -205,6 +205,36 @@ TEST_CASE("plain samples: a refused line is reported with its number, counted in
   CHECK(has(strict.err, "line 17: 'x' of shape [2]"));
 }
 
+TEST_CASE("plain samples: a class that the flow does not have is refused and ends nothing") {
+  const std::string rows =
+      json_rows(0, 8) + "{\"x\": [1, 2, 3, 4], \"y\": 3}\n{\"x\": [1, 2, 3, 4], \"y\": -1}\n" + json_rows(8, 16);
+  const char* const kProducers = "--producer 'x=stdin:#x' --producer 'y=x#y'";
+  const std::string flow = kClassify;
+  const std::string declares[][2] = {{"producer y {3} 1/1 x", "layer output"},
+                                     {"producer y 1/1 x", "layer output {3}"},
+                                     {"producer y {1} 1/1 x", "layer output {3}"}};
+  for (const auto& [producer, layer] : declares) {
+    INFO(producer << ", " << layer);
+    const Learner l;
+    std::string text = flow;
+    text.replace(text.find("producer y {3} 1/1 x"), 20, producer);
+    text.replace(text.find("layer output"), 12, layer);
+    l.f.write("events.hmx", text);
+    const Result run = l.piped(rows, kProducers, "--json");
+    CHECK(run.code == 0);
+    CHECK(number(run.out, "samples") == 16);
+    CHECK(has(run.err, "line 9: 'y' has 3, which is not a class below 3"));
+    CHECK(has(run.err, "line 10: 'y' has -1"));
+  }
+  const Learner l;
+  std::string text = flow;
+  text.replace(text.find("(cross_entropy)"), 15, "(cross_entropy(ignore_index=-1))");
+  l.f.write("events.hmx", text);
+  const Result ignored = l.piped(json_rows(0, 8) + "{\"x\": [1, 2, 3, 4], \"y\": -1}\n", kProducers, "--json");
+  CHECK(ignored.code == 0);
+  CHECK(number(ignored.out, "samples") == 9);
+}
+
 TEST_CASE("plain samples: mistakes give a remedy") {
   const Learner l;
   const auto says = [&](const std::string& bytes, const std::string& producers, int code, const std::string& text) {

@@ -43,6 +43,17 @@ TEST_CASE("opencl: an unavailable device is an error, auto falls back to the CPU
   CHECK(has(any.err, "device auto: the CPU, as there is no accelerator to use"));
 }
 
+TEST_CASE("opencl: the greedy text of the llama2.c checkpoint is llama2.c's") {
+  const std::string data = data_folder(), folder = data + "/llama2c/";
+  if (data.empty() || !fs::exists(folder + "stories260K.bin") || !has_driver()) return;
+  const Result r = harmonics("generate " + folder + "stories260K.bin --tokenizer " + folder +
+                             "tok512.bin --temperature 0 --max-tokens 256 --device opencl");
+  INFO(r.err);
+  CHECK(r.code == 0);
+  const std::string expected = read(folder + "stories260K.expected.txt");
+  CHECK(r.out == expected.substr(0, expected.find_last_not_of('\n') + 1) + "\n");
+}
+
 TEST_CASE("opencl: agrees with the reference on every supported call") {
   if (!has_driver()) return;
   const Result r = harmonics(std::string("plugin check --calls 50000 ") + HARMONICS_OPENCL_PLUGIN, 840);

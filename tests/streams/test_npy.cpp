@@ -197,6 +197,9 @@ TEST_CASE("broken npy files are refused") {
   CHECK(refused_npy(folder, npy(header("<c8", "(2,)"), four)) ==
         "has the dtype '<c8'; numbers of 1 to 8 bytes can be read (b1, u1 to u8, i1 to i8, f2, f4, f8); convert it "
         "with array.astype('f4')");
+  CHECK(refused_npy(folder, npy(header("<U1", "(1,)"), four)) ==
+        "holds texts (dtype '<U1'), not numbers; save class numbers: numpy.unique(array, return_inverse=True)[1], or "
+        "the words as a column of a CSV file");
   CHECK(refused_npy(folder, npy(header("|O", "(2,)"), four)) ==
         "holds Python objects (dtype '|O'), which are never read; save numbers: array.astype('f4')");
   CHECK(refused_npy(folder, npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,), }", four)) ==

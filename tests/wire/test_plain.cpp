@@ -327,6 +327,25 @@ TEST_CASE("plain: a requested type is used or rejected") {
         "has 0.5, which u8 cannot represent");
 }
 
+TEST_CASE("plain: classes that the flow declares limit class numbers") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Asked label = asked("y", "", "classes"), number = asked("z", "", "numbers"), row = asked("x", "", "classes");
+  label.declared = number.declared = row.declared = "i64<3";
+  Opened y(feed, label), z(feed, number), x(feed, row);
+  give(feed,
+       "{\"x\": [9, 8], \"y\": 2, \"z\": 5}\n{\"x\": [9, 8], \"y\": 3, \"z\": 5}\n"
+       "{\"x\": [9, 8], \"y\": -1, \"z\": 5}\n{\"x\": [9, 8], \"y\": 0, \"z\": 5}\n");
+  feed.close_input();
+  CHECK(y.part().dtype == DType::I64);
+  CHECK(y.part().classes == 3);
+  CHECK(z.part().classes == 0);
+  CHECK(x.part().classes == 0);
+  CHECK(y.all<int64_t>() == std::vector<int64_t>{2, 0});
+  CHECK(z.all<float>() == std::vector<float>{5, 5});
+  CHECK(feed.last_error() ==
+        "line 2: 'y' has 3, which is not a class below 3; line 3: 'y' has -1, which is not a class below 3");
+}
+
 TEST_CASE("plain: integers beyond a double's precision are rejected, not rounded") {
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened x(feed, asked("x", "i64:"));

@@ -136,8 +136,9 @@ inline Asked asked_of(const std::string& where, Format format, const Arguments& 
                   where + ": missing= is for jsonl, csv and msgpack; arrays and bare numbers lack no value")
           .note("leave it out");
     asked.missing = missing;
-    asked.declared = options.text("declared", "");
   }
+  const std::string declared = options.text("declared", "");
+  if (asked.missing || declared.find('<') != std::string::npos) asked.declared = declared;
   std::string word;
   const std::string symbols = options.text("symbols", "");
   for (const char c : symbols) {

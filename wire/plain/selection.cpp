@@ -100,6 +100,14 @@ Selection::Selection(Asked asked, std::string where) : asked_(std::move(asked)),
   convert_filler();
 }
 
+// Limits class numbers to the classes that the flow declares, so that another number is refused with its location.
+void Selection::take_declared_classes() {
+  if (part_.classes > 0 || asked_.use != "classes" || cells_ != 1 || !is_integer(part_.dtype)) return;
+  bool scalar = false;
+  const std::optional<StreamInfo> declared = read_type(asked_.declared, scalar);
+  if (declared) part_.classes = wire::classes_told(part_.dtype, declared->classes);
+}
+
 // Makes words class indices. A checkpoint or spool stores words with this type; another type overrides learned words.
 void Selection::take_words(const StreamInfo* type) {
   const std::vector<std::string>& words = asked_.symbols;
@@ -301,6 +309,7 @@ void Selection::learn(const Record& first) {
                                        " bytes; the maximum is " + std::to_string(kMostRecord));
   cells_ = cells;
   known_ = true;
+  take_declared_classes();
   convert_filler();
 }
 

@@ -17,7 +17,7 @@ struct Asked {
   std::vector<std::string> symbols;    // the words that are classes, in order
   bool learned = false;                // learned with the weights; otherwise listed by symbols=
   std::optional<std::string> missing;  // replacement for missing values: a number, nan or a word of symbols
-  std::string declared;                // the type that the flow declares; "": none
+  std::string declared;                // the type that the flow declares, for classes and missing values; "": none
 
   bool operator==(const Asked&) const = default;
 };
@@ -67,6 +67,7 @@ class Selection {
     bool came = false;  // a record had the field, with or without a value
   };
   void take_words(const StreamInfo* type);
+  void take_declared_classes();
   bool fits_words(const Record& first) const;
   std::optional<int64_t> class_of(std::string_view word) const;
   std::string learned() const;

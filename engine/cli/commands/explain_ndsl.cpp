@@ -1,4 +1,9 @@
 // harmonics explain FILE.ndsl: shows the blocks of its layers, its tensors and their numbers of elements.
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -48,15 +53,43 @@ void show_blocks(const CompiledNdsl& model, Explanation& e, json::object& to) {
   to["blocks"] = std::move(all);
 }
 
+// Returns the layer of "blk.3.attn_q.weight", without its end in `rest`; -1 for tensors of no layer.
+int64_t layer_of(const std::string& name, std::string& rest) {
+  constexpr size_t kHead = 4;  // bytes of "blk."
+  const size_t end = name.find('.', kHead);
+  if (!name.starts_with("blk.") || end == std::string::npos) return -1;
+  rest = name.substr(end);
+  return std::stoll(name.substr(kHead, end - kHead));
+}
+
+// Returns the layers whose tensors differ from those of every layer before them.
+std::set<int64_t> unlike_layers(const CompiledNdsl& model) {
+  std::map<int64_t, std::string> tensors;
+  for (const NdslTensor& tensor : model.tensors) {
+    std::string rest;
+    if (const int64_t layer = layer_of(tensor.name, rest); layer >= 0) tensors[layer] += rest + tensor.shape.str();
+  }
+  std::set<int64_t> unlike;
+  std::set<std::string> seen;
+  for (const auto& [layer, text] : tensors)
+    if (seen.insert(text).second) unlike.insert(layer);
+  return unlike;
+}
+
 void show_tensors(const CompiledNdsl& model, Explanation& e, json::object& to) {
   e.say("tensors\n");
   json::array all;
+  const std::set<int64_t> shown = unlike_layers(model);
   for (const NdslTensor& tensor : model.tensors) {
-    const bool other = tensor.name.starts_with("blk.") && !tensor.name.starts_with("blk.0.");
-    if (!other) e.say(fmt::format("  {:<36} {}\n", tensor.name, tensor.shape.str()));
+    std::string rest;
+    const int64_t layer = layer_of(tensor.name, rest);
+    if (layer < 0 || shown.contains(layer)) e.say(fmt::format("  {:<36} {}\n", tensor.name, tensor.shape.str()));
     all.push_back(json::object{{"name", tensor.name}, {"shape", json::value_from(tensor.shape.vector())}});
   }
-  if (model.layers.size() > 1) e.say("  (of layer 0; those of the others are named blk.1 and so on)\n");
+  if (shown.size() > 1)
+    e.say("  (every other layer has the tensors of one of these)\n");
+  else if (model.layers.size() > 1)
+    e.say("  (of layer 0; those of the others are named blk.1 and so on)\n");
   to["tensors"] = std::move(all);
 }
 

@@ -168,15 +168,20 @@ int serve_language_model(const Options& options) {
   const auto begun = std::chrono::steady_clock::now();
   int signal = 0;
   {
+    const HttpLimits limits = text_limits(options);
     std::vector<std::unique_ptr<HttpServer>> servers;
     for (const ListenAddress& address : addresses) {
-      servers.push_back(std::make_unique<HttpServer>(service, address));
+      servers.push_back(std::make_unique<HttpServer>(service, address, limits));
       const bool needed = !settings.loopback && options.token.empty();
       say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
     }
     signal = wait_for_end(signals);
     constexpr int kRounds = 300;  // rounds of 100 ms
-    for (int i = 0; i < kRounds && !worker.drain(std::chrono::milliseconds(100)); ++i) {
+    constexpr std::chrono::milliseconds kRound(100);
+    const auto finished = [&] {
+      return worker.drain(kRound) && std::ranges::all_of(servers, [&](const auto& s) { return s->finish(kRound); });
+    };
+    for (int i = 0; i < kRounds && !finished(); ++i) {
       if (i == 0 && !options.quiet) say("ending: finishing texts, for 30 s at most; another Ctrl-C ends at once");
       const timespec none{};
       if (::sigtimedwait(&signals, nullptr, &none) > 0) break;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include <sys/random.h>
@@ -135,6 +136,7 @@ Serving::~Serving() {
   socket_.reset();
   left_behind_.reset();
   zmq_.clear();
+  for (const auto& server : http_) server->finish(std::chrono::seconds(2));  // predictions in progress
   http_.clear();
   service_.reset();
   predictor_.reset();
@@ -152,6 +154,14 @@ void Serving::expect_streams(ChangedFlow* changed) {
     if (const std::string scheme = parse_binding(text).address.scheme; scheme != "file" && scheme != "synth")
       control_->note("note", "waiting for samples of " + command_text({text}));
   service_->set_graph(graph_json(graph_.graph(), {}, Widths{}, graph_.store()));
+}
+
+HttpLimits text_limits(const Options& options) {
+  constexpr size_t kBeside = 32;  // for other requests, and for refusals of texts
+  HttpLimits limits;
+  limits.connections = std::max(limits.connections,
+                                static_cast<size_t>(options.sequences) + static_cast<size_t>(options.queue) + kBeside);
+  return limits;
 }
 
 Serving::Attached::Attached(ChangedFlow* changed, CycleRuntime& runtime) : changed_(changed) {

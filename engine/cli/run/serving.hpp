@@ -17,6 +17,7 @@ class Predictor;
 class Service;
 class Snapshots;
 class ZmqServer;
+struct HttpLimits;
 struct ListenAddress;
 struct ServiceSettings;
 }  // namespace harmonics::engine
@@ -31,6 +32,8 @@ ListenAddress listen_address(const std::string& text, bool insecure);
 // Returns the token of the flags, or a random one, and the requests that need it. Throws ErrorKind::Usage for a weak
 // token.
 ServiceSettings service_settings(const Options& options, const std::vector<ListenAddress>& addresses);
+// Returns limits of a language model's server: enough connections for all its texts, running and waiting.
+HttpLimits text_limits(const Options& options);
 
 class Serving {
  public:

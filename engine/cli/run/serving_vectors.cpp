@@ -1,5 +1,6 @@
 #include "engine/cli/run/serving_vectors.hpp"
 
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "engine/cli/run/embedding_model.hpp"
 #include "engine/cli/run/model_options.hpp"
+#include "engine/cli/run/serving.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/serving/embedding_service.hpp"
 #include "engine/serving/http_server.hpp"
@@ -46,11 +48,13 @@ int serve_vectors(const Options& options, const std::vector<ListenAddress>& addr
   put_docs(service);
   std::vector<std::unique_ptr<HttpServer>> servers;
   for (const ListenAddress& address : addresses) {
-    servers.push_back(std::make_unique<HttpServer>(service, address));
+    servers.push_back(std::make_unique<HttpServer>(service, address, text_limits(options)));
     const bool needed = !settings.loopback && options.token.empty();
     say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
   }
-  return wait();
+  const int signal = wait();
+  for (const auto& server : servers) server->finish(std::chrono::seconds(10));
+  return signal;
 }
 
 }  // namespace harmonics::engine::cli

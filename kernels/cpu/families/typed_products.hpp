@@ -112,30 +112,6 @@ void decode_row(const char* row, float* to, int64_t depth) {
 
 // ---- sums of a block of rows and a panel of decoded rows
 
-// Multiplies kRows rows of A and kColumns decoded rows of the weight over `depth` elements. `state`: accumulators of
-// the previous elements, not read if `first`. If `last`, the results are written to C instead.
-template <int kRows, int kColumns>
-HM_INLINE void panel_tile(const float* a, int64_t a_row, const float* b, int64_t b_row, vf* state, float* c,
-                          int64_t c_row, int64_t depth, bool first, bool last) {
-  vf sum[kRows][kColumns];
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < kColumns; ++j) sum[i][j] = first ? vf{} : state[i * kTypedPanel + j];
-  add_inner_products<kRows, kColumns>(a, a_row, b, b_row, depth, sum);
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-    if (!last) {
-#pragma GCC unroll 4
-      for (int j = 0; j < kColumns; ++j) state[i * kTypedPanel + j] = sum[i][j];
-    } else if constexpr (kColumns == 4) {
-      _mm_storeu_ps(c + i * c_row, sums_of(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
-    } else {
-      c[i * c_row] = _mm_cvtss_f32(sums_of(sum[i][0], vf{}, vf{}, vf{}));
-    }
-  }
-}
-
 // Prefetches the rows of the weight that are decoded next, a few cache lines at a time during the products; the
 // hardware prefetcher misses this pattern.
 struct LinesAhead {
@@ -149,6 +125,36 @@ struct LinesAhead {
     }
   }
 };
+
+// Multiplies kRows rows of A and kColumns decoded rows of the weight over `depth` elements. `state`: accumulators of
+// the previous elements, not read if `first`. If `last`, the results are written to C instead. Prefetches `lines` lines
+// meanwhile: more at once than a core has outstanding misses would hold up the products.
+template <int kRows, int kColumns>
+HM_INLINE void panel_tile(const float* a, int64_t a_row, const float* b, int64_t b_row, vf* state, float* c,
+                          int64_t c_row, int64_t depth, bool first, bool last, LinesAhead& ahead, int64_t lines) {
+  vf sum[kRows][kColumns];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kColumns; ++j) sum[i][j] = first ? vf{} : state[i * kTypedPanel + j];
+  constexpr int64_t kPiece = 128;
+  const int64_t lines_of_piece = (lines * kPiece + depth - 1) / depth;
+  for (int64_t k = 0; k < depth; k += kPiece) {
+    ahead.fetch(lines_of_piece);
+    add_inner_products<kRows, kColumns>(a + k, a_row, b + k, b_row, depth - k < kPiece ? depth - k : kPiece, sum);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    if (!last) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kColumns; ++j) state[i * kTypedPanel + j] = sum[i][j];
+    } else if constexpr (kColumns == 4) {
+      _mm_storeu_ps(c + i * c_row, sums_of(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
+    } else {
+      c[i * c_row] = _mm_cvtss_f32(sums_of(sum[i][0], vf{}, vf{}, vf{}));
+    }
+  }
+}
 
 // A block of the depth of a panel: rows of A times decoded rows of the weight.
 struct PanelPart {
@@ -171,13 +177,10 @@ HM_INLINE void panel_rows(const PanelPart& p, int64_t i, int64_t rows, LinesAhea
   int64_t j = 0;
   const auto tile = [&]<int kColumns>() __attribute__((always_inline)) {
     panel_tile<kRows, kColumns>(p.a + i * p.a_row, p.a_row, p.b + j * kPanelStride, kPanelStride,
-                                p.state + i * kTypedPanel + j, p.c + i * p.c_row + j, p.c_row, p.depth, p.first,
-                                p.last);
+                                p.state + i * kTypedPanel + j, p.c + i * p.c_row + j, p.c_row, p.depth, p.first, p.last,
+                                ahead, kColumns > 1 ? lines : 0);
   };
-  for (; j + 4 <= p.columns; j += 4) {
-    ahead.fetch(lines);
-    tile.template operator()<4>();
-  }
+  for (; j + 4 <= p.columns; j += 4) tile.template operator()<4>();
   for (; j < p.columns; ++j) tile.template operator()<1>();
 }
 
@@ -201,14 +204,15 @@ void by_panels(const TypedContext& c, const float* a, const char* w, float* y, i
   for (int64_t block = 0; block < m; block += kBlockRows) {
     const int64_t rows = m - block < kBlockRows ? m - block : kBlockRows;
     for (int64_t j = 0; j < n; j += kTypedPanel) {
-      const int64_t columns = n - j < kTypedPanel ? n - j : kTypedPanel, left = n - j - columns;
+      const int64_t columns = n - j < kTypedPanel ? n - j : kTypedPanel;
+      // After the last panel, those of the thread's next part follow in memory.
+      const int64_t next = block + rows < m && j + columns == n ? 0 : kTypedPanel;
       for (int64_t k = 0; k < p.k; k += kTypedDepth) {
         const int64_t depth = p.k - k < kTypedDepth ? p.k - k : kTypedDepth;
         const char* const from = w + j * c.row_bytes + W::at(k);
         for (int64_t i = 0; i < columns; ++i) decode_row<W>(from + i * c.row_bytes, panel + i * kPanelStride, depth);
         const bool last = k + depth == p.k;
-        const LinesAhead ahead = last ? LinesAhead{w + (j + columns) * c.row_bytes,
-                                                   left < kTypedPanel ? left : kTypedPanel, c.row_bytes, part_bytes(0)}
+        const LinesAhead ahead = last ? LinesAhead{w + (j + columns) * c.row_bytes, next, c.row_bytes, part_bytes(0)}
                                       : LinesAhead{from + part_bytes(k), columns, c.row_bytes, part_bytes(k + depth)};
         multiply_panel({a + block * p.k + k, p.k, panel, columns, depth, state, y + block * p.n + j, p.n, k == 0, last},
                        rows, ahead);

@@ -126,6 +126,25 @@ TEST_CASE("json schema: the stricter one of two bounds holds") {
   CHECK_FALSE(fits_number(R"({"type": ["integer", "null"], "maximum": -1})", "0"));
 }
 
+TEST_CASE("json schema: durations, and formats and keywords that any value has") {
+  for (const char* good : {"P3D", "PT5M", "PT0.5S", "P1Y2M3DT4H5M6S", "P2W", "P1Y", "P1M", "PT1H30S"}) {
+    INFO(good);
+    CHECK(fits_string(R"("format": "duration")", good));
+  }
+  for (const char* bad : {"", "P", "3D", "PT", "P1DT", "P1S", "PT1D", "P1W2D", "PT5M "}) {
+    INFO(bad);
+    CHECK_FALSE(fits_string(R"("format": "duration")", bad));
+  }
+  CHECK(fits_string(R"("format": "password", "maxLength": 3)", "abc"));
+  CHECK_FALSE(fits_string(R"("format": "password", "maxLength": 3)", "abcd"));
+  CHECK(harmonics::message_of([] { fits_string(R"("format": "iri")", ""); }).find("#/format: date, time") !=
+        std::string::npos);
+  const auto either = std::make_shared<const Grammar>(grammar_of_schema(
+      boost::json::parse(R"({"oneOf": [{"const": 1}, {"const": 2}], "discriminator": {"propertyName": "kind"}})")));
+  CHECK(fits(either, "2"));
+  CHECK_FALSE(fits(either, "3"));
+}
+
 TEST_CASE("patterns: texts that match are complete") {
   struct Row {
     const char *pattern, *good, *bad;
@@ -180,4 +199,6 @@ TEST_CASE("json schema: formats of strings") {
   check("ipv4", "192.168.0.255", "192.168.0.256");
   check("ipv6", "2001:db8:0:0:0:ff00:42:8329", "2001:db8:0");
   check("uri", "https://x.org/a?b=c#d", "x.org");
+  for (const char* good : {"P3W", "P1Y2M3D", "PT5S", "P10DT1H30M"}) check("duration", good, "P");
+  for (const char* bad : {"P1D2M", "PT", "P1WT1H", "PT1H5S", "3D"}) check("duration", "PT1M", bad);
 }

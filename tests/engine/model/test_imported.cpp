@@ -142,6 +142,17 @@ TEST_CASE("imported models: the importer whose probe fits best reads the file") 
   CHECK(message_of([&] { import_model(file, registry); }).find("equally well: also, surely") != std::string::npos);
 }
 
+TEST_CASE("imported models: a GGUF file is no flow if its importer is missing") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("model.bin", "GGUF" + std::string(kBytes).substr(4));
+  Registry registry;
+  add_importer(registry, "never", FakeImporter{HX_PROBE_NO, {}});
+  CHECK(message_of([&] { is_model(file, registry); }).find("no importer reads '") == 0);
+  CHECK_FALSE(is_model(folder.write("model.fake", kBytes), registry));
+  add_importer(registry, "surely", FakeImporter{HX_PROBE_CERTAIN, {}});
+  CHECK(is_model(file, registry));
+}
+
 TEST_CASE("imported models: a probe that fails leaves the file to others, and is named if there are none") {
   FakeImporter failing{HX_PROBE_CERTAIN, {}};
   failing.probed = [](const FileStart&) { throw Error(ErrorKind::Plugin, "cannot look"); };

@@ -4,8 +4,11 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include <boost/json.hpp>
 
@@ -200,6 +203,22 @@ TEST_CASE("language service: Ollama's routes") {
         std::string::npos);
 }
 
+TEST_CASE("language service: settings of other servers' clients are understood") {
+  ServedLanguage served;
+  const auto said = [&](const std::string& settings) {
+    const ServiceReply reply = posted(served.service, "/v1/chat/completions", "{" + kAsk + ", " + settings + "}");
+    INFO(reply.body);
+    CHECK(reply.status == 200);
+    return string_at(json::parse(reply.body), "/choices/0/message/content");
+  };
+  // The most likely token holds any share of the probability.
+  CHECK(said(R"("max_tokens": 8, "top_p": 0, "temperature": 2)") == said(R"("max_tokens": 8, "temperature": 0)"));
+  // -1: up to the end of the context, as without a limit
+  CHECK(said(R"("max_tokens": -1, "seed": 3)") == said(R"("max_tokens": 16777216, "seed": 3)"));
+  CHECK(said(R"("max_completion_tokens": -1, "max_tokens": 4, "seed": 3)") == said(R"("max_tokens": 4, "seed": 3)"));
+  CHECK(posted(served.service, "/v1/chat/completions", "{" + kAsk + R"(, "max_tokens": 0})").status == 400);
+}
+
 TEST_CASE("language service: what is wrong with a request is said") {
   ServedLanguage served;
   const auto message = [&](const std::string& body, const char* path = "/v1/chat/completions") {
@@ -300,6 +319,56 @@ TEST_CASE("language service: streams arrive in chunks, and the connection is use
     CHECK(heard.find("Content-Type: text/event-stream") != std::string::npos);
     CHECK(heard.find("data: [DONE]") != std::string::npos);
   }
+}
+
+namespace {
+
+// Holds replies back until it is told to give them.
+class HeldBack : public HttpHandler {
+ public:
+  void handle(ServiceRequest, Answer answer) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    held_.push_back(std::move(answer));
+    came_.notify_all();
+  }
+  const std::string& known_paths() const override { return none_; }
+  void await(size_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    REQUIRE(came_.wait_for(lock, std::chrono::seconds(60), [&] { return held_.size() == count; }));
+  }
+  void give(const std::string& body) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Answer& answer : held_) answer({200, "text/plain", body, {}});
+    held_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<Answer> held_;
+  const std::string none_;
+};
+
+}  // namespace
+
+TEST_CASE("http: a server that finishes sends the replies of its requests whole") {
+  HeldBack handler;
+  const std::string body(size_t{16} << 20, 'x');  // more than the buffers of a socket
+  std::optional<HttpServer> server(std::in_place, handler, ListenAddress{"127.0.0.1", 0, true});
+  CHECK(server->finish(std::chrono::milliseconds(0)));  // without requests
+  server.emplace(handler, ListenAddress{"127.0.0.1", 0, true});
+  TextClient client(server->port());
+  client.post("/", "{}");
+  handler.await(1);
+  CHECK_FALSE(server->finish(std::chrono::milliseconds(0)));
+  handler.give(body);
+  std::string heard;
+  std::thread reader([&] { heard = client.hear([](const std::string& s) { return s.ends_with("xxxx!"); }); });
+  const bool finished = server->finish(std::chrono::seconds(60));
+  server.reset();
+  reader.join();
+  CHECK(finished);
+  CHECK(heard.size() > body.size());
 }
 
 TEST_CASE("language service: a text ends when its client is gone") {

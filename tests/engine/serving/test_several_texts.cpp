@@ -186,6 +186,7 @@ TEST_CASE("language service: what would change an answer and is not supported is
   CHECK(ollama("/api/generate", R"({"prompt": "a", "images": ["aa"]})").find("'images'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "template": "{{ .Prompt }}"})").find("'template'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "context": [1, 2]})").find("'context'") == 0);
+  CHECK(ollama("/api/generate", R"({"prompt": "a", "logprobs": true})").find("'logprobs' is not supported here") == 0);
   const std::string empty = R"("images": [], "context": null, "suffix": "")";
   posted(served, "/api/generate", R"({"prompt": "a", "stream": false, "options": {"num_predict": 1}, )" + empty + "}");
 }
@@ -248,6 +249,27 @@ TEST_CASE("text requests: penalties of repetitions and the effort of reasoning")
   CHECK(r.conversation->more.at("reasoning_effort").as_string() == "low");
   CHECK_FALSE(r.seeded);
   CHECK(dry_breakers({"a", "b\n", "", "\"", "c:"}) == std::vector<int32_t>{1, 3, 4});
+}
+
+TEST_CASE("text requests: other clients' ways to write a setting") {
+  ContinuationSettings usual;
+  usual.tokens = 400;
+  const auto read = [&](TextApi api, const std::string& more) {
+    return read_text_request(api, "{" + kMessages + ", " + more + "}", usual);
+  };
+  CHECK(read(TextApi::chat, R"("max_completion_tokens": 9)").settings.tokens == 9);
+  CHECK(read(TextApi::chat, R"("max_tokens": -1)").settings.tokens == 400);
+  CHECK(read(TextApi::chat, R"("max_completion_tokens": -1, "max_tokens": 7)").settings.tokens == 7);
+  CHECK_THROWS(read(TextApi::chat, R"("max_tokens": -2)"));
+  CHECK(read(TextApi::chat, R"("top_p": 0)").settings.filters.top_p == 0);
+  CHECK(read(TextApi::chat, R"("repetition_penalty": 1.3)").settings.filters.repeat_penalty == 1.3);
+  CHECK(read(TextApi::chat, R"("response_format": {"type": "json_object"})").schema == "{}");
+  CHECK(read(TextApi::chat, R"("response_format": {"type": "json_object", "schema": {"type": "null"}})").schema ==
+        R"({"type":"null"})");
+  CHECK(read(TextApi::ollama_chat, R"("options": {"repeat_last_n": -1})").settings.filters.recent == 400);
+  const TextRequest thinks = read(TextApi::ollama_chat, R"("think": "high")");
+  CHECK(thinks.conversation->more.at("reasoning_effort").as_string() == "high");
+  CHECK(thinks.conversation->more.at("enable_thinking").as_bool());
 }
 
 TEST_CASE("text worker: a text that waits for another begins when that one is gone") {
