@@ -32,7 +32,7 @@ using Reply = http::response<http::string_body>;
 template <typename Message>
 void set_head(Message& message, const ServiceReply& r, bool keep_alive) {
   message.result(static_cast<http::status>(r.status));
-  message.set(http::field::content_type, r.content_type);
+  if (!r.content_type.empty()) message.set(http::field::content_type, r.content_type);
   message.set(http::field::cache_control, "no-store");
   message.set("X-Content-Type-Options", "nosniff");
   for (const auto& [name, value] : r.headers) message.set(name, value);
@@ -44,7 +44,7 @@ Reply http_reply(ServiceReply r, unsigned version, bool keep_alive, bool head) {
   set_head(reply, r, keep_alive);
   const size_t bytes = r.body.size();
   if (!head) reply.body() = std::move(r.body);
-  reply.content_length(bytes);
+  if (reply.result() != http::status::no_content) reply.content_length(bytes);
   return reply;
 }
 

@@ -521,6 +521,9 @@ void serve_flags(VerbRow& verb) {
   f.whole("queue", 0, 1 << 16, "language models: maximum number of waiting requests", [](Options& o, int64_t v) {
      o.queue = v;
    }).initial = "64";
+  f.texts("allow-origin", "ORIGIN",
+          "language models: pages of this origin may send requests, e.g. https://chat.example.org; '*' allows all",
+          &Options::origins);
   machine(f);
 }
 

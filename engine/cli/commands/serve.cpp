@@ -25,6 +25,7 @@
 #include "engine/cycle/snapshot.hpp"
 #include "engine/model/packed_files.hpp"
 #include "engine/model/type_mix.hpp"
+#include "engine/serving/cross_origin.hpp"
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/language_service.hpp"
 #include "engine/serving/page.hpp"
@@ -169,9 +170,10 @@ int serve_language_model(const Options& options) {
   int signal = 0;
   {
     const HttpLimits limits = text_limits(options);
+    CrossOrigin handler(service, options.origins);
     std::vector<std::unique_ptr<HttpServer>> servers;
     for (const ListenAddress& address : addresses) {
-      servers.push_back(std::make_unique<HttpServer>(service, address, limits));
+      servers.push_back(std::make_unique<HttpServer>(handler, address, limits));
       const bool needed = !settings.loopback && options.token.empty();
       say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
     }
@@ -206,10 +208,11 @@ int serve_command(const Options& options) {
                     {"write 127.0.0.1:8080, [::1]:8080, or port 0 for a free one"});
     return serve_language_model(options);
   }
-  refuse_flags(options,
-               {"tokenizer", "context", "weight-type", "cache-type", "spec", "set", "lora", "chat-template", "pooling",
-                "sequences", "cache-memory", "overflow", "keep", "draft", "lookup", "draft-tokens", "queue"},
-               "a flow");
+  refuse_flags(
+      options,
+      {"tokenizer", "context", "weight-type", "cache-type", "spec", "set", "lora", "chat-template", "pooling",
+       "sequences", "cache-memory", "overflow", "keep", "draft", "lookup", "draft-tokens", "queue", "allow-origin"},
+      "a flow");
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     if (options.weights.empty())

@@ -62,7 +62,8 @@ struct Options {
   std::vector<int> threads;  // empty: one thread, and all threads of the machine
   double seconds = 1;        // per measurement
   // External access: run, serve, ctl
-  std::vector<std::string> serve;  // ADDRESS
+  std::vector<std::string> serve;    // ADDRESS
+  std::vector<std::string> origins;  // of pages that may send requests
   std::string control, token;
   double latency = 0.002;  // seconds
   bool insecure = false, ui = false, once = false;

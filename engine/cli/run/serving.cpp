@@ -17,6 +17,7 @@
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cycle/snapshot.hpp"
 #include "engine/serving/control_socket.hpp"
+#include "engine/serving/cross_origin.hpp"
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/layer_cards.hpp"
@@ -87,6 +88,7 @@ ListenAddress listen_address(const std::string& text, bool insecure) {
 
 ServiceSettings service_settings(const Options& options, const std::vector<ListenAddress>& addresses) {
   if (!options.token.empty()) check_token(options.token);
+  for (const std::string& origin : options.origins) check_origin(origin);
   ServiceSettings settings;
   settings.token = options.token.empty() ? random_token() : options.token;
   settings.token_for_all = !options.token.empty();

@@ -11,6 +11,7 @@
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/serving.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/serving/cross_origin.hpp"
 #include "engine/serving/embedding_service.hpp"
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/page.hpp"
@@ -46,9 +47,10 @@ int serve_vectors(const Options& options, const std::vector<ListenAddress>& addr
   served.since = static_cast<int64_t>(std::time(nullptr));
   EmbeddingService service(settings, served, worker);
   put_docs(service);
+  CrossOrigin handler(service, options.origins);
   std::vector<std::unique_ptr<HttpServer>> servers;
   for (const ListenAddress& address : addresses) {
-    servers.push_back(std::make_unique<HttpServer>(service, address, text_limits(options)));
+    servers.push_back(std::make_unique<HttpServer>(handler, address, text_limits(options)));
     const bool needed = !settings.loopback && options.token.empty();
     say(fmt::format("serving on {}{}", servers.back()->url(), needed ? " · token " + settings.token : ""));
   }

@@ -31,6 +31,9 @@ class TextClient {
   void post(const std::string& path, const std::string& body) {
     const std::string bytes = "POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" +
                               "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    send(bytes);
+  }
+  void send(const std::string& bytes) {
     REQUIRE(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
   }
   std::string hear(const std::function<bool(const std::string&)>& holds) {
