@@ -200,5 +200,5 @@ TEST_CASE("json schema: formats of strings") {
   check("ipv6", "2001:db8:0:0:0:ff00:42:8329", "2001:db8:0");
   check("uri", "https://x.org/a?b=c#d", "x.org");
   for (const char* good : {"P3W", "P1Y2M3D", "PT5S", "P10DT1H30M"}) check("duration", good, "P");
-  for (const char* bad : {"P1D2M", "PT", "P1WT1H", "PT1H5S", "3D"}) check("duration", "PT1M", bad);
+  for (const char* bad : {"P1D2M", "PT", "P1WT1H", "3D"}) check("duration", "PT1M", bad);
 }
