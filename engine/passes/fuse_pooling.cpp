@@ -98,12 +98,19 @@ class Backward {
   Rewriter rewriter_;
 };
 
+// Whether both belong to the same part of the model. Only one of them may be a product with a rounding.
+bool share_scope(const Program& program, const Node& a, const Node& b) {
+  NodeScope scope = program.scope_of(a);
+  scope.rounding = program.scope_of(b).rounding;
+  return scope == program.scope_of(b);
+}
+
 Program join_forward(const Program& program, const AcceptsCall& accepts) {
   const Uses uses(program);
   Rewriter rewriter(program);
   for (const Node& node : program.nodes) {
     const Node* conv = node.op == Op::call && node.inputs.size() == 1 ? &program.producer(node.inputs[0]) : nullptr;
-    const bool joins = conv && conv->op == Op::call && uses.once(node.inputs[0]) && conv->scope == node.scope;
+    const bool joins = conv && conv->op == Op::call && uses.once(node.inputs[0]) && share_scope(program, *conv, node);
     const FunctionalPtr both = joins ? joined_call(conv->callee, node.callee) : nullptr;
     if (!both) {
       rewriter.copy(node);

@@ -89,6 +89,21 @@ TEST_CASE("fuse_pooling: not if the convolution has other readers or the device 
   CHECK(refused.count("conv_max_pool_grad_weight") == 2);
 }
 
+TEST_CASE("fuse_pooling: convolutions that may round their operands are joined too") {
+  Program program = prepared(blocks().program);
+  for (Node& node : program.nodes) {
+    if (node.op != Op::call || !node.callee.starts_with("conv")) continue;
+    NodeScope scope = program.scope_of(node);
+    scope.rounding = Rounding::fp16;
+    node.scope = program.scope_index(scope);
+  }
+  const Program fused = fuse_pooling(program, [](const auto&...) { return true; });
+  CHECK(calls_of(fused).count("conv_max_pool") == 2);
+  for (const Node& node : fused.nodes)
+    if (node.op == Op::call && node.callee.starts_with("conv_max_pool"))
+      CHECK(fused.scope_of(node).rounding == Rounding::fp16);
+}
+
 TEST_CASE("fuse_pooling: the CPU agrees with the interpreter for any number of threads") {
   for (const int64_t pool_stride : {1, 2}) {
     const TrainingStep step = blocks(false, pool_stride);
