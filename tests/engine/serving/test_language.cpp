@@ -323,7 +323,7 @@ TEST_CASE("language service: streams arrive in chunks, and the connection is use
 
 namespace {
 
-// Holds replies back until it is told to give them.
+// Keeps requests unanswered until give() is called.
 class HeldBack : public HttpHandler {
  public:
   void handle(ServiceRequest, Answer answer) override {
