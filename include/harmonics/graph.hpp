@@ -37,8 +37,8 @@ class PrecisionPolicy {
  private:
   Kind kind_;
 };
-// Returns a policy as with `--precision auto`: products round their operands if that is at least 1.6 times as fast. The
-// notes of fit() give the choice and the reason. FitOptions::precision takes precedence.
+// Returns a policy as with `--precision auto`: products of sizes at which it is faster round their operands. The notes
+// of fit() give the choice and the reason. FitOptions::precision takes precedence.
 HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolicy(PrecisionPolicy::Kind::automatic); }
 
 enum class Backend { Auto, CPU, GPU, FPGA };

@@ -53,6 +53,7 @@ void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uin
                                                 : buffers[from];
   }
   own[c.dense_count] = workspace + c.dense_offset;
+  if (c.dense.packed_bytes > 0) own[c.dense_count + 1] = buffers[c.workspace + 1];
   for (uint32_t i = c.product.c + 3; i < c.product.c + 3 + c.product.extra; ++i) own[i] = buffers[i];
   c.dense.run(c.dense.context, own, phase, part);
 }
@@ -158,6 +159,11 @@ bool is_half(const Product& p) {
   return suits_half_product(p, 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k));
 }
 
+void pack_dense(const void* context, const void* numbers, uint64_t piece, void* packed) {
+  const hx_kernel& dense = static_cast<const SparseOrDense*>(context)->dense;
+  dense.pack(dense.context, numbers, piece, packed);
+}
+
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
@@ -184,7 +190,16 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   }
   const char* name = c->always ? "sparse product" : "sparse or dense product";
   const std::vector<uint32_t> all = parts;
+  const uint64_t packed_bytes = c->dense.packed_bytes, packed_piece = c->dense.packed_piece;
+  const char* const packing = c->dense.packing;
+  const uint32_t packed_input = c->dense.packed_input;
   answer(out, std::move(c), run, name, all).workspace = workspace;
+  if (packed_bytes == 0) return;
+  out.packed_bytes = packed_bytes;
+  out.packed_piece = packed_piece;
+  out.packed_input = packed_input;
+  out.pack = pack_dense;
+  out.packing = packing;
 }
 
 // Plans the dense kernel of an update: a fused SGD update if supported, else a sum in place.
