@@ -198,6 +198,31 @@ TEST_CASE("fp16 chunks: a constant weight is packed once in both directions, wit
     }
 }
 
+TEST_CASE("fp16 chunks: a constant operand of dot and dot_add is packed once, with equal bits") {
+  if (is_baseline()) return;
+  Random random(83);
+  for (const int64_t along : {0, 1})
+    for (const HalfSizes& s : {HalfSizes{64, 330, 300}, {300, 70, 512}}) {
+      const Tensor x = random.floats({s.m, s.k}), w = random.floats(along ? Dims{s.n, s.k} : Dims{s.k, s.n}),
+                   sum = random.floats({s.m, s.n});
+      for (const bool adds : {false, true}) {
+        const auto product = [&] {
+          KernelCall call(adds ? "dot_add" : "dot");
+          call.set("lhs_contract", Dims{1}).set("rhs_contract", Dims{along});
+          if (adds) call.in(sum);
+          call.in(x).in(w).out({s.m, s.n}).allow_half();
+          return call;
+        };
+        KernelCall plain = product(), kept = product();
+        const Tensor expected = plain.run_one(), y = kept.constant(adds ? 2 : 1).run_one();
+        INFO(s.m << " x " << s.n << " x " << s.k << (adds ? ", added" : "") << " by " << kept.kernel());
+        CHECK(plain.packed_bytes() == 0);
+        CHECK(kept.packed_bytes() > 0);
+        CHECK(y.bytes == expected.bytes);
+      }
+    }
+}
+
 TEST_CASE("fp16 chunks: a step for a batch gives the bits of the product and the update") {
   Random random(78);
   const Tensor rate = scalar(0.01f), step({}, std::vector<int64_t>{7});

@@ -159,11 +159,6 @@ bool is_half(const Product& p) {
   return suits_half_product(p, 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k));
 }
 
-void pack_dense(const void* context, const void* numbers, uint64_t piece, void* packed) {
-  const hx_kernel& dense = static_cast<const SparseOrDense*>(context)->dense;
-  dense.pack(dense.context, numbers, piece, packed);
-}
-
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
@@ -190,16 +185,9 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   }
   const char* name = c->always ? "sparse product" : "sparse or dense product";
   const std::vector<uint32_t> all = parts;
-  const uint64_t packed_bytes = c->dense.packed_bytes, packed_piece = c->dense.packed_piece;
-  const char* const packing = c->dense.packing;
-  const uint32_t packed_input = c->dense.packed_input;
+  const uint32_t b = p.b;
   answer(out, std::move(c), run, name, all).workspace = workspace;
-  if (packed_bytes == 0) return;
-  out.packed_bytes = packed_bytes;
-  out.packed_piece = packed_piece;
-  out.packed_input = packed_input;
-  out.pack = pack_dense;
-  out.packing = packing;
+  pass_packing<SparseOrDense, &SparseOrDense::dense>(b, out);
 }
 
 // Plans the dense kernel of an update: a fused SGD update if supported, else a sum in place.
