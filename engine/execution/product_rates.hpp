@@ -27,7 +27,7 @@ struct PrecisionChoice {
 // Products round only if they are faster by this factor. bf16, which is less accurate than fp16 chunks, must also reach
 // kWorthBf16 on the largest product.
 constexpr double kWorthRounding = 1.15, kWorthBf16 = 1.6;
-// Chooses the rounding that is fastest on the largest product. `rates`: of products with 512 columns and terms, by
+// Chooses the rounding that is fastest on the largest product. `rates`: of products with 1,024 columns and terms, by
 // their number of rows. The least side is the least number of rows from which on rounding is worth it.
 PrecisionChoice choose_precision(const std::map<int64_t, ProductRates>& rates);
 
