@@ -195,7 +195,9 @@ PrecisionChoice choose_precision(const std::map<int64_t, ProductRates>& rates) {
   int64_t least = rates.rbegin()->first;
   for (auto at = rates.rbegin(); at != rates.rend(); ++at) {
     const auto narrow = at->second.narrow.find(rounding);
-    if (narrow == at->second.narrow.end() || narrow->second < kWorthRounding * at->second.f32) break;
+    if (narrow == at->second.narrow.end() || narrow->second < kWorthRounding * at->second.f32 ||
+        at->first < fixed_least_side(rounding))
+      break;
     least = at->first;
   }
   return {precision_of(rounding), fmt::format("{}; those with a side below {} stay f32", measured, least), least};
