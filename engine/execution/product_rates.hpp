@@ -27,6 +27,9 @@ struct PrecisionChoice {
 // Products round only if they are faster by this factor. bf16, which is less accurate than fp16 chunks, must also reach
 // kWorthBf16 on the largest product.
 constexpr double kWorthRounding = 1.15, kWorthBf16 = 1.6;
+// The least side without a measurement, and the lower bound with one: smaller products are faster in f32, fused with
+// updates.
+constexpr int64_t fixed_least_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 64; }
 // Chooses the rounding that is fastest on the largest product. `rates`: of products with 1,024 columns and terms, by
 // their number of rows. The least side is the least number of rows from which on rounding is worth it.
 PrecisionChoice choose_precision(const std::map<int64_t, ProductRates>& rates);
@@ -52,8 +55,6 @@ void settle_precision(DeviceSettings& settings, Registry& registry, bool determi
 // Returns "precision auto: fp16, as products in fp16 measured ...", or "" unless `auto` chose the precision.
 std::string precision_text(const DeviceSettings& settings);
 
-// The least side without a measurement.
-constexpr int64_t fixed_least_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 64; }
 // Returns the trivial recipe of a precision, which applies to all products, or to those of at least
 // DeviceSettings::least_side.
 PrecisionRecipe recipe_of(const DeviceSettings& settings);
