@@ -25,7 +25,7 @@ int64_t recorded_side(const RunState& state, Precision precision) {
   if (precision == Precision::fp32) return 0;
   const auto was = state.routes.find("precision from side");
   if (was == state.routes.end())  // of a checkpoint before sides were recorded
-    return fixed_least_side(precision == Precision::bf16 ? Rounding::bf16 : Rounding::fp16);
+    return usual_least_side(precision == Precision::bf16 ? Rounding::bf16 : Rounding::fp16);
   int64_t side = 0;
   std::from_chars(was->second.data(), was->second.data() + was->second.size(), side);
   return side;

@@ -247,7 +247,10 @@ PrecisionChoice resolve_precision(const std::string& device, Registry& registry,
     const std::string why =
         fmt::format("device '{}' {} products in {}", device, has ? "has" : "has no", rounding_name(rounding));
     return {has ? precision_of(rounding) : Precision::fp32,
-            deterministic ? why + ", and a measurement is not repeatable" : why, has ? fixed_least_side(rounding) : 0};
+            deterministic ? why + ", and a measurement is not repeatable" : why,
+            !has       ? 0
+            : is_apart ? usual_least_side(rounding)
+                       : fixed_least_side(rounding)};
   }
   if (!has_fp16 && !has_bf16) return choose_precision({});
   return choose_precision(product_rates(kernels, device));

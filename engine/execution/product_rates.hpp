@@ -27,9 +27,11 @@ struct PrecisionChoice {
 // Products round only if they are faster by this factor. bf16, which is less accurate than fp16 chunks, must also reach
 // kWorthBf16 on the largest product.
 constexpr double kWorthRounding = 1.15, kWorthBf16 = 1.6;
-// The least side without a measurement, and the lower bound with one: smaller products are faster in f32, fused with
-// updates.
-constexpr int64_t fixed_least_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 64; }
+// The least side without a measurement, and the lower bound with one: on several threads, strips of 64 columns in fp16
+// divide smaller products unevenly. The choice does not depend on the number of threads, nor do results.
+constexpr int64_t fixed_least_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 128; }
+// The least side of devices with their own memory, and of checkpoints that record none.
+constexpr int64_t usual_least_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 64; }
 // Chooses the rounding that is fastest on the largest product. `rates`: of products with 1,024 columns and terms, by
 // their number of rows. The least side is the least number of rows from which on rounding is worth it.
 PrecisionChoice choose_precision(const std::map<int64_t, ProductRates>& rates);

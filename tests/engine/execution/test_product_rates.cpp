@@ -57,7 +57,7 @@ TEST_CASE("product rates: products round from the side on from which all larger 
     return choose_precision(rates).least_side;
   };
   CHECK(least(0.9, 1.1, 1.2, 1.5) == 128);
-  CHECK(least(1.2, 1.3, 1.4, 1.5) == 64);  // fp16 never rounds smaller ones
+  CHECK(least(1.2, 1.3, 1.4, 1.5) == 128);  // fp16 never rounds smaller ones
   CHECK(least(1.3, 1.1, 1.2, 1.5) == 128);
   CHECK(least(1.3, 1.3, 1.0, 1.5) == 256);
   CHECK(least(1.3, 1.3, 1.3, 1.1) == 0);
@@ -216,7 +216,7 @@ TEST_CASE("product rates: a measurement is kept, and the file decides from then 
       std::ofstream(product_rates_path(), std::ios::app) << rates_line(key, {1, {{Rounding::fp16, factor}}});
     const PrecisionChoice choice = resolve_precision("cpu", Registry::global(), false);
     CHECK(choice.precision == expected);
-    CHECK(choice.least_side == (expected == Precision::fp16 ? 64 : 0));
+    CHECK(choice.least_side == (expected == Precision::fp16 ? 128 : 0));
   }
 }
 
