@@ -9,9 +9,10 @@ namespace harmonics::engine {
 
 namespace {
 
-bool calls(const Node& node, std::string_view name) {
+// Returns the functional of a call with default attributes, otherwise null.
+FunctionalPtr usual_call(const Node& node) {
   const FunctionalPtr f = called_by(node);
-  return f && node.callee == name && has_defaults(f->signature, node.attributes);
+  return f && has_defaults(f->signature, node.attributes) ? f : nullptr;
 }
 
 class DerivativeKeeper {
@@ -45,7 +46,7 @@ class DerivativeKeeper {
   // Returns the gradient of the activation `index`, if it is the only late reader of the argument.
   std::optional<uint32_t> gradient_of(uint32_t index, uint64_t least_bytes) const {
     const Node& node = program_.nodes[index];
-    if (!calls(node, "gelu")) return std::nullopt;
+    if (node.inputs.size() != 1 || !usual_call(node)) return std::nullopt;
     const ValueId x = node.inputs[0];
     const TensorType& type = program_.type(x);
     if (type.dtype != DType::F32 || type.bytes() < least_bytes || uses_.is_result(x) ||
@@ -55,7 +56,9 @@ class DerivativeKeeper {
     for (const uint32_t reader : uses_.readers(x)) {
       const Node& late = program_.nodes[reader];
       if (is_forward(program_, late)) continue;
-      if (gradient || !calls(late, "gelu_grad") || late.inputs[1] == x || gradients_.count(reader)) return std::nullopt;
+      const FunctionalPtr f = usual_call(late);
+      const bool fits = f && f->traits.gradient_of == node.callee && late.inputs.size() == 2 && late.inputs[1] != x;
+      if (gradient || !fits || gradients_.count(reader)) return std::nullopt;
       gradient = reader;
     }
     return gradient;
