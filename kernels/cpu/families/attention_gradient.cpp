@@ -81,7 +81,7 @@ HM_INLINE void product_tile(const float* a, int64_t a_row, const float* b, int64
     for (int i = 0; i < kRows; ++i) {
       const vf x = splat(a[i * a_row + d]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) add_product(sum[i][v], x, column[v]);
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, column[v], sum[i][v]);
     }
   }
 #pragma GCC unroll 8
