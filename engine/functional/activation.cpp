@@ -110,8 +110,8 @@ HTensor before_activation(const AttributeMap& attributes, const HTensor& y, cons
 }
 
 std::vector<Functional> activations() {
-  const Traits elementwise{.elementwise = true}, activation{.elementwise = true, .part = BlockPart::activation};
-  const Traits slope_of_gelu{.elementwise = true, .gradient_of = "gelu"};
+  const Traits activation{.elementwise = true, .part = BlockPart::activation},
+      slope_of_gelu{.elementwise = true, .gradient_of = "gelu"};
   return {
       {"relu", "max(x, 0)", "x [...] -> y [...]", relu, relu_gradient, activation},
       {"leaky_relu", "x where positive, a fraction of it elsewhere", "x [...] {slope = 0.01} -> y [...]", leaky_relu,
