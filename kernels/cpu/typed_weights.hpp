@@ -28,7 +28,7 @@ constexpr int64_t kBlockRows = 96, kTypedPanel = 32, kTypedDepth = 1024;
 constexpr int64_t kTypedColumnGranule = 8;
 // With AVX-512, up to this many rows of A are multiplied by weights of 16-bit floats in tiles of rows that convert the
 // weight in registers.
-constexpr int64_t kMostTiledRows = 48;
+constexpr int64_t kMostTiledRows = 32;
 // Transposed products: columns and rows of b decoded at a time, whole blocks of every type.
 constexpr int64_t kDecodedColumns = 256, kDecodedDepth = 128;
 
