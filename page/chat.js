@@ -145,7 +145,9 @@ byId("compose").addEventListener("submit", (event) => {
   const text = byId("message").value.trim();
   if (!text || running) return;
   byId("message").value = "";
-  messages.push({ role: "user", content: text });
+  const last = messages.at(-1);
+  if (last?.role === "user") last.content += `\n\n${text}`; // without an answer: templates want the roles in turn
+  else messages.push({ role: "user", content: text });
   show("user", text);
   answer();
 });
@@ -183,9 +185,12 @@ for (const name of settings) {
 }
 byId("settings").addEventListener("submit", (event) => event.preventDefault());
 
+addEventListener("hashchange", () => location.reload()); // another token
 fetch("v1/models", { headers: headers() })
-  .then((response) => response.json())
-  .then((models) => { byId("model").textContent = models.data[0].id; })
+  .then(async (response) => {
+    const models = response.status === 401 ? null : await response.json();
+    byId("model").textContent = models ? models.data[0].id : "a token is needed: add #token=TOKEN to this address";
+  })
   .catch(() => { byId("model").textContent = "the model cannot be reached"; });
 byId("message").focus();
 update();

@@ -27,6 +27,10 @@ class ByteAlphabet {
   // Appends the bytes that a text in the byte alphabet encodes. Returns false if a character is not in the alphabet.
   bool append(std::string_view text, std::string& out) const {
     for (size_t at = 0; at < text.size();) {
+      const size_t begin = at;
+      while (at < text.size() && text[at] >= '!' && text[at] <= '~') ++at;  // most bytes are written as themselves
+      out.append(text, begin, at - begin);
+      if (at == text.size()) break;
       const auto c = static_cast<unsigned char>(text[at]);
       uint32_t code = c;
       size_t length = 1;
@@ -58,13 +62,16 @@ class BytePairs final : public Model {
     for (const Token& token : tokens) bytes += token.text.size();
     symbols_.reserve(tokens.size(), bytes);
     std::string text;
+    std::vector<int32_t> known;
+    known.reserve(tokens.size());
     for (size_t i = 0; i < tokens.size(); ++i) {
       text.clear();
       const bool plain = (tokens[i].kind == TokenKind::normal || tokens[i].kind == TokenKind::unused) &&
                          append(tokens[i].text, alphabet, text);
       symbols_.append(plain ? text : tokens[i].text);
-      if (plain && !text.empty()) symbols_.know(static_cast<int32_t>(i));
+      if (plain && !text.empty()) known.push_back(static_cast<int32_t>(i));
     }
+    symbols_.know(known);
     for (size_t byte = 0; byte < bytes_.size(); ++byte)
       bytes_[byte] = vocabulary.byte_alphabet ? byte_symbol(static_cast<char>(byte)) : -1;
     read_merges(path, alphabet);
@@ -116,26 +123,56 @@ class BytePairs final : public Model {
   }
   int32_t byte_symbol(char byte) const { return symbols_.find(std::string_view(&byte, 1)); }
 
+  struct Decoded {
+    std::string text;  // left and right part
+    size_t left = 0;   // bytes
+    uint32_t left_hash = 0, right_hash = 0;
+  };
+  struct Numbered {
+    int32_t left = -1, right = -1, joined = -1;
+  };
   void read_merges(const std::string& path, const ByteAlphabet& alphabet) {
-    const std::vector<Merge>& merges = vocabulary_.merges;
+    const MergeList& merges = vocabulary_.merges;
     if (merges.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) - vocabulary_.tokens.size() * 4)
       refuse(path, vocabulary_.merges_place, "has too many items");
     merges_ = MergeTable(merges.size());
-    std::string text;
-    for (size_t i = 0; i < merges.size(); ++i) {
-      text.clear();
-      bool whole = append(merges[i].left, alphabet, text);
-      const size_t left = text.size();
-      whole = whole && append(merges[i].right, alphabet, text);
-      if (!whole || left == 0 || text.size() == left)
-        refuse(path, vocabulary_.merges_place,
-               "has the item " + std::to_string(i) + ", " + shown_name(merges[i].left + " " + merges[i].right) +
-                   ", which is not two parts with a space between them");
-      // Symbols that occur only in merges get numbers after those of the tokens.
-      const int32_t a = symbols_.number_of(std::string_view(text).substr(0, left)),
-                    b = symbols_.number_of(std::string_view(text).substr(left));
-      merges_.add(a, b, {static_cast<int32_t>(i), symbols_.number_of(text)});
+    // Each merge is decoded, then its symbols are looked up, then it is added. In between, slots of both tables are
+    // fetched.
+    std::array<Decoded, kAhead> decoded;
+    std::array<Numbered, kAhead> numbered;
+    int32_t joined = -1;
+    for (size_t i = 0; i < merges.size() + 2 * kAhead; ++i) {
+      Decoded& entry = decoded[i % kAhead];
+      Numbered& found = numbered[i % kAhead];
+      if (i >= 2 * kAhead) merges_.add(found.left, found.right, {static_cast<int32_t>(i - 2 * kAhead), found.joined});
+      if (i >= kAhead && i - kAhead < merges.size()) {
+        // Symbols that occur only in merges get numbers after those of the tokens.
+        const std::string_view text = entry.text;
+        found.left = symbols_.number_of(text.substr(0, entry.left), entry.left_hash);
+        found.right = symbols_.number_of(text.substr(entry.left), entry.right_hash);
+        // Most vocabularies have their merged tokens in the order of the merges.
+        found.joined = joined = symbols_.finds(joined + 1, text) ? joined + 1 : symbols_.number_of(text);
+        merges_.prefetch(found.left, found.right);
+      }
+      if (i < merges.size()) decode_merge(path, alphabet, i, entry);
     }
+  }
+  void decode_merge(const std::string& path, const ByteAlphabet& alphabet, size_t i, Decoded& entry) const {
+    const Merge merge = vocabulary_.merges[i];
+    std::string& text = entry.text;
+    text.clear();
+    bool whole = append(merge.left, alphabet, text);
+    entry.left = text.size();
+    whole = whole && append(merge.right, alphabet, text);
+    if (!whole || entry.left == 0 || text.size() == entry.left)
+      refuse(path, vocabulary_.merges_place,
+             "has the item " + std::to_string(i) + ", " +
+                 shown_name(std::string(merge.left) + " " + std::string(merge.right)) +
+                 ", which is not two parts with a space between them");
+    entry.left_hash = SymbolTable::hash_of(std::string_view(text).substr(0, entry.left));
+    entry.right_hash = SymbolTable::hash_of(std::string_view(text).substr(entry.left));
+    symbols_.prefetch(entry.left_hash);
+    symbols_.prefetch(entry.right_hash);
   }
 
   std::vector<Symbol> symbols_of(std::string_view word) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +26,40 @@ enum class ModelKind : uint8_t {
   word_pieces       // takes the longest token first
 };
 
-// Two adjacent symbols that merge. Earlier merges in the list have priority.
+// Two adjacent symbols that merge.
 struct Merge {
-  std::string left, right;
+  std::string_view left, right;
+};
+
+// Merges in order of priority. Their texts lie in one string: a vocabulary has about 150,000.
+class MergeList {
+ public:
+  MergeList() = default;
+  MergeList(std::initializer_list<Merge> merges) {
+    for (const Merge& merge : merges) push_back(merge);
+  }
+  size_t size() const { return ends_.size() / 2; }
+  bool empty() const { return ends_.empty(); }
+  Merge operator[](size_t i) const { return {text(2 * i), text(2 * i + 1)}; }
+  void reserve(size_t merges, size_t bytes = 0) {
+    ends_.reserve(2 * merges);
+    texts_.reserve(bytes);
+  }
+  void push_back(const Merge& merge) {  // copies the texts
+    texts_ += merge.left;
+    ends_.push_back(texts_.size());
+    texts_ += merge.right;
+    ends_.push_back(texts_.size());
+  }
+
+ private:
+  std::string_view text(size_t part) const {
+    const size_t begin = part ? ends_[part - 1] : 0;
+    return std::string_view(texts_).substr(begin, ends_[part] - begin);
+  }
+
+  std::string texts_;
+  std::vector<size_t> ends_;  // of left and right parts, alternating
 };
 
 // A change of the text before it is divided.
@@ -101,7 +133,7 @@ struct AddedToken {
 struct Vocabulary {
   std::vector<Token> tokens;
   ModelKind model = ModelKind::byte_pairs;
-  std::vector<Merge> merges;            // for byte_pairs
+  MergeList merges;                     // for byte_pairs
   std::vector<Normalizer> normalizers;  // in order of application
   std::vector<Division> divisions;      // in order of application; none: the text is one word
   // Control tokens are found only on request (HX_ENCODE_SPECIAL), all others always.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -98,6 +100,7 @@ class FileReplacement::State {
                         mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
     if (file_ < 0) fail_by_system();
     exists_ = true;
+    calls_.lock(file_);  // see remove_unfinished_files(); not all file systems have locks
     // Restores the old file's permissions despite the umask. On failure the new file has fewer permissions, not more.
     if (mode_ >= 0) (void)::fchmod(file_, static_cast<mode_t>(mode_));
   }
@@ -245,6 +248,33 @@ int make_directories(const std::string& path, FileCalls& calls) {
 bool is_unfinished_file(std::string_view name) {
   return name.size() > kAside.size() + kAsideEnd.size() && name.substr(0, kAside.size()) == kAside &&
          name.substr(name.size() - kAsideEnd.size()) == kAsideEnd;
+}
+
+namespace {
+
+// Returns the process in the name of a temporary file, or 0.
+pid_t writer_of(std::string_view name) {
+  pid_t process = 0;
+  const char* const end = name.data() + name.size();
+  const auto [last, failed] = std::from_chars(name.data() + kAside.size(), end, process);
+  return failed == std::errc() && last != end && *last == '-' && process > 0 ? process : 0;
+}
+
+}  // namespace
+
+void remove_unfinished_files(const std::string& folder) {
+  std::vector<std::string> names;
+  FileCalls& calls = FileCalls::system();
+  if (calls.list(folder.c_str(), names) != 0) return;
+  for (const std::string& name : names) {
+    const pid_t process = is_unfinished_file(name) ? writer_of(name) : 0;
+    if (process == 0 || ::kill(process, 0) == 0 || errno != ESRCH) continue;
+    const std::string path = folder + "/" + name;
+    const int file = calls.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    if (file < 0) continue;
+    if (calls.lock(file) == 0) calls.remove(path.c_str());
+    calls.close(file);
+  }
 }
 
 namespace {

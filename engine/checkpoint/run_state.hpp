@@ -37,7 +37,8 @@ struct RunState {
   std::string training, device;  // training settings and device
   int64_t batch = 0, accumulate = 1;
   std::map<std::string, std::string> implementations;  // by functional; empty: from an earlier version
-  // Further conditions of bit-identical results: "precision" ("precision chosen" if by auto), "device" (its
+  // Further conditions of bit-identical results: "precision" (if by auto "precision chosen", and
+  // "precision from side", its least side), "device" (its
   // description, with the instruction set), "kernels of OPERATION"; empty: from an earlier version.
   std::map<std::string, std::string> routes;
   std::map<std::string, double> metrics;  // for display

@@ -1,5 +1,6 @@
 #include "engine/cycle/cycle_runtime.hpp"
 
+#include <charconv>
 #include <chrono>
 
 #include <fmt/core.h>
@@ -17,6 +18,17 @@ namespace {
 
 double machine_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Returns the least side that the run of the checkpoint rounded.
+int64_t recorded_side(const RunState& state, Precision precision) {
+  if (precision == Precision::fp32) return 0;
+  const auto was = state.routes.find("precision from side");
+  if (was == state.routes.end())  // of a checkpoint before sides were recorded
+    return usual_least_side(precision == Precision::bf16 ? Rounding::bf16 : Rounding::fp16);
+  int64_t side = 0;
+  std::from_chars(was->second.data(), was->second.data() + was->second.size(), side);
+  return side;
 }
 
 }  // namespace
@@ -45,7 +57,6 @@ void CycleRuntime::take_routes(const RunState& state) {
   if (settings_.precision_reason.empty() || was == state.routes.end()) return;
   const std::string now = precision_name(settings_.precision);
   const bool asked = !state.routes.count("precision chosen");
-  if (was->second == now && !asked) return;
   DeviceSettings recorded = settings_;
   try {
     recorded.precision = parse_precision(was->second);
@@ -58,7 +69,8 @@ void CycleRuntime::take_routes(const RunState& state) {
     return;
   }
   settings_.precision = recorded.precision;
-  settings_.precision_reason = asked ? "" : "the checkpoint was trained with it";
+  settings_.least_side = asked ? 0 : recorded_side(state, settings_.precision);
+  if (asked || was->second != now) settings_.precision_reason = asked ? "" : "the checkpoint was trained with it";
   if (was->second != now)
     hooks_.resume_notes.push_back(
         fmt::format("precision auto: {}, as in the checkpoint (without it: {})", was->second, now));

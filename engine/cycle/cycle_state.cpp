@@ -63,6 +63,7 @@ RunState CycleState::of_last_step() {
   s.routes = {{"precision", precision_name(plan.run.precision)},
               {"device", KernelSource(plan.run.device, plan.graph.registry()).description()}};
   if (!plan.run.precision_reason.empty()) s.routes["precision chosen"] = "auto";
+  if (plan.run.least_side > 0) s.routes["precision from side"] = std::to_string(plan.run.least_side);
   for (auto& [operation, kernels] : cycle_.programs.kernels()) s.routes["kernels of " + operation] = kernels;
   return s;
 }

@@ -46,7 +46,11 @@ RunSettings run_settings(const hx_fit_settings& s) {
   if (s.precision) r.precision = parse_precision(s.precision);
   r.until.assign(s.until, s.until + s.n_until);
   r.metrics.assign(s.metrics, s.metrics + s.n_metrics);
-  r.threads = std::max(0, s.threads);
+  constexpr int kMostThreads = 1024;
+  if (s.threads < 0 || s.threads > kMostThreads)
+    throw Error(ErrorKind::Usage, fmt::format("the setting 'threads' is {}", s.threads), {},
+                {fmt::format("give 1 to {}, or 0 for all", kMostThreads)});
+  r.threads = s.threads;
   r.deterministic = s.deterministic != 0;
   return r;
 }

@@ -102,6 +102,12 @@ Program run_recompute_elementwise(const Program& p, Context& c) {
   constexpr uint64_t kLeastBytes = 1 << 20;  // smaller results stay in cache
   return c.options.fuse && !c.kernels.is_reference() ? recompute_elementwise(p, kLeastBytes) : p;
 }
+// Only on the host: its kernels compute gelu and its derivative together.
+Program run_keep_derivatives(const Program& p, Context& c) {
+  constexpr uint64_t kLeastBytes = 1 << 20;  // smaller results stay in cache
+  const bool on_host = c.kernels.device() && !has_own_memory(*c.kernels.device());
+  return c.options.fuse && on_host ? keep_derivatives(p, kLeastBytes) : p;
+}
 Program run_finish_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? finish_products(p, accepts_call(c)) : p;
 }
@@ -198,8 +204,9 @@ constexpr PassRow kPasses[] = {
     {"accumulate_products", run_accumulate_products, "fuse_updates"},
     {"sum_with_products", run_sum_with_products, "fuse_updates accumulate_products"},
     {"recompute_elementwise", run_recompute_elementwise, "cse fuse_pooling fuse_updates accumulate_products"},
+    {"keep_derivatives", run_keep_derivatives, "inline_calls recompute_elementwise"},
     {"finish_products", run_finish_products,
-     "fuse_updates accumulate_products sum_with_products recompute_elementwise"},
+     "fuse_updates accumulate_products sum_with_products recompute_elementwise keep_derivatives"},
     {"fuse_elementwise", run_fuse_elementwise, "fuse_pooling fuse_updates absorb_conversions finish_products"},
     {"fuse_reductions", run_fuse_reductions, "fuse_elementwise sum_with_products"},
     {"advance_updates", run_advance_updates, "fuse_updates accumulate_products fuse_reductions"},

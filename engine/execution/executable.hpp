@@ -127,7 +127,9 @@ struct DeviceSettings {
   std::string device = "cpu";  // a device name, or "reference"
   Precision precision = Precision::fp32;
   std::string precision_reason = {};  // why `auto` chose this precision; empty if requested explicitly
-  std::string policy = {};            // policy of a plugin, "NAME(setting=value)"; overrides `precision`
+  // Rows, columns and depth that `auto` requires at least of products that round.
+  int64_t least_side = 0;
+  std::string policy = {};  // policy of a plugin, "NAME(setting=value)"; overrides `precision`
   // Results to recompute in the backward pass of a training step; see parse_recomputation() for the syntax.
   std::string recomputation = {};
 };

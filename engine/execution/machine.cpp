@@ -4,8 +4,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -50,8 +52,13 @@ constexpr size_t kMostMemory = size_t{512} << 20;  // larger than the caches of 
 constexpr float factors[2] = {0.5f, 0.25f};
 constexpr uint64_t kFmaRounds = 100000;
 
-bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
-bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+// Returns whether HARMONICS_ISA, which limits the device cpu, allows these vectors.
+bool is_allowed(std::string_view isa) {
+  const char* const limit = std::getenv("HARMONICS_ISA");
+  return !limit || !*limit || limit == isa || limit == std::string_view("avx512");
+}
+bool has_avx512() { return __builtin_cpu_supports("avx512f") && is_allowed("avx512"); }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && is_allowed("avx2"); }
 
 void fma_avx2(uint64_t rounds) { HM_FMA_LOOP("ymm"); }
 void fma_avx512(uint64_t rounds) { HM_FMA_LOOP("zmm"); }
@@ -72,10 +79,11 @@ void read_memory(const std::byte* at, size_t bytes) {
 }
 
 double flops_of_slice() {
+  const bool wide = has_avx512();
   const auto start = Clock::now();
-  has_avx512() ? fma_avx512(kFmaRounds) : fma_avx2(kFmaRounds);
+  wide ? fma_avx512(kFmaRounds) : fma_avx2(kFmaRounds);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return static_cast<double>(kFmaRounds) * 12 * (has_avx512() ? 16 : 8) * 2 / seconds;
+  return static_cast<double>(kFmaRounds) * 12 * (wide ? 16 : 8) * 2 / seconds;
 }
 
 #else

@@ -25,19 +25,20 @@ namespace harmonics::engine {
 namespace {
 
 constexpr Rounding kCandidates[] = {Rounding::fp16, Rounding::bf16};
-constexpr int64_t kProductRows = 256, kProductDepth = 512, kProductColumns = 512;
-constexpr int kTimedRuns = 5;
+// The second operand exceeds the second-level cache, as the weights of a wide net do.
+constexpr int64_t kProductRows[] = {32, 64, 128, 256}, kMostRows = 256, kProductDepth = 1024, kProductColumns = 1024;
+constexpr int kTimedRuns = 4;
 constexpr size_t kLargestRates = 64 << 10;
 
 Precision precision_of(Rounding rounding) { return rounding == Rounding::bf16 ? Precision::bf16 : Precision::fp16; }
 
-KernelPtr product_kernel(KernelSource& kernels, Rounding rounding) {
+KernelPtr product_kernel(KernelSource& kernels, Rounding rounding, int64_t rows = kMostRows) {
   AttributeMap axes;
   axes.set("lhs_contract", std::vector<int64_t>{1}).set("rhs_contract", std::vector<int64_t>{0});
   axes.set("lhs_batch", std::vector<int64_t>{}).set("rhs_batch", std::vector<int64_t>{});
   return kernels.find("dot", axes,
-                      {{DType::F32, {kProductRows, kProductDepth}}, {DType::F32, {kProductDepth, kProductColumns}}},
-                      {{DType::F32, {kProductRows, kProductColumns}}}, 0, rounding);
+                      {{DType::F32, {rows, kProductDepth}}, {DType::F32, {kProductDepth, kProductColumns}}},
+                      {{DType::F32, {rows, kProductColumns}}}, 0, rounding);
 }
 
 // Returns the seconds of running all parts in sequence.
@@ -56,7 +57,7 @@ HTensor timed_operand(int64_t rows, int64_t columns) {
 }
 
 // Alternates the kernels, so that other load affects all of them alike. The fastest run of each counts.
-ProductRates measured_rates(KernelSource& kernels) {
+ProductRates measured_rates(KernelSource& kernels, int64_t rows) {
   struct Timed {
     Rounding rounding;
     KernelPtr kernel;
@@ -66,13 +67,13 @@ ProductRates measured_rates(KernelSource& kernels) {
   std::vector<Timed> all;
   for (const Rounding rounding : {Rounding::none, kCandidates[0], kCandidates[1]}) {
     if (rounding != Rounding::none && !kernels.has(rounding)) continue;
-    const KernelPtr kernel = product_kernel(kernels, rounding);
+    const KernelPtr kernel = product_kernel(kernels, rounding, rows);
     if (!kernel || !kernel->raw().run) continue;
     const auto bytes = static_cast<int64_t>(std::max<uint64_t>(64, kernel->raw().workspace));
     all.push_back({rounding, kernel, HTensor(DType::U8, {bytes})});
   }
-  HTensor a = timed_operand(kProductRows, kProductDepth), b = timed_operand(kProductDepth, kProductColumns),
-          c(DType::F32, {kProductRows, kProductColumns});
+  HTensor a = timed_operand(rows, kProductDepth), b = timed_operand(kProductDepth, kProductColumns),
+          c(DType::F32, {rows, kProductColumns});
   for (int i = 0; i <= kTimedRuns; ++i)  // the first run only touches the memory
     for (Timed& t : all) {
       void* const buffers[] = {a.mutable_bytes(), b.mutable_bytes(), c.mutable_bytes(), t.workspace.mutable_bytes()};
@@ -82,14 +83,14 @@ ProductRates measured_rates(KernelSource& kernels) {
   ProductRates rates;
   for (const Timed& t : all)
     (t.rounding == Rounding::none ? rates.f32 : rates.narrow[t.rounding]) =
-        2.0 * kProductRows * kProductDepth * kProductColumns / t.best;
+        2.0 * static_cast<double>(rows * kProductDepth * kProductColumns) / t.best;
   return rates;
 }
 
 // Returns the key of the rates. It changes with the processor, the instruction set and the kernels, whose names stay
 // when their code changes: raise the number then.
 std::string key_of_rates(KernelSource& kernels, const std::string& device) {
-  std::string key = device + ", 2, " + processor_name();
+  std::string key = device + ", 3, " + processor_name();
   for (const Rounding rounding : {Rounding::none, kCandidates[0], kCandidates[1]}) {
     if (rounding != Rounding::none && !kernels.has(rounding)) continue;
     const KernelPtr kernel = product_kernel(kernels, rounding);
@@ -125,12 +126,21 @@ void keep_rates(const std::string& path, const std::string& line, bool anew) {
   ::close(file);
 }
 
-ProductRates product_rates(KernelSource& kernels, const std::string& device) {
+// The rates of each number of rows have a line of their own, and are kept together.
+std::map<int64_t, ProductRates> product_rates(KernelSource& kernels, const std::string& device) {
   const std::string path = product_rates_path(), key = key_of_rates(kernels, device), text = text_of_rates(path);
-  if (const std::optional<ProductRates> known = find_rates(text, key)) return *known;
-  const ProductRates rates = measured_rates(kernels);
-  keep_rates(path, rates_line(key, rates), text.size() > kLargestRates / 2);
-  return rates;
+  const auto key_of = [&](int64_t rows) { return fmt::format("{}, {} rows", key, rows); };
+  std::map<int64_t, ProductRates> all;
+  for (const int64_t rows : kProductRows)
+    if (const std::optional<ProductRates> known = find_rates(text, key_of(rows))) all[rows] = *known;
+  if (all.size() == std::size(kProductRows)) return all;
+  std::string lines;
+  for (const int64_t rows : kProductRows) {
+    all[rows] = measured_rates(kernels, rows);
+    lines += rates_line(key_of(rows), all[rows]);
+  }
+  keep_rates(path, lines, text.size() > kLargestRates / 2);
+  return all;
 }
 
 // The fixed table of deterministic runs: bf16, except by the dot products of a processor that also has fp16 arithmetic.
@@ -171,17 +181,26 @@ std::optional<ProductRates> rates_of(std::string_view fields) {
 
 }  // namespace
 
-PrecisionChoice choose_precision(const ProductRates& rates) {
-  const auto best = std::max_element(rates.narrow.begin(), rates.narrow.end(),
+PrecisionChoice choose_precision(const std::map<int64_t, ProductRates>& rates) {
+  const ProductRates largest = rates.empty() ? ProductRates{} : rates.rbegin()->second;
+  const auto best = std::max_element(largest.narrow.begin(), largest.narrow.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (best == rates.narrow.end() || rates.f32 <= 0)
+  if (best == largest.narrow.end() || largest.f32 <= 0)
     return {Precision::fp32, "this processor has no products that round their operands"};
-  const double factor = best->second / rates.f32;
+  const Rounding rounding = best->first;
+  const double factor = best->second / largest.f32, limit = rounding == Rounding::bf16 ? kWorthBf16 : kWorthRounding;
   const std::string measured =
-      fmt::format("products in {} measured {:.2f} times the rate of f32", rounding_name(best->first), factor);
-  if (factor >= kWorthRounding)
-    return {precision_of(best->first), fmt::format("{}, and {:g} is enough", measured, kWorthRounding)};
-  return {Precision::fp32, fmt::format("{}, less than {:g}", measured, kWorthRounding)};
+      fmt::format("products in {} measured {:.2f} times the rate of f32", rounding_name(rounding), factor);
+  if (factor < limit) return {Precision::fp32, fmt::format("{}, less than {:g}", measured, limit)};
+  int64_t least = rates.rbegin()->first;
+  for (auto at = rates.rbegin(); at != rates.rend(); ++at) {
+    const auto narrow = at->second.narrow.find(rounding);
+    if (narrow == at->second.narrow.end() || narrow->second < kWorthRounding * at->second.f32 ||
+        at->first < fixed_least_side(rounding))
+      break;
+    least = at->first;
+  }
+  return {precision_of(rounding), fmt::format("{}; those with a side below {} stay f32", measured, least), least};
 }
 
 std::string rates_line(const std::string& key, const ProductRates& rates) {
@@ -228,7 +247,10 @@ PrecisionChoice resolve_precision(const std::string& device, Registry& registry,
     const std::string why =
         fmt::format("device '{}' {} products in {}", device, has ? "has" : "has no", rounding_name(rounding));
     return {has ? precision_of(rounding) : Precision::fp32,
-            deterministic ? why + ", and a measurement is not repeatable" : why};
+            deterministic ? why + ", and a measurement is not repeatable" : why,
+            !has       ? 0
+            : is_apart ? usual_least_side(rounding)
+                       : fixed_least_side(rounding)};
   }
   if (!has_fp16 && !has_bf16) return choose_precision({});
   return choose_precision(product_rates(kernels, device));
@@ -239,6 +261,7 @@ void settle_precision(DeviceSettings& settings, Registry& registry, bool determi
   const PrecisionChoice choice = resolve_precision(settings.device, registry, deterministic);
   settings.precision = choice.precision;
   settings.precision_reason = choice.why;
+  settings.least_side = choice.least_side;
 }
 
 std::string precision_text(const DeviceSettings& settings) {
@@ -267,7 +290,7 @@ PrecisionRecipe recipe_of(const DeviceSettings& settings) {
     case Precision::automatic:
       return recipe;
   }
-  if (!settings.precision_reason.empty()) rule.least_side = least_mixed_side(rule.rounding);
+  rule.least_side = settings.least_side;
   recipe.rules.push_back(rule);
   return recipe;
 }

@@ -1,4 +1,4 @@
-// Resolves `--precision auto`: whether products round their operands, by rates that are measured once and stored in a
+// Resolves `--precision auto`: which products round their operands, by rates that are measured once and stored in a
 // file.
 #pragma once
 
@@ -20,12 +20,21 @@ struct ProductRates {
 
 struct PrecisionChoice {
   Precision precision = Precision::fp32;
-  std::string why;  // "products in fp16 measured 1.94 times the rate of f32, and 1.6 is enough"
+  std::string why;  // "products in fp16 measured 1.72 times the rate of f32; those with a side below 128 stay f32"
+  int64_t least_side = 0;
 };
 
-// Rounding costs accuracy and conversions, so products must be faster by this factor.
-constexpr double kWorthRounding = 1.6;
-PrecisionChoice choose_precision(const ProductRates& rates);
+// Products round only if they are faster by this factor. bf16, which is less accurate than fp16 chunks, must also reach
+// kWorthBf16 on the largest product.
+constexpr double kWorthRounding = 1.15, kWorthBf16 = 1.6;
+// The least side without a measurement, and the lower bound with one: on several threads, strips of 64 columns in fp16
+// divide smaller products unevenly. The choice does not depend on the number of threads, nor do results.
+constexpr int64_t fixed_least_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 128; }
+// The least side of devices with their own memory, and of checkpoints that record none.
+constexpr int64_t usual_least_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 64; }
+// Chooses the rounding that is fastest on the largest product. `rates`: of products with 1,024 columns and terms, by
+// their number of rows. The least side is the least number of rows from which on rounding is worth it.
+PrecisionChoice choose_precision(const std::map<int64_t, ProductRates>& rates);
 
 // Format and parse rates as lines of a file: "KEY\tfp32=1.2e+11\tfp16=2.4e+11\tend". The last line with the key counts.
 // Lines that are incomplete or contain a number that is not positive are ignored.
@@ -48,10 +57,8 @@ void settle_precision(DeviceSettings& settings, Registry& registry, bool determi
 // Returns "precision auto: fp16, as products in fp16 measured ...", or "" unless `auto` chose the precision.
 std::string precision_text(const DeviceSettings& settings);
 
-// Returns the trivial recipe of a precision, which applies to all products. If `auto` chose the precision
-// (precision_reason), it applies only to products whose sides are all at least least_mixed_side(): smaller products are
-// faster in f32, fused with updates.
-constexpr int64_t least_mixed_side(Rounding rounding) { return rounding == Rounding::bf16 ? 32 : 64; }
+// Returns the trivial recipe of a precision, which applies to all products, or to those of at least
+// DeviceSettings::least_side.
 PrecisionRecipe recipe_of(const DeviceSettings& settings);
 
 }  // namespace harmonics::engine

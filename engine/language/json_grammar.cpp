@@ -1,6 +1,7 @@
 #include "engine/language/json_grammar.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
+#include "engine/language/multiple_grammar.hpp"
 #include "engine/language/number_grammar.hpp"
 #include "engine/language/pattern_grammar.hpp"
 
@@ -21,6 +23,7 @@ namespace json = boost::json;
 
 constexpr int kSchemaDepth = 64;
 constexpr size_t kSchemaRules = 20'000;
+constexpr size_t kMostUnique = 10;  // values of an enum whose arrays have different items
 
 constexpr std::string_view kJsonRules = R"(ws ::= ( " " | "\n" [ \t]{0,20} )?
 string ::= "\"" character* "\""
@@ -122,16 +125,16 @@ class SchemaGrammar {
   }
 
   static void expect_known(const json::object& schema, const std::string& place) {
-    constexpr std::string_view kKnown[] = {"$ref",         "const",     "enum",     "anyOf",
-                                           "oneOf",        "allOf",     "type",     "properties",
-                                           "required",     "items",     "minItems", "maxItems",
-                                           "prefixItems",  "minLength", "format",   "maxLength",
-                                           "minimum",      "maximum",   "pattern",  "exclusiveMinimum",
-                                           "$schema",      "$id",       "$defs",    "exclusiveMaximum",
-                                           "definitions",  "title",     "default",  "description",
-                                           "examples",     "readOnly",  "$comment", "deprecated",
-                                           "writeOnly",    "nullable",  "strict",   "additionalProperties",
-                                           "discriminator"};
+    constexpr std::string_view kKnown[] = {"$ref",          "const",      "enum",       "anyOf",
+                                           "oneOf",         "allOf",      "type",       "properties",
+                                           "required",      "items",      "minItems",   "maxItems",
+                                           "prefixItems",   "minLength",  "format",     "maxLength",
+                                           "minimum",       "maximum",    "pattern",    "exclusiveMinimum",
+                                           "$schema",       "$id",        "$defs",      "exclusiveMaximum",
+                                           "definitions",   "title",      "default",    "description",
+                                           "examples",      "readOnly",   "$comment",   "deprecated",
+                                           "writeOnly",     "nullable",   "strict",     "additionalProperties",
+                                           "discriminator", "multipleOf", "uniqueItems"};
     for (const auto& [key, value] : schema)
       if (std::find(std::begin(kKnown), std::end(kKnown), view_of(key)) == std::end(kKnown))
         fail(place, fmt::format("the keyword '{}' is not supported", view_of(key)));
@@ -156,27 +159,47 @@ class SchemaGrammar {
     const double given = value->is_number() ? value->to_number<double>() : HUGE_VAL;
     if (!(std::fabs(given) <= static_cast<double>(kLargestBound)))
       fail(fmt::format("{}/{}", place, key), fmt::format("it is a number of at most {} in magnitude", kLargestBound));
-    const double rounded = least ? std::ceil(given) : std::floor(given);
-    if (rounded != given && !whole) fail(fmt::format("{}/{}", place, key), "bounds of numbers are whole numbers");
-    return NumberBound{static_cast<int64_t>(rounded),
-                       rounded == given && std::string_view(key).starts_with("exclusive")};
+    const bool open = std::string_view(key).starts_with("exclusive");
+    const double rounded = !whole ? given : least ? std::ceil(given) : std::floor(given);
+    const auto bound = number_bound(rounded, rounded == given && open);
+    if (!bound) fail(fmt::format("{}/{}", place, key), fmt::format("it has at most {} decimals", kMostBoundDecimals));
+    return bound;
   }
 
   // Returns the stricter one of two bounds.
   static std::optional<NumberBound> stricter(std::optional<NumberBound> a, std::optional<NumberBound> b, bool least) {
     if (!a || !b) return a ? a : b;
-    if (a->value == b->value) return a->open ? a : b;
-    return (a->value > b->value) == least ? a : b;
+    const auto is_negative = [](const NumberBound& x) { return x.value < 0 || x.below_zero; };
+    const bool below = is_negative(*a);
+    if (below != is_negative(*b)) return below == least ? b : a;
+    if (a->value == b->value && a->fraction == b->fraction) return a->open ? a : b;
+    // Decimals without zeros at their end have the order of their texts.
+    const bool larger = a->value != b->value ? a->value > b->value : (a->fraction > b->fraction) != below;
+    return larger == least ? a : b;
+  }
+
+  std::string multiples(const json::value& step, bool whole, const std::optional<NumberBound>& least,
+                        const std::optional<NumberBound>& most, const std::string& place) {
+    const double given = step.is_number() ? step.to_number<double>() : 0;
+    if (!(given > 0)) fail(place + "/multipleOf", "it is a number above 0");
+    try {
+      return multiples_between(given, whole, least, most, [this](const std::string& body) { return rule(body); });
+    } catch (const Error& e) {
+      fail(place + "/multipleOf", e.what(), e.notes().empty() ? "" : e.notes().front());
+    }
   }
 
   std::string number(bool whole, const json::object& schema, const std::string& place) {
     const auto of = [&](const char* key, bool least) { return bound(schema, key, whole, least, place); };
     const auto least = stricter(of("minimum", true), of("exclusiveMinimum", true), true),
                most = stricter(of("maximum", false), of("exclusiveMaximum", false), false);
-    const auto is_zero = [](const NumberBound& b) { return b.value == 0 && !b.open; };
-    if (!least && !most) return whole ? "integer" : "number";
-    if (!most && is_zero(*least)) return whole ? "natural" : "positive";
-    const std::string all = whole ? integers_between(least, most) : numbers_between(least, most);
+    const json::value* const step = schema.if_contains("multipleOf");
+    const auto is_zero = [](const NumberBound& b) { return b.value == 0 && b.fraction.empty() && !b.open; };
+    if (!step && !least && !most) return whole ? "integer" : "number";
+    if (!step && !most && is_zero(*least)) return whole ? "natural" : "positive";
+    const std::string all = step    ? multiples(*step, whole, least, most, place)
+                            : whole ? integers_between(least, most)
+                                    : numbers_between(least, most);
     if (all.empty()) fail(place, "no number is within its bounds");
     return rule(all);
   }
@@ -283,7 +306,65 @@ class SchemaGrammar {
            times(count(schema, "minLength", 0, place), count(schema, "maxLength", -1, place), place) + " \"\\\"\"";
   }
 
+  // Returns the texts of the values that items can have; nothing if those are no list of known values.
+  std::optional<std::vector<std::string>> listed_values(const json::value& items) const {
+    const json::object* schema = items.if_object();
+    for (int depth = 0; schema && schema->contains("$ref"); ++depth) {
+      const json::value& to = schema->at("$ref");
+      json::error_code failed;
+      const json::value* const found = depth < kSchemaDepth && to.is_string() && to.get_string().starts_with("#/")
+                                           ? whole_.find_pointer(view_of(to.get_string()).substr(1), failed)
+                                           : nullptr;
+      schema = found ? found->if_object() : nullptr;
+    }
+    if (!schema) return std::nullopt;
+    json::array values;
+    const json::value* const type = schema->if_contains("type");
+    if (const json::value* const one = schema->if_contains("const"))
+      values.push_back(*one);
+    else if (const json::value* const all = schema->if_contains("enum"); all && all->is_array())
+      values = all->get_array();
+    else if (type && type->is_string() && type->get_string() == "boolean")
+      values = {true, false};
+    else
+      return std::nullopt;
+    std::vector<std::string> texts;
+    for (const json::value& value : values)
+      if (std::string text = json::serialize(value); std::ranges::find(texts, text) == texts.end())
+        texts.push_back(std::move(text));
+    return texts;
+  }
+
+  // Returns the arrays of different values: a rule for the rest after each set of values.
+  std::string unique_array(const json::object& schema, const json::value* items, const std::string& place) {
+    const auto values = items && !schema.contains("prefixItems") ? listed_values(*items) : std::nullopt;
+    if (!values || values->size() > kMostUnique)
+      fail(place + "/uniqueItems",
+           fmt::format("it is supported for items of an enum of at most {} values", kMostUnique),
+           "omit it and remove duplicates afterwards");
+    const int64_t least = count(schema, "minItems", 0, place), most = count(schema, "maxItems", -1, place);
+    (void)times(least, most, place);
+    if (least > static_cast<int64_t>(values->size())) fail(place + "/minItems", "there are fewer different items");
+    const size_t sets = size_t{1} << values->size();
+    std::vector<std::string> after(sets);
+    for (size_t used = sets; used-- > 0;) {
+      const int64_t taken = std::popcount(used);
+      std::string more;
+      for (size_t i = 0; i < values->size() && (most < 0 || taken < most); ++i)
+        if (!(used >> i & 1))
+          more += fmt::format("{}{}{} ws {}", more.empty() ? "" : " | ", taken ? "\",\" ws " : "",
+                              quoted_gbnf((*values)[i]), after[used | size_t{1} << i]);
+      after[used] = more.empty() ? "\"\"" : rule(taken < least ? more : fmt::format("( {} )?", more));
+    }
+    return fmt::format(R"("[" ws {} "]")", after[0]);
+  }
+
   std::string array(const json::object& schema, const std::string& place) {
+    const json::value* const unique = schema.if_contains("uniqueItems");
+    if (unique && !unique->is_bool()) fail(place + "/uniqueItems", "it is true or false");
+    const int64_t limit = count(schema, "maxItems", -1, place);
+    if (unique && unique->get_bool() && (limit < 0 || limit > 1))
+      return unique_array(schema, schema.if_contains("items"), place);
     std::string first;  // the items of prefixItems
     int64_t given = 0;
     if (const json::value* const prefix = schema.if_contains("prefixItems")) {

@@ -11,10 +11,11 @@ namespace harmonics::engine {
 std::string json_object_grammar();
 // Returns the grammar of the JSON texts that the schema allows, with object members in the order of `properties`.
 // Supports type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems,
-// minLength, maxLength, pattern (grammar_of_pattern), minimum, maximum, exclusiveMinimum, exclusiveMaximum (whole
-// numbers), anyOf, oneOf, allOf of one schema, $ref to $defs or definitions, format (date, time, date-time, uuid,
-// email, hostname, ipv4, ipv6, uri), and annotations. Without additionalProperties, an object with properties allows no
-// others. Throws ErrorKind::Usage with the location for other keywords and malformed schemas.
+// uniqueItems (of enums), minLength, maxLength, pattern (grammar_of_pattern), minimum, maximum, exclusiveMinimum,
+// exclusiveMaximum, multipleOf (multiples_between), anyOf, oneOf, allOf of one schema, $ref to $defs or definitions,
+// format (date, time, date-time, uuid, email, hostname, ipv4, ipv6, uri), and annotations. Without
+// additionalProperties, an object with properties allows no others. Throws ErrorKind::Usage with the location for other
+// keywords and malformed schemas.
 std::string grammar_of_schema(const boost::json::value& schema);
 
 }  // namespace harmonics::engine

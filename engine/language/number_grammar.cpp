@@ -1,6 +1,9 @@
 #include "engine/language/number_grammar.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
 
 #include <fmt/core.h>
 
@@ -9,11 +12,6 @@ namespace harmonics::engine {
 namespace {
 
 constexpr size_t kMostDigits = 18;
-constexpr const char* kFraction = R"(( "." [0-9]{1,17} )?)";
-constexpr const char* kZeroFraction = R"(( "." "0"{1,17} )?)";
-// A fraction that is not zero.
-constexpr const char* kSomeFraction = R"("." "0"{0,16} [1-9] [0-9]{0,16})";
-
 std::string digits(size_t count) { return count == 0 ? "" : fmt::format(" [0-9]{{{}}}", count); }
 std::string one_of(char from, char to) { return fmt::format("[{}-{}]", from, to); }
 std::string joined(const std::string& a, const std::string& b) { return a.empty() ? b : b.empty() ? a : a + " | " + b; }
@@ -67,29 +65,90 @@ std::string naturals(int64_t least, std::optional<int64_t> most) {
   return joined(all, between("1" + std::string(b.size() - 1, '0'), b));
 }
 
+// A bound of the digits behind the point. Without zeros at its end; "" and closed below bounds nothing.
+struct FractionBound {
+  std::string_view digits;
+  bool open = false;
+};
+
+// Returns the digits, at least `fewest` and at most `most`, of fractions between two bounds; nothing if there are none.
+std::optional<std::string> fractions(std::optional<FractionBound> low, std::optional<FractionBound> high, size_t fewest,
+                                     size_t most) {
+  if (low && low->digits.empty() && !low->open) low.reset();
+  const bool above_nothing = high && high->digits.empty(), may_end = !low && !(above_nothing && high->open);
+  if (above_nothing && (low || high->open)) return std::nullopt;
+  if (most == 0) return may_end && fewest == 0 ? std::optional<std::string>("") : std::nullopt;
+  if (above_nothing) return fmt::format("\"0\"{{{},{}}}", fewest, most);
+  if (!high && !low) return fmt::format("[0-9]{{{},{}}}", fewest, most);
+  if (!high && low->digits.empty())  // not all zeros
+    return most == 1 ? "[1-9]" : fmt::format(R"("0"{{0,{0}}} [1-9] [0-9]{{0,{0}}})", most - 1);
+  const auto first = [](const std::optional<FractionBound>& bound, char otherwise) {
+    return !bound ? otherwise : bound->digits.empty() ? '0' : bound->digits.front();
+  };
+  const auto rest = [](const FractionBound& bound) {
+    return FractionBound{bound.digits.substr(std::min<size_t>(1, bound.digits.size())), bound.open};
+  };
+  const char from = first(low, '0'), to = first(high, '9');
+  if (from > to) return std::nullopt;
+  std::string all;
+  const auto add = [&](char begin, char end, std::optional<FractionBound> l, std::optional<FractionBound> h) {
+    const std::optional<std::string> more = begin > end ? std::nullopt : fractions(l, h, 0, most - 1);
+    if (more)
+      all = joined(all, one_of(begin, end) + " " + (more->find('|') == std::string::npos ? *more : group(*more)));
+  };
+  const bool at_low = low.has_value(), at_high = high.has_value();
+  if (at_low && at_high && from == to) {
+    add(from, to, rest(*low), rest(*high));
+  } else {
+    if (at_low) add(from, from, rest(*low), std::nullopt);
+    add(static_cast<char>(from + (at_low ? 1 : 0)), static_cast<char>(to - (at_high ? 1 : 0)), {}, {});
+    if (at_high) add(to, to, std::nullopt, rest(*high));
+  }
+  if (all.empty()) return may_end && fewest == 0 ? std::optional<std::string>("") : std::nullopt;
+  return may_end && fewest == 0 ? group(all) + "?" : all;
+}
+
+// Returns the numbers with this integer part whose fraction is between two bounds; "" if there are none.
+std::string with_fraction(const std::string& integer, std::optional<FractionBound> low,
+                          std::optional<FractionBound> high, size_t decimals) {
+  const bool alone = (!low || (low->digits.empty() && !low->open)) && !(high && high->digits.empty() && high->open);
+  const std::optional<std::string> digits = decimals ? fractions(low, high, 1, decimals) : std::nullopt;
+  if (!digits) return alone ? integer : "";
+  return fmt::format("{} ( \".\" {} ){}", integer, digits->find('|') == std::string::npos ? *digits : group(*digits),
+                     alone ? "?" : "");
+}
+
 // Returns the numbers from `least`, which is not negative, to `most`.
-std::string positives(NumberBound least, std::optional<NumberBound> most) {
-  if (most && (most->value < least.value || (most->value == least.value && (most->open || least.open)))) return "";
+std::string positives(const NumberBound& least, const std::optional<NumberBound>& most, size_t decimals) {
+  const FractionBound low{least.fraction, least.open};
+  const auto high = [&] { return FractionBound{most->fraction, most->open}; };
   const std::string first = naturals(least.value, least.value);
-  if (most && most->value == least.value) return first + " " + kZeroFraction;
-  // Numbers whose integer part is that of the lower bound, larger ones, and the upper bound.
-  std::string all = first + " " + (least.open ? kSomeFraction : kFraction);
+  if (most && most->value < least.value) return "";
+  if (most && most->value == least.value) return with_fraction(first, low, high(), decimals);
+  // Numbers whose integer part is that of the lower bound, larger ones, and those of the upper bound.
+  std::string all = with_fraction(first, low, std::nullopt, decimals);
   const std::string inner = naturals(least.value + 1, most ? std::optional<int64_t>(most->value - 1) : std::nullopt);
-  if (!inner.empty()) all = joined(all, group(inner) + " " + kFraction);
-  if (most && !most->open) all = joined(all, naturals(most->value, most->value) + " " + kZeroFraction);
+  if (!inner.empty()) all = joined(all, with_fraction(group(inner), std::nullopt, std::nullopt, decimals));
+  if (most) all = joined(all, with_fraction(naturals(most->value, most->value), std::nullopt, high(), decimals));
   return all;
 }
 
-NumberBound mirrored(NumberBound bound) { return {-bound.value, bound.open}; }
+NumberBound mirrored(const NumberBound& bound) { return {-bound.value, bound.open, bound.fraction, !bound.below_zero}; }
+
+int sign_of(const NumberBound& bound) {
+  if (bound.value != 0) return bound.value < 0 ? -1 : 1;
+  return bound.fraction.empty() ? 0 : bound.below_zero ? -1 : 1;
+}
 
 // Returns the numbers of both signs, each by `unsigned_numbers` of the magnitudes.
 template <typename Unsigned>
-std::string both_signs(std::optional<NumberBound> least, std::optional<NumberBound> most, Unsigned unsigned_numbers) {
+std::string both_signs(const std::optional<NumberBound>& least, const std::optional<NumberBound>& most,
+                       Unsigned unsigned_numbers) {
   std::string all;
-  const NumberBound zero{0, false};
-  if (!most || most->value >= 0) all = unsigned_numbers(least && least->value >= 0 ? *least : zero, most);
-  if (!least || least->value < 0) {
-    const NumberBound smallest = most && most->value <= 0 ? mirrored(*most) : zero;
+  const NumberBound zero{};
+  if (!most || sign_of(*most) >= 0) all = unsigned_numbers(least && sign_of(*least) >= 0 ? *least : zero, most);
+  if (!least || sign_of(*least) < 0) {
+    const NumberBound smallest = most && sign_of(*most) <= 0 ? mirrored(*most) : zero;
     const std::string negative =
         unsigned_numbers(smallest, least ? std::optional<NumberBound>(mirrored(*least)) : std::nullopt);
     if (!negative.empty()) all = joined(all, "\"-\" " + group(negative));
@@ -109,8 +168,24 @@ std::string integers_between(std::optional<NumberBound> least, std::optional<Num
   });
 }
 
-std::string numbers_between(std::optional<NumberBound> least, std::optional<NumberBound> most) {
-  return both_signs(least, most, positives);
+std::string numbers_between(const std::optional<NumberBound>& least, const std::optional<NumberBound>& most,
+                            size_t decimals) {
+  return both_signs(least, most, [&](const NumberBound& low, const std::optional<NumberBound>& high) {
+    return positives(low, high, decimals);
+  });
+}
+
+std::optional<NumberBound> number_bound(double value, bool open) {
+  if (!(std::fabs(value) <= static_cast<double>(kLargestBound))) return std::nullopt;
+  char text[512];
+  const auto end = std::to_chars(text, text + sizeof text, std::fabs(value), std::chars_format::fixed).ptr;
+  const std::string_view all(text, static_cast<size_t>(end - text));
+  const size_t point = all.find('.');
+  NumberBound bound{static_cast<int64_t>(value), open, "", value < 0};
+  if (point != std::string_view::npos) bound.fraction = all.substr(point + 1);
+  while (bound.fraction.ends_with('0')) bound.fraction.pop_back();
+  if (bound.fraction.size() > kMostBoundDecimals) return std::nullopt;
+  return bound;
 }
 
 }  // namespace harmonics::engine

@@ -56,6 +56,9 @@ struct Traits {
   // positions of its result 0 in its input.
   const char* places_of = "";
   BlockPart part = BlockPart::none;
+  // Is, with default attributes, the derivative of this elementwise functional at input 0 times input 1. Only where
+  // both functionals together are cheaper than each alone.
+  const char* gradient_of = "";
 
   std::vector<std::string> names() const;  // names of those that are set, such as "order-free"
 };

@@ -46,6 +46,15 @@ bool CrossOrigin::allows(const std::string& origin) const {
   return std::any_of(origins_.begin(), origins_.end(), [&](const std::string& o) { return o == "*" || o == origin; });
 }
 
+void CrossOrigin::admit(ServiceReply& reply, const std::string& origin) const {
+  if (!origin.empty() && allows(origin)) return allow(reply, origin);
+  if (!origin.empty()) return;
+  if (allows("*"))
+    allow(reply, "*");
+  else if (origins_.size() == 1)
+    allow(reply, origins_.front());
+}
+
 void CrossOrigin::handle(ServiceRequest r, Answer answer) {
   if (r.origin.empty() || !allows(r.origin)) return handler_.handle(std::move(r), std::move(answer));
   if (r.method == "OPTIONS") return answer(permission(r.origin));

@@ -19,6 +19,8 @@ class CrossOrigin : public HttpHandler {
   // Requests from pages of the named origins count as those of programs: their token is checked, their origin is not.
   // Browsers ask with OPTIONS whether they may send a request; this answers them.
   void handle(ServiceRequest request, Answer answer) override;
+  // A page of an unknown origin can read the reply if all pages may, or if it is of the only named origin.
+  void admit(ServiceReply& reply, const std::string& origin) const override;
   Service* of_run() override { return handler_.of_run(); }
   const std::string& known_paths() const override { return handler_.known_paths(); }
 

@@ -52,6 +52,7 @@ EmbeddingRequest::Input input_of(const json::value& value, const char* field) {
 
 std::vector<EmbeddingRequest::Input> inputs_of(const json::value* value, const char* field) {
   if (!value) refuse_input(field, "is missing: give a string, a list of strings, or tokens");
+  if (value->is_array() && value->get_array().empty()) refuse_input(field, "is an empty list");
   const bool list = value->is_array() && !value->get_array().empty() && !value->get_array()[0].is_number();
   if (!list) return {input_of(*value, field)};
   if (value->get_array().size() > kMostInputs)

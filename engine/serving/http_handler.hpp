@@ -44,6 +44,8 @@ class HttpHandler {
   // Called once, from any thread, possibly before handle() returns.
   using Answer = std::function<void(ServiceReply)>;
   virtual void handle(ServiceRequest request, Answer answer) = 0;
+  // Adds what a page of `origin` needs to read a reply that the server makes itself; "": the origin is unknown.
+  virtual void admit(ServiceReply& /*reply*/, const std::string& /*origin*/) const {}
   // Returns this as the service of a run, which also serves WebSockets, or null for other handlers.
   virtual Service* of_run() { return nullptr; }
   // Returns the known paths, for messages.

@@ -190,6 +190,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     if (large_) server_->gave_back(std::exchange(large_, 0));
     reply_ = {};
     room_ = asked_ ? Room::between : Room::silent;
+    origin_.clear();
     parser_.emplace();
     parser_->header_limit(server_->limits().header);
     parser_->body_limit(server_->limits().body);
@@ -233,6 +234,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     if (failed == http::error::end_of_stream || failed == asio::error::connection_reset ||
         failed == asio::error::operation_aborted)
       return;
+    origin_ = text_of(parser_->get()[http::field::origin]);
     if (failed == http::error::body_limit)
       return refuse(413, fmt::format("the body is larger than {} bytes", server_->limits().body),
                     "send fewer samples per request");
@@ -248,7 +250,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     ServiceRequest request;
     request.method = text_of(got.method_string());
     request.host = text_of(got[http::field::host]);
-    request.origin = text_of(got[http::field::origin]);
+    request.origin = origin_ = text_of(got[http::field::origin]);
     request.authorization = text_of(got[http::field::authorization]);
     request.content_type = text_of(got[http::field::content_type]);
     const std::string target = text_of(got.target());
@@ -318,7 +320,9 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
 
   void refuse(int status, std::string error, std::string note) {
     keep_alive_ = false;
-    write(Service::refusal(status, std::move(error), std::move(note)));
+    ServiceReply reply = Service::refusal(status, std::move(error), std::move(note));
+    server_->handler().admit(reply, origin_);
+    write(std::move(reply));
   }
 
   // Sends a reply whose body is produced while it is sent: in chunks, or delimited by the end of the connection.
@@ -413,7 +417,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   std::shared_ptr<ReplyStream> source_;  // of the body being sent
   std::optional<http::response<http::empty_body>> head_reply_;
   std::optional<http::response_serializer<http::empty_body>> head_serializer_;
-  std::string more_;
+  std::string more_, origin_;  // origin_: of the current request, as far as it is known
   bool chunked_ = false;
   std::optional<http::response_serializer<http::string_body>> serializer_;
   unsigned version_ = 11;

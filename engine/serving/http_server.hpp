@@ -20,8 +20,8 @@ ListenAddress parse_listen(const std::string& text);
 
 struct HttpLimits {
   uint64_t body = uint64_t{8} << 20;
-  uint32_t header = 8 << 10, message = 1 << 10;  // message: of WebSocket clients
-  size_t connections = 64, listeners = 16;       // listeners: of /v1/events
+  uint32_t header = 32 << 10, message = 1 << 10;  // message: of WebSocket clients
+  size_t connections = 64, listeners = 16;        // listeners: of /v1/events
   std::chrono::milliseconds request{10000}, idle{30000}, write{10000};
 };
 

@@ -252,10 +252,11 @@ ndsl::ModelFile read_ndsl(const std::string& path_or_name) {
   return file;
 }
 
-void check_ndsl_file(const std::string& path_or_name) {
+void check_ndsl_file(const std::string& path_or_name, const std::map<std::string, std::string>& set) {
   NdslFaults faults;
   const ndsl::ModelFile file = read_ndsl(path_or_name, faults);
   NdslCompileOptions options;
+  options.set = set;
   options.distinct_layers = !names_one_layer(file);
   const CompiledNdsl compiled = compile_whole(file, options, faults);
   (void)folder_tensors(compiled);

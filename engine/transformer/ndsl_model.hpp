@@ -55,8 +55,9 @@ std::shared_ptr<const CompiledNdsl> compile_ndsl_model(const std::string& path_o
 // Opens a model. Entries and inputs are those of model_of() (architectures.hpp).
 NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options = {});
 
-// Checks everything in a file, including hf_mapping, without weights. Throws the errors of compile_ndsl_model().
-void check_ndsl_file(const std::string& path_or_name);
+// Checks everything in a file, including hf_mapping, with these settings and without weights. Throws the errors of
+// compile_ndsl_model().
+void check_ndsl_file(const std::string& path_or_name, const std::map<std::string, std::string>& set = {});
 // Checks the model by tracing it for one token. Throws the errors of its steps.
 void check_ndsl(const CompiledNdsl& compiled);
 

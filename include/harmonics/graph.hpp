@@ -37,8 +37,8 @@ class PrecisionPolicy {
  private:
   Kind kind_;
 };
-// Returns a policy as with `--precision auto`: products round their operands if that is at least 1.6 times as fast. The
-// notes of fit() give the choice and the reason. FitOptions::precision takes precedence.
+// Returns a policy as with `--precision auto`: products of sizes at which it is faster round their operands. The notes
+// of fit() give the choice and the reason. FitOptions::precision takes precedence.
 HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolicy(PrecisionPolicy::Kind::automatic); }
 
 enum class Backend { Auto, CPU, GPU, FPGA };
@@ -154,6 +154,15 @@ HARMONICS_FACE inline void expect(bool has, const char* what) {
   throw Error(ErrorKind::Plugin, std::string("the Harmonics library that this program runs with has no ") + what +
                                      ": it is older than contract 1.5");
 }
+// Returns the value of a setting of fit(), or -1 for one that is not set.
+template <typename T>
+HARMONICS_FACE inline T setting(const char* name, const std::optional<T>& value, bool may_be_zero = true) {
+  if (!value) return T(-1);
+  if (*value > T(0) || (may_be_zero && *value == T(0))) return *value;  // NaN is neither
+  throw Error(ErrorKind::Usage, std::string("the setting '") + name + "' is " + std::to_string(*value))
+      .note(may_be_zero ? "give a number that is not negative, or none for the flow's setting"
+                        : "give a number above 0, or none for the flow's setting");
+}
 // Throws the errors of a flow as one message, with their lines and remedies. The first error alone would hide the
 // others.
 HARMONICS_FACE inline void check(hx_status status) {
@@ -250,14 +259,14 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     hx_fit_settings s{};
     s.struct_size = sizeof s;
     s.threads = options.threads;
-    s.epochs = options.epochs.value_or(-1);
-    s.steps = options.steps.value_or(-1);
-    s.batch = options.batch.value_or(-1);
-    s.seed = options.seed.value_or(-1);
-    s.accumulate = options.accumulate.value_or(-1);
-    s.seconds = options.seconds.value_or(-1);
-    s.lr = options.lr.value_or(-1);
-    s.clip = options.clip.value_or(-1);
+    s.epochs = calls::setting("epochs", options.epochs);
+    s.steps = calls::setting("steps", options.steps);
+    s.batch = calls::setting("batch", options.batch);
+    s.seed = calls::setting("seed", options.seed);
+    s.accumulate = calls::setting("accumulate", options.accumulate);
+    s.seconds = calls::setting("seconds", options.seconds);
+    s.lr = calls::setting("lr", options.lr, false);
+    s.clip = calls::setting("clip", options.clip);
     s.optimizer = calls::or_null(options.optimizer);
     s.schedule = calls::or_null(options.schedule);
     const std::string device =
@@ -271,7 +280,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     s.checkpoint = calls::or_null(options.checkpoint);
     s.every = calls::or_null(options.every);
     s.resume = calls::or_null(options.resume);
-    s.keep = options.keep.value_or(0);
+    s.keep = options.keep ? calls::setting("keep", options.keep) : 0;
     s.metrics = metrics.data();
     s.n_metrics = static_cast<uint32_t>(metrics.size());
     if (options.progress) {

@@ -24,7 +24,8 @@ enum class ScalarOp : uint8_t {
 };
 
 // out[i] = op(a[i], b[i], c[i]) for i < n; out may alias an operand of the same width.
-using Block = void (*)(const void* a, const void* b, const void* c, void* out, int64_t n);
+using BlockCode = void(const void* a, const void* b, const void* c, void* out, int64_t n);
+using Block = BlockCode*;
 
 enum Activation : int { kNone = 0, kRelu = 1, kTanh = 2, kLogistic = 3, kGelu = 4 };
 

@@ -39,6 +39,9 @@ class ChainBuilder {
   // Returns the result's register; nullopt if there is no block for these element types. Primitives on 16-bit floats
   // are computed in f32 and rounded.
   std::optional<uint32_t> step(const ScalarRow& row, uint32_t dtype, std::array<uint32_t, 3> operands);
+  // Computes gelu_grad(x, dy) in the step y = gelu(x), which is cheaper. Both results must become outputs. Returns the
+  // gradient's register; nullopt if there is no such step, or dy is a result of a step.
+  std::optional<uint32_t> gelu_gradient(uint32_t y, uint32_t x, uint32_t dy);
   // Adds all inputs and operations of the site's chain.
   bool steps_of(const Site& site);
   // Returns the register of a number in the site's chain; valid after steps_of.

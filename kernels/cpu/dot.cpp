@@ -4,6 +4,7 @@
 #include "families.hpp"
 #include "kernels/shared/dot_operand.hpp"
 #include "matmul.hpp"
+#include "routes.hpp"
 
 namespace harmonics::cpu {
 namespace {
@@ -27,6 +28,7 @@ std::vector<int64_t> offsets_of(const hx_type& t, const std::vector<int64_t>& ax
 // Options of a product, independent of its operands.
 struct Manner {
   bool half, bf16, accumulate;
+  bool constant_b = false;
 };
 
 std::optional<Product> product_of(const DotOperand& a, const DotOperand& b, const Manner& manner) {
@@ -55,6 +57,7 @@ bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& man
   if (!p) return false;
   auto a_offsets = offsets_of(a.type, a.batch), b_offsets = offsets_of(b.type, b.batch);
   p->batch = static_cast<int64_t>(a_offsets.size());
+  p->constant_b = manner.constant_b && suits_half_product(*p, flops_of(*p));
   return answer_product(*p, std::move(a_offsets), std::move(b_offsets), out);
 }
 
@@ -102,9 +105,10 @@ bool answer_rearranged(std::array<DotOperand, 2>& operands, const Manner& manner
 // Plans the product of inputs `first` and `first` + 1; the kernel's buffers are 0, 1 and 2.
 bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& out) {
   auto operands = kernels::dot_operands(site, first);
-  const Manner manner{site.allows_half(), site.allows_bf16(), accumulate};
+  Manner manner{site.allows_half(), site.allows_bf16(), accumulate, site.is_constant(first + 1)};
   if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], manner, out))
     return true;
+  manner.constant_b = false;  // rearranged in each run
   return answer_rearranged(operands, manner, out);
 }
 
@@ -134,7 +138,8 @@ void begin_sum(const Sum& c, void* const* buffers, uint32_t part) {
 void run_sum(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const Sum*>(context);
   if (phase == 0 && part >= c.product_parts) return begin_sum(c, buffers, part - c.product_parts);
-  void* const own[] = {buffers[1], buffers[2], buffers[c.out], buffers[c.out + 1]};
+  void* const packed = c.product.packed_bytes ? buffers[c.out + 2] : nullptr;
+  void* const own[] = {buffers[1], buffers[2], buffers[c.out], buffers[c.out + 1], packed};
   c.product.run(c.product.context, own, phase - c.before, part);
 }
 
@@ -175,6 +180,7 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
   hx_kernel& kernel = answer(out, std::move(c), run_sum, name, parts);
   kernel.workspace = workspace;
   kernel.in_place = 1;
+  pass_packing<Sum, &Sum::product>(2, kernel);
   return true;
 }
 

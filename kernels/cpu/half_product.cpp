@@ -1,6 +1,7 @@
 #include "half_product.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include <cpuid.h>
@@ -22,8 +23,8 @@ struct HalfContext {
   Product product;
   const HalfRoutines* routines = nullptr;
   // The shorter operand is packed once, at the start of the workspace. The longer one is divided among the parts, which
-  // pack it block by block.
-  bool shares_a = true;
+  // pack it block by block. A constant B is packed in advance.
+  bool shares_a = true, keeps_b = false;
   int64_t shared_words = 0, own_words = 0;
   uint32_t pack_parts = 1, parts = 1;
 };
@@ -71,12 +72,21 @@ void fetch(const RoundedOperand& next, HalfBlock& x) {
   x.fetched_lines = ((is_along ? next.depth : next.count) * bytes + kLine - 1) / kLine;
 }
 
+// Fetches the kept columns during the multiplication.
+void fetch_kept(const uint32_t* next, int64_t columns, HalfBlock& x) {
+  x.fetched = reinterpret_cast<const char*>(next);
+  x.fetched_rows = 1;
+  x.fetched_lines = half_words_of_b(columns) * static_cast<int64_t>(sizeof(uint32_t)) / 64;
+}
+
+// `shared`: the other operand. `packed`: memory for blocks of `own`, or, if it is kept, all of it.
 void multiply_part(const HalfContext& c, void* const* buffers, const RoundedOperand& own, const uint32_t* shared,
                    uint32_t* packed, uint32_t part) {
   const Product& p = c.product;
   const int64_t granule = strip_of(own.is_b), most = own.is_b ? kOwnColumns : kOwnRows,
-                block_words = words_of(c.shares_a ? p.m : p.n, !own.is_b),
+                block_words = words_of(c.shares_a ? p.m : p.n, !own.is_b), own_words = words_of(own.count, own.is_b),
                 end = slice_begin(own.count, granule, c.parts, part + 1);
+  const bool is_kept = c.keeps_b && own.is_b;
   for (int64_t i = slice_begin(own.count, granule, c.parts, part); i < end; i += most) {
     const int64_t count = std::min(end - i, most);
     HalfBlock x{};
@@ -87,18 +97,22 @@ void multiply_part(const HalfContext& c, void* const* buffers, const RoundedOper
     x.by_rows = p.a_column == 1;
     for (int64_t block = 0; block < half_blocks(p.k); ++block) {
       const RoundedOperand some = part_of(own, i, count, block);
-      c.routines->pack(some, packed);
+      const uint32_t* const mine = is_kept ? packed + block * own_words + words_of(i, true) : packed;
+      if (!is_kept) c.routines->pack(some, packed);
       const uint32_t* const others = shared + block * block_words;
-      x.a = c.shares_a ? others : packed;
-      x.b = c.shares_a ? packed : others;
+      x.a = c.shares_a ? others : mine;
+      x.b = c.shares_a ? mine : others;
       x.depth = some.depth;
       x.add = p.accumulate || block > 0;
-      if (block + 1 < half_blocks(p.k))
-        fetch(part_of(own, i, count, block + 1), x);
-      else if (i + count < end)
-        fetch(part_of(own, i + count, std::min(end - i - count, most), 0), x);
-      else
+      const bool is_last = block + 1 == half_blocks(p.k);
+      const int64_t next = is_last ? i + count : i, next_block = is_last ? 0 : block + 1,
+                    next_count = std::min(end - next, is_last ? most : count);
+      if (next == end)
         x.fetched_rows = 0;
+      else if (is_kept)
+        fetch_kept(packed + next_block * own_words + words_of(next, true), next_count, x);
+      else
+        fetch(part_of(own, next, next_count, next_block), x);
       c.routines->multiply(x);
     }
     if (c.shares_a)
@@ -108,15 +122,29 @@ void multiply_part(const HalfContext& c, void* const* buffers, const RoundedOper
   }
 }
 
-// Phases: pack the shared operand; pack the other operand in blocks and multiply.
+// Phases: pack the shared operand, unless it is kept; pack the other operand in blocks, unless it is kept, and
+// multiply.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const HalfContext*>(context);
   const Product& p = c.product;
   const RoundedOperand a = a_of(p, buffers[p.a]), b = b_of(p, buffers[p.b]);
   auto* const shared = static_cast<uint32_t*>(buffers[p.c + 1]);
   const RoundedOperand &whole = c.shares_a ? a : b, &own = c.shares_a ? b : a;
-  if (phase == 0) return pack_half_part(*c.routines, whole, shared, c.pack_parts, part);
-  multiply_part(c, buffers, own, shared, shared + c.shared_words + part * c.own_words, part);
+  const bool packs = c.shares_a || !c.keeps_b;
+  if (packs && phase == 0) return pack_half_part(*c.routines, whole, shared, c.pack_parts, part);
+  auto* const kept = c.keeps_b ? static_cast<uint32_t*>(buffers[p.c + 2]) : nullptr;
+  uint32_t* const blocks = shared + c.shared_words + part * c.own_words;
+  multiply_part(c, buffers, own, packs ? shared : kept, c.shares_a && kept ? kept : blocks, part);
+}
+
+// A piece is a strip of a block of the depth.
+void pack_constant(const void* context, const void* numbers, uint64_t piece, void* packed) {
+  const auto& c = *static_cast<const HalfContext*>(context);
+  const RoundedOperand b = b_of(c.product, numbers);
+  const int64_t strips = (b.count + kHalfColumns - 1) / kHalfColumns, block = static_cast<int64_t>(piece) / strips,
+                j = static_cast<int64_t>(piece) % strips * kHalfColumns;
+  std::memset(packed, 0, kHalfStripOfB * sizeof(uint32_t));  // a short depth leaves the end unwritten
+  c.routines->pack(part_of(b, j, std::min(b.count - j, kHalfColumns), block), static_cast<uint32_t*>(packed));
 }
 
 }  // namespace
@@ -153,16 +181,27 @@ void answer_half_product(const Product& product, double flops, hx_kernel& out) {
   c->routines = half_product();
   const Product& p = c->product;
   c->shares_a = p.m <= p.n;
+  c->keeps_b = p.constant_b && p.b_type == StoredFloat::f32;
+  const bool keeps_b = c->keeps_b, is_along = p.b_row == 1;
+  const uint32_t b = p.b;
+  const int64_t kept_words = half_words(p.n, p.k, true);
   const int64_t shared = std::min(p.m, p.n), own = std::max(p.m, p.n), granule = strip_of(c->shares_a);
   c->pack_parts = half_pack_parts(shared, p.k);
   c->parts = parts_for(flops / kHalfRate + static_cast<double>(own * p.k) * kHalfPackNanoseconds,
                        (own + granule - 1) / granule, kPackedGrain);
-  c->shared_words = half_words(shared, p.k, !c->shares_a);
-  c->own_words = words_of(c->shares_a ? kOwnColumns : kOwnRows, c->shares_a);
-  const std::vector<uint32_t> parts = {c->pack_parts, c->parts};
+  if (c->shares_a || !keeps_b) c->shared_words = half_words(shared, p.k, !c->shares_a);
+  if (!c->shares_a || !keeps_b) c->own_words = words_of(c->shares_a ? kOwnColumns : kOwnRows, c->shares_a);
+  std::vector<uint32_t> parts = {c->pack_parts, c->parts};
+  if (keeps_b && !c->shares_a) parts.erase(parts.begin());
   const int64_t words = c->shared_words + c->parts * c->own_words;
   const char* const name = c->routines->name;
   answer(out, std::move(c), run, name, parts).workspace = static_cast<uint64_t>(words) * sizeof(uint32_t);
+  if (!keeps_b) return;
+  out.packed_bytes = static_cast<uint64_t>(kept_words) * sizeof(uint32_t);
+  out.packed_piece = kHalfStripOfB * sizeof(uint32_t);
+  out.packed_input = b;
+  out.pack = pack_constant;
+  out.packing = is_along ? "fp16 columns along/1" : "fp16 columns across/1";
 }
 
 }  // namespace harmonics::cpu

@@ -1,5 +1,5 @@
-// Products with fp16 operands: partial sums of 32 terms in fp16, totals in fp32. With AVX512-FP16 the peak rate is
-// twice that of fp32; the error is half that of bf16 operands with exact sums.
+// Products with fp16 operands: sums of 256 terms in fp16, of 32 at a time, totals in fp32. With AVX512-FP16 the peak
+// rate is twice that of fp32; the error is below that of bf16 operands with exact sums.
 #pragma once
 
 #include "matmul.hpp"
@@ -7,11 +7,15 @@
 
 namespace harmonics::cpu {
 
-// Terms per fp16 partial sum. Rows of A and columns of B are scaled by powers of two to magnitudes below 32, so that a
-// partial sum stays below 32 * 32 * 32, half the range of fp16.
+// Terms that are summed one by one. Their sum is added to that of the chunks before, so that a term passes through at
+// most 40 roundings of fp16 instead of 256.
 constexpr int64_t kChunk = 32;
 constexpr int64_t kHalfRows = 12, kHalfColumns = 64;  // register block of the micro-kernel
 constexpr int64_t kHalfDepth = 256;                   // terms that share a scale: a block of the depth
+
+// Rows of A and columns of B are scaled by powers of two to magnitudes below 2^limit, so that the sum of a block is at
+// most 16 * 8 * 256, half the range of fp16.
+constexpr int kHalfLimitOfA = 4, kHalfLimitOfB = 3;
 
 // A packed operand consists of blocks of the depth; a block, of strips of 12 rows of A or 64 columns of B. A strip
 // begins with the exponents that undo its scales, as floats. Then follow, for each term, the numbers of its columns in
@@ -19,8 +23,10 @@ constexpr int64_t kHalfDepth = 256;                   // terms that share a scal
 // a row is contiguous, else by terms. Strips are padded with zeros. Sizes are in words of 32 bits, whole cache lines.
 constexpr int64_t kHalfExponentsOfA = 16, kHalfExponentsOfB = kHalfColumns;
 constexpr int64_t kHalfRowStride = kHalfDepth + 8;  // by rows; rows map to different sets of the L1 cache
-constexpr int64_t kHalfStripOfA = kHalfExponentsOfA + kHalfRows * kHalfRowStride,
+constexpr int64_t kHalfTermStride = 16;             // by terms; a term is a line of the cache
+constexpr int64_t kHalfStripOfA = kHalfExponentsOfA + kHalfTermStride * kHalfDepth,
                   kHalfStripOfB = kHalfExponentsOfB + kHalfColumns * kHalfDepth / 2;
+static_assert(kHalfRows * kHalfRowStride <= kHalfTermStride * kHalfDepth);
 static_assert(kHalfDepth % kChunk == 0 && kHalfStripOfA % 16 == 0 && kHalfStripOfB % 16 == 0);
 
 // Returns the words of a packed block of the depth.

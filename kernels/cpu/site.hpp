@@ -121,6 +121,21 @@ void answer_as(InnerKernel Owner::*held, hx_kernel& out, std::unique_ptr<Owner> 
       inner.workspace;
 }
 
+// Lets the inner kernel of `out`, whose context is an Owner, have its packed operand: input `input` of `out`.
+template <typename Owner, InnerKernel Owner::*kHeld>
+void pass_packing(uint32_t input, hx_kernel& out) {
+  const hx_kernel& inner = static_cast<const Owner*>(out.context)->*kHeld;
+  if (inner.packed_bytes == 0) return;
+  out.packed_bytes = inner.packed_bytes;
+  out.packed_piece = inner.packed_piece;
+  out.packed_input = input;
+  out.packing = inner.packing;
+  out.pack = [](const void* context, const void* numbers, uint64_t piece, void* packed) {
+    const hx_kernel& packs = static_cast<const Owner*>(context)->*kHeld;
+    packs.pack(packs.context, numbers, piece, packed);
+  };
+}
+
 // A family's planning function: returns true and fills `out` if it supports the site.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 using PlanRow = kernels::PlanRow<Plan>;

@@ -14,6 +14,7 @@ struct TypedContext {
   int64_t row_bytes;
   uint32_t row_parts, column_parts;
   uint32_t round_parts;  // parts of a first phase that quantises x to q8_0, into the workspace; 0: none
+  uint32_t copy_parts;   // parts of a first phase that copies x into the workspace, by tiles of rows; 0: none
   // b is [depth, columns]: each panel of decoded rows is accumulated into a slice of columns.
   bool transposed;
   int64_t slice_bytes;  // bytes of kDecodedColumns elements of a row of b
@@ -25,6 +26,9 @@ constexpr int64_t kDirectRows = 12;
 // elements of each. The block and its accumulators fit the L2 cache; six rows of A and four of the weight fit L1.
 constexpr int64_t kBlockRows = 96, kTypedPanel = 32, kTypedDepth = 1024;
 constexpr int64_t kTypedColumnGranule = 8;
+// With AVX-512, up to this many rows of A are multiplied by weights of 16-bit floats in tiles of rows that convert the
+// weight in registers.
+constexpr int64_t kMostTiledRows = 32;
 // Transposed products: columns and rows of b decoded at a time, whole blocks of every type.
 constexpr int64_t kDecodedColumns = 256, kDecodedDepth = 128;
 

@@ -120,7 +120,9 @@ void set_byte_pairs(const GgufFile& file, const std::string& path, Vocabulary& v
   const GgufValue* value = file.find(kMerges);
   const auto merges = value ? value->texts() : std::nullopt;
   if (!merges) refuse(path, kMerges, value ? "is not a list of strings" : "is missing");
-  vocabulary.merges.reserve(merges->size());
+  size_t bytes = 0;
+  for (const std::string_view merge : *merges) bytes += merge.size();
+  vocabulary.merges.reserve(merges->size(), bytes);
   for (size_t i = 0; i < merges->size(); ++i) {
     const std::string_view merge = (*merges)[i];
     const size_t space = merge.find(' ', 1);
@@ -128,7 +130,7 @@ void set_byte_pairs(const GgufFile& file, const std::string& path, Vocabulary& v
       refuse(path, kMerges,
              "has the item " + std::to_string(i) + ", " + shown_name(std::string(merge)) +
                  ", which is not two parts with a space between them");
-    vocabulary.merges.push_back({std::string(merge.substr(0, space)), std::string(merge.substr(space + 1))});
+    vocabulary.merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
   }
 }
 

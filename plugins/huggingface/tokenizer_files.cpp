@@ -78,7 +78,7 @@ void read_merges_text(std::string_view text, Vocabulary& to) {
     const size_t space = line.find(' ', 1);
     if (space == std::string_view::npos || space + 1 == line.size())
       refuse(kMerges, "has the line " + std::to_string(number) + ", " + shown_name(line) + ", which is not a pair");
-    to.merges.push_back({std::string(line.substr(0, space)), std::string(line.substr(space + 1))});
+    to.merges.push_back({line.substr(0, space), line.substr(space + 1)});
   }
 }
 

@@ -51,13 +51,13 @@ void read_merges(const Node& merges, Vocabulary& to) {
   for (size_t i = 0; i < merges.size(); ++i) {
     const Node merge = merges[i];
     if (merge.is_list() && merge.size() == 2) {
-      to.merges.push_back({std::string(merge[size_t{0}].text()), std::string(merge[size_t{1}].text())});
+      to.merges.push_back({merge[size_t{0}].text(), merge[size_t{1}].text()});
       continue;
     }
     const std::string_view text = merge.text();
     const size_t space = text.find(' ', 1);
     if (space == std::string_view::npos || space + 1 == text.size()) merge.fail("is " + merge.shown() + ", not a pair");
-    to.merges.push_back({std::string(text.substr(0, space)), std::string(text.substr(space + 1))});
+    to.merges.push_back({text.substr(0, space), text.substr(space + 1)});
   }
 }
 

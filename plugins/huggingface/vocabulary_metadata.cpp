@@ -18,12 +18,16 @@ std::vector<std::string_view> kept_views(std::vector<std::string> texts, std::ve
   return {all.begin(), all.end()};
 }
 
+std::string joined(const Merge& merge, std::string_view between) {
+  return std::string(merge.left).append(between).append(merge.right);
+}
+
 // Sets scores for SentencePiece, which merges the pair with the highest score: the negated index of a token's first
 // merge.
 void set_scores(Vocabulary& vocabulary) {
   std::map<std::string, float> ranks;
   for (size_t i = 0; i < vocabulary.merges.size(); ++i)
-    ranks.emplace(vocabulary.merges[i].left + vocabulary.merges[i].right, -static_cast<float>(i + 1));
+    ranks.emplace(joined(vocabulary.merges[i], ""), -static_cast<float>(i + 1));
   for (Token& token : vocabulary.tokens)
     if (const auto at = ranks.find(token.text); at != ranks.end()) token.score = at->second;
 }
@@ -134,7 +138,7 @@ void add_tokenizer_metadata(const FolderTokenizer& tokenizer, const std::string&
   to["tokenizer.ggml.token_type"] = std::move(kinds);
   if (kind == "llama" || kind == "t5") to["tokenizer.ggml.scores"] = std::move(scores);
   if (kind == "gpt2") {
-    for (const Merge& merge : vocabulary.merges) merges.push_back(merge.left + " " + merge.right);
+    for (size_t i = 0; i < vocabulary.merges.size(); ++i) merges.push_back(joined(vocabulary.merges[i], " "));
     to["tokenizer.ggml.merges"] = kept_views(std::move(merges), kept);
   }
   const bool bert = kind == "bert";

@@ -41,10 +41,14 @@ stream_protocol::endpoint place_of(const Endpoint& e) {
   return asio::ip::tcp::endpoint(asio::ip::make_address(e.host), e.port);
 }
 
+bool is_socket(const std::string& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
 // Removes a stale socket file, on which no process listens.
 void remove_stale(const std::string& path) {
-  struct stat info {};
-  if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  if (!is_socket(path)) return;
   asio::io_context io;
   asio::local::stream_protocol::socket socket(io);
   Code code;
@@ -143,8 +147,9 @@ struct Listener::Body {
           .note(no_folder             ? "make its folder first, or choose another path"
                 : !endpoint.is_unix() ? (taken ? "choose another port, or stop the process that has it"
                                                : "choose another port or address")
-                : taken               ? "choose another path, or stop the process that listens there"
-                                      : "choose another path");
+                : taken ? (is_socket(endpoint.path) ? "choose another path, or stop the process that listens there"
+                                                    : "it is a file, not a socket; choose another path")
+                        : "choose another path");
     }
   }
 

@@ -30,11 +30,19 @@ std::shared_ptr<Consumer> send(const Endpoint& endpoint, const Arguments& option
   return wire::open_live_consumer<Sender>(endpoint.str(), options, wire::outbox_options(endpoint.str(), options), make);
 }
 
+// Port 0 would be any free port, which the other end cannot know.
+Endpoint known_tcp_endpoint(const std::string& path, const Arguments& options) {
+  Endpoint endpoint = tcp_endpoint(path, options.flag("insecure"));
+  if (endpoint.port == 0)
+    throw Error(ErrorKind::Usage, endpoint.str() + ": port 0 names no port").note("write a port from 1 to 65535");
+  return endpoint;
+}
+
 std::shared_ptr<Producer> open_tcp_producer(const std::string& path, const Arguments& options) {
-  return listen(tcp_endpoint(path, options.flag("insecure")), options);
+  return listen(known_tcp_endpoint(path, options), options);
 }
 std::shared_ptr<Consumer> open_tcp_consumer(const std::string& path, const Arguments& options) {
-  return send(tcp_endpoint(path, options.flag("insecure")), options);
+  return send(known_tcp_endpoint(path, options), options);
 }
 std::shared_ptr<Producer> open_unix_producer(const std::string& path, const Arguments& options) {
   return listen(unix_endpoint(path), options);

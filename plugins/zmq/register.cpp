@@ -11,6 +11,8 @@ namespace {
 
 Address address_of(Pattern pattern, const std::string& path, const Arguments& options) {
   Address address = parse_address(pattern, path);
+  if (address.port == 0)  // any free port, which the other end cannot know
+    throw Error(ErrorKind::Usage, address.str() + ": port 0 names no port").note("write a port from 1 to 65535");
   if (options.has("bind")) address.binds = options.flag("bind", address.binds);
   const std::string curve = options.text("curve", ""), allow = options.text("allow", ""),
                     server = options.text("server-key", "");

@@ -154,6 +154,24 @@ std::vector<std::string> format_names() {
   return names;
 }
 
+// Files of other programs, by their first bytes.
+struct OtherFormat {
+  std::string_view begin;
+  const char *what, *remedy;
+};
+constexpr const char* kToPng = "convert it to PNG or JPEG";
+constexpr OtherFormat kOtherFormats[] = {
+    {"GIF8", "is a GIF image", kToPng},
+    {"BM", "may be a BMP image", kToPng},
+    {std::string_view("II*\0", 4), "is a TIFF image", kToPng},
+    {std::string_view("MM\0*", 4), "is a TIFF image", kToPng},
+    {"RIFF", "may be a WebP image or a sound", kToPng},
+    {"PAR1", "is a Parquet file", "write it as CSV: pandas.read_parquet(FILE).to_csv('table.csv', index=False)"},
+    {"\x89HDF\r\n", "is an HDF5 file", "save its arrays: numpy.save('x.npy', h5py.File(FILE)['x'])"},
+    {std::string_view("\x80\x04", 2), "may be a pickle, which can run any program",
+     "save its arrays with numpy.save, or its weights with safetensors"},
+};
+
 }  // namespace
 
 std::string all_formats() {
@@ -185,6 +203,9 @@ const FileFormat& format_of(const FileBytes& file, const FileOptions& options) {
   if (ends_with(without_packing(file.name()), ".bin"))
     refuse_file(file.name(), "may hold tokens or raw numbers",
                 "for tokens give window= (and vocab=), for raw numbers dtype= and shape=");
+  const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
+  for (const OtherFormat& other : kOtherFormats)
+    if (bytes.starts_with(other.begin)) refuse_file(file.name(), other.what, other.remedy);
   refuse_file(file.name(), "has no known format, by its first bytes or its extension", "add format=" + all_formats());
 }
 

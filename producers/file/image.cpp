@@ -89,6 +89,7 @@ void ImageDecoder::decode_png(const FileBytes& file, int64_t channels, Image& to
     refuse_file(file.name(), std::string("is a damaged PNG: ") + png.image.message, "get the file again");
   };
   if (!png_image_begin_read_from_memory(&png.image, file.data(), file.size())) refuse();
+  png.image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else libpng takes 16 bits for linear light and brightens them
   to.channels = channels ? channels : png.image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1;
   expect_believable(file, png.image.width, png.image.height, static_cast<uint64_t>(to.channels));
   to.height = png.image.height;
@@ -107,6 +108,8 @@ void ImageDecoder::decode_jpeg(const FileBytes& file, int64_t channels, Image& t
   };
   int width = 0, height = 0, sampling = 0, space = 0;
   if (tjDecompressHeader3(jpeg_, file.data(), file.size(), &width, &height, &sampling, &space)) refuse();
+  if (space == TJCS_CMYK || space == TJCS_YCCK)
+    refuse_file(file.name(), "is a JPEG with the four colours of printing (CMYK)", "convert it to RGB");
   to.channels = channels ? channels : space == TJCS_GRAY ? 1 : 3;
   // A progressive image also needs coefficients of two bytes, besides its pixels.
   expect_believable(file, static_cast<uint64_t>(width), static_cast<uint64_t>(height),

@@ -29,7 +29,7 @@ void add_all() {
     for (const bool rounded : {false, true}) {
       if (rounded && element_type(type).block == 1) continue;
       add(type, rounded, 1, 256, 64e3);  // for the smoke test
-      for (const int64_t rows : {1, 2, 8}) add(type, rounded, rows, 4096, 200e6);
+      for (const int64_t rows : {1, 2, 8, 16, 32}) add(type, rounded, rows, 4096, 200e6);
       // limited by arithmetic: the same number of products for each type
       for (const int64_t rows : {64, 512})
         add(type, rounded, rows, 2048, 2048.0 * static_cast<double>(run_bytes(type, 2048)));

@@ -2,11 +2,12 @@
 // adapter.
 //
 //   model_step MODEL [--set NAME=VALUE]... [--lora SETTINGS] [--base TYPE] [--recompute NAMES] [--optimizer TEXT]
-//              [--batch N] [--tokens N] [--threads N] [--steps N] [--apart X] [--operations N]
+//              [--precision NAME] [--batch N] [--tokens N] [--threads N] [--steps N] [--apart X] [--operations N]
 //
 // MODEL is a file or a built-in name; weights and tokens are random. --base is the type of the frozen weights of an
-// adapter. --operations prints the N kinds of operations that take most time, each operation with its fastest run of
-// the steps. Prints one JSON object; exit status 1 if planned and measured memory differ by more than the share X:
+// adapter. --precision is that of the command line. --operations prints the N kinds of operations that take most time,
+// each operation with its fastest run of the steps. Prints one JSON object; exit status 1 if planned and measured
+// memory differ by more than the share X:
 //
 //   seconds, median      of the fastest step and of the middle one
 //   cpu_seconds          the least CPU time of a step; on one thread it hardly depends on other load
@@ -31,6 +32,7 @@
 #include <fmt/core.h>
 
 #include "engine/execution/machine.hpp"
+#include "engine/execution/product_rates.hpp"
 #include "engine/execution/work.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/step_input.hpp"
@@ -45,7 +47,7 @@ namespace harmonics::engine::bench {
 namespace {
 
 struct StepCase {
-  std::string model, lora, base, recompute = "none", optimizer = "adamw(lr=1e-3)";
+  std::string model, lora, base, recompute = "none", optimizer = "adamw(lr=1e-3)", precision = "fp32";
   SpecOverrides set;
   int64_t batch = 1, tokens = 256;
   int threads = 1, steps = 5, operations = 0;
@@ -74,6 +76,8 @@ StepCase parsed_case(int argc, char** argv) {
       c.recompute = value;
     else if (flag == "--optimizer")
       c.optimizer = value;
+    else if (flag == "--precision")
+      c.precision = value;
     else if (flag == "--batch")
       c.batch = std::atoll(argv[i]);
     else if (flag == "--tokens")
@@ -192,6 +196,8 @@ double report(const StepCase& c) {
   options.device = "cpu";
   options.training = true;
   options.recomputation = c.recompute;
+  options.precision = parse_precision(c.precision);
+  settle_precision(options, Registry::global(), false);
   const auto plan = compile(lowered.program, model.parameters.get(), *executor, options);
   StepInputs inputs(c, model.vocabulary);
   plan->run(inputs.of(*plan, 1).data());
@@ -216,6 +222,7 @@ double report(const StepCase& c) {
                               {"lora", c.lora},
                               {"base", c.base},
                               {"recompute", c.recompute},
+                              {"precision", precision_name(options.precision)},
                               {"batch", c.batch},
                               {"tokens", c.tokens},
                               {"threads", c.threads},

@@ -19,6 +19,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const auto& [rounding, rate] : rates->narrow) require(rate);
   const auto again = find_rates(rates_line("key", *rates), "key");
   if (!again || again->narrow.size() != rates->narrow.size()) std::abort();
-  choose_precision(*rates);
+  choose_precision({{256, *rates}});
   return 0;
 }

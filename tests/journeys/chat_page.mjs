@@ -127,7 +127,20 @@ try {
   await page.waitForSelector('article.error');
   await picture('error');
   assert.match(await articles('error').first().innerText(), /tokens/);
-  assert.deepEqual(errors.filter((text) => !text.includes('400')), []);
+
+  // The next message is sent with the one that has no answer, as templates refuse two messages of a user in turn.
+  const next = page.waitForRequest((request) => request.url().endsWith('/v1/chat/completions'));
+  await say('Shorter');
+  const sent = JSON.parse((await next).postData()).messages;
+  assert.equal(sent.length, 1);
+  assert(sent[0].content.endsWith('\n\nShorter'));
+  await written();
+
+  // The page of a server with a token says what it needs.
+  await page.route('**/v1/models', (route) => route.fulfill({ status: 401, json: { error: 'no token' } }));
+  await page.reload();
+  await page.waitForFunction(() => document.querySelector('#model').textContent.includes('#token=TOKEN'));
+  assert.deepEqual(errors.filter((text) => !/40[01]/.test(text)), []);
   console.log(`the chat page works; pictures are in ${folder}`);
 } finally {
   await browser.close();

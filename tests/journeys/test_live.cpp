@@ -1,5 +1,8 @@
 // Samples sent from one process of the program to another.
+#include <optional>
+
 #include "tests/journeys/background.hpp"
+#include "tests/journeys/sending.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -94,6 +97,24 @@ TEST_CASE("live: send and receive transfer images with their labels, as lines an
             "write --from NAME=synth:digits"));
   CHECK(has(harmonics("send file:x.csv --from synth:digits --ack durable").err, "file: has no acknowledgements"));
   CHECK(has(harmonics("receive tcp:0.0.0.0:1").err, "is not local"));
+}
+
+TEST_CASE("live: a receiver reports refused samples with the last reason") {
+  Folder f;
+  const std::string socket = f / "socket";
+  Background receiver(f, "receive 'unix:" + socket + "?format=jsonl#x' --json");
+  std::optional<Connected> sender(socket);
+  sender->send("{\"x\": [1, 2]}\n{\"x\": [1, 2, 3]}\n{\"x\": [1\n");
+  // Reported at once, while the stream is silent.
+  CHECK(receiver.await([&] { return has(receiver.errors(), "note: refused: 2 samples of 'x': "); }));
+  sender->send("{\"x\": [3, 4]}\n{\"y\": 5}\n");
+  sender.reset();
+  const Result end = receiver.end();
+  CHECK(end.code == 0);
+  CHECK(has(end.out, "{\"x\":[1, 2]}\n{\"x\":[3, 4]}\n"));
+  CHECK(has(end.err, "note: refused: 3 samples of 'x': "));
+  CHECK(number(end.out, "refused") == 3);
+  CHECK(number(end.out, "samples") == 2);
 }
 
 TEST_CASE("live: an interrupted receiver keeps its samples") {

@@ -46,6 +46,11 @@ TEST_CASE("transformers in YAML are listed and checked") {
   CHECK(valid.code == 0);
   CHECK(valid.out + valid.err == kPrinted + "Llama2.ndsl: ok\n" + kPrinted + "GPT_NeoX.ndsl: ok\n" + kPrinted +
                                      "Qwen3MoE.ndsl: ok\n" + kPrinted + "MyCustomModel.ndsl: ok\nGemma3: ok\n");
+  CHECK(harmonics("validate Llama3 --set num_layers=2").code == 0);
+  const Result set = harmonics("validate Llama3 --set num_query_heads=7");
+  CHECK(set.code == 78);
+  CHECK(contains(set.err, "7 query heads"));
+  CHECK(contains(harmonics("validate " + kSamples + "mnist.hmx --set a=1").err, "--set is for models, and '"));
   const Folder f;
   f.write("bad.ndsl", "name: Bad\narchitecture:\n  variant: dense\n  block: [RMSNrom, SwiGLU_FFN]\nconfig: {}\n");
   const Result bad = harmonics("validate " + (f / "bad.ndsl"));

@@ -24,19 +24,22 @@ class Rates {
     return "XDG_CACHE_HOME='" + folder_ + "' HARMONICS_BF16=off HARMONICS_FP16=emulated";
   }
   std::string file() const { return folder_ + "/harmonics/product-rates"; }
-  // Sets the rate of fp16 products relative to f32, as if measured.
-  void set(const std::string& factor) {
-    if (key_.empty()) {
+  // Sets the rates of fp16 products relative to f32, as if measured. `small`: with fewer rows than `from`.
+  void set(const std::string& factor, int from = 0, const std::string& small = "") {
+    if (keys_.empty()) {
       REQUIRE(harmonics_in(variables(), kExplain + "--precision auto").code == 0);
-      key_ = read(file());
-      key_ = key_.substr(0, key_.find('\t'));
+      std::istringstream kept(read(file()));
+      for (std::string line; std::getline(kept, line);) keys_.push_back(line.substr(0, line.find('\t')));
     }
-    REQUIRE(!key_.empty());
-    std::ofstream(file(), std::ios::app) << key_ << "\tfp32=1\tfp16=" << factor << "\tend\n";
+    REQUIRE(keys_.size() == 4);
+    std::ofstream lines(file(), std::ios::app);
+    for (size_t i = 0; i < keys_.size(); ++i)
+      lines << keys_[i] << "\tfp32=1\tfp16=" << ((32 << i) < from ? small : factor) << "\tend\n";
   }
 
  private:
-  std::string folder_, key_;
+  std::string folder_;
+  std::vector<std::string> keys_;  // by the number of rows: 32, 64, 128, 256
 };
 
 }  // namespace
@@ -112,21 +115,25 @@ TEST_CASE("precision: a deterministic run repeats with any prefetch, and refuses
   CHECK(has(refused.err, "give --steps or --epochs instead of a time, or remove --deterministic"));
 }
 
-TEST_CASE("precision: auto takes fp16 where its products are 1.6 times as fast, and says why") {
+TEST_CASE("precision: auto takes fp16 where its products are 1.15 times as fast, and says why") {
   Folder f;
   Rates rates(f);
-  const std::string run = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 1 --save ";
+  const std::string run = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--batch 128 --epochs 1 --save ";
   const auto trained = [&](const std::string& name, const std::string& flags, const std::string& variables) {
     const Result r = harmonics_in(variables, run + (f / (name + ".safetensors")) + " " + flags);
     REQUIRE(r.code == 0);
     return r.err + r.out;
   };
-  rates.set("1.7");
-  CHECK(has(trained("half", "--precision auto", rates.variables()),
-            "precision auto: fp16, as products in fp16 measured 1.70 times the rate of f32, and 1.6 is enough\n"));
-  rates.set("1.5");
+  rates.set("1.7", 128, "1.1");
+  CHECK(
+      has(trained("half", "--precision auto", rates.variables()),
+          "precision auto: fp16, as products in fp16 measured 1.70 times the rate of f32; those with a side below 128 "
+          "stay f32\n"));
+  rates.set("1.7", 256, "1.1");
+  CHECK(has(trained("few", "--precision auto", rates.variables()), "; those with a side below 256 stay f32\n"));
+  rates.set("1.1");
   CHECK(has(trained("full", "--precision auto", rates.variables()),
-            "precision auto: fp32, as products in fp16 measured 1.50 times the rate of f32, less than 1.6\n"));
+            "precision auto: fp32, as products in fp16 measured 1.10 times the rate of f32, less than 1.15\n"));
   CHECK(has(trained("fixed", "--precision auto --deterministic", rates.variables()),
             "precision auto: fp16, as device 'cpu' has products in fp16, and a measurement is not repeatable\n"));
   const std::string asked = trained("asked", "--precision fp32", rates.variables());
@@ -134,6 +141,7 @@ TEST_CASE("precision: auto takes fp16 where its products are 1.6 times as fast, 
   CHECK(read(f / "full.safetensors") == read(f / "asked.safetensors"));
   CHECK(read(f / "half.safetensors") == read(f / "fixed.safetensors"));
   CHECK(read(f / "half.safetensors") != read(f / "full.safetensors"));
+  CHECK(read(f / "few.safetensors") == read(f / "full.safetensors"));  // batches of 128 samples
   rates.set("1.7");
   const Result explained = harmonics_in(rates.variables(), kExplain + "--precision auto --json");
   REQUIRE(explained.code == 0);
@@ -160,11 +168,12 @@ TEST_CASE("precision: auto measures once and keeps the rates") {
 TEST_CASE("precision: a resumed run goes on with the precision of its checkpoint") {
   Folder f;
   Rates rates(f);
-  const std::string run = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--precision auto ";
+  const std::string run = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--batch 128 --precision auto ";
   rates.set("1.7");
   REQUIRE(harmonics_in(rates.variables(), run + "--steps 24 --save " + (f / "whole.safetensors")).code == 0);
   const std::string half = run + "--steps 12 --checkpoint ";
-  for (const char* folder : {"a", "b", "c"}) REQUIRE(harmonics_in(rates.variables(), half + (f / folder)).code == 0);
+  for (const char* folder : {"a", "b", "c", "d"})
+    REQUIRE(harmonics_in(rates.variables(), half + (f / folder)).code == 0);
   const auto resumed = [&](const std::string& folder, const std::string& variables) {
     const Result r = harmonics_in(variables, run + "--steps 24 --checkpoint " + (f / folder) + " --resume --save " +
                                                  (f / (folder + ".safetensors")));
@@ -173,7 +182,10 @@ TEST_CASE("precision: a resumed run goes on with the precision of its checkpoint
   };
   CHECK(!has(resumed("a", rates.variables()), "bits may differ"));
   CHECK(read(f / "a.safetensors") == read(f / "whole.safetensors"));
-  rates.set("1.5");
+  rates.set("1.7", 256, "1.1");  // other sides
+  CHECK(!has(resumed("d", rates.variables()), "bits may differ"));
+  CHECK(read(f / "d.safetensors") == read(f / "whole.safetensors"));
+  rates.set("1.1");
   const std::string other = resumed("b", rates.variables());
   CHECK(has(other, "precision auto: fp16, as in the checkpoint (without it: fp32)"));
   CHECK(!has(other, "bits may differ"));

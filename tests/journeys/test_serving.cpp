@@ -23,18 +23,27 @@ std::string address_in(const std::string& errors) {
   return end == std::string::npos ? "" : errors.substr(at, end - at);
 }
 
+// Returns a connection, whose receive buffer may be limited, or -1.
+int socket_to(const std::string& address, int buffer = 0) {
+  const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (buffer > 0) ::setsockopt(s, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  place.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(17))));
+  if (::connect(s, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0) return s;
+  ::close(s);
+  return -1;
+}
+
 struct Reply {
   int status = 0;
   std::string body;
 };
 Reply http(const std::string& address, const std::string& method, const std::string& path, const std::string& body = "",
            const std::string& headers = "") {
-  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  place.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(17))));
-  REQUIRE(::connect(s, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0);
+  const int s = socket_to(address);
+  REQUIRE(s >= 0);
   const std::string request = method + " " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + headers +
                               "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   REQUIRE(::send(s, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size()));
@@ -49,6 +58,61 @@ Reply http(const std::string& address, const std::string& method, const std::str
   const size_t end = all.find("\r\n\r\n");
   REQUIRE(end != std::string::npos);
   return {std::stoi(all.substr(9)), all.substr(end + 4)};
+}
+
+bool refuses(const std::string& address) {
+  const int s = socket_to(address);
+  if (s >= 0) ::close(s);
+  return s < 0;
+}
+
+// A client that reads its reply late.
+class SlowReply {
+ public:
+  SlowReply(const std::string& address, const std::string& path, const std::string& body)
+      : socket_(socket_to(address, 1 << 16)) {
+    const std::string request = "POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" +
+                                "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    REQUIRE(::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size()));
+  }
+  ~SlowReply() { ::close(socket_); }
+  SlowReply(const SlowReply&) = delete;
+  SlowReply& operator=(const SlowReply&) = delete;
+  void await_first() {
+    pollfd ready{socket_, POLLIN, 0};
+    REQUIRE(::poll(&ready, 1, 60000) > 0);
+  }
+  // Returns the received and the announced bytes of the body.
+  std::pair<size_t, size_t> rest() {
+    std::string all;
+    size_t end = std::string::npos, announced = 0;
+    char piece[65536];
+    for (pollfd ready{socket_, POLLIN, 0}; ::poll(&ready, 1, 30000) > 0;) {
+      const ssize_t n = ::recv(socket_, piece, sizeof piece, 0);
+      if (n <= 0) break;
+      all.append(piece, static_cast<size_t>(n));
+      if (end == std::string::npos && (end = all.find("\r\n\r\n")) != std::string::npos)
+        announced = std::stoul(all.substr(all.find("Content-Length: ") + 16));
+      if (end != std::string::npos && all.size() >= end + 4 + announced) break;
+    }
+    return {end == std::string::npos ? 0 : all.size() - end - 4, announced};
+  }
+
+ private:
+  int socket_;
+};
+
+// Sends a request, ends the server while the reply is in transit, and checks that the whole reply arrives.
+void check_last_reply(Background& server, const std::string& path, const std::string& body) {
+  const std::string address = address_in(server.errors());
+  SlowReply reply(address, path, body);
+  reply.await_first();
+  server.signal(SIGTERM);
+  REQUIRE(server.await([&] { return refuses(address); }));  // the end has begun
+  const auto [received, announced] = reply.rest();
+  CHECK(announced > 5'000'000);  // more than the buffers of a connection take
+  CHECK(received == announced);
+  CHECK(server.end().code == 143);
 }
 
 std::string picture() {
@@ -165,6 +229,53 @@ TEST_CASE("serving: weights are served without training, and answer as infer doe
   CHECK(end.code == 143);
   CHECK(SchemaCheck::run(schema("serve"), last_line(end.out)) == std::vector<std::string>{});
   CHECK(number(end.out, "requests") == 1);
+}
+
+TEST_CASE("serving: a reply in transit is sent whole when the server ends") {
+  Folder f;
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g {\n  producer x {3}; producer y {2000};\n  layer o {2000};\n"
+                                   "  cycle { x -> o; o <-(mse)- y; }\n}\n"),
+                    x = f.write("x.csv", "0.5,-1,2\n"), weights = f / "w.safetensors";
+  std::string row = "0";
+  for (int i = 1; i < 2000; ++i) row += ",0";
+  REQUIRE(harmonics("run " + flow + " --producer x=" + x + " --producer y=" + f.write("y.csv", row + "\n") +
+                    " --steps 1 --quiet --save " + weights)
+              .code == 0);
+  Background server(f, "serve " + flow + " --weights " + weights + " --listen 127.0.0.1:0 --latency 0");
+  REQUIRE(server.await([&] {
+    return !address_in(server.errors()).empty() && http(address_in(server.errors()), "GET", "/v1/model").status == 200;
+  }));
+  std::string body = R"({"inputs": {"x": [[1, 2, 3])";
+  for (int i = 1; i < 256; ++i) body += ", [0.123, " + std::to_string(i) + ", 3]";
+  check_last_reply(server, "/v1/predict", body + "]}}");
+}
+
+TEST_CASE("serving: embeddings in transit are sent whole when the server ends") {
+  if (!has(harmonics("list importers").out, "huggingface")) return;
+  Folder f;
+  const std::string model = f.write(
+      "enc.ndsl",
+      "extends: BERT\nname: Enc\nconfig: {vocab_size: 149, hidden_size: 512, num_layers: 1, num_query_heads: 4, "
+      "num_kv_heads: 4, intermediate_size: 8, max_position_embeddings: 16}\n");
+  const std::string flow = f.write("enc.hmx",
+                                   "harmonic e { producer tokens {1}; producer y {512}; layer o; cycle {\n"
+                                   "  tokens -(model(\"enc.ndsl\", output=\"hidden\"))-> o; o <-(mse)- y; } }\n"),
+                    weights = f / "w.safetensors";
+  std::string row = "1";
+  for (int i = 0; i < 512; ++i) row += ",0";
+  const std::string table = f.write("t.csv", row + "\n");
+  REQUIRE(harmonics("run " + flow + " --producer 'tokens=" + table + "?as=number&dtype=i32#0' --producer 'y=" + table +
+                    "#1-512' --steps 1 --quiet --save " + weights)
+              .code == 0);
+  REQUIRE(harmonics("export " + model + " " + (f / "enc/") + " --weights " + weights + " --tokenizer " +
+                    HARMONICS_SOURCE_DIR + "/tests/parity/golden/folders/tokenizers/word_pieces.json")
+              .code == 0);
+  Background server(f, "serve " + (f / "enc") + " --listen 127.0.0.1:0");
+  REQUIRE(server.await([&] { return !address_in(server.errors()).empty(); }));
+  std::string body = R"({"input": ["a")";
+  for (int i = 1; i < 2048; ++i) body += ", \"" + std::to_string(i) + "\"";
+  check_last_reply(server, "/v1/embeddings", body + "]}");
 }
 
 TEST_CASE("serving: a run that waits for its streams reports that it will write checkpoints") {

@@ -104,8 +104,13 @@ TEST_CASE("train: a described model learns a text, and writes what the page says
   CHECK(json::parse(dry.out).at("steps").as_int64() == 60);
   CHECK_FALSE(fs::exists(output));
 
+  // Another run was killed while it wrote there. Numbers of processes are smaller.
+  fs::create_directories(output);
+  const std::string left = output + "/.harmonics-2000000000-0.tmp";
+  std::ofstream(left) << "part";
   const Result run = harmonics("train " + config + " --json");
   REQUIRE(run.code == 0);
+  CHECK_FALSE(fs::exists(left));
   CHECK(SchemaCheck::run(schema, json::parse(run.out)) == std::vector<std::string>{});
   CHECK(number(run.out, "steps") == 60);
   CHECK(number(run.out, "loss") < 3.5);  // over the whole run
@@ -257,7 +262,17 @@ TEST_CASE("train: a dry run measures the time of a step and keeps nothing") {
   REQUIRE(dry.code == 0);
   CHECK(dry.out.find("a step, ") != std::string::npos);
   CHECK(dry.out.find("tokens/s") != std::string::npos);
+  CHECK(dry.err.find("warmup_steps") == std::string::npos);
   CHECK_FALSE(fs::exists(output));
+}
+
+TEST_CASE("train: a note says that a run ends before the learning rate has risen") {
+  const Folder folder;
+  const std::string config = folder.write("c.yaml", tiny_configuration(folder, folder / "out"));
+  const Result dry = harmonics("train " + config + " --dry-run --set warmup_steps=120");
+  REQUIRE(dry.code == 0);
+  CHECK(dry.err.find("note: warmup_steps is 120, but the run has 60 steps: its learning rate ends at 0.0015, not at "
+                     "0.003\n") != std::string::npos);
 }
 
 TEST_CASE("run: batches that the loss guard leaves out can be run again") {

@@ -150,6 +150,26 @@ TEST_CASE("watch: curve, confusion and page are drawn") {
   CHECK(count(page, "src=") == count(page, "src=\"data:image/png;base64,"));
 }
 
+TEST_CASE("watch: long names of classes stand aslant above the confusion matrix, and the title has room") {
+  Folder f;
+  std::string rows;
+  for (int i = 0; i < 30; ++i) rows += std::to_string(i) + (i % 2 ? ",Iris-versicolor\n" : ",Iris-virginica\n");
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g { producer x {1}; producer y; layer o {2}; cycle { x -> o; "
+                                   "o <-(cross_entropy)- y; } }\n"),
+                    table = f.write("t.csv", rows), of = " x=" + table + "#0 ", label = " y=" + table + "#1 ";
+  REQUIRE(harmonics("run " + flow + " --producer" + of + "--producer" + label + "--test" + of + "--test" + label +
+                    "--epochs 1 --quiet --confusion " + (f / "c.svg"))
+              .code == 0);
+  const std::string drawn = read(f / "c.svg");
+  CHECK(count(drawn, "transform=\"rotate(-60") == 2);
+  CHECK(has(drawn, ">Iris-versicolor</text>"));
+  const double width = std::strtod(drawn.c_str() + drawn.find("viewBox=\"0 0 ") + 13, nullptr);
+  const size_t title = drawn.find("font-weight=\"600\"");
+  const double begin = std::strtod(drawn.c_str() + drawn.rfind("x=\"", title) + 3, nullptr);
+  CHECK(width - begin > 7 * 20);  // "o · Test of 30 samples"
+}
+
 TEST_CASE("metrics: confusion is printed as a line and a table") {
   const Result r = harmonics(kMnist + kWatchedDigits + "--epochs 1 --metric confusion --json");
   REQUIRE(r.code == 0);

@@ -82,6 +82,51 @@ TEST_CASE("fused_dot: the product is stored, and read by several steps") {
   }
 }
 
+TEST_CASE("fused_dot: the bias is added to finished sums, same bits") {
+  if (is_baseline()) return;
+  Random random(100);
+  for (const FusedDotCase& c : kFusedDotCases) {
+    const Operands o = operands_of(random, c);
+    INFO(c.m << " x " << c.n << " x " << c.k << ", zeros " << c.zeros);
+    const std::vector<Tensor> alone = fused_dot(c, o, "neg(0)", {0, 3}).run();
+    const std::vector<Tensor> both = fused_dot(c, o, "add(0,1) gelu(3) add(4,2)", {3, 5}).run();
+    for (int64_t i = 0; i < c.m * c.n; ++i) REQUIRE(both[0][i] == alone[0][i] + o.bias[i % c.n]);
+    const Tensor gelu = KernelCall("gelu").in(both[0]).out({c.m, c.n}).run_one();
+    for (int64_t i = 0; i < c.m * c.n; ++i) REQUIRE(both[1][i] == gelu[i] + o.x[i]);
+    // A bias that another step reads as well, and a first result that overwrites the product too early.
+    const std::vector<Tensor> again = fused_dot(c, o, "add(0,1) mul(3,1)", {3, 4}).run();
+    CHECK(again[0].bytes == both[0].bytes);
+    for (int64_t i = 0; i < c.m * c.n; ++i) REQUIRE(again[1][i] == both[0][i] * o.bias[i % c.n]);
+    const std::vector<Tensor> early = fused_dot(c, o, "add(0,1) gelu(3) mul(3,2)", {4, 5}).run();
+    CHECK(early[0].bytes == gelu.bytes);
+    for (int64_t i = 0; i < c.m * c.n; ++i) REQUIRE(early[1][i] == both[0][i] * o.x[i]);
+  }
+}
+
+TEST_CASE("fused_dot: gelu and its gradient in one step, same bits") {
+  if (is_baseline()) return;
+  Random random(101);
+  for (const FusedDotCase& c : kFusedDotCases) {
+    const Operands o = operands_of(random, c);
+    INFO(c.m << " x " << c.n << " x " << c.k << ", zeros " << c.zeros);
+    const Tensor sum = fused_dot(c, o, "add(0,1) gelu(3)", {3, 4}).run()[0];
+    const Tensor gelu = KernelCall("gelu").in(sum).out({c.m, c.n}).run_one();
+    const Tensor gradient = KernelCall("gelu_grad").in(sum).in(o.x).out({c.m, c.n}).run_one();
+    for (const Dims& order : {Dims{4, 5}, Dims{5, 4}}) {
+      const std::vector<Tensor> both = fused_dot(c, o, "add(0,1) gelu(3) gelu_grad(3,2)", order).run();
+      CHECK(both[order[0] == 4 ? 0 : 1].bytes == gelu.bytes);
+      CHECK(both[order[0] == 4 ? 1 : 0].bytes == gradient.bytes);
+    }
+    const std::vector<Tensor> all = fused_dot(c, o, "add(0,1) gelu(3) gelu_grad(3,2)", {3, 4, 5}).run();
+    CHECK(all[0].bytes == sum.bytes);
+    CHECK(all[1].bytes == gelu.bytes);
+    CHECK(all[2].bytes == gradient.bytes);
+    // The factor is a result of a step.
+    const std::vector<Tensor> apart = fused_dot(c, o, "add(0,1) gelu(3) neg(2) neg(5) gelu_grad(3,6)", {3, 4, 7}).run();
+    CHECK(apart[2].bytes == gradient.bytes);
+  }
+}
+
 TEST_CASE("fused_dot: declined where blocks cannot be finished in place") {
   Random random(99);
   const FusedDotCase c{1024, 256, 64}, few{512, 256, 64};

@@ -172,6 +172,34 @@ TEST_CASE("typed weights: a row's bits do not depend on the other rows where the
   }
 }
 
+TEST_CASE("typed weights: 13 to 32 rows of x by 16-bit floats have the bits of single rows, in several parts") {
+  Random random(819);
+  constexpr int64_t kDepth = 2100, kColumns = 1003;
+  for (const DType type : {DType::F16, DType::BF16}) {
+    CAPTURE(element_type(type).name);
+    const Tensor x = random.floats({33, kDepth}), w = of_type(type, {kColumns, kDepth}, random),
+                 bias = random.floats({kColumns});
+    const auto product = [&](int64_t first, int64_t rows) {
+      const float* const from = x.data<float>() + first * kDepth;
+      KernelCall c("linear");
+      c.set("activation", "relu").in(Tensor({rows, kDepth}, std::vector<float>(from, from + rows * kDepth)));
+      c.in(w).in(bias).out({rows, kColumns});
+      const Tensor y = c.run_one();
+      CHECK(c.parts() > 1);
+      return y;
+    };
+    std::vector<Tensor> single;
+    for (int64_t i = 0; i < 33; ++i) single.push_back(product(i, 1));
+    for (const int64_t m : {13, 16, 17, 23, 31, 32, 33}) {
+      CAPTURE(m);
+      const Tensor y = product(0, m);
+      for (int64_t i = 0; i < m; ++i)
+        REQUIRE(std::memcmp(y.data<float>() + i * kColumns, single[static_cast<size_t>(i)].data<float>(),
+                            kColumns * sizeof(float)) == 0);
+    }
+  }
+}
+
 TEST_CASE("typed weights: bias, activation, several parts") {
   Random random(813);
   for (const DType type : {DType::BF16, DType::Q8_0}) {

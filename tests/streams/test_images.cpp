@@ -130,6 +130,22 @@ TEST_CASE("single pictures and patterns of pictures are read") {
     for (size_t x = 1; x < 31; ++x) REQUIRE(std::abs(small[y * 32 + x] - (4.0 * y + 1 + 2.0 * x + 0.5)) <= 1);
 }
 
+TEST_CASE("pictures of 16 bits keep their upper 8") {
+  const TemporaryFolder folder;
+  const auto deep = open_file(folder.write("x.png", deep_png_file({0, 257, 11745, 32896, 60000, 65535})), Options{});
+  CHECK(drain<uint8_t>(*deep)[0] == Pixels{0, 1, 46, 128, 233, 255});  // rounded
+}
+
+TEST_CASE("pictures in other formats are named with the remedy") {
+  const TemporaryFolder folder;
+  CHECK(refuse(folder.write("x.jpg", jpeg_file(2, 2, Pixels(16, 9)))) ==
+        "'FILE' is a JPEG with the four colours of printing (CMYK); convert it to RGB");
+  CHECK(refuse(folder.write("x.gif", "GIF89a")) == "'FILE' is a GIF image; convert it to PNG or JPEG");
+  CHECK(refuse(folder.write("x.tif", std::string("II*\0\b", 5))) ==
+        "'FILE' is a TIFF image; convert it to PNG or JPEG");
+  CHECK(refuse(folder.write("x.parquet", "PAR1")).find("'FILE' is a Parquet file; write it as CSV: ") == 0);
+}
+
 TEST_CASE("damaged pictures are refused in bounded memory") {
   const TemporaryFolder folder;
   Pixels noise(100 * 100);

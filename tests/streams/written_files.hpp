@@ -92,12 +92,37 @@ inline std::string png_file(unsigned height, unsigned width, const std::vector<u
   return file;
 }
 
+// A grey image of one row of 16 bits, without a chunk that describes its light.
+inline std::string deep_png_file(const std::vector<uint16_t>& pixels) {
+  const auto number = [](uint32_t n) {
+    std::string four;
+    for (int shift = 24; shift >= 0; shift -= 8) four += static_cast<char>(n >> shift);
+    return four;
+  };
+  const auto chunk = [&](const std::string& name, const std::string& data) {
+    const std::string all = name + data;
+    const auto sum = static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(all.data()), all.size()));
+    return number(static_cast<uint32_t>(data.size())) + all + number(sum);
+  };
+  std::string row(1, '\0');
+  for (const uint16_t pixel : pixels) row += {static_cast<char>(pixel >> 8), static_cast<char>(pixel)};
+  std::string packed(compressBound(row.size()), '\0');
+  uLongf size = packed.size();
+  REQUIRE(compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(row.data()),
+                   row.size()) == Z_OK);
+  return "\x89PNG\r\n\x1A\n" +
+         chunk("IHDR", number(static_cast<uint32_t>(pixels.size())) + number(1) + std::string("\x10\0\0\0\0", 5)) +
+         chunk("IDAT", packed.substr(0, size)) + chunk("IEND", "");
+}
+
+// With four bytes a pixel, an image in the colours of printing.
 inline std::string jpeg_file(int height, int width, const std::vector<uint8_t>& pixels) {
   const bool grey = pixels.size() == static_cast<size_t>(height * width);
+  const int colour = pixels.size() == 4 * static_cast<size_t>(height * width) ? TJPF_CMYK : TJPF_RGB;
   tjhandle handle = tjInitCompress();
   unsigned char* data = nullptr;
   unsigned long size = 0;
-  REQUIRE(tjCompress2(handle, pixels.data(), width, 0, height, grey ? TJPF_GRAY : TJPF_RGB, &data, &size,
+  REQUIRE(tjCompress2(handle, pixels.data(), width, 0, height, grey ? TJPF_GRAY : colour, &data, &size,
                       grey ? TJSAMP_GRAY : TJSAMP_444, 95, 0) == 0);
   const std::string file(reinterpret_cast<char*>(data), size);
   tjFree(data);

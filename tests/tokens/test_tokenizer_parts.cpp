@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include <functional>
+#include <map>
+#include <utility>
 
 #include "tests/tokens/vocabularies.hpp"
 #include "tokens/divisions.hpp"
@@ -145,6 +147,71 @@ TEST_CASE("tokens: byte pairs of characters, with bytes and unknown ones for the
   CHECK(decoded(*make_tokenizer(vocabulary, "test"), {1, 6, 1}) == "ab a");
   vocabulary.merges = {{"", "b"}};
   CHECK(refusal_of([&] { encoded(vocabulary, "a"); }).find("the list of merges has the item 0") != std::string::npos);
+}
+
+namespace {
+
+// Merges the pair that is first in the list, of equal ones the leftmost, until no pair is in the list.
+Ids merged_plainly(const Vocabulary& vocabulary, const std::string& word) {
+  std::map<std::pair<std::string, std::string>, size_t> ranks;
+  for (size_t i = 0; i < vocabulary.merges.size(); ++i)
+    ranks.try_emplace({std::string(vocabulary.merges[i].left), std::string(vocabulary.merges[i].right)}, i);
+  Words parts;
+  for (const char c : word) parts.emplace_back(1, c);
+  for (;;) {
+    size_t best = 0, rank = ranks.size() + vocabulary.merges.size();
+    for (size_t i = 0; i + 1 < parts.size(); ++i)
+      if (const auto at = ranks.find({parts[i], parts[i + 1]}); at != ranks.end() && at->second < rank)
+        best = i, rank = at->second;
+    if (rank >= vocabulary.merges.size()) break;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+  Ids ids;
+  for (const std::string& part : parts) {
+    size_t id = 0;
+    while (id < vocabulary.tokens.size() && vocabulary.tokens[id].text != part) ++id;
+    ids.push_back(id < vocabulary.tokens.size() ? static_cast<int32_t>(id) : vocabulary.unknown);
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("tokens: byte pairs whose tokens are in another order than their merges, doubled or missing") {
+  Vocabulary vocabulary = vocabulary_of(ModelKind::byte_pairs, {{"<unk>", 0}, {"a", 0}, {"b", 0}, {"c", 0}, {"d", 0}});
+  vocabulary.tokens[0].kind = TokenKind::unknown;
+  vocabulary.unknown = 0;
+  uint32_t state = 1;
+  const auto pick = [&](size_t below) { return ((state = state * 1664525 + 1013904223) >> 8) % below; };
+  Words parts = {"a", "b", "c", "d"};
+  for (size_t i = 0; i < 150; ++i) {  // several times as many as are looked up ahead
+    const std::string left = parts[pick(parts.size())], right = parts[pick(parts.size())];
+    if (left.size() + right.size() > 12) continue;
+    vocabulary.merges.push_back({left, right});
+    if (i % 9 == 0) vocabulary.merges.push_back({left, right});
+    parts.push_back(left + right);
+    if (i % 11 == 5) continue;  // a symbol of merges only
+    Token token;
+    token.text = parts.back();
+    vocabulary.tokens.push_back(token);
+    if (i % 7 == 3) std::swap(vocabulary.tokens.back(), vocabulary.tokens[5 + pick(vocabulary.tokens.size() - 5)]);
+    if (i % 13 == 6) vocabulary.tokens.push_back(token);
+  }
+  REQUIRE(vocabulary.merges.size() > 64);
+  const auto tokenizer = make_tokenizer(vocabulary, "test");
+  for (size_t i = 0; i < 200; ++i) {
+    std::string word;
+    for (size_t n = 1 + pick(20); n > 0; --n) word += static_cast<char>('a' + pick(4));
+    CAPTURE(word);
+    CHECK(tokenizer->encode(word, 0) == merged_plainly(vocabulary, word));
+  }
+  MergeList bad = vocabulary.merges;
+  for (size_t i = 0; i < 40; ++i) bad.push_back({"a", i == 20 ? "" : "b"});
+  vocabulary.merges = bad;
+  CHECK(refusal_of([&] {
+          encoded(vocabulary, "a");
+        }).find("the list of merges has the item " + std::to_string(bad.size() - 20) + ", 'a '") != std::string::npos);
 }
 
 TEST_CASE("tokens: added tokens are found first, with the white space that they take") {

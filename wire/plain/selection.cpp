@@ -244,7 +244,8 @@ bool Selection::choose_one(const Record& record, const std::string& word, std::s
   if (filler_ && known_ && !record.numbered && !unnamed) return parts_.push_back({word, record.size(), 0, false}), true;
   if (!range || last >= record.size()) {
     if (unnamed)
-      reason = record.place + " is one value without a name, and has no field '" + word + "'";
+      reason =
+          record.place + " is one value without a name, and has no field '" + word + "'; leave out '#" + word + "'";
     else
       reason = record.place + " has no field '" + word + "'; its fields are: " + fields_of(record);
     return false;

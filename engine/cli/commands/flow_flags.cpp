@@ -120,7 +120,7 @@ void device(Flags& f) {
          &Options::deployment);
   FlagRow& precision =
       f.text("precision", "NAME",
-             ": fp16 or bf16 if products in it are measured 1.6 times as fast; narrow formats round the "
+             ": fp16 or bf16 for products of sizes at which it is measured faster; narrow formats round the "
              "operands of products, sums and weights stay fp32; int8 quantises the operands of quantised weights, as "
              "generate, chat, serve, embed and bench MODEL do by default on the cpu",
              [](Options& o, const std::string& v) {

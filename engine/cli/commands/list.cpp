@@ -243,6 +243,7 @@ int inspect_stream(const std::string& text, const Options& options) {
   const Address address = parse_address(text);
   if (const auto summary = summary_of_file(address)) return inspect_file(text, *summary, options);
   std::set<std::string> waited;
+  if (!address.find("type")) expect_door(address, options);
   if (!options.quiet) tell_waiting(Registry::global(), address, waited);
   const StreamInfo info = info_of_stream(address);
   if (options.json)

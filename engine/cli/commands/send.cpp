@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stop_token>
@@ -44,6 +46,7 @@ class Together {
     for (const Binding& b : bindings) {
       Address address = b.address;
       expect_end(HX_PRODUCER, address);
+      expect_door(address, options);
       if (!options.quiet) tell_waiting(Registry::global(), address, waited);
       if (options.insecure) set_option(Registry::global(), HX_PRODUCER, address, "insecure", "true");
       streams_.bind(graph_, Registry::global(), b.name, std::move(address));
@@ -67,6 +70,18 @@ class Together {
 
   // Reads the next samples. Returns 0 at the end.
   uint64_t read(uint64_t most) { return reader_->read(std::min(most, reader_->options().batch), to_.data()); }
+  // Returns the numbers of refused samples with the last reason, once for streams of one address. Thread-safe.
+  std::map<std::string, std::pair<uint64_t, std::string>> refused() const {
+    std::map<std::string, std::pair<uint64_t, std::string>> all;
+    streams_.each([&](const Source& source) {
+      const std::optional<StreamHealth> health = source.health();
+      if (!health || health->refused == 0) return;
+      const std::pair<uint64_t, std::string> counts(health->refused, health->last_error);
+      const bool is_known = std::ranges::any_of(all, [&](const auto& other) { return other.second == counts; });
+      if (!is_known) all[source.name()] = counts;
+    });
+    return all;
+  }
   // Ends reading. Thread-safe.
   void cancel() const {
     streams_.each([](const Source& source) { source.cancel(); });
@@ -87,13 +102,44 @@ class Together {
 volatile std::sig_atomic_t stopped_by = 0;
 void note_signal(int number) { stopped_by = number; }
 
-// During its lifetime Ctrl-C, SIGTERM and SIGHUP end reading; samples already read are kept. A second signal ends the
-// program.
-class StopOnSignal {
+// Prints the numbers of refused samples as they grow: five notes at most, then only the last numbers.
+class Refusals {
  public:
-  explicit StopOnSignal(const Together& streams)
-      : thread_([&streams](const std::stop_token& over) {
-          while (!over.stop_requested() && stopped_by == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Refusals(const Together& streams, bool quiet) : streams_(streams), quiet_(quiet) {}
+  // The result of the last call.
+  uint64_t samples() const { return samples_; }
+  void tell(bool last) {
+    uint64_t all = 0;
+    for (const auto& [name, counts] : streams_.refused()) {
+      all += counts.first;
+      uint64_t& told = told_[name];
+      if (quiet_ || counts.first == told || (notes_ >= kMostNotes && !last)) continue;
+      told = counts.first;
+      ++notes_;
+      print_note(fmt::format("refused: {} of '{}': {}", number_of(counts.first, "sample"), name, counts.second));
+    }
+    samples_ = all;
+  }
+
+ private:
+  static constexpr int kMostNotes = 5;
+  const Together& streams_;
+  const bool quiet_;
+  int notes_ = 0;
+  std::map<std::string, uint64_t> told_;
+  uint64_t samples_ = 0;
+};
+
+// During its lifetime Ctrl-C, SIGTERM and SIGHUP end reading; samples already read are kept. A second signal ends the
+// program. Reports refused samples.
+class ReceiverWatch {
+ public:
+  ReceiverWatch(const Together& streams, Refusals& refusals)
+      : thread_([&](const std::stop_token& over) {
+          for (int looks = 1; !over.stop_requested() && stopped_by == 0; ++looks) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            if (looks % 25 == 0) refusals.tell(false);
+          }
           if (stopped_by != 0) streams.cancel();
         }) {
     struct sigaction action {};
@@ -120,15 +166,16 @@ class Tally {
   }
   uint64_t samples() const { return samples_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  int finish(const std::string& address) const {
+  int finish(const std::string& address, const Refusals* refusals = nullptr) const {
     const double s = seconds();
     if (!options_.quiet) say(text());
-    if (options_.json)
-      print_json(boost::json::object{{"version", 1},
-                                     {"address", address},
-                                     {"samples", samples_},
-                                     {"seconds", s},
-                                     {"samples_per_second", s > 0 ? static_cast<double>(samples_) / s : 0}});
+    boost::json::object o{{"version", 1},
+                          {"address", address},
+                          {"samples", samples_},
+                          {"seconds", s},
+                          {"samples_per_second", s > 0 ? static_cast<double>(samples_) / s : 0}};
+    if (refusals) o["refused"] = refusals->samples();
+    if (options_.json) print_json(o);
     return kDone;
   }
 
@@ -271,7 +318,8 @@ int receive_command(const Options& options) {
   }
   Lines lines;
   Tally tally(options, "received");
-  const StopOnSignal stop(streams);
+  Refusals refusals(streams, options.quiet);
+  std::optional<ReceiverWatch> watch(std::in_place, streams, refusals);
   const uint64_t most = options.count ? *options.count : UINT64_MAX;
   while (const uint64_t n = tally.samples() < most && stopped_by == 0 ? streams.read(most - tally.samples()) : 0) {
     for (uint64_t k = 0; k < n && sinks.empty(); ++k) lines.print(streams, k);
@@ -280,7 +328,9 @@ int receive_command(const Options& options) {
     tally.add(n);
   }
   for (auto& [i, sink] : sinks) sink.finish();
-  const int code = tally.finish(options.files.front());
+  watch.reset();
+  refusals.tell(true);
+  const int code = tally.finish(options.files.front(), &refusals);
   return stopped_by != 0 ? 128 + stopped_by : code;
 }
 

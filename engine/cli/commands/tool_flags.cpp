@@ -214,6 +214,7 @@ void validate_flags(VerbRow& verb) {
   library(f);
   f.texts("producer", "[NAME=]ADDRESS", "also check shapes against this data", &Options::producers).short_name = "p";
   f.text("graph", "NAME", "harmonic of the file, if it has several", &Options::graph);
+  f.texts("set", "NAME=VALUE", "override a setting of a .ndsl file", &Options::set);
 }
 
 void ckpt_flags(VerbRow& verb) {

@@ -73,8 +73,18 @@ void announce_validation(const TrainPlan& plan) {
                   number_of(static_cast<uint64_t>(plan.evaluate_every), "step")));
 }
 
+// Prints a note if the run ends before the learning rate has risen.
+void note_short_run(const TrainPlan& plan, const TrainSettings& settings) {
+  const auto steps = static_cast<double>(plan.steps);
+  if (steps == 0 || settings.warmup <= steps) return;
+  print_note(fmt::format("warmup_steps is {:.0f}, but the run has {}: its learning rate ends at {:.3g}, not at {:.3g}",
+                         settings.warmup, number_of(static_cast<uint64_t>(plan.steps), "step"),
+                         settings.learning_rate * steps / settings.warmup, settings.learning_rate));
+}
+
 void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
   if (plan.options.quiet) return;
+  note_short_run(plan, settings);
   const int64_t tokens = plan.rows_of_step * static_cast<int64_t>(settings.corpus.window);
   if (!plan.corpus) {
     say(fmt::format("{} of {} of {}, as they arrive: {} a step",

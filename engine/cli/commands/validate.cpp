@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/commands/command.hpp"
+#include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/terminal/command_text.hpp"
 #include "engine/cli/terminal/output.hpp"
@@ -48,7 +49,9 @@ void check_all(const Flow& flow) {
 }
 
 void check(const std::string& file, const Options& given) {
-  if (is_ndsl(file)) return check_ndsl_file(file);
+  if (is_ndsl(file)) return check_ndsl_file(file, ndsl_options(given).set);
+  if (!given.set.empty())
+    throw Error(ErrorKind::Usage, fmt::format("--set is for models, and '{}' is a flow", file), {}, {"leave it out"});
   std::error_code failed;
   expect_model_folder(file);
   if (std::filesystem::is_directory(file, failed))

@@ -35,6 +35,18 @@ void expect_end(uint32_t kind, const Address& address) {
   }
 }
 
+void expect_door(const Address& address, const Options& options) {
+  if (address.scheme != "http" || address.path.starts_with("//")) return;  // its producer names the remedy
+  if (!options.serve.empty() || options.ui || !options.control.empty()) return;
+  const bool runs = options.verb == "run";
+  throw Error(ErrorKind::Usage,
+              fmt::format("{}: its samples arrive at the address of {}, which is not given", address.str(),
+                          runs ? "--serve" : "'harmonics run --serve'"),
+              {},
+              {runs ? "add --serve 127.0.0.1:8080"
+                    : "receive at tcp:127.0.0.1:5555?format=jsonl, or another address that listens itself"});
+}
+
 void tell_waiting(Registry& registry, Address address, std::set<std::string>& told) {
   for (const char* other : {"file", "stdin", "http"})  // http: the run prints where it listens
     if (address.scheme == other) return;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/base/address.hpp"
+#include "engine/cli/options/options.hpp"
 #include "engine/plugin/registry.hpp"
 
 namespace harmonics::engine::cli {
@@ -16,6 +17,8 @@ void set_option(Registry& registry, uint32_t kind, Address& address, const std::
                 const std::string& value);
 // Throws if the address has the scheme of the other end of a stream: zmq+router to send, zmq+dealer to receive.
 void expect_end(uint32_t kind, const Address& address);
+// Throws for http: addresses if the verb serves nothing, so that no sample could arrive.
+void expect_door(const Address& address, const Options& options);
 // Prints a note that opening the producer waits for a first sender; once for each address in `told`, which grows.
 void tell_waiting(Registry& registry, Address address, std::set<std::string>& told);
 

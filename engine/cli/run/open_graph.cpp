@@ -255,6 +255,7 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
       expect_end(HX_PRODUCER, b.address);
+      if (options.verb == "run" || options.verb == "infer") expect_door(b.address, options);
       if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");
       const int of = StreamSet::field_of(result->graph(), b.name, b.address);
       if (of < 0 && !options.resume && !options.quiet) tell_waiting(result->registry(), b.address, waited);

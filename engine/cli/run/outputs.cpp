@@ -12,6 +12,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/address.hpp"
+#include "engine/base/file.hpp"
 #include "producers/file/formats.hpp"
 #include "producers/file/images.hpp"
 #include "engine/model/sealed_file.hpp"
@@ -28,8 +29,8 @@ namespace {
               {remedy});
 }
 
-// Throws if the file cannot be written. Creates a test file beside it, because permissions do not reveal read-only file
-// systems.
+// Throws if the file cannot be written. Otherwise removes what killed runs have left beside it. Creates a test file
+// beside it, because permissions do not reveal read-only file systems.
 void expect_writable(const char* flag, const std::string& path) {
   std::error_code failed;
   const fs::path linked = fs::is_symlink(path, failed) ? fs::weakly_canonical(path, failed) : fs::path(path);
@@ -47,6 +48,7 @@ void expect_writable(const char* flag, const std::string& path) {
   if (file < 0) refuse(flag, path, std::strerror(errno), "give a file in a folder that may be written", errno);
   ::close(file);
   ::unlink(tried.c_str());
+  remove_unfinished_files(folder.string());
 }
 
 // Throws for the extension of another format, in which --save does not write.

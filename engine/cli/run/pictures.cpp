@@ -100,6 +100,7 @@ std::string first_figure(const CycleReport& report) {
 struct Grid {
   double cell, x0, y0;
   size_t n;
+  bool slanted;  // names above columns that are wider than their columns
   double at(size_t i) const { return static_cast<double>(i) * cell; }
 };
 
@@ -144,19 +145,28 @@ void margins(std::string& s, const Grid& g, const MetricTable& table, const std:
     const double right = table.cells[i * g.n + i], y = g.y0 + g.at(i) + g.cell / 2 + 4, x = g.x0 + g.at(i) + g.cell / 2;
     s += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", g.x0 - 8, y,
                      escaped(name_of(names, i)));
-    s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", x, g.y0 - 8,
-                     escaped(name_of(names, i)));
+    if (g.slanted)
+      s += fmt::format("<text x=\"{0:.1f}\" y=\"{1:.1f}\" transform=\"rotate(-60 {0:.1f} {1:.1f})\">{2}</text>", x + 3,
+                       g.y0 - 6, escaped(name_of(names, i)));
+    else
+      s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", x, g.y0 - 8,
+                       escaped(name_of(names, i)));
     s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#8a939c\">{}</text>", g.x0 + side + 8, y,
                      row > 0 ? fmt::format("{:.1f} %", 100 * right / row) : "–");
     if (g.cell >= 34)
       s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"#8a939c\">{}</text>\n", x,
                        g.y0 + side + 16, column > 0 ? fmt::format("{:.1f} %", 100 * right / column) : "–");
   }
-  s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">predicted</text>\n", g.x0 + side / 2, g.y0 - 26);
+  if (g.slanted)  // the names are where it would be
+    s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">predicted</text>\n", g.x0 - 8, g.y0 - 8);
+  else
+    s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">predicted</text>\n", g.x0 + side / 2,
+                     g.y0 - 26);
   s += fmt::format(
       "<text x=\"16\" y=\"{:.1f}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1f})\">actual</text>\n",
       g.y0 + side / 2, g.y0 + side / 2);
-  s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" fill=\"#8a939c\">recall</text>\n", g.x0 + side + 8, g.y0 - 8);
+  s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" fill=\"#8a939c\">recall</text>\n", g.x0 + side + 8,
+                   g.slanted ? g.y0 + side + 16 : g.y0 - 8);
   if (g.cell >= 34)
     s += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\" fill=\"#8a939c\">precision</text>\n", g.x0 - 8,
                      g.y0 + side + 16);
@@ -238,10 +248,20 @@ std::string confusion_text(const MetricTable& table, const std::vector<std::stri
 
 std::string confusion_svg(const MetricTable& table, const std::vector<std::string>& names, const std::string& title) {
   const size_t n = table.side;
-  size_t longest = 9;  // the row label "precision" is among the names
-  for (size_t i = 0; i < n; ++i) longest = std::max(longest, name_of(names, i).size());
-  const Grid g{std::clamp(560.0 / static_cast<double>(n), 4.0, 48.0), 40 + 6.5 * static_cast<double>(longest), 78, n};
-  const double width = g.x0 + g.at(n) + 72, height = g.y0 + g.at(n) + 34;
+  constexpr double kLetter = 6.5, kTitleLetter = 7.6;
+  const auto width_of = [](const std::string& text, double letter) {
+    return letter * static_cast<double>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+  };
+  double widest = 0;
+  for (size_t i = 0; i < n; ++i) widest = std::max(widest, width_of(name_of(names, i), kLetter));
+  const double cell = std::clamp(560.0 / static_cast<double>(n), 4.0, 48.0);
+  const bool slanted = widest > std::max(cell, 14.0);
+  const double above = slanted ? 44 + 0.87 * widest : 78,
+               across = slanted ? 0.5 * widest : 0;  // of the last name, to the right
+  // The row labels have room for "precision".
+  const Grid g{cell, 40 + std::max(9 * kLetter, widest), above, n, slanted};
+  const double width = g.x0 + std::max(g.at(n) + std::max(72.0, across), width_of(title, kTitleLetter) + 8),
+               height = g.y0 + g.at(n) + 34;
   std::string s = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.1f} {:.1f}\" width=\"{:.0f}\" "
       "font-family=\"system-ui, sans-serif\" font-size=\"11\" fill=\"#55606b\">\n<rect width=\"100%\" height=\"100%\" "

@@ -4,8 +4,28 @@
 #ifdef HM_ISA
 
 #include "chain_run.hpp"
+#include "vector_math.hpp"
 
 namespace harmonics::cpu::HM_ISA {
+
+// y = gelu(x), which may replace x, and gradient = dy gelu'(x): another result, although it is in the place of an
+// operand.
+void gelu_and_gradient(const void* x, const void* dy, const void* gradient, void* y, int64_t n) {
+  const float *from = static_cast<const float*>(x), *factor = static_cast<const float*>(dy);
+  float *to = static_cast<float*>(y), *slope = const_cast<float*>(static_cast<const float*>(gradient));
+  for (int64_t i = 0; i < n; i += kWidth) {
+    const int64_t left = n - i;
+    const bool is_whole = left >= kWidth;
+    const vf v = is_whole ? load(from + i) : load_part(from + i, left);
+    const Normal at = normal(v);
+    const vf d = (is_whole ? load(factor + i) : load_part(factor + i, left)) * gelu_derivative(v, at);
+    if (is_whole) {
+      store(slope + i, d), store(to + i, v * at.cumulative);
+    } else {
+      store_part(slope + i, d, left), store_part(to + i, v * at.cumulative, left);
+    }
+  }
+}
 
 void chain(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const ChainContext*>(context);
@@ -26,6 +46,7 @@ void chain(const void* context, void* const* buffers, uint32_t, uint32_t part) {
 #include <cstring>
 
 HM_VECTOR_CODE(chain)
+HM_VECTOR_FUNCTION(BlockCode, gelu_and_gradient)
 
 namespace harmonics::cpu {
 namespace {
@@ -111,6 +132,23 @@ std::optional<uint32_t> ChainBuilder::step(const ScalarRow& row, uint32_t dtype,
   const uint32_t result = add(r, dtype);
   steps_.push_back({block, result, operands[0], operands[1], operands[2]});
   nanoseconds_ += cost(row.op);
+  return result;
+}
+
+std::optional<uint32_t> ChainBuilder::gelu_gradient(uint32_t y, uint32_t x, uint32_t dy) {
+  const Block gelu = isa().block(ScalarOp::gelu_, HX_F32, HX_F32, width(HX_F32));
+  const auto first = std::find_if(steps_.begin(), steps_.end(), [&](const ChainStep& s) { return s.result == y; });
+  const Place of_dy = registers_[dy].place;
+  if (first == steps_.end() || first->block != gelu || first->a != x || dtypes_[dy] != HX_F32 ||
+      of_dy == Place::scratch || of_dy == Place::output)
+    return std::nullopt;
+  ChainRegister r{};
+  r.place = Place::scratch;
+  r.width = sizeof(float);
+  const uint32_t result = add(r, HX_F32);
+  first->block = chosen::gelu_and_gradient();
+  first->b = dy, first->c = result;
+  nanoseconds_ += cost(ScalarOp::mul_);
   return result;
 }
 

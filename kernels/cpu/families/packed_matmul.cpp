@@ -14,6 +14,7 @@ struct PackedContext : MatmulContext {
   bool shares_b = false;     // all of B is packed once, after A or in advance; else each part packs its own blocks
   bool in_place = false;     // rows of B are read in place; a part copies blocks of its rows of A, and panels of B
   bool keeps_b = false;      // B was packed at compile time, into the buffer after the workspace
+  bool adds_bias = false;    // tiles add the bias
   bool by_rows = false;      // loops over panels of B inside a row panel of A
   bool owns = false;         // A's rows are not contiguous; each part packs its own blocks of both operands
   uint32_t pack_parts = 0;   // parts of phase 0, for each operand
@@ -122,17 +123,28 @@ HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, boo
 
 // Micro-kernel for a whole tile that reads B in place, and packs it into a panel for the tiles below.
 [[gnu::noinline]] void packing_tile(const float* a, const float* b, int64_t b_row, float* panel, int64_t depth,
-                                    float* c, int64_t c_row, const Ending& end, NextTile next) {
+                                    float* c, int64_t c_row, const Ending& end, const NextTile& next) {
   constexpr int64_t kAhead = 8;  // rows of B
   vf sum[kRows][kVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
+  const float *operand = next.operand, *unpacked = next.unpacked;
+  float* packed = next.packed;
+  int64_t unpacked_rows = next.unpacked_rows;
   for (int64_t k = 0; k < depth; ++k, a += kRows, b += b_row, panel += kColumns) {
     for (int64_t j = 0; j < kColumns; j += 16) __builtin_prefetch(b + kAhead * b_row + j);
-    if (k % 4 == 0) next.fetch_c();
-    if (k % 4 == 2) next.fetch_operand();
+    if (k % 4 == 0 && k < 4 * kRows * (kColumns / 16))
+      __builtin_prefetch(next.c + k / 4 % kRows * next.c_row + k / 4 / kRows * 16, 1);
+    if (k % 4 == 1 && unpacked_rows > 0) {
+      __builtin_memcpy(packed, unpacked, kRows * sizeof(float));
+      unpacked += next.unpacked_step, packed += kRows, --unpacked_rows;
+    }
+    if (k % 4 == 2) {
+      __builtin_prefetch(operand, 0, 2);
+      operand += next.step;
+    }
     vf row[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth), store(panel + v * kWidth, row[v]);
@@ -146,6 +158,27 @@ HM_INLINE void multiply_in_place(const InPlace& x, int64_t k, int64_t depth, boo
   store_sums(sum, c, c_row, kColumns, end);
 }
 
+// The rows of the next panel of A that are not packed yet. The tiles of a row share them.
+struct PanelBelow {
+  const float* from;
+  float* to;
+  int64_t step, width, left;  // left: rows
+  HM_INLINE void give(NextTile& tile, int64_t tiles, int64_t most) {
+    if (width < kRows || left <= 0) return;
+    const int64_t wanted = (left + tiles - 1) / tiles, rows = wanted < most ? wanted : most;
+    tile.unpacked = from, tile.packed = to, tile.unpacked_step = step, tile.unpacked_rows = rows;
+    from += rows * step, to += rows * kRows, left -= rows;
+  }
+  HM_INLINE void finish() const {
+    if (left > 0) pack_rows(from, step, width, left, to);
+  }
+};
+// Whether a panel of A begins in a cache line, or ends in one, that the panel before it does not touch.
+HM_INLINE bool adds_line(const float* panel, bool is_first) {
+  const uint64_t at = reinterpret_cast<uintptr_t>(panel) % 64;
+  return is_first || at == 0 || at + kRows * sizeof(float) > 64;
+}
+
 // Computes a part that packs its own blocks: A panel by panel, and B in the tiles of the first row panel.
 HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers, Range rows, Range columns,
                                    float* workspace) {
@@ -154,18 +187,27 @@ HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers,
   const float* a = static_cast<const float*>(buffers[p.a]) + rows.begin * p.a_row;
   const float* b = static_cast<const float*>(buffers[p.b]) + columns.begin;
   float* const to = static_cast<float*>(buffers[p.c]) + rows.begin * p.n + columns.begin;
-  float *const own_a = workspace, *const own_b = workspace + kRows * kPackedDepth;
-  const int64_t tiles_in_row = (n + kColumns - 1) / kColumns, whole = n / kColumns * kColumns;
+  float *own_a = workspace, *next_a = workspace + kRows * kPackedDepth;  // panels of this row of tiles and the next
+  float* const own_b = workspace + 2 * kRows * kPackedDepth;
+  const int64_t whole = n / kColumns * kColumns;
   for (int64_t k = 0; k < p.k; k += kPackedDepth) {
     const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth;
     const auto panel = [&](int64_t j) __attribute__((always_inline)) { return own_b + j * depth; };
     if (whole < n) pack_columns(b + k * p.b_row + whole, p.b_row, n - whole, depth, panel(whole), 0);
     const Ending end = ending_of(p, buffers, k).at(rows.begin * p.n + columns.begin);
     const int64_t next_k = p.k - k >= 2 * kPackedDepth ? k + kPackedDepth : k, quarter = depth / 4;
-    const int64_t a_lines = (m + 15) / 16, b_lines = (n + 15) / 16;
+    const int64_t b_lines = (n + 15) / 16;
+    int64_t b_line = 0, b_quarter = 0;
     for (int64_t i = 0; i < m; i += kRows) {
       const int64_t used = m - i < kRows ? m - i : kRows;
-      pack_rows(a + i + k * p.a_column, p.a_column, used, depth, own_a);
+      if (i == 0 && k == 0) pack_rows(a, p.a_column, used, depth, own_a);
+      // The tiles of a row pack the next panel, which may be the first of the next block, and fetch the one after it.
+      const int64_t below = i + kRows < m ? i + kRows : 0, below_k = below > 0 ? k : k + kPackedDepth;
+      PanelBelow unpacked{a + below + below_k * p.a_column, next_a, p.a_column, m - below < kRows ? m - below : kRows,
+                          p.k - below_k < kPackedDepth ? p.k - below_k : kPackedDepth};
+      const int64_t after = below + kRows < m ? below + kRows : 0;
+      const float* const fetched = a + after + (after > 0 && below > 0 ? k : next_k) * p.a_column;
+      const bool fetches_a = adds_line(fetched, after == 0);
       for (int64_t j = 0; j < n; j += kColumns) {
         const int64_t at = i * p.n + j;
         if (used < kRows || j == whole) {
@@ -174,20 +216,23 @@ HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers,
                                                     Ahead{own_a, 16, depth});
           continue;
         }
-        // Each tile prefetches one column of lines over a quarter of the next block's depth.
-        const int64_t tile = i / kRows * tiles_in_row + j / kColumns, line = tile / 4,
-                      row = next_k + tile % 4 * quarter;
-        const bool is_a = line < a_lines;
-        const float* const next =
-            is_a ? a + line * 16 + row * p.a_column : b + (line - a_lines) % b_lines * 16 + row * p.b_row;
+        // Each tile fetches a column of lines over a quarter of a block's depth: of A, then of the next block of B.
+        const bool is_a = fetches_a && j < 4 * kColumns;
+        const float* next = fetched + kRows - 1 + j / kColumns * quarter * p.a_column;
+        if (!is_a) next = b + b_line % b_lines * 16 + (next_k + b_quarter * quarter) * p.b_row;
+        if (!is_a && ++b_quarter == 4) b_quarter = 0, ++b_line;
         const bool is_last = j + kColumns >= n;
         const float* const next_c = to + (is_last ? m - i > kRows ? at - j + kRows * p.n : at : at + kColumns);
-        const NextTile ahead{next_c, next, p.n, is_a ? p.a_column : p.b_row, depth};
+        NextTile ahead{next_c, next, p.n, is_a ? p.a_column : p.b_row};
+        unpacked.give(ahead, (n - j + kColumns - 1) / kColumns, quarter);
         if (i == 0)
           packing_tile(own_a, b + k * p.b_row + j, p.b_row, panel(j), depth, to + at, p.n, end.at(at), ahead);
         else
           row_tile<PanelOrder::packed>(own_a, 1, panel(j), depth, to + at, p.n, end.at(at), ahead);
       }
+      unpacked.finish();
+      float* const spare = own_a;
+      own_a = next_a, next_a = spare;
       if (i > 0 || !p.sums || rows.begin > 0) continue;
       float* const sums = static_cast<float*>(buffers[p.sums]) + columns.begin;
       for (int64_t j = 0; j < n; j += kColumns)
@@ -270,11 +315,15 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
     return;
   }
   const int64_t most = c.by_rows && c.shares_b ? even_depth(k1 - k0) : kPackedDepth;
+  Product rest = p;  // what tiles leave to the end
+  rest.has_bias = false;
   for (int64_t j = j0; j < j1; j += c.block_columns) {
     const int64_t columns = j1 - j < c.block_columns ? j1 - j : c.block_columns;
     for (int64_t k = k0; k < k1; k += most) {
       const int64_t depth = k1 - k < most ? k1 - k : most;
-      const Ending end = slice == 0 ? ending_of(p, buffers, k) : Ending{k > k0 ? to : nullptr, 1};
+      Ending end = slice == 0 ? ending_of(p, buffers, k) : Ending{k > k0 ? to : nullptr, 1};
+      const bool is_last = k + depth == p.k;
+      if (c.adds_bias && is_last) end.bias = static_cast<const float*>(buffers[p.bias]) + j;
       const float* columns_at = packed_b + (c.shares_b ? j * p.k + k * kColumns : 0);
       const int64_t b_panel = (c.shares_b ? p.k : depth) * kColumns;
       if (!c.shares_b) pack_b(p, b + k * p.b_row + j * p.b_column, columns, depth, packed_b, b_panel);
@@ -287,11 +336,15 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
         else if (c.by_rows)
           multiply_rows<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
                                              depth, to + i * p.n + j, p.n, ending,
-                                             k + depth == p.k ? beside_of(p, buffers, i * p.n + j) : Beside{});
+                                             is_last ? beside_of(p, buffers, i * p.n + j) : Beside{});
         else
           multiply<PanelOrder::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns,
                                         depth, to + i * p.n + j, p.n, ending);
-        if (k + depth == p.k && c.depth_parts == 1) end_product(p, buffers, i, i + rows, j, j + columns);
+        if (!is_last || c.depth_parts > 1) continue;
+        if (c.adds_bias)
+          end_product(rest, buffers, i, i + rows, j, j + columns);
+        else
+          end_product(p, buffers, i, i + rows, j, j + columns);
       }
     }
   }
@@ -352,7 +405,7 @@ void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) 
   if (c->row_parts * c->column_parts % 2 == 1) ++(p.n > p.m ? c->column_parts : c->row_parts);
   c->owns = true;
   const int64_t widest = panels(panels(p.n, column_panel / 2), c->column_parts) * column_panel / 2;
-  c->b_part_floats = (row_panel + panels(widest, column_panel) * column_panel) * kPackedDepth;
+  c->b_part_floats = (2 * row_panel + panels(widest, column_panel) * column_panel) * kPackedDepth;
   const uint32_t parts = c->row_parts * c->column_parts;
   const uint64_t workspace = static_cast<uint64_t>(c->b_part_floats) * parts * sizeof(float);
   answer<PackedContext>(out, std::move(c), chosen::packed_matmul(), "packed blocks", {parts}).workspace = workspace;
@@ -379,6 +432,7 @@ void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
     c->column_parts *= 2;
   while (c->depth_parts * c->row_parts * c->column_parts < least && p.m >= 24 * static_cast<int64_t>(c->row_parts))
     c->row_parts *= 2;
+  c->adds_bias = c->by_rows && p.has_bias && c->depth_parts == 1;
   c->packs_a = p.a_column != 1;
   if (c->packs_a) c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
   // Not for a row-major B, which is efficient to read and whose rows are skipped for zeros of A; nor for few rows of A,

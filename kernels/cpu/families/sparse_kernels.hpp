@@ -90,18 +90,24 @@ HM_INLINE Region<T> region_of(const SparseContext& c, const T* a, uint32_t part)
   return {a + begin, p.k, p.a_column, end - begin, begin};
 }
 
-// Whether a sample of the elements is clearly dense. Then the search is skipped, which would also transfer cache lines
-// from the threads that wrote them.
+// Returns the share of non-zeros in every `step`th run.
 template <typename T>
-HM_INLINE bool is_clearly_dense(const Region<T>& a) {
-  constexpr int64_t kStep = 8;
-  constexpr double kClear = 0.6;
-  if (a.runs < 4 * kStep) return false;
+HM_INLINE double density(const Region<T>& a, int64_t step) {
   int64_t count = 0, seen = 0;
-  for (int64_t r = 0; r < a.runs; r += kStep, seen += a.length)
+  for (int64_t r = 0; r < a.runs; r += step, seen += a.length)
     for (int64_t i = 0; i < a.length; i += 64)
       count += __builtin_popcountll(nonzeros(a.at + r * a.step + i, left(i, a.length)));
-  return static_cast<double>(count) > kClear * static_cast<double>(seen);
+  return static_cast<double>(count) / static_cast<double>(seen);
+}
+// Whether a sample of the elements is clearly dense. Then the search is skipped, which would also transfer cache lines
+// from the threads that wrote them. A few runs are enough if they have hardly any zeros: reading more would wait for
+// memory.
+template <typename T>
+HM_INLINE bool is_clearly_dense(const Region<T>& a) {
+  constexpr int64_t kStep = 8, kFewRuns = 4;
+  constexpr double kClear = 0.6, kVeryClear = 0.95;
+  if (a.runs < 4 * kStep) return false;
+  return density(a, a.runs / kFewRuns) > kVeryClear || density(a, kStep) > kClear;
 }
 
 // Transposes 64 x 64 bits (Warren, Hacker's Delight, 7-3).

@@ -53,6 +53,7 @@ void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uin
                                                 : buffers[from];
   }
   own[c.dense_count] = workspace + c.dense_offset;
+  if (c.dense.packed_bytes > 0) own[c.dense_count + 1] = buffers[c.workspace + 1];
   for (uint32_t i = c.product.c + 3; i < c.product.c + 3 + c.product.extra; ++i) own[i] = buffers[i];
   c.dense.run(c.dense.context, own, phase, part);
 }
@@ -184,7 +185,9 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   }
   const char* name = c->always ? "sparse product" : "sparse or dense product";
   const std::vector<uint32_t> all = parts;
+  const uint32_t b = p.b;
   answer(out, std::move(c), run, name, all).workspace = workspace;
+  pass_packing<SparseOrDense, &SparseOrDense::dense>(b, out);
 }
 
 // Plans the dense kernel of an update: a fused SGD update if supported, else a sum in place.

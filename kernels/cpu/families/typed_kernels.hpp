@@ -5,6 +5,9 @@
 
 #include "eight_bits.hpp"
 #include "typed_products.hpp"
+#if defined(__AVX512F__)
+#include "typed_tiles.hpp"
+#endif
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
@@ -112,6 +115,21 @@ void typed_linear(const void* context, void* const* buffers, uint32_t phase, uin
     }
     x = room;
   }
+#if defined(__AVX512F__)
+  if (c.copy_parts) {
+    float* const room = static_cast<float*>(buffers[p.c + 1]);
+    if (phase == 0) return copy_to_tiles(p, x, room, share(RowTiles(p).steps, c.copy_parts, part));
+    const int64_t j = slice_begin(p.n, kTypedColumnGranule, c.column_parts, part),
+                  end = slice_begin(p.n, kTypedColumnGranule, c.column_parts, part + 1);
+    const char* const w = static_cast<const char*>(buffers[p.b]) + j * c.row_bytes;
+    float* const y = static_cast<float*>(buffers[p.c]) + j;
+    if (c.dtype == HX_F16)
+      by_tiles<Float16s>(c, room, w, y, end - j);
+    else
+      by_tiles<BFloats>(c, room, w, y, end - j);
+    return end_product(p, buffers, 0, p.m, j, end);
+  }
+#endif
   const uint32_t row_part = part / c.column_parts, column_part = part % c.column_parts;
   const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part),
                 j = slice_begin(p.n, kTypedColumnGranule, c.column_parts, column_part);

@@ -156,6 +156,12 @@ bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
   return true;
 }
 
+// Whether by_tiles() computes the product.
+bool multiplies_in_tiles(const TypedContext& c) {
+  return isa().vector == 16 && kernels::is_half(c.dtype) && c.row_parts == 1 && c.product.m > kDirectRows &&
+         c.product.m <= kMostTiledRows;
+}
+
 }  // namespace
 
 bool plan_typed_linear(const Site& site, hx_kernel& out) {
@@ -173,9 +179,10 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX), kTypedColumnGranule);
   const bool rounds = !site.text("activation_type").empty();
   c->round_parts = rounds ? parts_for(static_cast<double>(p.m * p.k), p.m * p.k / 32) : 0;
-  const int64_t floats = rounds ? p.m * p.k : 0;
+  if (!rounds && multiplies_in_tiles(*c)) c->copy_parts = parts_for(static_cast<double>(p.m * p.k) / 8, INT32_MAX);
+  const int64_t floats = rounds ? p.m * p.k : c->copy_parts ? p.m * ((p.k + 15) / 16 * 16) : 0;
   std::vector<uint32_t> phases{c->row_parts * c->column_parts};
-  if (rounds) phases.insert(phases.begin(), c->round_parts);
+  if (rounds || c->copy_parts) phases.insert(phases.begin(), rounds ? c->round_parts : c->copy_parts);
   answer(out, std::move(c), chosen::typed_linear(), row->product, phases).workspace =
       static_cast<uint64_t>(floats) * sizeof(float);
   return true;

@@ -6,12 +6,12 @@
 namespace harmonics::cpu::half {
 namespace {
 
-// Returns the exponent of the power of two that scales a magnitude into [16, 32).
-int32_t exponent_below_32(float largest) {
+// Returns the exponent of the power of two that scales a magnitude below 2^limit, but not below half of that.
+int32_t exponent_below(int32_t limit, float largest) {
   uint32_t bits;
   __builtin_memcpy(&bits, &largest, sizeof bits);
-  const auto exponent = static_cast<int32_t>(bits >> 23) - 127;
-  return largest == 0 ? 0 : exponent < -122 ? 126 : 4 - exponent;
+  const int32_t to = limit - 1 - (static_cast<int32_t>(bits >> 23) - 127);
+  return largest == 0 ? 0 : to > 126 ? 126 : to;
 }
 
 float power_of_two(int32_t exponent) {
@@ -47,7 +47,7 @@ void pack_plainly(const RoundedOperand& x, uint32_t* to) {
       };
       float largest = 0;
       for (int64_t k = 0; is_used && k < x.depth; ++k) largest = larger(largest, __builtin_fabsf(term(k)));
-      const int32_t exponent = exponent_below_32(largest);
+      const int32_t exponent = exponent_below(x.is_b ? kHalfLimitOfB : kHalfLimitOfA, largest);
       reinterpret_cast<float*>(to)[r] = static_cast<float>(-exponent);
       auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
       uint32_t* const pairs = to + kHalfExponentsOfA;
@@ -56,7 +56,7 @@ void pack_plainly(const RoundedOperand& x, uint32_t* to) {
         if (x.is_b)
           halves[k * kHalfColumns + r] = number;
         else
-          pairs[x.depth_stride == 1 ? r * kHalfRowStride + k : k * kHalfRows + r] = 0x10001u * number;
+          pairs[x.depth_stride == 1 ? r * kHalfRowStride + k : k * kHalfTermStride + r] = 0x10001u * number;
       }
     }
 }
@@ -85,20 +85,18 @@ struct Emulated {
     return h;
   }
   static void keep(Kept& to, const Halves& v) { to = v; }
+  static Halves plus(const Kept& before, const Halves& v) {
+    Halves h;
+    for (int i = 0; i < 4; ++i) h.lanes[i] = rounded(_mm256_add_ps(before.lanes[i], v.lanes[i]));
+    return h;
+  }
   static void settle() {}
-  static void begin(float* to, const Kept& v) {
-    for (int i = 0; i < 4; ++i) _mm256_storeu_ps(to + 8 * i, v.lanes[i]);
-  }
-  static void add_to(float* to, const Kept& v) {
-    for (int i = 0; i < 4; ++i) _mm256_storeu_ps(to + 8 * i, _mm256_add_ps(_mm256_loadu_ps(to + 8 * i), v.lanes[i]));
-  }
-  static void give_back(const float* before, const Kept& v, float a_exponent, const float* b_exponents, int64_t columns,
-                        float* c, bool add) {
+  static void give_back(const Kept& v, float a_exponent, const float* b_exponents, int64_t columns, float* c,
+                        bool add) {
     float totals[32];
-    begin(totals, v);
+    for (int i = 0; i < 4; ++i) _mm256_storeu_ps(totals + 8 * i, v.lanes[i]);
     for (int64_t j = 0; j < 32 && j < columns; ++j) {
-      const float total = before ? before[j] + totals[j] : totals[j],
-                  value = __builtin_ldexpf(total, static_cast<int>(a_exponent + b_exponents[j]));
+      const float value = __builtin_ldexpf(totals[j], static_cast<int>(a_exponent + b_exponents[j]));
       c[j] = add ? c[j] + value : value;
     }
   }

@@ -20,11 +20,12 @@ HM_HALF_INLINE __mmask16 lanes(int64_t n) {
 // anyway.
 HM_HALF_INLINE __m512 larger(__m512 x, __m512 largest) { return _mm512_max_ps(_mm512_abs_ps(x), largest); }
 
-// Returns the powers of two that scale the magnitudes into [16, 32), and stores the exponents that undo them.
+// Returns the powers of two that scale the magnitudes below 2^kLimit, and stores the exponents that undo them.
+template <int kLimit>
 HM_HALF_INLINE __m512 scales(__m512 largest, float* exponents) {
   const __m512i exponent =
       _mm512_sub_epi32(_mm512_srli_epi32(_mm512_castps_si512(largest), 23), _mm512_set1_epi32(127));
-  __m512i to = _mm512_sub_epi32(_mm512_set1_epi32(4), exponent);
+  __m512i to = _mm512_sub_epi32(_mm512_set1_epi32(kLimit - 1), exponent);
   to = _mm512_min_epi32(to, _mm512_set1_epi32(126));
   to = _mm512_maskz_mov_epi32(_mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_NEQ_UQ), to);
   _mm512_store_ps(exponents, _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), to)));
@@ -70,7 +71,7 @@ void pack_rows_along(const RoundedOperand& x, int64_t i, uint32_t* to) {
   const int64_t used = x.count - i < kHalfRows ? x.count - i : kHalfRows;
   const float* const from = x.at(i);
   for (int64_t r = 0; r < used; ++r) most[r] = largest_along<PlainFloats>(from + r * x.stride, x.depth, x.stride);
-  _mm512_store_ps(scale, scales(_mm512_load_ps(most), reinterpret_cast<float*>(to)));
+  _mm512_store_ps(scale, scales<kHalfLimitOfA>(_mm512_load_ps(most), reinterpret_cast<float*>(to)));
   to += kHalfExponentsOfA;
   for (int64_t r = 0; r < kHalfRows; ++r, to += kHalfRowStride) {
     const float* const row = from + r * x.stride;
@@ -107,7 +108,7 @@ void pack_four_across(const RoundedOperand& x, int64_t i, uint32_t* to) {
       most[v] = larger(_mm512_loadu_ps(at), most[v]);
     }
 #pragma GCC unroll 3
-  for (int v = 0; v < kVectors; ++v) scale[v] = scales(most[v], exponents + 16 * v);
+  for (int v = 0; v < kVectors; ++v) scale[v] = scales<kHalfLimitOfA>(most[v], exponents + 16 * v);
   for (int s = 0; s < kStrips; ++s) _mm512_store_ps(to + s * kHalfStripOfA, _mm512_loadu_ps(exponents + kHalfRows * s));
   to += kHalfExponentsOfA;
   const __m512i index[kStrips] = {pairs_from(0), pairs_from(kHalfRows), pairs_from(2 * kHalfRows - 16),
@@ -120,8 +121,8 @@ void pack_four_across(const RoundedOperand& x, int64_t i, uint32_t* to) {
     const __m512i first = joined(halves[0], halves[1]), last = joined(halves[1], halves[2]);
 #pragma GCC unroll 4
     for (int s = 0; s < kStrips; ++s)
-      _mm512_mask_storeu_epi32(to + s * kHalfStripOfA + k * kHalfRows, (1 << kHalfRows) - 1,
-                               _mm512_permutexvar_epi16(index[s], s < 2 ? first : last));
+      _mm512_store_si512(to + s * kHalfStripOfA + k * kHalfTermStride,
+                         _mm512_permutexvar_epi16(index[s], s < 2 ? first : last));
   }
 }
 
@@ -131,11 +132,11 @@ void pack_rows_across(const RoundedOperand& x, int64_t i, uint32_t* to) {
   const float* const from = x.at(0) + i;
   __m512 most = _mm512_setzero_ps();
   for (int64_t k = 0; k < x.depth; ++k) most = larger(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), most);
-  const __m512 scale = scales(most, reinterpret_cast<float*>(to));
+  const __m512 scale = scales<kHalfLimitOfA>(most, reinterpret_cast<float*>(to));
   to += kHalfExponentsOfA;
   for (int64_t k = 0; k < x.depth; ++k)
-    _mm512_mask_storeu_epi32(to + k * kHalfRows, (1 << kHalfRows) - 1,
-                             pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), scale)));
+    _mm512_store_si512(to + k * kHalfTermStride,
+                       pairs(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, from + k * x.depth_stride), scale)));
 }
 
 // A strip of columns whose terms lie across memory, in the rows of B.
@@ -154,7 +155,7 @@ void pack_columns_across(const RoundedOperand& x, int64_t j, uint32_t* to) {
       most[v] = larger(Loads::load(at, some[v]), most[v]);
     }
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) scale[v] = scales(most[v], reinterpret_cast<float*>(to) + 16 * v);
+  for (int v = 0; v < kVectors; ++v) scale[v] = scales<kHalfLimitOfB>(most[v], reinterpret_cast<float*>(to) + 16 * v);
   auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
   for (int64_t k = 0; k < x.depth; ++k)
 #pragma GCC unroll 4
@@ -180,7 +181,7 @@ void pack_columns_along(const RoundedOperand& x, int64_t j, uint32_t* to) {
   const auto* const from = static_cast<const typename Loads::Number*>(x.from) + j * x.stride;
   for (int64_t c = 0; c < used; ++c) most[c] = largest_along<Loads>(from + c * x.stride, x.depth, x.stride);
   for (int64_t c = 0; c < kHalfColumns; c += 16)
-    _mm512_store_ps(scale + c, scales(_mm512_load_ps(most + c), reinterpret_cast<float*>(to) + c));
+    _mm512_store_ps(scale + c, scales<kHalfLimitOfB>(_mm512_load_ps(most + c), reinterpret_cast<float*>(to) + c));
   auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);
   const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24,
                                         22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0),

@@ -28,16 +28,15 @@ class Ahead {
 };
 
 // C = A B, or C += A B, of a strip of A and one of B: the first kVectors * 32 columns. Sums of chunks are added to
-// `totals`; the last one is given back with the scales undone.
+// those before them; the totals are given back with the scales undone.
 template <typename Lanes, int kUsed, int kVectors, bool kByRows>
 void multiply_strips(const uint32_t* a, const uint32_t* b, int64_t rows, int64_t columns, int64_t depth, float* c,
                      int64_t c_row, bool add, Ahead& ahead) {
-  constexpr int64_t kRow = kByRows ? kHalfRowStride : 1, kTerm = kByRows ? 1 : kHalfRows;
-  typename Lanes::Kept kept[kUsed * kVectors];
-  alignas(64) float totals[kUsed * kVectors * 32];
+  constexpr int64_t kRow = kByRows ? kHalfRowStride : 1, kTerm = kByRows ? 1 : kHalfTermStride;
+  typename Lanes::Kept totals[kUsed * kVectors];
   const uint32_t* const pairs = a + kHalfExponentsOfA;
   const auto* const halves = reinterpret_cast<const uint16_t*>(b + kHalfExponentsOfB);
-  for (int64_t first = 0;; first += kChunk) {
+  for (int64_t first = 0; first < depth; first += kChunk) {
     const int64_t end = first + kChunk < depth ? first + kChunk : depth;
     ahead.fetch_share();
     typename Lanes::Halves sum[kUsed][kVectors];
@@ -56,25 +55,23 @@ void multiply_strips(const uint32_t* a, const uint32_t* b, int64_t rows, int64_t
         for (int v = 0; v < kVectors; ++v) sum[i][v] = Lanes::fma(x, y[v], sum[i][v]);
       }
     }
+    if (first > 0)
+#pragma GCC unroll 12
+      for (int i = 0; i < kUsed; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) sum[i][v] = Lanes::plus(totals[i * kVectors + v], sum[i][v]);
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) Lanes::keep(kept[i * kVectors + v], sum[i][v]);
-    Lanes::settle();
-    if (end == depth) break;
-    if (first == 0)
-#pragma GCC unroll 24
-      for (int i = 0; i < kUsed * kVectors; ++i) Lanes::begin(totals + 32 * i, kept[i]);
-    else
-#pragma GCC unroll 24
-      for (int i = 0; i < kUsed * kVectors; ++i) Lanes::add_to(totals + 32 * i, kept[i]);
+      for (int v = 0; v < kVectors; ++v) Lanes::keep(totals[i * kVectors + v], sum[i][v]);
   }
+  Lanes::settle();
   const auto *a_exponents = reinterpret_cast<const float*>(a), *b_exponents = reinterpret_cast<const float*>(b);
   for (int64_t i = 0; i < rows; ++i)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v)
-      Lanes::give_back(depth > kChunk ? totals + 32 * (i * kVectors + v) : nullptr, kept[i * kVectors + v],
-                       a_exponents[i], b_exponents + 32 * v, columns - 32 * v, c + i * c_row + 32 * v, add);
+      Lanes::give_back(totals[i * kVectors + v], a_exponents[i], b_exponents + 32 * v, columns - 32 * v,
+                       c + i * c_row + 32 * v, add);
 }
 using MultiplyStrips = void (*)(const uint32_t*, const uint32_t*, int64_t, int64_t, int64_t, float*, int64_t, bool,
                                 Ahead&);

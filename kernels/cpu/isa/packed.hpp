@@ -53,33 +53,48 @@ HM_INLINE int64_t b_stride(int64_t b_step) {
 struct Ending {
   const float* old;  // null: C = sum
   float factor;
-  HM_INLINE Ending at(int64_t place) const { return {old ? old + place : nullptr, factor}; }
+  const float* bias = nullptr;  // of the tile's columns, to be added to C; only for row_tile and tiles by rows
+  HM_INLINE Ending at(int64_t place) const { return {old ? old + place : nullptr, factor, bias}; }
+  HM_INLINE Ending at(int64_t place, int64_t column) const {
+    return {old ? old + place : nullptr, factor, bias ? bias + column : nullptr};
+  }
 };
 
 // Applies the epilogue to the accumulators of `columns` columns and stores them.
 template <int kUsed, int kUsedVectors>
 HM_INLINE void store_sums(const vf (&sum)[kUsed][kUsedVectors], float* c, int64_t c_row, int64_t columns,
                           const Ending& end) {
-  const float* const old = end.old;
+  const float *const old = end.old, *const bias = end.bias;
   const vf factor = splat(end.factor);
   const auto each = [&](auto put) __attribute__((always_inline)) {
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 4
-      for (int v = 0; v < kUsedVectors; ++v) put(i * c_row + v * kWidth, columns - v * kWidth, sum[i][v]);
+      for (int v = 0; v < kUsedVectors; ++v) put(i * c_row + v * kWidth, v * kWidth, sum[i][v]);
   };
-  if (columns >= kUsedVectors * kWidth && old)
+  const bool is_whole = columns >= kUsedVectors * kWidth;
+  if (is_whole && bias) {
+    vf more[kUsedVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kUsedVectors; ++v) more[v] = load(bias + v * kWidth);
+    if (old)
+      each([&](int64_t at, int64_t j, vf s)
+               __attribute__((always_inline)) { store(c + at, fma(factor, s, load(old + at)) + more[j / kWidth]); });
+    else
+      each([&](int64_t at, int64_t j, vf s) __attribute__((always_inline)) { store(c + at, s + more[j / kWidth]); });
+  } else if (is_whole && old) {
     each([&](int64_t at, int64_t, vf s)
              __attribute__((always_inline)) { store(c + at, fma(factor, s, load(old + at))); });
-  else if (columns >= kUsedVectors * kWidth)
+  } else if (is_whole) {
     each([&](int64_t at, int64_t, vf s) __attribute__((always_inline)) { store(c + at, s); });
-  else
-    each([&](int64_t at, int64_t n, vf s) __attribute__((always_inline)) {
-      if (n >= kWidth)
-        store(c + at, old ? fma(factor, s, load(old + at)) : s);
-      else if (n > 0)
-        store_part(c + at, old ? fma(factor, s, load_part(old + at, n)) : s, n);
+  } else {
+    each([&](int64_t at, int64_t j, vf s) __attribute__((always_inline)) {
+      const int64_t n = columns - j < kWidth ? columns - j : kWidth;
+      if (n <= 0) return;
+      if (old) s = fma(factor, s, load_part(old + at, n));
+      store_part(c + at, bias ? s + load_part(bias + j, n) : s, n);
     });
+  }
 }
 
 // Micro-kernel for kUsed rows and the first kUsedVectors vectors of a panel: all or half of them.
@@ -130,7 +145,9 @@ HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i) {
     const int64_t at = i * c_row;
-    store_half(c + at, end.old ? fma_half(end.factor, sum[i], load_half(end.old + at, columns)) : sum[i], columns);
+    vh value = end.old ? fma_half(end.factor, sum[i], load_half(end.old + at, columns)) : sum[i];
+    if (end.bias) value += load_half(end.bias, columns);
+    store_half(c + at, value, columns);
   }
 }
 
@@ -169,64 +186,123 @@ struct Beside {
   int64_t count = 0;
 };
 
-// Prefetches for later tiles, one line of each every four k-loop steps: C of the next tile, for writing; an operand
-// with stride `step`, continuing 16 floats further after `turn` lines; and the tensors of this tile's epilogue.
+// Rows of A from three pointers and two distances: all addresses of a tile's rows stay in registers.
+struct TileRows {
+  const float* fours[(kRows + 3) / 4];
+  int64_t row, three_rows;
+  HM_INLINE TileRows(const float* a, int64_t a_row) : row(a_row), three_rows(3 * a_row) {
+    for (int i = 0; i < (kRows + 3) / 4; ++i) fours[i] = a + 4 * i * a_row;
+  }
+  // Returns element kAt of row kRow, in all lanes.
+  template <int kRow, int kAt>
+  HM_INLINE vf at() const {
+    const float* const p = fours[kRow / 4];
+#if defined(__AVX512F__)
+    // The operand that no instruction names tells the compiler that memory behind `p` is read.
+    const auto& memory = *reinterpret_cast<const float(*)[1 << 24]>(p);
+    constexpr int kByte = 4 * kAt;
+    vf x;
+    if constexpr (kRow % 4 == 0)
+      __asm__("vbroadcastss %c2(%1), %0" : "=v"(x) : "r"(p), "i"(kByte), "m"(memory));
+    else if constexpr (kRow % 4 == 1)
+      __asm__("vbroadcastss %c3(%1,%2,4), %0" : "=v"(x) : "r"(p), "r"(row), "i"(kByte), "m"(memory));
+    else if constexpr (kRow % 4 == 2)
+      __asm__("vbroadcastss %c3(%1,%2,8), %0" : "=v"(x) : "r"(p), "r"(row), "i"(kByte), "m"(memory));
+    else
+      __asm__("vbroadcastss %c3(%1,%2,4), %0" : "=v"(x) : "r"(p), "r"(three_rows), "i"(kByte), "m"(memory));
+    return x;
+#else
+    return splat(p[(kRow % 4) * row + kAt]);
+#endif
+  }
+  HM_INLINE void advance(int64_t k) {
+    for (auto& p : fours) p += k;
+  }
+};
+
+// What a tile does for later ones, a little of each every four k-loop steps. Passed by reference: a copy would read in
+// whole vectors what was just written in parts.
 struct NextTile {
-  const float *c, *operand;
-  int64_t c_row, step, turn, c_left = kRows * kColumns / 16, c_rows = 0, fetched = 0;
-  const float* const* beside = nullptr;
-  int64_t beside_at = 0, besides = 0, beside_lines = 0, beside_rows = 0;
-  HM_INLINE void fetch_c() {
-    if (c_left == 0) return;
-    __builtin_prefetch(c, 1);
-    c += c_row, --c_left;
-    if (++c_rows == kRows) c_rows = 0, c += 16 - kRows * c_row;
-  }
-  HM_INLINE void fetch_operand() {
-    __builtin_prefetch(operand, 0, 2);
-    operand += step;
-    if (++fetched == turn) fetched = 0, operand += 16 - turn * step;
-  }
-  HM_INLINE void fetch_beside() {
-    if (besides == 0) return;
-    __builtin_prefetch(*beside + beside_at, 0, 2);
-    beside_at += c_row;
-    if (++beside_rows < kRows) return;
-    beside_rows = 0, beside_at += 16 - kRows * c_row;
-    if (++beside_lines == kColumns / 16) beside_lines = 0, beside_at -= kColumns, ++beside, --besides;
+  const float *c, *operand;  // C of the next tile, to be fetched for writing, and another operand, line by line
+  int64_t c_row, step;
+  const float* const* beside = nullptr;  // tensors of this tile's epilogue, to be fetched
+  int64_t beside_at = 0, besides = 0;
+  const float* unpacked = nullptr;  // rows of the next panel of A, to be packed
+  float* packed = nullptr;
+  int64_t unpacked_step = 0, unpacked_rows = 0;
+
+  // Returns the lines, a row of C apart, to fetch in the `i`th kRows times four steps; null: none.
+  HM_INLINE const float* lines(int64_t i) const {
+    constexpr int64_t kLines = kColumns / 16;
+    if (i < kLines) return c + 16 * i;
+    const int64_t tensor = i / kLines - 1;
+    return tensor < besides ? beside[tensor] + beside_at + i % kLines * 16 : nullptr;
   }
 };
 
 // Micro-kernel for a whole tile in a loop over panels of B inside a row panel of A: B streams from the L2 cache.
 template <PanelOrder kOrder>
 [[gnu::noinline, maybe_unused]] void row_tile(const float* a, int64_t a_row, const float* b, int64_t depth, float* c,
-                                              int64_t c_row, const Ending& end, NextTile next) {
+                                              int64_t c_row, const Ending& end, const NextTile& next) {
   vf sum[kRows][kVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
-  const auto add = [&](int64_t k) __attribute__((always_inline)) {
+  TileRows rows(a, a_row);
+  const auto add = [&]<int kAt>() __attribute__((always_inline)) {
     vf row[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) row[v] = load(b + k * kColumns + v * kWidth);
-#pragma GCC unroll 12
-    for (int i = 0; i < kRows; ++i) {
-      const vf x = splat(a[kAlongRows<kOrder> ? i * a_row + k : i + k * kRows]);
+    for (int v = 0; v < kVectors; ++v) row[v] = load(b + kAt * kColumns + v * kWidth);
+    const auto each = [&]<int... kRow>(std::integer_sequence<int, kRow...>) __attribute__((always_inline)) {
+      const auto one = [&]<int kI>() __attribute__((always_inline)) {
+        vf x;
+        if constexpr (kAlongRows<kOrder>)
+          x = rows.template at<kI, kAt>();
+        else
+          x = splat(a[kAt * kRows + kI]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
-    }
+        for (int v = 0; v < kVectors; ++v) add_product(sum[kI][v], x, row[v]);
+      };
+      (one.template operator()<kRow>(), ...);
+    };
+    each(std::make_integer_sequence<int, kRows>());
   };
-  constexpr int64_t kStep = kAlongRows<kOrder> ? 1 : kRows;
-  int64_t k = 0;
-  for (; k + 4 <= depth; k += 4, a += 4 * kStep, b += 4 * kColumns) {
-    next.fetch_c();
-    add(0), add(1);
-    next.fetch_operand();
-    add(2), add(3);
-    next.fetch_beside();
+  const auto advance = [&](int64_t k) __attribute__((always_inline)) {
+    b += k * kColumns;
+    if constexpr (kAlongRows<kOrder>)
+      rows.advance(k);
+    else
+      a += k * kRows;
+  };
+  const float *operand = next.operand, *unpacked = next.unpacked;
+  float* packed = next.packed;
+  const int64_t step = next.step, unpacked_step = next.unpacked_step, next_row = next.c_row;
+  int64_t left = depth, unpacked_rows = next.unpacked_rows;
+  for (int64_t i = 0; left >= 4; ++i) {
+    const float* lines = next.lines(i);
+    const int64_t line_step = lines ? next_row : 0;
+    if (!lines) lines = c;
+    if (kAlongRows<kOrder>) operand = next.operand + 16 * i;
+    int64_t fours = left / 4 < kRows ? left / 4 : kRows;
+    left -= 4 * fours;
+    do {
+      __builtin_prefetch(lines, 1);
+      lines += line_step;
+      add.template operator()<0>(), add.template operator()<1>();
+      __builtin_prefetch(operand, 0, 2);
+      operand += step;
+      add.template operator()<2>();
+      if constexpr (kOrder == PanelOrder::packed)
+        if (unpacked_rows > 0) {
+          __builtin_memcpy(packed, unpacked, kRows * sizeof(float));
+          unpacked += unpacked_step, packed += kRows, --unpacked_rows;
+        }
+      add.template operator()<3>();
+      advance(4);
+    } while (--fours > 0);
   }
-  for (; k < depth; ++k, a += kStep, b += kColumns) add(0);
+  for (; left > 0; --left, advance(1)) add.template operator()<0>();
   store_sums(sum, c, c_row, kColumns, end);
 }
 
@@ -250,9 +326,11 @@ HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t
 
 // Packs column panels of a row-major B, `panel` floats apart.
 HM_INLINE void pack_columns(const float* b, int64_t b_row, int64_t columns, int64_t depth, float* to, int64_t panel) {
+  constexpr int64_t kAhead = 16;  // rows: the processor does not fetch short pieces of distant rows itself
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; j += kWidth) {
       const float* from = b + k * b_row + j;
+      __builtin_prefetch(from + kAhead * b_row);
       store(to + j / kColumns * panel + k * kColumns + j % kColumns,
             columns - j >= kWidth ? load(from) : load_part(from, columns - j));
     }
@@ -261,9 +339,15 @@ HM_INLINE void pack_transposed(const float* b, int64_t b_column, int64_t columns
                                int64_t panel) {
   constexpr int64_t kDepth = 64;  // along k: the piece of a panel fits the L1 cache
   for (int64_t j = 0; j < columns; j += kColumns)
-    for (int64_t k = 0; k < depth; k += kDepth)
+    for (int64_t k = 0; k < depth; k += kDepth) {
+      // Of the next piece: along the rows, or of the next panel.
+      const bool is_last = k + kDepth >= depth;
+      const float* const next = b + (is_last ? (j + kColumns) * b_column : j * b_column + k + kDepth);
+      for (int64_t i = 0; i < kColumns; ++i)
+        for (int64_t line = 0; line < kDepth; line += 16) __builtin_prefetch(next + i * b_column + line, 0, 2);
       transpose(b + j * b_column + k, b_column, to + j / kColumns * panel + k * kColumns, kColumns,
                 columns - j < kColumns ? columns - j : kColumns, depth - k < kDepth ? depth - k : kDepth);
+    }
 }
 HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t depth, float* to, int64_t panel) {
   if (p.b_column == 1)
@@ -312,7 +396,7 @@ HM_INLINE void multiply_rows(const float* a, int64_t a_row, int64_t panel_step, 
       const float* const panel = b + jj / kColumns * b_panel;
       if (rows - ii < kRows || columns - jj < kColumns) {
         tile_for<kOrder>(rows - ii, columns - jj)(own, own_row, panel, 0, depth, to + at, c_row, columns - jj,
-                                                  end.at(at), Ahead{own, 16, depth});
+                                                  end.at(at, jj), Ahead{own, 16, depth});
         continue;
       }
       // The tiles of a row panel share the prefetch of the next row panel.
@@ -321,9 +405,9 @@ HM_INLINE void multiply_rows(const float* a, int64_t a_row, int64_t panel_step, 
       next += depth * jj / columns / 16 * 16 * (kAlongRows<kOrder> ? 1 : kRows);
       const float* const c = to + (is_last ? below ? at - jj + kRows * c_row : at : at + kColumns);
       const bool along = kAlongRows<kOrder>;
-      row_tile<kOrder>(own, own_row, panel, depth, to + at, c_row, end.at(at),
-                       NextTile{c, next, c_row, along ? a_row : 16, along ? kRows : depth, kRows * kColumns / 16, 0, 0,
-                                beside.at, at, beside.count});
+      NextTile ahead{c, next, c_row, along ? a_row : 16};
+      ahead.beside = beside.at, ahead.beside_at = at, ahead.besides = beside.count;
+      row_tile<kOrder>(own, own_row, panel, depth, to + at, c_row, end.at(at, jj), ahead);
     }
   }
 }

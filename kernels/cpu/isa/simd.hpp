@@ -169,5 +169,14 @@ HM_INLINE Range share(int64_t items, uint32_t parts, uint32_t part) {
   return {items * part / parts, items * (part + 1) / parts};
 }
 
+// sum += x * row, in the register of the sum: the compiler would also write other registers, and move them.
+HM_INLINE void add_product(vf& sum, vf x, vf row) {
+#if defined(__AVX512F__)
+  __asm__("vfmadd231ps %1, %2, %0" : "+v"(sum) : "v"(x), "v"(row));
+#else
+  sum = fma(x, row, sum);
+#endif
+}
+
 }  // namespace
 }  // namespace harmonics::cpu::HM_ISA

@@ -185,10 +185,10 @@ HM_INLINE Normal normal(vf x) {
   return {choose(x < 0.0f, tail, 1.0f - tail), e};
 }
 HM_INLINE vf vgelu(vf x) { return x * normal(x).cumulative; }
-HM_INLINE vf gelu_derivative(vf x) {
-  const Normal n = normal(x);
+HM_INLINE vf gelu_derivative(vf x, const Normal& n) {
   return fma(x * 0.39894228040143268f, n.exponential, n.cumulative);
 }
+HM_INLINE vf gelu_derivative(vf x) { return gelu_derivative(x, normal(x)); }
 
 // Sine of x + quarter * pi / 2 for |x| <= 8192; pi / 2 is split into three terms.
 HM_INLINE vf sine(vf x, int quarter) {

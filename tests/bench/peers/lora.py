@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Alternates our training step of an adapter and PEFT's: lora.py MODEL_STEP [--layers N] [--vocabulary N] [--rank N] [--batch N]
-[--tokens N] [--threads N] [--pairs N] [--steps N] [--ways "eager;compiled"] [--base TYPE] [--recompute NAMES] [--json FILE].
+[--tokens N] [--threads N] [--pairs N] [--steps N] [--ways "eager;compiled"] [--base TYPE] [--precision NAME] [--recompute NAMES] [--json FILE].
 
 MODEL_STEP is the benchmark of that name. Both train an adapter of all linear maps but the head of a Qwen 3 of 0.6B parameters with
 random weights, or of fewer layers, in f32 with AdamW. Runs in an environment with PyTorch, transformers and PEFT. Each pair measures
@@ -21,7 +21,7 @@ from pathlib import Path
 def ours(a, threads):
     command = [a.model_step, "Qwen3", "--set", f"num_layers={a.layers}", "--set", f"vocab_size={a.vocabulary}", "--lora",
                f"rank={a.rank}", "--batch", str(a.batch), "--tokens", str(a.tokens), "--threads", str(threads), "--steps", str(a.steps),
-               "--recompute", a.recompute]
+               "--recompute", a.recompute, "--precision", a.precision]
     if a.base:
         command += ["--base", a.base]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
@@ -86,6 +86,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--ways", default="eager;compiled")
     parser.add_argument("--base", help="our frozen weights: nf4_64, q8_0, ...")
+    parser.add_argument("--precision", default="fp32", help="of our products, as on the command line (default fp32); theirs stay fp32")
     parser.add_argument("--recompute", default="none", help="names of what our step recomputes (default none)")
     parser.add_argument("--json", help="write the rows here as well")
     parser.add_argument("--peer", help=argparse.SUPPRESS)

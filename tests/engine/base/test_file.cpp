@@ -6,7 +6,10 @@
 #include <fstream>
 #include <functional>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <harmonics/error.hpp>
@@ -219,6 +222,40 @@ TEST_CASE("file: the unfinished file of a killed process is recognized by its na
   for (const char* name :
        {"", ".harmonics-.tmp.bak", ".tmp", "harmonics-12-0.tmp", "checkpoint-000001-step-5.safetensors"})
     CHECK_FALSE(is_unfinished_file(name));
+}
+
+TEST_CASE("file: the unfinished files of dead processes are removed, those of running ones remain") {
+  const Folder folder;
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  REQUIRE(::waitpid(dead, nullptr, 0) == dead);
+  const auto left = [&](pid_t process, const std::string& number) {
+    const std::string path = folder / (".harmonics-" + std::to_string(process) + "-" + number + ".tmp");
+    std::ofstream(path) << "part";
+    return path;
+  };
+  const std::string gone = left(dead, "0"), locked = left(dead, "1"), own = left(::getpid(), "0"),
+                    other = folder / ".harmonics-try.tmp";
+  std::ofstream(other) << "part";
+  // A container has other numbers of processes: there the lock shows that one still writes.
+  const int file = ::open(locked.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::flock(file, LOCK_EX | LOCK_NB) == 0);
+  remove_unfinished_files(folder / "");
+  CHECK_FALSE(fs::exists(gone));
+  for (const std::string& kept : {locked, own, other}) CHECK(fs::exists(kept));
+  ::close(file);
+  remove_unfinished_files(folder / "");
+  CHECK_FALSE(fs::exists(locked));
+  // A file that is being written holds its lock.
+  FileReplacement replacement(folder / "new");
+  int locks = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "")) {
+    if (entry.path() == own || entry.path() == other) continue;
+    const int writing = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    locks += ::flock(writing, LOCK_EX | LOCK_NB) != 0;
+    ::close(writing);
+  }
+  CHECK(locks == 1);
 }
 
 TEST_CASE("scratch folder: it is new, belongs to this user only, and is removed with its files") {

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "tests/engine/embed/lines.hpp"
 #include "tests/journeys/shell.hpp"
+#include "tests/message_of.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -48,6 +50,31 @@ struct Live : Producer {
 };
 
 }  // namespace
+
+TEST_CASE("fit options: numbers that mean nothing are refused") {
+  HarmonicGraph g = taught();
+  const auto refusal = [&](const std::function<void(FitOptions&)>& set) {
+    FitOptions o = line_options(1);
+    set(o);
+    return harmonics::message_of([&] { g.fit(o); });
+  };
+  CHECK(refusal([](FitOptions& o) { o.batch = -3; }) ==
+        "the setting 'batch' is -3\ngive a number that is not negative, or none for the flow's setting");
+  CHECK(refusal([](FitOptions& o) { o.lr = 0; }) ==
+        "the setting 'lr' is 0.000000\ngive a number above 0, or none for the flow's setting");
+  CHECK(refusal([](FitOptions& o) { o.lr = std::nan(""); }).find("the setting 'lr' is ") == 0);
+  CHECK(refusal([](FitOptions& o) { o.epochs = -1; }).find("the setting 'epochs' is -1") == 0);
+  CHECK(refusal([](FitOptions& o) { o.steps = -1; }).find("the setting 'steps' is -1") == 0);
+  CHECK(refusal([](FitOptions& o) { o.seed = -1; }).find("the setting 'seed' is -1") == 0);
+  CHECK(refusal([](FitOptions& o) { o.clip = -1; }).find("the setting 'clip' is -1") == 0);
+  CHECK(refusal([](FitOptions& o) { o.seconds = -1; }).find("the setting 'seconds' is -1") == 0);
+  CHECK(refusal([](FitOptions& o) { o.accumulate = -1; }).find("the setting 'accumulate' is -1") == 0);
+  CHECK(refusal([](FitOptions& o) { o.keep = -1; }).find("the setting 'keep' is -1") == 0);
+  for (const int threads : {-1, 100'000})
+    CHECK(refusal([&](FitOptions& o) { o.threads = threads; }) ==
+          "the setting 'threads' is " + std::to_string(threads) + "\ngive 1 to 1024, or 0 for all");
+  CHECK(refusal([](FitOptions& o) { o.clip = 0; }) == "no error");
+}
 
 TEST_CASE("fit options: a resumed run gives the same bits as an uninterrupted one") {
   const Folder f;

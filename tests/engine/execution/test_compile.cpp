@@ -154,6 +154,7 @@ TEST_CASE("compile options: observe gets the program after each pass") {
                                          "accumulate_products",
                                          "sum_with_products",
                                          "recompute_elementwise",
+                                         "keep_derivatives",
                                          "finish_products",
                                          "fuse_elementwise",
                                          "fuse_reductions",

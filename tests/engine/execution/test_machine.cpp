@@ -1,5 +1,10 @@
 #include <catch2/catch.hpp>
 
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "engine/execution/machine.hpp"
 
 namespace harmonics::engine {
@@ -10,6 +15,19 @@ TEST_CASE("machine: peaks are measured") {
     CHECK(peak_flops(1) > 1e9);
   else
     CHECK(peak_flops(1) == 0);
+}
+
+TEST_CASE("machine: peaks are those of the instruction set that HARMONICS_ISA allows") {
+  const char* const before = std::getenv("HARMONICS_ISA");
+  const std::optional<std::string> kept = before ? std::optional<std::string>(before) : std::nullopt;
+  const std::string widest = peak_instructions();
+  setenv("HARMONICS_ISA", "avx2", 1);
+  const std::string narrow = peak_instructions();
+  setenv("HARMONICS_ISA", "baseline", 1);
+  const std::string none = peak_instructions();
+  kept ? setenv("HARMONICS_ISA", kept->c_str(), 1) : unsetenv("HARMONICS_ISA");
+  CHECK(none == "none");
+  if (widest != "none") CHECK(narrow == "avx2");
 }
 
 TEST_CASE("roofline: maximum of arithmetic and traffic") {

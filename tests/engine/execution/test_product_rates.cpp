@@ -29,19 +29,40 @@ const std::string kKey = "cpu, Some Processor, fp32: packed matmul";
 
 }  // namespace
 
-TEST_CASE("product rates: rounding is chosen from 1.6 times the rate of f32 on") {
+TEST_CASE("product rates: fp16 is chosen from 1.15 times the rate of f32 on, bf16 from 1.6") {
   const auto chosen = [](double f32, std::map<Rounding, double> narrow) {
-    return choose_precision({f32, std::move(narrow)});
+    return choose_precision({{256, {f32, std::move(narrow)}}});
   };
-  CHECK(chosen(100, {{Rounding::fp16, 160}}).precision == Precision::fp16);
-  CHECK(chosen(100, {{Rounding::fp16, 160}}).why ==
-        "products in fp16 measured 1.60 times the rate of f32, and 1.6 is enough");
-  CHECK(chosen(100, {{Rounding::fp16, 159}}).precision == Precision::fp32);
-  CHECK(chosen(100, {{Rounding::fp16, 159}}).why ==
-        "products in fp16 measured 1.59 times the rate of f32, less than 1.6");
+  CHECK(chosen(100, {{Rounding::fp16, 115}}).precision == Precision::fp16);
+  CHECK(chosen(100, {{Rounding::fp16, 115}}).why ==
+        "products in fp16 measured 1.15 times the rate of f32; those with a side below 256 stay f32");
+  CHECK(chosen(100, {{Rounding::fp16, 114}}).precision == Precision::fp32);
+  CHECK(chosen(100, {{Rounding::fp16, 114}}).why ==
+        "products in fp16 measured 1.14 times the rate of f32, less than 1.15");
+  CHECK(chosen(100, {{Rounding::bf16, 160}}).precision == Precision::bf16);
+  CHECK(chosen(100, {{Rounding::bf16, 159}}).precision == Precision::fp32);
+  CHECK(chosen(100, {{Rounding::bf16, 159}}).why ==
+        "products in bf16 measured 1.59 times the rate of f32, less than 1.6");
   CHECK(chosen(100, {{Rounding::fp16, 170}, {Rounding::bf16, 210}}).precision == Precision::bf16);
   CHECK(chosen(100, {}).precision == Precision::fp32);
   CHECK(chosen(0, {{Rounding::fp16, 160}}).precision == Precision::fp32);
+  CHECK(choose_precision({}).precision == Precision::fp32);
+}
+
+TEST_CASE("product rates: products round from the side on from which all larger ones gain") {
+  const auto least = [](double at_32, double at_64, double at_128, double at_256) {
+    std::map<int64_t, ProductRates> rates;
+    const double factors[] = {at_32, at_64, at_128, at_256};
+    for (int i = 0; i < 4; ++i) rates[32 << i] = {100, {{Rounding::fp16, 100 * factors[i]}}};
+    return choose_precision(rates).least_side;
+  };
+  CHECK(least(0.9, 1.1, 1.2, 1.5) == 128);
+  CHECK(least(1.2, 1.3, 1.4, 1.5) == 128);  // fp16 never rounds smaller ones
+  CHECK(least(1.3, 1.1, 1.2, 1.5) == 128);
+  CHECK(least(1.3, 1.3, 1.0, 1.5) == 256);
+  CHECK(least(1.3, 1.3, 1.3, 1.1) == 0);
+  CHECK(choose_precision({{32, {100, {{Rounding::bf16, 120}}}}, {256, {100, {{Rounding::bf16, 160}}}}}).least_side ==
+        32);
 }
 
 TEST_CASE("product rates: lines of the file are read back, the last of a key counts") {
@@ -92,6 +113,9 @@ TEST_CASE("product rates: a deterministic choice measures nothing") {
                             : kernels.has(Rounding::fp16)        ? Precision::fp16
                                                                  : Precision::fp32));
   CHECK(fixed.why.find("a measurement is not repeatable") != std::string::npos);
+  CHECK(fixed.least_side == (fixed.precision == Precision::bf16   ? fixed_least_side(Rounding::bf16)
+                             : fixed.precision == Precision::fp16 ? fixed_least_side(Rounding::fp16)
+                                                                  : 0));
   CHECK(resolve_precision("reference", Registry::global(), false).precision == Precision::fp32);
 }
 
@@ -110,18 +134,17 @@ TEST_CASE("product rates: settings get the choice and its reason, others stay") 
 }
 
 TEST_CASE("precision: the trivial recipes") {
-  const auto recipe = [](Precision precision, const char* reason = "") {
+  const auto recipe = [](Precision precision, int64_t least_side = 0) {
     DeviceSettings settings;
     settings.precision = precision;
-    settings.precision_reason = reason;
+    settings.least_side = least_side;
     return recipe_of(settings);
   };
   CHECK(recipe(Precision::fp32).rules.empty());
   REQUIRE(recipe(Precision::bf16).rules.size() == 1);
   CHECK(recipe(Precision::bf16).rules[0].rounding == Rounding::bf16);
   CHECK(recipe(Precision::bf16).rules[0].least_side == 0);
-  CHECK(recipe(Precision::fp16, "measured").rules[0].least_side == 64);
-  CHECK(recipe(Precision::bf16, "measured").rules[0].least_side == 32);
+  CHECK(recipe(Precision::fp16, 128).rules[0].least_side == 128);
   CHECK(recipe(Precision::int8).rules[0].activation_type == "q8_0");
   CHECK(recipe(Precision::int8).rules[0].stored == true);
 }
@@ -184,11 +207,16 @@ TEST_CASE("product rates: a measurement is kept, and the file decides from then 
   const PrecisionChoice measured = resolve_precision("cpu", Registry::global(), false);
   CHECK(measured.why.find("products in ") == 0);
   REQUIRE(std::filesystem::exists(product_rates_path()));
-  std::string key;
-  std::getline(std::ifstream(product_rates_path()), key, '\t');
-  for (const auto& [factor, expected] : {std::pair(1.7, Precision::fp16), std::pair(1.5, Precision::fp32)}) {
-    std::ofstream(product_rates_path(), std::ios::app) << rates_line(key, {1, {{Rounding::fp16, factor}}});
-    CHECK(resolve_precision("cpu", Registry::global(), false).precision == expected);
+  std::vector<std::string> keys;
+  std::ifstream kept(product_rates_path());
+  for (std::string line; std::getline(kept, line);) keys.push_back(line.substr(0, line.find('\t')));
+  REQUIRE(keys.size() == 4);
+  for (const auto& [factor, expected] : {std::pair(1.3, Precision::fp16), std::pair(1.1, Precision::fp32)}) {
+    for (const std::string& key : keys)
+      std::ofstream(product_rates_path(), std::ios::app) << rates_line(key, {1, {{Rounding::fp16, factor}}});
+    const PrecisionChoice choice = resolve_precision("cpu", Registry::global(), false);
+    CHECK(choice.precision == expected);
+    CHECK(choice.least_side == (expected == Precision::fp16 ? 128 : 0));
   }
 }
 

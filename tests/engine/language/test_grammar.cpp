@@ -126,14 +126,12 @@ TEST_CASE("json schema: what is not supported is named with its place") {
   const auto message = [](const std::string& schema) {
     return harmonics::message_of([&] { grammar_of_schema(boost::json::parse(schema)); });
   };
-  CHECK(message(R"({"type": "object", "properties": {"a": {"type": "string", "multipleOf": 3}}})") ==
-        "the JSON schema, #/properties/a: the keyword 'multipleOf' is not supported");
+  CHECK(message(R"({"type": "object", "properties": {"a": {"type": "string", "contains": 3}}})") ==
+        "the JSON schema, #/properties/a: the keyword 'contains' is not supported");
   CHECK(message(R"({"type": "text"})") ==
         "the JSON schema, #/type: 'text' is not a JSON type\n"
         "types: array, boolean, integer, null, number, object, string");
   CHECK(message(R"({"$ref": "#/$defs/x"})") == "the JSON schema, #/$ref: there is no '#/$defs/x'");
-  CHECK(message(R"({"type": "number", "minimum": 0.5})") ==
-        "the JSON schema, #/minimum: bounds of numbers are whole numbers");
   CHECK(message(R"({"type": "integer", "minimum": 1e18})") ==
         "the JSON schema, #/minimum: it is a number of at most 1000000000000000 in magnitude");
   CHECK(message(R"({"type": "integer", "minimum": 0.2, "maximum": 0.8})") ==

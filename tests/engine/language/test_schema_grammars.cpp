@@ -31,14 +31,25 @@ std::shared_ptr<const Grammar> grammar_of(const std::string& alternatives) {
   return alternatives.empty() ? nullptr : std::make_shared<const Grammar>("root ::= " + alternatives);
 }
 
+double value_of(const NumberBound& bound) {
+  const double decimals = std::atof(("0." + bound.fraction).c_str());
+  return static_cast<double>(bound.value) + (bound.value < 0 || bound.below_zero ? -decimals : decimals);
+}
+
 bool within(double value, const Bound& least, const Bound& most) {
-  if (least && (least->open ? value <= static_cast<double>(least->value) : value < static_cast<double>(least->value)))
-    return false;
-  return !most || (most->open ? value < static_cast<double>(most->value) : value <= static_cast<double>(most->value));
+  if (least && (least->open ? value <= value_of(*least) : value < value_of(*least))) return false;
+  return !most || (most->open ? value < value_of(*most) : value <= value_of(*most));
 }
 
 std::string shown(const Bound& bound) {
-  return bound ? std::to_string(bound->value) + (bound->open ? " open" : "") : "none";
+  return bound ? std::to_string(value_of(*bound)) + (bound->open ? " open" : "") : "none";
+}
+
+std::shared_ptr<const Grammar> grammar_of_json(const std::string& schema) {
+  return std::make_shared<const Grammar>(grammar_of_schema(boost::json::parse(schema)));
+}
+std::string refusal_of(const std::string& schema) {
+  return harmonics::message_of([&] { grammar_of_schema(boost::json::parse(schema)); });
 }
 
 // Returns whether a JSON string follows a schema of the type string.
@@ -58,26 +69,40 @@ std::string pattern_refusal(const std::string& pattern) {
 }  // namespace
 
 TEST_CASE("number grammars: exactly the numbers between the bounds, of either sign") {
-  const Bound bounds[] = {std::nullopt,           NumberBound{-120, false}, NumberBound{-10, true},
-                          NumberBound{-7, false}, NumberBound{0, false},    NumberBound{0, true},
-                          NumberBound{1, false},  NumberBound{9, true},     NumberBound{95, false},
-                          NumberBound{100, true}, NumberBound{107, false}};
+  const Bound bounds[] = {std::nullopt,
+                          NumberBound{-120, false},
+                          NumberBound{-10, true},
+                          NumberBound{-7, false},
+                          NumberBound{0, false},
+                          NumberBound{0, true},
+                          NumberBound{1, false},
+                          NumberBound{9, true},
+                          NumberBound{95, false},
+                          NumberBound{100, true},
+                          NumberBound{107, false},
+                          number_bound(0.05, false),
+                          number_bound(7.3, true),
+                          number_bound(7.25, false),
+                          number_bound(-0.125, true),
+                          number_bound(-7.5, false)};
   for (const Bound& least : bounds)
     for (const Bound& most : bounds) {
       INFO("from " << shown(least) << " to " << shown(most));
-      const auto integers = grammar_of(integers_between(least, most)),
+      const bool whole = (!least || least->fraction.empty()) && (!most || most->fraction.empty());
+      const auto integers = grammar_of(whole ? integers_between(least, most) : ""),
                  numbers = grammar_of(numbers_between(least, most));
       for (int value = -130; value <= 130; ++value) {
         const std::string text = std::to_string(value);
         INFO(text);
-        REQUIRE((integers && fits(integers, text)) == within(value, least, most));
-        for (const char* fraction : {"", ".0", ".5", ".50", ".001"}) {
+        if (whole) REQUIRE((integers && fits(integers, text)) == within(value, least, most));
+        for (const char* fraction :
+             {"", ".0", ".5", ".50", ".001", ".25", ".2500", ".249", ".251", ".3", ".30", ".299"}) {
           const std::string with = text + fraction;
           INFO(with);
           REQUIRE((numbers && fits(numbers, with)) == within(std::atof(with.c_str()), least, most));
         }
       }
-      for (const char* small : {"-0.5", "-0.001", "0.5"}) {
+      for (const char* small : {"-0.5", "-0.001", "0.5", "0.05", "0.049", "0.050", "-0.125", "-0.1250", "-0.124"}) {
         INFO(small);
         REQUIRE((numbers && fits(numbers, small)) == within(std::atof(small), least, most));
       }
@@ -124,6 +149,99 @@ TEST_CASE("json schema: the stricter one of two bounds holds") {
   CHECK(fits_number(R"({"type": ["integer", "null"], "maximum": -1})", "-12"));
   CHECK(fits_number(R"({"type": ["integer", "null"], "maximum": -1})", "null"));
   CHECK_FALSE(fits_number(R"({"type": ["integer", "null"], "maximum": -1})", "0"));
+}
+
+TEST_CASE("json schema: bounds of numbers with decimals") {
+  const auto share = grammar_of_json(R"({"type": "number", "minimum": 0.25, "exclusiveMaximum": 1.5})");
+  for (const char* good : {"0.25", "0.3", "0.250", "1", "1.0", "1.49999"}) CHECK(fits(share, good));
+  for (const char* bad : {"0", "0.2", "0.2499", "-0.3", "1.5", "1.50", "1.6", "2", "3e-1"})
+    CHECK_FALSE(fits(share, bad));
+  const auto small = grammar_of_json(R"({"type": "number", "minimum": -1e-7, "maximum": 1e-7})");
+  CHECK(fits(small, "0.0000001"));
+  CHECK(fits(small, "-0.00000005"));
+  CHECK_FALSE(fits(small, "0.00000011"));
+  const auto stricter = grammar_of_json(
+      R"({"type": "number", "minimum": -0.5, "exclusiveMinimum": -0.25, "maximum": 0.75, "exclusiveMaximum": 0.5})");
+  CHECK(fits(stricter, "-0.2"));
+  CHECK_FALSE(fits(stricter, "-0.25"));
+  CHECK_FALSE(fits(stricter, "0.5"));
+  CHECK(fits(stricter, "0.4"));
+  CHECK(refusal_of(R"({"type": "number", "minimum": 0.3333333333333333})") ==
+        "the JSON schema, #/minimum: it has at most 15 decimals");
+  CHECK(refusal_of(R"({"type": "number", "minimum": 0.5, "exclusiveMaximum": 0.5})") ==
+        "the JSON schema, #: no number is within its bounds");
+}
+
+TEST_CASE("json schema: multiples of a number") {
+  struct Row {
+    const char* keywords;
+    long step, least, most;  // beyond +-1000: no bound
+  };
+  for (const auto& [keywords, step, least, most] :
+       {Row{R"("multipleOf": 5, "minimum": 0, "maximum": 100)", 5, 0, 100}, Row{R"("multipleOf": 7)", 7, -9999, 9999},
+        Row{R"("multipleOf": 7, "minimum": 0)", 7, 0, 9999},
+        Row{R"("multipleOf": 12, "exclusiveMinimum": 0)", 12, 1, 9999},
+        Row{R"("multipleOf": 64, "maximum": 0)", 64, -9999, 0}, Row{R"("multipleOf": 100)", 100, -9999, 9999},
+        Row{R"("multipleOf": 100, "minimum": -250, "maximum": 1e9)", 100, -250, 9999},
+        Row{R"("multipleOf": 30, "minimum": 1)", 30, 1, 9999}, Row{R"("multipleOf": 0.5)", 1, -9999, 9999},
+        Row{R"("multipleOf": 2.5, "maximum": -1)", 5, -9999, -1}, Row{R"("multipleOf": 1)", 1, -9999, 9999},
+        Row{R"("multipleOf": 3, "minimum": -7.5, "maximum": 8.5)", 3, -7, 8}}) {
+    INFO(keywords);
+    const auto grammar = grammar_of_json(std::string(R"({"type": "integer", )") + keywords + "}");
+    for (long value = -700; value <= 700; ++value) {
+      INFO(value);
+      REQUIRE(fits(grammar, std::to_string(value)) == (value % step == 0 && value >= least && value <= most));
+    }
+    for (const char* wrong : {"", "-", "00", "05", "1.0", "1e2", "0100"}) CHECK_FALSE(fits(grammar, wrong));
+  }
+  const auto large = grammar_of_json(R"({"type": "integer", "multipleOf": 7})");
+  CHECK(fits(large, "700000000000000007"));
+  CHECK_FALSE(fits(large, "700000000000000008"));
+  const auto price = grammar_of_json(R"({"type": "number", "multipleOf": 0.01, "minimum": 0, "maximum": 9.995})");
+  for (const char* good : {"0", "9.99", "0.5", "3"}) CHECK(fits(price, good));
+  for (const char* bad : {"9.995", "0.001", "10", "-1"}) CHECK_FALSE(fits(price, bad));
+  const auto stars = grammar_of_json(R"({"type": "number", "multipleOf": 0.5, "exclusiveMinimum": 0, "maximum": 2})");
+  for (const char* good : {"0.5", "1", "1.5", "2"}) CHECK(fits(stars, good));
+  for (const char* bad : {"0", "0.25", "2.5", "1.50"}) CHECK_FALSE(fits(stars, bad));
+  const auto signs = grammar_of_json(R"({"type": "number", "multipleOf": 0.25, "minimum": -0.6, "maximum": 0.3})");
+  for (const char* good : {"-0.5", "-0.25", "0", "0.25"}) CHECK(fits(signs, good));
+  for (const char* bad : {"-0.75", "0.5", "-0"}) CHECK_FALSE(fits(signs, bad));
+}
+
+TEST_CASE("json schema: multiples that no small grammar expresses are refused with a remedy") {
+  CHECK(refusal_of(R"({"type": "number", "multipleOf": 0})") ==
+        "the JSON schema, #/multipleOf: it is a number above 0");
+  CHECK(refusal_of(R"({"type": "number", "multipleOf": 0.25})") ==
+        "the JSON schema, #/multipleOf: more than 1000 multiples of 0.25 are within its bounds\n"
+        "give minimum and maximum nearer to each other, or a step such as 0.1 or 0.01");
+  CHECK(refusal_of(R"({"type": "integer", "multipleOf": 97})") ==
+        "the JSON schema, #/multipleOf: more than 1000 multiples of 97 are not supported\n"
+        "give bounds, or a step of at most 64, also times a power of ten");
+  CHECK(refusal_of(R"({"type": "integer", "multipleOf": 7, "minimum": 100})") ==
+        "the JSON schema, #/multipleOf: more than 1000 multiples of 7 are within its bounds\n"
+        "give bounds that are nearer, none, or 0");
+  CHECK(refusal_of(R"({"type": "integer", "multipleOf": 10, "minimum": 3, "maximum": 7})") ==
+        "the JSON schema, #: no number is within its bounds");
+}
+
+TEST_CASE("json schema: different items of known values") {
+  const auto tags = grammar_of_json(R"({"type": "array", "items": {"$ref": "#/$defs/tag"}, "uniqueItems": true,
+      "minItems": 1, "maxItems": 2, "$defs": {"tag": {"enum": ["a", "b", 3, "a"]}}})");
+  for (const char* good : {R"(["a"])", R"(["b", "a"])", R"([3,"b"])"}) CHECK(fits(tags, good));
+  for (const char* bad : {"[]", R"(["a", "a"])", R"(["a", "b", 3])", R"(["a",])", R"(["c"])"})
+    CHECK_FALSE(fits(tags, bad));
+  const auto any = grammar_of_json(R"({"type": "array", "items": {"type": "boolean"}, "uniqueItems": true})");
+  for (const char* good : {"[]", "[true]", "[false, true]"}) CHECK(fits(any, good));
+  CHECK_FALSE(fits(any, "[true, true]"));
+  // At most one item differs from itself.
+  CHECK(fits(grammar_of_json(R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true, "maxItems": 1})"),
+             R"(["a"])"));
+  CHECK(fits(grammar_of_json(R"({"type": "array", "items": {"type": "integer"}, "uniqueItems": false})"), "[1, 1]"));
+  CHECK(refusal_of(R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})") ==
+        "the JSON schema, #/uniqueItems: it is supported for items of an enum of at most 10 values\n"
+        "omit it and remove duplicates afterwards");
+  CHECK(refusal_of(R"({"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": true, "minItems": 3})") ==
+        "the JSON schema, #/minItems: there are fewer different items");
 }
 
 TEST_CASE("json schema: durations, and formats and keywords that any value has") {

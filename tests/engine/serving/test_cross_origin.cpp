@@ -108,6 +108,44 @@ TEST_CASE("cross origin: the permission of a browser has no body") {
   CHECK(heard.find("Access-Control-Allow-Origin: https://chat.example.org\r\n", second) != std::string::npos);
 }
 
+TEST_CASE("cross origin: a page can read refusals that the server makes below the routes") {
+  Guarded guarded;
+  const std::string chat = "https://chat.example.org", allowed = "Access-Control-Allow-Origin: ";
+  CrossOrigin named(guarded, {chat, "app://obsidian.md"}), single(guarded, {chat}), all(guarded, {"*", chat});
+  HttpLimits small;
+  small.body = 100;
+  const auto heard_after = [&](CrossOrigin& handler, const std::string& bytes) {
+    HttpServer server(handler, parse_listen("127.0.0.1:0"), small);
+    TextClient client(server.port());
+    client.send(bytes);
+    return client.hear([](const std::string&) { return false; });
+  };
+  const std::string begin = "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n", large = "Content-Length: 101\r\n\r\n",
+                    long_header = "X: " + std::string(40000, 'x');
+  const auto from = [](const std::string& origin) { return "Origin: " + origin + "\r\n"; };
+  const std::string read = heard_after(named, begin + from("app://obsidian.md") + large);
+  CHECK(read.find("HTTP/1.1 413 ") == 0);
+  CHECK(read.find(allowed + "app://obsidian.md\r\n") != std::string::npos);
+  CHECK(heard_after(named, begin + from("https://evil.example.org") + large).find(allowed) == std::string::npos);
+  CHECK(heard_after(named, "POST /%zz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + from(chat) + "Content-Length: 0\r\n\r\n")
+            .find(allowed + chat + "\r\n") != std::string::npos);
+  const std::string too_long = heard_after(named, begin + from(chat) + long_header);
+  CHECK(too_long.find("HTTP/1.1 431 ") == 0);
+  CHECK(too_long.find(allowed + chat + "\r\n") != std::string::npos);
+  // The origin is not known where its field was not read.
+  CHECK(heard_after(single, begin + long_header).find(allowed + chat + "\r\n") != std::string::npos);
+  CHECK(heard_after(all, begin + long_header).find(allowed + "*\r\n") != std::string::npos);
+  CHECK(heard_after(named, begin + long_header).find(allowed) == std::string::npos);
+  small.connections = 1;
+  HttpServer server(single, parse_listen("127.0.0.1:0"), small);
+  TextClient busy(server.port());  // until its body has come
+  busy.send(begin + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  busy.hear([](const std::string& s) { return s.ends_with("\r\n\r\n"); });
+  const std::string full = TextClient(server.port()).hear([](const std::string&) { return false; });
+  CHECK(full.find("HTTP/1.1 503 ") == 0);
+  CHECK(full.find(allowed + chat + "\r\n") != std::string::npos);
+}
+
 TEST_CASE("cross origin: texts that are no origin are refused") {
   for (const char* good : {"*", "https://chat.example.org", "http://localhost:3000", "app://obsidian.md"})
     CHECK_NOTHROW(check_origin(good));

@@ -167,8 +167,11 @@ TEST_CASE("http: too large or too slow requests are refused while others are ans
   }
   CHECK(is(chunks.to_the_end(), 413));
   Wire header(run.server.port());
-  header.say("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + std::string(9000, 'x'));
+  header.say("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + std::string(40000, 'x'));
   CHECK(is(header.to_the_end(), 431));
+  Wire cookies(run.server.port());
+  cookies.say(request("GET /healthz", "Cookie: " + std::string(30000, 'x') + "\r\n"));
+  CHECK(is(cookies.reply(), 200));
   Wire slow(run.server.port());
   std::thread drip([&] {
     for (int i = 0; i < 60 && !slow.closed() && slow.say("G"); ++i) std::this_thread::sleep_for(20ms);

@@ -233,6 +233,7 @@ TEST_CASE("embeddings: texts and tokens over HTTP, in each form") {
   const std::pair<const char*, const char*> cases[] = {
       {"{}", "'input' is missing"},
       {R"({"input": ""})", "empty string"},
+      {R"({"input": []})", "'input' is an empty list"},
       {R"({"input": [1, -2]})", "a token that is not a number"},
       {R"({"input": [999999]})", "outside the vocabulary"},
       {R"({"input": "a", "dimensions": 100000})", "'dimensions'"},
