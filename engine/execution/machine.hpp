@@ -10,9 +10,9 @@ namespace harmonics::engine {
 // Returns the name of the processor as reported by the system, or "unknown processor".
 std::string processor_name();
 
-// Returns the instruction set of the loops that measure peaks: "avx512", "avx2" or "none"; HARMONICS_ISA limits it as it
-// limits the device cpu. The loops are assembly, because a compiler may drop or merge C++ loops and a peak measured that
-// way can exceed the hardware.
+// Returns the instruction set of the loops that measure peaks: "avx512", "avx2" or "none". HARMONICS_ISA limits it as
+// it limits the device cpu. The loops are assembly, because a compiler may drop or merge C++ loops and a peak measured
+// that way can exceed the hardware.
 std::string peak_instructions();
 
 // Returns the peak FLOP per second of single-precision multiply-adds (2 FLOP each) on `threads` concurrent threads. The

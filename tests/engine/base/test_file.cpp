@@ -234,7 +234,7 @@ TEST_CASE("file: the unfinished files of dead processes are removed, those of ru
     std::ofstream(path) << "part";
     return path;
   };
-  const std::string gone = left(dead, "0"), locked = left(dead, "1"), own = left(::getpid(), "0"),
+  const std::string gone = left(dead, "0"), locked = left(dead, "1"), own = left(::getpid(), "1000000"),
                     other = folder / ".harmonics-try.tmp";
   std::ofstream(other) << "part";
   // A container has other numbers of processes: there the lock shows that one still writes.

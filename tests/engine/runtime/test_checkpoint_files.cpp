@@ -332,7 +332,7 @@ TEST_CASE("checkpointer: a failed write is reported, the run and later checkpoin
   c.start(at(1));
   c.wait();
   CHECK(c.last() == "runs/checkpoint-000001-step-1.safetensors");
-  files.fail_at(2, Fault::Error, ENOSPC);
+  files.fail_at(3, Fault::Error, ENOSPC);
   c.start(at(2));
   c.wait();
   files.work();
