@@ -111,7 +111,7 @@ HTensor before_activation(const AttributeMap& attributes, const HTensor& y, cons
 
 std::vector<Functional> activations() {
   const Traits activation{.elementwise = true, .part = BlockPart::activation},
-      slope_of_gelu{.elementwise = true, .gradient_of = "gelu"};
+      gradient_of_gelu{.elementwise = true, .gradient_of = "gelu"};
   return {
       {"relu", "max(x, 0)", "x [...] -> y [...]", relu, relu_gradient, activation},
       {"leaky_relu", "x where positive, a fraction of it elsewhere", "x [...] {slope = 0.01} -> y [...]", leaky_relu,
@@ -119,7 +119,7 @@ std::vector<Functional> activations() {
       {"gelu", "x times the cumulative distribution function of the normal distribution, exact or approximated by tanh",
        "x [...] {approximate = \"none\" in none|tanh} -> y [...]", gelu, gelu_gradient, activation},
       {"gelu_grad", "gradient of gelu", "x [...], dy [...] {approximate = \"none\" in none|tanh} -> dx [...]",
-       gelu_grad, nullptr, slope_of_gelu},
+       gelu_grad, nullptr, gradient_of_gelu},
       {"silu", "x times its logistic function (swish)", "x [...] -> y [...]", silu, silu_gradient, activation},
       {"elu", "x where positive, alpha (exp(x) - 1) elsewhere", "x [...] {alpha = 1.0} -> y [...]", elu, elu_gradient,
        activation},

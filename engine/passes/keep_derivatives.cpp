@@ -74,11 +74,11 @@ class DerivativeKeeper {
         .set("value", 1.0);
     Node ones{Op::broadcast, {}, {append(std::move(one), scalar)}, {}, {}, {}, {}, activation.scope};
     ones.attributes.set("shape", type.shape.vector());
-    Node slope = rewriter_.prepared(activation);
-    slope.callee = gradient.callee;
-    slope.attributes = gradient.attributes;
-    slope.inputs.push_back(append(std::move(ones), type));
-    return append(std::move(slope), type);
+    Node call = rewriter_.prepared(activation);
+    call.callee = gradient.callee;
+    call.attributes = gradient.attributes;
+    call.inputs.push_back(append(std::move(ones), type));
+    return append(std::move(call), type);
   }
   ValueId append(Node node, const TensorType& type) {
     const uint32_t index = rewriter_.to().append(std::move(node), {type});

@@ -12,7 +12,7 @@ namespace harmonics::cpu::HM_ISA {
 // operand.
 void gelu_and_gradient(const void* x, const void* dy, const void* gradient, void* y, int64_t n) {
   const float *from = static_cast<const float*>(x), *factor = static_cast<const float*>(dy);
-  float *to = static_cast<float*>(y), *slope = const_cast<float*>(static_cast<const float*>(gradient));
+  float *to = static_cast<float*>(y), *dx = const_cast<float*>(static_cast<const float*>(gradient));
   for (int64_t i = 0; i < n; i += kWidth) {
     const int64_t left = n - i;
     const bool is_whole = left >= kWidth;
@@ -20,9 +20,9 @@ void gelu_and_gradient(const void* x, const void* dy, const void* gradient, void
     const Normal at = normal(v);
     const vf d = (is_whole ? load(factor + i) : load_part(factor + i, left)) * gelu_derivative(v, at);
     if (is_whole) {
-      store(slope + i, d), store(to + i, v * at.cumulative);
+      store(dx + i, d), store(to + i, v * at.cumulative);
     } else {
-      store_part(slope + i, d, left), store_part(to + i, v * at.cumulative, left);
+      store_part(dx + i, d, left), store_part(to + i, v * at.cumulative, left);
     }
   }
 }
