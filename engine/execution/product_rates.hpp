@@ -48,7 +48,7 @@ std::string product_rates_path();
 double kept_peak(int threads);
 
 // Resolves Precision::automatic. For devices that compute on this processor, uses the rates in the file and measures
-// them if they are missing (about 0.1 s). `deterministic`: bf16 or fp16 by a fixed table, without a measurement,
+// them if they are missing (less than a second). `deterministic`: bf16 or fp16 by a fixed table, without a measurement,
 // because rates would decide the bits of results. For devices with their own memory: fp16, also without a measurement.
 PrecisionChoice resolve_precision(const std::string& device, Registry& registry, bool deterministic);
 
