@@ -33,6 +33,12 @@ ContinuationSettings completed(const Tokenizer& tokenizer, ContinuationSettings 
   return settings;
 }
 
+// Whether answers are sequences of messages in channels: <|end|> ends a message, not the answer.
+bool has_channels(const Tokenizer& tokenizer) {
+  return std::all_of(std::begin(kMessageMarks), std::end(kMessageMarks),
+                     [&](std::string_view mark) { return tokenizer.special_token(mark).has_value(); });
+}
+
 }  // namespace
 
 std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
@@ -42,7 +48,9 @@ std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
                                    "<|endofprompt|>"};
   std::vector<int32_t> ids;
   for (const char* end : kEnds)
-    if (const auto id = tokenizer.special_token(end)) ids.push_back(*id);
+    if (const auto id = tokenizer.special_token(end);
+        id && !(has_channels(tokenizer) && end == std::string_view("<|end|>")))
+      ids.push_back(*id);
   return ids;
 }
 
@@ -50,6 +58,8 @@ std::vector<int32_t> answer_marks(const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (const std::string_view mark : kAnswerMarks)
     if (const auto id = tokenizer.special_token(mark)) ids.push_back(*id);
+  if (has_channels(tokenizer))
+    for (const std::string_view mark : kMessageMarks) ids.push_back(*tokenizer.special_token(mark));
   return ids;
 }
 
