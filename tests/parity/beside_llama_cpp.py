@@ -38,7 +38,7 @@ ONE_MATRIX = ("phi3", "gpt2", "gptneox")  # for queries, keys and values
 EACH_HEAD_ITS_KEYS = ("gpt2", "gptneox", "olmoe")
 HIDDEN_OF_EXPERTS = ("olmoe", "granitemoe")  # their feed_forward_length is that of an expert
 # llama.cpp looks up gelu in a table of f16, and computes its tanh form for GPT-NeoX, whose authors use the exact one
-BOUNDS = {"gemma": 5e-3, "gemma2": 5e-3, "gemma3": 5e-3, "starcoder2": 5e-3, "gpt2": 5e-3, "phi2": 5e-3, "gptneox": 2e-2}
+BOUNDS = {"gemma": 5e-3, "gemma2": 5e-3, "gemma3": 5e-3, "starcoder2": 1e-2, "gpt2": 1e-2, "phi2": 1e-2, "gptneox": 2e-2}
 PROMPT = "The quick brown fox jumps over 13 lazy dogs."
 TYPES = ("f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "q4_k_m", "q4_k_s", "q4_1", "q4_0", "iq4_nl", "iq4_xs",
          "mxfp4", "q3_k_l", "q3_k_m", "q3_k_s", "q2_k", "q2_k_s")
