@@ -320,7 +320,8 @@ void LanguageService::show(ServiceRequest&, const Answer& answer) {
   const auto mentions = [&](std::string_view word) { return format_.text().find(word) != std::string::npos; };
   json::array capabilities{"completion"};
   if (format_.shows_tools()) capabilities.emplace_back("tools");
-  if (mentions("<think>") || mentions("enable_thinking") || mentions("<|channel|>")) capabilities.emplace_back("thinking");
+  if (mentions("<think>") || mentions("enable_thinking") || mentions("<|channel|>"))
+    capabilities.emplace_back("thinking");
   answer(Service::reply({{"template", format_.text()},
                          {"details", model["details"]},
                          {"modified_at", timestamp(model_.since)},
