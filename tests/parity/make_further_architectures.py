@@ -1,5 +1,5 @@
 """Writes further models to golden/architectures, and golden/further_architectures.safetensors: as make_architectures.py,
-for the specs of architectures beside the first ones.
+for the specs of architectures beside the first ones. Those of AS_FOLDERS are in golden/folders as well.
 
 Needs what make_architectures.py needs.
 
@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 import make_architectures as first
 from make_architectures import CONTEXT, FOLDER, HEADS, HIDDEN, LAYERS, RESULTS, SHARED, VOCABULARY, WIDTH
 
+AS_FOLDERS = ("arcee", "cohere2", "olmo3", "olmoe", "starcoder2")
 THETA = {"rope_type": "default", "rope_theta": 10000.0}
 COMMON = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
               max_position_embeddings=CONTEXT, attn_implementation="eager", pad_token_id=0, bos_token_id=1, eos_token_id=2)
@@ -73,6 +74,9 @@ def model(name, architecture, config, keys=None, parts=None, top=None, layers="m
     own = {"context_length": CONTEXT, "embedding_length": WIDTH, "block_count": config.num_hidden_layers, "feed_forward_length": HIDDEN,
            "attention.head_count": HEADS, "vocab_size": VOCABULARY, **(keys or {})}
     first.write(name, architecture, own, list(gguf_tensors(made, {**PARTS, **(parts or {})}, {**TOP, **(top or {})}, layers, change)))
+    if name in AS_FOLDERS:
+        made.save_pretrained(FOLDER / "folders" / name)
+        (FOLDER / "folders" / name / "generation_config.json").unlink(missing_ok=True)
     ids = first.tokens_of(len(RESULTS) + 200)
     with torch.no_grad():
         scores = made(ids).logits[0]
