@@ -8,6 +8,7 @@
 #include <harmonics/quantity.hpp>
 
 #include "engine/language/chat_answer.hpp"
+#include "engine/tensor/finite.hpp"
 
 namespace harmonics::engine {
 
@@ -18,11 +19,10 @@ using TextClock = std::chrono::steady_clock;
 double since(TextClock::time_point begin) { return std::chrono::duration<double>(TextClock::now() - begin).count(); }
 
 void expect_finite(std::span<const float> scores, int64_t token) {
-  for (float s : scores)
-    if (!std::isfinite(s))
-      throw Error(ErrorKind::Diverged,
-                  fmt::format("token {} cannot be chosen: its scores are infinite or NaN", token + 1), {},
-                  {"the weights, or what they compute, are not finite"});
+  if (first_not_finite(DType::F32, scores.data(), static_cast<int64_t>(scores.size())) >= 0)
+    throw Error(ErrorKind::Diverged,
+                fmt::format("token {} cannot be chosen: its scores are infinite or NaN", token + 1), {},
+                {"the weights, or what they compute, are not finite"});
 }
 
 // Returns the settings with those that follow from the vocabulary.
