@@ -43,7 +43,9 @@ json::object schema_of_calls(const json::array& tools, const std::string& name, 
     const json::value& own = function.at("name");
     if (!name.empty() && own.get_string() != json::string_view(name)) continue;
     const json::value* const given = function.if_contains("parameters");
-    json::value parameters = given && !given->is_null() ? *given : json::value(json::object{{"type", "object"}});
+    json::value parameters = given && !given->is_null()
+                                 ? *given
+                                 : json::value(json::object{{"type", "object"}, {"properties", json::object()}});
     move_references(parameters, fmt::format("/anyOf/{}/properties/{}", calls.size(), arguments));
     calls.push_back(json::object{{"type", "object"},
                                  {"properties", {{"name", {{"const", own}}}, {arguments, std::move(parameters)}}},

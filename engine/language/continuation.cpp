@@ -90,10 +90,10 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
   expect_combination(settings_, session);
   done_.prompt_tokens = static_cast<int64_t>(prompt_);
   if (done_.prompt_tokens > session.context())
-    throw Error(ErrorKind::Usage,
-                fmt::format("the prompt has {}, but the context holds {}", quantity(done_.prompt_tokens, "token"),
-                            session.context()),
-                {}, {"shorten the prompt, or give a larger --context"});
+    throw PromptTooLong(ErrorKind::Usage,
+                        fmt::format("the prompt has {}, but the context holds {}",
+                                    quantity(done_.prompt_tokens, "token"), session.context()),
+                        {}, {"shorten the prompt, or give a larger --context"});
   done_.reused_tokens = session.begin(text_);
   read_ = static_cast<size_t>(done_.reused_tokens);
   for (const int32_t id : text_) sampler_.observe(id);

@@ -78,6 +78,12 @@ std::vector<int32_t> answer_marks(const Tokenizer& tokenizer);
 std::vector<int32_t> dry_breakers(const std::vector<std::string>& pieces);
 
 // A text that is generated step by step. Session and tokenizer must outlive it.
+// Thrown if the context cannot hold a prompt.
+class PromptTooLong : public Error {
+ public:
+  using Error::Error;
+};
+
 class Generation {
  public:
   // Sets the sequence of the session to `ids`; only the part that differs is computed. Throws ErrorKind::Usage if `ids`

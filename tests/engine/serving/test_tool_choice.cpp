@@ -67,6 +67,13 @@ TEST_CASE("call grammar: one call of a tool, with arguments of its schema") {
   CHECK_FALSE(is_call("The lamp", "", ""));
 }
 
+TEST_CASE("call grammar: a tool without parameters has no arguments") {
+  const json::array tools{{{"type", "function"}, {"function", {{"name", "now"}}}}};
+  GrammarText none(std::make_shared<const Grammar>(grammar_of_call(tools, "", "", false))), some(none);
+  CHECK((none.append(R"({"name":"now","arguments":{}})") && none.may_end()));
+  CHECK_FALSE(some.append(R"({"name":"now","arguments":{"x")"));
+}
+
 TEST_CASE("call grammar: marks, reasoning and names are those of the template") {
   const std::string call = R"({"name":"lamp","arguments":{"on":true}})";
   CHECK(is_call("<tool_call>\n" + call + "\n</tool_call>", "", "<tool_call>"));
