@@ -154,5 +154,5 @@ TEST_CASE("examples: malformed preferences are refused with the reason") {
         "has identical chosen and rejected answers");
   CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b"})").find("has no field 'rejected'") == 0);
   CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b", "rejected": ""})") == "has an empty answer");
-  CHECK(pair_refusal(R"({"chosen": [], "rejected": "b"})") == "has no list of messages as 'chosen'");
+  CHECK(pair_refusal(R"({"chosen": [], "rejected": "b"})") == "has an empty list of messages as 'chosen'");
 }
