@@ -312,7 +312,7 @@ TEST_CASE("text requests: other clients' ways to write a setting") {
   CHECK(read(TextApi::chat, R"("response_format": {"type": "json_object", "schema": {"type": "null"}})").schema ==
         R"({"type":"null"})");
   CHECK(read(TextApi::ollama_chat, R"("options": {"repeat_last_n": -1})").settings.filters.recent == 400);
-  CHECK(read(TextApi::chat, R"("n_predict": 5)").settings.tokens == 5);
+  CHECK(read_text_request(TextApi::completion, R"({"prompt": "a", "n_predict": 5})", usual).settings.tokens == 5);
   CHECK(read(TextApi::chat, R"("max_tokens": 2147483647)").settings.tokens == 2147483647);
   CHECK_THROWS(read(TextApi::chat, R"("max_tokens": 2147483648)"));
   for (const char* off : {R"("thinking": {"type": "disabled"})", R"("enable_thinking": false)",

@@ -68,10 +68,14 @@ TEST_CASE("call grammar: one call of a tool, with arguments of its schema") {
 }
 
 TEST_CASE("call grammar: a tool without parameters has no arguments") {
-  const json::array tools{{{"type", "function"}, {"function", {{"name", "now"}}}}};
-  GrammarText none(std::make_shared<const Grammar>(grammar_of_call(tools, "", "", false))), some(none);
-  CHECK((none.append(R"({"name":"now","arguments":{}})") && none.may_end()));
-  CHECK_FALSE(some.append(R"({"name":"now","arguments":{"x")"));
+  for (const char* parameters :
+       {"", R"(, "parameters": null)", R"(, "parameters": {"type": "object", "properties": {}})"}) {
+    const std::string tools = R"([{"type": "function", "function": {"name": "now")" + std::string(parameters) + "}}]";
+    INFO(tools);
+    GrammarText none(std::make_shared<const Grammar>(grammar_of_call(json::parse(tools).as_array(), "", "", false)));
+    CHECK_FALSE(none.allows(R"({"name":"now","arguments":{"x")"));
+    CHECK((none.append(R"({"name":"now","arguments":{}})") && none.may_end()));
+  }
 }
 
 TEST_CASE("call grammar: marks, reasoning and names are those of the template") {
