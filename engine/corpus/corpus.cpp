@@ -70,7 +70,7 @@ std::string DatasetCounts::text(uint64_t window) const {
   if (split) text += fmt::format("; split {} longer than {} tokens", grouped(split), window + 1);
   if (empty) text += fmt::format("; skipped {} with nothing to learn", grouped(empty));
   if (malformed) text += fmt::format("; skipped {} malformed, the first: {}", grouped(malformed), first_malformed);
-  if (is_unended) text += "; the tokenizer has no end token, so nothing marks the end of an answer";
+  if (is_unended && rows > 0) text += "; the tokenizer has no end token, so nothing marks the end of an answer";
   return text;
 }
 
