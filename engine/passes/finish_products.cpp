@@ -198,7 +198,8 @@ class Finisher {
     f.attributes = axes;
     f.attributes.set("steps", text).set("stored", registers);
     std::vector<TensorType> types;
-    for (ValueId v : f.inputs) types.push_back(is_full(v) ? scalar_of(v) : program_.type(v));
+    for (size_t i = 0; i < f.inputs.size(); ++i)
+      types.push_back(is_scalar(f, i) ? scalar_of(f.inputs[i]) : program_.type(f.inputs[i]));
     return accepts_("fused_dot", f.attributes, types, program_.scope_of(program_.nodes[f.product]).rounding);
   }
 
@@ -208,9 +209,10 @@ class Finisher {
     node.callee = "fused_dot";
     node.scope = program_.nodes[f.product].scope;
     node.attributes = f.attributes;
-    for (ValueId v : f.inputs) {
+    for (size_t i = 0; i < f.inputs.size(); ++i) {
+      const ValueId v = f.inputs[i];
       const uint32_t maker = program_.values[v].node;  // later than the product only if constant
-      if (is_full(v)) {
+      if (is_scalar(f, i)) {
         node.inputs.push_back(scalar(v));
         continue;
       }
@@ -224,8 +226,10 @@ class Finisher {
     for (size_t i = 0; i < f.stored.size(); ++i) rewriter_.map(f.stored[i], results[i]);
   }
 
-  // A tensor of equal numbers is passed as a scalar.
-  bool is_full(ValueId v) const { return program_.producer(v).op == Op::full; }
+  // A further input of equal numbers is passed as a scalar; the product's operands keep their shapes.
+  bool is_scalar(const Finish& f, size_t input) const {
+    return input >= 2 && program_.producer(f.inputs[input]).op == Op::full;
+  }
   TensorType scalar_of(ValueId v) const { return {program_.type(v).dtype, {}}; }
   ValueId scalar(ValueId v) {
     Node number = program_.producer(v);

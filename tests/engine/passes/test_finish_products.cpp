@@ -87,6 +87,15 @@ TEST_CASE("finish_products: a derivative beside the product, same bits") {
   CHECK(same_bits(interpret(fused, t.numbers), interpret(program, t.numbers)));
 }
 
+TEST_CASE("finish_products: an operand of equal numbers keeps its shape, same bits") {
+  Traced t;
+  const HTensor twos = full(DType::F32, {3, 5}, 2), y = dot(t.x, twos, {1}, {0});
+  t.tracer.output("y", add(mul(y, full(DType::F32, {4, 5}, 3)), t.r));
+  const Program program = t.tracer.take(), fused = finished(program);
+  CHECK(steps(fused) == std::vector<std::string>{"mul(0,1) add(3,2)"});
+  CHECK(same_bits(interpret(fused, t.numbers), interpret(program, t.numbers)));
+}
+
 TEST_CASE("finish_products: takes nothing that is computed later, of another shape, or by a declined call") {
   Traced t;
   const HTensor y = linear(t.x, t.w, t.b), later = call("softmax", {t.r})[0];
