@@ -198,6 +198,18 @@ TEST_CASE("fp16 chunks: a constant weight is packed once in both directions, wit
     }
 }
 
+TEST_CASE("fp16 chunks: no packed form of a large constant weight is kept") {
+  Random random(84);
+  for (const bool transposed : {false, true}) {
+    const Tensor x = random.floats({64, 1024}), w = random.floats(transposed ? Dims{1024, 512} : Dims{512, 1024});
+    KernelCall call("linear");
+    call.in(x).in(w).out({64, 512}).allow_half().constant(1);
+    if (transposed) call.set("transposed", true);
+    call.run();
+    CHECK(call.packed_bytes() == 0);
+  }
+}
+
 TEST_CASE("fp16 chunks: a constant operand of dot and dot_add is packed once, with equal bits") {
   if (is_baseline()) return;
   Random random(83);
