@@ -73,6 +73,7 @@ inline void add_head_cases(Cases& cases, Sizes& sizes) {
                        {x, weight, labels, lse, dloss, dloss, bias}});
       cases.push_back({"linear_cross_entropy_step", a, {x, weight, labels, dloss}});
       cases.push_back({"linear_cross_entropy_step", a, {x, weight, labels, dloss, bias}});
+      cases.push_back({"linear_cross_entropy_step", AttributeMap(a).set("frozen", true), {x, weight, labels, dloss}});
     }
 }
 

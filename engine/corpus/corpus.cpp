@@ -70,8 +70,25 @@ std::string DatasetCounts::text(uint64_t window) const {
   if (split) text += fmt::format("; split {} longer than {} tokens", grouped(split), window + 1);
   if (empty) text += fmt::format("; skipped {} with nothing to learn", grouped(empty));
   if (malformed) text += fmt::format("; skipped {} malformed, the first: {}", grouped(malformed), first_malformed);
+  if (is_unended && rows > 0) text += "; the tokenizer has no end token, so nothing marks the end of an answer";
   return text;
 }
+
+namespace {
+
+// Returns what gives a data set rows; "" if that is not known.
+std::string remedy_for_rows(const DatasetCounts& counts, uint64_t others, bool held_out) {
+  if (counts.skipped > 0) return "give longer rows (train: sequence_len), or too_long=truncate or split";
+  if (counts.examples > 0 || others == 0) return "";
+  return held_out ? fmt::format(
+                        "none of its {} fell into this share: raise it (validation), or name separate files "
+                        "(train: validation_datasets)",
+                        number_of(others, "example"))
+                  : fmt::format("the share for validation took its {}: lower it (validation), or add examples",
+                                others == 1 ? "only example" : number_of(others, "example"));
+}
+
+}  // namespace
 
 Corpus::Corpus(const CorpusOptions& options) : options_(options) {
   check(options_);
@@ -82,11 +99,13 @@ Corpus::Corpus(const CorpusOptions& options) : options_(options) {
   std::vector<uint64_t> sizes;
   std::vector<double> weights;
   for (const DatasetOptions& set : options_.datasets) {
-    read(set);
+    const uint64_t others = read(set);
     if (sets_.back().rows.size() == 0) {
       Error e(ErrorKind::Stream, fmt::format("{} '{}' has no rows to learn from",
                                              options_.held_out ? "the part held out of" : "the data set", set.path));
       e.note(counts_.back().text(options_.window));
+      if (const std::string remedy = remedy_for_rows(counts_.back(), others, options_.held_out); !remedy.empty())
+        e.note(remedy);
       throw e;
     }
     sizes.push_back(sets_.back().rows.size());
@@ -96,7 +115,7 @@ Corpus::Corpus(const CorpusOptions& options) : options_(options) {
   mixture_.emplace(std::move(sizes), weights);
 }
 
-void Corpus::read(const DatasetOptions& set) {
+uint64_t Corpus::read(const DatasetOptions& set) {
   const Tokenizer& tokenizer = *tokenizer_.tokenizer;
   const std::string end = tokenizer.eos() ? tokenizer.written(*tokenizer.eos()) : "";
   const ExampleFormat format(set.kind, set.columns, tokenizer_.format, end, set.learns_prompts);
@@ -130,8 +149,10 @@ void Corpus::read(const DatasetOptions& set) {
   made.rows = pack_rows(*made.store, packing);
   const PackedRows& rows = made.rows;
   counts_.push_back({set.path, read.examples, read.malformed, made.store->tokens(), read.first_malformed, rows.size(),
-                     rows.skipped, rows.truncated, rows.split, rows.empty, rows.learned, rows.positions});
+                     rows.skipped, rows.truncated, rows.split, rows.empty, rows.learned, rows.positions,
+                     read.kind == ExampleKind::instruction && !tokenizer.eos()});
   sets_.push_back(std::move(made));
+  return read.others;
 }
 
 std::shared_ptr<const Corpus> Corpus::open(const CorpusOptions& options) { return opened_once<const Corpus>(options); }

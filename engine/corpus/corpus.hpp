@@ -48,6 +48,7 @@ struct DatasetCounts {
   uint64_t examples = 0, malformed = 0, tokens = 0;
   std::string first_malformed;
   uint64_t rows = 0, skipped = 0, truncated = 0, split = 0, empty = 0, learned = 0, positions = 0;
+  bool is_unended = false;  // instructions whose answers end without an end token, which the tokenizer lacks
 
   // Returns "'data.jsonl': 980 examples, 512,345 tokens in 1,200 rows (83.4% full); skipped 20 longer than 513 tokens".
   std::string text(uint64_t window) const;
@@ -78,7 +79,7 @@ class Corpus {
     std::unique_ptr<TokenStore> store;
     PackedRows rows;
   };
-  void read(const DatasetOptions& set);
+  uint64_t read(const DatasetOptions& set);  // returns the number of examples of the other share
 
   CorpusOptions options_;
   CorpusTokenizer tokenizer_;

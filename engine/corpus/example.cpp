@@ -199,7 +199,8 @@ json::array ExampleFormat::messages_of(const json::object& line) const {
 
 json::array ExampleFormat::messages_in(const json::value& value, const std::string& name) const {
   const json::array* list = value.if_array();
-  if (!list || list->empty()) refuse_example(fmt::format("has no list of messages as '{}'", name));
+  if (!list) refuse_example(fmt::format("has no list of messages as '{}'", name));
+  if (list->empty()) refuse_example(fmt::format("has an empty list of messages as '{}'", name));
   json::array messages;
   for (const json::value& one : *list) {
     const json::object* given = one.if_object();

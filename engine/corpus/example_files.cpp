@@ -142,7 +142,10 @@ class ExampleFile {
   }
 
   void take_value(const json::value& value, const std::string& place, std::string_view written) {
-    if (is_held_out(written, options_.validation) != options_.held_out) return;
+    if (is_held_out(written, options_.validation) != options_.held_out) {
+      ++counts_.others;
+      return;
+    }
     try {
       if (!kind_) kind_ = format_.kind_of(value);
       if (*kind_ == ExampleKind::preference) {

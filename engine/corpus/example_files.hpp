@@ -20,9 +20,9 @@ struct ExampleFileOptions {
 };
 
 struct ExampleCounts {
-  uint64_t examples = 0, malformed = 0;
-  std::string first_malformed;      // reason and position of the first malformed example
-  std::optional<ExampleKind> kind;  // kind of the JSON examples; none if all files are plain text
+  uint64_t examples = 0, malformed = 0, others = 0;  // others: examples that are held out, or those that are not
+  std::string first_malformed;                       // reason and position of the first malformed example
+  std::optional<ExampleKind> kind;                   // kind of the JSON examples; none if all files are plain text
 };
 
 // Calls `take` with each example in order; for a preference with the chosen answer, then with the rejected one. A hash

@@ -80,14 +80,22 @@ void CycleCheckpoints::restore() {
 void CycleCheckpoints::expect_belonging() const {
   const Checkpoint& checkpoint = *cycle_.hooks.resume;
   const ParameterStore& store = cycle_.plan.graph.store();
-  std::string first;
+  std::string first, other_type;
   size_t weights = 0;
   for (const auto& [name, tensor] : checkpoint.file.tensors) {
     if (name.find('/') != std::string::npos) continue;  // moments
     const auto at = store.all().find(name);
     if (at != store.all().end() && at->second.type == type_of(tensor)) return;
     if (weights++ == 0) first = name;
+    if (other_type.empty() && at != store.all().end())
+      other_type = fmt::format("'{}' is {} in {}, but {} in '{}'", name, type_of(tensor).str(), checkpoint.path,
+                               at->second.type.str(), cycle_.plan.graph.graph().name);
   }
+  if (!other_type.empty())
+    throw Error(
+        ErrorKind::Weights, other_type, {},
+        {"the model has other sizes than when the checkpoint was written: give it the former ones, or start anew "
+         "in another directory"});
   if (weights > 0)
     throw Error(ErrorKind::Weights,
                 fmt::format("none of the {} tensors of {} belongs to '{}'", weights, checkpoint.path,

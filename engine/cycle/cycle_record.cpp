@@ -203,14 +203,14 @@ void CycleRecord::restore(const RunState& s) {
   history_.restore(r.by_epoch, r.closed_epochs, r.epoch_stride);
 }
 
-Progress CycleRecord::progress(double now) const {
+Progress CycleRecord::progress(double now, double later) const {
   Progress p;
   p.epoch = static_cast<int64_t>(epoch_);
   p.epochs = std::max<int64_t>(plan_.epochs, 0);
   p.step = step_;
   p.samples = samples_;
   p.seconds = now;
-  p.samples_per_second = samples_per_second(now);
+  p.samples_per_second = samples_per_second(now + later);
   p.loss = metrics_.value(loss_metric_);
   if (accuracy_metric_) p.accuracy = metrics_.value(*accuracy_metric_);
   if (norm_metric_) p.gradient_norm = metrics_.value(*norm_metric_);
@@ -237,11 +237,11 @@ StepReport CycleRecord::step_report() const {
           metrics_.moving()};
 }
 
-void CycleRecord::finish(double now) {
+void CycleRecord::finish(double now, double later) {
   report_.steps = step_;
   report_.samples = samples_;
   report_.seconds = now;
-  report_.samples_per_second = samples_per_second(now);
+  report_.samples_per_second = samples_per_second(now + later);
   report_.waited = now > before_ ? std::min(waited_ / (now - before_), 1.0) : 0;
   report_.loss = metrics_.value(loss_metric_);
   if (!report_.by_epoch.empty()) report_.accuracy = report_.by_epoch.back().accuracy;

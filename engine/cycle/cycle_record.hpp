@@ -53,6 +53,7 @@ class CycleRecord {
   void wait(double seconds) { waited_ += seconds, epoch_waited_ += seconds; }
   // Excludes seconds not spent on training from the rates.
   void set_aside(double seconds) { aside_ += seconds, epoch_start_ += seconds; }
+  double aside() const { return aside_; }
   // Drops the tables of earlier validations: they may be large, and only the last one is shown.
   void forget_tables();
 
@@ -61,9 +62,10 @@ class CycleRecord {
   void store(RunState& state) const;
   void restore(const RunState& state);
 
-  Progress progress(double now) const;
+  // `later`: seconds set aside that lie after `now`.
+  Progress progress(double now, double later = 0) const;
   StepReport step_report() const;
-  void finish(double now);
+  void finish(double now, double later = 0);
 
  private:
   // Sums over the batches of one step, or over the steps of one epoch.

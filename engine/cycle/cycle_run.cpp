@@ -279,8 +279,8 @@ void CycleRun::report_step() {
   }
 }
 
-Progress CycleRun::progress(double now) {
-  Progress p = record_.progress(now);
+Progress CycleRun::progress(double now, double later) {
+  Progress p = record_.progress(now, later);
   p.products = programs_.products_of_sample();
   return p;
 }
@@ -303,7 +303,8 @@ bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   }
   if (EpochReport* closed = record_.close_epoch(next, now)) {
     watch_.close_epoch(*closed, std::move(validation));
-    const Progress reached = hooks_.epoch ? progress(now) : record_.progress(now);
+    const double later = closed->validation ? closed->validation->seconds : 0;
+    const Progress reached = hooks_.epoch ? progress(now, later) : record_.progress(now, later);
     if (hooks_.epoch) hooks_.epoch(*closed, reached);
     tell(&CycleObserver::epoch_closed, *closed, reached);
     conditions_.check_metrics();
@@ -346,18 +347,20 @@ void CycleRun::finish() {
   const double end = unvalidated_at_ ? *unvalidated_at_ : cycle_.now();
   tell(&CycleObserver::steps_ended);
   boundary_.end();
+  const double aside = record_.aside();
   report_end(end, interrupted);
   tell(&CycleObserver::run_ended);
   report_streams();
   if (hooks_.progress) {
     report_.products = programs_.products_of_sample();
-    hooks_.progress(progress(report_.seconds));
+    hooks_.progress(progress(report_.seconds, record_.aside() - aside));
   }
   if (plan_.goes_on && (!interrupted || plan_.run.goes_on)) live_.hand_over();
 }
 
 void CycleRun::report_end(double end, bool interrupted) {
   const int64_t closed = record_.closed_epochs();
+  const double aside = record_.aside();
   const int64_t whole = plan_.once ? 0 : closed;  // passes followed by another one
   if (!close_epoch(record_.epoch(), end, interrupted || hooks_.repeats_until)) {
     report_.stopped_by = "interrupt";
@@ -365,7 +368,7 @@ void CycleRun::report_end(double end, bool interrupted) {
   }
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
   watch_.read_windows();
-  record_.finish(end);
+  record_.finish(end, record_.aside() - aside);
   name_weights();  // more branches may have been compiled
   report_.epochs = whole;
   if (record_.closed_epochs() == closed && !(plan_.once && closed > 0)) return;

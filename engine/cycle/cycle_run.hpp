@@ -66,7 +66,7 @@ class CycleRun {
   void close_part();
   std::optional<Evaluation> validate();
   void tell_unvalidated();
-  Progress progress(double now);
+  Progress progress(double now, double later = 0);
 
   // ---- the end ----
   void finish();

@@ -59,7 +59,9 @@ void expect_fitting(const LayerModel& opened, const FlowValue& x, int64_t tokens
     throw Error(ErrorKind::Shape,
                 fmt::format("the stream has {} different tokens, but the vocabulary of '{}' is {}", x.classes,
                             model.name, model.vocabulary),
-                {}, {"give it the numbers of the model's own tokenizer"});
+                {},
+                {"give it the numbers of the model's own tokenizer",
+                 fmt::format("or describe the model with a vocab_size of at least {}", x.classes)});
   if (model.context > 0 && tokens > model.context)
     throw Error(
         ErrorKind::Shape,

@@ -36,6 +36,14 @@ const json::object& function_of(const json::value& tool) {
   return function->get_object();
 }
 
+// A function whose list of parameters is empty has no arguments.
+void close_if_empty(json::value& parameters) {
+  json::object* const schema = parameters.if_object();
+  const json::value* const listed = schema ? schema->if_contains("properties") : nullptr;
+  if (listed && listed->is_object() && listed->get_object().empty() && !schema->contains("additionalProperties"))
+    (*schema)["additionalProperties"] = false;
+}
+
 json::object schema_of_calls(const json::array& tools, const std::string& name, const char* arguments) {
   json::array calls;
   for (const json::value& tool : tools) {
@@ -43,7 +51,10 @@ json::object schema_of_calls(const json::array& tools, const std::string& name, 
     const json::value& own = function.at("name");
     if (!name.empty() && own.get_string() != json::string_view(name)) continue;
     const json::value* const given = function.if_contains("parameters");
-    json::value parameters = given && !given->is_null() ? *given : json::value(json::object{{"type", "object"}});
+    json::value parameters = given && !given->is_null()
+                                 ? *given
+                                 : json::value(json::object{{"type", "object"}, {"properties", json::object()}});
+    close_if_empty(parameters);
     move_references(parameters, fmt::format("/anyOf/{}/properties/{}", calls.size(), arguments));
     calls.push_back(json::object{{"type", "object"},
                                  {"properties", {{"name", {{"const", own}}}, {arguments, std::move(parameters)}}},

@@ -1,6 +1,7 @@
 #include "engine/language/chat_answer.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <boost/json.hpp>
 
@@ -15,6 +16,18 @@ struct CallFormat {
 };
 constexpr CallFormat kCallFormats[] = {
     {"<tool_call>", "</tool_call>"}, {"<|tool_call|>", "<|/tool_call|>"}, {"[TOOL_CALLS]", ""}, {"<|python_tag|>", ""}};
+
+constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kEndOfMessage = "<|end|>",
+                           kAuthor = "<|start|>assistant", kToFunction = "to=functions.";
+constexpr size_t kLongestHeader = 256;
+
+// Returns the function that a message is sent to, "" for other messages.
+std::string_view function_of(std::string_view header) {
+  const size_t at = header.find(kToFunction);
+  if (at == std::string_view::npos) return {};
+  header.remove_prefix(at + kToFunction.size());
+  return header.substr(0, header.find_first_of(" \t\r\n<"));
+}
 
 // Returns the number of bytes at the end of the text that may be the start of `mark`.
 size_t begun_bytes(const std::string& text, std::string_view mark) {
@@ -42,6 +55,24 @@ std::string_view trimmed(std::string_view text) {
   return from == std::string_view::npos ? "" : text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
 }
 
+std::optional<boost::json::value> json_of(std::string_view text) {
+  boost::json::error_code failed;
+  boost::json::parse_options options;
+  options.max_depth = 64;
+  boost::json::value value =
+      boost::json::parse(boost::json::string_view(text.data(), text.size()), failed, {}, options);
+  if (failed) return {};
+  return value;
+}
+
+// Returns the JSON object of a text, {} for a blank one, and nothing for other texts.
+std::optional<boost::json::value> object_of(std::string_view text) {
+  if (trimmed(text).empty()) return boost::json::value(boost::json::object());
+  std::optional<boost::json::value> value = json_of(text);
+  if (!value || !value->is_object()) return {};
+  return value;
+}
+
 // Reads calls as newer models of Mistral write them: name[ARGS]{"x": 1}[TOOL_CALLS]name[CALL_ID]id[ARGS]{"x": 2}.
 // Returns none if one of them has another form.
 std::vector<AnswerPart> named_calls_of(std::string_view text) {
@@ -54,13 +85,9 @@ std::vector<AnswerPart> named_calls_of(std::string_view text) {
     if (mark == std::string_view::npos) return {};
     const std::string_view name = trimmed(call.substr(0, std::min(call.find(kId), mark))),
                            arguments = trimmed(call.substr(mark + kArguments.size()));
-    boost::json::error_code failed;
-    boost::json::parse_options options;
-    options.max_depth = 64;
-    const boost::json::value value =
-        boost::json::parse(boost::json::string_view(arguments.data(), arguments.size()), failed, {}, options);
-    if (failed || !value.is_object() || name.empty()) return {};
-    calls.push_back({AnswerPart::call, std::string(name), boost::json::serialize(value)});
+    const std::optional<boost::json::value> value = object_of(arguments);
+    if (!value || name.empty()) return {};
+    calls.push_back({AnswerPart::call, std::string(name), boost::json::serialize(*value)});
     at = std::min(end + kNext.size(), text.size());
   }
   return calls;
@@ -69,24 +96,21 @@ std::vector<AnswerPart> named_calls_of(std::string_view text) {
 }  // namespace
 
 std::vector<AnswerPart> tool_calls_of(std::string_view text) {
-  boost::json::error_code failed;
-  boost::json::parse_options options;
-  options.max_depth = 64;
-  const boost::json::value value =
-      boost::json::parse(boost::json::string_view(text.data(), text.size()), failed, {}, options);
-  if (failed) return named_calls_of(text);
+  const std::optional<boost::json::value> value = json_of(text);
+  if (!value) return named_calls_of(text);
   std::vector<AnswerPart> calls;
-  if (!value.is_array()) {
-    add_call(value, calls);
+  if (!value->is_array()) {
+    add_call(*value, calls);
     return calls;
   }
-  for (const boost::json::value& one : value.get_array())
+  for (const boost::json::value& one : value->get_array())
     if (!add_call(one, calls)) return {};
   return calls;
 }
 
 AnswerReader::AnswerReader(bool tools, std::string_view prompt) : tools_(tools) {
   if (begins_in_reasoning(prompt)) mode_ = Mode::reasoning;
+  if (prompt.ends_with(kAuthor)) mode_ = Mode::author;
 }
 
 bool AnswerReader::begins_in_reasoning(std::string_view prompt) {
@@ -121,7 +145,59 @@ void AnswerReader::emit(std::vector<AnswerPart>& parts, AnswerPart::Kind kind, s
 // Processes held text. Returns whether there may be more to process.
 bool AnswerReader::advance(std::vector<AnswerPart>& parts, bool last) {
   if (held_.empty()) return false;
-  return mode_ == Mode::content ? advance_content(parts, last) : advance_block(parts, last);
+  if (mode_ == Mode::content) return advance_content(parts, last);
+  if (mode_ == Mode::author || mode_ == Mode::channel) return advance_header(parts, last);
+  return mode_ == Mode::message ? advance_message(parts, last) : advance_block(parts, last);
+}
+
+// Reads what stands before the text of a message: <|start|>assistant to=X<|channel|>NAME to=X
+// <|constrain|>json<|message|>.
+bool AnswerReader::advance_header(std::vector<AnswerPart>& parts, bool last) {
+  const std::string_view mark = mode_ == Mode::author ? kChannel : kMessage;
+  const size_t at = held_.find(mark), first = held_.find_first_not_of(kBlanks);
+  const bool other = mode_ == Mode::author && first != std::string::npos && held_[first] == '{';  // by a grammar
+  if (at == std::string::npos || other) {
+    if (!last && !other && held_.size() <= kLongestHeader) return false;
+    if (mode_ == Mode::channel) emit(parts, AnswerPart::content, std::string(kChannel));
+    mode_ = Mode::content;
+    return true;
+  }
+  if (mode_ == Mode::author) {
+    header_ = held_.substr(0, at);
+    mode_ = Mode::channel;
+  } else {
+    header_ = held_.substr(0, at) + ' ' + header_;
+    mode_ = Mode::message;
+  }
+  held_.erase(0, at + mark.size());
+  return true;
+}
+
+bool AnswerReader::advance_message(std::vector<AnswerPart>& parts, bool last) {
+  const std::string_view name = tools_ ? function_of(header_) : std::string_view();
+  const size_t end = held_.find(kEndOfMessage);
+  const bool whole = end != std::string::npos || last;
+  if (!name.empty()) {
+    if (!whole) return false;
+    const std::string_view text = std::string_view(held_).substr(0, end);
+    if (const auto arguments = object_of(text))
+      parts.push_back({AnswerPart::call, std::string(name), boost::json::serialize(*arguments)});
+    else
+      emit(parts, AnswerPart::content, std::string(text));
+  } else {
+    const size_t kept = whole ? 0 : begun_bytes(held_, kEndOfMessage);
+    const bool thinks = trimmed(header_).starts_with("analysis");
+    emit(parts, thinks ? AnswerPart::reasoning : AnswerPart::content,
+         held_.substr(0, std::min(end, held_.size() - kept)));
+    if (!whole) {
+      held_.erase(0, held_.size() - kept);
+      return false;
+    }
+  }
+  held_.erase(0, end == std::string::npos ? end : end + kEndOfMessage.size());
+  begun_ = false;
+  mode_ = Mode::author;
+  return !held_.empty();
 }
 
 bool AnswerReader::advance_content(std::vector<AnswerPart>& parts, bool last) {
@@ -135,6 +211,12 @@ bool AnswerReader::advance_content(std::vector<AnswerPart>& parts, bool last) {
     }
   }
   size_t at = held_.find(kThink), open = kThink.size();
+  if (const size_t channel = held_.find(kChannel); channel < at) {
+    emit(parts, AnswerPart::content, held_.substr(0, channel));
+    held_.erase(0, channel);
+    mode_ = Mode::author;
+    return true;
+  }
   const CallFormat* call = nullptr;
   if (tools_)
     for (const CallFormat& format : kCallFormats)
@@ -155,7 +237,7 @@ bool AnswerReader::advance_content(std::vector<AnswerPart>& parts, bool last) {
   }
   size_t kept = 0;
   if (!last) {
-    kept = begun_bytes(held_, kThink);
+    kept = std::max(begun_bytes(held_, kThink), begun_bytes(held_, kChannel));
     if (tools_)
       for (const CallFormat& format : kCallFormats) kept = std::max(kept, begun_bytes(held_, format.open));
   }

@@ -18,8 +18,13 @@ inline constexpr std::string_view kAnswerMarks[] = {"<think>",       "</think>",
                                                     "<|tool_call|>", "<|/tool_call|>", "[TOOL_CALLS]", "[ARGS]",
                                                     "[CALL_ID]",     "<|python_tag|>"};
 
+// The marks of messages in answers of gpt-oss: an answer is a sequence of messages, each in a channel.
+inline constexpr std::string_view kMessageMarks[] = {"<|channel|>", "<|message|>", "<|constrain|>", "<|start|>",
+                                                     "<|end|>"};
+
 // Splits the text of an answer incrementally. Recognises <think> blocks, and calls marked by <tool_call>, [TOOL_CALLS],
-// <|tool_call|>, <|python_tag|> or as a single JSON object.
+// <|tool_call|>, <|python_tag|> or as a single JSON object. Of the messages of gpt-oss, those in the channel analysis
+// are reasoning, those to a function are calls, and all others are content (OpenAI, harmony response format).
 class AnswerReader {
  public:
   // `tools`: recognise calls, which are content otherwise. `prompt`: if it ends inside a block of reasoning, the answer
@@ -32,16 +37,19 @@ class AnswerReader {
   std::vector<AnswerPart> finish();
 
  private:
-  enum class Mode { content, reasoning, call };
+  enum class Mode { content, reasoning, call, author, channel, message };
   bool advance(std::vector<AnswerPart>& parts, bool last);
   bool advance_content(std::vector<AnswerPart>& parts, bool last);
   bool advance_block(std::vector<AnswerPart>& parts, bool last);
+  bool advance_header(std::vector<AnswerPart>& parts, bool last);
+  bool advance_message(std::vector<AnswerPart>& parts, bool last);
   void emit(std::vector<AnswerPart>& parts, AnswerPart::Kind kind, std::string text);
 
   const bool tools_;
   Mode mode_ = Mode::content;
   std::string held_;
   std::string open_, close_;  // marks of the current call
+  std::string header_;        // of the current message: who speaks to whom, in which channel
   bool begun_ = false;        // content was emitted
 };
 

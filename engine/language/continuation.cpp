@@ -8,6 +8,7 @@
 #include <harmonics/quantity.hpp>
 
 #include "engine/language/chat_answer.hpp"
+#include "engine/tensor/finite.hpp"
 
 namespace harmonics::engine {
 
@@ -18,11 +19,10 @@ using TextClock = std::chrono::steady_clock;
 double since(TextClock::time_point begin) { return std::chrono::duration<double>(TextClock::now() - begin).count(); }
 
 void expect_finite(std::span<const float> scores, int64_t token) {
-  for (float s : scores)
-    if (!std::isfinite(s))
-      throw Error(ErrorKind::Diverged,
-                  fmt::format("token {} cannot be chosen: its scores are infinite or NaN", token + 1), {},
-                  {"the weights, or what they compute, are not finite"});
+  if (first_not_finite(DType::F32, scores.data(), static_cast<int64_t>(scores.size())) >= 0)
+    throw Error(ErrorKind::Diverged,
+                fmt::format("token {} cannot be chosen: its scores are infinite or NaN", token + 1), {},
+                {"the weights, or what they compute, are not finite"});
 }
 
 // Returns the settings with those that follow from the vocabulary.
@@ -31,6 +31,12 @@ ContinuationSettings completed(const Tokenizer& tokenizer, ContinuationSettings 
     if (end) settings.ends.push_back(*end);
   if (settings.grammar && !settings.pieces) settings.pieces = token_texts(tokenizer);
   return settings;
+}
+
+// Whether answers are sequences of messages in channels: <|end|> ends a message, not the answer.
+bool has_channels(const Tokenizer& tokenizer) {
+  return std::all_of(std::begin(kMessageMarks), std::end(kMessageMarks),
+                     [&](std::string_view mark) { return tokenizer.special_token(mark).has_value(); });
 }
 
 }  // namespace
@@ -42,7 +48,9 @@ std::vector<int32_t> answer_ends(const Tokenizer& tokenizer) {
                                    "<|endofprompt|>"};
   std::vector<int32_t> ids;
   for (const char* end : kEnds)
-    if (const auto id = tokenizer.special_token(end)) ids.push_back(*id);
+    if (const auto id = tokenizer.special_token(end);
+        id && !(has_channels(tokenizer) && end == std::string_view("<|end|>")))
+      ids.push_back(*id);
   return ids;
 }
 
@@ -50,6 +58,8 @@ std::vector<int32_t> answer_marks(const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (const std::string_view mark : kAnswerMarks)
     if (const auto id = tokenizer.special_token(mark)) ids.push_back(*id);
+  if (has_channels(tokenizer))
+    for (const std::string_view mark : kMessageMarks) ids.push_back(*tokenizer.special_token(mark));
   return ids;
 }
 
@@ -90,10 +100,10 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
   expect_combination(settings_, session);
   done_.prompt_tokens = static_cast<int64_t>(prompt_);
   if (done_.prompt_tokens > session.context())
-    throw Error(ErrorKind::Usage,
-                fmt::format("the prompt has {}, but the context holds {}", quantity(done_.prompt_tokens, "token"),
-                            session.context()),
-                {}, {"shorten the prompt, or give a larger --context"});
+    throw PromptTooLong(ErrorKind::Usage,
+                        fmt::format("the prompt has {}, but the context holds {}",
+                                    quantity(done_.prompt_tokens, "token"), session.context()),
+                        {}, {"shorten the prompt, or give a larger --context"});
   done_.reused_tokens = session.begin(text_);
   read_ = static_cast<size_t>(done_.reused_tokens);
   for (const int32_t id : text_) sampler_.observe(id);

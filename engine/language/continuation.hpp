@@ -77,6 +77,12 @@ std::vector<int32_t> answer_marks(const Tokenizer& tokenizer);
 // `pieces`: token_texts().
 std::vector<int32_t> dry_breakers(const std::vector<std::string>& pieces);
 
+// Thrown if the context cannot hold a prompt.
+class PromptTooLong : public Error {
+ public:
+  using Error::Error;
+};
+
 // A text that is generated step by step. Session and tokenizer must outlive it.
 class Generation {
  public:

@@ -103,6 +103,12 @@ class SchemaGrammar {
 
   std::string of_object(const json::object& schema, const std::string& place) {
     expect_known(schema, place);
+    const std::string term = term_of(schema, place);
+    const json::value* const nullable = schema.if_contains("nullable");  // of OpenAPI 3.0
+    return nullable && *nullable == true ? fmt::format("( {} | null )", term) : term;
+  }
+
+  std::string term_of(const json::object& schema, const std::string& place) {
     if (const json::value* const to = schema.if_contains("$ref")) return reference(*to, place);
     if (const json::value* const one = schema.if_contains("const")) return quoted_gbnf(json::serialize(*one));
     if (const json::value* const all = schema.if_contains("enum")) return enumeration(*all, place);
@@ -124,20 +130,66 @@ class SchemaGrammar {
     return terms + " )";
   }
 
+  // Keywords of JSON Schema, OpenAPI, editors and generators that do not restrict values.
+  static bool is_annotation(std::string_view key) {
+    constexpr std::string_view kAnnotations[] = {"$anchor",
+                                                 "$comment",
+                                                 "$dynamicAnchor",
+                                                 "$id",
+                                                 "$schema",
+                                                 "$vocabulary",
+                                                 "contentEncoding",
+                                                 "contentMediaType",
+                                                 "contentSchema",
+                                                 "default",
+                                                 "deprecated",
+                                                 "description",
+                                                 "discriminator",
+                                                 "enumNames",
+                                                 "enumDescriptions",
+                                                 "errorMessage",
+                                                 "example",
+                                                 "examples",
+                                                 "externalDocs",
+                                                 "id",
+                                                 "title",
+                                                 "propertyOrdering",
+                                                 "readOnly",
+                                                 "markdownDescription",
+                                                 "strict",
+                                                 "writeOnly",
+                                                 "xml"};
+    return key.starts_with("x-") || std::ranges::find(kAnnotations, key) != std::end(kAnnotations);
+  }
+
   static void expect_known(const json::object& schema, const std::string& place) {
-    constexpr std::string_view kKnown[] = {"$ref",          "const",      "enum",       "anyOf",
-                                           "oneOf",         "allOf",      "type",       "properties",
-                                           "required",      "items",      "minItems",   "maxItems",
-                                           "prefixItems",   "minLength",  "format",     "maxLength",
-                                           "minimum",       "maximum",    "pattern",    "exclusiveMinimum",
-                                           "$schema",       "$id",        "$defs",      "exclusiveMaximum",
-                                           "definitions",   "title",      "default",    "description",
-                                           "examples",      "readOnly",   "$comment",   "deprecated",
-                                           "writeOnly",     "nullable",   "strict",     "additionalProperties",
-                                           "discriminator", "multipleOf", "uniqueItems"};
-    for (const auto& [key, value] : schema)
-      if (std::find(std::begin(kKnown), std::end(kKnown), view_of(key)) == std::end(kKnown))
-        fail(place, fmt::format("the keyword '{}' is not supported", view_of(key)));
+    constexpr std::string_view kKnown[] = {"$ref",        "const",
+                                           "enum",        "anyOf",
+                                           "oneOf",       "allOf",
+                                           "type",        "properties",
+                                           "required",    "items",
+                                           "minItems",    "maxItems",
+                                           "$defs",       "minLength",
+                                           "format",      "maxLength",
+                                           "minimum",     "maximum",
+                                           "prefixItems", "exclusiveMinimum",
+                                           "pattern",     "exclusiveMaximum",
+                                           "nullable",    "multipleOf",
+                                           "definitions", "additionalProperties",
+                                           "uniqueItems"};
+    for (const auto& [key, value] : schema) {
+      if (is_annotation(view_of(key)) || std::ranges::find(kKnown, view_of(key)) != std::end(kKnown)) continue;
+      if (key == "propertyNames" && allows_any_string(value)) continue;
+      fail(place, fmt::format("the keyword '{}' is not supported", view_of(key)));
+    }
+  }
+
+  // Returns whether names of members are not restricted, as zod writes for maps.
+  static bool allows_any_string(const json::value& schema) {
+    if (!schema.is_object()) return schema == true;
+    return std::ranges::all_of(schema.get_object(), [](const auto& one) {
+      return one.key() == "type" ? one.value() == "string" : is_annotation(view_of(one.key()));
+    });
   }
 
   std::string of_type(const std::string& type, const json::object& schema, const std::string& place) {
@@ -271,7 +323,7 @@ class SchemaGrammar {
   }
 
   // Formats that OpenAPI and pydantic write for the reader: any string has them.
-  static bool is_annotation(std::string_view format) {
+  static bool is_free_format(std::string_view format) {
     constexpr std::string_view kAnnotations[] = {"password", "binary", "path", "file-path", "directory-path"};
     return std::ranges::find(kAnnotations, format) != std::end(kAnnotations);
   }
@@ -291,9 +343,9 @@ class SchemaGrammar {
       if (name == "date-time") return R"("\"" date "T" time "\"")";
       if (name == "uuid") return R"("\"" hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12} "\"")";
       if (const std::string body = named_format(name); !body.empty()) return fmt::format(R"("\"" {} "\"")", rule(body));
-      if (!is_annotation(name))
-        fail(place + "/format",
-             "date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6 and uri are supported");
+      if (!is_free_format(name))
+        fail(place + "/format", fmt::format("'{}' is not supported", name),
+             "formats: date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6, uri");
     }
     if (const json::value* const pattern = schema.if_contains("pattern")) {
       if (!pattern->is_string()) fail(place + "/pattern", "it is a regular expression");

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
 #include "engine/base/philox.hpp"
+#include "engine/language/best_scores.hpp"
 #include "engine/language/token_constraint.hpp"
 
 namespace harmonics::engine {
@@ -41,6 +41,9 @@ Sampler::Sampler(const SamplerSettings& settings, const FilterSettings& filters,
   recent_.assign(static_cast<size_t>(std::max<int64_t>(filters.recent, 0)), -1);
   candidates_.reserve(static_cast<size_t>(vocabulary));
   surprise_ = 2 * filters.mirostat_surprise;
+  const bool penalises = filters.repeat_penalty != 1 || filters.presence_penalty != 0 || filters.frequency_penalty != 0;
+  if (penalises || filters.dry_multiplier > 0 || !filters.bias.empty())
+    adjusted_.resize(static_cast<size_t>(vocabulary));
   for (const auto& [id, bias] : filters.bias)
     if (id < 0 || id >= vocabulary)
       throw Error(ErrorKind::Usage,
@@ -58,33 +61,41 @@ void Sampler::observe(int32_t id) {
 }
 
 int32_t Sampler::choose(std::span<const float> scores, const TokenConstraint* constraint) {
-  load(scores);
-  if (!constraint) return pick();
+  const std::span<const float> all = adjusted(scores);
+  if (!constraint) return pick(all);
   // The first choice is usually allowed, so that no other token has to be checked. Otherwise choosing again among the
   // allowed tokens gives them their probabilities.
   const uint64_t draws = draws_;
   const double surprise = surprise_;
-  if (const int32_t id = pick(); constraint->allows(id)) return id;
+  if (const int32_t id = pick(all); constraint->allows(id)) return id;
   draws_ = draws;
   surprise_ = surprise;
-  load(scores);
-  keep_allowed(*constraint);
-  return pick();
+  keep_allowed(all, *constraint);
+  return pick_kept();
 }
 
-void Sampler::load(std::span<const float> scores) {
-  candidates_.clear();
-  for (size_t i = 0; i < scores.size(); ++i) candidates_.push_back({static_cast<int32_t>(i), scores[i], 0});
-  for (const auto& [id, bias] : filters_.bias) candidates_[static_cast<size_t>(id)].score += bias;
+std::span<const float> Sampler::adjusted(std::span<const float> scores) {
+  if (adjusted_.empty()) return scores;
+  std::ranges::copy(scores, adjusted_.begin());
+  for (const auto& [id, bias] : filters_.bias) adjusted_[static_cast<size_t>(id)] += bias;
   penalise();
   if (filters_.dry_multiplier > 0) penalise_repetitions();
+  return adjusted_;
 }
 
-int32_t Sampler::pick() {
-  if (settings_.temperature <= 0) {
-    keep_best(1);
-    return candidates_.front().id;
-  }
+size_t Sampler::wanted(size_t vocabulary) const {
+  if (settings_.temperature <= 0) return 1;
+  return filters_.mirostat == 0 && filters_.top_k > 0 ? static_cast<size_t>(filters_.top_k) : vocabulary;
+}
+
+int32_t Sampler::pick(std::span<const float> scores) {
+  take_best(scores, wanted(scores.size()), candidates_);
+  return pick_kept();
+}
+
+// Requires the wanted candidates, sorted.
+int32_t Sampler::pick_kept() {
+  if (settings_.temperature <= 0) return candidates_.front().id;
   if (filters_.mirostat > 0)
     keep_unsurprising();
   else
@@ -93,17 +104,13 @@ int32_t Sampler::pick() {
 }
 
 void Sampler::filter() {
-  keep_best(filters_.top_k > 0 ? static_cast<size_t>(filters_.top_k) : candidates_.size());
   if (filters_.typical < 1) keep_typical();
   keep_probable();
 }
 
 std::vector<TokenChance> Sampler::chances(std::span<const float> scores) {
-  load(scores);
-  if (settings_.temperature <= 0) {
-    keep_best(1);
-    return {{candidates_.front().id, 1.0}};
-  }
+  take_best(adjusted(scores), wanted(scores.size()), candidates_);
+  if (settings_.temperature <= 0) return {{candidates_.front().id, 1.0}};
   filter();
   double sum = 0;
   const float best = candidates_.front().score;
@@ -144,15 +151,18 @@ Sampler Sampler::for_drafts(uint64_t draw) const {
   return other;
 }
 
-void Sampler::keep_allowed(const TokenConstraint& constraint) {
-  keep_best(candidates_.size());
-  const size_t wanted = settings_.temperature <= 0                     ? 1
-                        : filters_.mirostat == 0 && filters_.top_k > 0 ? static_cast<size_t>(filters_.top_k)
-                                                                       : candidates_.size();
-  size_t kept = 0;
-  for (size_t i = 0; i < candidates_.size() && kept < wanted; ++i)
-    if (constraint.allows(candidates_[i].id)) candidates_[kept++] = candidates_[i];
-  candidates_.resize(kept, Candidate{0, 0, 0});
+// Sorts ever more tokens until as many as wanted are allowed.
+void Sampler::keep_allowed(std::span<const float> scores, const TokenConstraint& constraint) {
+  constexpr size_t kFirst = 256, kFactor = 16;
+  const size_t most = wanted(scores.size());
+  allowed_.clear();
+  size_t checked = 0;
+  for (size_t count = std::max(kFirst, most); checked < scores.size() && allowed_.size() < most; count *= kFactor) {
+    take_best(scores, count, candidates_);
+    for (; checked < candidates_.size() && allowed_.size() < most; ++checked)
+      if (constraint.allows(candidates_[checked].id)) allowed_.push_back(candidates_[checked]);
+  }
+  candidates_ = allowed_;
   if (candidates_.empty())
     throw Error(ErrorKind::Usage, "no token of the model continues the text as the grammar says");
 }
@@ -160,11 +170,12 @@ void Sampler::keep_allowed(const TokenConstraint& constraint) {
 void Sampler::penalise() {
   const FilterSettings& f = filters_;
   if (f.repeat_penalty == 1 && f.presence_penalty == 0 && f.frequency_penalty == 0) return;
-  for (Candidate& c : candidates_) {
-    const int32_t times = times_[static_cast<size_t>(c.id)];
+  for (size_t id = 0; id < times_.size(); ++id) {
+    const int32_t times = times_[id];
     if (times == 0) continue;
-    const double score = c.score > 0 ? c.score / f.repeat_penalty : c.score * f.repeat_penalty;
-    c.score = static_cast<float>(score - f.presence_penalty - f.frequency_penalty * times);
+    float& of = adjusted_[id];
+    const double score = of > 0 ? of / f.repeat_penalty : of * f.repeat_penalty;
+    of = static_cast<float>(score - f.presence_penalty - f.frequency_penalty * times);
   }
 }
 
@@ -198,20 +209,11 @@ void Sampler::penalise_repetitions() {
     if (i + 1 < longest.size() && longest[i + 1].first == longest[i].first) continue;
     const double power = std::min(static_cast<double>(longest[i].second - least), 300.0);
     const double penalty = filters_.dry_multiplier * std::pow(filters_.dry_base, power);
-    candidates_[static_cast<size_t>(longest[i].first)].score -= static_cast<float>(std::min(penalty, 1e30));
+    adjusted_[static_cast<size_t>(longest[i].first)] -= static_cast<float>(std::min(penalty, 1e30));
   }
 }
 
-// Keeps the `count` best candidates, sorted by score, then by id.
-void Sampler::keep_best(size_t count) {
-  count = std::min(count, candidates_.size());
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.score != b.score ? a.score > b.score : a.id < b.id;
-  };
-  const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(count);
-  std::partial_sort(candidates_.begin(), end, candidates_.end(), better);
-  candidates_.erase(end, candidates_.end());
-}
+void Sampler::sort_kept() { std::sort(candidates_.begin(), candidates_.end(), is_better<Candidate>); }
 
 double Sampler::weigh() {
   double sum = 0;
@@ -240,7 +242,7 @@ void Sampler::keep_typical() {
   size_t count = 0;
   while (count < candidates_.size() && held < filters_.typical * sum) held += candidates_[count++].weight;
   candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(std::max<size_t>(count, 1)), candidates_.end());
-  keep_best(candidates_.size());
+  sort_kept();
 }
 
 // Requires candidates sorted by score.
@@ -255,7 +257,6 @@ void Sampler::keep_probable() {
 }
 
 void Sampler::keep_unsurprising() {
-  keep_best(candidates_.size());
   if (settings_.temperature != 1)
     for (Candidate& c : candidates_) c.score = static_cast<float>(c.score / settings_.temperature);
   const double sum = weigh();
@@ -317,17 +318,15 @@ double log_probability(std::span<const float> scores, int32_t id) {
 }
 
 std::vector<TokenProbability> most_likely(std::span<const float> scores, size_t count) {
-  std::vector<int32_t> ids(scores.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  count = std::min(count, ids.size());
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(),
-                    [&](int32_t a, int32_t b) {
-                      const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
-                      return x != y ? x > y : a < b;
-                    });
+  struct Scored {
+    int32_t id;
+    float score;
+  };
+  std::vector<Scored> found;
+  take_best(scores, count, found);
   const double sum = log_sum(scores);
   std::vector<TokenProbability> best;
-  for (size_t i = 0; i < count; ++i) best.push_back({ids[i], scores[static_cast<size_t>(ids[i])] - sum});
+  for (const Scored& one : found) best.push_back({one.id, one.score - sum});
   return best;
 }
 

@@ -95,15 +95,18 @@ class Sampler {
   struct Candidate {
     int32_t id;
     float score;
-    double weight;  // exp(score - best score)
+    double weight = 0;  // exp(score - best score)
   };
-  void load(std::span<const float> scores);
-  int32_t pick();
+  // Returns the scores with biases and penalties. Those of the model, if there are none.
+  std::span<const float> adjusted(std::span<const float> scores);
+  size_t wanted(size_t vocabulary) const;  // number of the best tokens that the filters look at
+  int32_t pick(std::span<const float> scores);
+  int32_t pick_kept();
   void filter();
   void penalise();
   void penalise_repetitions();
-  void keep_allowed(const TokenConstraint& constraint);
-  void keep_best(size_t count);
+  void keep_allowed(std::span<const float> scores, const TokenConstraint& constraint);
+  void sort_kept();
   double weigh();  // returns the sum of weights
   void keep_typical();
   void keep_probable();
@@ -117,9 +120,11 @@ class Sampler {
   size_t next_ = 0;
   std::vector<int32_t> times_;  // by token: number of occurrences in recent_
   std::vector<Candidate> candidates_;
-  double surprise_ = 0;           // upper limit of a candidate's bits, for mirostat
-  std::vector<int32_t> history_;  // all tokens, for dry_multiplier
-  std::vector<size_t> matches_;   // scratch memory of penalise_repetitions()
+  std::vector<Candidate> allowed_;  // scratch memory of keep_allowed()
+  std::vector<float> adjusted_;     // empty without biases and penalties
+  double surprise_ = 0;             // upper limit of a candidate's bits, for mirostat
+  std::vector<int32_t> history_;    // all tokens, for dry_multiplier
+  std::vector<size_t> matches_;     // scratch memory of penalise_repetitions()
 };
 
 }  // namespace harmonics::engine

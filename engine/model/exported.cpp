@@ -46,6 +46,8 @@ ItemPtr exporter_for(const std::string& path, Registry& registry, const std::str
                 fmt::format("several exporters write '{}' equally well: {}", path, comma_separated(names)))
         .note("name the one to use: --format " + names.front());
   Error error(ErrorKind::Usage, fmt::format("the name '{}' does not determine a format", path));
+  if (path.find('.', path.rfind('/') + 1) == std::string::npos)
+    error.note(fmt::format("the name of a folder ends with /: {}/", path));
   error.note(known.empty() ? std::string("no exporter is known") : "name one: --format " + comma_separated(known));
   throw error;
 }

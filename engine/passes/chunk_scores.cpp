@@ -178,10 +178,12 @@ class ScoreChunker {
     if (linear.inputs.size() == 3) call.inputs.push_back(linear.inputs[2]);
     for (ValueId& v : call.inputs) v = rewriter_.mapped(v);
     std::vector<TensorType> types{program_.type(loss.outputs[0])};
+    const bool frozen = found.learns && !found.gradients[1] && !found.gradients[2];
+    if (frozen) call.attributes.set("frozen", true);
     std::vector<size_t> operands;  // operands whose gradients the call returns: not that of a weight of a stored type
     for (size_t i = 0; found.learns && i < linear.inputs.size(); ++i) {
       const TensorType type = program_.type(linear.inputs[i]);
-      if (is_stored(type.dtype)) continue;
+      if ((frozen && i > 0) || is_stored(type.dtype)) continue;
       types.push_back(type);
       operands.push_back(i);
     }

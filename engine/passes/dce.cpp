@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "engine/passes/pass.hpp"
@@ -41,9 +42,19 @@ TrimmedScan trimmed(const Node& scan, const std::vector<bool>& used) {
   return t;
 }
 
+// Whether dce() would return the program as it is. Scans are not looked into.
+bool is_needed_whole(const Program& program) {
+  const std::vector<uint32_t> uses = count_uses(program);
+  return std::all_of(program.nodes.begin(), program.nodes.end(), [&](const Node& node) {
+    return node.op != Op::scan &&
+           std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return uses[v]; });
+  });
+}
+
 }  // namespace
 
-Program dce(const Program& program) {
+Program dce(Program program) {
+  if (is_needed_whole(program)) return program;
   std::vector<bool> used(program.values.size(), false), keep(program.nodes.size(), false);
   std::map<size_t, TrimmedScan> scans;
   for (const NamedValue& v : program.outputs) used[v.value] = true;

@@ -120,35 +120,60 @@ class Finisher {
     return stored(f, made, number, last_read, text, product->axes) ? std::optional(std::move(f)) : std::nullopt;
   }
 
-  // Collects the operations on the product that can be steps, in order, and their further inputs.
+  // Collects the operations on the product that can be steps, in order, and their further inputs. Later operations on
+  // these inputs alone, such as a derivative, are steps too if a step on the product reads them.
   void collect(uint32_t index, std::set<ValueId>& made, std::vector<ValueId>& further,
                std::vector<uint32_t>& steps) const {
-    const Node& product = program_.nodes[index];
-    const TensorType& type = program_.type(product.outputs[0]);
-    std::set<uint32_t> open(uses_.readers(product.outputs[0]).begin(), uses_.readers(product.outputs[0]).end());
+    const auto readers = uses_.readers(program_.nodes[index].outputs[0]);
+    std::set<uint32_t> open(readers.begin(), readers.end());
     while (!open.empty() && steps.size() < kMostSteps) {
       const uint32_t i = *open.begin();
       open.erase(open.begin());
-      const Node& node = program_.nodes[i];
-      if (taken_.count(i) || name_of(node).empty() || program_.type(node.outputs[0]) != type ||
-          program_.scope_of(node).phase != program_.scope_of(product).phase)
-        continue;
-      std::vector<ValueId> more;
-      const bool early = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
-        if (made.count(v)) return true;
-        const ValueId from = behind_broadcasts(program_, v);
-        const bool there = program_.values[from].node < index || is_constant(program_.producer(from).op);
-        if (!there || program_.type(from).dtype != DType::F32) return false;
-        if (std::find(further.begin(), further.end(), from) == further.end()) more.push_back(from);
-        return true;
-      });
-      if (!early || further.size() + more.size() > kMostInputs) continue;
-      for (ValueId v : more)
+      if (made.count(program_.nodes[i].outputs[0])) continue;
+      Taken more;
+      if (!take(index, i, made, more) || steps.size() + more.steps.size() > kMostSteps) continue;
+      std::set<ValueId> all(further.begin(), further.end());
+      all.insert(more.inputs.begin(), more.inputs.end());
+      if (all.size() > kMostInputs) continue;
+      for (ValueId v : more.inputs)
         if (std::find(further.begin(), further.end(), v) == further.end()) further.push_back(v);
-      steps.push_back(i);
-      made.insert(node.outputs[0]);
-      open.insert(uses_.readers(node.outputs[0]).begin(), uses_.readers(node.outputs[0]).end());
+      for (const uint32_t step : more.steps) {
+        steps.push_back(step);
+        made.insert(program_.nodes[step].outputs[0]);
+        const auto later = uses_.readers(program_.nodes[step].outputs[0]);
+        open.insert(later.begin(), later.end());
+      }
     }
+    std::sort(steps.begin(), steps.end());
+  }
+
+  // Steps, and the inputs that they read.
+  struct Taken {
+    std::vector<uint32_t> steps;
+    std::vector<ValueId> inputs;
+    bool has(uint32_t step) const { return std::find(steps.begin(), steps.end(), step) != steps.end(); }
+  };
+  // Adds node `i`, and what it reads that is computed after the product. Returns false if it cannot be a step.
+  bool take(uint32_t index, uint32_t i, const std::set<ValueId>& made, Taken& more) const {
+    const Node &product = program_.nodes[index], &node = program_.nodes[i];
+    if (more.has(i)) return true;
+    if (i < index || taken_.count(i) || name_of(node).empty() ||
+        program_.type(node.outputs[0]) != program_.type(product.outputs[0]) ||
+        program_.scope_of(node).phase != program_.scope_of(product).phase || more.steps.size() == kMostSteps)
+      return false;
+    for (ValueId v : node.inputs) {
+      if (made.count(v)) continue;
+      const ValueId from = behind_broadcasts(program_, v);
+      const uint32_t maker = program_.values[from].node;
+      const bool there = maker < index || is_constant(program_.nodes[maker].op);
+      if (there && program_.type(from).dtype != DType::F32) return false;
+      if (there)
+        more.inputs.push_back(from);
+      else if (from != v || !take(index, maker, made, more))
+        return false;
+    }
+    more.steps.push_back(i);
+    return true;
   }
 
   // Determines the registers to store: those with other readers. The first one takes the product's memory, so it must
@@ -173,7 +198,8 @@ class Finisher {
     f.attributes = axes;
     f.attributes.set("steps", text).set("stored", registers);
     std::vector<TensorType> types;
-    for (ValueId v : f.inputs) types.push_back(program_.type(v));
+    for (size_t i = 0; i < f.inputs.size(); ++i)
+      types.push_back(is_scalar(f, i) ? scalar_of(f.inputs[i]) : program_.type(f.inputs[i]));
     return accepts_("fused_dot", f.attributes, types, program_.scope_of(program_.nodes[f.product]).rounding);
   }
 
@@ -183,8 +209,13 @@ class Finisher {
     node.callee = "fused_dot";
     node.scope = program_.nodes[f.product].scope;
     node.attributes = f.attributes;
-    for (ValueId v : f.inputs) {
+    for (size_t i = 0; i < f.inputs.size(); ++i) {
+      const ValueId v = f.inputs[i];
       const uint32_t maker = program_.values[v].node;  // later than the product only if constant
+      if (is_scalar(f, i)) {
+        node.inputs.push_back(scalar(v));
+        continue;
+      }
       if (maker > f.product && copied_.insert(maker).second) rewriter_.copy(program_.nodes[maker]);
       node.inputs.push_back(rewriter_.mapped(v));
     }
@@ -193,6 +224,19 @@ class Finisher {
     const uint32_t index = rewriter_.to().append(std::move(node), types);
     const std::vector<ValueId> results = rewriter_.to().nodes[index].outputs;
     for (size_t i = 0; i < f.stored.size(); ++i) rewriter_.map(f.stored[i], results[i]);
+  }
+
+  // A further input of equal numbers is passed as a scalar; the product's operands keep their shapes.
+  bool is_scalar(const Finish& f, size_t input) const {
+    return input >= 2 && program_.producer(f.inputs[input]).op == Op::full;
+  }
+  TensorType scalar_of(ValueId v) const { return {program_.type(v).dtype, {}}; }
+  ValueId scalar(ValueId v) {
+    Node number = program_.producer(v);
+    number.outputs.clear();
+    number.attributes.set("shape", std::vector<int64_t>{});
+    const uint32_t index = rewriter_.to().append(std::move(number), {scalar_of(v)});
+    return rewriter_.to().nodes[index].outputs[0];
   }
 
   const Program& program_;

@@ -27,7 +27,7 @@ using AcceptsCall =
 Program cse(const Program& program);
 // Removes unused nodes, including leaves (input, parameter, state), and unused results of scans. After cse, which
 // leaves unused nodes.
-Program dce(const Program& program);
+Program dce(Program program);
 // Bit-exact simplification: folds nodes over constants of at most 4096 elements, removes no-ops, merges adjacent
 // reshapes, transposes and broadcasts. Keeps x + 0, which changes the sign of -0. Removes stop_gradient, so it must run
 // after differentiation.

@@ -1,8 +1,10 @@
 #include "engine/program/functional.hpp"
 
 #include <atomic>
+#include <cstring>
 #include <set>
 #include <stdexcept>
+#include <type_traits>
 #include <unordered_map>
 
 #include <fmt/core.h>
@@ -183,10 +185,49 @@ class BodyCache {
   std::unordered_map<std::string, std::shared_ptr<const Program>> bodies_;
 };
 
+// Appends values and lists as bytes after their sizes, so that different keys have different bytes.
+class KeyBytes {
+ public:
+  explicit KeyBytes(std::string& to) : to_(to) {}
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void operator()(T value) {
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    to_.append(bytes, sizeof value);
+  }
+  void operator()(const std::string& text) {
+    (*this)(text.size());
+    to_ += text;
+  }
+  template <typename T>
+  void operator()(const std::vector<T>& list) {
+    (*this)(list.size());
+    for (const T& each : list) (*this)(each);
+  }
+
+ private:
+  std::string& to_;
+};
+
+// Bytes instead of a text: every pass asks for the body of every call, and formatting took a third of that.
 std::string key_of(const Functional& functional, const AttributeMap& attributes,
                    const std::vector<TensorType>& inputs) {
-  std::string key = functional.name + '@' + std::to_string(functional.id) + attributes.str();
-  for (const TensorType& t : inputs) key += '|' + t.str();
+  std::string key;
+  key.reserve(256);
+  KeyBytes add(key);
+  add(functional.id);
+  add(attributes.entries().size());
+  for (const auto& [name, value] : attributes.entries()) {
+    add(name);
+    add(value.index());
+    std::visit(add, value);
+  }
+  for (const TensorType& t : inputs) {
+    add(static_cast<uint32_t>(t.dtype));
+    add(t.shape.rank());
+    for (const int64_t dim : t.shape) add(dim);
+  }
   return key;
 }
 

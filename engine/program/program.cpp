@@ -71,7 +71,7 @@ class Verifier {
   void structure(const Node& n) {
     if (is_named_leaf(n.op) || n.op == Op::literal) {
       if (!n.inputs.empty() || n.outputs.size() != 1) fail(n, "a leaf has no operands and one result");
-      if (is_named_leaf(n.op) && !leaves_.emplace(std::pair(n.op, n.callee), n.outputs[0]).second)
+      if (is_named_leaf(n.op) && !leaves_.emplace(std::pair<Op, std::string_view>(n.op, n.callee), n.outputs[0]).second)
         fail(n, "a second leaf of this name");
       if (n.op == Op::literal && (n.literal.empty() || n.literal.raw()->traced())) fail(n, "a literal without numbers");
     }
@@ -88,12 +88,12 @@ class Verifier {
     } catch (const Error& e) {
       fail(n, e.what());
     }
-    const std::vector<TensorType> have = output_types(program_, n);
-    if (have.size() != want.size())
-      fail(n, "it has " + std::to_string(have.size()) + " results, inference gives " + std::to_string(want.size()));
+    if (n.outputs.size() != want.size())
+      fail(n,
+           "it has " + std::to_string(n.outputs.size()) + " results, inference gives " + std::to_string(want.size()));
     for (size_t i = 0; i < want.size(); ++i)
-      if (have[i] != want[i])
-        fail(n, "result " + std::to_string(i) + " is " + have[i].str() + ", inference gives " + want[i].str());
+      if (const TensorType& have = program_.type(n.outputs[i]); have != want[i])
+        fail(n, "result " + std::to_string(i) + " is " + have.str() + ", inference gives " + want[i].str());
   }
 
   void names(const std::vector<NamedValue>& list, const char* kind) const {
@@ -107,7 +107,7 @@ class Verifier {
 
   const Program& program_;
   std::vector<bool> made_;
-  std::map<std::pair<Op, std::string>, ValueId> leaves_;
+  std::map<std::pair<Op, std::string_view>, ValueId> leaves_;  // names of the program's nodes
 };
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::string_view kResponses = "/v1/responses/", kModels = "/v1/models/";
 
-ServiceReply nothing_found(const std::string& what) {
-  return {404, "application/json", TextReply::error_body(TextApi::responses, what, 404), {}};
+ServiceReply nothing_found(const std::string& what, const char* code = nullptr) {
+  return {404, "application/json", TextReply::error_body(TextApi::responses, what, 404, code), {}};
 }
 ServiceReply no_response(const std::string& id) { return nothing_found(fmt::format("no response '{}' is stored", id)); }
 
@@ -27,7 +27,8 @@ ServiceReply models_reply(const ServedModel& model) {
 
 ServiceReply model_reply(const ServedModel& model, const std::string& name) {
   if (name == model.name) return Service::reply(listed_model(model));
-  return nothing_found(fmt::format("the model '{}' is not served; this server has '{}'", name, model.name));
+  return nothing_found(fmt::format("the model '{}' is not served; this server has '{}'", name, model.name),
+                       "model_not_found");
 }
 
 void LanguageService::models(ServiceRequest&, const Answer& answer) { answer(models_reply(model_)); }

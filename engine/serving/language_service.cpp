@@ -33,8 +33,8 @@ int status_for(const Error& error) {
   }
 }
 
-ServiceReply refused_text(TextApi api, const std::string& message, int status) {
-  return {status, "application/json", TextReply::error_body(api, message, status), {}};
+ServiceReply refused_text(TextApi api, const std::string& message, int status, const char* code = nullptr) {
+  return {status, "application/json", TextReply::error_body(api, message, status, code), {}};
 }
 
 std::string message_with_notes(const Error& error) {
@@ -104,7 +104,8 @@ void SentTexts::fail(const Error& error) {
   cancel();
   const auto has_reply = [](const SentChoice& choice) { return choice.reply.has_value(); };
   if (!answer_) return send(std::find_if(choices.begin(), choices.end(), has_reply)->reply->failed(error), true);
-  answer(refused_text(request.api, message_with_notes(error), status_for(error)));
+  const char* const code = dynamic_cast<const PromptTooLong*>(&error) ? "context_length_exceeded" : nullptr;
+  answer(refused_text(request.api, message_with_notes(error), status_for(error), code));
 }
 
 // Returns sums over the texts, in which each prompt counts once.
@@ -320,16 +321,17 @@ void LanguageService::show(ServiceRequest&, const Answer& answer) {
   const auto mentions = [&](std::string_view word) { return format_.text().find(word) != std::string::npos; };
   json::array capabilities{"completion"};
   if (format_.shows_tools()) capabilities.emplace_back("tools");
-  if (mentions("<think>") || mentions("enable_thinking")) capabilities.emplace_back("thinking");
+  if (mentions("<think>") || mentions("enable_thinking") || mentions("<|channel|>"))
+    capabilities.emplace_back("thinking");
+  json::object info{{"general.architecture", model_.architecture}, {"general.parameter_count", model_.parameters}};
+  for (const auto& [key, value] : model_.sizes) info[key] = value;
+  info[model_.architecture + ".context_length"] = model_.context;
+  info[model_.architecture + ".vocab_size"] = model_.vocabulary;
   answer(Service::reply({{"template", format_.text()},
                          {"details", model["details"]},
                          {"modified_at", timestamp(model_.since)},
                          {"capabilities", std::move(capabilities)},
-                         {"model_info",
-                          {{"general.architecture", model_.architecture},
-                           {"general.parameter_count", model_.parameters},
-                           {model_.architecture + ".context_length", model_.context},
-                           {model_.architecture + ".vocab_size", model_.vocabulary}}}}));
+                         {"model_info", std::move(info)}}));
 }
 
 void LanguageService::running(ServiceRequest&, const Answer& answer) {

@@ -26,6 +26,7 @@ struct ServedModel {
   int64_t context = 0, vocabulary = 0;
   int64_t since = 0;                           // seconds since 1970
   std::string quantization = {}, digest = {};  // "Q4_K_M", or "" if unknown; 64 hexadecimal digits
+  std::map<std::string, int64_t> sizes = {};   // metadata of the architecture: "llama.block_count"
 };
 
 // Return the replies to GET /v1/models and /v1/models/NAME (404 for another name).

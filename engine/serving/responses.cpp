@@ -113,6 +113,13 @@ void refuse_unknown(const JsonFields& fields) {
   if (fields.text("truncation", "disabled") != "disabled") refuse_field("truncation", "must be \"disabled\"");
 }
 
+bool wants_log_probabilities(const JsonFields& fields) {
+  if (fields.whole("top_logprobs", 0, 0, 20) > 0) return true;
+  const json::array* const include = fields.array("include");
+  return include &&
+         std::ranges::any_of(*include, [](const json::value& one) { return one == "message.output_text.logprobs"; });
+}
+
 json::value repeated_value(const JsonFields& fields, const char* field, json::value otherwise) {
   const json::value* const value = fields.find(field);
   if (value) return *value;
@@ -178,8 +185,15 @@ ReadResponse read_response_request(std::string_view body, const std::shared_ptr<
                            "chat_template_kwargs"})
     if (const json::value* const given = fields.find(same)) chat[same] = *given;
   if (const json::value* const most = fields.find("max_output_tokens")) {
-    fields.whole("max_output_tokens", 1, 1, 1 << 24);
+    fields.whole("max_output_tokens", 1, 1, INT32_MAX);
     chat["max_tokens"] = *most;
+  }
+  if (const json::object* const reasoning = fields.object("reasoning"))
+    if (const std::string effort = JsonFields(*reasoning).text("effort"); !effort.empty())
+      chat["reasoning_effort"] = effort;
+  if (wants_log_probabilities(fields)) {
+    chat["logprobs"] = true;
+    if (const json::value* const most = fields.find("top_logprobs")) chat["top_logprobs"] = *most;
   }
   if (const json::array* const tools = fields.array("tools")) chat["tools"] = chat_tools(*tools);
   if (const json::object* const text = fields.object("text"))
@@ -232,6 +246,7 @@ json::object ResponseWriter::item(const char* status) const {
   if (std::string_view(status) == "completed") {
     json::object part{{"type", message ? "output_text" : "reasoning_text"}, {"text", text_}};
     if (message) part["annotations"] = json::array();
+    if (message && !logprobs_.empty()) part["logprobs"] = logprobs_;
     content.push_back(std::move(part));
   }
   json::object all{{"id", fmt::format("{}_{}_{}", message ? "msg" : "rs", id_, output_.size())},
@@ -267,7 +282,7 @@ std::string ResponseWriter::close() {
   whole["text"] = text_;
   std::string lines;
   if (open_ == AnswerPart::content) {
-    whole["logprobs"] = json::array();
+    whole["logprobs"] = logprobs_;
     lines += event("response.output_text.done", std::move(whole));
     place["part"] = done.at("content").at(0);
     lines += event("response.content_part.done", std::move(place));
@@ -278,6 +293,7 @@ std::string ResponseWriter::close() {
   lines += event("response.output_item.done", {{"output_index", output_.size()}, {"item", done}});
   output_.push_back(done);
   text_.clear();
+  logprobs_.clear();
   open_.reset();
   return lines;
 }
@@ -305,7 +321,7 @@ std::string ResponseWriter::add_call(const AnswerPart& call) {
   return lines;
 }
 
-std::string ResponseWriter::more(const std::vector<AnswerPart>& parts) {
+std::string ResponseWriter::more(const std::vector<AnswerPart>& parts, json::array logprobs) {
   std::string lines;
   for (const AnswerPart& part : parts) {
     if (part.kind == AnswerPart::call) {
@@ -319,7 +335,10 @@ std::string ResponseWriter::more(const std::vector<AnswerPart>& parts) {
                        {"content_index", 0},
                        {"delta", part.text}};
     const bool content = part.kind == AnswerPart::content;
-    if (content) delta["logprobs"] = json::array();
+    if (content) {
+      logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
+      delta["logprobs"] = std::exchange(logprobs, {});
+    }
     lines += event(content ? "response.output_text.delta" : "response.reasoning_text.delta", std::move(delta));
   }
   return lines;

@@ -65,7 +65,8 @@ class ResponseWriter {
  public:
   ResponseWriter(std::shared_ptr<const ResponseRecord> record, std::string model, std::string id, int64_t now);
   std::string begin();
-  std::string more(const std::vector<AnswerPart>& parts);
+  // `logprobs`: of the tokens of these parts; empty if they were not requested.
+  std::string more(const std::vector<AnswerPart>& parts, boost::json::array logprobs = {});
   std::string end(const Continuation& done);
   std::string failed(const std::string& message);
   boost::json::object whole() const { return response_; }  // after end()
@@ -81,11 +82,12 @@ class ResponseWriter {
   const std::shared_ptr<const ResponseRecord> record_;
   const std::string model_, id_;
   const int64_t now_;
-  int64_t number_ = 0;         // number of the next event
-  boost::json::array output_;  // complete items
-  boost::json::array calls_;   // tool calls in chat format
-  std::string text_;           // text of the open item
-  std::string said_;           // text of all messages
+  int64_t number_ = 0;           // number of the next event
+  boost::json::array output_;    // complete items
+  boost::json::array calls_;     // tool calls in chat format
+  std::string text_;             // text of the open item
+  boost::json::array logprobs_;  // of its tokens
+  std::string said_;             // text of all messages
   std::optional<AnswerPart::Kind> open_;
   boost::json::object response_;
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <utility>
@@ -60,12 +61,13 @@ TextReply::TextReply(const TextRequest& request, const Tokenizer& tokenizer, con
 
 const char* TextReply::stream_type() const { return is_openai(api_) ? "text/event-stream" : "application/x-ndjson"; }
 
-std::string TextReply::error_body(TextApi api, const std::string& message, int status) {
+std::string TextReply::error_body(TextApi api, const std::string& message, int status, const char* code) {
   if (!is_openai(api)) return json_line({{"error", message}}) + "\n";
   const char* const type = status == 401  ? "authentication_error"
                            : status < 500 ? "invalid_request_error"
                                           : "server_error";
-  return json_line({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}}) + "\n";
+  const json::value named = code ? json::value(code) : json::value(nullptr);
+  return json_line({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", named}}}}) + "\n";
 }
 
 std::string TextReply::line(json::object object) const {
@@ -103,34 +105,46 @@ json::value TextReply::calls(bool indexed) const {
   return all;
 }
 
+// Returns the probabilities of the tokens from this one on, as in OpenAI's chats.
+json::array TextReply::token_probabilities(const Continuation& done, size_t from) const {
+  json::array content;
+  for (size_t i = from; i < done.chosen.size(); ++i) {
+    const auto entry = [&](const TokenProbability& one) {
+      const std::string token = tokenizer_.written(one.id);
+      return json::object{{"token", token}, {"logprob", one.log_probability}, {"bytes", bytes_of_token(token)}};
+    };
+    json::array best;
+    for (const TokenProbability& other : done.chosen[i].best) best.push_back(entry(other));
+    json::object one = entry({done.chosen[i].id, done.chosen[i].log_probability});
+    one["top_logprobs"] = std::move(best);
+    content.push_back(std::move(one));
+  }
+  return content;
+}
+
 json::value TextReply::probabilities(const Continuation& done, size_t from) const {
   if (!probabilities_) return nullptr;
+  if (api_ == TextApi::chat) return json::object{{"content", token_probabilities(done, from)}};
+  if (!is_openai(api_)) return token_probabilities(done, from);
   const auto text = [&](int32_t id) { return tokenizer_.written(id); };
-  if (api_ == TextApi::chat) {
-    json::array content;
-    for (size_t i = from; i < done.chosen.size(); ++i) {
-      json::array best;
-      for (const TokenProbability& other : done.chosen[i].best)
-        best.push_back(json::object{
-            {"token", text(other.id)}, {"logprob", other.log_probability}, {"bytes", bytes_of_token(text(other.id))}});
-      const std::string token = text(done.chosen[i].id);
-      content.push_back(json::object{{"token", token},
-                                     {"logprob", done.chosen[i].log_probability},
-                                     {"bytes", bytes_of_token(token)},
-                                     {"top_logprobs", std::move(best)}});
-    }
-    return json::object{{"content", std::move(content)}};
-  }
-  json::array tokens, values, best;
-  for (size_t i = from; i < done.chosen.size(); ++i) {
-    tokens.push_back(json::value(json::string_view(text(done.chosen[i].id))));
+  json::array tokens, values, best, offsets;
+  int64_t characters = 0;
+  for (size_t i = 0; i < done.chosen.size(); ++i) {
+    const std::string token = text(done.chosen[i].id);
+    const int64_t begin = characters;
+    characters += std::ranges::count_if(token, [](char c) { return (c & 0xC0) != 0x80; });
+    if (i < from) continue;
+    tokens.push_back(json::value(json::string_view(token)));
+    offsets.push_back(begin);
     values.push_back(done.chosen[i].log_probability);
     json::object likely;
     for (const TokenProbability& other : done.chosen[i].best) likely[text(other.id)] = other.log_probability;
     best.push_back(std::move(likely));
   }
-  return json::object{
-      {"tokens", std::move(tokens)}, {"token_logprobs", std::move(values)}, {"top_logprobs", std::move(best)}};
+  return json::object{{"tokens", std::move(tokens)},
+                      {"token_logprobs", std::move(values)},
+                      {"top_logprobs", std::move(best)},
+                      {"text_offset", std::move(offsets)}};
 }
 
 // Returns the fields of a line of Ollama's stream except its text; with `done`, those of the last line.
@@ -160,7 +174,11 @@ std::string TextReply::begin() {
 
 // Records the parts, and returns them as lines of a stream.
 std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continuation& done) {
-  if (writer_) return writer_->more(parts);
+  if (writer_) {
+    json::array logprobs = probabilities_ ? token_probabilities(done, told_) : json::array();
+    if (!parts.empty()) told_ = done.chosen.size();
+    return writer_->more(parts, std::move(logprobs));
+  }
   std::string lines;
   for (const AnswerPart& part : parts) {
     const bool content = part.kind == AnswerPart::content, call = part.kind == AnswerPart::call;
@@ -187,6 +205,7 @@ std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continu
                                                    {"finish_reason", nullptr}}};
     } else {
       object = ollama(nullptr);
+      if (probabilities_) object["logprobs"] = probabilities(done, told_);
       if (api_ == TextApi::ollama_generate) {
         object["response"] = content ? json::value(json::string_view(part.text)) : json::value("");
         if (!content) object["thinking"] = part.text;
@@ -278,6 +297,7 @@ std::string TextReply::whole(const Continuation& total, json::array choices) con
   if (writer_) return json_line(writer_->whole()) + "\n";
   if (!is_openai(api_)) {
     json::object object = ollama(&total);
+    if (probabilities_) object["logprobs"] = choices.at(0).at("logprobs");
     if (api_ == TextApi::ollama_chat)
       object["message"] = message();
     else

@@ -62,6 +62,29 @@ void refuse_given(const JsonFields& fields, std::initializer_list<const char*> n
   }
 }
 
+// Throws for settings that this server lacks, unless they have no effect: false, 0 or empty.
+void refuse_settings(const JsonFields& fields, std::initializer_list<const char*> names, const char* what) {
+  for (const char* const name : names) {
+    const json::value* const value = fields.find(name);
+    if (value && *value != false && *value != 0 && !(value->is_object() && value->get_object().empty()))
+      refuse_given(fields, {name}, what);
+  }
+}
+
+// Reads whether and how much the model reasons, under the names of several APIs.
+void read_reasoning(const JsonFields& fields, json::object& more) {
+  if (const json::value* const think = fields.find("think"); think && think->is_bool())
+    more["enable_thinking"] = think->get_bool();
+  else if (const std::string level = fields.text("think"); !level.empty())
+    more["enable_thinking"] = true, more["reasoning_effort"] = level;
+  if (const json::object* const thinking = fields.object("thinking"))
+    more["enable_thinking"] = JsonFields(*thinking).text("type") != "disabled";
+  if (fields.find("enable_thinking")) more["enable_thinking"] = fields.flag("enable_thinking", true);
+  const std::string effort = fields.text("reasoning_effort");
+  if (!effort.empty()) more["reasoning_effort"] = effort;
+  if (effort == "none") more["enable_thinking"] = false;
+}
+
 ChatPrompt conversation_of(const JsonFields& fields) {
   ChatPrompt prompt;
   const json::array* const messages = fields.array("messages");
@@ -75,17 +98,17 @@ ChatPrompt conversation_of(const JsonFields& fields) {
     message["content"] = content_of(message.if_contains("content"));
     refuse_given(parts, {"images"}, kReadsText);
     if (const json::array* const calls = parts.array("tool_calls")) message["tool_calls"] = calls_of(*calls);
+    // Names of Ollama and vLLM for what templates know by another one.
+    for (const auto& [given, name] :
+         {std::pair{"thinking", "reasoning_content"}, {"reasoning", "reasoning_content"}, {"tool_name", "name"}})
+      if (const json::value* const value = parts.find(given); value && value->is_string())
+        message.emplace(name, *value);
     prompt.messages.push_back(std::move(message));
   }
   if (const json::array* const tools = fields.array("tools")) prompt.tools = *tools;
+  read_reasoning(fields, prompt.more);
   if (const json::object* const more = fields.object("chat_template_kwargs"))
     for (const auto& [key, value] : *more) prompt.more[key] = value;
-  if (const json::value* const think = fields.find("think"); think && think->is_bool())
-    prompt.more["enable_thinking"] = think->get_bool();
-  else if (const std::string level = fields.text("think"); !level.empty())
-    prompt.more["enable_thinking"] = true, prompt.more["reasoning_effort"] = level;
-  if (const std::string effort = fields.text("reasoning_effort"); !effort.empty())
-    prompt.more["reasoning_effort"] = effort;
   return prompt;
 }
 
@@ -191,11 +214,15 @@ void read_bias(const JsonFields& f, ContinuationSettings& s) {
 
 // Reads the limits of tokens. Some clients write -1 for none.
 void read_most_tokens(const JsonFields& f, ContinuationSettings& s) {
-  for (const char* const name : {"max_tokens", "max_completion_tokens"}) {
+  for (const char* const name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
     const json::value* const value = f.find(name);
     if (value && value->is_int64() && value->get_int64() == -1) continue;
-    s.tokens = f.whole(name, s.tokens, 1, 1 << 24);
+    s.tokens = f.whole(name, s.tokens, 1, INT32_MAX);  // the context is a limit too
   }
+}
+
+void read_log_probabilities(const JsonFields& f, ContinuationSettings& s) {
+  if (f.flag("logprobs", false)) s.log_probabilities = static_cast<size_t>(f.whole("top_logprobs", 0, 0, 20));
 }
 
 void read_openai(const JsonFields& f, TextRequest& r) {
@@ -206,12 +233,18 @@ void read_openai(const JsonFields& f, TextRequest& r) {
   if (r.api != TextApi::responses) r.each = static_cast<size_t>(f.whole("n", 1, 1, kMostTexts));
   refuse_given(f, {"functions", "function_call"}, "is not supported: give 'tools' and 'tool_choice'");
   refuse_given(f, {"audio", "web_search_options"}, "is not supported: the model reads and writes text");
+  refuse_settings(f, {"ignore_eos", "min_tokens", "stop_token_ids", "bad_words", "use_beam_search", "prompt_logprobs"},
+                  "is not supported");
+  refuse_settings(
+      f, {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "json_schema"},
+      "is not supported: give 'response_format' or 'grammar'");
   r.stream = f.flag("stream", false);
   if (const json::object* const options = f.object("stream_options"))
     r.usage = JsonFields(*options).flag("include_usage", false);
   if (r.api != TextApi::completion) {
-    if (f.flag("logprobs", false))
-      r.settings.log_probabilities = static_cast<size_t>(f.whole("top_logprobs", 0, 0, 20));
+    read_log_probabilities(f, r.settings);
+    if (!r.settings.log_probabilities && f.whole("top_logprobs", 0, 0, 20) > 0)
+      refuse_field("top_logprobs", "needs 'logprobs': true");
   } else if (f.find("logprobs")) {
     r.settings.log_probabilities = static_cast<size_t>(f.whole("logprobs", 0, 0, 20));
   }
@@ -242,7 +275,7 @@ void read_ollama(const JsonFields& f, TextRequest& r) {
   r.stream = f.flag("stream", true);
   refuse_given(f, {"images"}, kReadsText);
   refuse_given(f, {"suffix"}, "is not supported: texts are continued at their end");
-  if (f.flag("logprobs", false)) refuse_field("logprobs", "is not supported here: /v1/chat/completions has it");
+  read_log_probabilities(f, r.settings);
   refuse_given(f, {"template"}, "is not supported: --chat-template of the server sets the template");
   refuse_given(f, {"context"}, "is not supported: /api/chat continues conversations");
   const json::value* const format = f.find("format");
@@ -329,14 +362,18 @@ TextRequest read_text_request(TextApi api, std::string_view body, const Continua
   if (r.conversation) read_tool_choice(fields, r);
   if (api == TextApi::completion) read_completion(fields, r);
   if (api == TextApi::ollama_generate) read_generate_prompt(fields, r);
+  const json::value* const keep = r.loads ? fields.find("keep_alive") : nullptr;
+  r.unloads = keep && (*keep == 0 || *keep == "0" || *keep == "0s");
   r.tools = r.conversation && !r.conversation->tools.empty();
   if (!r.schema.empty() && !r.grammar.empty()) refuse_field("grammar", "and a format exclude each other");
   return r;
 }
 
 std::string loaded_reply(const TextRequest& request, int64_t now) {
-  json::object object{
-      {"model", request.model}, {"created_at", timestamp(now)}, {"done", true}, {"done_reason", "load"}};
+  json::object object{{"model", request.model},
+                      {"created_at", timestamp(now)},
+                      {"done", true},
+                      {"done_reason", request.unloads ? "unload" : "load"}};
   if (request.api == TextApi::ollama_chat)
     object["message"] = json::object{{"role", "assistant"}, {"content", ""}};
   else

@@ -30,9 +30,10 @@ struct TextRequest {
   std::string model;                       // as named by the client
   std::optional<ChatPrompt> conversation;  // empty: use `prompts`
   std::vector<PlainPrompt> prompts;
-  size_t each = 1;     // number of texts for each prompt
-  bool echo = false;   // texts begin with their prompts
-  bool loads = false;  // Ollama: no text is wanted; the client only expects the model to be loaded
+  size_t each = 1;       // number of texts for each prompt
+  bool echo = false;     // texts begin with their prompts
+  bool loads = false;    // Ollama: no text is wanted; the client only expects the model to be loaded
+  bool unloads = false;  // Ollama: with `loads`, the client no longer needs the model, which stays
   ContinuationSettings settings;
   bool seeded = false;                 // the client chose settings.seed
   std::string schema;                  // JSON schema, or "{}" for any object; "": none
@@ -70,7 +71,8 @@ class TextReply {
   std::string whole(const Continuation& total, boost::json::array choices) const;
   const char* stream_type() const;
 
-  static std::string error_body(TextApi api, const std::string& message, int status);
+  // `code`: OpenAI's name of the error, by which clients recognise it; null: none.
+  static std::string error_body(TextApi api, const std::string& message, int status, const char* code = nullptr);
 
  private:
   std::string piece(const std::vector<AnswerPart>& parts, const Continuation& done);
@@ -78,6 +80,7 @@ class TextReply {
   boost::json::object head(const char* object) const;
   boost::json::object message() const;
   boost::json::value calls(bool indexed) const;
+  boost::json::array token_probabilities(const Continuation& done, size_t from) const;
   boost::json::value probabilities(const Continuation& done, size_t from) const;
   boost::json::object ollama(const Continuation* done) const;
   const char* reason(const Continuation& done) const;

@@ -96,9 +96,7 @@ std::string sample_type_text(DType dtype, const Shape& shape) {
 
 Source::Source(std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner)
     : Source(Taken{}, std::move(name), table, object, std::move(owner)) {
-  if (!has(table_, &hx_producer_vt::next)) refuse(who(), "has no next function");
-  describe();
-  sample_bytes_ = checked_bytes(who(), info_);
+  learn_type();
 }
 
 Source::Source(Taken, std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner)
@@ -108,12 +106,17 @@ Source::Source(std::string name, std::shared_ptr<Producer> producer)
     : Source(std::move(name), detail::producer_vt(), new detail::HeldProducer{std::move(producer), std::nullopt, {}}) {}
 
 Source Source::open(std::string name, const hx_producer_factory_vt& factory, void* self, const std::string& path,
-                    const hx_attributes& options, std::shared_ptr<const void> owner) {
+                    const hx_attributes& options, std::shared_ptr<const void> owner, const AwaitedSource& awaited) {
   const hx_producer_vt* table = nullptr;
   void* object = nullptr;
   if (factory.open(self, path.c_str(), &options, &table, &object) != HX_OK)
     fail_with_host_error("stream '" + name + "'");
-  return Source(std::move(name), table, object, std::move(owner));
+  Source source(Taken{}, std::move(name), table, object, std::move(owner));
+  {
+    const std::shared_ptr<void> watch = awaited ? awaited(source) : nullptr;
+    source.learn_type();
+  }
+  return source;
 }
 
 Source::Source(Source&& o) noexcept { *this = std::move(o); }
@@ -148,6 +151,12 @@ Source::~Source() {
 std::string Source::who() const { return "stream '" + name_ + "'"; }
 
 void Source::fail() const { fail_with_host_error(who()); }
+
+void Source::learn_type() {
+  if (!has(table_, &hx_producer_vt::next)) refuse(who(), "has no next function");
+  describe();
+  sample_bytes_ = checked_bytes(who(), info_);
+}
 
 void Source::describe() {
   hx_stream_info c{};

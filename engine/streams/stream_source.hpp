@@ -1,6 +1,7 @@
 // Source and Sink: the engine's handles on producers and consumers.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,11 @@ namespace harmonics::engine {
 // Returns "u8[28, 28]", or "i64" for a scalar.
 std::string sample_type_text(DType dtype, const Shape& shape);
 
+class Source;
+// Called for a source that is open and has no first sample yet. The returned object is destroyed when the source has
+// one or fails; until then other threads may call health().
+using AwaitedSource = std::function<std::shared_ptr<void>(const Source&)>;
+
 // Wraps a producer object and its C table, with a name for errors. The sample type is always known: if the producer has
 // no describe(), the first sample is read and buffered. Every sample is checked against the type. Not thread-safe,
 // except where noted.
@@ -23,7 +29,8 @@ class Source {
   Source(std::string name, std::shared_ptr<Producer> producer);
   // Creates a producer with `factory` for the path of an address.
   static Source open(std::string name, const hx_producer_factory_vt& factory, void* self, const std::string& path,
-                     const hx_attributes& options, std::shared_ptr<const void> owner = nullptr);
+                     const hx_attributes& options, std::shared_ptr<const void> owner = nullptr,
+                     const AwaitedSource& awaited = {});
   Source(Source&&) noexcept;
   Source& operator=(Source&&) noexcept;
   ~Source();
@@ -78,6 +85,7 @@ class Source {
   Source(Taken, std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner);
 
   std::string who() const;
+  void learn_type();
   void describe();
   void look_at_first();
   hx_status pull(hx_value** out);

@@ -110,13 +110,13 @@ AttributeMap options_of(const Item& item, const Address& address) {
 
 }  // namespace
 
-Source open_source(Registry& registry, const std::string& name, const Address& address) {
+Source open_source(Registry& registry, const std::string& name, const Address& address, const AwaitedSource& awaited) {
   const ItemPtr item = producer_of(registry, address);
   expect_known_options(*item, address);
   const AttributeMap options = options_of(*item, address);
   try {
     return Source::open(name, item->table<hx_producer_factory_vt>(), item->self, address.path,
-                        *AttributeView(options).get(), item);
+                        *AttributeView(options).get(), item, awaited);
   } catch (Error& e) {
     if (e.kind() == ErrorKind::NoInput && address.scheme == "file")
       if (const std::string advice = advice_for_missing(address.path); !advice.empty()) e.note(advice);
@@ -357,7 +357,8 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
   Source source =
-      open_source(registry, bound_name, with_words(bound_name, *item, expecting(graph, producer, *item, address)));
+      open_source(registry, bound_name, with_words(bound_name, *item, expecting(graph, producer, *item, address)),
+                  awaited_ ? awaited_(address) : AwaitedSource{});
   if (source.info().live) announced_[producer] = announced_text(source.info());
   from_[producer] = address.scheme + ":" + address.path;
   addresses_[producer] = address;

@@ -21,7 +21,8 @@ namespace harmonics::engine {
 
 // Opens the source of an address. Options of the joint group (shuffle, batch, take, skip, repeat, shard, seed) and
 // steps of the stream (stream_steps.hpp) must already be removed; the others are checked against the scheme's schema.
-Source open_source(Registry& registry, const std::string& name, const Address& address);
+Source open_source(Registry& registry, const std::string& name, const Address& address,
+                   const AwaitedSource& awaited = {});
 Sink open_sink(Registry& registry, const std::string& name, const Address& address);
 
 // Returns whether the error concerns incoming data, so that the training before it is valid.
@@ -43,6 +44,8 @@ class StreamSet {
   void bind(const Graph& graph, int producer, Source source);
   // `options`: as written after the '?' of an address.
   void bind(const Graph& graph, Registry& registry, int producer, Source source, const std::string& options);
+  // Sets the observer of sources that wait for their first sample, for addresses bound after this call.
+  void set_awaited(std::function<AwaitedSource(const Address&)> awaited) { awaited_ = std::move(awaited); }
   // Live streams bound after this call go through the spool.
   void set_spool(std::shared_ptr<Spool> spool) { spool_ = std::move(spool); }
   // Sets the types of live streams of a resumed run, by producer (<harmonics/announced.hpp>). Streams bound after this
@@ -109,6 +112,7 @@ class StreamSet {
     std::vector<int> producers;
     std::vector<std::shared_ptr<Source>> sources;
   };
+  std::function<AwaitedSource(const Address&)> awaited_;
   std::shared_ptr<Spool> spool_;  // outlives the sources
   std::shared_ptr<DeadLetters> letters_;
   std::map<int, std::shared_ptr<Source>> sources_;

@@ -1,6 +1,8 @@
 #include "engine/transformer/architectures.hpp"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <set>
 
 #include <fmt/core.h>
@@ -26,14 +28,26 @@ HTensor as(DType dtype, const HTensor& tensor) {
   return cast(cast(tensor, DType::F32), dtype);
 }
 
-const std::vector<specs::Spec>& builtin() {
-  static const std::vector<specs::Spec> kSpecs = [] {
-    std::vector<specs::Spec> all;
-    for (unsigned i = 0; i < kBuiltinSpecCount; ++i)
-      all.push_back(specs::parse_spec(kBuiltinSpecs[i].name, kBuiltinSpecs[i].text));
-    return all;
-  }();
-  return kSpecs;
+// Parsed when first needed: a model needs one of them.
+const specs::Spec& builtin(unsigned number) {
+  static std::mutex mutex;
+  static std::map<unsigned, specs::Spec> parsed;
+  const std::lock_guard lock(mutex);
+  const auto at = parsed.find(number);
+  if (at != parsed.end()) return at->second;
+  const BuiltinSpec& file = kBuiltinSpecs[number];
+  return parsed.emplace(number, specs::parse_spec(file.name, file.text)).first->second;
+}
+
+// Returns the spec of this architecture, or null.
+const specs::Spec* find_builtin(const std::string& architecture) {
+  const std::string quoted = '"' + architecture + '"';
+  for (unsigned i = 0; i < kBuiltinSpecCount; ++i) {
+    if (std::string_view(kBuiltinSpecs[i].text).find(quoted) == std::string_view::npos) continue;
+    const std::vector<std::string>& names = builtin(i).architectures;
+    if (std::find(names.begin(), names.end(), architecture) != names.end()) return &builtin(i);
+  }
+  return nullptr;
 }
 
 // Returns "X" for "X[0]", the first of the matrices that make up the stack X; "" for other names.
@@ -77,16 +91,16 @@ HTensor expert_of(const HTensor& all, int64_t number) {
 
 std::vector<std::string> builtin_architectures() {
   std::vector<std::string> names;
-  for (const specs::Spec& spec : builtin())
-    names.insert(names.end(), spec.architectures.begin(), spec.architectures.end());
+  for (unsigned i = 0; i < kBuiltinSpecCount; ++i)
+    names.insert(names.end(), builtin(i).architectures.begin(), builtin(i).architectures.end());
   std::sort(names.begin(), names.end());
   return names;
 }
 
+bool has_builtin_spec(const std::string& architecture) { return find_builtin(architecture) != nullptr; }
+
 specs::Spec builtin_spec(const std::string& architecture, const std::string& model) {
-  for (const specs::Spec& spec : builtin())
-    if (std::find(spec.architectures.begin(), spec.architectures.end(), architecture) != spec.architectures.end())
-      return spec;
+  if (const specs::Spec* spec = find_builtin(architecture)) return *spec;
   throw Error(ErrorKind::Weights,
               fmt::format("'{}' is a model of the architecture '{}', which is not known", model, architecture), {},
               {"known architectures: " + comma_separated(builtin_architectures()),

@@ -28,6 +28,7 @@ struct ModelOptions {
 
 // Returns the names that builtin_spec() accepts, sorted.
 std::vector<std::string> builtin_architectures();
+bool has_builtin_spec(const std::string& architecture);
 // Returns the spec of an architecture. Throws ErrorKind::Weights, with the known ones, if it is unknown; `model` is for
 // the message.
 specs::Spec builtin_spec(const std::string& architecture, const std::string& model);

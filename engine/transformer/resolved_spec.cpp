@@ -18,6 +18,11 @@ namespace {
 constexpr int64_t kMostTurns = 100'000;
 constexpr int64_t kMostSize = int64_t{1} << 31;
 
+// Whether `shape` is `matrix`, which has one row, without its dimension of 1.
+bool is_row_of(const Shape& shape, const Shape& matrix) {
+  return matrix.rank() == 2 && matrix[0] == 1 && shape == matrix.from(1);
+}
+
 constexpr const char* kDynamics[] = {"batch", "seq_len", "kv_capacity"};
 
 // Returns whether a weight may have this type: f32, or, for matrices, any type that products support as weight.
@@ -220,6 +225,8 @@ void ResolvedSpec::bind(const specs::WeightBinding& binding, const LocalValues& 
       bound.shape = wanted.from(1);
     }
     expect_shape(bound, wanted);
+    // Files of some writers lack a leading dimension of 1.
+    if (is_row_of(tensors_.at(found).shape, wanted)) bound.shape = wanted.from(1);
   }
   if (weights_.size() == kMostTurns)
     throw Error(ErrorKind::Weights, fmt::format("{}: a model has at most {} tensors", place, kMostTurns));
@@ -229,7 +236,8 @@ void ResolvedSpec::bind(const specs::WeightBinding& binding, const LocalValues& 
 
 void ResolvedSpec::expect_shape(const BoundWeight& bound, const Shape& wanted) const {
   const TensorType& found = tensors_.at(bound.source);
-  if (found.shape == wanted && is_weight_type(found.dtype, wanted.rank())) return;
+  if ((found.shape == wanted || is_row_of(found.shape, wanted)) && is_weight_type(found.dtype, found.shape.rank()))
+    return;
   throw Error(ErrorKind::Weights,
               fmt::format("'{}': the tensor '{}' is {}, and the model's sizes need {}", variables_->model(),
                           bound.source, found.str(), TensorType{DType::F32, wanted}.str()));

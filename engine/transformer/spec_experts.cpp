@@ -13,10 +13,39 @@ namespace harmonics::engine {
 
 namespace {
 
+// Rows that are sorted by expert. Those of expert e are offsets[e] to offsets[e + 1].
+struct SortedRows {
+  HTensor rows, offsets, experts;  // experts: the number of each row's expert, for biases
+};
+
+// Returns the results of one of the experts' maps, with its biases.
+HTensor mapped(SpecTrace& t, const SortedRows& sorted, const HTensor& rows, const std::string& name) {
+  const HTensor y = t.map_by_experts(rows, sorted.offsets, name.c_str());
+  const std::string field = name + "_bias";
+  const HTensor bias = t.has(field.c_str()) ? t.weight(field.c_str()) : HTensor();
+  if (!bias) return y;
+  const Shape wanted{sorted.offsets.size() - 1, y.shape().back()};
+  if (bias.shape() != wanted)
+    t.fail(fmt::format("has '{}' of {} for experts that need {}", field, bias.shape().str(), wanted.str()));
+  return y + gather(bias, sorted.experts);
+}
+
+// gate and up are limited; the gate is x sigmoid(1.702 x), and 1 is added to up (gpt-oss, OpenAI 2025).
+HTensor clamped_swiglu(const HTensor& gate, const HTensor& up, double limit) {
+  const HTensor x = clamp(gate, std::nullopt, limit), y = clamp(up, -limit, limit);
+  return x * logistic(x * 1.702) * (y + 1.0);
+}
+
 // Returns the results of the experts for rows that are sorted by expert.
-HTensor expert_results(SpecTrace& t, const HTensor& rows, const HTensor& offsets) {
-  const HTensor gate = t.map_by_experts(rows, offsets, "gate"), up = t.map_by_experts(rows, offsets, "up");
-  return t.map_by_experts(apply("silu", {}, {gate}).at(0) * up, offsets, "down");
+HTensor expert_results(SpecTrace& t, const SortedRows& sorted) {
+  const HTensor gate = mapped(t, sorted, sorted.rows, "gate"), up = mapped(t, sorted, sorted.rows, "up");
+  const std::string kind = t.has("activation") ? t.text("activation") : "silu";
+  if (kind != "silu" && kind != "clamped_swiglu")
+    t.fail(fmt::format("has the activation {}; it can be silu or clamped_swiglu", shown_name(kind)));
+  const double limit = t.has("limit") ? t.real("limit") : 7;
+  if (!(limit > 0)) t.fail(fmt::format("has the limit {:g}; it is above 0", limit));
+  const HTensor inner = kind == "silu" ? apply("silu", {}, {gate}).at(0) * up : clamped_swiglu(gate, up, limit);
+  return mapped(t, sorted, inner, "down");
 }
 
 // Returns the most tokens of an expert: `factor` times its share of all choices, rounded up.
@@ -33,7 +62,9 @@ HTensor by_expert_choice(SpecTrace& t, const HTensor& x, const HTensor& scores, 
   const std::vector<HTensor> chosen = apply("expert_choice", how, {reshape(scores, Shape{rows, experts})});
   const HTensor numbers = reshape(chosen[1], Shape{experts * capacity});
   const HTensor offsets = iota(DType::I32, Shape{experts + 1}, 0) * static_cast<double>(capacity);
-  const HTensor results = expert_results(t, gather(reshape(x, Shape{rows, width}), numbers), offsets);
+  HTensor of_rows = iota(DType::I32, Shape{experts, capacity}, 0);
+  const HTensor results = expert_results(
+      t, {gather(reshape(x, Shape{rows, width}), numbers), offsets, reshape(of_rows, Shape{experts * capacity})});
   HTensor weights = reshape(chosen[0], Shape{experts * capacity, 1});
   if (t.has("scale")) weights = weights * t.real("scale");
   return reshape(scatter_add(full(x.dtype(), Shape{rows, width}, 0), numbers, results * weights), x.shape());
@@ -61,7 +92,7 @@ void trace_experts(SpecTrace& t) {
     for (const char* field : {"bias", "normalized", "groups", "used_groups", "balance"})
       if (t.has(field) && !(field == std::string("normalized") && !t.truth(field, false)))
         t.fail(fmt::format("has '{}', which is for routing by tokens, not by expert_choice", field));
-  const HTensor scores = t.map(x, router, {});
+  const HTensor scores = t.map(x, router, t.has("router_bias") ? t.weight("router_bias") : HTensor());
   if (t.has("z_loss")) t.limit_scores(scores, t.real("z_loss"));
   const int64_t capacity = most_tokens(factor, scores.size() / count, used, count);
   if (by_experts && t.learns()) return t.set(by_expert_choice(t, x, scores, capacity));
@@ -80,7 +111,10 @@ void trace_experts(SpecTrace& t) {
   if (t.has("balance")) t.balance(scores, chosen[1], t.real("balance"));  // of the choices before a limit
   if (t.has("capacity") && t.learns()) chosen = apply("router", how.set("capacity", capacity), inputs);
   const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
-  t.set(apply("combine", {}, {expert_results(t, sent[0], sent[2]), sent[1], chosen[0]}).at(0));
+  // Choices beyond a limit have the number `count`.
+  const HTensor numbers =
+      clamp(gather(reshape(chosen[1], Shape{chosen[1].size()}), sent[1]), 0, static_cast<double>(count - 1));
+  t.set(apply("combine", {}, {expert_results(t, {sent[0], sent[2], numbers}), sent[1], chosen[0]}).at(0));
 }
 
 }  // namespace harmonics::engine

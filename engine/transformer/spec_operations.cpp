@@ -37,7 +37,9 @@ void trace_embedding(SpecTrace& t) {
 
 void trace_linear(SpecTrace& t) {
   const HTensor bias = t.has("bias") ? t.weight("bias") : HTensor();
-  t.set(t.map(t.value("in"), needed(t, "weight"), bias, t.is_transposed("weight")));
+  HTensor weight = needed(t, "weight");
+  if (weight.rank() == 1) weight = reshape(weight, Shape{1, weight.size()});
+  t.set(t.map(t.value("in"), weight, bias, t.is_transposed("weight")));
 }
 
 void trace_rms_norm(SpecTrace& t) {
@@ -150,31 +152,32 @@ std::vector<SpecOperation> with_further(std::vector<SpecOperation> rows) {
 }  // namespace
 
 const std::vector<SpecOperation>& spec_operations() {
-  static const std::vector<SpecOperation> kRows =
-      with_further({{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
-                    {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
-                    {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
-                    {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
-                    {"Reshape", {"in", "dims", "out"}, trace_reshape},
-                    {"Slice", {"in", "from", "to", "out"}, trace_slice},
-                    {"Rope", {"in", "rope", "out"}, trace_rope},
-                    {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
-                    {"Attention",
-                     {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "dropout?", "out"},
-                     trace_attention},
-                    {"Silu", {"in", "out"}, trace_silu},
-                    {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
-                    {"Add", {"a", "b", "out"}, trace_add},
-                    {"Multiply", {"a", "b", "out"}, trace_multiply},
-                    {"Scale", {"in", "by", "out"}, trace_scale},
-                    {"Softcap", {"in", "cap", "out"}, trace_softcap},
-                    {"LastToken", {"in", "out"}, trace_last_token},
-                    {"Pool", {"in", "how", "out"}, trace_pool},
-                    {"Experts",
-                     {"in", "router", "bias?", "gate", "up", "down", "used", "normalized?", "scoring?", "scale?",
-                      "groups?", "used_groups?", "balance?", "z_loss?", "routing?", "capacity?", "out"},
-                     trace_experts},
-                    {"Observe", {"in", "name"}, trace_observe}});
+  static const std::vector<SpecOperation> kRows = with_further(
+      {{"Embedding", {"ids", "weight", "scale?", "out"}, trace_embedding},
+       {"Linear", {"in", "weight", "bias?", "out"}, trace_linear},
+       {"RmsNorm", {"in", "weight", "epsilon", "out"}, trace_rms_norm},
+       {"LayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_layer_norm},
+       {"Reshape", {"in", "dims", "out"}, trace_reshape},
+       {"Slice", {"in", "from", "to", "out"}, trace_slice},
+       {"Rope", {"in", "rope", "out"}, trace_rope},
+       {"CacheAppend", {"in", "cache", "out"}, trace_cache_append},
+       {"Attention",
+        {"q", "k", "v", "causal?", "scale?", "window?", "softcap?", "sinks?", "dropout?", "out"},
+        trace_attention},
+       {"Silu", {"in", "out"}, trace_silu},
+       {"Gelu", {"in", "approximate?", "out"}, trace_gelu},
+       {"Add", {"a", "b", "out"}, trace_add},
+       {"Multiply", {"a", "b", "out"}, trace_multiply},
+       {"Scale", {"in", "by", "out"}, trace_scale},
+       {"Softcap", {"in", "cap", "out"}, trace_softcap},
+       {"LastToken", {"in", "out"}, trace_last_token},
+       {"Pool", {"in", "how", "out"}, trace_pool},
+       {"Experts",
+        {"in",           "router",     "bias?",    "gate",         "up",          "down",    "used",     "normalized?",
+         "scoring?",     "scale?",     "groups?",  "used_groups?", "balance?",    "z_loss?", "routing?", "capacity?",
+         "router_bias?", "gate_bias?", "up_bias?", "down_bias?",   "activation?", "limit?",  "out"},
+        trace_experts},
+       {"Observe", {"in", "name"}, trace_observe}});
   return kRows;
 }
 

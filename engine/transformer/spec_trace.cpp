@@ -23,11 +23,10 @@ HTensor called(std::string_view name, const AttributeMap& attributes, const std:
 }
 
 const SpecOperation& operation_of(const specs::Step& step) {
-  std::vector<std::string> known{"Repeat"};
-  for (const SpecOperation& row : spec_operations()) {
+  for (const SpecOperation& row : spec_operations())
     if (row.name == step.op) return row;
-    known.emplace_back(row.name);
-  }
+  std::vector<std::string> known{"Repeat"};
+  for (const SpecOperation& row : spec_operations()) known.emplace_back(row.name);
   const std::string meant = did_you_mean(step.op, known);
   throw Error(ErrorKind::Name, fmt::format("{}: there is no operation {}", step.place, shown_name(step.op)), {},
               {meant.empty() ? "operations: " + comma_separated(known) : meant});
@@ -158,8 +157,10 @@ void SpecTrace::steps(const std::vector<specs::Step>& all) {
     const specs::Step* outer = at_;
     at_ = &one;
     if (++traced_ > kMostSteps) fail(fmt::format("is one of more than {}", kMostSteps));
-    expect_fields(one, one.op == "Repeat" ? kRepeatFields : operation_of(one).fields);
-    if (one.steps.empty() == (one.op == "Repeat")) fail("has 'steps' if it is Repeat, and only then");
+    if (checked_.insert(at_).second) {
+      expect_fields(one, one.op == "Repeat" ? kRepeatFields : operation_of(one).fields);
+      if (one.steps.empty() == (one.op == "Repeat")) fail("has 'steps' if it is Repeat, and only then");
+    }
     const bool runs = (!has("when") || whole("when") != 0) && (!has("unless") || whole("unless") == 0);
     if (runs) step(one);
     at_ = outer;

@@ -113,9 +113,10 @@ class SpecTrace {
   LocalValues locals_;
   mutable LowRankTerms terms_;
   const specs::Step* at_ = nullptr;
-  int64_t traced_ = 0;                   // number of steps so far
-  std::set<std::string> observed_;       // names of observed values
-  std::map<std::string, HTensor> turn_;  // EntrySizes::operations: values of this iteration of a Repeat, by name
+  int64_t traced_ = 0;                    // number of steps so far
+  std::set<const specs::Step*> checked_;  // steps whose fields are checked, for loops
+  std::set<std::string> observed_;        // names of observed values
+  std::map<std::string, HTensor> turn_;   // EntrySizes::operations: values of this iteration of a Repeat, by name
   std::vector<Balanced> balanced_;
   std::vector<Limited> limited_;
 };

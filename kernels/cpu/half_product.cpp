@@ -9,6 +9,7 @@
 
 #include "families.hpp"
 #include "product_costs.hpp"
+#include "routes.hpp"
 
 namespace harmonics::cpu {
 namespace {
@@ -181,7 +182,7 @@ void answer_half_product(const Product& product, double flops, hx_kernel& out) {
   c->routines = half_product();
   const Product& p = c->product;
   c->shares_a = p.m <= p.n;
-  c->keeps_b = p.constant_b && p.b_type == StoredFloat::f32;
+  c->keeps_b = p.constant_b && p.b_type == StoredFloat::f32 && p.k * p.n < kLargeFloats;
   const bool keeps_b = c->keeps_b, is_along = p.b_row == 1;
   const uint32_t b = p.b;
   const int64_t kept_words = half_words(p.n, p.k, true);

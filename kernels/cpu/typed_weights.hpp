@@ -7,7 +7,7 @@
 
 namespace harmonics::cpu {
 
-// Each result is an inner product whose order of summation depends only on the depth.
+// Each result is an inner product whose order of summation depends only on the depth, and on in_panels.
 struct TypedContext {
   Product product;  // C = A B^T, rows of b
   uint32_t dtype;   // of b
@@ -15,9 +15,9 @@ struct TypedContext {
   uint32_t row_parts, column_parts;
   uint32_t round_parts;  // parts of a first phase that quantises x to q8_0, into the workspace; 0: none
   uint32_t copy_parts;   // parts of a first phase that copies x into the workspace, by tiles of rows; 0: none
-  // b is [depth, columns]: each panel of decoded rows is accumulated into a slice of columns.
-  bool transposed;
-  int64_t slice_bytes;  // bytes of kDecodedColumns elements of a row of b
+  bool transposed;       // b is [depth, columns]
+  bool in_panels;        // panels of decoded elements, each multiplied by all rows of A; always if transposed
+  int64_t slice_bytes;   // in panels: bytes of kDecodedColumns elements of a row of b
 };
 
 // Up to this many rows of A the weight is converted in registers.
@@ -29,8 +29,10 @@ constexpr int64_t kTypedColumnGranule = 8;
 // With AVX-512, up to this many rows of A are multiplied by weights of 16-bit floats in tiles of rows that convert the
 // weight in registers.
 constexpr int64_t kMostTiledRows = 32;
-// Transposed products: columns and rows of b decoded at a time, whole blocks of every type.
-constexpr int64_t kDecodedColumns = 256, kDecodedDepth = 128;
+// In panels: columns and depth decoded at a time, whole blocks of every type. Parts with fewer rows of A would decode b
+// for too few products.
+constexpr int64_t kDecodedColumns = 256, kDecodedDepth = 256, kLeastDecodedRows = 128;
+static_assert(kDecodedColumns == kDecodedDepth);
 
 // Returns whether products support weights of the type.
 bool multiplies_type(uint32_t dtype);

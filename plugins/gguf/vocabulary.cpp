@@ -233,7 +233,7 @@ std::unique_ptr<TextTokenizer> open_tokenizer(std::string_view bytes, const std:
   const GgufFile file = read_gguf(bytes, {path, ErrorKind::Weights});
   if (!file.find(kModel))
     throw Error(ErrorKind::Weights, "'" + path + "' has no tokenizer in it: the metadata '" + kModel + "' is missing")
-        .note("give the model's tokenizer as a separate file");
+        .note("give the model's tokenizer as a separate file: --tokenizer FILE");
   return make_tokenizer(read_vocabulary(file, path), path);
 }
 

@@ -1,6 +1,10 @@
 #include "mapping.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <map>
+#include <mutex>
+#include <optional>
 
 #include "embedded_specs.hpp"
 
@@ -36,13 +40,38 @@ Architecture architecture_of(const Node& spec) {
   return a;
 }
 
-const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> all = [] {
-    std::vector<Architecture> read;
-    for (unsigned i = 0; i < kEmbeddedSpecCount; ++i)
-      read.push_back(architecture_of(Node::parse(kEmbeddedSpecs[i].text, kEmbeddedSpecs[i].name, kLongestSpec)));
-    return read;
-  }();
+// Returns the architecture of an embedded spec, or null if it has no hf_mapping. A spec is parsed when first needed:
+// most runs need one of them.
+const Architecture* architecture_at(unsigned number) {
+  static std::mutex mutex;
+  static std::map<unsigned, std::optional<Architecture>> parsed;
+  const std::lock_guard lock(mutex);
+  const auto [at, added] = parsed.try_emplace(number);
+  if (added) {
+    const EmbeddedSpec& file = kEmbeddedSpecs[number];
+    const Node spec = Node::parse(file.text, file.name, kLongestSpec);
+    if (spec["hf_mapping"].has()) at->second = architecture_of(spec);
+  }
+  return at->second ? &*at->second : nullptr;
+}
+
+// Returns the first architecture whose spec names `name` and that passes `test`, or null.
+template <class Test>
+const Architecture* find_named(std::string_view name, Test&& test) {
+  const std::string quoted = '"' + std::string(name) + '"';
+  for (unsigned i = 0; i < kEmbeddedSpecCount; ++i) {
+    if (std::string_view(kEmbeddedSpecs[i].text).find(quoted) == std::string_view::npos) continue;
+    const Architecture* a = architecture_at(i);
+    if (a && test(*a)) return a;
+  }
+  return nullptr;
+}
+
+// Returns all architectures with an hf_mapping.
+std::vector<const Architecture*> architectures() {
+  std::vector<const Architecture*> all;
+  for (unsigned i = 0; i < kEmbeddedSpecCount; ++i)
+    if (const Architecture* a = architecture_at(i)) all.push_back(a);
   return all;
 }
 
@@ -55,28 +84,25 @@ const MetadataRow* Architecture::find_row(std::string_view config) const {
 }
 
 const Architecture* find_class(std::string_view name) {
-  for (const Architecture& a : architectures())
-    for (const auto& [known, type] : a.classes)
-      if (known == name) return &a;
-  return nullptr;
+  return find_named(name, [&](const Architecture& a) {
+    return std::any_of(a.classes.begin(), a.classes.end(), [&](const auto& known) { return known.first == name; });
+  });
 }
 
 const Architecture* find_architecture(std::string_view name) {
-  for (const Architecture& a : architectures())
-    if (a.name == name) return &a;
-  return nullptr;
+  return find_named(name, [&](const Architecture& a) { return a.name == name; });
 }
 
 std::string known_classes() {
   std::string names;
-  for (const Architecture& a : architectures())
-    for (const auto& [name, type] : a.classes) names += (names.empty() ? "" : ", ") + name;
+  for (const Architecture* a : architectures())
+    for (const auto& [name, type] : a->classes) names += (names.empty() ? "" : ", ") + name;
   return names;
 }
 
 std::string known_architectures() {
   std::string names;
-  for (const Architecture& a : architectures()) names += (names.empty() ? "" : ", ") + a.name;
+  for (const Architecture* a : architectures()) names += (names.empty() ? "" : ", ") + a->name;
   return names;
 }
 

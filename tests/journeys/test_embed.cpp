@@ -44,6 +44,9 @@ TEST_CASE("embed: vectors of words and of the lines of a file are the same") {
     REQUIRE(std::getline(printed, line));
     CHECK(json::parse(line) == all[which]);
   }
+  const std::string piped = "printf 'Lily\\nOnce upon a time\\n' | '" + kProgram + "' " + embed + "--file - > '";
+  CHECK(std::system((piped + (f / "piped") + "'").c_str()) == 0);
+  CHECK(read(f / "piped") == lines.out);
   const Result mean = harmonics(embed + "Lily --pooling mean --json");
   REQUIRE(mean.code == 0);
   CHECK(json::parse(mean.out).at("pooling").as_string() == "mean");

@@ -118,6 +118,12 @@ TEST_CASE("generate: what is wrong is said with the remedy") {
   const Result missing = harmonics("generate " + folder + "stories260K.bin");
   CHECK(missing.code == 2);
   CHECK(has(missing.err, "'generate' lacks --tokenizer FILE: '" + folder + "stories260K.bin' has no tokenizer in it"));
+  // The tokenizer is opened beside the model. Of the errors of both, its own is said.
+  const std::string unknown = "the spec 'llama.json' has no variable 'nothing'";
+  const Result both = harmonics("generate " + folder + "stories260K.bin --set nothing=1");
+  CHECK(has(both.err, "'generate' lacks --tokenizer FILE"));
+  CHECK_FALSE(has(both.err, unknown));
+  CHECK(has(harmonics(stories(folder, "--set nothing=1")).err, unknown));
   const Result swapped = harmonics("generate " + folder + "tok512.bin --tokenizer " + folder + "tok512.bin");
   CHECK(swapped.code != 0);
   CHECK(has(swapped.err, "tok512.bin"));

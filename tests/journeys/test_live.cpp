@@ -99,6 +99,34 @@ TEST_CASE("live: send and receive transfer images with their labels, as lines an
   CHECK(has(harmonics("receive tcp:0.0.0.0:1").err, "is not local"));
 }
 
+TEST_CASE("live: a receiver whose first samples are unreadable says so while it waits") {
+  Folder f;
+  const std::string address = "unix:" + (f / "socket") + "?format=jsonl";
+  Background receiver(f, "receive '" + address + "#x'");
+  std::optional<Connected> sender(f / "socket");
+  sender->send("junk\n{\"x\": [1\n");
+  CHECK(receiver.await(
+      [&] { return has(receiver.errors(), "no readable sample of 'x' yet; refused: 2 samples: line 1"); }));
+  sender->send("{\"x\": [1, 2]}\n");
+  sender.reset();
+  const Result end = receiver.end();
+  CHECK(end.code == 0);
+  CHECK(end.out == "{\"x\":[1, 2]}\n");
+  CHECK(has(end.err, "note: waiting for samples of unix:"));
+}
+
+TEST_CASE("live: an address that cannot be listened on is not announced") {
+  Folder f;
+  const std::string flow = f.write("take.hmx", kTakeFlow), address = "unix:" + (f / "missing/socket");
+  for (const std::string& verb :
+       {"receive " + address, "infer --untrained " + flow + " --producer " + address, "inspect " + address}) {
+    const Result r = harmonics(verb);
+    CHECK(r.code != 0);
+    CHECK(has(r.err, "cannot be listened on"));
+    CHECK_FALSE(has(r.err, "waiting for samples"));
+  }
+}
+
 TEST_CASE("live: a receiver reports refused samples with the last reason") {
   Folder f;
   const std::string socket = f / "socket";

@@ -159,7 +159,7 @@ TEST_CASE("train: configurations of other trainers are read by their keys") {
     INFO(text << kept);
     CHECK(has(kept, text));
   }
-  CHECK(harmonics("train " + (folder / "tuned/config.yaml") + " --dry-run --quiet").code == 0);
+  CHECK(has(harmonics("train " + (folder / "tuned/config.yaml") + " --dry-run --quiet").out, " of them trained"));
 
   const auto refused = [&](const std::string& keys, const std::string& flags = "") {
     const Result r = harmonics("train " + folder.write("r.yaml", "model: GPT2\n" + data + "\n" + keys) + flags);
@@ -307,6 +307,23 @@ TEST_CASE("train: a resumed run has the bits of one that was never stopped") {
   REQUIRE(harmonics("train " + parts + " --quiet --set 'stop_when=val.loss<100'").code == 0);
   REQUIRE(harmonics("train " + parts + " --quiet --resume").code == 0);
   CHECK(read(folder / "a/weights.safetensors") == read(folder / "b/weights.safetensors"));
+}
+
+TEST_CASE("train: a run that is resumed at its end says so, and one of another size names what differs") {
+  const Folder folder;
+  const std::string config = folder.write("c.yaml", tiny_configuration(folder, folder / "out")) + " --set max_steps=6";
+  REQUIRE(harmonics("train " + config).code == 0);
+  const Result over = harmonics("train " + config + " --resume");
+  CHECK(over.code == 0);
+  CHECK(over.err.find("note: the checkpoint is the end of the run: it has all 6 steps") != std::string::npos);
+  const Result other =
+      harmonics("train " + config + " --resume --set 'model_settings={num_layers: 2, hidden_size: 16, " +
+                "num_query_heads: 2, max_position_embeddings: 16, vocab_size: 200}'" +
+                " --set sequence_len=16 --set tokenizer=characters");
+  CHECK(other.code != 0);
+  CHECK(other.err.find("the model has other sizes than when the checkpoint was written") != std::string::npos);
+  const Result more = harmonics("train " + config + " --resume --set max_steps=7");
+  CHECK(more.err.find("the end of the run") == std::string::npos);
 }
 
 TEST_CASE("patience: a run ends after validations without a smaller loss, and needs data for them") {

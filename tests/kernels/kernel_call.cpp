@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include <harmonics/element_conversion.hpp>
@@ -230,6 +232,20 @@ void KernelCall::once(const hx_kernel& kernel, Order order, std::vector<Tensor>&
       std::thread other([&] { some(1, 2); });
       some(0, 2);
       other.join();
+    } else if (order == Order::two_ends) {
+      std::mutex mutex;
+      size_t first = 0, last = parts.size();
+      const auto next = [&](bool from_end) -> std::optional<uint32_t> {
+        const std::lock_guard lock(mutex);
+        if (first == last) return std::nullopt;
+        return parts[from_end ? --last : first++];
+      };
+      const auto run_parts = [&](bool from_end) {
+        while (const auto part = next(from_end)) kernel.run(kernel.context, buffers.data(), phase, *part);
+      };
+      std::thread other([&] { run_parts(true); });
+      run_parts(false);
+      other.join();
     } else {
       some(0, 1);
     }
@@ -251,7 +267,7 @@ std::vector<Tensor> KernelCall::run() {
   name_ = kernel.name;
   std::vector<Tensor> result, again;
   once(kernel, Order::forward, result);
-  for (Order order : {Order::reversed, Order::shuffled, Order::two_threads}) {
+  for (Order order : {Order::reversed, Order::shuffled, Order::two_threads, Order::two_ends}) {
     once(kernel, order, again);
     for (size_t i = 0; i < result.size(); ++i) REQUIRE(again[i].bytes == result[i].bytes);
   }

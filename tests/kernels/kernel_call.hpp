@@ -156,8 +156,8 @@ class KernelCall {
 
   bool served();
   uint64_t workspace();  // bytes
-  // Runs with poisoned outputs and workspace: parts in order, reversed, shuffled and on two threads. All runs must be
-  // bitwise equal.
+  // Runs with poisoned outputs and workspace: parts in order, reversed, shuffled, and on two threads: every other part,
+  // and from both ends, so that parts which help others have work. All runs must be bitwise equal.
   std::vector<Tensor> run();
   Tensor run_one() { return run().at(0); }
   // Returns the number of parts of the last run.
@@ -170,7 +170,7 @@ class KernelCall {
   double seconds(int repeats);
 
  private:
-  enum class Order { forward, reversed, shuffled, two_threads };
+  enum class Order { forward, reversed, shuffled, two_threads, two_ends };
   bool find(hx_kernel& kernel);
   void once(const hx_kernel& kernel, Order order, std::vector<Tensor>& outputs);
 

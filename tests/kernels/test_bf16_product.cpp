@@ -98,34 +98,6 @@ TEST_CASE("bf16 products: infinity, NaN and zero are preserved") {
   REQUIRE(y[3 * c.n + 7] == 0);
 }
 
-TEST_CASE("bf16 products: a step for a batch gives the bits of the product and the update") {
-  Random random(84);
-  const Tensor rate = scalar(0.01f), step({}, std::vector<int64_t>{7});
-  for (const Dims& sizes : {Dims{48, 64, 200}, Dims{101, 97, 60}, Dims{64, 320, 1100}, Dims{131, 300, 33}})
-    for (const uint32_t stored : {HX_F32, HX_BF16, HX_U8}) {
-      const int64_t m = sizes[0], n = sizes[1], samples = sizes[2];
-      const Tensor w = random.floats({m, n}), a = random.floats({samples, m}), b = random.floats({samples, n}),
-                   moment = Tensor::zeros({m, n}, stored),
-                   scales = Tensor::zeros({(m + 15) / 16, (n + 15) / 16}, HX_U8);
-      KernelCall product("dot"), plain("adamw"), outer("update_outer");
-      product.set("lhs_contract", Dims{0}).set("rhs_contract", Dims{0}).in(a).in(b).out({m, n});
-      plain.in(w).in(product.allow_bf16().run_one());
-      outer.set("update", "adamw").set("input_gradient", "").in(w).in(a).in(b).allow_bf16();
-      for (KernelCall* call : {&plain, &outer}) {
-        call->set("weight_decay", 0.1).in(moment).in(moment);
-        if (stored == HX_U8) call->in(scales).in(scales);
-        call->in(rate).in(step).out({m, n}).out({m, n}, stored).out({m, n}, stored);
-        if (stored == HX_U8) call->out(scales.dims, HX_U8).out(scales.dims, HX_U8);
-      }
-      INFO(m << " x " << n << ", " << samples << " samples, moments of type " << stored);
-      REQUIRE(outer.served() == !is_baseline());
-      if (is_baseline()) return;
-      const std::vector<Tensor> expected = plain.run(), found = outer.run();
-      CHECK(outer.kernel() == "bf16 product and update");
-      for (size_t i = 0; i < expected.size(); ++i) CHECK(found[i].bytes == expected[i].bytes);
-    }
-}
-
 TEST_CASE("bf16 products: small and batched products stay in fp32") {
   Random random(85);
   for (const Dims& sizes : {Dims{8, 300, 300}, Dims{300, 15, 300}, Dims{64, 64, 31}}) {

@@ -140,9 +140,10 @@ TEST_CASE("update_outer: a batch gives the bits of the product and the update, d
   };
   for (const Case& k : {Case{"sgd", 1, 0.9, false}, Case{"sgd", 0, 0.0, false}, Case{"lion", 1, 0.0, false},
                         Case{"adam", 2, 0.0, true}, Case{"adamw", 2, 0.0, true}})
-    for (const Size& size : {Size{48, 64, 2, 0}, Size{53, 71, 5, 0}, Size{60, 97, 33, 0}, Size{301, 130, 64, 0},
-                             Size{131, 392, 256, 0}, Size{200, 333, 40, 0.8}, Size{301, 130, 256, 0.7},
-                             Size{400, 700, 20, 0.9}}) {  // the last one takes several blocks of rows in a part
+    for (const Size& size :
+         {Size{48, 64, 2, 0}, Size{53, 71, 5, 0}, Size{60, 97, 33, 0}, Size{301, 130, 64, 0}, Size{131, 392, 256, 0},
+          Size{77, 530, 31, 0}, Size{200, 333, 40, 0.8}, Size{301, 130, 256, 0.7},
+          Size{400, 700, 20, 0.9}}) {  // the last one takes several blocks of rows in a part
       const int64_t m = size.m, n = size.n, samples = size.samples;
       const Tensor w = random.floats({m, n}), b = random.floats({samples, n});
       std::vector<float> numbers = random.floats({samples, m}).values<float>();
@@ -178,19 +179,51 @@ TEST_CASE("adam: roots and quotients of small, large and overflowing squares") {
   const std::vector<float> g{0, 1e-3f, 1e-15f, 1e-25f, 1, 1e18f, 1e25f, -2};
   const int64_t n = static_cast<int64_t>(g.size());
   const Tensor zeros({n}, std::vector<float>(g.size(), 0));
-  KernelCall call("adam");
-  call.set("beta1", 0.0).set("beta2", 0.0).set("epsilon", 1e-8);
-  call.in(zeros).in(Tensor({n}, g)).in(zeros).in(zeros).in(scalar(1)).in(Tensor({}, std::vector<int64_t>{1}));
-  const Tensor w = call.out({n}).out({n}).out({n}).run()[0];
-  for (int64_t i = 0; i < n; ++i) {
-    const float gradient = g[static_cast<size_t>(i)], square = gradient * gradient;
-    INFO("g = " << gradient);
-    if (std::isinf(square)) {  // the moment is infinite, so the step is undone
-      CHECK((w[i] == 0 || std::isnan(w[i])));
-      continue;
+  struct Case {
+    double beta1, beta2;
+    float rate;
+  };
+  // After one step the corrected moments are the gradient and its square, whatever the factors.
+  for (const Case& k : {Case{0, 0, 1}, Case{0.9, 0.999, 1}, Case{0.9, 0.5, 1e-3f}, Case{0.9, 0.999, 1e-14f},
+                        Case{0.9, 0.999, 0}, Case{0.9, 0.999, -1}}) {
+    KernelCall call("adam");
+    call.set("beta1", k.beta1).set("beta2", k.beta2).set("epsilon", 1e-8);
+    call.in(zeros).in(Tensor({n}, g)).in(zeros).in(zeros).in(scalar(k.rate)).in(Tensor({}, std::vector<int64_t>{1}));
+    const Tensor w = call.out({n}).out({n}).out({n}).run()[0];
+    for (int64_t i = 0; i < n; ++i) {
+      const float gradient = g[static_cast<size_t>(i)], square = gradient * gradient;
+      INFO("g = " << gradient << ", beta2 = " << k.beta2 << ", rate = " << k.rate);
+      if (std::isinf(square)) {  // the moment is infinite, so the step is undone
+        CHECK((w[i] == 0 || std::isnan(w[i])));
+        continue;
+      }
+      const double quotient = static_cast<double>(gradient) / (std::sqrt(static_cast<double>(square)) + 1e-8),
+                   expected = -static_cast<double>(k.rate) * quotient;
+      CHECK(static_cast<double>(w[i]) == Approx(expected).epsilon(1e-6).margin(std::abs(k.rate) * 1e-15));
     }
-    const double expected = -static_cast<double>(gradient) / (std::sqrt(static_cast<double>(square)) + 1e-8);
-    CHECK(static_cast<double>(w[i]) == Approx(expected).epsilon(1e-6).margin(1e-15));
+  }
+}
+
+TEST_CASE("adam: a mean square follows the reference for every share that is kept, and never becomes negative") {
+  Random random(56);
+  constexpr int64_t n = 1000;
+  const Tensor w = random.floats({n}), m = random.floats({n});
+  std::vector<float> squares, gradients;
+  for (int64_t i = 0; i < n; ++i) {  // from 1e-20 to 1e20, in all combinations
+    squares.push_back(std::pow(10.0f, static_cast<float>(i % 41 - 20)));
+    gradients.push_back(std::pow(10.0f, static_cast<float>(i * 7 % 21 - 10)));
+  }
+  const Tensor v({n}, squares), g({n}, gradients);
+  for (double beta2 : {0.0, 0.3, 0.5, 0.9, 0.999, 1 - 1e-7}) {
+    KernelCall call("adamw");
+    call.set("beta2", beta2).in(w).in(g).in(m).in(v).in(scalar(0.01f)).in(Tensor({}, std::vector<int64_t>{3}));
+    const Tensor square = call.out({n}).out({n}).out({n}).run()[2];
+    const double keep = static_cast<float>(beta2), rest = static_cast<float>(1 - beta2);
+    for (int64_t i = 0; i < n; ++i) {
+      const double old = squares[static_cast<size_t>(i)], gradient = gradients[static_cast<size_t>(i)];
+      INFO("beta2 = " << beta2 << ", v = " << old << ", g = " << gradient);
+      CHECK(static_cast<double>(square[i]) == Approx(keep * old + rest * gradient * gradient).epsilon(4e-7));
+    }
   }
 }
 

@@ -48,6 +48,46 @@ TEST_CASE("typed weights: linear equals the product with the decoded weight") {
   }
 }
 
+TEST_CASE("typed weights: many rows are multiplied by decoded panels, in both directions") {
+  constexpr int64_t kRows = 150;
+  Random random(812);
+  for (const DType type : kTypes)
+    for (const bool transposed : {false, true}) {
+      if (transposed && !is_stored(type)) continue;  // small ones are cast
+      const int64_t block = element_type(type).block;
+      for (const int64_t columns : {block == 1 ? int64_t{5} : block, block < 3 ? int64_t{290} : 3 * block})
+        for (const int64_t depth : {block, block < 3 ? int64_t{300} : 17 * block}) {
+          CAPTURE(element_type(type).name, transposed, columns, depth);
+          const Dims shape = transposed ? Dims{depth, columns} : Dims{columns, depth};
+          const Tensor x = random.floats({kRows, depth}), w = of_type(type, shape, random), plain = decoded(w);
+          const Tensor y = call(x, w).set("transposed", transposed).out({kRows, columns}).run_one();
+          std::vector<double> e(static_cast<size_t>(kRows * columns));
+          double magnitude = 0;
+          for (int64_t i = 0; i < kRows; ++i)
+            for (int64_t k = 0; k < depth; ++k)
+              for (int64_t j = 0; j < columns; ++j) {
+                const float number = transposed ? plain[k * columns + j] : plain[j * depth + k];
+                const double term = static_cast<double>(x[i * depth + k]) * static_cast<double>(number);
+                e[static_cast<size_t>(i * columns + j)] += term;
+                magnitude = std::max(magnitude, std::abs(term));
+              }
+          require_close(y, e, 1e-5, 1e-6 * magnitude * static_cast<double>(depth));
+        }
+    }
+}
+
+TEST_CASE("typed weights: where rows must not differ, many have the bits of one") {
+  constexpr int64_t kRows = 130, kDepth = 512, kColumns = 40;
+  Random random(813);
+  for (const DType type : {DType::BF16, DType::Q8_0, DType::Q4_K}) {
+    const Tensor x = random.floats({kRows, kDepth}), w = of_type(type, {kColumns, kDepth}, random);
+    const Tensor y = call(x, w).set("batch_invariant", 1).out({kRows, kColumns}).run_one();
+    const Tensor row({1, kDepth}, std::vector<float>(x.data<float>() + 129 * kDepth, x.data<float>() + 130 * kDepth));
+    const Tensor one = call(row, w).set("batch_invariant", 1).out({1, kColumns}).run_one();
+    for (int64_t j = 0; j < kColumns; ++j) REQUIRE(one[j] == y[129 * kColumns + j]);
+  }
+}
+
 TEST_CASE("typed weights: transposed products decode the weight where it lies") {
   Random random(817);
   for (const DType type : kTypes) {

@@ -28,8 +28,17 @@ except ImportError as missing:
 
 WIDTH, HIDDEN, LAYERS, HEADS, SHARED, HEAD, VOCABULARY, CONTEXT = 256, 512, 4, 4, 2, 64, 512, 512
 EXPERTS, USED, EXPERT = 4, 2, 256
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "granite")
-BOUNDS = {"gemma": 5e-3, "gemma2": 5e-3, "gemma3": 5e-3}  # llama.cpp looks up gelu in a table of f16
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "granite", "granitemoe", "qwen2moe",
+                 "olmoe", "olmo2", "command-r", "cohere2", "glm4", "exaone", "ernie4_5", "seed_oss", "hunyuan-dense", "stablelm", "starcoder2",
+                 "gpt2", "gptneox", "phi2", "gpt-oss", "exaone4", "arcee", "nemotron")
+LAYER_NORM = ("stablelm", "starcoder2", "gpt2", "gptneox", "phi2", "nemotron")  # with biases
+WITH_BIASES = ("starcoder2", "gpt2", "gptneox", "phi2", "gpt-oss")  # of every matrix
+WITH_EXPERTS = ("qwen3moe", "qwen2moe", "olmoe", "granitemoe", "gpt-oss")
+ONE_MATRIX = ("phi3", "gpt2", "gptneox")  # for queries, keys and values
+EACH_HEAD_ITS_KEYS = ("gpt2", "gptneox", "olmoe")
+HIDDEN_OF_EXPERTS = ("olmoe", "granitemoe")  # their feed_forward_length is that of an expert
+# llama.cpp looks up gelu in a table of f16, and computes its tanh form for GPT-NeoX, whose authors use the exact one
+BOUNDS = {"gemma": 5e-3, "gemma2": 5e-3, "gemma3": 5e-3, "starcoder2": 1e-2, "gpt2": 1e-2, "phi2": 1e-2, "gptneox": 2e-2}
 PROMPT = "The quick brown fox jumps over 13 lazy dogs."
 TYPES = ("f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "q4_k_m", "q4_k_s", "q4_1", "q4_0", "iq4_nl", "iq4_xs",
          "mxfp4", "q3_k_l", "q3_k_m", "q3_k_s", "q2_k", "q2_k_s")
@@ -42,27 +51,48 @@ def byte_tokens():
     return [chr(byte if byte in printable else next(further)) for byte in range(256)]
 
 
+def shared_heads(architecture):
+    return HEADS if architecture in EACH_HEAD_ITS_KEYS else SHARED
+
+
 def matrices(architecture):
     """Returns names and shapes of a layer's matrices."""
-    queries, keys = HEADS * HEAD, SHARED * HEAD
-    if architecture == "phi3":
-        return {"attn_qkv": (queries + 2 * keys, WIDTH), "attn_output": (WIDTH, queries), "ffn_up": (2 * HIDDEN, WIDTH),
-                "ffn_down": (WIDTH, HIDDEN)}
-    attention = {"attn_q": (queries, WIDTH), "attn_k": (keys, WIDTH), "attn_v": (keys, WIDTH),
-                 "attn_output": (WIDTH, queries)}
-    if architecture == "qwen3moe":
-        return attention | {"ffn_gate_inp": (EXPERTS, WIDTH), "ffn_gate_exps": (EXPERTS, EXPERT, WIDTH),
-                            "ffn_up_exps": (EXPERTS, EXPERT, WIDTH), "ffn_down_exps": (EXPERTS, WIDTH, EXPERT)}
-    return attention | {"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
+    queries, keys = HEADS * HEAD, shared_heads(architecture) * HEAD
+    if architecture in ONE_MATRIX:
+        attention = {"attn_qkv": (queries + 2 * keys, WIDTH)}
+    else:
+        attention = {"attn_q": (queries, WIDTH), "attn_k": (keys, WIDTH), "attn_v": (keys, WIDTH)}
+    attention["attn_output"] = (WIDTH, queries)
+    if architecture in WITH_EXPERTS:
+        attention |= {"ffn_gate_inp": (EXPERTS, WIDTH), "ffn_gate_exps": (EXPERTS, EXPERT, WIDTH),
+                      "ffn_up_exps": (EXPERTS, EXPERT, WIDTH), "ffn_down_exps": (EXPERTS, WIDTH, EXPERT)}
+        if architecture == "qwen2moe":
+            attention |= {"ffn_gate_inp_shexp": (1, WIDTH), "ffn_gate_shexp": (EXPERT, WIDTH), "ffn_up_shexp": (EXPERT, WIDTH),
+                          "ffn_down_shexp": (WIDTH, EXPERT)}
+        return attention
+    if architecture in ("phi3", "glm4"):
+        return attention | {"ffn_up": (2 * HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
+    gate = {} if architecture in (*WITH_BIASES, "arcee", "nemotron") else {"ffn_gate": (HIDDEN, WIDTH)}
+    return attention | gate | {"ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
 
 
 def norms(architecture):
-    names = {"attn_norm": WIDTH, "ffn_norm": WIDTH}
-    if architecture in ("qwen3", "qwen3moe", "gemma3"):
+    names = {} if architecture in ("olmo2", "exaone4") else {"attn_norm": WIDTH}
+    if architecture not in ("phi2", "command-r", "cohere2", "olmo2", "seed_oss", "gpt-oss", "exaone4"):
+        names |= {"ffn_norm": WIDTH}
+    if architecture in ("qwen3", "qwen3moe", "gemma3", "hunyuan-dense", "exaone4"):
         names |= {"attn_q_norm": HEAD, "attn_k_norm": HEAD}
-    if architecture in ("gemma2", "gemma3"):
+    if architecture in ("olmo2", "olmoe"):
+        names |= {"attn_q_norm": HEADS * HEAD, "attn_k_norm": shared_heads(architecture) * HEAD}
+    if architecture in ("gemma2", "gemma3", "olmo2", "glm4", "exaone4"):
         names |= {"post_attention_norm": WIDTH, "post_ffw_norm": WIDTH}
+    if architecture in ("seed_oss", "gpt-oss"):
+        names |= {"post_attention_norm": WIDTH}
     return names
+
+
+def has_bias(architecture, name):
+    return architecture in WITH_BIASES or (architecture in ("qwen2", "qwen2moe", "seed_oss", "glm4", "stablelm") and name in ("attn_q", "attn_k", "attn_v"))
 
 
 def write(path, architecture, seed):
@@ -70,24 +100,35 @@ def write(path, architecture, seed):
     w = gguf.GGUFWriter(path, architecture)
     w.add_context_length(CONTEXT)
     w.add_embedding_length(WIDTH)
-    w.add_feed_forward_length(HIDDEN)
+    w.add_feed_forward_length(EXPERT if architecture in HIDDEN_OF_EXPERTS else HIDDEN)
     w.add_block_count(LAYERS)
     w.add_head_count(HEADS)
-    w.add_head_count_kv(SHARED)
+    w.add_head_count_kv(shared_heads(architecture))
     w.add_key_length(HEAD)
     w.add_value_length(HEAD)
-    w.add_rope_dimension_count(HEAD)
-    w.add_rope_freq_base(10000.0)
-    w.add_layer_norm_rms_eps(1e-5)
+    if architecture != "gpt2":
+        w.add_rope_dimension_count(HEAD // 2 if architecture in ("glm4", "stablelm", "gptneox", "phi2", "nemotron") else HEAD)
+        w.add_rope_freq_base(10000.0)
+    if architecture in (*LAYER_NORM, "command-r", "cohere2"):
+        w.add_layer_norm_eps(1e-5)
+    else:
+        w.add_layer_norm_rms_eps(1e-5)
     w.add_vocab_size(VOCABULARY)
     w.add_file_type(0)
-    if architecture == "qwen3moe":
+    if architecture in WITH_EXPERTS:
         w.add_expert_count(EXPERTS)
         w.add_expert_used_count(USED)
-        w.add_expert_feed_forward_length(EXPERT)
-    if architecture == "gemma3":
+        if architecture not in HIDDEN_OF_EXPERTS:
+            w.add_expert_feed_forward_length(EXPERT)
+    if architecture == "qwen2moe":
+        w.add_expert_shared_feed_forward_length(EXPERT)
+    if architecture in ("gemma3", "cohere2", "gpt-oss"):
         w.add_sliding_window(64)
-    if architecture == "granite":
+    if architecture in ("command-r", "cohere2"):
+        w.add_logit_scale(0.25)
+    if architecture in ("gptneox", "stablelm"):
+        w.add_parallel_residual(architecture == "gptneox")
+    if architecture in ("granite", "granitemoe"):
         w.add_embedding_scale(3.0)
         w.add_residual_scale(0.5)
         w.add_attention_scale(0.15)
@@ -105,18 +146,28 @@ def write(path, architecture, seed):
     w.add_add_bos_token(False)
     tensor = lambda name, *shape, scale: w.add_tensor(name, (random.normal(size=shape) * scale).astype(np.float32))
     gain = lambda name, n: w.add_tensor(name, (1 + 0.1 * random.normal(size=n)).astype(np.float32))
-    gemma = architecture.startswith("gemma")
+    gemma = architecture.startswith("gemma") or architecture in ("command-r", "cohere2")  # one table for words and scores
     tensor("token_embd.weight", VOCABULARY, WIDTH, scale=1 if not gemma else WIDTH ** -0.5)
     gain("output_norm.weight", WIDTH)
+    if architecture in LAYER_NORM:
+        tensor("output_norm.bias", WIDTH, scale=0.5)
+    if architecture == "phi2":
+        tensor("output.bias", VOCABULARY, scale=0.5)
+    if architecture == "gpt2":
+        tensor("position_embd.weight", CONTEXT, WIDTH, scale=1)
     if not gemma:
         tensor("output.weight", VOCABULARY, WIDTH, scale=4 * WIDTH ** -0.5)
     for layer in range(LAYERS):
         for name, shape in matrices(architecture).items():
             tensor(f"blk.{layer}.{name}.weight", *shape, scale=2 * shape[-1] ** -0.5)
-            if architecture == "qwen2" and name in ("attn_q", "attn_k", "attn_v"):
-                tensor(f"blk.{layer}.{name}.bias", shape[0], scale=0.5)
+            if has_bias(architecture, name):
+                tensor(f"blk.{layer}.{name}.bias", *shape[:-1], scale=0.5)
         for name, n in norms(architecture).items():
             gain(f"blk.{layer}.{name}.weight", n)
+            if architecture in LAYER_NORM:
+                tensor(f"blk.{layer}.{name}.bias", n, scale=0.5)
+        if architecture == "gpt-oss":
+            tensor(f"blk.{layer}.attn_sinks.weight", HEADS, scale=1)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

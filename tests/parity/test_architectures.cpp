@@ -55,32 +55,37 @@ void check_chunks_of(const Model& model, const HTensor& tokens, const HTensor& e
   }
 }
 
+// Compares a model's results with the expected ones, and adds its architecture to `tested`.
+void check_architecture(const std::string& name, const std::map<std::string, HTensor>& expected,
+                        std::set<std::string>& tested) {
+  INFO(name);
+  const ImportedModel imported = import_model(architecture_file(name), Registry::global());
+  tested.insert(imported.architecture());
+  const Model model = model_of(imported);
+  const HTensor& tokens = expected.at("tokens");
+  const auto found = forward_results(model, tokens);
+  for (const auto& [output, values] : expected) {
+    if (output == "tokens") continue;
+    INFO(output);
+    REQUIRE(found.count(output));
+    const HTensor& result = found.at(output);
+    REQUIRE(result.size() == values.size());
+    const auto width = static_cast<size_t>(values.shape().back());
+    for (size_t row = 0; row < static_cast<size_t>(values.size()) / width; ++row)
+      CHECK(relative_difference({result.data<float>() + row * width, width}, values.data<float>() + row * width) <
+            1e-3);
+  }
+  if (expected.count("scores")) check_chunks_of(model, tokens, expected.at("scores"));
+}
+
 }  // namespace
 
 TEST_CASE("architectures: tiny models of every built-in spec have the scores of transformers") {
   if (!reads_gguf()) return;  // built without PCRE2
-  const TensorFile file = golden("architectures.safetensors");
   std::set<std::string> tested;
-  for (const std::string& name : architecture_names(file)) {
-    INFO(name);
-    const auto expected = below(file, name);
-    const ImportedModel imported = import_model(architecture_file(name), Registry::global());
-    tested.insert(imported.architecture());
-    const Model model = model_of(imported);
-    const HTensor& tokens = expected.at("tokens");
-    const auto found = forward_results(model, tokens);
-    for (const auto& [output, values] : expected) {
-      if (output == "tokens") continue;
-      INFO(output);
-      REQUIRE(found.count(output));
-      const HTensor& result = found.at(output);
-      REQUIRE(result.size() == values.size());
-      const auto width = static_cast<size_t>(values.shape().back());
-      for (size_t row = 0; row < static_cast<size_t>(values.size()) / width; ++row)
-        CHECK(relative_difference({result.data<float>() + row * width, width}, values.data<float>() + row * width) <
-              1e-3);
-    }
-    if (expected.count("scores")) check_chunks_of(model, tokens, expected.at("scores"));
+  for (const char* results : {"architectures.safetensors", "further_architectures.safetensors"}) {
+    const TensorFile file = golden(results);
+    for (const std::string& name : architecture_names(file)) check_architecture(name, below(file, name), tested);
   }
   const std::vector<std::string> all = builtin_architectures();
   CHECK(tested == std::set<std::string>(all.begin(), all.end()));

@@ -102,6 +102,12 @@ TEST_CASE("plain: unreadable lines are rejected with their number, counted, and 
   CHECK(feed.last_error() == "line 7: 'x' is a string where a number is expected");
 }
 
+TEST_CASE("plain: a reader that gives up names what was refused") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  give(feed, "junk\n{\"x\": [1\n");
+  CHECK_THROWS_WITH(feed.describe(feed.choose(asked("x")), {}), Catch::Contains("refused: 2 samples: line 1"));
+}
+
 TEST_CASE("plain: the reasons of the first rejections are listed together") {
   SampleFeed feed(feed_of(Format::Jsonl));
   Opened x(feed, asked("x", "f32:1"));

@@ -278,10 +278,16 @@ wire::TensorPart SampleFeed::describe(const std::string& tensor, std::chrono::mi
   };
   if (!chosen->selection.is_known() && !first_) look_for_the_first();
   if (!done() && wake_) wake_();
-  if (!changed_.wait_for(lock, wait, done))
-    throw Error(ErrorKind::Unavailable,
-                fmt::format("{}: no sample arrived within {} s", options_.where, wait.count() / 1000))
+  if (!changed_.wait_for(lock, wait, done)) {
+    const auto seconds = wait.count() / 1000;
+    if (refused_ > 0)
+      throw Error(ErrorKind::Unavailable,
+                  fmt::format("{}: no readable sample arrived within {} s; refused: {} {}: {}", options_.where, seconds,
+                              refused_, refused_ == 1 ? "sample" : "samples", last_error_))
+          .note("check what the sender sends");
+    throw Error(ErrorKind::Unavailable, fmt::format("{}: no sample arrived within {} s", options_.where, seconds))
         .note(options_.remedy.empty() ? "start the sender, or wait longer with ?wait=SECONDS" : options_.remedy);
+  }
   if (!failure_.empty()) throw Error(ErrorKind::Stream, options_.where + ": " + failure_);
   if (!chosen->selection.is_known() && !first_) {
     Error ended(ErrorKind::Stream,

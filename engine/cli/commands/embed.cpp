@@ -1,4 +1,7 @@
 // harmonics embed: computes embeddings of texts.
+#include <iostream>
+#include <iterator>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
@@ -20,7 +23,10 @@ std::vector<std::string> texts_of(const Options& options) {
     return texts;
   }
   if (!texts.empty()) throw Error(ErrorKind::Usage, "the texts are given twice: as words and with --file");
-  const std::string all = read_plain_file(options.text_file);
+  const bool is_standard = options.text_file == "-";
+  const std::string all = is_standard
+                              ? std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>())
+                              : read_plain_file(options.text_file);
   for (size_t at = 0; at < all.size();) {
     const size_t end = std::min(all.find('\n', at), all.size());
     size_t last = end;
@@ -28,7 +34,10 @@ std::vector<std::string> texts_of(const Options& options) {
     texts.push_back(all.substr(at, last - at));
     at = end + 1;
   }
-  if (texts.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is empty", options.text_file));
+  if (texts.empty())
+    throw Error(ErrorKind::Usage,
+                is_standard ? "standard input is empty" : fmt::format("'{}' is empty", options.text_file), {},
+                {"each line is a text"});
   return texts;
 }
 

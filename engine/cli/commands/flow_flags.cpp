@@ -455,7 +455,7 @@ void embed_flags(VerbRow& verb) {
   text.required = false;
   text.repeats = true;
   f.group("Text");
-  f.text("file", "FILE", "each line of this file is a text", &Options::text_file);
+  f.text("file", "FILE", "each line of this file is a text; -: of standard input", &Options::text_file);
   pooling_flag(f);
   f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   model_spec(f);

@@ -1,7 +1,6 @@
 // harmonics list and inspect: list prints one line per item, inspect prints one item in full.
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -206,11 +205,11 @@ void show_stream(const std::string& text, const StreamInfo& info) {
   if (!info.notes.empty()) print("{}\n", info.notes);
 }
 
-StreamInfo info_of_stream(Address address) {
+StreamInfo info_of_stream(Address address, const AwaitedSource& awaited = {}) {
   const StreamSteps steps = take_stream_steps(address);
   try {
     const SteppedSource stepped =
-        with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
+        with_steps("stream", open_source(Registry::global(), "stream", address, awaited), steps, Registry::global());
     return stepped.source.info();
   } catch (const Error& e) {  // the only stream of the command needs no name
     constexpr std::string_view kName = "stream 'stream': ";
@@ -242,10 +241,9 @@ int inspect_file(const std::string& text, const FileSummary& summary, const Opti
 int inspect_stream(const std::string& text, const Options& options) {
   const Address address = parse_address(text);
   if (const auto summary = summary_of_file(address)) return inspect_file(text, *summary, options);
-  std::set<std::string> waited;
   if (!address.find("type")) expect_door(address, options);
-  if (!options.quiet) tell_waiting(Registry::global(), address, waited);
-  const StreamInfo info = info_of_stream(address);
+  FirstSamples first(options);
+  const StreamInfo info = info_of_stream(address, first.of(Registry::global(), address));
   if (options.json)
     print_json(stream_object(text, info));
   else

@@ -42,15 +42,16 @@ class Together {
     }
     graph_.name = options.verb;
     graph_.cycles.resize(1);
-    std::set<std::string> waited;
+    FirstSamples first(options);
+    streams_.set_awaited([&](const Address& address) { return first.of(Registry::global(), address); });
     for (const Binding& b : bindings) {
       Address address = b.address;
       expect_end(HX_PRODUCER, address);
       expect_door(address, options);
-      if (!options.quiet) tell_waiting(Registry::global(), address, waited);
       if (options.insecure) set_option(Registry::global(), HX_PRODUCER, address, "insecure", "true");
       streams_.bind(graph_, Registry::global(), b.name, std::move(address));
     }
+    streams_.set_awaited({});
     std::vector<int> all;
     bool live = options.rate > 0;
     streams_.each([&](const Source& source) {

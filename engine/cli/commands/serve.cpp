@@ -96,6 +96,9 @@ ServedModel served_model(const LanguageModel& model, const Options& options) {
   served.since = static_cast<int64_t>(std::time(nullptr));
   served.quantization = quantization_of(model.imported);
   served.digest = digest_of(model.imported);
+  for (const auto& [key, value] : model.imported.metadata.values().entries())
+    if (const auto* size = std::get_if<int64_t>(&value); size && key.starts_with(served.architecture + "."))
+      served.sizes[key] = *size;
   return served;
 }
 

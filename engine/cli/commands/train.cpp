@@ -104,7 +104,7 @@ void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
 }
 
 struct StepMemory {
-  int64_t weights = 0;  // number of weights
+  int64_t weights = 0, trained = 0;  // numbers of weights
   MemoryReport bytes;
 };
 
@@ -126,6 +126,8 @@ StepMemory memory_of(BoundGraph& graph, const Options& options) {
   memory.bytes = executable->memory();
   for (const auto& [name, parameter] : graph.store().all())
     if (parameter.role != Role::moment) memory.weights += parameter.type.shape.count();
+  for (const TrainedParameter& parameter : lowered.trained)
+    memory.trained += graph.store().all().at(parameter.name).type.shape.count();
   return memory;
 }
 
@@ -183,7 +185,8 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
     return kDone;
   }
   const auto megabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  print("weights    {} numbers\n", thousands(memory.weights));
+  print("weights    {} numbers{}\n", thousands(memory.weights),
+        memory.trained < memory.weights ? fmt::format(", {} of them trained", thousands(memory.trained)) : "");
   print("data       {}, {}, {}\n", number_of(static_cast<uint64_t>(data.examples), "example"),
         number_of(static_cast<uint64_t>(data.tokens), "token"), number_of(plan.corpus->rows(), "row"));
   print("steps      {}, of {} tokens\n", thousands(plan.steps),
@@ -256,7 +259,11 @@ int train_command(const Options& options) {
   TrainPlan plan;
   const int checked = with_source(source, [&] {
     const std::string folder = std::filesystem::path(path).parent_path().string();
-    written = read_train_settings(document::parse_document(source), options.set, folder);
+    const document::Document given = document::parse_document(source);
+    if (given.root.kind == document::Kind::null)
+      throw Error(ErrorKind::Syntax, fmt::format("'{}' is empty; it must be a map of keys and values", path), {},
+                  {"'harmonics train --keys' lists the keys"});
+    written = read_train_settings(given, options.set, folder);
     for (const std::string& note : written.notes) print_note(note);
     if (options.resume || !options.replay.empty()) written.resume = true;
     if (options.dry_run && is_live_corpus(written.corpus))

@@ -1,13 +1,17 @@
 #include "engine/cli/run/language_model.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
+#include <future>
+#include <optional>
 #include <thread>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "dsl/spec/reader.hpp"
+#include "engine/base/alternate_stack.hpp"
 #include "engine/base/file.hpp"
 #include "engine/cli/run/embedding_model.hpp"
 #include "engine/cli/run/model_options.hpp"
@@ -27,8 +31,7 @@ std::string_view bytes_of(const MappedFile& file) { return {static_cast<const ch
 // Throws for a model that only computes embeddings, before its tokenizer is searched.
 ImportedModel expect_texts(ImportedModel imported, const Options& options) {
   const std::string architecture = imported.metadata.text("general.architecture", "");
-  const std::vector<std::string> known = builtin_architectures();
-  if (options.spec.empty() && !std::binary_search(known.begin(), known.end(), architecture)) return imported;
+  if (options.spec.empty() && !has_builtin_spec(architecture)) return imported;
   const specs::Spec spec =
       options.spec.empty() ? builtin_spec(architecture, imported.path) : specs::read_spec(options.spec);
   const auto is_cache = [](const specs::Tensor& tensor) { return tensor.role == "cache"; };
@@ -64,17 +67,40 @@ std::shared_ptr<const Tokenizer> opened_tokenizer(const ImportedModel& imported,
   return Tokenizer::open(options.tokenizer.empty() ? path : options.tokenizer, registry, {}, imported.metadata);
 }
 
-Model opened_model(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options) {
-  const std::string& path = options.files.front();
+Model opened_model(const ImportedModel& imported, const Options& options) {
   Model model = model_of(imported, model_options(options));
   model.parameters->keep_packed(packed_files_of(options));
-  if (tokenizer.size() != model.vocabulary)
-    throw Error(ErrorKind::Usage,
-                fmt::format("the tokenizer '{}' has {} tokens, but '{}' has scores of {}",
-                            options.tokenizer.empty() ? imported.path : options.tokenizer, tokenizer.size(), path,
-                            model.vocabulary),
-                {}, {"give the tokenizer that the model was trained with"});
   return model;
+}
+
+// Throws unless the model has a score for each token.
+void expect_same_tokens(const Model& model, const ImportedModel& imported, const Tokenizer& tokenizer,
+                        const Options& options) {
+  if (tokenizer.size() == model.vocabulary) return;
+  throw Error(ErrorKind::Usage,
+              fmt::format("the tokenizer '{}' has {} tokens, but '{}' has scores of {}",
+                          options.tokenizer.empty() ? imported.path : options.tokenizer, tokenizer.size(),
+                          options.files.front(), model.vocabulary),
+              {}, {"give the tokenizer that the model was trained with"});
+}
+
+// Opens the tokenizer on a thread of its own: a large vocabulary takes longer than the model. Its errors come first.
+Model opened_both(const ImportedModel& imported, std::shared_ptr<const Tokenizer>& tokenizer, const Options& options) {
+  std::future<std::shared_ptr<const Tokenizer>> opening = std::async(std::launch::async, [&] {
+    const AlternateStack stack;
+    return opened_tokenizer(imported, options);
+  });
+  std::optional<Model> model;
+  std::exception_ptr failed;
+  try {
+    model = opened_model(imported, options);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  tokenizer = opening.get();
+  if (failed) std::rethrow_exception(failed);
+  expect_same_tokens(*model, imported, *tokenizer, options);
+  return std::move(*model);
 }
 
 std::string whole_file(const std::string& path) {
@@ -116,8 +142,7 @@ std::shared_ptr<const Grammar> grammar_in(const std::string& path, TextOf text_o
 LanguageModel::LanguageModel(const Options& options)
     : path(options.files.front()),
       imported(expect_texts(imported_of(options), options)),
-      tokenizer(opened_tokenizer(imported, options)),
-      model(opened_model(imported, *tokenizer, options)),
+      model(opened_both(imported, tokenizer, options)),
       executor(make_team_executor(options.run.threads > 0 ? options.run.threads
                                                           : static_cast<int>(std::thread::hardware_concurrency()))),
       decoder(model, *executor, text_compile_options(options)) {}
@@ -204,7 +229,9 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const ImportedModel& imported, con
   return opened_tokenizer(imported, options);
 }
 Model weights_of(const ImportedModel& imported, const Tokenizer& tokenizer, const Options& options) {
-  return opened_model(imported, tokenizer, options);
+  Model model = opened_model(imported, options);
+  expect_same_tokens(model, imported, tokenizer, options);
+  return model;
 }
 
 double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }

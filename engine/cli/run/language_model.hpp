@@ -23,7 +23,7 @@ struct LanguageModel {
 
   const std::string path;
   const ImportedModel imported;
-  const std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;  // opened with the model
   const Model model;
   const std::unique_ptr<Executor> executor;
   Decoder decoder;

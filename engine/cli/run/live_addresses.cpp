@@ -1,9 +1,14 @@
 #include "engine/cli/run/live_addresses.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include <fmt/core.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 
 namespace harmonics::engine::cli {
@@ -47,14 +52,57 @@ void expect_door(const Address& address, const Options& options) {
                     : "receive at tcp:127.0.0.1:5555?format=jsonl, or another address that listens itself"});
 }
 
-void tell_waiting(Registry& registry, Address address, std::set<std::string>& told) {
+namespace {
+
+// Returns whether opening this address waits for a sender, which a note then announces.
+bool waits_for_sender(Registry& registry, const Address& address) {
   for (const char* other : {"file", "stdin", "http"})  // http: the run prints where it listens
-    if (address.scheme == other) return;
-  if (address.find("type")) return;  // does not wait
-  if (!registry.find(HX_PRODUCER, address.scheme) || !takes_option(registry, HX_PRODUCER, address, "wait")) return;
+    if (address.scheme == other) return false;
+  return !address.find("type") && registry.find(HX_PRODUCER, address.scheme) &&
+         takes_option(registry, HX_PRODUCER, address, "wait");
+}
+
+// Prints the samples that a source refuses before its first one, as their number grows.
+class RefusedFirst {
+ public:
+  explicit RefusedFirst(const Source& source)
+      : thread_([this, &source](const std::stop_token& over) {
+          std::unique_lock lock(mutex_);
+          for (;;) {
+            changed_.wait_for(lock, over, std::chrono::milliseconds(500), [] { return false; });
+            if (over.stop_requested()) return;
+            tell(source);
+          }
+        }) {}
+
+ private:
+  static constexpr int kMostNotes = 5;
+  void tell(const Source& source) try {
+    const std::optional<StreamHealth> health = source.health();
+    if (!health || health->refused == told_ || notes_ == kMostNotes) return;
+    told_ = health->refused;
+    ++notes_;
+    print_note(fmt::format("no readable sample of '{}' yet; refused: {}: {}", source.name(), number_of(told_, "sample"),
+                           health->last_error));
+  } catch (const Error&) {  // the thread that waits for the sample reports it
+  }
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  uint64_t told_ = 0;
+  int notes_ = 0;
+  std::jthread thread_;
+};
+
+}  // namespace
+
+AwaitedSource FirstSamples::of(Registry& registry, Address address) {
+  if (quiet_ || !waits_for_sender(registry, address)) return {};
   address.fragment.reset();
   address.options.clear();
-  if (const std::string text = address.str(); told.insert(text).second) print_note("waiting for samples of " + text);
+  return [this, text = address.str()](const Source& source) {
+    if (told_.insert(text).second) print_note("waiting for samples of " + text);
+    return std::make_shared<RefusedFirst>(source);
+  };
 }
 
 }  // namespace harmonics::engine::cli

@@ -7,6 +7,7 @@
 #include "engine/base/address.hpp"
 #include "engine/cli/options/options.hpp"
 #include "engine/plugin/registry.hpp"
+#include "engine/streams/stream_source.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -19,7 +20,18 @@ void set_option(Registry& registry, uint32_t kind, Address& address, const std::
 void expect_end(uint32_t kind, const Address& address);
 // Throws for http: addresses if the verb serves nothing, so that no sample could arrive.
 void expect_door(const Address& address, const Options& options);
-// Prints a note that opening the producer waits for a first sender; once for each address in `told`, which grows.
-void tell_waiting(Registry& registry, Address address, std::set<std::string>& told);
+
+// Tells about streams that are open and wait for a first sample: one note for each address, then the samples refused
+// meanwhile.
+class FirstSamples {
+ public:
+  explicit FirstSamples(const Options& options) : quiet_(options.quiet) {}
+  // For StreamSet::set_awaited() and open_source().
+  AwaitedSource of(Registry& registry, Address address);
+
+ private:
+  const bool quiet_;
+  std::set<std::string> told_;  // addresses
+};
 
 }  // namespace harmonics::engine::cli

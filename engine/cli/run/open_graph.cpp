@@ -249,8 +249,9 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
   for (const std::string& folder : options.weights_from) result->allow_weights_in(folder);
   for (const std::string& text : options.overrides) set_override(result->registry(), text);
   if (known) known(*result);
-  std::set<std::string> waited;
+  FirstSamples first(options);
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
+    if (!options.resume) set.set_awaited([&](const Address& address) { return first.of(result->registry(), address); });
     std::vector<Binding> later;  // fields of producers bound later
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
@@ -258,13 +259,13 @@ std::unique_ptr<BoundGraph> open_graph(const Flow& flow, const Options& options,
       if (options.verb == "run" || options.verb == "infer") expect_door(b.address, options);
       if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");
       const int of = StreamSet::field_of(result->graph(), b.name, b.address);
-      if (of < 0 && !options.resume && !options.quiet) tell_waiting(result->registry(), b.address, waited);
       if (of >= 0 && !set.bound(of))
         later.push_back(std::move(b));
       else
         set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
     }
     for (Binding& b : later) set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
+    set.set_awaited({});
   };
   const std::shared_ptr<Spool> spool = spool_of(options);
   result->streams().set_spool(spool);

@@ -265,6 +265,9 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
     tell_dead_letters(graph);
     return;
   }
+  if (r.resumed_at > 0 && r.steps == r.resumed_at && (r.stopped_by == "steps" || r.stopped_by == "epochs"))
+    print_note(fmt::format("the checkpoint is the end of the run: it has all {}; more need a larger limit",
+                           number_of(static_cast<uint64_t>(r.steps), "step")));
   say(fmt::format("trained {} on {} in {} ({}; {}): {}",
                   weights_text(count_weights(graph.store(), outcome.used, outcome.changed)),
                   number_of(static_cast<uint64_t>(r.samples), "sample"), duration(r.seconds),

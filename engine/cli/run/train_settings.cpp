@@ -120,6 +120,12 @@ DatasetOptions read_dataset(const document::Node& node, document::Problems& prob
     set.path = node.text;
     return set;
   }
+  // YAML reads an address without quotes that ends with a colon as a key.
+  if (node.entries.size() == 1 && node.entries.front().key == "stdin" &&
+      node.entries.front().value.kind == document::Kind::null) {
+    problems.add(node.span, "a data set has the key 'stdin'", "write the address in quotes: 'stdin:'");
+    return set;
+  }
   document::Fields fields(node, problems, "a data set");
   if (fields.need("path")) set.path = fields.text("path").value_or("");
   if (const document::Node* type = fields.find("type")) {

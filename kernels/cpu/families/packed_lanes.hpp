@@ -6,17 +6,21 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Prefetch distance into the L2 cache, which has more outstanding misses than the L1 cache.
-constexpr int64_t kAheadBytes = 12288;
+// Prefetch distances: into the L2 cache, which has more outstanding misses than the L1 cache, and from there into the
+// L1 cache, since loads that wait for the L2 cache fill the window in which the processor finds work.
+constexpr int64_t kFarBytes = 12288, kNearBytes = 4096;
 
 // A chunk of kWidth rows of a packed weight: vectors of lanes, each with four adjacent bytes of a row. kStreamed:
-// prefetches one line for each line read, since prefetching a whole chunk at once would fill the line buffers.
+// prefetches two lines for each line read, since prefetching a whole chunk at once would fill the line buffers.
 template <bool kStreamed>
 struct PackedLanes {
   const char* at;
   HM_INLINE void fetch(int64_t byte) const {
-    if constexpr (kStreamed)
-      if (byte % 64 == 0) _mm_prefetch(at + byte + kAheadBytes, _MM_HINT_T1);
+    if constexpr (kStreamed) {
+      if (byte % 64 != 0) return;
+      _mm_prefetch(at + byte + kFarBytes, _MM_HINT_T1);
+      _mm_prefetch(at + byte + kNearBytes, _MM_HINT_T0);
+    }
   }
   HM_INLINE vi lane(int64_t i) const {
     fetch(i * 4 * kWidth);

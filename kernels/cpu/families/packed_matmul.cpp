@@ -19,9 +19,11 @@ struct PackedContext : MatmulContext {
   bool owns = false;         // A's rows are not contiguous; each part packs its own blocks of both operands
   uint32_t pack_parts = 0;   // parts of phase 0, for each operand
   int64_t a_floats = 0, b_floats = 0;
-  int64_t block_columns = 0;  // columns of B packed, or computed, at a time
-  int64_t b_part_floats = 0;  // block of one part
+  int64_t block_columns = 0;   // columns of B packed, or computed, at a time
+  int64_t b_part_floats = 0;   // block of one part
+  uint64_t* places = nullptr;  // `owns`: where each part is, kPlaceStride apart
 };
+constexpr uint32_t kPlaceStride = 16;  // two cache lines
 
 }  // namespace
 }  // namespace harmonics::cpu
@@ -179,18 +181,70 @@ HM_INLINE bool adds_line(const float* panel, bool is_first) {
   return is_first || at == 0 || at + kRows * sizeof(float) > 64;
 }
 
-// Computes a part that packs its own blocks: A panel by panel, and B in the tiles of the first row panel.
+// Where the thread is that computes a part: in which block of the depth, which row panel of A it takes next, and how
+// many row panels it computes. `end` 0: no thread computes the part. One word, so that another thread can take the last
+// row panels of all blocks that are left.
+struct PartPlace {
+  uint32_t block, panel, end;
+  static constexpr uint32_t kBits = 21;
+  HM_INLINE uint64_t word() const { return uint64_t{block} << 2 * kBits | uint64_t{panel} << kBits | end; }
+  HM_INLINE static PartPlace of(uint64_t word) {
+    constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
+    return {static_cast<uint32_t>(word >> 2 * kBits), static_cast<uint32_t>(word >> kBits & kMask),
+            static_cast<uint32_t>(word & kMask)};
+  }
+};
+// Records that the thread of a part begins a panel, unless another thread has taken it. Returns the end of its panels.
+HM_INLINE int64_t take_panel(uint64_t* place, int64_t block, int64_t panel) {
+  uint64_t now = __atomic_load_n(place, __ATOMIC_RELAXED);
+  for (;;) {
+    const uint32_t end = PartPlace::of(now).end;
+    if (panel >= end) return end;
+    const uint64_t next = PartPlace{static_cast<uint32_t>(block), static_cast<uint32_t>(panel + 1), end}.word();
+    if (__atomic_compare_exchange_n(place, &now, next, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return end;
+  }
+}
+// Panels taken from the thread that computes a part; its place after that. `count` 0: few were left.
+struct TakenPanels {
+  PartPlace place;
+  uint32_t count;
+};
+// Takes the last panels of what is left of a part: two fifths, because the taker packs B again.
+HM_INLINE TakenPanels take_last_panels(uint64_t* place, uint32_t blocks) {
+  constexpr uint32_t kLeast = 2, kLeastLeft = 6;
+  for (;;) {
+    uint64_t now = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+    PartPlace at = PartPlace::of(now);
+    const uint32_t left = at.end == 0 ? 0 : (blocks - 1 - at.block) * at.end + at.end - at.panel;
+    if (left < kLeastLeft) return {at, 0};
+    const uint32_t fair = left * 2 / (5 * (blocks - at.block)), free = at.end - at.panel;
+    const uint32_t count = fair < free ? fair : free;
+    if (fair < kLeast) return {at, 0};
+    if (count < kLeast) {  // the next block begins soon
+      __builtin_ia32_pause();
+      continue;
+    }
+    at.end -= count;
+    if (__atomic_compare_exchange_n(place, &now, at.word(), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return {at, count};
+  }
+}
+
+// Computes a part that packs its own blocks, from block `first` of the depth: A panel by panel, and B in the tiles of
+// the first row panel. `place`: where other threads read how far it is; null: it computes all rows.
 HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers, Range rows, Range columns,
-                                   float* workspace) {
+                                   float* workspace, uint32_t first, uint64_t* place) {
   const Product& p = c.product;
-  const int64_t m = rows.end - rows.begin, n = columns.end - columns.begin;
+  const int64_t all = rows.end - rows.begin, n = columns.end - columns.begin;
+  int64_t m = all;  // less what other threads have taken
   const float* a = static_cast<const float*>(buffers[p.a]) + rows.begin * p.a_row;
   const float* b = static_cast<const float*>(buffers[p.b]) + columns.begin;
   float* const to = static_cast<float*>(buffers[p.c]) + rows.begin * p.n + columns.begin;
   float *own_a = workspace, *next_a = workspace + kRows * kPackedDepth;  // panels of this row of tiles and the next
   float* const own_b = workspace + 2 * kRows * kPackedDepth;
   const int64_t whole = n / kColumns * kColumns;
-  for (int64_t k = 0; k < p.k; k += kPackedDepth) {
+  int64_t packed_row = -1, packed_depth = -1;  // of the panel in own_a
+  for (int64_t k = int64_t{first} * kPackedDepth; k < p.k; k += kPackedDepth) {
     const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth;
     const auto panel = [&](int64_t j) __attribute__((always_inline)) { return own_b + j * depth; };
     if (whole < n) pack_columns(b + k * p.b_row + whole, p.b_row, n - whole, depth, panel(whole), 0);
@@ -198,9 +252,14 @@ HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers,
     const int64_t next_k = p.k - k >= 2 * kPackedDepth ? k + kPackedDepth : k, quarter = depth / 4;
     const int64_t b_lines = (n + 15) / 16;
     int64_t b_line = 0, b_quarter = 0;
-    for (int64_t i = 0; i < m; i += kRows) {
+    for (int64_t i = 0;; i += kRows) {
+      if (place) {
+        const int64_t own = take_panel(place, k / kPackedDepth, i / kRows) * kRows;
+        m = own < all ? own : all;
+      }
+      if (i >= m) break;
       const int64_t used = m - i < kRows ? m - i : kRows;
-      if (i == 0 && k == 0) pack_rows(a, p.a_column, used, depth, own_a);
+      if (packed_row != i || packed_depth != k) pack_rows(a + i + k * p.a_column, p.a_column, used, depth, own_a);
       // The tiles of a row pack the next panel, which may be the first of the next block, and fetch the one after it.
       const int64_t below = i + kRows < m ? i + kRows : 0, below_k = below > 0 ? k : k + kPackedDepth;
       PanelBelow unpacked{a + below + below_k * p.a_column, next_a, p.a_column, m - below < kRows ? m - below : kRows,
@@ -233,11 +292,46 @@ HM_INLINE void multiply_own_blocks(const PackedContext& c, void* const* buffers,
       unpacked.finish();
       float* const spare = own_a;
       own_a = next_a, next_a = spare;
+      packed_row = below, packed_depth = below_k;
       if (i > 0 || !p.sums || rows.begin > 0) continue;
       float* const sums = static_cast<float*>(buffers[p.sums]) + columns.begin;
       for (int64_t j = 0; j < n; j += kColumns)
         sum_columns(panel(j), kColumns, depth, n - j < kColumns ? n - j : kColumns, sums + j, k > 0);
     }
+  }
+}
+
+// Computes a part of a product that packs its own blocks, or helps with one. The first half of the parts is followed by
+// help with the second half, and the second half by help with the first: of two threads, each has one half and then
+// helps the other.
+HM_INLINE void multiply_part(const PackedContext& c, void* const* buffers, uint32_t part) {
+  const Product& p = c.product;
+  const uint32_t parts = c.row_parts * c.column_parts, half = parts / 2;
+  const uint32_t quarter = part / half;
+  const bool helps = quarter % 2 == 1;
+  const uint32_t number = (quarter == 1 || quarter == 2 ? half : 0) + part % half;
+  const uint32_t row = number / c.column_parts, column = number % c.column_parts;
+  const Range rows{slice_begin(p.m, kRows, c.row_parts, row), slice_begin(p.m, kRows, c.row_parts, row + 1)},
+      columns{slice_begin(p.n, kColumns / 2, c.column_parts, column),
+              slice_begin(p.n, kColumns / 2, c.column_parts, column + 1)};
+  float* const workspace = static_cast<float*>(buffers[p.c + 1]) + c.a_floats + part * c.b_part_floats;
+  uint64_t* const place = c.places + number * kPlaceStride;
+  if (!helps) {
+    const auto panels = static_cast<uint32_t>((rows.end - rows.begin + kRows - 1) / kRows);
+    __atomic_store_n(place, PartPlace{0, 0, panels}.word(), __ATOMIC_RELEASE);
+    multiply_own_blocks(c, buffers, rows, columns, workspace, 0, place);
+    const uint64_t last = __atomic_exchange_n(place, 0, __ATOMIC_ACQ_REL);
+    const int64_t end = rows.begin + int64_t{PartPlace::of(last).end} * kRows;
+    return end_product(p, buffers, rows.begin, end < rows.end ? end : rows.end, columns.begin, columns.end);
+  }
+  const auto blocks = static_cast<uint32_t>((p.k + kPackedDepth - 1) / kPackedDepth);
+  for (;;) {
+    const TakenPanels taken = take_last_panels(place, blocks);
+    if (taken.count == 0) return;
+    const int64_t begin = rows.begin + int64_t{taken.place.end} * kRows, end = begin + int64_t{taken.count} * kRows;
+    const Range last{begin, end < rows.end ? end : rows.end};
+    multiply_own_blocks(c, buffers, last, columns, workspace, taken.place.block, nullptr);
+    end_product(p, buffers, last.begin, last.end, columns.begin, columns.end);
   }
 }
 
@@ -275,6 +369,7 @@ void pack_constant_b(const void* context, const void* b, uint64_t piece, void* p
 
 void packed_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const PackedContext*>(context);
+  if (c.owns) return multiply_part(c, buffers, part);
   const bool packs = c.packs_a || (c.shares_b && !c.keeps_b);
   if (packs && phase == 0) return pack_shared(c, buffers, part);
   if (phase == (packs ? 2 : 1)) return end_halves(c.product, buffers, second_sums(c, buffers), c.sum_parts, part);
@@ -293,8 +388,6 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   float* packed_b =
       c.keeps_b ? static_cast<float*>(buffers[p.c + 2])
                 : static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
-  if (c.owns)
-    return multiply_own_blocks(c, buffers, {i0, i1}, {j0, j1}, packed_b), end_product(p, buffers, i0, i1, j0, j1);
   if (c.in_place) {
     const InPlace x{a + i0 * p.a_row,
                     b + j0,
@@ -391,9 +484,12 @@ constexpr int64_t kPartRows = 2 * kPackedRows, kPartColumns = kPackedColumns;
 bool suits_own_blocks(const Product& p) {
   return p.a_column != 1 && p.b_column == 1 && p.k >= kManyRows && std::min(p.m, p.n) >= 256;
 }
+struct OwnBlocks : PackedContext {
+  std::vector<uint64_t> storage;  // of `places`
+};
 void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) {
   constexpr int64_t kSide = 384;  // of a part: its block of B and C fit the L2 cache
-  auto c = std::make_unique<PackedContext>();
+  auto c = std::make_unique<OwnBlocks>();
   static_cast<MatmulContext&>(*c) = *grid;
   const Product& p = c->product;
   const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
@@ -407,8 +503,10 @@ void answer_own_blocks(std::unique_ptr<OwnedGrid> grid, double, hx_kernel& out) 
   const int64_t widest = panels(panels(p.n, column_panel / 2), c->column_parts) * column_panel / 2;
   c->b_part_floats = (2 * row_panel + panels(widest, column_panel) * column_panel) * kPackedDepth;
   const uint32_t parts = c->row_parts * c->column_parts;
-  const uint64_t workspace = static_cast<uint64_t>(c->b_part_floats) * parts * sizeof(float);
-  answer<PackedContext>(out, std::move(c), chosen::packed_matmul(), "packed blocks", {parts}).workspace = workspace;
+  c->storage.resize(size_t{parts} * kPlaceStride);
+  c->places = c->storage.data();
+  const uint64_t workspace = static_cast<uint64_t>(c->b_part_floats) * 2 * parts * sizeof(float);
+  answer<PackedContext>(out, std::move(c), chosen::packed_matmul(), "packed blocks", {2 * parts}).workspace = workspace;
 }
 
 void answer_packed(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {

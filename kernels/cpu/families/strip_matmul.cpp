@@ -38,6 +38,8 @@ struct StripAhead {
   }
 };
 
+constexpr int64_t kRowsAhead = 8;  // prefetch distance of the tile that packs
+
 // Micro-kernel for a whole tile; `a` is the copy of the rows of A. kPacks: reads B in place and packs it into `own`.
 template <bool kPacks>
 [[gnu::noinline, maybe_unused]] void strip_tile(const float* a, const float* b, int64_t b_row, int64_t depth, float* c,
@@ -54,6 +56,8 @@ template <bool kPacks>
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
     if (kPacks) {
+      // Rows of B a page or more apart: the processor does not fetch them into the L1 cache itself.
+      for (int64_t j = 0; j < kColumns; j += 16) __builtin_prefetch(b + kRowsAhead * b_row + j);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) store(own + v * kWidth, row[v]);
       own += kColumns;

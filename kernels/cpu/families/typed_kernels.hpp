@@ -4,6 +4,7 @@
 #include <harmonics/abi.h>
 
 #include "eight_bits.hpp"
+#include "packed.hpp"
 #include "typed_products.hpp"
 #if defined(__AVX512F__)
 #include "typed_tiles.hpp"
@@ -67,8 +68,40 @@ void round_blocks(const float* x, float* to, int64_t blocks) {
   }
 }
 
-// Computes one part of a transposed product.
-void typed_transposed(const TypedContext& c, void* const* buffers, uint32_t part) {
+// Fetches a piece of a row that is decoded later: the processor does not fetch short pieces of distant rows itself.
+HM_INLINE void fetch_row(const TypedContext& c, const char* w) {
+  constexpr int64_t kAhead = 16;  // rows
+  for (int64_t at = 0; at < c.slice_bytes; at += 64) __builtin_prefetch(w + kAhead * c.row_bytes + at);
+}
+
+// Decodes `depth` rows of at most kDecodedColumns elements into panels of kColumns columns.
+void decode_along(const TypedContext& c, const char* w, int64_t columns, int64_t depth, float* to) {
+  alignas(64) float row[kDecodedColumns] = {};
+  for (int64_t r = 0; r < depth; ++r, w += c.row_bytes) {
+    fetch_row(c, w);
+    decode_typed(c.dtype, w, row, columns);
+    for (int64_t j = 0; j < columns; j += kColumns)
+      __builtin_memcpy(to + j * depth + r * kColumns, row + j, kColumns * sizeof(float));
+  }
+}
+
+// Decodes `columns` rows of at most kDecodedDepth elements into panels of kColumns columns, which these rows become.
+void decode_across(const TypedContext& c, const char* w, int64_t columns, int64_t depth, float* to) {
+  constexpr int64_t kRow = kDecodedDepth + 16;  // rows map to different sets of the L1 cache
+  alignas(64) float rows[kColumns * kRow];
+  for (int64_t j = 0; j < columns; j += kColumns, to += depth * kColumns) {
+    const int64_t used = columns - j < kColumns ? columns - j : kColumns;
+    for (int64_t i = 0; i < used; ++i, w += c.row_bytes) {
+      fetch_row(c, w);
+      decode_typed(c.dtype, w, rows + i * kRow, depth);
+    }
+    if (used < kColumns) __builtin_memset(to, 0, static_cast<size_t>(depth * kColumns) * sizeof(float));
+    transpose(rows, kRow, to, kColumns, used, depth);
+  }
+}
+
+// Computes one part of a product with panels of the decoded weight, which are on the stack as in by_panels().
+void typed_panels(const TypedContext& c, void* const* buffers, uint32_t part) {
   const Product& p = c.product;
   const uint32_t row_part = part / c.column_parts, column_part = part % c.column_parts;
   const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part),
@@ -76,15 +109,19 @@ void typed_transposed(const TypedContext& c, void* const* buffers, uint32_t part
                 begin = slice_begin(p.n, kDecodedColumns, c.column_parts, column_part),
                 end = slice_begin(p.n, kDecodedColumns, c.column_parts, column_part + 1);
   const float* a = static_cast<const float*>(buffers[p.a]) + i * p.k;
-  float *y = static_cast<float*>(buffers[p.c]) + i * p.n,
-        *room = static_cast<float*>(buffers[p.c + 1]) + part * kDecodedColumns * kDecodedDepth;
+  float* y = static_cast<float*>(buffers[p.c]) + i * p.n;
+  alignas(64) float room[kDecodedColumns * kDecodedDepth];
   for (int64_t j = begin; j < end; j += kDecodedColumns) {
     const int64_t columns = end - j < kDecodedColumns ? end - j : kDecodedColumns;
-    const char* w = static_cast<const char*>(buffers[p.b]) + j / kDecodedColumns * c.slice_bytes;
+    const char* const w = static_cast<const char*>(buffers[p.b]);
     for (int64_t d = 0; d < p.k; d += kDecodedDepth) {
       const int64_t depth = p.k - d < kDecodedDepth ? p.k - d : kDecodedDepth;
-      for (int64_t r = 0; r < depth; ++r) decode_typed(c.dtype, w + (d + r) * c.row_bytes, room + r * columns, columns);
-      gemm_broadcast(rows, columns, depth, {a + d, p.k, 1}, room, columns, y + j, p.n, d > 0);
+      if (c.transposed)
+        decode_along(c, w + d * c.row_bytes + j / kDecodedColumns * c.slice_bytes, columns, depth, room);
+      else
+        decode_across(c, w + j * c.row_bytes + d / kDecodedDepth * c.slice_bytes, columns, depth, room);
+      multiply_rows<PanelOrder::by_rows>(a + d, p.k, p.k, rows, room, depth * kColumns, columns, depth, y + j, p.n,
+                                         {d > 0 ? y + j : nullptr, 1}, {});
     }
   }
   end_product(p, buffers, i, i + rows, begin, end);
@@ -104,7 +141,7 @@ void decode_typed(uint32_t dtype, const char* row, float* to, int64_t width) {
 
 void typed_linear(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const TypedContext*>(context);
-  if (c.transposed) return typed_transposed(c, buffers, part);
+  if (c.in_panels) return typed_panels(c, buffers, part);
   const Product& p = c.product;
   const float* x = static_cast<const float*>(buffers[p.a]);
   if (c.round_parts) {

@@ -18,6 +18,10 @@ namespace {
 
 // ---- few rows: the weight is converted in registers
 
+// For so few rows of A memory limits the product, so that the weight is fetched into the L1 cache too.
+constexpr int kRowsOfFetches = 2;
+constexpr int64_t kNearBytes = 1024;
+
 // Micro-kernel for kRows rows of A and kColumns rows of the weight.
 template <typename W, int kRows, int kColumns>
 HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int64_t row_bytes, float* c, int64_t c_row,
@@ -31,11 +35,19 @@ HM_INLINE void typed_products(const float* a, int64_t a_row, const char* w, int6
     if constexpr (W::kScales)
       for (int j = 0; j < kColumns; ++j) W::scales(w + j * row_bytes, k, (group - k) / W::kStep, scales[j]);
     for (int64_t i = 0; k < group; k += W::kStep, ++i) {
+      // Fetched into the L1 cache: what follows in these rows, and after their end in the next ones. Of several steps
+      // in a line, the first fetches far ahead and the second near.
+      constexpr bool kInLine = W::kStepBytes < 64 && 64 % W::kStepBytes == 0;
+      const int64_t in_line = W::at(k) % 64, soon = W::at(k) + kNearBytes;
+      [[maybe_unused]] const int64_t near = soon < row_bytes ? soon : soon + (kColumns - 1) * row_bytes;
 #pragma GCC unroll 8
       for (int j = 0; j < kColumns; ++j) {
         // Prefetches the rows that follow; a row is too short for the hardware prefetcher.
-        for (int64_t at = 0; at < W::kStepBytes; at += 64)
-          _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k) + at, _MM_HINT_T1);
+        for (int64_t at = 0; at < W::kStepBytes; at += 64) {
+          if (!kInLine || in_line == 0) _mm_prefetch(w + (j + kColumns) * row_bytes + W::at(k) + at, _MM_HINT_T1);
+          if constexpr (kRows <= kRowsOfFetches)
+            if (!kInLine || in_line == W::kStepBytes) _mm_prefetch(w + j * row_bytes + near + at, _MM_HINT_T0);
+        }
         W::each(
             w + j * row_bytes, k, W::kScales ? scales[j][i] : 0, [&](int v, vf y) __attribute__((always_inline)) {
 #pragma GCC unroll 8

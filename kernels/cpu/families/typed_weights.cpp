@@ -64,14 +64,15 @@ const TypeRow* row_of(uint32_t dtype) {
   return nullptr;
 }
 
-// Slices columns of C first: each part streams its own share of the weight. Slices rows only if there are few columns.
-void cut(TypedContext& c, uint32_t wanted, int64_t granule) {
+// Slices columns of C first: each part streams its own share of the weight. Slices rows only if there are few columns,
+// into at least `least_rows`.
+void cut(TypedContext& c, uint32_t wanted, int64_t granule, int64_t least_rows) {
   const Product& p = c.product;
   c.row_parts = c.column_parts = 1;
   while (c.row_parts * c.column_parts < wanted) {
     if (p.n >= 2 * c.column_parts * granule)
       c.column_parts *= 2;
-    else if (p.m >= 2 * c.row_parts * 4 * kRowGranule)
+    else if (p.m >= 2 * c.row_parts * least_rows)
       c.row_parts *= 2;
     else
       break;
@@ -121,6 +122,17 @@ bool plan_rounded(const Site& site, Product p, bool columns, hx_kernel& out) {
   return answer_rounded_product(p, out);
 }
 
+bool answer_in_panels(std::unique_ptr<TypedContext> c, const TypeRow& row, hx_kernel& out) {
+  const Product& p = c->product;
+  c->in_panels = true;
+  c->slice_bytes = static_cast<int64_t>(run_bytes(row.dtype, kDecodedColumns));
+  const double products = static_cast<double>(p.m) * static_cast<double>(p.k) * static_cast<double>(p.n);
+  cut(*c, parts_for(products / 40, INT32_MAX), kDecodedColumns, kLeastDecodedRows);
+  const uint32_t parts = c->row_parts * c->column_parts;
+  answer(out, std::move(c), chosen::typed_linear(), row.product, {parts});
+  return true;
+}
+
 // Smaller weights of 16-bit floats are cast to f32, which the faster kernels of products read.
 constexpr int64_t kLeastDecodedHalves = int64_t{1} << 23;  // elements
 
@@ -147,13 +159,7 @@ bool plan_transposed(const Site& site, const TypeRow& row, hx_kernel& out) {
   c->dtype = weight.dtype;
   c->transposed = true;
   c->row_bytes = static_cast<int64_t>(run_bytes(row.dtype, p.n));
-  c->slice_bytes = static_cast<int64_t>(run_bytes(row.dtype, kDecodedColumns));
-  const double products = static_cast<double>(p.m) * static_cast<double>(p.k) * static_cast<double>(p.n);
-  cut(*c, parts_for(products / 40, INT32_MAX), kDecodedColumns);
-  const uint32_t parts = c->row_parts * c->column_parts;
-  answer(out, std::move(c), chosen::typed_linear(), row.product, {parts}).workspace =
-      static_cast<uint64_t>(parts * kDecodedColumns * kDecodedDepth) * sizeof(float);
-  return true;
+  return answer_in_panels(std::move(c), row, out);
 }
 
 // Whether by_tiles() computes the product.
@@ -176,8 +182,11 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, p.k));
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),
                elements = static_cast<double>(p.k) * static_cast<double>(p.n);
-  cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX), kTypedColumnGranule);
   const bool rounds = !site.text("activation_type").empty();
+  if (!rounds && !site.flag("batch_invariant") && p.m >= kLeastDecodedRows)
+    return answer_in_panels(std::move(c), *row, out);
+  cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX), kTypedColumnGranule,
+      4 * kRowGranule);
   c->round_parts = rounds ? parts_for(static_cast<double>(p.m * p.k), p.m * p.k / 32) : 0;
   if (!rounds && multiplies_in_tiles(*c)) c->copy_parts = parts_for(static_cast<double>(p.m * p.k) / 8, INT32_MAX);
   const int64_t floats = rounds ? p.m * p.k : c->copy_parts ? p.m * ((p.k + 15) / 16 * 16) : 0;

@@ -332,6 +332,8 @@ HM_VECTOR_CODE(update_product)
 namespace harmonics::cpu {
 namespace {
 
+// Minimum nanoseconds of a part that packs b in f32: while one thread packs, the others wait.
+constexpr double kPackGrain = 1500;
 constexpr uint32_t kMostBuffers = 16;  // Adam with scales: 9 inputs, 5 results, packed b, marks
 
 // A step for a batch. If a has few non-zeros, the gradient is a sparse product.
@@ -452,7 +454,7 @@ bool plan_batch_update(const Site& site, const OuterUpdateContext& one, int64_t 
                 rows = packed_row_panel(isa().vector);
   const int64_t strip = c->rule.moments == MomentType::coded ? kMomentBlock : rows;
   if (to_bf16 || to_half) return answer_rounded(std::move(c), gradient, products, strip, out);
-  c->pack_parts = parts_for(static_cast<double>(n * samples) * 0.25, panels);
+  c->pack_parts = parts_for(static_cast<double>(n * samples) * 0.25, panels, kPackGrain);
   c->parts = parts_for(products / 45 + nanoseconds_of(c->rule), (m + strip - 1) / strip, 25000);
   const uint64_t bytes = static_cast<uint64_t>(panels * columns * samples) * sizeof(float);
   return answer_looking(std::move(c), gradient, strip, bytes, "product and update", out);

@@ -25,27 +25,15 @@ class FlushDenormals {
 
 #if defined(__AVX512F__)
 HM_INLINE vf fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a b, rounded once
+HM_INLINE vf fms(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }    // a b - c, rounded once
 #elif defined(__AVX2__)
 HM_INLINE vf fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
 #else
 HM_INLINE vf fnma(vf a, vf b, vf c) { return c - a * b; }
 #endif
 
-// Returns m / (sqrt(v) * scale + epsilon), v >= 0. kRough: accurate to 2^-12, for moments with coarser rounding.
-// `estimates`: the divisor is known to have a normal reciprocal; the result is then NaN if v is infinite.
-template <bool kRough>
-HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon, [[maybe_unused]] bool estimates) {
-#if defined(__AVX512F__)
-  // Estimates refined by FMA to one unit in the last place, faster than the divider for a root and a quotient.
-  if (__builtin_expect(estimates, 1)) {
-    const vf y = _mm512_rsqrt14_ps(vmax(v, splat(0x1p-126f))), near = v * y;
-    if constexpr (kRough) return m * (vf)_mm512_rcp14_ps(fma(near, scale, epsilon));
-    const vf d = fma(fma(fnma(near, near, v), y * 0.5f, near), scale, epsilon), r = _mm512_rcp14_ps(d);
-    return m * fma(fnma(d, r, splat(1)), r, r);
-  }
-#endif
-  return m / fma(vsqrt(v), scale, epsilon);
-}
+// Returns m / (sqrt(v) * scale + epsilon), v >= 0, by root and quotient.
+HM_INLINE vf quotient_of_root(vf m, vf v, vf scale, vf epsilon) { return m / fma(vsqrt(v), scale, epsilon); }
 
 // Vectors whose steps are interleaved, operation by operation. A step is a dependency chain too long for out-of-order
 // execution to overlap with the next one.
@@ -77,11 +65,15 @@ struct SgdRule {
   }
 };
 
-// Adam and AdamW. kRough: see quotient_of_root().
+// Adam and AdamW. kRough: quotients accurate to 2^-12, for moments with coarser rounding.
+//
+// With AVX-512, root and quotient are estimates, refined by FMA, which are faster than the divider. Factors common to
+// all weights are folded into the divisor, (sqrt(v) * scale + epsilon) / size.
 template <bool kRough = false>
 struct AdamRule {
   static constexpr int kMoments = 2;
   float size, scale, epsilon, decay, keep, rest1, beta2, rest2;
+  float half_scale, more_scale, part_of_epsilon;  // of the refined divisor: 0.5, 1.5 scale / size; epsilon / size
   bool shrink, penalise, estimates;
   AdamRule(const OptimizerContext& c, float lr, const void* step) {
     const double t =
@@ -90,58 +82,80 @@ struct AdamRule {
     size = static_cast<float>(lr / (1 - __builtin_pow(c.beta1, t)));
     scale = static_cast<float>(1 / __builtin_sqrt(1 - __builtin_pow(c.beta2, t)));
     epsilon = static_cast<float>(c.epsilon), decay = static_cast<float>(c.weight_decay);
-    keep = 1.0f - lr * decay;
+    shrink = c.decoupled && decay != 0, penalise = !c.decoupled && decay != 0;
+    keep = shrink ? 1.0f - lr * decay : 1;
     rest1 = static_cast<float>(1 - c.beta1), beta2 = static_cast<float>(c.beta2),
     rest2 = static_cast<float>(1 - c.beta2);
-    shrink = c.decoupled && decay != 0, penalise = !c.decoupled && decay != 0;
     // With a root below 2^64, the divisor has a normal reciprocal.
     estimates = epsilon >= 0x1p-100f && epsilon <= 0x1p100f && scale <= 0x1p30f;
+    if (kRough) return;
+    half_scale = 0.5f * scale / size, more_scale = 1.5f * scale / size, part_of_epsilon = epsilon / size;
+    // The folded divisor as well. A square of which little is kept must not be the difference of two larger numbers.
+    estimates = estimates && beta2 >= 0.5f && part_of_epsilon >= 0x1p-60f && part_of_epsilon <= 0x1p60f &&
+                half_scale >= 0x1p-60f && more_scale <= 0x1p60f;
   }
   HM_INLINE vf step(vf w, vf g, vf* moments) const {
-    if (penalise) g = g + decay * w;
-    if (shrink) w = w * keep;
-    const vf mean = fma(g - moments[0], splat(rest1), moments[0]);
-    const vf square = fma(g * g, splat(rest2), moments[1] * beta2);
-    moments[0] = mean, moments[1] = square;
-    return fnma(quotient_of_root<kRough>(mean, square, splat(scale), splat(epsilon), estimates), splat(size), w);
+    vf weight[1] = {w}, gradient[1] = {g}, both[2][1] = {{moments[0]}, {moments[1]}};
+    step_together(weight, gradient, both);
+    moments[0] = both[0][0], moments[1] = both[1][0];
+    return weight[0];
   }
-#if defined(__AVX512F__)
-  // Steps kTogether vectors, with the bits of step().
-  HM_INLINE void step_together(vf* w, vf* g, vf (*moments)[kTogether]) const {
-    vf square[kTogether], y[kTogether], near[kTogether], d[kTogether], r[kTogether];
+  // Steps kCount vectors, operation by operation.
+  template <int kCount>
+  HM_INLINE void step_together(vf (&w)[kCount], vf (&g)[kCount], vf (*moments)[kCount]) const {
     vf* const mean = moments[0];
+    vf* const square = moments[1];
     const auto each = [](auto run) __attribute__((always_inline)) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kTogether; ++v) run(v);
+      for (int v = 0; v < kCount; ++v) run(v);
     };
     if (penalise) each([&](int v) __attribute__((always_inline)) { g[v] = g[v] + decay * w[v]; });
-    if (shrink) each([&](int v) __attribute__((always_inline)) { w[v] = w[v] * keep; });
     each([&](int v) __attribute__((always_inline)) { mean[v] = fma(g[v] - mean[v], splat(rest1), mean[v]); });
-    each([&](int v)
-             __attribute__((always_inline)) { square[v] = fma(g[v] * g[v], splat(rest2), moments[1][v] * beta2); });
-    each([&](int v) __attribute__((always_inline)) { moments[1][v] = square[v]; });
-    if (__builtin_expect(!estimates, 0)) {
-      for (int v = 0; v < kTogether; ++v)
-        w[v] = fnma(mean[v] / fma(vsqrt(square[v]), splat(scale), splat(epsilon)), splat(size), w[v]);
+#if defined(__AVX512F__)
+    if (__builtin_expect(estimates, 1)) {
+      vf y[kCount], d[kCount], r[kCount];
+      const auto estimate_root = [&] __attribute__((always_inline)) {
+        each([&](int v)
+                 __attribute__((always_inline)) { y[v] = _mm512_rsqrt14_ps(vmax(square[v], splat(0x1p-126f))); });
+        each([&](int v) __attribute__((always_inline)) { d[v] = square[v] * y[v]; });
+      };
+      if constexpr (kRough) {
+        keep_square(g, square);
+        estimate_root();
+        each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], splat(scale), splat(epsilon)); });
+        each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] * (vf)_mm512_rcp14_ps(d[v]); });
+        if (shrink) each([&](int v) __attribute__((always_inline)) { w[v] = w[v] * keep; });
+        each([&](int v) __attribute__((always_inline)) { w[v] = fnma(r[v], splat(size), w[v]); });
+      } else {
+        each([&](int v) __attribute__((always_inline)) { d[v] = fms(g[v], g[v], square[v]); });
+        each([&](int v) __attribute__((always_inline)) { square[v] = fma(d[v], splat(rest2), square[v]); });
+        estimate_root();
+        // The divisor by Newton's step for the root: x y (1.5 - 0.5 x y y) scale + epsilon.
+        each([&](int v) __attribute__((always_inline)) { y[v] = d[v] * y[v]; });
+        each([&](int v) __attribute__((always_inline)) { y[v] = fnma(y[v], splat(half_scale), splat(more_scale)); });
+        each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], y[v], splat(part_of_epsilon)); });
+        // The quotient, corrected by the error of the reciprocal.
+        each([&](int v) __attribute__((always_inline)) { r[v] = _mm512_rcp14_ps(d[v]); });
+        each([&](int v) __attribute__((always_inline)) { d[v] = fnma(d[v], r[v], splat(1)); });
+        each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] * r[v]; });
+        each([&](int v) __attribute__((always_inline)) { r[v] = fma(r[v], d[v], r[v]); });
+        each([&](int v) __attribute__((always_inline)) { w[v] = fms(w[v], splat(keep), r[v]); });
+      }
       return;
     }
-    each([&](int v) __attribute__((always_inline)) { y[v] = _mm512_rsqrt14_ps(vmax(square[v], splat(0x1p-126f))); });
-    each([&](int v) __attribute__((always_inline)) { near[v] = square[v] * y[v]; });
-    if constexpr (kRough) {
-      each([&](int v) __attribute__((always_inline)) { d[v] = fma(near[v], splat(scale), splat(epsilon)); });
-      each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] * (vf)_mm512_rcp14_ps(d[v]); });
-    } else {
-      each([&](int v) __attribute__((always_inline)) { d[v] = fnma(near[v], near[v], square[v]); });
-      each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], y[v] * 0.5f, near[v]); });
-      each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], splat(scale), splat(epsilon)); });
-      each([&](int v) __attribute__((always_inline)) { r[v] = _mm512_rcp14_ps(d[v]); });
-      each([&](int v) __attribute__((always_inline)) { d[v] = fnma(d[v], r[v], splat(1)); });
-      each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], r[v], r[v]); });
-      each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] * d[v]; });
-    }
-    each([&](int v) __attribute__((always_inline)) { w[v] = fnma(r[v], splat(size), w[v]); });
-  }
 #endif
+    keep_square(g, square);
+    if (shrink) each([&](int v) __attribute__((always_inline)) { w[v] = w[v] * keep; });
+    for (int v = 0; v < kCount; ++v)
+      w[v] = fnma(quotient_of_root(mean[v], square[v], splat(scale), splat(epsilon)), splat(size), w[v]);
+  }
+
+ private:
+  template <int kCount>
+  HM_INLINE void keep_square(const vf (&g)[kCount], vf* square) const {
+#pragma GCC unroll 8
+    for (int v = 0; v < kCount; ++v) square[v] = fma(g[v] * g[v], splat(rest2), square[v] * beta2);
+  }
 };
 
 struct LionRule {

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Alternates our training step of an adapter and PEFT's: lora.py MODEL_STEP [--layers N] [--vocabulary N] [--rank N] [--batch N]
-[--tokens N] [--threads N] [--pairs N] [--steps N] [--ways "eager;compiled"] [--base TYPE] [--precision NAME] [--recompute NAMES] [--json FILE].
+[--tokens N] [--threads N] [--pairs N] [--steps N] [--ways "eager;compiled"] [--base TYPE] [--their-base TYPE] [--precision NAME]
+[--recompute NAMES] [--json FILE].
 
 MODEL_STEP is the benchmark of that name. Both train an adapter of all linear maps but the head of a Qwen 3 of 0.6B parameters with
 random weights, or of fewer layers, in f32 with AdamW. Runs in an environment with PyTorch, transformers and PEFT. Each pair measures
 ours, then each way of theirs; times are those of the fastest step, a ratio is the median over the pairs; 'by cpu' is the ratio of CPU
-seconds, which other load changes less. --base is the type of our frozen weights; theirs stay f32.
+seconds, which other load changes less. --base is the type of our frozen weights, --their-base of theirs: float32 or bfloat16; their adapter
+stays f32. Memory is the maximum resident size of a process that makes the model and runs the steps.
 """
 import argparse
 import json
@@ -31,7 +33,7 @@ def theirs(a, threads, way):
     """Runs in a separate process, so that its memory can be measured."""
     out = subprocess.run([sys.executable, __file__, a.model_step, "--peer", way, "--layers", str(a.layers), "--vocabulary", str(a.vocabulary),
                           "--rank", str(a.rank), "--batch", str(a.batch), "--tokens", str(a.tokens), "--threads", str(threads), "--steps",
-                          str(a.steps)], check=True, stdout=subprocess.PIPE).stdout
+                          str(a.steps), "--their-base", a.their_base], check=True, stdout=subprocess.PIPE).stdout
     return json.loads(out.splitlines()[-1])
 
 
@@ -43,16 +45,17 @@ def peer(a):
     torch.set_num_threads(a.threads[0])
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
+    torch.set_default_dtype(getattr(torch, a.their_base))
     config = Qwen3Config(vocab_size=a.vocabulary, hidden_size=1024, intermediate_size=3072, num_hidden_layers=a.layers, num_attention_heads=16,
                          num_key_value_heads=8, head_dim=128, max_position_embeddings=40960, tie_word_embeddings=True, use_cache=False,
                          attn_implementation="sdpa")
-    model = get_peft_model(Qwen3ForCausalLM(config).float(), LoraConfig(r=a.rank, lora_alpha=16, target_modules="all-linear"))
+    model = get_peft_model(Qwen3ForCausalLM(config), LoraConfig(r=a.rank, lora_alpha=16, target_modules="all-linear"))
     learned = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(learned, lr=1e-3, fused=True)
     rows = [torch.randint(a.vocabulary, (a.batch, a.tokens)) for _ in range(2)]
 
     def loss_of(tokens, targets):
-        scores = model(input_ids=tokens).logits
+        scores = model(input_ids=tokens).logits.float()
         return torch.nn.functional.cross_entropy(scores.view(-1, a.vocabulary), targets.view(-1))
 
     loss_of = torch.compile(loss_of) if a.peer == "compiled" else loss_of
@@ -86,6 +89,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--ways", default="eager;compiled")
     parser.add_argument("--base", help="our frozen weights: nf4_64, q8_0, ...")
+    parser.add_argument("--their-base", choices=("float32", "bfloat16"), default="float32", help="their frozen weights (default float32)")
     parser.add_argument("--precision", default="fp32", help="of our products, as on the command line (default fp32); theirs stay fp32")
     parser.add_argument("--recompute", default="none", help="names of what our step recomputes (default none)")
     parser.add_argument("--json", help="write the rows here as well")

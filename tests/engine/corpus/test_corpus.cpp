@@ -150,6 +150,15 @@ TEST_CASE("corpus: malformed lines are refused by file and line, or counted") {
   CHECK(corpus.counts()[0].text(8).find("skipped 2 malformed, the first: '" + path + "' line 4") != std::string::npos);
 }
 
+TEST_CASE("corpus: answers without an end token are counted as such") {
+  const TemporaryFolder folder;
+  const auto counts = [&](const std::string& line) {
+    return Corpus(corpus_of(folder.write("some.jsonl", line), 64)).counts()[0].text(64);
+  };
+  CHECK(counts(R"({"prompt": "ab", "completion": "c"})").ends_with("so nothing marks the end of an answer"));
+  CHECK(counts(R"({"text": "abc"})").find("nothing marks") == std::string::npos);
+}
+
 TEST_CASE("corpus: what cannot be a corpus is refused") {
   const TemporaryFolder folder;
   const std::string text = folder.write("text.txt", "abc"), packed = folder.write("text.bin", "\x1F\x8B\x08");
@@ -161,6 +170,13 @@ TEST_CASE("corpus: what cannot be a corpus is refused") {
   CHECK(message_of([&] { Corpus(corpus_of(folder.write("one.txt", "a"), 4)); }).find("has no rows to learn from") !=
         std::string::npos);
   CHECK(message_of([&] { Corpus(corpus_of(text + ".not", 4)); }) != "no error");
+  CorpusOptions shared = corpus_of(folder.write("lines.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"def\"}\n"), 4);
+  shared.validation = 0.999;
+  CHECK(message_of([&] { Corpus{shared}; }).find("the share for validation took its 2 examples: lower it") !=
+        std::string::npos);
+  shared.validation = 0.001, shared.held_out = true;
+  CHECK(message_of([&] { Corpus{shared}; }).find("none of its 2 examples fell into this share: raise it") !=
+        std::string::npos);
   CHECK(message_of([&] { Corpus(corpus_of(text, 4, "")); }).find("lacks tokenizer=") != std::string::npos);
 }
 

@@ -99,7 +99,7 @@ TEST_CASE("examples: what is wrong is said, with the nearest name") {
   CHECK(refusal(R"({"txt": "a"})", ExampleKind::text).find("did you mean 'txt'") != std::string::npos);
   CHECK(refusal(R"({"prompt": "a", "completion": 3})").find("a number as 'completion', not a string") !=
         std::string::npos);
-  CHECK(refusal(R"({"messages": []})").find("no list of messages") != std::string::npos);
+  CHECK(refusal(R"({"messages": []})").find("an empty list of messages") != std::string::npos);
   CHECK(refusal(R"({"messages": [3]})").find("as message 1, a number") != std::string::npos);
   CHECK(refusal(R"({"messages": [{"role": "user"}]})").find("no 'content'") != std::string::npos);
   CHECK(refusal(R"({"messages": [{"role": "user", "content": "Hi"}]})").find("no message of the assistant") !=
@@ -154,5 +154,5 @@ TEST_CASE("examples: malformed preferences are refused with the reason") {
         "has identical chosen and rejected answers");
   CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b"})").find("has no field 'rejected'") == 0);
   CHECK(pair_refusal(R"({"prompt": "a", "chosen": "b", "rejected": ""})") == "has an empty answer");
-  CHECK(pair_refusal(R"({"chosen": [], "rejected": "b"})") == "has no list of messages as 'chosen'");
+  CHECK(pair_refusal(R"({"chosen": [], "rejected": "b"})") == "has an empty list of messages as 'chosen'");
 }

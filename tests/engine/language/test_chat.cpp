@@ -75,6 +75,28 @@ TEST_CASE("chat answer: reasoning and calls of tools are found in pieces of ever
         "c(<tool_call>{\"name\":\"f\"}</tool_call>)");
 }
 
+TEST_CASE("chat answer: messages in channels are reasoning, calls and content") {
+  const std::string prompt = "<|start|>user<|message|>Hi<|end|><|start|>assistant";
+  const std::string thought = "<|channel|>analysis<|message|>hm <b><|end|>";
+  CHECK(parts_of_answer(thought + "<|start|>assistant<|channel|>final<|message|>Yes.", true, prompt) ==
+        "r(hm <b>)c(Yes.)");
+  CHECK(parts_of_answer("<|channel|>final<|message|>Yes", true, prompt) == "c(Yes)");
+  const std::string call =
+      " to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{\"city\": \"Bonn\"}";
+  CHECK(parts_of_answer(thought + "<|start|>assistant" + call, true, prompt) ==
+        "r(hm <b>)t(get_weather {\"city\":\"Bonn\"})");
+  CHECK(parts_of_answer("<|channel|>commentary to=functions.f <|constrain|>json<|message|>", true, prompt).empty());
+  CHECK(parts_of_answer("<|channel|>commentary to=functions.f<|message|>{}<|end|>", true, prompt) == "t(f {})");
+  CHECK(parts_of_answer("<|channel|>commentary to=functions.f<|message|>{\"x\": ", true, prompt) == "c({\"x\": )");
+  CHECK(parts_of_answer("<|channel|>commentary to=functions.f<|message|>{}", false, prompt) == "c({})");
+  CHECK(parts_of_answer("<|channel|>commentary<|message|>I look it up.<|end|><|start|>assistant" + call, true,
+                        prompt) == "c(I look it up.)t(get_weather {\"city\":\"Bonn\"})");
+  CHECK(parts_of_answer("{\"name\": \"f\", \"parameters\": {}}", true, prompt) == "t(f {})");
+  CHECK(parts_of_answer("No channel", true, prompt) == "c(No channel)");
+  CHECK(parts_of_answer(std::string(300, 'x') + "y", true, prompt) == "c(" + std::string(300, 'x') + "y)");
+  CHECK(parts_of_answer("<|channel|>final", true, prompt) == "c(<|channel|>final)");
+}
+
 TEST_CASE("generation: a prompt with a known beginning gives the same text, and only the rest is computed") {
   SmallLanguage small, other;
   const auto text_of = [&](Session& session, const std::string& prompt, int64_t chunk) {
@@ -180,14 +202,27 @@ TEST_CASE("generation: marks of answers are text even if they are control tokens
   settings.written = {3};
   CHECK(text() == "<|im_start|><|im_start|>");
   CHECK(answer_marks(*small.tokenizer).empty());
-  GgufWriter writer;
-  writer.set_text("tokenizer.ggml.model", "llama");
-  writer.set("tokenizer.ggml.tokens",
-             std::vector<std::string>{"<unk>", "[ARGS]", "a", "<|python_tag|>", "[TOOL_CALLS]"});
-  writer.set("tokenizer.ggml.token_type", std::vector<int32_t>{2, 3, 1, 3, 3});
-  writer.set("tokenizer.ggml.scores", std::vector<float>(5, -1.0f));
-  const auto tokenizer = Tokenizer::read(writer.header(), "marks.gguf", harmonics::engine::Registry::global());
-  CHECK(answer_marks(*tokenizer) == std::vector<int32_t>{4, 1, 3});
+  const auto tokenizer_of = [](const std::vector<std::string>& special) {
+    std::vector<std::string> tokens{"<unk>", "a"};
+    tokens.insert(tokens.end(), special.begin(), special.end());
+    std::vector<int32_t> types(tokens.size(), 3);
+    types[0] = 2, types[1] = 1;
+    GgufWriter writer;
+    writer.set_text("tokenizer.ggml.model", "llama");
+    writer.set("tokenizer.ggml.tokens", tokens);
+    writer.set("tokenizer.ggml.token_type", types);
+    writer.set("tokenizer.ggml.scores", std::vector<float>(tokens.size(), -1.0f));
+    return Tokenizer::read(writer.header(), "marks.gguf", harmonics::engine::Registry::global());
+  };
+  CHECK(answer_marks(*tokenizer_of({"[ARGS]", "<|python_tag|>", "[TOOL_CALLS]"})) == std::vector<int32_t>{4, 2, 3});
+  // With channels <|end|> ends a message; in other vocabularies it ends the answer.
+  const auto channels =
+      tokenizer_of({"<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>"});
+  CHECK(answer_marks(*channels) == std::vector<int32_t>{5, 4, 6, 2, 3});
+  CHECK(answer_ends(*channels) == std::vector<int32_t>{7});
+  const auto phi = tokenizer_of({"<|end|>", "<|channel|>"});
+  CHECK(answer_marks(*phi).empty());
+  CHECK(answer_ends(*phi) == std::vector<int32_t>{2});
 }
 
 TEST_CASE("tokenizer: special tokens have a text, and are found by it") {

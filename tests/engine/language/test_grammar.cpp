@@ -122,6 +122,21 @@ TEST_CASE("json schema: values that fit are complete, others are refused") {
   CHECK(judged_json("{}", "[1, {\"a\": null}]") == '!');
 }
 
+TEST_CASE("json schema: annotations do not restrict values") {
+  for (const char* note : {R"("title": "t")", R"("example": 3)", R"("x-order": 1)", R"("$anchor": "a")", R"("xml": {})",
+                           R"("contentMediaType": "text/html")", R"("markdownDescription": "m")",
+                           R"("propertyOrdering": ["a"])", R"("externalDocs": {"url": "u"})"}) {
+    const std::string schema = R"({"type": "integer", )" + std::string(note) + "}";
+    INFO(schema);
+    CHECK(judged_json(schema, "7") == '!');
+    CHECK(judged_json(schema, "true") == 'x');
+  }
+  const std::string map = R"({"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {}})";
+  CHECK(judged_json(map, R"({"any": 1})") == '!');
+  CHECK(judged_json(R"({"type": "integer", "nullable": true})", "null") == '!');
+  CHECK(judged_json(R"({"type": "integer", "nullable": false})", "null") == 'x');
+}
+
 TEST_CASE("json schema: what is not supported is named with its place") {
   const auto message = [](const std::string& schema) {
     return harmonics::message_of([&] { grammar_of_schema(boost::json::parse(schema)); });
@@ -139,6 +154,11 @@ TEST_CASE("json schema: what is not supported is named with its place") {
   CHECK(message(R"x({"type": "string", "pattern": "a(?=b)"})x") ==
         "the JSON schema, #/pattern: the pattern, character 4: of groups that begin with '?', only (?:...) and "
         "(?<name>...) are supported");
+  CHECK(message(R"({"type": "object", "propertyNames": {"pattern": "^a"}})") ==
+        "the JSON schema, #: the keyword 'propertyNames' is not supported");
+  CHECK(message(R"({"type": "string", "format": "regex"})") ==
+        "the JSON schema, #/format: 'regex' is not supported\n"
+        "formats: date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6, uri");
   CHECK(message("3") == "the JSON schema, #: a schema is an object or true");
 }
 

@@ -1,11 +1,16 @@
 // Sampling: what each filter keeps, and stop texts.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <random>
 #include <set>
 
+#include "engine/language/best_scores.hpp"
 #include "engine/language/sampler.hpp"
 #include "engine/language/stop_texts.hpp"
+#include "engine/language/token_constraint.hpp"
 
 using namespace harmonics::engine;
 
@@ -175,4 +180,54 @@ TEST_CASE("sampler: biases are added to scores, and probabilities are those of a
   CHECK(best[0].id == 1);
   CHECK(best[1].id == 3);
   CHECK(best[1].log_probability == Approx(std::log(0.3)));
+}
+
+TEST_CASE("sampler: the best of many scores are the first ones of all scores in order") {
+  struct Scored {
+    int32_t id;
+    float score;
+  };
+  std::mt19937 random(7);
+  for (const size_t size : {1u, 5u, 63u, 64u, 65u, 200u, 1000u, 4096u}) {
+    CAPTURE(size);
+    std::vector<float> scores(size);
+    // few different values, so that equal scores occur on both sides of the border, and one below all others
+    for (float& score : scores) score = static_cast<float>(random() % 40) - 20.0f;
+    scores[size / 2] = -std::numeric_limits<float>::infinity();
+    std::vector<Scored> all, best;
+    for (size_t i = 0; i < size; ++i) all.push_back({static_cast<int32_t>(i), scores[i]});
+    std::stable_sort(all.begin(), all.end(), [](const Scored& a, const Scored& b) { return a.score > b.score; });
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{2}, size_t{40}, size / 2, size, size + 3}) {
+      CAPTURE(count);
+      take_best(scores, count, best);
+      REQUIRE(best.size() == std::min(count, size));
+      for (size_t i = 0; i < best.size(); ++i) {
+        CHECK(best[i].id == all[i].id);
+        CHECK(best[i].score == all[i].score);
+      }
+    }
+  }
+}
+
+TEST_CASE("sampler: a constraint finds its tokens far behind the best ones") {
+  constexpr size_t kTokens = 5000;
+  std::vector<float> scores(kTokens);
+  for (size_t i = 0; i < kTokens; ++i) scores[i] = -0.01f * static_cast<float>(i);
+  auto pieces = std::make_shared<std::vector<std::string>>(kTokens, "a");
+  pieces->at(300) = pieces->at(4600) = "z";
+  const TokenConstraint constraint(std::make_shared<const Grammar>("root ::= \"z\""), pieces, {});
+  Sampler greedy({0, 0}, {}, kTokens);
+  CHECK(greedy.choose(scores, &constraint) == 300);
+  pieces->at(300) = "b";
+  CHECK(greedy.choose(scores, &constraint) == 4600);
+  pieces->at(300) = "z";
+  FilterSettings filters;
+  filters.top_k = 2;
+  filters.bias = {{4600, 43.0f}};  // as likely as 300
+  Sampler sampler({1, 4}, filters, kTokens);
+  std::set<int32_t> ids;
+  for (int i = 0; i < 100; ++i) ids.insert(sampler.choose(scores, &constraint));
+  CHECK(ids == std::set<int32_t>{300, 4600});
+  pieces->at(300) = pieces->at(4600) = "b";
+  CHECK_THROWS(sampler.choose(scores, &constraint));
 }

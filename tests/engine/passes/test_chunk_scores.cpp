@@ -252,6 +252,81 @@ TEST_CASE("linear_cross_entropy: slices of the classes have the values of the wh
   }
 }
 
+TEST_CASE("linear_cross_entropy: a frozen weight in slices gives loss and dx of the whole") {
+  const auto type = GENERATE(DType::F32, DType::BF16, DType::F16);
+  const double softcap = GENERATE(0.0, 1.5);
+  const int64_t chunk = GENERATE(0, 5), slice = GENERATE(1, 3, 4, 10);
+  const bool with_bias = GENERATE(true, false);
+  CAPTURE(dtype_name(type), softcap, chunk, slice, with_bias);
+  // Scores of up to about 40: some rows are sure of a class.
+  const HTensor x = noise({kRows, kTokens, kWide}, 1, 8.0f), weight = cast(noise({kClasses, kWide}, 2, 2.0f), type),
+                dloss = noise({kRows, kTokens}, 4, 1.0f);
+  std::vector<int32_t> classes;  // of -1 to 12: ignored, and of no class
+  for (int64_t i = 0; i < kRows * kTokens; ++i) classes.push_back(static_cast<int32_t>(i * 5 % (kClasses + 3)) - 1);
+  const HTensor labels = HTensor::from({kRows, kTokens}, classes);
+  std::vector<HTensor> operands{x, weight, labels, dloss};
+  if (with_bias) operands.push_back(noise({kClasses}, 3, 1.0f));
+  AttributeMap how;
+  how.set("ignored", int64_t{-1});
+  if (softcap > 0) how.set("softcap", softcap);
+  std::vector<HTensor> wide = operands;
+  wide[1] = cast(weight, DType::F32);
+  const std::vector<HTensor> whole = apply("linear_cross_entropy_step", how, wide),
+                             sliced = apply("linear_cross_entropy_step",
+                                            how.set("frozen", true).set("chunk", chunk).set("slice", slice), operands);
+  REQUIRE(sliced.size() == 2);
+  for (int64_t i = 0; i < kRows * kTokens; ++i) {
+    const float loss = sliced[0].data<float>()[i];
+    if (classes[static_cast<size_t>(i)] >= kClasses) {
+      CHECK(std::isinf(loss));
+      continue;
+    }
+    CHECK(loss >= 0);
+    CHECK(loss == Approx(whole[0].data<float>()[i]).epsilon(1e-5).margin(1e-5));
+    for (int64_t j = i * kWide; j < (i + 1) * kWide; ++j)
+      CHECK(sliced[1].data<float>()[j] == Approx(whole[1].data<float>()[j]).epsilon(1e-4).margin(1e-5));
+  }
+}
+
+namespace {
+
+// The mean loss over a frozen weight, and the gradient of x alone.
+Program scored_by_fixed(DType type, int64_t rows, int64_t classes, int64_t width) {
+  Tracer tracer("fixed");
+  const HTensor x = tracer.input("x", {DType::F32, {rows, width}}),
+                labels = tracer.input("labels", {DType::I32, {rows}}),
+                weight = tracer.parameter("weight", {type, {classes, width}});
+  const HTensor loss = reduce_mean(apply("softmax_cross_entropy", {}, {linear(x, weight), labels}).at(0), {0});
+  tracer.output("loss", loss);
+  tracer.output("dx", gradient(tracer, loss, {x}).at(0));
+  return dce(cse(simplify(tracer.take())));
+}
+
+}  // namespace
+
+TEST_CASE("chunk_scores: a step over a frozen weight multiplies its slices twice") {
+  constexpr int64_t rows = 64, classes = 1 << 15, width = 16;
+  const auto type = GENERATE(DType::F32, DType::BF16);
+  const Program program = scored_by_fixed(type, rows, classes, width), chunked = chunk_scores(program, 0);
+  REQUIRE(calls_named(chunked, "linear_cross_entropy_step") == 1);
+  const auto step = std::find_if(chunked.nodes.begin(), chunked.nodes.end(),
+                                 [](const Node& n) { return n.callee == "linear_cross_entropy_step"; });
+  const auto body = body_program(*called_by(*step), step->attributes, input_types(chunked, *step));
+  CHECK(std::count_if(body->nodes.begin(), body->nodes.end(),
+                      [](const Node& n) { return n.op == Op::dot || n.callee == "linear"; }) == 32);
+  std::vector<int32_t> classes_of_rows;
+  for (int64_t i = 0; i < rows; ++i) classes_of_rows.push_back(static_cast<int32_t>(i * 517 % classes));
+  check_close(program, chunked,
+              {{"x", noise({rows, width}, 1, 1.0f)},
+               {"weight", cast(noise({classes, width}, 2, 1.0f), type)},
+               {"labels", HTensor::from({rows}, classes_of_rows)}});
+  const auto executor = make_sequential_executor();
+  MapBinding binding({{"weight", cast(noise({classes, width}, 1, 1.0f), type)}});
+  constexpr int64_t many = 256;
+  const Program larger = scored_by_fixed(type, many, classes, width);
+  CHECK(compile(larger, &binding, *executor, on("cpu"))->memory().arena_bytes <= many * classes * 4 / 8 + (1u << 20));
+}
+
 TEST_CASE("linear_cross_entropy: in slices a label of no class has an infinite loss, and a sure one none below 0") {
   const HTensor x = HTensor::from({3, 1}, std::vector<float>{1, 1, 1}),
                 weight = HTensor::from({4, 1}, std::vector<float>{0, 40, 1, 2}),

@@ -116,6 +116,20 @@ TEST_CASE("stop: finishes the step with all of its batches, and the resumed run 
   }
 }
 
+TEST_CASE("rates: the time of the validation after the last step does not count") {
+  Setup setup;
+  setup.validated = true;
+  setup.run = settings(6);
+  setup.run.epochs = 1;
+  auto g = resumed_graph(setup, 0);
+  CycleRuntime runtime(*g, 0, setup.run);
+  double seconds = 0;
+  runtime.set_clock([&] { return seconds += 1e-9; });  // less than any validation takes
+  const CycleReport report = runtime.run();
+  REQUIRE(report.by_epoch.back().validation);
+  CHECK(report.samples_per_second == Approx(static_cast<double>(report.samples) / report.seconds));
+}
+
 TEST_CASE("stop: at any moment the run is cut and reported so, with a checkpoint that continues it") {
   Setup setup;
   setup.validated = true;

@@ -80,6 +80,26 @@ TEST_CASE("responses: a text is answered, in one piece and as named events") {
   CHECK(text_in(events.back().second, "/response/output/0/content/0/text") == text);
 }
 
+TEST_CASE("responses: log probabilities of the tokens, if they are requested") {
+  LanguageOverHttp served;
+  const std::string ask = R"("input": "Hi", "max_output_tokens": 4, "temperature": 0)";
+  const json::value plain = json::parse(reply_to(served.service, "POST", "/v1/responses", "{" + ask + "}").body);
+  CHECK_FALSE(plain.at_pointer("/output/0/content/0").as_object().contains("logprobs"));
+  const std::string more = ask + R"(, "include": ["message.output_text.logprobs"], "top_logprobs": 2)";
+  const json::value reply = json::parse(reply_to(served.service, "POST", "/v1/responses", "{" + more + "}").body);
+  const json::array& all = reply.at_pointer("/output/0/content/0/logprobs").as_array();
+  CHECK(static_cast<int64_t>(all.size()) == reply.at_pointer("/usage/output_tokens").as_int64());
+  CHECK(all.front().at("top_logprobs").as_array().size() == 2);
+  json::array joined;
+  for (const auto& [name, data] :
+       named_events(reply_to(served.service, "POST", "/v1/responses", "{" + more + R"(, "stream": true})").body))
+    if (name == "response.output_text.delta")
+      for (const json::value& one : data.at("logprobs").as_array()) joined.push_back(one);
+    else if (name == "response.output_text.done")
+      CHECK(data.at("logprobs") == all);
+  CHECK(joined == all);
+}
+
 TEST_CASE("responses: a later request continues one that is kept") {
   LanguageOverHttp served;
   const json::value first =
@@ -113,6 +133,7 @@ TEST_CASE("responses: items, tools and formats become those of a chat") {
           {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{\"x\":1}"},
           {"type": "function_call_output", "call_id": "1", "output": "d"}],
           "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": true}],
+          "reasoning": {"effort": "low"},
           "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}}})",
       std::make_shared<ResponseStore>(), chat);
   CHECK(record.messages.size() == 3);
@@ -125,6 +146,7 @@ TEST_CASE("responses: items, tools and formats become those of a chat") {
   CHECK(text_in(chat, "/tools/0/function/name") == "f");
   CHECK(text_in(chat, "/response_format/json_schema/name") == "n");
   CHECK(chat.at("max_tokens").as_int64() == 7);
+  CHECK(text_in(chat, "/reasoning_effort") == "low");
 }
 
 TEST_CASE("responses: what cannot be done is refused by its field") {

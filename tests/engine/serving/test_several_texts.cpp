@@ -3,6 +3,7 @@
 
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -186,9 +187,16 @@ TEST_CASE("language service: what would change an answer and is not supported is
   CHECK(ollama("/api/generate", R"({"prompt": "a", "images": ["aa"]})").find("'images'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "template": "{{ .Prompt }}"})").find("'template'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "context": [1, 2]})").find("'context'") == 0);
-  CHECK(ollama("/api/generate", R"({"prompt": "a", "logprobs": true})").find("'logprobs' is not supported here") == 0);
+  for (const char* more : {R"("ignore_eos": true)", R"("min_tokens": 3)", R"("stop_token_ids": [2])"})
+    CHECK(chat((", " + std::string(more)).c_str()).find("is not supported") != std::string::npos);
+  CHECK(chat(R"(, "guided_json": {"type": "null"})") ==
+        "'guided_json' is not supported: give 'response_format' or 'grammar'");
+  CHECK(chat(R"(, "top_logprobs": 2)") == "'top_logprobs' needs 'logprobs': true");
   const std::string empty = R"("images": [], "context": null, "suffix": "")";
   posted(served, "/api/generate", R"({"prompt": "a", "stream": false, "options": {"num_predict": 1}, )" + empty + "}");
+  posted(served, "/v1/chat/completions",
+         "{" + kMessages + R"(, "ignore_eos": false, "min_tokens": 0, "guided_json": null, "top_logprobs": 0,
+                              "stop_token_ids": [], "structured_outputs": {}})");
 }
 
 TEST_CASE("language service: tools that the chat template does not show are refused") {
@@ -215,7 +223,40 @@ TEST_CASE("language service: Ollama's requests without a prompt load the model a
     CHECK(text_at(reply, "/model") == "m");
     CHECK(text_at(reply, path == "/api/chat" ? "/message/content" : "/response").empty());
   }
+  CHECK(text_at(posted(served, "/api/generate", R"({"model": "m", "keep_alive": 0})"), "/done_reason") == "unload");
   CHECK(served.worker.report().requests == 0);
+}
+
+TEST_CASE("language service: clients recognise a prompt that is too long, and an unknown model, by the code") {
+  LanguageOverHttp served;
+  const std::string words = "\"" + std::string(2000, 'a') + "\"";
+  const auto code = [&](const ServiceReply& reply) { return text_at(json::parse(reply.body), "/error/code"); };
+  const auto long_prompt = [&](const char* path, const std::string& body) {
+    return code(reply_to(served.service, "POST", path, body));
+  };
+  CHECK(long_prompt("/v1/completions", R"({"prompt": )" + words + "}") == "context_length_exceeded");
+  CHECK(long_prompt("/v1/chat/completions", R"({"messages": [{"role": "user", "content": )" + words + "}]}") ==
+        "context_length_exceeded");
+  CHECK(long_prompt("/v1/responses", R"({"input": )" + words + "}") == "context_length_exceeded");
+  CHECK(code(reply_to(served.service, "GET", "/v1/models/other")) == "model_not_found");
+}
+
+TEST_CASE("language service: Ollama's routes report log probabilities as OpenAI's chat does") {
+  LanguageOverHttp served;
+  const std::string ask = R"({"messages": [{"role": "user", "content": "Hi"}], "logprobs": true, "top_logprobs": 2, )";
+  const json::value openai = posted(served, "/v1/chat/completions", ask + R"("temperature": 0, "max_tokens": 4})");
+  const std::string options = R"("options": {"temperature": 0, "num_predict": 4})";
+  const json::value whole = posted(served, "/api/chat", ask + options + R"(, "stream": false})");
+  CHECK(whole.at("logprobs") == openai.at_pointer("/choices/0/logprobs/content"));
+  CHECK(whole.at_pointer("/logprobs/0/top_logprobs").as_array().size() == 2);
+  json::array joined;
+  std::istringstream lines(reply_to(served.service, "POST", "/api/chat", ask + options + "}").body);
+  for (std::string line; std::getline(lines, line);) {
+    const json::value sent = json::parse(line);
+    if (const json::value* const more = sent.as_object().if_contains("logprobs"))
+      joined.insert(joined.end(), more->as_array().begin(), more->as_array().end());
+  }
+  CHECK(joined == whole.at("logprobs"));
 }
 
 TEST_CASE("language service: Ollama's routes describe the model") {
@@ -224,12 +265,16 @@ TEST_CASE("language service: Ollama's routes describe the model") {
     ServedModel model{"small", "llama", 1, 1, 400, 262, 0};
     model.quantization = "Q4_K_M";
     model.digest = std::string(64, 'a');
+    model.sizes["llama.block_count"] = 3;
     LanguageService service({}, model, served.worker, *served.small.tokenizer, format,
                             LanguageOverHttp::usual(*served.small.tokenizer));
     const json::value tags = json::parse(reply_to(service, "GET", "/api/tags").body);
     CHECK(text_at(tags, "/models/0/digest") == std::string(64, 'a'));
     CHECK(text_at(tags, "/models/0/details/quantization_level") == "Q4_K_M");
-    return json::serialize(json::parse(reply_to(service, "POST", "/api/show", "{}").body).at("capabilities"));
+    const json::value show = json::parse(reply_to(service, "POST", "/api/show", "{}").body);
+    CHECK(show.at("model_info").at("llama.block_count").as_int64() == 3);
+    CHECK(show.at("model_info").at("llama.context_length").as_int64() == 400);
+    return json::serialize(show.at("capabilities"));
   };
   CHECK(shown(ChatTemplate::usual()) == R"(["completion","tools"])");
   CHECK(shown(ChatTemplate("{{ messages[0]['content'] }}")) == R"(["completion"])");
@@ -267,6 +312,20 @@ TEST_CASE("text requests: other clients' ways to write a setting") {
   CHECK(read(TextApi::chat, R"("response_format": {"type": "json_object", "schema": {"type": "null"}})").schema ==
         R"({"type":"null"})");
   CHECK(read(TextApi::ollama_chat, R"("options": {"repeat_last_n": -1})").settings.filters.recent == 400);
+  CHECK(read_text_request(TextApi::completion, R"({"prompt": "a", "n_predict": 5})", usual).settings.tokens == 5);
+  CHECK(read(TextApi::chat, R"("max_tokens": 2147483647)").settings.tokens == 2147483647);
+  CHECK_THROWS(read(TextApi::chat, R"("max_tokens": 2147483648)"));
+  for (const char* off : {R"("thinking": {"type": "disabled"})", R"("enable_thinking": false)",
+                          R"("reasoning_effort": "none")", R"("chat_template_kwargs": {"enable_thinking": false})"})
+    CHECK_FALSE(read(TextApi::chat, off).conversation->more.at("enable_thinking").as_bool());
+  CHECK(read(TextApi::chat, R"("thinking": {"type": "enabled"})").conversation->more.at("enable_thinking").as_bool());
+  const TextRequest talk = read_text_request(
+      TextApi::ollama_chat,
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "thinking": "c"},
+                       {"role": "tool", "tool_name": "f", "content": "d"}]})",
+      usual);
+  CHECK(text_at(talk.conversation->messages[1], "/reasoning_content") == "c");
+  CHECK(text_at(talk.conversation->messages[2], "/name") == "f");
   const TextRequest thinks = read(TextApi::ollama_chat, R"("think": "high")");
   CHECK(thinks.conversation->more.at("reasoning_effort").as_string() == "high");
   CHECK(thinks.conversation->more.at("enable_thinking").as_bool());

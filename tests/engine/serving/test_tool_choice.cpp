@@ -67,6 +67,17 @@ TEST_CASE("call grammar: one call of a tool, with arguments of its schema") {
   CHECK_FALSE(is_call("The lamp", "", ""));
 }
 
+TEST_CASE("call grammar: a tool without parameters has no arguments") {
+  for (const char* parameters :
+       {"", R"(, "parameters": null)", R"(, "parameters": {"type": "object", "properties": {}})"}) {
+    const std::string tools = R"([{"type": "function", "function": {"name": "now")" + std::string(parameters) + "}}]";
+    INFO(tools);
+    GrammarText none(std::make_shared<const Grammar>(grammar_of_call(json::parse(tools).as_array(), "", "", false)));
+    CHECK_FALSE(none.allows(R"({"name":"now","arguments":{"x")"));
+    CHECK((none.append(R"({"name":"now","arguments":{}})") && none.may_end()));
+  }
+}
+
 TEST_CASE("call grammar: marks, reasoning and names are those of the template") {
   const std::string call = R"({"name":"lamp","arguments":{"on":true}})";
   CHECK(is_call("<tool_call>\n" + call + "\n</tool_call>", "", "<tool_call>"));

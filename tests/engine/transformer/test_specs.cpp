@@ -118,6 +118,65 @@ TEST_CASE("specs: a new architecture is a JSON file") {
   }
 }
 
+TEST_CASE("specs: a matrix of one row is stored as a matrix or as a vector") {
+  std::string spec = replaced(R"({"op": "Linear", "in": "x", "weight": "w", "bias": "b", "out": "x"},)",
+                              R"({"op": "Linear", "in": "x", "weight": "row", "out": "share"},
+                                 {"op": "Linear", "in": "x", "weight": "w", "bias": "b", "out": "x"},)");
+  const auto put = [&spec](const std::string& from, const std::string& to) {
+    REQUIRE(spec.find(from) != std::string::npos);
+    spec.replace(spec.find(from), from.size(), to);
+  };
+  put(R"("b": "b",)", R"("b": "b", "row": "row",)");
+  put(R"({"tensor": "table",)", R"({"tensor": "row", "dims": [1, "width"]}, {"tensor": "table",)");
+  put(R"("outputs": {"y": "y"})", R"("outputs": {"y": "share"})");
+  std::vector<float> results[2];
+  for (const bool vector : {false, true}) {
+    ImportedModel imported = tiny_model();
+    imported.tensors.emplace("row", reshape(small_random({4}, 7, 1), vector ? Shape{4} : Shape{1, 4}));
+    results[vector] = run_tiny(model_of(imported, with_spec(spec)), {4, 1, 2});
+  }
+  CHECK(results[0].size() == 3);
+  CHECK(results[0] == results[1]);
+  ImportedModel wrong = tiny_model();
+  wrong.tensors.emplace("row", small_random({5}, 7, 1));
+  CHECK(message_of([&] { model_of(wrong, with_spec(spec)); }) ==
+        "'tiny.bin': the tensor 'row' is f32[5], and the model's sizes need f32[1, 4]");
+}
+
+TEST_CASE("specs: experts with a wrong activation, limit or bias are refused") {
+  const auto refusal = [](const std::string& fields, const Shape& bias) {
+    std::string spec = replaced(R"({"op": "Reshape", "in": "x", "dims": ["rows", "out"], "out": "flat"},)",
+                                R"({"op": "Experts", "in": "x", "router": "router", "gate": "gate", "up": "gate",
+                                    "down": "down", "used": 1, )" +
+                                    fields + R"("out": "x"},
+                                   {"op": "Reshape", "in": "x", "dims": ["rows", "out"], "out": "flat"},)");
+    const auto put = [&spec](const std::string& from, const std::string& to) {
+      REQUIRE(spec.find(from) != std::string::npos);
+      spec.replace(spec.find(from), from.size(), to);
+    };
+    put(R"("b": "b",)", R"("b": "b", "router": "router", "gate": "gate", "down": "down", "more": "more",)");
+    put(R"({"tensor": "table",)", R"({"tensor": "router", "dims": [2, "out"]},
+        {"tensor": "gate", "dims": [2, 3, "out"], "layout": "experts"},
+        {"tensor": "down", "dims": [2, "out", 3], "layout": "experts"},
+        {"tensor": "more", "dims": [)" +
+                                      std::to_string(bias[0]) + ", " + std::to_string(bias[1]) + R"(]},
+        {"tensor": "table",)");
+    ImportedModel imported = tiny_model();
+    imported.tensors.emplace("router", small_random({2, 8}, 4, 1));
+    imported.tensors.emplace("gate", small_random({2, 3, 8}, 5, 1));
+    imported.tensors.emplace("down", small_random({2, 8, 3}, 6, 1));
+    imported.tensors.emplace("more", small_random(bias, 7, 1));
+    return message_of([&] { model_of(imported, with_spec(spec)); });
+  };
+  CHECK(refusal(R"("gate_bias": "more", )", {2, 3}) == "no error");
+  CHECK(refusal(R"("gate_bias": "more", )", {2, 8}).find("has 'gate_bias' of [2, 8] for experts that need [2, 3]") !=
+        std::string::npos);
+  CHECK(refusal(R"("activation": "relu", )", {2, 3})
+            .find("has the activation 'relu'; it can be silu or clamped_swiglu") != std::string::npos);
+  CHECK(refusal(R"("activation": "clamped_swiglu", "limit": 0, )", {2, 3}).find("has the limit 0; it is above 0") !=
+        std::string::npos);
+}
+
 TEST_CASE("specs: Select takes one value where another is above a number, and another value elsewhere") {
   const auto with = [](const std::string& above) {
     return replaced(R"({"op": "Scale", "in": "flat", "by": "width / 4", "out": "y", "unless": "width % 2"})",
@@ -305,10 +364,13 @@ TEST_CASE("specs: trained weights have all experts of a stack, or none") {
 }
 
 TEST_CASE("specs: an unknown architecture is refused with the known ones") {
-  CHECK(message_of([] { model_of(tiny_model()); })
-            .find("'tiny.bin' is a model of the architecture 'tiny', which is not known\n"
-                  "known architectures: bert, gemma, gemma2, gemma3, granite, llama, phi3, qwen2, qwen3, qwen3moe, "
-                  "smollm3\n") == 0);
+  CHECK(
+      message_of([] { model_of(tiny_model()); })
+          .find("'tiny.bin' is a model of the architecture 'tiny', which is not known\n"
+                "known architectures: arcee, bert, cohere2, command-r, ernie4_5, exaone, exaone4, gemma, gemma2, "
+                "gemma3, glm4, gpt-oss, gpt2, gptneox, granite, granitemoe, hunyuan-dense, llama, nemotron, "
+                "nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen3, qwen3moe, seed_oss, smollm3, stablelm, "
+                "starcoder2\n") == 0);
 }
 
 TEST_CASE("specs: a run resolves nothing that was not resolved before") {
