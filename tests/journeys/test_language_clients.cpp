@@ -22,7 +22,7 @@ std::string served_stories(const Folder& f, std::unique_ptr<Background>& server,
   const std::string data = data_folder();
   if (data.empty() || !fs::exists(fs::path(data) / "llama2c")) return "";
   server = std::make_unique<Background>(f, "serve " + data + "/llama2c/stories260K.bin --tokenizer " + data +
-                                               "/llama2c/tok512.bin --context 2048 --listen 127.0.0.1:0 " + flags);
+                                               "/llama2c/tok512.bin --listen 127.0.0.1:0 " + flags);
   const auto address = [&] {
     const std::string text = server->errors();
     const size_t at = text.find("http://127.0.0.1:");
@@ -93,7 +93,7 @@ bool take_script(const Folder& f, const std::string& name, const std::vector<std
 TEST_CASE("language clients: every request that the queue has room for gets a connection") {
   const Folder f;
   std::unique_ptr<Background> server;
-  const std::string address = served_stories(f, server, "--sequences 2 --queue 100");
+  const std::string address = served_stories(f, server, "--context 2048 --sequences 2 --queue 100");
   if (address.empty()) return;
   std::vector<std::unique_ptr<Begun>> all;
   for (int i = 0; i < 102; ++i) {
@@ -108,13 +108,14 @@ TEST_CASE("clients: the python packages of OpenAI and Ollama are answered") {
     WARN("skipped: " << python << " lacks openai and ollama (pip install openai ollama; set HARMONICS_CLIENT_PYTHON)");
     return;
   }
-  check_client(Folder(), "'" + python + "' '" + kScripts + "language_clients.py'", "secret-key", "--token secret-key");
+  check_client(Folder(), "'" + python + "' '" + kScripts + "language_clients.py'", "secret-key",
+               "--context 2048 --token secret-key");
 }
 
 TEST_CASE("clients: the npm packages of OpenAI and Ollama are answered") {
   const Folder f;
   if (!take_script(f, "language_clients.mjs", {"openai", "ollama"})) return;
-  check_client(f, "node '" + (f / "language_clients.mjs") + "'", "secret-key", "--token secret-key");
+  check_client(f, "node '" + (f / "language_clients.mjs") + "'", "secret-key", "--context 2048 --token secret-key");
 }
 
 TEST_CASE("clients: the chat page works in Chromium, wide and narrow") {
