@@ -49,7 +49,7 @@ class AnswerReader {
   Mode mode_ = Mode::content;
   std::string held_;
   std::string open_, close_;  // marks of the current call
-  std::string header_;        // of the current message: who speaks to whom, in which channel
+  std::string header_;        // author, recipient and channel of the current message
   bool begun_ = false;        // content was emitted
 };
 
