@@ -65,9 +65,8 @@ std::optional<boost::json::value> json_of(std::string_view text) {
   return value;
 }
 
-// Returns the JSON object of a text, {} for a blank one, and nothing for other texts.
+// Returns the JSON object of a text, and nothing for other texts.
 std::optional<boost::json::value> object_of(std::string_view text) {
-  if (trimmed(text).empty()) return boost::json::value(boost::json::object());
   std::optional<boost::json::value> value = json_of(text);
   if (!value || !value->is_object()) return {};
   return value;
@@ -180,7 +179,7 @@ bool AnswerReader::advance_message(std::vector<AnswerPart>& parts, bool last) {
   if (!name.empty()) {
     if (!whole) return false;
     const std::string_view text = std::string_view(held_).substr(0, end);
-    if (const auto arguments = object_of(text))
+    if (const auto arguments = object_of(trimmed(text).empty() ? "{}" : text))
       parts.push_back({AnswerPart::call, std::string(name), boost::json::serialize(*arguments)});
     else
       emit(parts, AnswerPart::content, std::string(text));

@@ -15,8 +15,10 @@ namespace {
 
 // Rows that are sorted by expert. Those of expert e are offsets[e] to offsets[e + 1].
 struct SortedRows {
-  HTensor rows, offsets, experts;  // experts: the number of each row's expert, for biases
+  HTensor rows, offsets, experts;  // experts: the number of each row's expert; empty without biases
 };
+
+bool has_biases(const SpecTrace& t) { return t.has("gate_bias") || t.has("up_bias") || t.has("down_bias"); }
 
 // Returns the results of one of the experts' maps, with its biases.
 HTensor mapped(SpecTrace& t, const SortedRows& sorted, const HTensor& rows, const std::string& name) {
@@ -62,9 +64,9 @@ HTensor by_expert_choice(SpecTrace& t, const HTensor& x, const HTensor& scores, 
   const std::vector<HTensor> chosen = apply("expert_choice", how, {reshape(scores, Shape{rows, experts})});
   const HTensor numbers = reshape(chosen[1], Shape{experts * capacity});
   const HTensor offsets = iota(DType::I32, Shape{experts + 1}, 0) * static_cast<double>(capacity);
-  HTensor of_rows = iota(DType::I32, Shape{experts, capacity}, 0);
-  const HTensor results = expert_results(
-      t, {gather(reshape(x, Shape{rows, width}), numbers), offsets, reshape(of_rows, Shape{experts * capacity})});
+  HTensor of_rows;
+  if (has_biases(t)) of_rows = reshape(iota(DType::I32, Shape{experts, capacity}, 0), Shape{experts * capacity});
+  const HTensor results = expert_results(t, {gather(reshape(x, Shape{rows, width}), numbers), offsets, of_rows});
   HTensor weights = reshape(chosen[0], Shape{experts * capacity, 1});
   if (t.has("scale")) weights = weights * t.real("scale");
   return reshape(scatter_add(full(x.dtype(), Shape{rows, width}, 0), numbers, results * weights), x.shape());
@@ -111,9 +113,9 @@ void trace_experts(SpecTrace& t) {
   if (t.has("balance")) t.balance(scores, chosen[1], t.real("balance"));  // of the choices before a limit
   if (t.has("capacity") && t.learns()) chosen = apply("router", how.set("capacity", capacity), inputs);
   const std::vector<HTensor> sent = apply("dispatch", AttributeMap().set("count", count), {x, chosen[1]});
-  // Choices beyond a limit have the number `count`.
-  const HTensor numbers =
-      clamp(gather(reshape(chosen[1], Shape{chosen[1].size()}), sent[1]), 0, static_cast<double>(count - 1));
+  HTensor numbers;  // choices beyond a limit have the number `count`
+  if (has_biases(t))
+    numbers = clamp(gather(reshape(chosen[1], Shape{chosen[1].size()}), sent[1]), 0, static_cast<double>(count - 1));
   t.set(apply("combine", {}, {expert_results(t, {sent[0], sent[2], numbers}), sent[1], chosen[0]}).at(0));
 }
 

@@ -39,6 +39,11 @@ def fused_qkv(value):
     return by_head.swapaxes(0, 1).reshape(value.shape)
 
 
+def permuted(part, kind, value):
+    heads = {"attn_q": HEADS, "attn_k": SHARED}.get(part)
+    return first.interleaved(value, heads) if heads else value
+
+
 def gguf_tensors(model, parts, top, layers, change):
     for name, tensor in model.state_dict().items():
         value, (stem, kind) = tensor.float().numpy(), name.rsplit(".", 1)
@@ -166,15 +171,11 @@ def main():
           parts={"mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
                  "mlp.shared_expert_gate": "ffn_gate_inp_shexp"})
     model("olmoe", "olmoe", t.OlmoeConfig(**RMS, **experts, tie_word_embeddings=False), rms_keys(expert_count=4, expert_used_count=2))
-    def granite(part, kind, value):
-        heads = {"attn_q": HEADS, "attn_k": SHARED}.get(part)
-        return first.interleaved(value, heads) if heads else value
-
     model("granitemoe", "granitemoe", t.GraniteMoeConfig(**RMS, num_local_experts=4, num_experts_per_tok=2, embedding_multiplier=3.0,
                                                          attention_multiplier=0.25, residual_multiplier=0.5, logits_scaling=2.0,
                                                          tie_word_embeddings=True),
           rms_keys(expert_count=4, expert_used_count=2, embedding_scale=3.0, attention__scale=0.25, residual_scale=0.5, logit_scale=2.0),
-          parts={"block_sparse_moe.router": "ffn_gate_inp"}, change=granite)
+          parts={"block_sparse_moe.router": "ffn_gate_inp"}, change=permuted)
     yarn = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0,
             "truncate": False}
     model("gpt-oss", "gpt-oss", t.GptOssConfig(**{**RMS, "rope_parameters": yarn, "intermediate_size": 8}, head_dim=8, num_local_experts=4,
@@ -184,11 +185,7 @@ def main():
           parts={"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"})
     model("exaone4", "exaone4", t.Exaone4Config(**{**four, "head_dim": 8}, sliding_window=5, sliding_window_pattern=4, tie_word_embeddings=True),
           rms_keys(8, attention__sliding_window=5), parts=sandwich)
-    def arcee(part, kind, value):
-        heads = {"attn_q": HEADS, "attn_k": SHARED}.get(part)
-        return first.interleaved(value, heads) if heads else value
-
-    model("arcee", "arcee", t.ArceeConfig(**RMS, head_dim=8, tie_word_embeddings=False), rms_keys(8), change=arcee)
+    model("arcee", "arcee", t.ArceeConfig(**RMS, head_dim=8, tie_word_embeddings=False), rms_keys(8), change=permuted)
     model("nemotron", "nemotron", t.NemotronConfig(**SIZES, head_dim=8, norm_eps=1e-5, rope_parameters={**THETA, "partial_rotary_factor": 0.5}),
           norm_keys(turned=4, attention__key_length=8, attention__value_length=8), top={"model.norm": "output_norm"},
           change=lambda part, kind, value: value + 1 if part.endswith("norm") and kind == "weight" else value)

@@ -65,6 +65,7 @@ TEST_CASE("chat answer: reasoning and calls of tools are found in pieces of ever
   CHECK(parts_of_answer("[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]") == "t(f {})");
   CHECK(parts_of_answer("[TOOL_CALLS]f[ARGS]{\"x\": 1}[TOOL_CALLS] g[CALL_ID]a1[ARGS] {}\n") ==
         "t(f {\"x\":1})t(g {})");
+  CHECK(parts_of_answer("[TOOL_CALLS]f[ARGS] ") == "c([TOOL_CALLS]f[ARGS] )");
   CHECK(parts_of_answer("[TOOL_CALLS]f[ARGS]{\"x\": ") == "c([TOOL_CALLS]f[ARGS]{\"x\": )");
   CHECK(parts_of_answer("[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"x\": \"[ARGS]\"}}]") ==
         "t(f {\"x\":\"[ARGS]\"})");
@@ -87,6 +88,7 @@ TEST_CASE("chat answer: messages in channels are reasoning, calls and content") 
         "r(hm <b>)t(get_weather {\"city\":\"Bonn\"})");
   CHECK(parts_of_answer("<|channel|>commentary to=functions.f <|constrain|>json<|message|>", true, prompt).empty());
   CHECK(parts_of_answer("<|channel|>commentary to=functions.f<|message|>{}<|end|>", true, prompt) == "t(f {})");
+  CHECK(parts_of_answer("<|channel|>commentary to=functions.f<|message|><|end|>", true, prompt) == "t(f {})");
   CHECK(parts_of_answer("<|channel|>commentary to=functions.f<|message|>{\"x\": ", true, prompt) == "c({\"x\": )");
   CHECK(parts_of_answer("<|channel|>commentary to=functions.f<|message|>{}", false, prompt) == "c({})");
   CHECK(parts_of_answer("<|channel|>commentary<|message|>I look it up.<|end|><|start|>assistant" + call, true,
