@@ -9,6 +9,7 @@
 
 #include "formats/safetensors.hpp"
 #include "formats/utf8.hpp"
+#include "tokenizer_files.hpp"
 
 namespace huggingface {
 
@@ -180,9 +181,15 @@ StoredWeights read_weights(const ImportSource& source) {
     map = index_of(source);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::NoInput) throw;
-    throw Error(ErrorKind::NoInput, std::string("beside '") + source.path() + "' there is neither " +
-                                        harmonics::kFolderWeights + " nor " + harmonics::kFolderIndex)
-        .note("weights are read from safetensors files");
+    Error missing(ErrorKind::NoInput, std::string("beside '") + source.path() + "' there is neither " +
+                                          harmonics::kFolderWeights + " nor " + harmonics::kFolderIndex);
+    missing.note("weights are read from safetensors files");
+    for (const char* pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+      if (beside(source)(pickled))
+        missing.note(std::string("the folder has ") + pickled +
+                     "; to convert it, in Python: transformers.AutoModelForCausalLM.from_pretrained(FOLDER)"
+                     ".save_pretrained(FOLDER)");
+    throw missing;
   }
   std::set<std::string> files;
   for (const auto& [name, file] : map.entries()) files.emplace(file.text());

@@ -7,6 +7,7 @@
 
 #include <boost/json.hpp>
 
+#include "engine/corpus/corpus_tokenizer.hpp"
 #include "engine/language/tokenizer.hpp"
 #include "engine/model/exported.hpp"
 #include "engine/transformer/architectures.hpp"
@@ -178,6 +179,9 @@ TEST_CASE("folders: settings that no spec implements are refused with their plac
   const std::string empty = scratch.changed("qwen2", "24", "24");
   fs::remove(empty + "/model.safetensors");
   CHECK(contains(failure_of(empty), "there is neither model.safetensors nor model.safetensors.index.json"));
+  CHECK_FALSE(contains(failure_of(empty), "pytorch_model.bin"));
+  Scratch::write(empty + "/pytorch_model.bin", "pickled");
+  CHECK(contains(failure_of(empty), "the folder has pytorch_model.bin; to convert it, in Python: transformers."));
   Scratch::write(empty + "/model.safetensors.index.json", R"({"weight_map": {"a": "../b.safetensors"}})");
   CHECK(contains(failure_of(empty), "is not a name in its folder"));
   Scratch::write(empty + "/model.safetensors.index.json", R"({"weight_map": [1]})");
@@ -217,6 +221,30 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
     CHECK(model.metadata.text("tokenizer.chat_template.tool_use") == "{{ tools }}");
     CHECK(std::get<std::vector<int64_t>>(*model.metadata.values().find("huggingface.eos_token_ids")) ==
           std::vector<int64_t>{1, 2});
+  }
+}
+
+TEST_CASE("folders: tokenizers of characters and of bytes have the same ids in GGUF") {
+  if (!reads_folders()) return;
+  const std::string text = "h\u00e9llo \u2026 w\u00f6rld\u201c\n\u65e5\u672c  \U0001F642!";
+  for (const std::string& json :
+       {bytes_tokenizer_json(),
+        characters_tokenizer_json(U" !\nhelowrd\u00e9\u00f6\u201c\u2026\u65e5\u672c\U0001F642")}) {
+    const Scratch scratch;
+    const std::string folder = scratch.changed("qwen2", "24", "24"), gguf = scratch.at("model.gguf"),
+                      again = scratch.at("again/");
+    Scratch::write(folder + "/tokenizer.json", json);
+    write_again(folder, gguf);
+    write_again(gguf, again);
+    const auto expected = Tokenizer::open(folder, Registry::global());
+    const std::vector<int32_t> ids = expected->encode(text);
+    CHECK(expected->decode(ids) == text);
+    for (const std::string& path : {gguf, again}) {
+      const auto written = Tokenizer::open(path, Registry::global());
+      CHECK(written->encode(text) == ids);
+      CHECK(written->decode(ids) == text);
+      CHECK(written->encode("\u00e8\u2025") == expected->encode("\u00e8\u2025"));  // unknown characters
+    }
   }
 }
 
