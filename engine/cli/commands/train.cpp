@@ -53,7 +53,7 @@ void print_keys(const Options& options) {
 }
 
 struct DataTotals {
-  int64_t examples = 0, tokens = 0, left_out = 0;
+  int64_t examples = 0, tokens = 0, skipped = 0;
 };
 
 DataTotals totals_of(const Corpus& corpus) {
@@ -61,7 +61,7 @@ DataTotals totals_of(const Corpus& corpus) {
   for (const DatasetCounts& set : corpus.counts()) {
     totals.examples += static_cast<int64_t>(set.examples);
     totals.tokens += static_cast<int64_t>(set.tokens);
-    totals.left_out += static_cast<int64_t>(set.skipped + set.empty + set.malformed);
+    totals.skipped += static_cast<int64_t>(set.skipped + set.empty + set.malformed);
   }
   return totals;
 }
@@ -169,7 +169,7 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
     print_json(boost::json::object{{"version", 1},
                                    {"examples", data.examples},
                                    {"tokens", data.tokens},
-                                   {"left_out", data.left_out},
+                                   {"skipped_examples", data.skipped},
                                    {"rows", plan.corpus->rows()},
                                    {"validation_rows", plan.validation_rows},
                                    {"steps", plan.steps},
@@ -206,6 +206,19 @@ void add_tokenizer(const TrainSettings& settings, const std::string& tokenizer, 
   if (is_json || std::filesystem::is_directory(tokenizer, failed)) copy_tokenizer_files(tokenizer, folder);
   if (const std::string& chat = settings.corpus.chat_template; !chat.empty())
     write_file_atomically(folder + "/chat_template.jinja", read_plain_file(chat));
+}
+
+// Throws if a checkpoint has more steps than the run.
+void expect_steps(const Checkpoint& checkpoint, const TrainPlan& plan, const TrainSettings& settings) {
+  const int64_t step = checkpoint.state.step;
+  if (plan.steps == 0 || step <= plan.steps) return;
+  const std::string limit = settings.steps ? fmt::format("max_steps is {}", *settings.steps)
+                                           : fmt::format("num_epochs: {:g} gives {}", settings.epochs,
+                                                         number_of(static_cast<uint64_t>(plan.steps), "step"));
+  throw Error(ErrorKind::Usage, fmt::format("the checkpoint is already at step {}, but {}", thousands(step), limit), {},
+              {fmt::format("to train further, raise it: --set {}",
+                           settings.steps ? fmt::format("max_steps={}", 2 * step) : std::string("num_epochs=EPOCHS")),
+               "to start again, give another output_dir"});
 }
 
 // Writes a folder of the model with its new weights, for generate, chat and serve. Returns an exit code. The weights
@@ -292,8 +305,11 @@ int train_command(const Options& options) {
   const TrainSettings& settings = tokens->settings();
   announce_plan(plan, settings);
   if (options.dry_run) return with_source(nullptr, [&] { return dry_run(plan, settings); });
-  write_file_atomically(settings.output + "/config.yaml", train_settings_text(written));
-  const int code = run_flow(plan.flow, plan.options);
+  // The configuration replaces that of the resumed run only once its checkpoint was restored.
+  const RunEvents events{
+      [&](const Checkpoint& checkpoint) { expect_steps(checkpoint, plan, settings); },
+      [&] { write_file_atomically(settings.output + "/config.yaml", train_settings_text(written)); }};
+  const int code = run_flow(plan.flow, plan.options, events);
   if (code != kDone) return code;
   const std::string kept = settings.output + "/tokenizer.json";
   std::error_code failed;

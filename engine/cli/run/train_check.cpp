@@ -8,6 +8,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/run/train_settings.hpp"
 #include "engine/corpus/live_corpus.hpp"
+#include "engine/transformer/layer_models.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
@@ -212,6 +213,37 @@ void check_train_files(const TrainSettings& settings, const std::string& folder,
     expect_model("distillation", settings.distillation->teacher, folder, problems);
   if (settings.preferences && !settings.preferences->reference.empty())
     expect_model("dpo", settings.preferences->reference, folder, problems);
+}
+
+void settle_window(TrainSettings& settings, const std::string& folder, TrainProblems& problems) {
+  constexpr uint64_t kUsual = 512;
+  const uint64_t given = settings.corpus.window;
+  uint64_t window = given > 0 ? given : kUsual;
+  const auto limit = [&](const char* key, const std::string& model, const std::string& set) {
+    if (model.empty() || problems.doubts(key) || problems.doubts("sequence_len")) return;
+    const std::string beside = (fs::path(folder) / model).string();
+    const bool there = !exists_there(model) && exists_there(beside);
+    try {
+      const auto context = static_cast<uint64_t>(context_of_model(
+          there ? beside : model, settings_in(set).value_or(std::map<std::string, std::string>()), Registry::global()));
+      if (context >= window) return;
+      if (given > 0)
+        problems.add({"sequence_len"},
+                     fmt::format("'sequence_len' is {}, but the context of '{}' is {}", given, model, context),
+                     fmt::format("give at most {}", context));
+      else
+        settings.notes.push_back(fmt::format("sequence_len is {}, the context of '{}'", context, model));
+      window = context;
+    } catch (const Error&) {  // reported when the run opens the model
+    }
+  };
+  if (settings.model.empty())
+    limit("model_dsl", settings.model_dsl, settings.model_settings);
+  else
+    limit("model", settings.model, settings.model_settings);
+  if (settings.distillation) limit("distillation", settings.distillation->teacher, "");
+  if (settings.preferences) limit("dpo", settings.preferences->reference, "");
+  settings.corpus.window = window;
 }
 
 }  // namespace harmonics::engine::cli

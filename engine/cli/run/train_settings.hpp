@@ -122,6 +122,9 @@ class TrainProblems {
 void check_train_settings(const TrainSettings& settings, TrainProblems& problems);
 // Adds errors for missing files, and errors in the `.ndsl` file. Names of models may be relative to `folder`.
 void check_train_files(const TrainSettings& settings, const std::string& folder, TrainProblems& problems);
+// Sets the number of tokens in a row, if the configuration has none, to 512 or to the shortest context of the models,
+// with a note. Adds errors if it exceeds a context.
+void settle_window(TrainSettings& settings, const std::string& folder, TrainProblems& problems);
 // Returns the keys of a data set.
 std::vector<std::string> train_dataset_keys();
 
