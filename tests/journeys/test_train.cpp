@@ -277,6 +277,8 @@ TEST_CASE("train: a note says that a run ends before the learning rate has risen
   const Folder folder;
   const std::string config = folder.write("c.yaml", tiny_configuration(folder, folder / "out"));
   const Result dry = harmonics("train " + config + " --dry-run --set warmup_steps=120");
+  CHECK(has(dry.err, "a step, 1.78 passes over 135 rows\n"));
+  CHECK(has(harmonics("train " + config + " --dry-run --set max_steps=60000").err, "a step, 1,778 passes over"));
   REQUIRE(dry.code == 0);
   CHECK(dry.err.find("note: warmup_steps is 120, but the run has 60 steps: its learning rate ends at 0.0015, not at "
                      "0.003\n") != std::string::npos);
@@ -385,6 +387,11 @@ TEST_CASE("train: a resumed run keeps the numbers of its characters") {
   REQUIRE(harmonics(config + "2").code == 0);
   const std::string before = read(output + "/tokenizer.json");
   std::ofstream(folder / "text.txt", std::ios::app) << std::string(400, 'b') << "the cat sat on the mat. ";
+  const Result anew = harmonics(config + "4");
+  CHECK(anew.code == 2);
+  CHECK(has(anew.err,
+            "holds the checkpoints of a run\nhelp: add --resume to continue that run, or give another "
+            "output_dir\n"));
   const Result changed = harmonics(config + "4 --resume");
   CHECK(read(output + "/tokenizer.json") == before);
   CHECK(changed.code == 0);
@@ -406,6 +413,8 @@ TEST_CASE("train: rows are at most as long as the context of the models, unless 
       harmonics("train " + folder.write("d.yaml", without(tiny, "model_settings")) +
                 " --set max_steps=2 --set output_dir=" + (folder / "tuned") + " --model " + (folder / "out/model"));
   if (fs::exists(folder / "out/model/config.json")) {  // not without PCRE2
+    CHECK(has(harmonics("generate " + (folder / "out") + " the").err,
+              "and so no model\nhelp: did you mean '" + (folder / "out/model") + "'?\n"));
     INFO(tuned.err);
     CHECK(tuned.code == 0);
     CHECK(has(tuned.err, "note: sequence_len is 32, the context of '" + (folder / "out/model") + "'\n"));

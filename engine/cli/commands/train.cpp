@@ -1,6 +1,7 @@
 // harmonics train: trains a language model by a configuration, as a generated flow in an ordinary cycle.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -95,10 +96,11 @@ void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
     return;
   }
   const double passes = static_cast<double>(plan.steps * plan.rows_of_step) / static_cast<double>(plan.corpus->rows());
-  say(fmt::format("{} of {} of {}: {} a step, {:.3g} pass{} over {}",
-                  number_of(static_cast<uint64_t>(plan.steps), "step"),
+  const std::string count =
+      passes < 100 ? fmt::format("{:.3g}", passes) : thousands(static_cast<int64_t>(std::llround(passes)));
+  say(fmt::format("{} of {} of {}: {} a step, {} pass{} over {}", number_of(static_cast<uint64_t>(plan.steps), "step"),
                   number_of(static_cast<uint64_t>(plan.rows_of_step), "row"),
-                  number_of(settings.corpus.window, "token"), number_of(static_cast<uint64_t>(tokens), "token"), passes,
+                  number_of(settings.corpus.window, "token"), number_of(static_cast<uint64_t>(tokens), "token"), count,
                   passes == 1 ? "" : "es", number_of(plan.corpus->rows(), "row")));
   announce_validation(plan);
 }
@@ -283,6 +285,7 @@ int train_command(const Options& options) {
       throw Error(ErrorKind::Usage,
                   fmt::format("--dry-run reads the data, but '{}' is a stream", written.corpus.datasets.front().path),
                   {}, {"leave it out, or name a file with the same examples"});
+    if (!options.dry_run && !written.special_tokens.empty()) expect_unused(written);
     tokens.emplace(written, !options.dry_run, options.quiet);
     const TrainSettings& settings = tokens->settings();
     Options of_run = options;

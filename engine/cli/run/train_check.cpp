@@ -6,6 +6,7 @@
 
 #include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/cli/options/hub_name.hpp"
 #include "engine/cli/run/train_settings.hpp"
 #include "engine/corpus/live_corpus.hpp"
 #include "engine/transformer/layer_models.hpp"
@@ -143,7 +144,10 @@ void expect_model(const char* key, const std::string& model, const std::string& 
   if (exists_there(model) || exists_there((fs::path(folder) / model).string()) || builtin_ndsl(model)) return;
   Error e(ErrorKind::NoInput, fmt::format("there is no model '{}'", model));
   const std::string meant = did_you_mean(model, builtin_ndsl_models());
-  if (const std::string advice = meant.empty() ? advice_for_missing(model) : meant; !advice.empty()) e.note(advice);
+  if (const std::string command = download_command(model); !command.empty())
+    e.note("models are not downloaded automatically; to download one: " + command);
+  else if (const std::string advice = meant.empty() ? advice_for_missing(model) : meant; !advice.empty())
+    e.note(advice);
   problems.add({key}, e.note("give a file or folder, or the name of a built-in model: 'harmonics list models'"));
 }
 
@@ -154,7 +158,11 @@ void expect_data(const char* key, const std::vector<DatasetOptions>& sets, const
       continue;
     const document::Node* at = scalar_of(root, set.path);
     Error e(ErrorKind::NoInput, fmt::format("there is no '{}'", set.path), at ? at->span : Span());
-    if (const std::string advice = advice_for_missing(set.path); !advice.empty()) e.note(advice);
+    if (const std::string command = download_command(set.path);
+        !command.empty() && fs::path(set.path).extension().empty())
+      e.note("data sets are not downloaded automatically; to download one: " + command + " --repo-type dataset");
+    else if (const std::string advice = advice_for_missing(set.path); !advice.empty())
+      e.note(advice);
     problems.add({key}, e);
   }
 }

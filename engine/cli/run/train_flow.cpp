@@ -263,6 +263,14 @@ void create_output_folder(const std::string& path) {
                 {"give another output_dir"});
 }
 
+void expect_unused(const TrainSettings& settings) {
+  const std::string folder = settings.output + "/checkpoints";
+  std::error_code failed;
+  if (settings.resume || !fs::is_directory(folder, failed) || CheckpointFolder(folder).list().empty()) return;
+  throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {},
+              {"add --resume to continue that run, or give another output_dir"});
+}
+
 TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write) {
   TrainPlan plan;
   plan.options = given;
@@ -277,6 +285,7 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
   if (write) {
     create_output_folder(settings.output);
     create_output_folder(settings.output + "/checkpoints");
+    expect_unused(settings);
     keep_tokenizer(plan.tokenizer, data, settings.output);
     held.tokenizer = data.tokenizer;
   }

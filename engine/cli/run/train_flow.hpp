@@ -14,6 +14,9 @@ namespace harmonics::engine::cli {
 // Creates a folder and its parents. Throws ErrorKind::Output.
 void create_output_folder(const std::string& path);
 
+// Throws ErrorKind::Usage if a run that is not resumed would write to the folder of another one.
+void expect_unused(const TrainSettings& settings);
+
 struct TrainPlan {
   std::shared_ptr<const Corpus> corpus, validation;  // null: a live stream; no validation
   int64_t validation_rows = 0;                       // per validation; 0: no validation

@@ -448,8 +448,10 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
     if (!key) {
       for (const std::string& meant : meant_by(entry.key, train_key_names()))
         problems.doubt(find_train_key(meant)->name);
-      problems.add(entry.place, fmt::format("there is no key '{}'", entry.key),
-                   did_you_mean(entry.key, train_key_names()));
+      std::string meant = did_you_mean(entry.key, train_key_names());
+      if (std::string own = own_setting(entry.key, "VALUE"); !own.empty())
+        meant = "write " + own.replace(own.find('='), 1, ": ");
+      problems.add(entry.place, fmt::format("there is no key '{}'", entry.key), meant);
       continue;
     }
     const auto before = std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.first == key; });
