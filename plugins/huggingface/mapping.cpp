@@ -14,6 +14,15 @@ namespace {
 
 constexpr size_t kLongestSpec = 1 << 20;
 
+Half half_of(const Node& half) {
+  constexpr std::pair<const char*, Half> kHalves[] = {
+      {"first", Half::first}, {"second", Half::second}, {"even", Half::even}, {"odd", Half::odd}};
+  if (!half.has()) return Half::whole;
+  for (const auto& [name, value] : kHalves)
+    if (half.text() == name) return value;
+  half.fail("is " + half.shown());
+}
+
 Architecture architecture_of(const Node& spec) {
   Architecture a;
   a.name = spec["architectures"][size_t{0}].text();
@@ -26,15 +35,29 @@ Architecture architecture_of(const Node& spec) {
   if (mapping["window_pattern"].has()) a.window_pattern = mapping["window_pattern"].integer();
   for (size_t i = 0; i < mapping["metadata"].size(); ++i) {
     const Node row = mapping["metadata"][i];
-    a.metadata.push_back(
-        {std::string(row["key"].text()), std::string(row["config"].text()), row["default"], row["real"].truth(false)});
+    a.metadata.push_back({std::string(row["key"].text()),
+                          std::string(row["config"].text()),
+                          row["default"],
+                          row["real"].truth(false),
+                          {}});
+    for (size_t n = 0; n < row["older"].size(); ++n) a.metadata.back().older.emplace_back(row["older"][n].text());
   }
+  if (mapping["switches"].has())
+    for (const auto& [setting, value] : mapping["switches"].entries()) a.switches.emplace(setting, value.truth());
+  a.rotary = mapping["rotary"]["config"].text(a.rotary);
+  a.rotary_part = mapping["rotary"]["default"].number(a.rotary_part);
+  if (const Node rope = spec["architecture"]["prepare"]["rope"]; rope.has())
+    for (const auto& [name, positions] : rope.entries()) {
+      a.divides_frequencies = a.divides_frequencies || positions["divided_by"].text("") == "rope_freqs";
+      if (positions["truncate"].is_number()) a.truncates = positions["truncate"].integer() != 0;
+    }
   for (const auto& [setting, values] : mapping["expected"].entries()) a.expected.emplace_back(setting, values);
   for (size_t i = 0; i < mapping["tensors"].size(); ++i) {
     const Node row = mapping["tensors"][i];
     a.tensors.push_back({std::string(row["name"].text()), std::string(row["hf"].text()),
                          std::string(row["permute"].text("")), row["add"].number(0.0),
-                         std::string(row["tied"].text(""))});
+                         std::string(row["tied"].text("")), std::string(row["when"].text("")), half_of(row["half"]),
+                         row["transposed"].truth(false), std::string(row["by_head"].text(""))});
   }
   for (size_t i = 0; i < mapping["ignored"].size(); ++i) a.ignored.emplace_back(mapping["ignored"][i].text());
   return a;
@@ -93,10 +116,11 @@ const Architecture* find_architecture(std::string_view name) {
   return find_named(name, [&](const Architecture& a) { return a.name == name; });
 }
 
-std::string known_classes() {
-  std::string names;
+std::vector<std::string> known_classes() {
+  std::vector<std::string> names;
   for (const Architecture* a : architectures())
-    for (const auto& [name, type] : a->classes) names += (names.empty() ? "" : ", ") + name;
+    for (const auto& [name, type] : a->classes) names.push_back(name);
+  std::sort(names.begin(), names.end());
   return names;
 }
 

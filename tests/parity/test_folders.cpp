@@ -129,6 +129,11 @@ TEST_CASE("folders: models have the results of transformers, and the same bits o
   const TensorFile further = golden("further_architectures.safetensors");
   for (const std::string name : {"arcee", "cohere2", "olmo3", "olmoe", "starcoder2"})
     check_folder(name, below(further, name), name == "arcee");
+  const TensorFile rest = golden("further_folders.safetensors");
+  for (const std::string name :
+       {"olmo2", "command-r", "ernie4_5", "seed_oss", "exaone4", "starcoder2-window", "stablelm", "glm4", "nemotron",
+        "hunyuan-dense", "granitemoe", "nomic-bert", "exaone", "gpt-oss", "gpt-oss-mxfp4"})
+    check_folder(name, below(rest, name), name == "granitemoe");
 }
 
 TEST_CASE("folders: weights stay where they lie in their file") {
