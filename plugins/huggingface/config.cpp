@@ -126,7 +126,7 @@ const Architecture& architecture_of(const Node& config, const std::string& path)
   std::string names;
   for (size_t i = 0; i < classes.size(); ++i) {
     const std::string name(classes[i].text());
-    if (const Architecture* found = find_class(name)) return *found;
+    if (const Architecture* found = find_class(name); found && found->reads(config)) return *found;
     names += (names.empty() ? "" : ", ") + printable(name, 80);
   }
   if (names.empty()) refuse(path, "names no architecture", "it needs \"architectures\": [\"LlamaForCausalLM\"]");
@@ -158,7 +158,8 @@ std::optional<OtherModel> other_model(std::string_view text, const std::string& 
   const Node classes = config["architectures"];
   for (size_t i = 0; i < classes.size(); ++i) {
     if (other.name.empty()) other.name = classes[i].text();
-    if (other.file.empty() && find_class(classes[i].text())) return {};
+    const Architecture* known = find_class(classes[i].text());
+    if (other.file.empty() && known && known->reads(config)) return {};
   }
   if (other.file.empty() && other.name.empty()) return {};
   return other;

@@ -54,7 +54,9 @@ std::string class_of(const MetadataMap& metadata, const Architecture& a) {
   if (const auto kept = metadata.find(kClass); kept != metadata.end())
     if (const auto* name = std::get_if<std::string>(&kept->second); name && find_class(*name) == &a) return *name;
   const bool window = number_of(metadata, a.key("attention.sliding_window"), 0) > 0;
-  return a.name == "llama" && window ? "MistralForCausalLM" : a.classes.front().first;
+  if (window && a.name == "llama") return "MistralForCausalLM";
+  if (window && a.name == "olmo2") return "Olmo3ForCausalLM";
+  return a.classes.front().first;
 }
 
 json::value first_of(const Node& values) {
@@ -102,13 +104,21 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, cons
     while (std::floor(part * head) < turned) part = std::nextafter(part, 1);  // the reader rounds down
     config[a.rotary] = part;
   }
-  if (json::value scaling = rope_scaling(metadata, a, weights.rope_factors); !scaling.is_null())
+  const bool window = number_of(metadata, a.key("attention.sliding_window"), 0) > 0;
+  if (json::value scaling = rope_scaling(metadata, a, weights.rope_factors); scaling.is_null()) {
+  } else if (window && a.window_unscaled && !a.find_row("rope_local_base_freq")) {  // by the kind of a block
+    const json::value& base = config["rope_theta"];
+    json::object full = scaling.as_object();
+    full["rope_theta"] = base;
+    config["rope_parameters"] = {{"full_attention", full},
+                                 {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", base}}}};
+  } else {
     config["rope_scaling"] = std::move(scaling);
+  }
   const int64_t blocks = static_cast<int64_t>(number_of(metadata, a.key("block_count"), 0));
   const MetadataRow* pattern_row = a.find_row("sliding_window_pattern");
   const int64_t pattern = pattern_row ? static_cast<int64_t>(number_of(metadata, a.key(pattern_row->key), 6))
                                       : a.window_pattern.value_or(0);
-  const bool window = number_of(metadata, a.key("attention.sliding_window"), 0) > 0;
   if (!window && a.find_row("sliding_window")) config["sliding_window"] = nullptr;
   if (pattern > 0) {
     json::array layers;
@@ -128,7 +138,7 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, cons
                                      std::pair("tokenizer.ggml.padding_token_id", "pad_token_id")})
     if (const auto at = metadata.find(key); at != metadata.end() && std::holds_alternative<int64_t>(at->second))
       config[setting] = std::get<int64_t>(at->second);
-    else  // explicitly null: the class would use its default id
+    else if (!a.constants.count("attention.causal"))  // explicitly null: the class would use its default id
       config[setting] = nullptr;
   return indented(config);
 }

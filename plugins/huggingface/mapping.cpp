@@ -28,6 +28,7 @@ Architecture architecture_of(const Node& spec) {
   a.name = spec["architectures"][size_t{0}].text();
   const Node mapping = spec["hf_mapping"];
   for (const auto& [name, type] : mapping["classes"].entries()) a.classes.emplace_back(name, type.text());
+  a.read = mapping["read"];
   a.tied = mapping["tied"].truth();
   a.prefix = mapping["prefix"].text("");
   if (mapping["constants"].has())
@@ -50,6 +51,7 @@ Architecture architecture_of(const Node& spec) {
     for (const auto& [name, positions] : rope.entries()) {
       a.divides_frequencies = a.divides_frequencies || positions["divided_by"].text("") == "rope_freqs";
       if (positions["truncate"].is_number()) a.truncates = positions["truncate"].integer() != 0;
+      a.window_unscaled = a.window_unscaled || (name == "window" && !positions["scaling"].has());
     }
   for (const auto& [setting, values] : mapping["expected"].entries()) a.expected.emplace_back(setting, values);
   for (size_t i = 0; i < mapping["tensors"].size(); ++i) {
@@ -100,6 +102,14 @@ std::vector<const Architecture*> architectures() {
 
 }  // namespace
 
+bool Architecture::reads(const Node& config) const {
+  if (!read.has()) return true;
+  if (read.is_truth()) return read.truth();
+  for (const auto& [setting, value] : read.entries())
+    if (!config[setting].has() || config[setting].value() != value.value()) return false;
+  return true;
+}
+
 const MetadataRow* Architecture::find_row(std::string_view config) const {
   for (const MetadataRow& row : metadata)
     if (row.config == config) return &row;
@@ -119,7 +129,8 @@ const Architecture* find_architecture(std::string_view name) {
 std::vector<std::string> known_classes() {
   std::vector<std::string> names;
   for (const Architecture* a : architectures())
-    for (const auto& [name, type] : a->classes) names.push_back(name);
+    if (!a->read.has())
+      for (const auto& [name, type] : a->classes) names.push_back(name);
   std::sort(names.begin(), names.end());
   return names;
 }

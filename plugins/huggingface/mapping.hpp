@@ -42,20 +42,23 @@ struct MetadataRow {
 struct Architecture {
   std::string name;                                          // general.architecture
   std::vector<std::pair<std::string, std::string>> classes;  // in transformers: class and model_type
-  bool tied = false;                                         // default, if config.json has no value
-  std::string prefix;                                        // optional prefix of tensor names
-  std::map<std::string, Node> constants;                     // metadata with fixed values
-  std::optional<int64_t> window_pattern;                     // one of every so many blocks has full attention
-  std::map<std::string, bool> switches;                      // settings that tensors exist by, with defaults
-  std::string rotary = "partial_rotary_factor";              // setting: the rotated part of each head
-  double rotary_part = 1;                                    // its default
-  bool divides_frequencies = false;                          // the spec has frequency divisors as a tensor
-  bool truncates = true;                                     // whether yarn rounds the bounds of its ramp
+  Node read;           // false: folders are read as .ndsl models describe them; settings: unless they have these values
+  bool tied = false;   // default, if config.json has no value
+  std::string prefix;  // optional prefix of tensor names
+  std::map<std::string, Node> constants;         // metadata with fixed values
+  std::optional<int64_t> window_pattern;         // one of every so many blocks has full attention
+  std::map<std::string, bool> switches;          // settings that tensors exist by, with defaults
+  std::string rotary = "partial_rotary_factor";  // setting: the rotated part of each head
+  double rotary_part = 1;                        // its default
+  bool divides_frequencies = false;              // the spec has frequency divisors as a tensor
+  bool window_unscaled = false;                  // blocks with a window do not scale their positions
+  bool truncates = true;                         // whether yarn rounds the bounds of its ramp
   std::vector<MetadataRow> metadata;
   std::vector<std::pair<std::string, Node>> expected;  // supported values of optional settings
   std::vector<TensorRow> tensors;
   std::vector<std::string> ignored;  // tensors that do not affect results
 
+  bool reads(const Node& config) const;
   const MetadataRow* find_row(std::string_view config) const;
   std::string key(const std::string& row_key) const { return row_key[0] == '@' ? row_key : name + "." + row_key; }
 };
