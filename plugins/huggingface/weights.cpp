@@ -85,6 +85,10 @@ class Adding {
     const bool is_vector = weight.shape.size() == 1 || row.is_bias();
     const bool narrow = is_vector && (weight.dtype == DType::F16 || weight.dtype == DType::BF16);
     if (has_expert(row.hf)) {
+      if (!weight.scales.empty())
+        refuse(source_.path(), "has the tensor " + both(first, name) +
+                                   " in blocks, which are implemented for all experts "
+                                   "in one tensor");
       if (whole) return stack(name, mapped);
       for (const auto& [e, stored] : mapped.parts) as_it_is(name + "[" + std::to_string(e) + "]", stored);
     } else if (!weight.scales.empty() || row.half != Half::whole || row.transposed || !row.by_head.empty() ||
@@ -145,12 +149,12 @@ class Adding {
     const uint64_t matrices = row.is_stack() ? weight.shape[0] : 1;
     const auto rows = static_cast<uint64_t>(shape[rank - sides]),
                columns = row.is_bias() ? uint64_t{1} : static_cast<uint64_t>(shape[rank - 1]);
+    if (matrices == 0 || rows == 0 || columns == 0) fail("of shape " + shape_of(weight).str());
     const std::string& key = row.permute.empty() ? row.by_head : row.permute;
     const auto heads = key.empty() ? 0 : static_cast<uint64_t>(std::max(config_.count(key.c_str(), 0), int64_t{0}));
     const RowOrder order =
         row_order(how, rows, heads, [&](const std::string& why) { fail("of " + quantity(rows, "row") + ", " + why); });
     shape[rank - sides] = static_cast<int64_t>(order.rows.size());
-    if (matrices == 0 || rows == 0 || columns == 0) fail("of shape " + shape_of(weight).str());
     const uint64_t bytes = weight.bytes.size() / matrices / rows, taken = order.rows.size() * bytes;
     if (!whole && row.is_stack() && !how.transposed && weight.scales.empty() &&
         (row.half == Half::first || row.half == Half::second)) {  // contiguous rows stay where they are
