@@ -1,6 +1,7 @@
 #include "mxfp4.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include <harmonics/element_type.hpp>
@@ -18,6 +19,16 @@ constexpr uint64_t kHalf = kCodesOfBlock / 2;
 bool ends_in_blocks(const std::string& name) { return name.ends_with(kBlocks); }
 
 std::string base_of(const std::string& name) { return name.substr(0, name.size() - std::string_view(kBlocks).size()); }
+
+// Returns the low four bytes of both, in turn.
+uint64_t alternating(uint64_t even, uint64_t odd) {
+  const auto apart = [](uint64_t four) {
+    four &= 0xFFFFFFFF;
+    four = (four | four << 16) & 0x0000FFFF0000FFFF;
+    return (four | four << 8) & 0x00FF00FF00FF00FF;
+  };
+  return apart(even) | apart(odd) << 8;
+}
 
 }  // namespace
 
@@ -58,15 +69,15 @@ void join_names_of_blocks(std::vector<std::string>& names) {
 }
 
 void join_blocks(const char* codes, const char* scales, uint64_t blocks, char* gguf) {
+  constexpr uint64_t kLow = 0x0F0F0F0F0F0F0F0F;  // the codes of even elements
   for (uint64_t b = 0; b < blocks; ++b, codes += kCodesOfBlock, gguf += kCodesOfBlock + 1) {
-    uint8_t in[kCodesOfBlock], out[kCodesOfBlock];
-    std::copy_n(codes, kCodesOfBlock, reinterpret_cast<char*>(in));
-    for (uint64_t i = 0; i < kHalf; ++i) {
-      out[2 * i] = static_cast<uint8_t>((in[i] & 15) | (in[kHalf + i] & 15) << 4);
-      out[2 * i + 1] = static_cast<uint8_t>(in[i] >> 4 | (in[kHalf + i] & 0xF0));
-    }
+    uint64_t first, second;  // the halves of the block
+    std::memcpy(&first, codes, kHalf);
+    std::memcpy(&second, codes + kHalf, kHalf);
+    const uint64_t even = (first & kLow) | (second & kLow) << 4, odd = (first >> 4 & kLow) | (second & ~kLow);
+    const uint64_t out[2] = {alternating(even, odd), alternating(even >> 32, odd >> 32)};
     gguf[0] = scales[b];
-    std::copy_n(reinterpret_cast<const char*>(out), kCodesOfBlock, gguf + 1);
+    std::memcpy(gguf + 1, out, kCodesOfBlock);
   }
 }
 
