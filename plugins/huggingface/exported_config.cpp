@@ -101,7 +101,7 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, cons
   const double turned = number_of(metadata, a.key("rope.dimension_count"), head);
   if (head > 0 && turned / head != a.rotary_part) {
     double part = turned / head;
-    while (std::floor(part * head) < turned) part = std::nextafter(part, 1);  // the reader rounds down
+    while (turned < head && std::floor(part * head) < turned) part = std::nextafter(part, 1);  // the reader rounds down
     config[a.rotary] = part;
   }
   const bool window = number_of(metadata, a.key("attention.sliding_window"), 0) > 0;
