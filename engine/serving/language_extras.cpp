@@ -16,7 +16,7 @@ ServiceReply nothing_found(const std::string& what, const char* code = nullptr) 
 ServiceReply no_response(const std::string& id) { return nothing_found(fmt::format("no response '{}' is stored", id)); }
 
 // The release of Ollama whose requests are answered, the first with /v1/responses. Clients compare it with the release
-// that they need (decision 135).
+// that they need (decision 134).
 constexpr const char* kOllamaVersion = "0.13.3";
 
 boost::json::object listed_model(const ServedModel& model) {
