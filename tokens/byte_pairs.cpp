@@ -72,9 +72,9 @@ class BytePairs final : public Model {
       if (plain && !text.empty()) known.push_back(static_cast<int32_t>(i));
     }
     symbols_.know(known);
-    for (size_t byte = 0; byte < bytes_.size(); ++byte)
-      bytes_[byte] = vocabulary.byte_alphabet ? byte_symbol(static_cast<char>(byte)) : -1;
     read_merges(path, alphabet);
+    for (size_t byte = 0; byte < bytes_.size(); ++byte)  // some may occur only in merges
+      bytes_[byte] = vocabulary.byte_alphabet ? byte_symbol(static_cast<char>(byte)) : -1;
   }
 
   void encode(std::string_view word, std::vector<int32_t>& ids) const override {
@@ -197,7 +197,7 @@ class BytePairs final : public Model {
   void add_bytes(std::string_view text, std::vector<int32_t>& ids) const {
     for (const char c : text) {
       const int32_t byte = bytes_[static_cast<unsigned char>(c)];
-      if (byte >= 0)
+      if (vocabulary_.has(byte))
         ids.push_back(byte);
       else if (vocabulary_.unknown >= 0)
         ids.push_back(vocabulary_.unknown);

@@ -32,6 +32,23 @@ const std::string kMoment = "moment/";
 // Returns whether the elements are read from a model's file at every start.
 bool is_in_model_file(const StoredTensor& stored) { return stored.of_model && stored.fixed; }
 
+// Tensors, one per line; of many only the first ones.
+class TensorLines {
+ public:
+  void add(std::string line) {
+    if (count_++ < kShown) lines_ += "\n  " + std::move(line);
+  }
+  bool empty() const { return count_ == 0; }
+  std::string text() const {
+    return count_ <= kShown ? lines_ : fmt::format("{}\n  and {} more", lines_, count_ - kShown);
+  }
+
+ private:
+  static constexpr size_t kShown = 6;
+  std::string lines_;
+  size_t count_ = 0;
+};
+
 size_t symbol_bytes(const StreamType& type) {
   size_t bytes = 0;
   for (const std::string& word : type.symbols) bytes += word.size();
@@ -417,22 +434,22 @@ void BoundGraph::fix_parameters(const Program& program) {
 }
 
 void BoundGraph::compare_with_file(const Program& program, int cycle, Mode mode) {
-  std::string missing, surplus;
+  TensorLines missing, surplus;
   for (Op op : {Op::parameter, Op::state})
     for (const Node* leaf : program.leaves(op)) {
       const StoredTensor* stored = store_->find(leaf->callee);
       if (stored->role != Role::moment && !is_in_model_file(*stored) && !loaded_.count(leaf->callee) &&
           !(mode != Mode::train && fresh_.count(leaf->callee))) {
-        missing += "\n  " + leaf->callee + " " + stored->type.str();
+        missing.add(leaf->callee + " " + stored->type.str());
         if (mode == Mode::train) fresh_.insert(leaf->callee);
       }
     }
   if (!missing.empty() && mode != Mode::train)
-    throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {},
-                {"these arrows were not part of the trained graph; continue training, or remove them"});
+    throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing.text()),
+                {}, {"these arrows were not part of the trained graph; continue training, or remove them"});
   if (mode == Mode::evaluate) return;
   weight_notes_.clear();
-  if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
+  if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing.text());
   std::set<std::string_view> used;
   for (Op op : {Op::parameter, Op::state})
     for (const Node* leaf : program.leaves(op)) used.insert(leaf->callee);
@@ -442,8 +459,8 @@ void BoundGraph::compare_with_file(const Program& program, int cycle, Mode mode)
                        [&](const std::string& prefix) { return name.starts_with(prefix); });
   };
   for (const auto& [name, shape] : loaded_)
-    if (!used.count(name) && !belongs_elsewhere(name)) surplus += "\n  " + name + " " + shape.str();
-  if (!surplus.empty()) weight_notes_.push_back("in the file but not used by this graph:" + surplus);
+    if (!used.count(name) && !belongs_elsewhere(name)) surplus.add(name + " " + shape.str());
+  if (!surplus.empty()) weight_notes_.push_back("in the file but not used by this graph:" + surplus.text());
   note_conversions(used);
 }
 
@@ -549,25 +566,26 @@ void BoundGraph::restore(const TensorFile& snapshot) {
 }
 
 std::vector<std::string> BoundGraph::end_restore(const TensorFile& snapshot, bool branches) {
-  std::string other, surplus, fresh, lost;
+  TensorLines other, surplus, fresh, lost;
   for (const auto& [name, numbers] : store_->expected()) {
     const auto declared = store_->all().find(name);
     if (snapshot.tensors.count(kMoment + name))
-      lost += "\n  " + name;
+      lost.add(name);
     else if (declared != store_->all().end())
-      other += fmt::format("\n  {}: {} in the checkpoint, {} in the graph", name, type_of(numbers).str(),
-                           declared->second.type.str());
+      other.add(fmt::format("{}: {} in the checkpoint, {} in the graph", name, type_of(numbers).str(),
+                            declared->second.type.str()));
     else
-      surplus += "\n  " + name + " " + type_of(numbers).str();
+      surplus.add(name + " " + type_of(numbers).str());
   }
   for (const auto& [name, t] : store_->all())
     if (t.role != Role::moment && !is_in_model_file(t) && !snapshot.tensors.count(name))
-      fresh += "\n  " + name + " " + t.type.str();
+      fresh.add(name + " " + t.type.str());
   std::vector<std::string> notes;
-  if (!other.empty()) notes.push_back("of another shape, starting fresh:" + other);
-  if (!fresh.empty()) notes.push_back("not in the checkpoint, starting fresh:" + fresh);
-  if (!surplus.empty()) notes.push_back("in the checkpoint but not used by this graph:" + surplus);
-  if (!branches && !lost.empty()) notes.push_back("the optimizer state of these does not fit and starts fresh:" + lost);
+  if (!other.empty()) notes.push_back("of another shape, starting fresh:" + other.text());
+  if (!fresh.empty()) notes.push_back("not in the checkpoint, starting fresh:" + fresh.text());
+  if (!surplus.empty()) notes.push_back("in the checkpoint but not used by this graph:" + surplus.text());
+  if (!branches && !lost.empty())
+    notes.push_back("the optimizer state of these does not fit and starts fresh:" + lost.text());
   store_->forget_expected(
       [&](const std::string& name) { return !branches || !snapshot.tensors.count(kMoment + name); });
   return notes;

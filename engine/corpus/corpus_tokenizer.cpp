@@ -81,6 +81,15 @@ std::string bytes_tokenizer_json() {
   return tokenizer_json(std::move(vocabulary), level, level);
 }
 
+bool holds_characters(const std::string& json) {
+  boost::json::error_code failed;
+  const boost::json::value root = boost::json::parse(json, failed);
+  const boost::json::object* const object = failed ? nullptr : root.if_object();
+  const boost::json::value* const division = object ? object->if_contains("pre_tokenizer") : nullptr;
+  const boost::json::value* const merges = failed ? nullptr : root.find_pointer("/model/merges", failed);
+  return division && division->is_null() && merges && merges->is_array() && merges->get_array().empty();
+}
+
 CorpusTokenizer open_corpus_tokenizer(const std::string& name, const std::string& chat_template,
                                       const std::vector<std::string>& texts) {
   Registry& registry = Registry::global();

@@ -25,6 +25,8 @@ CorpusTokenizer open_corpus_tokenizer(const std::string& name, const std::string
 // Return the tokenizer.json of a vocabulary of these characters, in this order, and of one of the 256 bytes.
 std::string characters_tokenizer_json(std::u32string_view characters);
 std::string bytes_tokenizer_json();
+// Returns whether the text is a tokenizer.json that characters_tokenizer_json() wrote.
+bool holds_characters(const std::string& json);
 
 // Returns the ids of an example, with ~id for tokens that are not learned. The bounds of a learned range are found by
 // tokenizing the text up to them: a token across the start of a range is learned, a token across its end is not.

@@ -148,7 +148,9 @@ std::map<int64_t, ProductRates> product_rates(KernelSource& kernels, const std::
 Rounding fixed_rounding(KernelSource& kernels) {
   if (!kernels.has(Rounding::bf16)) return Rounding::fp16;
   const KernelPtr kernel = kernels.has(Rounding::fp16) ? product_kernel(kernels, Rounding::bf16) : nullptr;
-  return kernel && std::string_view(kernel->raw().name) == "bf16 dot products" ? Rounding::fp16 : Rounding::bf16;
+  return kernel && std::string_view(kernel->raw().name).find("bf16 dot products") != std::string_view::npos
+             ? Rounding::fp16
+             : Rounding::bf16;
 }
 
 std::optional<double> positive_rate(std::string_view text) {

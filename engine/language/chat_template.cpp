@@ -55,6 +55,11 @@ jinja::RunLimits limits_of(const ChatPrompt& prompt) {
 ChatTemplate::ChatTemplate(std::string_view text, std::string begin, std::string end)
     : text_(text), begin_(std::move(begin)), end_(std::move(end)), root_(jinja::parse_template(text_, kTemplateName)) {}
 
+std::string ChatTemplate::stop_text(const Tokenizer& tokenizer) const {
+  constexpr const char* kEnd = "<|im_end|>";
+  return own_ || tokenizer.special_token(kEnd) ? "" : kEnd;
+}
+
 ChatTemplate ChatTemplate::usual() {
   ChatTemplate made(kChatMl);
   made.own_ = false;

@@ -48,6 +48,9 @@ class ChatTemplate {
   const std::string& text_with_tools() const { return with_tools_ ? with_tools_->text_ : text_; }
   // Whether prompts show tools to the model.
   bool shows_tools() const { return text_with_tools().find("tools") != std::string::npos; }
+  // Returns the text that ends an answer in ChatML, if the vocabulary has no token for it; "" for a model's own
+  // template.
+  std::string stop_text(const Tokenizer& tokenizer) const;
   // Whether this is the model's own template, which also prints the begin token.
   bool own() const { return own_; }
 

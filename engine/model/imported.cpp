@@ -339,8 +339,12 @@ std::string model_file(const std::string& path) {
 void expect_model_folder(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_directory(path, failed) || std::filesystem::exists(model_file(path), failed)) return;
+  const std::string inside = (std::filesystem::path(path) / "model").string();  // in the output folder of `train`
   throw Error(ErrorKind::NoInput, fmt::format("the folder '{}' has no {}, and so no model", path, kFolderFile), {},
-              {"give a folder of Hugging Face, or the file of a model"});
+              {std::filesystem::exists(model_file(inside), failed) ? fmt::format("did you mean '{}'?", inside)
+               : std::filesystem::exists(path + "/adapter_config.json", failed)
+                   ? fmt::format("it has an adapter: give its model, and --lora {}", path)
+                   : "give a folder of Hugging Face, or the file of a model"});
 }
 
 std::string model_name(const std::string& file) {

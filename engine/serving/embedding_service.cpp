@@ -37,8 +37,8 @@ const EmbeddingService::Route EmbeddingService::kRoutes[] = {
     {{.method = "GET",
       .path = "/api/version",
       .access = RouteAccess::reads,
-      .summary = "The version of the program",
-      .text = "As Ollama's API.",
+      .summary = "The version of Ollama's API",
+      .text = "The release of Ollama whose requests are answered, and the version of the program.",
       .reply = kVectorBody},
      &EmbeddingService::version},
     {{.method = "GET",
@@ -109,9 +109,7 @@ void EmbeddingService::one_model(ServiceRequest& r, const Answer& answer) {
   answer(model_reply(model_, r.path.substr(std::string_view("/v1/models/").size())));
 }
 
-void EmbeddingService::version(ServiceRequest&, const Answer& answer) {
-  answer(Service::reply({{"version", HARMONICS_VERSION}}));
-}
+void EmbeddingService::version(ServiceRequest&, const Answer& answer) { answer(version_reply()); }
 
 void EmbeddingService::health(ServiceRequest&, const Answer& answer) { answer(Service::reply({{"status", "ok"}})); }
 

@@ -15,6 +15,10 @@ ServiceReply nothing_found(const std::string& what, const char* code = nullptr) 
 }
 ServiceReply no_response(const std::string& id) { return nothing_found(fmt::format("no response '{}' is stored", id)); }
 
+// The release of Ollama whose requests are answered, the first with /v1/responses. Clients compare it with the release
+// that they need (decision 134).
+constexpr const char* kOllamaVersion = "0.13.3";
+
 boost::json::object listed_model(const ServedModel& model) {
   return {{"id", model.name}, {"object", "model"}, {"created", model.since}, {"owned_by", "harmonics"}};
 }
@@ -24,6 +28,8 @@ boost::json::object listed_model(const ServedModel& model) {
 ServiceReply models_reply(const ServedModel& model) {
   return Service::reply({{"object", "list"}, {"data", boost::json::array{listed_model(model)}}});
 }
+
+ServiceReply version_reply() { return Service::reply({{"version", kOllamaVersion}, {"harmonics", HARMONICS_VERSION}}); }
 
 ServiceReply model_reply(const ServedModel& model, const std::string& name) {
   if (name == model.name) return Service::reply(listed_model(model));

@@ -282,6 +282,8 @@ TextJob::Prompt LanguageService::prompt_of(TextRequest& request, size_t index, s
   if (request.conversation) {
     request.conversation->now = static_cast<std::time_t>(seconds_now());
     text = format_.render(*request.conversation);
+    if (std::string stop = format_.stop_text(tokenizer_); !stop.empty())
+      prompt.settings.stop.push_back(std::move(stop));
     if (request.call)
       prompt.settings.grammar = std::make_shared<const Grammar>(
           grammar_of_call(request.conversation->tools, *request.call, format_.text_with_tools(),
@@ -341,9 +343,7 @@ void LanguageService::running(ServiceRequest&, const Answer& answer) {
   answer(Service::reply({{"models", json::array{std::move(model)}}}));
 }
 
-void LanguageService::version(ServiceRequest&, const Answer& answer) {
-  answer(Service::reply({{"version", HARMONICS_VERSION}}));
-}
+void LanguageService::version(ServiceRequest&, const Answer& answer) { answer(version_reply()); }
 
 void LanguageService::metrics(ServiceRequest&, const Answer& answer) {
   const TextWorker::Report r = worker_.report();

@@ -31,6 +31,7 @@ struct ServedModel {
 
 // Return the replies to GET /v1/models and /v1/models/NAME (404 for another name).
 ServiceReply models_reply(const ServedModel& model);
+ServiceReply version_reply();  // to GET /api/version
 ServiceReply model_reply(const ServedModel& model, const std::string& name);
 
 class LanguageService : public HttpHandler {

@@ -243,7 +243,7 @@ std::string ResponseWriter::begin() {
 json::object ResponseWriter::item(const char* status) const {
   const bool message = open_ == AnswerPart::content;
   json::array content;
-  if (std::string_view(status) == "completed") {
+  if (std::string_view(status) != "in_progress") {
     json::object part{{"type", message ? "output_text" : "reasoning_text"}, {"text", text_}};
     if (message) part["annotations"] = json::array();
     if (message && !logprobs_.empty()) part["logprobs"] = logprobs_;
@@ -274,9 +274,9 @@ std::string ResponseWriter::open(AnswerPart::Kind kind) {
                         {"part", {{"type", "output_text"}, {"text", ""}, {"annotations", json::array()}}}});
 }
 
-std::string ResponseWriter::close() {
+std::string ResponseWriter::close(const char* status) {
   if (!open_) return "";
-  const json::object done = item("completed");
+  const json::object done = item(status);
   json::object place{{"item_id", done.at("id")}, {"output_index", output_.size()}, {"content_index", 0}};
   json::object whole = place;
   whole["text"] = text_;
@@ -345,9 +345,10 @@ std::string ResponseWriter::more(const std::vector<AnswerPart>& parts, json::arr
 }
 
 std::string ResponseWriter::end(const Continuation& done) {
-  std::string lines = close();
   const bool cut = done.end == EndOfText::tokens || done.end == EndOfText::context;
-  response_ = response(cut ? "incomplete" : "completed");
+  const char* const status = cut ? "incomplete" : "completed";
+  std::string lines = close(status);
+  response_ = response(status);
   if (cut) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
   response_["usage"] = {{"input_tokens", done.prompt_tokens},
                         {"input_tokens_details", {{"cached_tokens", done.reused_tokens}}},

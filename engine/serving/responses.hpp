@@ -74,7 +74,7 @@ class ResponseWriter {
  private:
   std::string event(const char* name, boost::json::object object);
   std::string open(AnswerPart::Kind kind);
-  std::string close();
+  std::string close(const char* status = "completed");
   std::string add_call(const AnswerPart& call);
   boost::json::object item(const char* status) const;
   boost::json::object response(const char* status) const;
@@ -83,7 +83,7 @@ class ResponseWriter {
   const std::string model_, id_;
   const int64_t now_;
   int64_t number_ = 0;           // number of the next event
-  boost::json::array output_;    // complete items
+  boost::json::array output_;    // closed items
   boost::json::array calls_;     // tool calls in chat format
   std::string text_;             // text of the open item
   boost::json::array logprobs_;  // of its tokens

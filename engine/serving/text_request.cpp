@@ -1,6 +1,7 @@
 #include "engine/serving/text_request.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -71,12 +72,23 @@ void refuse_settings(const JsonFields& fields, std::initializer_list<const char*
   }
 }
 
+// Reads Ollama's switch or effort of reasoning.
+void read_think(const json::value& think, json::object& more) {
+  if (think.is_bool()) {
+    more["enable_thinking"] = think;
+    return;
+  }
+  if (think == "") return;
+  const auto is_level = [&](const char* level) { return think.is_string() && think.get_string() == level; };
+  if (!std::ranges::any_of(std::array{"low", "medium", "high", "max"}, is_level))
+    refuse_value("think", think, R"(true, false, "low", "medium", "high" or "max")");
+  more["enable_thinking"] = true;
+  more["reasoning_effort"] = think;
+}
+
 // Reads whether and how much the model reasons, under the names of several APIs.
 void read_reasoning(const JsonFields& fields, json::object& more) {
-  if (const json::value* const think = fields.find("think"); think && think->is_bool())
-    more["enable_thinking"] = think->get_bool();
-  else if (const std::string level = fields.text("think"); !level.empty())
-    more["enable_thinking"] = true, more["reasoning_effort"] = level;
+  if (const json::value* const think = fields.find("think")) read_think(*think, more);
   if (const json::object* const thinking = fields.object("thinking"))
     more["enable_thinking"] = JsonFields(*thinking).text("type") != "disabled";
   if (fields.find("enable_thinking")) more["enable_thinking"] = fields.flag("enable_thinking", true);

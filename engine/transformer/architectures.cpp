@@ -127,9 +127,11 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
     if (description) resolved->name_modules(modules_of(*description));
     return resolved;
   } catch (Error& e) {
-    for (const auto& [name, origin] : imported.origins)
-      if (std::string_view(e.what()).find("'" + name + "'") != std::string_view::npos)
+    for (const auto& [name, origin] : imported.origins) {
+      const std::string stack = stack_of(name), shown = stack.empty() ? name : stack;
+      if (std::string_view(e.what()).find("'" + shown + "'") != std::string_view::npos)
         e.note(fmt::format("'{}' is '{}' in its file", name, origin));
+    }
     throw;
   }
 }

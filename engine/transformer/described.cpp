@@ -13,6 +13,7 @@
 #include "dsl/ndsl/print.hpp"
 #include "engine/base/read_file.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/transformer/folder_classes.hpp"
 #include "engine/transformer/ndsl_library.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
 #include "engine/transformer/resolved_spec.hpp"
@@ -25,29 +26,6 @@ namespace {
 constexpr const char* kConfiguration = "huggingface.config";
 constexpr const char* kNamedDescription = "huggingface.model_dsl";
 constexpr const char* kClassOfFolder = "huggingface.architecture";
-
-// Returns the built-in model for a class of the transformers library, or "".
-std::string builtin_of_class(const std::string& name) {
-  const std::string line = "\nhf_architecture: " + name + "\n";
-  for (unsigned i = 0; i < kBuiltinNdslCount; ++i)
-    if (std::string_view(kBuiltinNdsls[i].text).find(line) != std::string_view::npos) return kBuiltinNdsls[i].name;
-  return "";
-}
-
-std::vector<std::string> builtin_classes() {
-  std::vector<std::string> names;
-  constexpr std::string_view kKey = "\nhf_architecture: ";
-  for (unsigned i = 0; i < kBuiltinNdslCount; ++i) {
-    const std::string_view text = kBuiltinNdsls[i].text;
-    const size_t at = text.find(kKey);
-    if (at == std::string_view::npos) continue;
-    const size_t from = at + kKey.size();
-    names.emplace_back(text.substr(from, text.find('\n', from) - from));
-  }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
-}
 
 // Converts vectors, and matrices of unsupported types, to f32; programs compute in f32, with weights of any type.
 HTensor as_weight(const HTensor& tensor) {
@@ -102,12 +80,13 @@ ndsl::ModelFile description_in(const ImportedModel& imported) {
   if (metadata.has(kNamedDescription))
     return ndsl::parse_model_file(imported.path + ": model_dsl", metadata.text(kNamedDescription), "", builtin_ndsl);
   const std::string name = metadata.text(kClassOfFolder, "");
-  const std::string builtin = builtin_of_class(name);
+  const std::string builtin = ndsl_of_class(name);
   if (builtin.empty())
     throw Error(
         ErrorKind::Weights,
         fmt::format("'{}' is a model of the architecture {}, which is not known", imported.path, shown_name(name)), {},
-        {"described as .ndsl files are: " + comma_separated(builtin_classes()),
+        {"the nearest known ones: " + comma_separated(nearest_classes(name)) + "; 'harmonics list models' shows all",
+         "if one of them computes the same, name it in \"architectures\" of config.json",
          "a description of your own: \"model_dsl\": \"FILE.ndsl\" in its config.json, or generate FILE.ndsl "
          "--weights FOLDER"});
   return read_ndsl(builtin.substr(0, builtin.rfind('.')));

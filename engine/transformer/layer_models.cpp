@@ -261,4 +261,16 @@ std::shared_ptr<const LayerModel> open_layer_model(const LayerModelRequest& give
   return opened;
 }
 
+int64_t context_of_model(const std::string& path_or_name, const std::map<std::string, std::string>& set,
+                         Registry& registry) {
+  if (is_ndsl(path_or_name)) {
+    NdslOptions options;
+    options.set = set;
+    return compile_ndsl_model(path_or_name, options)->sizes.at("max_position_embeddings");
+  }
+  ModelOptions options;
+  options.set = set;
+  return resolve_spec(import_language_model(path_or_name, registry, {set}), options)->context();
+}
+
 }  // namespace harmonics::engine

@@ -384,7 +384,9 @@ Adapter read_peft_adapter(const AdapterFile& file, const ResolvedSpec& resolved)
   if (!std::filesystem::exists(folder + "adapter_config.json", failed))
     throw Error(ErrorKind::NoInput,
                 fmt::format("the folder '{}' has no adapter_config.json, and so no adapter", file.path), {},
-                {"give the folder of an adapter as PEFT writes it, or a file of GGUF"});
+                {std::filesystem::exists(folder + "adapter/adapter_config.json", failed)
+                     ? fmt::format("did you mean '{}adapter'?", folder)
+                     : "give the folder of an adapter as PEFT writes it, or a file of GGUF"});
   const PeftConfig config =
       parse_peft_config(read_config(folder + "adapter_config.json"), folder + "adapter_config.json");
   const std::string matrices = folder + "adapter_model.safetensors";

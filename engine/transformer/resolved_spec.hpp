@@ -56,6 +56,7 @@ class ResolvedSpec {
   // Maximum length of sequences in tokens, which affects some scalings of rotary embeddings. The context of the model
   // by default; set_length() must be called before entries are traced.
   int64_t length() const { return length_ > 0 ? length_ : context_; }
+  int64_t context() const { return context_; }
   void set_length(int64_t length) { length_ = length; }
   // Returns the number of positions that rotary embeddings cover by their scaling; at least the context.
   int64_t covered_context() const;

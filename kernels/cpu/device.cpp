@@ -2,9 +2,8 @@
 #include <dnnl.h>
 #include <harmonics/plugin.hpp>
 
-#include "bf16_product.hpp"
 #include "families.hpp"
-#include "half_product.hpp"
+#include "rounded_product.hpp"
 
 HARMONICS_PLUGIN("harmonics.cpu", "0.1.0", "Apache-2.0", "Harmonics");
 
@@ -36,15 +35,15 @@ bool takes_stored(std::string_view op) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice() { half_product(), bf16_routines(); }
-  bool has_fp16_chunks() const override { return half_product() != nullptr; }
+  CpuDevice() { half_routines(), bf16_routines(); }
+  bool has_fp16_chunks() const override { return half_routines() != nullptr; }
   uint32_t roundings() const override {
     return (has_fp16_chunks() ? uint32_t{HX_SITE_FP16_CHUNKS} : 0) | (bf16_routines() ? uint32_t{HX_SITE_BF16} : 0);
   }
   std::string describe() const override {
     const dnnl_version_t* v = dnnl_version();
     return std::string("CPU, ") + isa().name + ", oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) +
-           "." + std::to_string(v->patch) + (half_product() == &half::emulated ? ", fp16 emulated" : "") +
+           "." + std::to_string(v->patch) + (half_routines() == &half::emulated ? ", fp16 emulated" : "") +
            (bf16_routines() == &bf16::emulated ? ", bf16 emulated" : "");
   }
   bool find(const hx_call_site& raw, hx_kernel& out) override {

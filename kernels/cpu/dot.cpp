@@ -4,6 +4,7 @@
 #include "families.hpp"
 #include "kernels/shared/dot_operand.hpp"
 #include "matmul.hpp"
+#include "rounded_product.hpp"
 #include "routes.hpp"
 
 namespace harmonics::cpu {
@@ -57,7 +58,7 @@ bool answer_operands(const DotOperand& a, const DotOperand& b, const Manner& man
   if (!p) return false;
   auto a_offsets = offsets_of(a.type, a.batch), b_offsets = offsets_of(b.type, b.batch);
   p->batch = static_cast<int64_t>(a_offsets.size());
-  p->constant_b = manner.constant_b && suits_half_product(*p, flops_of(*p));
+  p->constant_b = manner.constant_b && rounding_of(*p);
   return answer_product(*p, std::move(a_offsets), std::move(b_offsets), out);
 }
 

@@ -11,6 +11,8 @@
 
 namespace harmonics::cpu {
 
+struct RoundedRoutines;
+
 #define HM_FAMILY(name) std::span<const PlanRow> name##_plans();
 #include "families.inc"
 #undef HM_FAMILY
@@ -35,12 +37,8 @@ std::optional<Product> product_of_dot(const Site& site);
 // Plans a kernel that never skips zeros of A.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                           hx_kernel& out);
-// Whether the product may be computed in fp16 chunks, the processor supports them and it is large enough.
-bool suits_half_product(const Product& product, double flops);
-void answer_half_product(const Product& product, double flops, hx_kernel& out);
-// Likewise with operands rounded to bf16.
-bool suits_bf16_product(const Product& product, double flops);
-void answer_bf16_product(const Product& product, double flops, hx_kernel& out);
+// Plans a kernel that rounds the operands.
+void answer_rounded(const Product& product, const RoundedRoutines& routines, hx_kernel& out);
 // Plans a kernel that skips the zeros of A, or runs `dense` if there are few; takes ownership of `dense`. Returns false
 // if skipping cannot pay.
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);

@@ -3,10 +3,10 @@
 #include <functional>
 #include <utility>
 
-#include "bf16_product.hpp"
 #include "families.hpp"
 #include "onednn/matmul.hpp"
 #include "product_costs.hpp"
+#include "rounded_product.hpp"
 #include "routes.hpp"
 
 namespace harmonics::cpu {
@@ -24,8 +24,8 @@ double imbalance(int64_t length, int64_t granule, uint32_t parts) {
   return static_cast<double>(most * granule * parts) / static_cast<double>(length);
 }
 
-bool suits_bf16(const Product& p) { return suits_bf16_product(p, flops_of(p)); }
-bool is_rounded(const Product& p) { return suits_bf16(p) || suits_half_product(p, flops_of(p)); }
+bool is_rounded(const Product& p) { return rounding_of(p) != nullptr; }
+bool pays_to_look(const Product& p) { return !rounding_of(p) || rounding_of(p)->most_nonzeros > 0; }
 double library_nanoseconds(const Product& p) { return static_cast<double>(p.batch) * flops_of(p) / kLibraryRate; }
 void answer_library(std::unique_ptr<OwnedGrid> c, double nanoseconds, hx_kernel& out) {
   cut_grid(*c, parts_for(nanoseconds, INT32_MAX, kLibraryGrain));
@@ -44,15 +44,11 @@ constexpr std::reference_wrapper<const Route> kRoutes[] = {
 
 }  // namespace
 
-constinit const Route routes::bf16{Route::none, suits_bf16, [](const Product& p) { return flops_of(p) / kBf16Rate; },
-                                   [](std::unique_ptr<OwnedGrid> c, double, hx_kernel& out) {
-                                     answer_bf16_product(c->product, flops_of(c->product), out);
-                                   }};
-constinit const Route routes::half{Route::none, [](const Product& p) { return suits_half_product(p, flops_of(p)); },
-                                   [](const Product& p) { return flops_of(p) / kHalfRate; },
-                                   [](std::unique_ptr<OwnedGrid> c, double, hx_kernel& out) {
-                                     answer_half_product(c->product, flops_of(c->product), out);
-                                   }};
+constinit const Route routes::rounded{Route::none, is_rounded,
+                                      [](const Product& p) { return flops_of(p) / rounding_of(p)->rate; },
+                                      [](std::unique_ptr<OwnedGrid> c, double, hx_kernel& out) {
+                                        answer_rounded(c->product, *rounding_of(c->product), out);
+                                      }};
 constinit const Route routes::library{Route::none, [](const Product&) { return true; }, library_nanoseconds,
                                       answer_library};
 
@@ -108,16 +104,16 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   Product numbers = product;
   numbers.scale = 0;
   if (!answer_dense_product(numbers, std::move(a_offsets), std::move(b_offsets), dense)) return false;
-  const bool looks = !product.invariant && !suits_bf16(numbers) && answer_sparse_product(product, dense, out);
+  const bool looks = !product.invariant && pays_to_look(numbers) && answer_sparse_product(product, dense, out);
   if (!looks && product.scale == 0) return out = dense, true;
   if (dense.destroy) dense.destroy(dense.context);  // unused: with few rows the sparse kernel is always chosen
   return looks;
 }
 
 bool answer_rounded_product(const Product& p, hx_kernel& out) {
-  if (suits_bf16(p)) return answer_bf16_product(p, flops_of(p), out), true;
-  if (suits_half_product(p, flops_of(p))) return answer_half_product(p, flops_of(p), out), true;
-  return false;
+  const RoundedRoutines* const rounding = rounding_of(p);
+  if (rounding) answer_rounded(p, *rounding, out);
+  return rounding != nullptr;
 }
 
 bool answer_summed_product(const Product& product, hx_kernel& out) {

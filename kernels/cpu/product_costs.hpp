@@ -7,11 +7,10 @@
 namespace harmonics::cpu::product_costs {
 
 // Floating-point operations per nanosecond.
-constexpr double kSmallRate = 75, kPackedRate = 95, kLibraryRate = 85, kHalfRate = 170, kBf16Rate = 600,
-                 kSparseRate = 85;
+constexpr double kSmallRate = 75, kPackedRate = 95, kLibraryRate = 85, kSparseRate = 85;
 constexpr double kMoveNanoseconds = 0.1;  // per element read or written by products of few rows
 constexpr double kPackNanoseconds = 0.5;  // per element packed
-constexpr double kBf16PackNanoseconds = 0.15, kHalfPackNanoseconds = 0.15;
+constexpr double kRoundedPackNanoseconds = 0.15;
 constexpr double kMarkNanoseconds = 0.25;  // per element tested for zero
 constexpr double kReadNanoseconds = 0.1;   // per element of a weight that is read once, from a large cache
 

@@ -30,15 +30,15 @@ struct SparseContext {
   Halves halves = Halves::none;
   uint32_t sum_parts = 0;    // parts of the phase that adds the halves, or slices, of the depth
   int64_t sums_offset = 0;   // the sums of the second half, or of all slices but the first, in the workspace
-  bool beside_half = false;  // the dense kernel computes in fp16
+  double most_nonzeros = 1;  // of A, as a share; above it the dense kernel is faster
   uint32_t slices = 1;       // with a list: slices of the depth, which are the rows that a thread updates
 };
 inline uint32_t multiply_parts(const SparseContext& c) {
   return c.row_parts * c.column_parts * (c.halves == Halves::none ? c.slices : 2);
 }
 
-// Above this density, of a build part, the dense kernel is faster; in fp16 above this one, of A.
-constexpr double kSparse = 0.45, kSparseBesideHalf = 0.3;
+// Above this density, of a build part, the dense kernel is faster.
+constexpr double kSparse = 0.45;
 
 // A single row of C stays in cache while B is read once; it has a list of (value, offset of B's row) instead of a mask.
 [[gnu::always_inline]] static inline bool is_listed(const SparseContext& c) { return c.product.m == 1 && !c.update; }

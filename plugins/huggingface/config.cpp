@@ -30,12 +30,22 @@ Node setting(const Node& config, const std::string& name) {
   return newer.has() ? newer : plain;
 }
 
+Node setting(const Node& config, const MetadataRow& row) {
+  const Node given = setting(config, row.config);
+  if (given.has()) return given;
+  for (const std::string& name : row.older)
+    if (config[name].has()) return config[name];
+  return given;
+}
+
 double number_named(const Node& config, const Architecture& a, const std::string& name);
 
-// Evaluates a number, "NAME" or "NAME / NAME".
+// Evaluates a number, "NAME", "NAME / NAME" or "NUMBER * NAME".
 double evaluated(const Node& config, const Architecture& a, const Node& value) {
   if (value.is_number()) return value.number();
   const std::string text(value.text());
+  if (const size_t star = text.find(" * "); star != std::string::npos)
+    return static_cast<double>(std::stoll(text.substr(0, star))) * number_named(config, a, text.substr(star + 3));
   const size_t slash = text.find(" / ");
   if (slash == std::string::npos) return number_named(config, a, text);
   const double by = number_named(config, a, text.substr(slash + 3));
@@ -44,9 +54,9 @@ double evaluated(const Node& config, const Architecture& a, const Node& value) {
 }
 
 double number_named(const Node& config, const Architecture& a, const std::string& name) {
-  const Node given = setting(config, name);
-  if (given.has()) return given.number();
   const MetadataRow* row = a.find_row(name);
+  const Node given = row ? setting(config, *row) : setting(config, name);
+  if (given.has()) return given.number();
   if (row && row->otherwise.has()) return evaluated(config, a, row->otherwise);
   return given.number();  // throws: the setting is missing
 }
@@ -93,14 +103,15 @@ void read_patterns(const Node& config, Config& to) {
   const Architecture& a = *to.architecture;
   const Node layers = config["layer_types"];
   const MetadataRow* row = a.find_row("sliding_window_pattern");
-  if (layers.is_list() && (row || a.window_pattern)) {
+  const bool window = to.metadata.count(a.key("attention.sliding_window")) != 0;
+  if (layers.is_list() && (row || (a.window_pattern && window))) {
     const auto pattern = pattern_of(layers);
     const auto all = static_cast<int64_t>(layers.size()) + 1;  // a period beyond the last block: only windows
     if (row)
       to.metadata[a.key(row->key)] = pattern.value_or(all);
     else if (pattern ? *pattern != *a.window_pattern : all > *a.window_pattern)
       layers.fail("uses global attention in blocks other than the last of every " + std::to_string(*a.window_pattern));
-  } else if (layers.is_list() && !to.metadata.count(a.key("attention.sliding_window"))) {
+  } else if (layers.is_list() && !window) {
     for (size_t i = 0; i < layers.size(); ++i)
       if (layers[i].text() != "full_attention") layers[i].fail("is " + layers[i].shown());
   }
@@ -115,11 +126,13 @@ const Architecture& architecture_of(const Node& config, const std::string& path)
   std::string names;
   for (size_t i = 0; i < classes.size(); ++i) {
     const std::string name(classes[i].text());
-    if (const Architecture* found = find_class(name)) return *found;
+    if (const Architecture* found = find_class(name); found && found->reads(config)) return *found;
     names += (names.empty() ? "" : ", ") + printable(name, 80);
   }
   if (names.empty()) refuse(path, "names no architecture", "it needs \"architectures\": [\"LlamaForCausalLM\"]");
-  refuse(path, "is a model of the architecture " + names + ", which is not known", "known ones: " + known_classes());
+  std::string known;
+  for (const std::string& name : known_classes()) known += (known.empty() ? "" : ", ") + name;
+  refuse(path, "is a model of the architecture " + names + ", which is not known", "known ones: " + known);
 }
 
 }  // namespace
@@ -145,7 +158,8 @@ std::optional<OtherModel> other_model(std::string_view text, const std::string& 
   const Node classes = config["architectures"];
   for (size_t i = 0; i < classes.size(); ++i) {
     if (other.name.empty()) other.name = classes[i].text();
-    if (other.file.empty() && find_class(classes[i].text())) return {};
+    const Architecture* known = find_class(classes[i].text());
+    if (other.file.empty() && known && known->reads(config)) return {};
   }
   if (other.file.empty() && other.name.empty()) return {};
   return other;
@@ -163,14 +177,17 @@ Config read_config(std::string_view text, const std::string& path) {
     if (const std::string name(config["architectures"][i].text()); find_class(name) == &a)
       result.metadata[kClass] = name;
   for (const auto& [key, value] : a.constants) result.metadata[a.key(key)] = value.truth();
+  for (const auto& [name, otherwise] : a.switches) result.switches[name] = config[name].truth(otherwise);
   for (const MetadataRow& row : a.metadata) {
-    const Node given = setting(config, row.config);
+    const Node given = setting(config, row);
     if (!given.has() && !row.otherwise.has()) {
       const bool optional = row.config == "sliding_window" || row.config == "final_logit_softcapping";
       if (!optional) given.fail("is missing");
       continue;
     }
-    if (row.real)
+    if (const Node value = given.has() ? given : row.otherwise; value.is_truth())
+      result.metadata[a.key(row.key)] = value.truth();
+    else if (row.real)
       result.metadata[a.key(row.key)] = in_32_bits(given.has() ? given.number() : evaluated(config, a, row.otherwise));
     else
       result.metadata[a.key(row.key)] =

@@ -25,9 +25,11 @@ struct Config {
   const Architecture* architecture = nullptr;
   harmonics::MetadataMap metadata;  // except the tokenizer's
   bool tied = false;
+  std::map<std::string, bool> switches;                    // settings of the architecture's `switches`
   std::map<std::string, std::vector<float>> rope_factors;  // by tensor: rope_freqs.weight, or those of longrope
 
   int64_t count(const char* key, int64_t otherwise) const;
+  bool has(const TensorRow& row) const { return row.when.empty() || switches.at(row.when); }
 };
 
 // Metadata of a model without spec: its config.json, and the text of the .ndsl file that describes it.

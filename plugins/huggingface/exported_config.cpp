@@ -54,7 +54,9 @@ std::string class_of(const MetadataMap& metadata, const Architecture& a) {
   if (const auto kept = metadata.find(kClass); kept != metadata.end())
     if (const auto* name = std::get_if<std::string>(&kept->second); name && find_class(*name) == &a) return *name;
   const bool window = number_of(metadata, a.key("attention.sliding_window"), 0) > 0;
-  return a.name == "llama" && window ? "MistralForCausalLM" : a.classes.front().first;
+  if (window && a.name == "llama") return "MistralForCausalLM";
+  if (window && a.name == "olmo2") return "Olmo3ForCausalLM";
+  return a.classes.front().first;
 }
 
 json::value first_of(const Node& values) {
@@ -69,8 +71,7 @@ std::string indented(const json::value& value) {
   return text + "\n";
 }
 
-std::string config_text(const MetadataMap& metadata, const Architecture& a, bool tied,
-                        const std::map<std::string, std::vector<float>>& rope_factors, const std::string& dtype) {
+std::string config_text(const MetadataMap& metadata, const Architecture& a, const ExportedWeights& weights) {
   const std::string name = class_of(metadata, a);
   json::object config;
   config["architectures"] = json::array{name};
@@ -81,7 +82,8 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, bool
     if (at != metadata.end()) config[row.config] = number_text(at->second);
   }
   for (const auto& [setting, values] : a.expected)
-    if (!values[size_t{0}].is_text() || setting.starts_with("hidden_") || setting.starts_with("position_"))
+    if (!values[size_t{0}].is_text() || setting.starts_with("hidden_") || setting.starts_with("position_") ||
+        setting.starts_with("activation_"))
       config[setting] = first_of(values);
   for (const auto& [setting, values] : a.expected)
     if (setting == "query_pre_attn_scalar") {
@@ -92,29 +94,51 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, bool
       config[setting] = static_cast<int64_t>(
           by_width ? width / heads : number_of(metadata, a.key("attention.key_length"), width / heads));
     }
-  const double head = number_of(metadata, a.key("attention.key_length"), 0);
+  for (const auto& [setting, on] : weights.switches) config[setting] = on;
+  const double heads = number_of(metadata, a.key("attention.head_count"), 0);
+  const double width = heads > 0 ? std::floor(number_of(metadata, a.key("embedding_length"), 0) / heads) : 0;
+  const double head = number_of(metadata, a.key("attention.key_length"), a.rotary_part == 1 ? 0 : width);
   const double turned = number_of(metadata, a.key("rope.dimension_count"), head);
-  if (head > 0 && turned != head) config["partial_rotary_factor"] = turned / head;
-  if (json::value scaling = rope_scaling(metadata, a, rope_factors); !scaling.is_null())
+  if (head > 0 && turned / head != a.rotary_part) {
+    double part = turned / head;
+    while (turned < head && std::floor(part * head) < turned) part = std::nextafter(part, 1);  // the reader rounds down
+    config[a.rotary] = part;
+  }
+  const bool window = number_of(metadata, a.key("attention.sliding_window"), 0) > 0;
+  if (json::value scaling = rope_scaling(metadata, a, weights.rope_factors); scaling.is_null()) {
+  } else if (window && a.window_unscaled && !a.find_row("rope_local_base_freq")) {  // by the kind of a block
+    const json::value& base = config["rope_theta"];
+    json::object full = scaling.as_object();
+    full["rope_theta"] = base;
+    config["rope_parameters"] = {{"full_attention", full},
+                                 {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", base}}}};
+  } else {
     config["rope_scaling"] = std::move(scaling);
+  }
   const int64_t blocks = static_cast<int64_t>(number_of(metadata, a.key("block_count"), 0));
   const MetadataRow* pattern_row = a.find_row("sliding_window_pattern");
   const int64_t pattern = pattern_row ? static_cast<int64_t>(number_of(metadata, a.key(pattern_row->key), 6))
                                       : a.window_pattern.value_or(0);
+  if (!window && a.find_row("sliding_window")) config["sliding_window"] = nullptr;
   if (pattern > 0) {
     json::array layers;
     for (int64_t i = 0; i < blocks; ++i)
-      layers.emplace_back((i + 1) % pattern == 0 ? "full_attention" : "sliding_attention");
+      layers.emplace_back(!window || (i + 1) % pattern == 0 ? "full_attention" : "sliding_attention");
     config["layer_types"] = layers;
   }
-  config["tie_word_embeddings"] = tied;
-  config["torch_dtype"] = dtype;
+  if (weights.blocks)
+    config["quantization_config"] =
+        json::object{{"quant_method", "mxfp4"},
+                     {"modules_to_not_convert",
+                      {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}};
+  config["tie_word_embeddings"] = weights.tied;
+  config["torch_dtype"] = weights.dtype;
   for (const auto& [key, setting] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token_id"),
                                      std::pair("tokenizer.ggml.eos_token_id", "eos_token_id"),
                                      std::pair("tokenizer.ggml.padding_token_id", "pad_token_id")})
     if (const auto at = metadata.find(key); at != metadata.end() && std::holds_alternative<int64_t>(at->second))
       config[setting] = std::get<int64_t>(at->second);
-    else  // explicitly null: the class would use its default id
+    else if (!a.constants.count("attention.causal"))  // explicitly null: the class would use its default id
       config[setting] = nullptr;
   return indented(config);
 }

@@ -5,6 +5,7 @@
 #include "formats/utf8.hpp"
 #include "four_bits.hpp"
 #include "models.hpp"
+#include "mxfp4.hpp"
 #include "tokenizer_files.hpp"
 #include "weights.hpp"
 
@@ -112,6 +113,7 @@ ModelDescription Importer::open(const ImportSource& source, const Arguments& opt
   add_settings_of_texts(beside(source), source.path(), config.count("vocab_size", 0), options.flag("whole"), model);
   StoredWeights weights = read_weights(source);
   join_four_bits(weights, source);
+  join_mxfp4(weights, source);
   add_weights(weights, config, source, options.flag("whole"), model);
   return model;
 }

@@ -30,6 +30,7 @@ class Node {
   bool is_list() const { return value_ && value_->is_array(); }
   bool is_text() const { return value_ && value_->is_string(); }
   bool is_number() const { return value_ && value_->is_number(); }
+  bool is_truth() const { return value_ && value_->is_bool(); }
   bool is_whole() const { return value_ && (value_->is_int64() || value_->is_uint64()); }
   size_t size() const;                                             // of a list or an object
   std::vector<std::pair<std::string_view, Node>> entries() const;  // of an object

@@ -14,11 +14,21 @@ namespace {
 
 constexpr size_t kLongestSpec = 1 << 20;
 
+Half half_of(const Node& half) {
+  constexpr std::pair<const char*, Half> kHalves[] = {
+      {"first", Half::first}, {"second", Half::second}, {"even", Half::even}, {"odd", Half::odd}};
+  if (!half.has()) return Half::whole;
+  for (const auto& [name, value] : kHalves)
+    if (half.text() == name) return value;
+  half.fail("is " + half.shown());
+}
+
 Architecture architecture_of(const Node& spec) {
   Architecture a;
   a.name = spec["architectures"][size_t{0}].text();
   const Node mapping = spec["hf_mapping"];
   for (const auto& [name, type] : mapping["classes"].entries()) a.classes.emplace_back(name, type.text());
+  a.read = mapping["read"];
   a.tied = mapping["tied"].truth();
   a.prefix = mapping["prefix"].text("");
   if (mapping["constants"].has())
@@ -26,15 +36,30 @@ Architecture architecture_of(const Node& spec) {
   if (mapping["window_pattern"].has()) a.window_pattern = mapping["window_pattern"].integer();
   for (size_t i = 0; i < mapping["metadata"].size(); ++i) {
     const Node row = mapping["metadata"][i];
-    a.metadata.push_back(
-        {std::string(row["key"].text()), std::string(row["config"].text()), row["default"], row["real"].truth(false)});
+    a.metadata.push_back({std::string(row["key"].text()),
+                          std::string(row["config"].text()),
+                          row["default"],
+                          row["real"].truth(false),
+                          {}});
+    for (size_t n = 0; n < row["older"].size(); ++n) a.metadata.back().older.emplace_back(row["older"][n].text());
   }
+  if (mapping["switches"].has())
+    for (const auto& [setting, value] : mapping["switches"].entries()) a.switches.emplace(setting, value.truth());
+  a.rotary = mapping["rotary"]["config"].text(a.rotary);
+  a.rotary_part = mapping["rotary"]["default"].number(a.rotary_part);
+  if (const Node rope = spec["architecture"]["prepare"]["rope"]; rope.has())
+    for (const auto& [name, positions] : rope.entries()) {
+      a.divides_frequencies = a.divides_frequencies || positions["divided_by"].text("") == "rope_freqs";
+      if (positions["truncate"].is_number()) a.truncates = positions["truncate"].integer() != 0;
+      a.window_unscaled = a.window_unscaled || (name == "window" && !positions["scaling"].has());
+    }
   for (const auto& [setting, values] : mapping["expected"].entries()) a.expected.emplace_back(setting, values);
   for (size_t i = 0; i < mapping["tensors"].size(); ++i) {
     const Node row = mapping["tensors"][i];
     a.tensors.push_back({std::string(row["name"].text()), std::string(row["hf"].text()),
                          std::string(row["permute"].text("")), row["add"].number(0.0),
-                         std::string(row["tied"].text(""))});
+                         std::string(row["tied"].text("")), std::string(row["when"].text("")), half_of(row["half"]),
+                         row["transposed"].truth(false), std::string(row["by_head"].text(""))});
   }
   for (size_t i = 0; i < mapping["ignored"].size(); ++i) a.ignored.emplace_back(mapping["ignored"][i].text());
   return a;
@@ -77,6 +102,14 @@ std::vector<const Architecture*> architectures() {
 
 }  // namespace
 
+bool Architecture::reads(const Node& config) const {
+  if (!read.has()) return true;
+  if (read.is_truth()) return read.truth();
+  for (const auto& [setting, value] : read.entries())
+    if (!config[setting].has() || config[setting].value() != value.value()) return false;
+  return true;
+}
+
 const MetadataRow* Architecture::find_row(std::string_view config) const {
   for (const MetadataRow& row : metadata)
     if (row.config == config) return &row;
@@ -93,10 +126,12 @@ const Architecture* find_architecture(std::string_view name) {
   return find_named(name, [&](const Architecture& a) { return a.name == name; });
 }
 
-std::string known_classes() {
-  std::string names;
+std::vector<std::string> known_classes() {
+  std::vector<std::string> names;
   for (const Architecture* a : architectures())
-    for (const auto& [name, type] : a->classes) names += (names.empty() ? "" : ", ") + name;
+    if (!a->read.has())
+      for (const auto& [name, type] : a->classes) names.push_back(name);
+  std::sort(names.begin(), names.end());
   return names;
 }
 

@@ -59,7 +59,9 @@ void read_yarn(const Node& scaling, double factor, const Node& config, Config& t
   const Architecture& a = *to.architecture;
   for (const char* unknown : {"mscale", "mscale_all_dim"})
     if (scaling[unknown].has()) scaling[unknown].fail("is given, which is not implemented");
-  if (!scaling["truncate"].truth(true)) scaling["truncate"].fail("is false, which is not implemented");
+  if (const bool truncate = scaling["truncate"].truth(true); truncate != a.truncates)
+    scaling["truncate"].fail(std::string("is ") + (truncate ? "true" : "false") + ", which is not implemented for " +
+                             a.name);
   const Node context = scaling["original_max_position_embeddings"];
   to.metadata[a.key("rope.scaling.original_context_length")] =
       context.has() ? context.integer() : config["max_position_embeddings"].integer();
@@ -94,6 +96,23 @@ void read_longrope(const Node& scaling, const Node& config, int64_t dims, Config
   to.rope_factors[kLongFactors] = factors_of(scaling["long_factor"], dims);
 }
 
+// Returns the number of rotated dimensions of a head: a setting of that number, or a part of the head, by the name of
+// current transformers or that of older models.
+int64_t rotated(const Node& config, const Node& scaling, const Architecture& a, int64_t head) {
+  if (const Node dims = config["rotary_dim"]; dims.has()) {
+    if (dims.integer() < 1 || dims.integer() > head)
+      dims.fail("is " + dims.shown() + "; a head has " + quantity(head, "dimension"));
+    return dims.integer();
+  }
+  Node part = scaling["partial_rotary_factor"];
+  if (!part.has()) part = config["rope_parameters"]["partial_rotary_factor"];
+  for (const char* name : {"partial_rotary_factor", "rotary_pct", "rope_pct", "rope_percent", "rotary_emb_fraction"})
+    if (!part.has()) part = config[name];
+  const double share = part.number(a.rotary_part);
+  if (!(share > 0 && share <= 1)) part.fail("is " + part.shown() + "; it must be above 0 and at most 1");
+  return static_cast<int64_t>(static_cast<double>(head) * share);
+}
+
 }  // namespace
 
 void read_rope(const Node& config, Config& to) {
@@ -101,21 +120,25 @@ void read_rope(const Node& config, Config& to) {
   if (!a.find_row("rope_theta")) return;
   const int64_t head = to.count("attention.key_length", 0);
   const Node scaling = scaling_of(config);
-  const Node share =
-      config["partial_rotary_factor"].has() ? config["partial_rotary_factor"] : scaling["partial_rotary_factor"];
-  const double part = share.number(1.0);
-  if (!(part > 0 && part <= 1)) share.fail("is " + share.shown() + "; it must be above 0 and at most 1");
-  const auto dims = static_cast<int64_t>(static_cast<double>(head) * part);
+  const int64_t dims = rotated(config, scaling, a, head);
   to.metadata[a.key("rope.dimension_count")] = dims;
   if (!scaling.has()) return;
   const std::string type(scaling[scaling["rope_type"].has() ? "rope_type" : "type"].text("default"));
   if (type == "default") return;
-  if (type == "llama3" && a.name == "llama") {
+  if (type == "llama3" && a.divides_frequencies) {
     const Llama3 rule{positive(scaling["factor"]), positive(scaling["low_freq_factor"]),
                       positive(scaling["high_freq_factor"]), positive(scaling["original_max_position_embeddings"])};
     if (head < 2 || head > 1 << 16) config["head_dim"].fail("is " + std::to_string(head));
     to.rope_factors[kRopeFactors] = rule.factors(head, number_of(to.metadata, a.key("rope.freq_base"), 10000));
     to.metadata[kScaling] = json::serialize(scaling.value());
+    return;
+  }
+  if (const Node alpha = scaling["alpha"]; a.name == "hunyuan-dense" && type == "dynamic" && alpha.has()) {
+    // One base for all lengths.
+    const auto width = static_cast<double>(dims);
+    if (dims < 3) alpha.fail("is given for heads of " + quantity(dims, "rotated dimension"));
+    to.metadata[a.key("rope.freq_base")] = in_32_bits(number_of(to.metadata, a.key("rope.freq_base"), 10000) *
+                                                      std::pow(positive(alpha), width / (width - 2)));
     return;
   }
   if ((type == "longrope" || type == "su") && a.name == "phi3") return read_longrope(scaling, config, dims, to);
@@ -182,6 +205,7 @@ json::value rope_scaling(const MetadataMap& metadata, const Architecture& a,
     scaling["original_max_position_embeddings"] = static_cast<int64_t>(number("original_context_length", 0));
     scaling["beta_fast"] = number("yarn_beta_fast", 32);
     scaling["beta_slow"] = number("yarn_beta_slow", 1);
+    if (!a.truncates) scaling["truncate"] = false;
     scaling["attention_factor"] = number("attn_factor", 1) * (1 + 0.1 * std::log(factor));
   } else if (name != "linear" && name != "dynamic") {
     throw Error(ErrorKind::Weights, "rotary positions are scaled by '" + printable(name, 40) +

@@ -1,8 +1,11 @@
 // Converts a folder's tokenizer to GGUF metadata.
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "formats/utf8.hpp"
 #include "tokenizer_files.hpp"
+#include "tokens/byte_pair_training.hpp"
 
 namespace huggingface {
 
@@ -77,6 +80,37 @@ void expect_known_steps(const Vocabulary& vocabulary, const std::string& path) {
              "the folder itself runs as it is");
 }
 
+// Returns whether words do not matter: nothing merges, and no rule adds or removes text.
+bool is_undivided(const Vocabulary& vocabulary) {
+  return vocabulary.merges.empty() && vocabulary.word_end.empty() &&
+         std::all_of(vocabulary.divisions.begin(), vocabulary.divisions.end(),
+                     [](const Division& d) { return d.kind == DivisionKind::byte_level && !d.prefix; });
+}
+
+bool holds_single_characters(const Vocabulary& vocabulary) {
+  if (vocabulary.byte_alphabet || vocabulary.byte_fallback || vocabulary.unknown >= 0 || !is_undivided(vocabulary))
+    return false;
+  return std::all_of(vocabulary.tokens.begin(), vocabulary.tokens.end(), [](const Token& token) {
+    return token.kind != TokenKind::normal || decode_utf8(token.text, 0).length == token.text.size();
+  });
+}
+
+// Writes tokens of single characters in the byte alphabet, with merges that join the bytes of each character.
+void write_as_bytes(Vocabulary& vocabulary) {
+  std::set<std::string> joined;
+  for (Token& token : vocabulary.tokens) {
+    if (token.kind != TokenKind::normal) continue;
+    std::string text;
+    for (const char byte : token.text) {
+      const std::string next = byte_character(static_cast<uint8_t>(byte));
+      if (!text.empty() && joined.insert(text + next).second) vocabulary.merges.push_back({text, next});
+      text += next;
+    }
+    token.text = text;
+  }
+  vocabulary.byte_alphabet = true;
+}
+
 // Adds the metadata of this kind of vocabulary and returns GGUF's name of the kind.
 std::string add_kind(const FolderTokenizer& tokenizer, Vocabulary& vocabulary, const std::string& path,
                      MetadataMap& to) {
@@ -100,6 +134,12 @@ std::string add_kind(const FolderTokenizer& tokenizer, Vocabulary& vocabulary, c
     }
     default:
       break;
+  }
+  if (const bool characters = holds_single_characters(vocabulary);
+      characters || (vocabulary.byte_alphabet && is_undivided(vocabulary))) {
+    if (characters) write_as_bytes(vocabulary);
+    to["tokenizer.ggml.pre"] = std::string("gpt-2");
+    return "gpt2";
   }
   if (vocabulary.byte_alphabet) {
     if (tokenizer.family.empty())

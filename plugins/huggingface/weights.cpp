@@ -6,9 +6,13 @@
 
 #include <harmonics/element_conversion.hpp>
 #include <harmonics/element_type.hpp>
+#include <harmonics/quantity.hpp>
 
 #include "formats/safetensors.hpp"
 #include "formats/utf8.hpp"
+#include "mxfp4.hpp"
+#include "row_order.hpp"
+#include "tokenizer_files.hpp"
 
 namespace huggingface {
 
@@ -53,7 +57,7 @@ void expect_all(const std::map<std::string, MappedWeight>& mapped, const Config&
     refuse(path, "has " + std::to_string(blocks) + " blocks of " + std::to_string(experts) + " experts");
   std::vector<std::string> missing;
   for (const TensorRow& row : config.architecture->tensors) {
-    if (config.tied && !row.tied.empty()) continue;
+    if ((config.tied && !row.tied.empty()) || !config.has(row)) continue;
     for (int64_t block = 0; block < (has_block(row.name) ? blocks : 1); ++block) {
       const std::string name = filled(row.name, {block, 0});
       const auto at = mapped.find(name);
@@ -79,14 +83,20 @@ class Adding {
     const TensorRow& row = *mapped.row;
     const std::string& first = mapped.parts.begin()->second;
     const StoredWeight& weight = weights_.at(first);
-    const bool narrow = weight.shape.size() == 1 && (weight.dtype == DType::F16 || weight.dtype == DType::BF16);
+    const bool is_vector = weight.shape.size() == 1 || row.is_bias();
+    const bool narrow = is_vector && (weight.dtype == DType::F16 || weight.dtype == DType::BF16);
     if (has_expert(row.hf)) {
+      if (!weight.scales.empty())
+        refuse(source_.path(), "has the tensor " + both(first, name) +
+                                   " in blocks, which are implemented for all experts "
+                                   "in one tensor");
       if (whole) return stack(name, mapped);
       for (const auto& [e, stored] : mapped.parts) as_it_is(name + "[" + std::to_string(e) + "]", stored);
+    } else if (!weight.scales.empty() || row.half != Half::whole || row.transposed || !row.by_head.empty() ||
+               (whole && !row.permute.empty())) {
+      rearrange(name, first, row, whole);
     } else if (row.add != 0 || narrow) {
       widen(name, first, static_cast<float>(row.add));
-    } else if (whole && !row.permute.empty()) {
-      permute(name, first, config_.count(row.permute.c_str(), 0));
     } else {
       as_it_is(name, first);
     }
@@ -125,15 +135,60 @@ class Adding {
     if (bytes) std::memcpy(to, values.data(), bytes);
   }
 
-  void permute(const std::string& name, const std::string& stored, int64_t heads) {
+  // Adds some rows of each matrix, or all in another order.
+  void rearrange(const std::string& name, const std::string& stored, const TensorRow& row, bool whole) {
     const StoredWeight& weight = weights_.at(stored);
-    const uint64_t rows = weight.shape.empty() ? 0 : weight.shape[0],
-                   n = static_cast<uint64_t>(std::max(heads, int64_t{0}));
-    if (n == 0 || rows % (2 * n) != 0)
-      refuse(source_.path(), "has the tensor " + both(stored, name) + " of " + std::to_string(rows) + " rows, and " +
-                                 std::to_string(heads) + " heads need pairs of rows");
-    char* to = room(name, weight.dtype, shape_of(weight), weight.bytes.size(), stored);
-    interleave_rows(weight.bytes.data(), to, weight.bytes.size(), rows, n, false);
+    const auto fail = [&](const std::string& what) {
+      refuse(source_.path(), "has the tensor " + both(stored, name) + " " + what);
+    };
+    const size_t rank = weight.shape.size(), sides = row.is_bias() ? 1 : 2;
+    if (rank != sides + (row.is_stack() ? 1 : 0)) fail("of shape " + shape_of(weight).str());
+    std::vector<int64_t> shape = shape_of(weight).vector();
+    TensorRow how = row;
+    if (!weight.scales.empty() || row.is_bias()) how.transposed = false;  // blocks lie along a row of GGUF's
+    if (how.transposed) std::swap(shape[rank - 2], shape[rank - 1]);
+    const uint64_t matrices = row.is_stack() ? weight.shape[0] : 1;
+    const auto rows = static_cast<uint64_t>(shape[rank - sides]),
+               columns = row.is_bias() ? uint64_t{1} : static_cast<uint64_t>(shape[rank - 1]);
+    if (matrices == 0 || rows == 0 || columns == 0) fail("of shape " + shape_of(weight).str());
+    const std::string& key = row.permute.empty() ? row.by_head : row.permute;
+    const auto heads = key.empty() ? 0 : static_cast<uint64_t>(std::max(config_.count(key.c_str(), 0), int64_t{0}));
+    const RowOrder order =
+        row_order(how, rows, heads, [&](const std::string& why) { fail("of " + quantity(rows, "row") + ", " + why); });
+    shape[rank - sides] = static_cast<int64_t>(order.rows.size());
+    const uint64_t bytes = weight.bytes.size() / matrices / rows, taken = order.rows.size() * bytes;
+    if (!whole && row.is_stack() && !how.transposed && weight.scales.empty() &&
+        (row.half == Half::first || row.half == Half::second)) {  // contiguous rows stay where they are
+      for (uint64_t e = 0; e < matrices; ++e)
+        model_.tensors.push_back({name + "[" + std::to_string(e) + "]", weight.dtype,
+                                  Shape(std::vector<int64_t>(shape.begin() + 1, shape.end())),
+                                  weight.offset + (e * rows + order.rows.front()) * bytes, taken, weight.file, stored});
+      return;
+    }
+    if (how.transposed && element_type(weight.dtype).block != 1)
+      fail("in blocks of the type " + std::string(element_type(weight.dtype).name) + ", which cannot be transposed");
+    if (!weight.scales.empty()) {
+      const uint64_t blocks = bytes / kCodesOfBlock, whole_row = blocks * element_type(weight.dtype).block_bytes;
+      char* to = room(name, weight.dtype, Shape(shape), matrices * order.rows.size() * whole_row, stored);
+      for (uint64_t e = 0; e < matrices; ++e)
+        for (const uint64_t from : order.rows) {
+          join_blocks(weight.bytes.data() + (e * rows + from) * bytes,
+                      weight.scales.data() + (e * rows + from) * blocks, blocks, to);
+          to += whole_row;
+        }
+      return;
+    }
+    std::vector<char> read;
+    const bool widened = row.is_bias() && weight.dtype != DType::F32;
+    if (widened && !detail::find_conversion(weight.dtype)) fail("which is not a float");
+    if (widened) read.resize(matrices * taken);
+    const auto elements = static_cast<int64_t>(matrices * order.rows.size() * columns);
+    char* to = room(name, widened ? DType::F32 : weight.dtype, Shape(shape),
+                    widened ? static_cast<uint64_t>(elements) * sizeof(float) : matrices * taken, stored);
+    for (uint64_t e = 0; e < matrices; ++e)
+      read_rows(order, weight.bytes.data() + e * rows * bytes, (widened ? read.data() : to) + e * taken, bytes,
+                columns);
+    if (widened) decode_elements(weight.dtype, read.data(), reinterpret_cast<float*>(to), elements);
   }
 
   void stack(const std::string& name, const MappedWeight& mapped) {
@@ -157,16 +212,6 @@ class Adding {
 
 }  // namespace
 
-void interleave_rows(const char* from, char* to, uint64_t bytes, uint64_t rows, uint64_t heads, bool backwards) {
-  const uint64_t row = bytes / rows, half = rows / heads / 2;
-  for (uint64_t head = 0; head < heads; ++head)
-    for (uint64_t pair = 0; pair < half; ++pair)
-      for (uint64_t side = 0; side < 2; ++side) {
-        const uint64_t apart = (head * 2 + side) * half + pair, together = (head * half + pair) * 2 + side;
-        std::memcpy(to + (backwards ? apart : together) * row, from + (backwards ? together : apart) * row, row);
-      }
-}
-
 StoredWeights read_weights(const ImportSource& source) {
   StoredWeights weights;
   try {
@@ -180,9 +225,15 @@ StoredWeights read_weights(const ImportSource& source) {
     map = index_of(source);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::NoInput) throw;
-    throw Error(ErrorKind::NoInput, std::string("beside '") + source.path() + "' there is neither " +
-                                        harmonics::kFolderWeights + " nor " + harmonics::kFolderIndex)
-        .note("weights are read from safetensors files");
+    Error missing(ErrorKind::NoInput, std::string("beside '") + source.path() + "' there is neither " +
+                                          harmonics::kFolderWeights + " nor " + harmonics::kFolderIndex);
+    missing.note("weights are read from safetensors files");
+    for (const char* pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+      if (beside(source)(pickled))
+        missing.note(std::string("the folder has ") + pickled +
+                     "; to convert it, in Python: transformers.AutoModelForCausalLM.from_pretrained(FOLDER)"
+                     ".save_pretrained(FOLDER)");
+    throw missing;
   }
   std::set<std::string> files;
   for (const auto& [name, file] : map.entries()) files.emplace(file.text());
@@ -202,6 +253,7 @@ std::vector<std::string> indexed_names(const ImportSource& source) {
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::NoInput) throw;
   }
+  join_names_of_blocks(names);
   return names;
 }
 
@@ -213,8 +265,9 @@ std::map<std::string, MappedWeight> map_weights(const std::vector<std::string>& 
   const auto place = [&](const std::string& stored) {
     std::string_view name = stored;
     if (!a.prefix.empty() && name.starts_with(a.prefix)) name.remove_prefix(a.prefix.size());
+    bool found = false;  // of more than one row, if each takes a part
     for (const TensorRow& row : a.tensors) {
-      const auto at = match(row.hf, name);
+      const auto at = config.has(row) ? match(row.hf, name) : std::nullopt;
       if (!at) continue;
       if (at->block >= config.count("block_count", 0) && has_block(row.hf)) return false;
       if (has_expert(row.hf) && at->expert >= config.count("expert_count", 0)) return false;
@@ -222,10 +275,10 @@ std::map<std::string, MappedWeight> map_weights(const std::vector<std::string>& 
       MappedWeight& weight = mapped[filled(row.name, *at)];
       weight.row = &row;
       weight.parts.emplace(at->expert, stored);
-      return true;
+      found = true;
     }
-    return std::any_of(a.ignored.begin(), a.ignored.end(),
-                       [&](const std::string& pattern) { return match(pattern, name).has_value(); });
+    return found || std::any_of(a.ignored.begin(), a.ignored.end(),
+                                [&](const std::string& pattern) { return match(pattern, name).has_value(); });
   };
   for (const std::string& stored : names)
     if (!place(stored)) surplus.push_back(shown_name(stored));

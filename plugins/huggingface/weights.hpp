@@ -18,6 +18,7 @@ struct StoredWeight {
   uint64_t offset = 0;  // in its file
   uint32_t file = 0;
   std::string_view bytes;
+  std::string_view scales = {};  // of mxfp4: one byte for the 16 bytes of codes of each block, which are in `bytes`
 };
 
 // Weights by name in the folder.
@@ -47,8 +48,5 @@ void add_weights(const StoredWeights& weights, const Config& config, const harmo
 
 // Adds the tensors unchanged, under their own names.
 void add_weights_as_they_lie(const StoredWeights& weights, harmonics::ModelDescription& model);
-
-// Reorders the rows of each head: interleaves its first and second half, or, if `backwards`, separates them again.
-void interleave_rows(const char* from, char* to, uint64_t bytes, uint64_t rows, uint64_t heads, bool backwards);
 
 }  // namespace huggingface

@@ -65,7 +65,7 @@ std::shared_ptr<Producer> open_producer(const std::string& path, const Arguments
   const std::string notes =
       address.is_one_way()
           ? address.str() +
-                ": at-most-once delivery: samples lost in transit are counted, not resent; zmq+router loses none"
+                " delivers at most once: samples lost in transit are counted, not resent; zmq+router loses none"
           : "";
   return std::make_shared<wire::LiveProducer<Receiver>>(receiver, options, notes);
 }

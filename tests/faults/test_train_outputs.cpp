@@ -99,5 +99,5 @@ TEST_CASE("train: a loss that is not finite leaves the last good weights, the ba
   CHECK(has(r.err, "--set learning_rate="));
   CHECK_FALSE(has(r.err, "-nan"));
   CHECK(fs::exists(train.weights()));
-  CHECK(names_in(train.output() + "/left_out").size() == 1);
+  CHECK(names_in(train.output() + "/skipped_batches").size() == 1);
 }

@@ -84,6 +84,10 @@ TEST_CASE("lora: an adapter trained over 4 bits gives the same text applied, mer
   succeed("export " + described + " " + gguf + " --weights " + t.base + " --lora " + again + " --quiet");
   CHECK(text_after(prompt, gguf + " --tokenizer " + t.base + "/tokenizer.json") == learned);
 
+  const Result output = harmonics("generate " + t.base + " a --lora " + (f / "again"));
+  CHECK(has(output.err, "and so no adapter\nhelp: did you mean '" + again + "'?\n"));
+  const Result alone = harmonics("generate " + again + " a");
+  CHECK(has(alone.err, "help: it has an adapter: give its model, and --lora " + again + "\n"));
   const Result without = harmonics("export " + described + " " + (f / "none/") + " --lora " + again);
   CHECK(without.code == 2);
   CHECK(has(without.err, "--lora changes weights"));

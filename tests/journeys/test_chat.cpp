@@ -47,6 +47,17 @@ TEST_CASE("chat: each line of a pipe is a message") {
   CHECK(text.out == answer + "\n");
 }
 
+TEST_CASE("chat: ChatML's end of an answer ends it also where it is no token") {
+  const std::string folder = folder_of_checkpoint();
+  if (folder.empty()) return;
+  const Folder f;
+  const std::string grammar = f.write("g.gbnf", "root ::= \"yes<|im_end|>no\"");
+  const Result r = piped("Hello\n", with_checkpoint("chat", folder, "--quiet --grammar " + grammar));
+  INFO(r.err);
+  CHECK(r.code == 0);
+  CHECK(r.out == "yes\n");
+}
+
 TEST_CASE("chat: commands, and what is wrong") {
   const std::string folder = folder_of_checkpoint();
   if (folder.empty()) return;

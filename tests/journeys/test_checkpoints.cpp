@@ -155,6 +155,8 @@ TEST_CASE("checkpoints: ckpt and inspect show the contents and the differences o
   REQUIRE(harmonics(kRun + "--steps 8 --quiet --checkpoint " + a + " --resume").code == 0);
   REQUIRE(harmonics(kRun + "--steps 8 --quiet --threads 1 --checkpoint " + b + " --every 100steps").code == 0);
   const Result listed = harmonics("ckpt list " + a);
+  CHECK(has(listed.out, " MB\n"));
+  CHECK(listed.out.find('\n') == listed.out.find('\n', listed.out.find('\n') + 1) - listed.out.find('\n') - 1);
   CHECK(listed.code == 0);
   CHECK(has(listed.out, a + "/checkpoint-000002-step-8.safetensors"));
   CHECK(has(listed.out, a + "/checkpoint-000001-step-4.safetensors"));

@@ -40,6 +40,8 @@ TEST_CASE("transformers in YAML are listed and checked") {
   const Result listed = harmonics("list models");
   CHECK(listed.code == 0);
   CHECK(contains(listed.out, "Qwen3MoE"));
+  CHECK(contains(listed.out, "  gpt-oss                gpt-oss (GptOssForCausalLM)\n"));
+  CHECK(contains(listed.out, "Mixtral 8x7B (MixtralForCausalLM)"));
   CHECK(harmonics("list-models --dsl").out == listed.out);
   const Result valid = harmonics("validate " + kPrinted + "Llama2.ndsl " + kPrinted + "GPT_NeoX.ndsl " + kPrinted +
                                  "Qwen3MoE.ndsl " + kPrinted + "MyCustomModel.ndsl Gemma3");

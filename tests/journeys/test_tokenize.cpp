@@ -36,7 +36,10 @@ TEST_CASE("tokenize: a trained tokenizer is read again, with fewer tokens than b
   for (int i = 0; i < 50; ++i) text += "the cat sat on the mat, and the rat sat on the cat\n";
   const std::string file = folder.write("text.txt", text), to = folder / "tokenizer.json";
   const json::value made = checked_tokenize(to + " --train 280 --file " + file);
-  CHECK(made.at("tokens").as_int64() == 274);  // no further pair occurs twice
+  CHECK(made.at("tokens").as_int64() == 274);
+  CHECK(has(harmonics("tokenize " + (folder / "again.json") + " --train 280 --file " + file).err,
+            "274 tokens from 10 different words; no further pair of tokens occurs twice\n"));
+  CHECK_FALSE(has(harmonics("tokenize " + (folder / "again.json") + " --train 270 --file " + file).err, "no further"));
   const json::value v = checked_tokenize(to + " 'the cat'");
   CHECK(v.at("count").as_int64() == 2);
   CHECK(v.at("pieces").at(1).as_string() == " cat");

@@ -78,6 +78,13 @@ TEST_CASE("train: keys are listed with their other names") {
 
 namespace {
 
+// Returns a configuration without the line of this key.
+std::string without(std::string config, const std::string& key) {
+  const size_t at = config.find("\n" + key + ":");
+  REQUIRE(at != std::string::npos);
+  return config.erase(at, config.find('\n', at + 1) - at);
+}
+
 // Returns the configuration of a model of 2 layers on the bytes of a repeating text.
 std::string tiny_configuration(const Folder& folder, const std::string& output) {
   std::string text;
@@ -247,7 +254,7 @@ TEST_CASE("train: the best checkpoints stay, and a loss guard is written back") 
   CHECK(fs::exists(best));
   CHECK(fs::exists(output + "/checkpoints/best.json"));
   CHECK(run.err.find("best validation loss ") != std::string::npos);
-  CHECK(result.at("left_out_batches").as_int64() == 0);
+  CHECK(result.at("skipped_batches").as_int64() == 0);
   CHECK(read(output + "/config.yaml").find("loss_guard: {deviations: 8, patience: 3, then: checkpoint}") !=
         std::string::npos);
   const Result without = harmonics("train " + config + " --set validation=0 --set eval_steps=60");
@@ -270,6 +277,8 @@ TEST_CASE("train: a note says that a run ends before the learning rate has risen
   const Folder folder;
   const std::string config = folder.write("c.yaml", tiny_configuration(folder, folder / "out"));
   const Result dry = harmonics("train " + config + " --dry-run --set warmup_steps=120");
+  CHECK(has(dry.err, "a step, 1.78 passes over 135 rows\n"));
+  CHECK(has(harmonics("train " + config + " --dry-run --set max_steps=60000").err, "a step, 1,778 passes over"));
   REQUIRE(dry.code == 0);
   CHECK(dry.err.find("note: warmup_steps is 120, but the run has 60 steps: its learning rate ends at 0.0015, not at "
                      "0.003\n") != std::string::npos);
@@ -284,12 +293,12 @@ TEST_CASE("run: batches that the loss guard leaves out can be run again") {
                                         "harmonic g { producer x {1}; producer y {1}; layer o {1}; "
                                         "cycle (batch=1) { x -> o; o <-(mse)- y; } }"),
                     common = "run " + flow + " --no-keep --json --epochs 1 --lr 1e-4 ";
-  const Result run =
-      harmonics(common + "--producer 'x=" + data + "?shuffle=0&as=number#x' --producer 'y=x?as=number#y' --left-out " +
-                (folder / "out") + " --loss-guard deviations=6");
+  const Result run = harmonics(common + "--producer 'x=" + data +
+                               "?shuffle=0&as=number#x' --producer 'y=x?as=number#y' --skipped-batches " +
+                               (folder / "out") + " --loss-guard deviations=6");
   INFO(run.err);
   REQUIRE(run.code == 0);
-  CHECK(number(run.out, "left_out_batches") == 1);
+  CHECK(number(run.out, "skipped_batches") == 1);
   CHECK(run.err.find("skipped 1 batch") != std::string::npos);
   const std::string left = folder / "out/epoch-1-sample-41.safetensors";
   REQUIRE(fs::exists(left));
@@ -315,7 +324,9 @@ TEST_CASE("train: a run that is resumed at its end says so, and one of another s
   REQUIRE(harmonics("train " + config).code == 0);
   const Result over = harmonics("train " + config + " --resume");
   CHECK(over.code == 0);
-  CHECK(over.err.find("note: the checkpoint is the end of the run: it has all 6 steps") != std::string::npos);
+  CHECK(has(over.err,
+            "note: the checkpoint is the end of the run: it has all 6 steps; to train further, raise "
+            "max_steps or num_epochs\n"));
   const Result other =
       harmonics("train " + config + " --resume --set 'model_settings={num_layers: 2, hidden_size: 16, " +
                 "num_query_heads: 2, max_position_embeddings: 16, vocab_size: 200}'" +
@@ -324,6 +335,96 @@ TEST_CASE("train: a run that is resumed at its end says so, and one of another s
   CHECK(other.err.find("the model has other sizes than when the checkpoint was written") != std::string::npos);
   const Result more = harmonics("train " + config + " --resume --set max_steps=7");
   CHECK(more.err.find("the end of the run") == std::string::npos);
+}
+
+TEST_CASE("train: a run of fewer steps than its checkpoint is refused, and its configuration stays") {
+  const Folder folder;
+  const std::string output = folder / "out", tiny = tiny_configuration(folder, output),
+                    config = "train " + folder.write("c.yaml", without(tiny, "max_steps")) + " --set eval_steps=9 ";
+  REQUIRE(harmonics(config + "--quiet --set max_steps=6").code == 0);
+  const std::string before = read(output + "/config.yaml");
+  REQUIRE(has(before, "max_steps: 6\n"));
+  const Result fewer = harmonics(config + "--resume --set max_steps=3");
+  CHECK(fewer.code == 2);
+  CHECK(has(fewer.err,
+            "error: the checkpoint is already at step 6, but max_steps is 3\n"
+            "help: to train further, raise it: --set max_steps=12\n"
+            "help: to start again, give another output_dir\n"));
+  const Result epochs = harmonics(config + "--resume --set num_epochs=0.01");
+  CHECK(epochs.code == 2);
+  CHECK(has(epochs.err, "error: the checkpoint is already at step 6, but num_epochs: 0.01 gives 1 step\n"));
+  CHECK(harmonics(config + "--resume --set max_steps=9 --set 'model_settings={num_layers: 2, hidden_size: 16, "
+                           "num_query_heads: 2, max_position_embeddings: 32, vocab_size: 256}'")
+            .code != 0);
+  CHECK(read(output + "/config.yaml") == before);
+  CHECK(harmonics(config + "--resume --quiet --set max_steps=9").code == 0);
+  CHECK(has(read(output + "/config.yaml"), "max_steps: 9\n"));
+}
+
+TEST_CASE("train: a resumed run with more steps continues with the rows that follow") {
+  const Folder folder;
+  const auto run = [&](const std::string& output, const std::string& more) {
+    const std::string tiny = tiny_configuration(folder, folder / output);
+    const Result r = harmonics("train " + folder.write("c.yaml", without(tiny, "eval_steps")) +
+                               " --set lr_scheduler=constant " + more);
+    INFO(r.err);
+    REQUIRE(r.code == 0);
+    return r.err;
+  };
+  run("whole", "--set max_steps=10");
+  run("parts", "--set max_steps=4");
+  const std::string resumed = run("parts", "--set max_steps=10 --resume");
+  CHECK_FALSE(has(resumed, "when the checkpoint was written"));
+  CHECK_FALSE(has(resumed, "the flow's text has changed"));
+  CHECK(read(folder / "whole/weights.safetensors") == read(folder / "parts/weights.safetensors"));
+}
+
+TEST_CASE("train: a resumed run keeps the numbers of its characters") {
+  const Folder folder;
+  const std::string output = folder / "out", config = "train " +
+                                                      folder.write("c.yaml", tiny_configuration(folder, output)) +
+                                                      " --quiet --set tokenizer=characters --set max_steps=";
+  REQUIRE(harmonics(config + "2").code == 0);
+  const std::string before = read(output + "/tokenizer.json");
+  std::ofstream(folder / "text.txt", std::ios::app) << std::string(400, 'b') << "the cat sat on the mat. ";
+  const Result anew = harmonics(config + "4");
+  CHECK(anew.code == 2);
+  CHECK(has(anew.err,
+            "holds the checkpoints of a run\nhelp: add --resume to continue that run, or give another "
+            "output_dir\n"));
+  const Result changed = harmonics(config + "4 --resume");
+  CHECK(read(output + "/tokenizer.json") == before);
+  CHECK(changed.code == 0);
+  REQUIRE(harmonics(config + "4 --set output_dir=" + (folder / "other")).code == 0);
+  CHECK(read(folder / "other/tokenizer.json") != before);
+}
+
+TEST_CASE("train: rows are at most as long as the context of the models, unless the configuration says so") {
+  const Folder folder;
+  const std::string tiny = without(tiny_configuration(folder, folder / "out"), "sequence_len"),
+                    config = "train " + folder.write("c.yaml", tiny) + " --set max_steps=2";
+  const Result usual = harmonics(config);
+  INFO(usual.err);
+  REQUIRE(usual.code == 0);
+  CHECK(has(usual.err, "note: sequence_len is 32, the context of 'GPT2'\n"));
+  CHECK(has(usual.err, "2 steps of 4 rows of 32 tokens"));
+  CHECK(has(read(folder / "out/config.yaml"), "sequence_len: 32\n"));
+  const Result tuned =
+      harmonics("train " + folder.write("d.yaml", without(tiny, "model_settings")) +
+                " --set max_steps=2 --set output_dir=" + (folder / "tuned") + " --model " + (folder / "out/model"));
+  if (fs::exists(folder / "out/model/config.json")) {  // not without PCRE2
+    CHECK(has(harmonics("generate " + (folder / "out") + " the").err,
+              "and so no model\nhelp: did you mean '" + (folder / "out/model") + "'?\n"));
+    INFO(tuned.err);
+    CHECK(tuned.code == 0);
+    CHECK(has(tuned.err, "note: sequence_len is 32, the context of '" + (folder / "out/model") + "'\n"));
+  }
+  const Result longer = harmonics("train " + folder.write("e.yaml", tiny + "sequence_len: 64\nlora: {alpah: 8}\n"));
+  CHECK(longer.code == 78);
+  CHECK(has(longer.err, ":1: error: 'sequence_len' is 64, but the context of 'GPT2' is 32\n"));
+  CHECK(has(longer.err, "help: give at most 32\n"));
+  CHECK(has(longer.err, "did you mean 'alpha'"));
+  CHECK_FALSE(has(longer.err, "note: sequence_len"));
 }
 
 TEST_CASE("patience: a run ends after validations without a smaller loss, and needs data for them") {

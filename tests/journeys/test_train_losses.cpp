@@ -3,7 +3,9 @@
 
 #include <boost/json.hpp>
 
+#include "tests/journeys/background.hpp"
 #include "tests/journeys/schema.hpp"
+#include "tests/journeys/sending.hpp"
 #include "tests/journeys/shell.hpp"
 
 using namespace journeys;
@@ -212,6 +214,41 @@ TEST_CASE("train: a model learns texts that arrive, until they end") {
   const Result dry = harmonics("train " + config + " --dry-run");
   CHECK(dry.code == 2);
   CHECK(dry.err.find("'stdin:' is a stream") != std::string::npos);
+}
+
+TEST_CASE("train: errors of both models of a run are not shown in a text that is in no file") {
+  const Folder folder;
+  const std::string model = trained_on_a_sentence(folder, folder / "model"),
+                    pairs = folder.write("pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})");
+  const Result r = harmonics("train " + folder.write("c.yaml", "model: " + model +
+                                                                   "\ntokenizer: " + std::string(HARMONICS_SOURCE_DIR) +
+                                                                   "/tests/parity/golden/folders/tokenizers/"
+                                                                   "byte_pairs.json\ndatasets: " +
+                                                                   pairs + "\ndpo: {beta: 0.1}\nmax_steps: 1\n" +
+                                                                   "output_dir: " + (folder / "out") + "\n"));
+  CHECK(r.code == 78);
+  CHECK(has(r.err, "error: the stream has "));
+  CHECK_FALSE(has(r.err, "train.hmx"));
+}
+
+TEST_CASE("train: a run says that it waits for texts, once it listens") {
+  const Folder folder;
+  const std::string socket = folder / "socket",
+                    config = folder.write("live.yaml",
+                                          kTinyModel + "datasets: unix:" + socket +
+                                              "\nlr_scheduler: constant\noutput_dir: " + (folder / "live") + "\n");
+  Background run(folder, "train " + config);
+  const std::string note = "note: waiting for texts of unix:" + socket + "\n";
+  CHECK(run.await([&] { return has(run.errors(), note); }));
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += "the cat sat on the mat.\n";
+  { Connected(socket).send(text); }
+  const Result end = run.end();
+  CHECK(end.code == 0);
+  CHECK(end.err.find(note) == end.err.rfind(note));
+  const Result deaf = harmonics("train " + config + " --set datasets=unix:" + (folder / "missing/socket"));
+  CHECK(deaf.code != 0);
+  CHECK_FALSE(has(deaf.err, "waiting for texts"));
 }
 
 TEST_CASE("train: each validation takes the next rows of a stream") {

@@ -63,7 +63,8 @@ def perplexities(name, folder, tokenizer):
 
 def main():
     listed = json.loads(run("list", "models", "--json"))
-    names = [row["name"] for row in listed["items"] if row["name"] != "BERT"]  # an encoder has no scores
+    # BERT, an encoder, has no scores.
+    names = [row["name"] for row in listed["items"] if row["kind"] == "model" and row["name"] != "BERT"]
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         tokenizer = byte_tokenizer(folder)

@@ -2,11 +2,13 @@
 // rewritten folders compute the same.
 #include <catch2/catch.hpp>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include <boost/json.hpp>
 
+#include "engine/corpus/corpus_tokenizer.hpp"
 #include "engine/language/tokenizer.hpp"
 #include "engine/model/exported.hpp"
 #include "engine/transformer/architectures.hpp"
@@ -129,6 +131,136 @@ TEST_CASE("folders: models have the results of transformers, and the same bits o
   const TensorFile further = golden("further_architectures.safetensors");
   for (const std::string name : {"arcee", "cohere2", "olmo3", "olmoe", "starcoder2"})
     check_folder(name, below(further, name), name == "arcee");
+  const TensorFile rest = golden("further_folders.safetensors");
+  for (const std::string name :
+       {"olmo2", "command-r", "ernie4_5", "seed_oss", "exaone4", "starcoder2-window", "stablelm", "glm4", "nemotron",
+        "hunyuan-dense", "granitemoe", "nomic-bert", "exaone", "gpt-oss", "gpt-oss-mxfp4", "gptneox-serial"})
+    check_folder(name, below(rest, name), name == "granitemoe");
+}
+
+TEST_CASE("folders: models that .ndsl texts describe have the results of transformers") {
+  if (!reads_folders()) return;
+  const TensorFile file = golden("further_folders.safetensors");
+  for (const std::string name : {"phi", "gpt2", "gptneox", "qwen2moe"}) {
+    INFO(name);
+    const auto expected = below(file, name);
+    const ImportedModel model = import_language_model(golden_folder(name), Registry::global());
+    const HTensor result = forward_results(model_of(model), expected.at("tokens")).at("scores");
+    CHECK(relative_difference(floats_of(result), expected.at("scores").data<float>()) < 1e-4);
+  }
+}
+
+TEST_CASE("folders: GGUF files of architectures whose folders .ndsl texts describe are written as folders") {
+  if (!reads_folders()) return;
+  const TensorFile file = golden("further_architectures.safetensors");
+  for (const std::string name : {"phi2", "gpt2", "gptneox", "gptneox_serial", "qwen2moe"}) {
+    INFO(name);
+    const Scratch scratch;
+    const std::string folder = scratch.at("folder/");
+    write_again(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/architectures/" + name + ".gguf", folder);
+    const auto expected = below(file, name);
+    const ImportedModel model = import_language_model(folder, Registry::global());
+    const HTensor result = forward_results(model_of(model), expected.at("tokens")).at("scores");
+    CHECK(relative_difference(floats_of(result), expected.at("scores").data<float>()) < 1e-4);
+  }
+}
+
+TEST_CASE("folders: the rotated part of heads is read by its names") {
+  if (!reads_folders()) return;
+  const auto expected = below(golden("further_folders.safetensors"), "stablelm");
+  const auto difference = [&](const std::string& other, const std::string& removed) {
+    const Scratch scratch;
+    const std::string folder = scratch.changed("stablelm", "\"partial_rotary_factor\": 0.34,", removed);
+    std::string config = Scratch::text_of(folder + "/config.json");
+    config.insert(config.find('{') + 1, other);
+    Scratch::write(folder + "/config.json", config);
+    const Model model = model_of(import_model(folder, Registry::global()));
+    return relative_difference(floats_of(forward_results(model, expected.at("tokens")).at("scores")),
+                               expected.at("scores").data<float>());
+  };
+  for (const char* name : {"partial_rotary_factor", "rope_pct", "rotary_pct", "rope_percent", "rotary_emb_fraction"}) {
+    INFO(name);
+    CHECK(difference("\"" + std::string(name) + "\": 0.34,", "") < 1e-4);
+  }
+  CHECK(difference("\"rotary_dim\": 2,", "") < 1e-4);
+  CHECK(difference("\"partial_rotary_factor\": 1.0,", "\"partial_rotary_factor\": 0.34,") < 1e-4);  // transformers 5
+  CHECK(difference("\"rotary_dim\": 6,", "") > 1e-2);
+  const Scratch scratch;
+  const std::string without = scratch.changed("stablelm", "\"partial_rotary_factor\": 0.34,", "");
+  CHECK(import_model(without, Registry::global()).metadata.integer("stablelm.rope.dimension_count") == 1);  // 0.25
+  const auto refused = [&](const char* to) {
+    return failure_of(scratch.changed("stablelm", "\"use_cache\": true", to));
+  };
+  CHECK(contains(refused("\"rotary_dim\": 7"), ".rotary_dim is 7; a head has 6 dimensions"));
+}
+
+TEST_CASE("folders: mxfp4 stays mxfp4, and is written with the same bytes") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  const std::string name = "gpt-oss-mxfp4", folder = scratch.at("folder/");
+  const ImportedModel model = import_model(golden_folder(name), Registry::global());
+  CHECK(model.tensor("blk.0.ffn_up_exps.weight").dtype() == DType::MXFP4);
+  CHECK(model.tensor("blk.0.ffn_up_exps.weight").shape() == Shape{3, 32, 32});
+  CHECK(model.tensor("blk.1.ffn_down_exps.bias").dtype() == DType::F32);
+  write_again(golden_folder(name), folder);
+  const TensorFile before = read_safetensors(golden_folder(name) + "/model.safetensors"),
+                   after = read_safetensors(folder + "model.safetensors");
+  REQUIRE(after.tensors.size() == before.tensors.size());
+  for (const auto& [tensor, value] : before.tensors) {
+    INFO(tensor);
+    const HTensor& again = after.tensors.at(tensor);
+    REQUIRE(type_of(again).str() == type_of(value).str());
+    CHECK(std::memcmp(again.bytes(), value.bytes(), type_of(value).bytes()) == 0);
+  }
+  CHECK(contains(Scratch::text_of(folder + "config.json"), "\"quant_method\": \"mxfp4\""));
+}
+
+TEST_CASE("folders: parts of weights that are missing or misshapen are named") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  const auto without = [&](const std::string& tensor, const std::string& other, const HTensor& value) {
+    const std::string folder = scratch.changed("gpt-oss-mxfp4", "\"mxfp4\"", "\"mxfp4\"");
+    TensorFile file = read_safetensors(folder + "/model.safetensors");
+    file.tensors.erase(tensor);
+    if (!other.empty()) file.tensors[other] = value;
+    Scratch::write(folder + "/model.safetensors", write_safetensors(file));
+    return failure_of(folder);
+  };
+  const std::string gate = "model.layers.0.mlp.experts.gate_up_proj";
+  CHECK(contains(without(gate + "_scales", "", {}), "lacks its scales, '" + gate + "_scales'"));
+  CHECK(contains(without(gate + "_scales", gate + "_scales", HTensor(DType::U8, Shape{3, 64, 2})),
+                 "without one byte for each block of '" + gate + "_blocks'"));
+  CHECK(contains(without(gate + "_blocks", "", {}), "'" + gate + "' ('blk.0.ffn_gate_exps.weight' of GGUF)"));
+  CHECK(contains(without("", gate, HTensor(DType::F32, Shape{3, 32, 64})), "both whole and in blocks"));
+  const std::string bias = gate + "_bias";
+  CHECK(contains(without(bias, bias, HTensor(DType::F32, Shape{3, 63})), "of 63 rows, which are not two halves"));
+  CHECK(contains(without(bias, bias, HTensor(DType::F32, Shape{3})), "of shape [3]"));
+  CHECK(contains(failure_of(scratch.changed("granitemoe", "\"intermediate_size\": 20", "\"intermediate_size\": 22")),
+                 "'model.layers.0.block_sparse_moe.input_linear.weight' in its file"));
+}
+
+TEST_CASE("folders: settings say whether biases exist") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  const std::string surplus =
+      failure_of(scratch.changed("stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": false"));
+  CHECK(contains(surplus, "'model.layers.0.self_attn.k_proj.bias'"));
+  CHECK(contains(surplus, "does not compute with"));
+  const std::string folder = scratch.changed("stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": true");
+  TensorFile file = read_safetensors(folder + "/model.safetensors");
+  file.tensors.erase("model.layers.1.self_attn.v_proj.bias");
+  Scratch::write(folder + "/model.safetensors", write_safetensors(file));
+  CHECK(contains(failure_of(folder), "lacks the tensor 'model.layers.1.self_attn.v_proj.bias'"));
+}
+
+TEST_CASE("folders: scaled positions of blocks without a window are written by the kind of block") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  write_again(golden_folder("olmo3"), scratch.at("folder/"));
+  const boost::json::value config = boost::json::parse(Scratch::text_of(scratch.at("folder/config.json")));
+  CHECK(config.at_pointer("/rope_parameters/full_attention/rope_type").as_string() == "yarn");
+  CHECK(config.at_pointer("/rope_parameters/sliding_attention/rope_type").as_string() == "default");
+  CHECK_FALSE(config.as_object().contains("rope_scaling"));
 }
 
 TEST_CASE("folders: weights stay where they lie in their file") {
@@ -170,7 +302,10 @@ TEST_CASE("folders: settings that no spec implements are refused with their plac
     return failure_of(scratch.changed(name, from, to));
   };
   CHECK(contains(refused("qwen2", "\"silu\"", "\"gelu\""), ".hidden_act is \"gelu\", and only \"silu\""));
-  CHECK(contains(refused("qwen2", "Qwen2ForCausalLM", "OPTForCausalLM"), "the architecture 'OPTForCausalLM'"));
+  const std::string unknown = refused("qwen2", "Qwen2ForCausalLM", "Qwen4MoeForCausalLM");
+  CHECK(contains(unknown, "the architecture 'Qwen4MoeForCausalLM'"));
+  CHECK(contains(unknown, "the nearest known ones: Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen2ForCausalLM"));
+  CHECK(contains(refused("gpt-oss", "\"truncate\": false", "\"truncate\": true"), "is true, which is not implemented"));
   CHECK(contains(refused("qwen2", "\"yarn\"", "\"longrope\""), "by 'longrope', which is not implemented"));
   CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": null"), ".hidden_size is missing"));
   CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": [24"), "is not JSON: line"));
@@ -178,6 +313,9 @@ TEST_CASE("folders: settings that no spec implements are refused with their plac
   const std::string empty = scratch.changed("qwen2", "24", "24");
   fs::remove(empty + "/model.safetensors");
   CHECK(contains(failure_of(empty), "there is neither model.safetensors nor model.safetensors.index.json"));
+  CHECK_FALSE(contains(failure_of(empty), "pytorch_model.bin"));
+  Scratch::write(empty + "/pytorch_model.bin", "pickled");
+  CHECK(contains(failure_of(empty), "the folder has pytorch_model.bin; to convert it, in Python: transformers."));
   Scratch::write(empty + "/model.safetensors.index.json", R"({"weight_map": {"a": "../b.safetensors"}})");
   CHECK(contains(failure_of(empty), "is not a name in its folder"));
   Scratch::write(empty + "/model.safetensors.index.json", R"({"weight_map": [1]})");
@@ -217,6 +355,30 @@ TEST_CASE("folders: tokenizers give the ids of tokenizers, also once written aga
     CHECK(model.metadata.text("tokenizer.chat_template.tool_use") == "{{ tools }}");
     CHECK(std::get<std::vector<int64_t>>(*model.metadata.values().find("huggingface.eos_token_ids")) ==
           std::vector<int64_t>{1, 2});
+  }
+}
+
+TEST_CASE("folders: tokenizers of characters and of bytes have the same ids in GGUF") {
+  if (!reads_folders()) return;
+  const std::string text = "h\u00e9llo \u2026 w\u00f6rld\u201c\n\u65e5\u672c  \U0001F642!";
+  for (const std::string& json :
+       {bytes_tokenizer_json(),
+        characters_tokenizer_json(U" !\nhelowrd\u00e9\u00f6\u201c\u2026\u65e5\u672c\U0001F642")}) {
+    const Scratch scratch;
+    const std::string folder = scratch.changed("qwen2", "24", "24"), gguf = scratch.at("model.gguf"),
+                      again = scratch.at("again/");
+    Scratch::write(folder + "/tokenizer.json", json);
+    write_again(folder, gguf);
+    write_again(gguf, again);
+    const auto expected = Tokenizer::open(folder, Registry::global());
+    const std::vector<int32_t> ids = expected->encode(text);
+    CHECK(expected->decode(ids) == text);
+    for (const std::string& path : {gguf, again}) {
+      const auto written = Tokenizer::open(path, Registry::global());
+      CHECK(written->encode(text) == ids);
+      CHECK(written->decode(ids) == text);
+      CHECK(written->encode("\u00e8\u2025") == expected->encode("\u00e8\u2025"));  // unknown characters
+    }
   }
 }
 

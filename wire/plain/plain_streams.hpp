@@ -49,7 +49,7 @@ constexpr const char* kSentFormats = "hxs|jsonl|json|ndjson|csv|msgpack|npy|raw"
 // Returns the note that this address delivers at most once.
 inline std::string at_most_once(const std::string& where) {
   return where +
-         ": at-most-once delivery: senders get no reply, and samples not yet used are lost if the run is killed; "
+         " delivers at most once: senders get no reply, and samples not yet used are lost if the run is killed; "
          "--spool DIR stores them, HXS/1 resends them";
 }
 

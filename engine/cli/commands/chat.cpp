@@ -72,6 +72,8 @@ class Chat {
         settings_(continuation_settings(options, *model.tokenizer)) {
     settings_.ends = answer_ends(*model.tokenizer);
     for (const int32_t id : model.ends()) settings_.ends.push_back(id);
+    if (std::string stop = format_.stop_text(*model.tokenizer); !stop.empty())
+      settings_.stop.push_back(std::move(stop));
     settings_.written = answer_marks(*model.tokenizer);
     settings_.drafter = speculation_.drafter;
     settings_.draft_tokens = speculation_.tokens;

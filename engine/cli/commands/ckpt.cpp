@@ -1,4 +1,5 @@
 // harmonics ckpt: shows the contents of checkpoints, checks their integrity, and compares two of them.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -97,15 +98,17 @@ int list(const std::string& path, const Options& options) {
   json::array rows;
   int code = kDone;
   const std::vector<std::string> files = files_of(path);
+  size_t width = std::string_view("checkpoint").size();
+  for (const std::string& file : files) width = std::max(width, file.size());
   if (!options.json)
-    print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9}\n", "checkpoint", "step", "epoch", "sample", "loss", "MB");
+    print("{:<{}} {:>10} {:>7} {:>10} {:>10} {:>9}\n", "checkpoint", width, "step", "epoch", "sample", "loss", "MB");
   for (const std::string& file : files) {
     try {
       const Checkpoint c = read_checkpoint(file);
       if (options.json)
         rows.push_back(json_of(c));
       else
-        print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9.1f}{}\n", file, thousands(c.state.step), c.state.epoch + 1,
+        print("{:<{}} {:>10} {:>7} {:>10} {:>10} {:>9.1f}{}\n", file, width, thousands(c.state.step), c.state.epoch + 1,
               thousands(static_cast<int64_t>(c.state.index)), loss_of(c.state),
               static_cast<double>(bytes_of(c.file)) / 1e6, c.state.not_resumable.empty() ? "" : "  not resumable");
     } catch (const Error& e) {
@@ -113,7 +116,7 @@ int list(const std::string& path, const Options& options) {
       if (options.json)
         rows.push_back(json::object{{"file", file}, {"damaged", e.what()}});
       else
-        print("{:<46} {}\n", file, e.what());
+        print("{:<{}} {}\n", file, width, e.what());
     }
   }
   if (options.json) print_json(json::object{{"version", 1}, {"checkpoints", rows}});

@@ -1,6 +1,9 @@
 // The functions of the verbs. Their table is in verbs.cpp.
 #pragma once
 
+#include <functional>
+
+#include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/options/command_table.hpp"
 #include "engine/cli/options/options.hpp"
 #include "engine/cli/terminal/exit_codes.hpp"
@@ -8,8 +11,13 @@
 namespace harmonics::engine::cli {
 
 int run_command(const Options& options);
+// Called during a run. Both may throw, which ends it.
+struct RunEvents {
+  std::function<void(const Checkpoint&)> resuming;  // before the state of this checkpoint is restored
+  std::function<void()> started;                    // before the first step, after a checkpoint was restored
+};
 // Runs a flow like run_command(), which reads one from a file.
-int run_flow(const Flow& flow, const Options& options);
+int run_flow(const Flow& flow, const Options& options, const RunEvents& events = {});
 int train_command(const Options& options);
 int tokenize_command(const Options& options);
 int infer_command(const Options& options);

@@ -207,7 +207,7 @@ void stopping(Flags& f) {
            o.run.guard->folder = folder;
          })
       .example = "deviations=6, patience=3, then=checkpoint";
-  f.text("left-out", "DIR", "write each batch that the loss guard skips to a file in this folder",
+  f.text("skipped-batches", "DIR", "write each batch that the loss guard skips to a file in this folder",
          [](Options& o, const std::string& v) {
            if (!o.run.guard) o.run.guard.emplace();
            o.run.guard->folder = v;

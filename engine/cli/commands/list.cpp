@@ -21,6 +21,7 @@
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/streams/streams.hpp"
+#include "engine/transformer/folder_classes.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 #include "producers/file/formats.hpp"
 
@@ -54,8 +55,27 @@ std::vector<CatalogueEntry> wanted(const std::string& kind) {
   }
   if (singular(kind) == "model") {
     std::vector<CatalogueEntry> all;
+    const auto with_classes = [](const std::string& text, const std::string& classes) {
+      return classes.empty() ? text : fmt::format("{} ({})", text, classes);
+    };
     for (const std::string& name : builtin_ndsl_models())
-      all.push_back({"model", name, name, description_of_ndsl(name), "", "", {}, "harmonics explain " + name});
+      all.push_back({"model",
+                     name,
+                     name,
+                     with_classes(description_of_ndsl(name), class_of_ndsl(name)),
+                     "",
+                     "",
+                     {},
+                     "harmonics explain " + name});
+    for (const KnownArchitecture& a : known_architectures())
+      all.push_back({"architecture",
+                     a.name,
+                     a.name,
+                     with_classes(a.models, comma_separated(a.classes)),
+                     "",
+                     "",
+                     {},
+                     "harmonics generate model.gguf"});
     return all;
   }
   if (!kind.empty() && kind != "functions") return catalogue(singular(kind));
@@ -368,6 +388,10 @@ int list_command(const Options& options) {
     if (kind == "producers")
       for (const CatalogueArgument& a : e.arguments) print("    {:<12} {}\n", a.name, a.description);
   }
+  if (singular(kind) == "model")
+    print(
+        "\nmodels are transformers in YAML; a name can replace a file. Files of GGUF of an architecture open, and "
+        "folders\nof Hugging Face of a class in parentheses.\n");
   if (all.empty()) print("no {} are registered\n", plural(singular(kind)));
   if (kind == "producers") {
     print("\noptions of every producer\n");

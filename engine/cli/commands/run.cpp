@@ -142,8 +142,8 @@ std::optional<Error> finish_results(BoundGraph& graph) {
   return failure;
 }
 
-RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving,
-                      StopSignals& signals, LastWeights& last) {
+RunOutcome run_cycles(BoundGraph& graph, const Options& options, const RunEvents& events, Checkpointing& checkpoints,
+                      Serving& serving, StopSignals& signals, LastWeights& last) {
   RunOutcome outcome;
   expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
@@ -165,7 +165,10 @@ RunOutcome run_cycles(BoundGraph& graph, const Options& options, Checkpointing& 
     CycleRuntime runtime(graph, cycle, options.run);
     if (!options.weights.empty()) runtime.set_origin(options.weights);
     WatchedCycle watched(graph, options, cycle, trains);
-    watched.attach(runtime, [&] { weight_notes.tell(); });
+    watched.attach(runtime, [&] {
+      weight_notes.tell();
+      if (events.started) events.started();
+    });
     const Serving::Attached attached = serving.attach(runtime, cycle);
     CycleReport report;
     try {
@@ -373,13 +376,14 @@ StopSignals::Leave leave_of(const Graph& graph, const Options& options, Checkpoi
   return [&](CycleRuntime* runtime, int signal) { last.leave(runtime, signal); };
 }
 
-int train_and_save(BoundGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
+int train_and_save(BoundGraph& graph, const Options& options, const RunEvents& events, Checkpointing& checkpoints,
+                   Serving& serving) {
   RunOutcome outcome;
   Outputs outputs;
   {
     LastWeights last(options, graph.graph().name);
     StopSignals signals(leave_of(graph.graph(), options, checkpoints, last));
-    outcome = run_cycles(graph, options, checkpoints, serving, signals, last);
+    outcome = run_cycles(graph, options, events, checkpoints, serving, signals, last);
     last.save([&] {
       save(graph, options, outcome, outputs);
       save_adapters(graph, options, outputs);
@@ -408,7 +412,7 @@ int train_and_save(BoundGraph& graph, const Options& options, Checkpointing& che
 
 int run_command(const Options& options) { return run_flow(read_flow(options), options); }
 
-int run_flow(const Flow& flow, const Options& given) {
+int run_flow(const Flow& flow, const Options& given, const RunEvents& events) {
   Options options = given;
   if (options.serve.empty() && !options.ui) refuse_without(options, {"latency", "token"}, "--serve ADDRESS");
   if (options.logs.empty() && options.tensorboard.empty()) refuse_without(options, {"log-every"}, "--log FILE.csv");
@@ -433,11 +437,12 @@ int run_flow(const Flow& flow, const Options& given) {
     if (!options.save.empty() || !options.checkpoint.empty() || options.resume) graph->expect_savable();
     if (!options.save_adapter.empty()) expect_trained_adapters(*graph);
     Checkpointing checkpoints(options);
+    if (checkpoints.from() && events.resuming) events.resuming(*checkpoints.from());
     announce(*graph, options);
     announce_unsaved(graph->graph(), options, checkpoints);
     const std::string before = checkpoints.writer() ? checkpoints.writer()->last() : "";
     try {
-      return train_and_save(*graph, options, checkpoints, *serving);
+      return train_and_save(*graph, options, events, checkpoints, *serving);
     } catch (const Error& e) {
       const bool diverged = e.kind() == ErrorKind::Diverged;
       if (!(diverged || passes(e.kind())) || !checkpoints.writer() || checkpoints.writer()->last() == before) throw;

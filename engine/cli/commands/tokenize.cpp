@@ -158,8 +158,11 @@ void train_tokenizer(const Options& options) {
                                    {"merges", trained.merges.size()},
                                    {"words", training.words()}});
   else if (!options.quiet)
-    say(fmt::format("{}: {} from {}", to.string(), number_of(trained.tokens.size(), "token"),
-                    number_of(training.words(), "different word")));
+    say(fmt::format("{}: {} from {}{}", to.string(), number_of(trained.tokens.size(), "token"),
+                    number_of(training.words(), "different word"),
+                    trained.tokens.size() < static_cast<size_t>(*options.train_size)
+                        ? "; no further pair of tokens occurs twice"
+                        : ""));
 }
 #else
 void train_tokenizer(const Options&) {

@@ -1,6 +1,7 @@
 // harmonics train: trains a language model by a configuration, as a generated flow in an ordinary cycle.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -53,7 +54,7 @@ void print_keys(const Options& options) {
 }
 
 struct DataTotals {
-  int64_t examples = 0, tokens = 0, left_out = 0;
+  int64_t examples = 0, tokens = 0, skipped = 0;
 };
 
 DataTotals totals_of(const Corpus& corpus) {
@@ -61,7 +62,7 @@ DataTotals totals_of(const Corpus& corpus) {
   for (const DatasetCounts& set : corpus.counts()) {
     totals.examples += static_cast<int64_t>(set.examples);
     totals.tokens += static_cast<int64_t>(set.tokens);
-    totals.left_out += static_cast<int64_t>(set.skipped + set.empty + set.malformed);
+    totals.skipped += static_cast<int64_t>(set.skipped + set.empty + set.malformed);
   }
   return totals;
 }
@@ -95,10 +96,11 @@ void announce_plan(const TrainPlan& plan, const TrainSettings& settings) {
     return;
   }
   const double passes = static_cast<double>(plan.steps * plan.rows_of_step) / static_cast<double>(plan.corpus->rows());
-  say(fmt::format("{} of {} of {}: {} a step, {:.3g} pass{} over {}",
-                  number_of(static_cast<uint64_t>(plan.steps), "step"),
+  const std::string count =
+      passes < 100 ? fmt::format("{:.3g}", passes) : thousands(static_cast<int64_t>(std::llround(passes)));
+  say(fmt::format("{} of {} of {}: {} a step, {} pass{} over {}", number_of(static_cast<uint64_t>(plan.steps), "step"),
                   number_of(static_cast<uint64_t>(plan.rows_of_step), "row"),
-                  number_of(settings.corpus.window, "token"), number_of(static_cast<uint64_t>(tokens), "token"), passes,
+                  number_of(settings.corpus.window, "token"), number_of(static_cast<uint64_t>(tokens), "token"), count,
                   passes == 1 ? "" : "es", number_of(plan.corpus->rows(), "row")));
   announce_validation(plan);
 }
@@ -169,7 +171,7 @@ int dry_run(const TrainPlan& plan, const TrainSettings& settings) {
     print_json(boost::json::object{{"version", 1},
                                    {"examples", data.examples},
                                    {"tokens", data.tokens},
-                                   {"left_out", data.left_out},
+                                   {"skipped_examples", data.skipped},
                                    {"rows", plan.corpus->rows()},
                                    {"validation_rows", plan.validation_rows},
                                    {"steps", plan.steps},
@@ -206,6 +208,19 @@ void add_tokenizer(const TrainSettings& settings, const std::string& tokenizer, 
   if (is_json || std::filesystem::is_directory(tokenizer, failed)) copy_tokenizer_files(tokenizer, folder);
   if (const std::string& chat = settings.corpus.chat_template; !chat.empty())
     write_file_atomically(folder + "/chat_template.jinja", read_plain_file(chat));
+}
+
+// Throws if a checkpoint has more steps than the run.
+void expect_steps(const Checkpoint& checkpoint, const TrainPlan& plan, const TrainSettings& settings) {
+  const int64_t step = checkpoint.state.step;
+  if (plan.steps == 0 || step <= plan.steps) return;
+  const std::string limit = settings.steps ? fmt::format("max_steps is {}", *settings.steps)
+                                           : fmt::format("num_epochs: {:g} gives {}", settings.epochs,
+                                                         number_of(static_cast<uint64_t>(plan.steps), "step"));
+  throw Error(ErrorKind::Usage, fmt::format("the checkpoint is already at step {}, but {}", thousands(step), limit), {},
+              {fmt::format("to train further, raise it: --set {}",
+                           settings.steps ? fmt::format("max_steps={}", 2 * step) : std::string("num_epochs=EPOCHS")),
+               "to start again, give another output_dir"});
 }
 
 // Writes a folder of the model with its new weights, for generate, chat and serve. Returns an exit code. The weights
@@ -270,6 +285,7 @@ int train_command(const Options& options) {
       throw Error(ErrorKind::Usage,
                   fmt::format("--dry-run reads the data, but '{}' is a stream", written.corpus.datasets.front().path),
                   {}, {"leave it out, or name a file with the same examples"});
+    if (!options.dry_run && !written.special_tokens.empty()) expect_unused(written);
     tokens.emplace(written, !options.dry_run, options.quiet);
     const TrainSettings& settings = tokens->settings();
     Options of_run = options;
@@ -292,8 +308,11 @@ int train_command(const Options& options) {
   const TrainSettings& settings = tokens->settings();
   announce_plan(plan, settings);
   if (options.dry_run) return with_source(nullptr, [&] { return dry_run(plan, settings); });
-  write_file_atomically(settings.output + "/config.yaml", train_settings_text(written));
-  const int code = run_flow(plan.flow, plan.options);
+  // The configuration replaces that of the resumed run only once its checkpoint was restored.
+  const RunEvents events{
+      [&](const Checkpoint& checkpoint) { expect_steps(checkpoint, plan, settings); },
+      [&] { write_file_atomically(settings.output + "/config.yaml", train_settings_text(written)); }};
+  const int code = run_flow(plan.flow, plan.options, events);
   if (code != kDone) return code;
   const std::string kept = settings.output + "/tokenizer.json";
   std::error_code failed;

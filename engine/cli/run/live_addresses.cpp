@@ -8,8 +8,11 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/corpus/live_corpus.hpp"
+#include "engine/corpus/register.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -62,6 +65,18 @@ bool waits_for_sender(Registry& registry, const Address& address) {
          takes_option(registry, HX_PRODUCER, address, "wait");
 }
 
+// Returns the address of the stream that a corpus reads, or the address itself.
+Address read_by(const Address& address) {
+  if (address.scheme != "corpus") return address;
+  std::string path = address.path;
+  if (path.starts_with('{') || path.ends_with(".corpus.json")) {
+    const CorpusOptions options =
+        parse_corpus_json(path.starts_with('{') ? path : read_plain_file(path), "corpus:" + path);
+    path = options.datasets.empty() ? "" : options.datasets.front().path;
+  }
+  return is_live_address(path) ? parse_address(path) : address;
+}
+
 // Prints the samples that a source refuses before its first one, as their number grows.
 class RefusedFirst {
  public:
@@ -96,12 +111,15 @@ class RefusedFirst {
 }  // namespace
 
 AwaitedSource FirstSamples::of(Registry& registry, Address address) {
-  if (quiet_ || !waits_for_sender(registry, address)) return {};
+  if (quiet_) return {};
+  const bool rows = address.scheme == "corpus";  // of tokens, for which the run waits later
+  address = read_by(address);
+  if (!waits_for_sender(registry, address)) return {};
   address.fragment.reset();
   address.options.clear();
-  return [this, text = address.str()](const Source& source) {
-    if (told_.insert(text).second) print_note("waiting for samples of " + text);
-    return std::make_shared<RefusedFirst>(source);
+  return [this, rows, text = address.str()](const Source& source) {
+    if (told_.insert(text).second) print_note(fmt::format("waiting for {} of {}", rows ? "texts" : "samples", text));
+    return rows ? nullptr : std::make_shared<RefusedFirst>(source);
   };
 }
 

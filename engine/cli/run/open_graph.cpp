@@ -28,6 +28,11 @@ int with_source(const std::shared_ptr<const SourceText>& source, const std::func
   try {
     return body();
   } catch (const Error& e) {
+    const auto* several = source ? nullptr : dynamic_cast<const SourceErrors*>(&e);
+    if (several && several->texts().empty()) {
+      print_error(several->errors().front());
+      return exit_code(e.kind());
+    }
     print_error(e, source.get());
     return exit_code(e.kind());
   }

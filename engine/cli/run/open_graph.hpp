@@ -9,7 +9,8 @@
 
 namespace harmonics::engine::cli {
 
-// Runs `body` and returns the exit code. Prints errors with a position in `source` with the source line.
+// Runs `body` and returns the exit code. Prints errors with a position in `source` with the source line. Null: the
+// text is in no file, and of several errors in it only the first one is printed, without its position.
 int with_source(const std::shared_ptr<const SourceText>& source, const std::function<int()>& body);
 
 // Resolves a flow, binds producers, test data and consumers, and loads weights. `inference` removes the training taps.

@@ -124,7 +124,7 @@ boost::json::object figures_json(BoundGraph& graph, const RunOutcome& outcome) {
   for (const BestCheckpoint& one : outcome.best)
     best.push_back(boost::json::object{{"file", one.file}, {"step", one.step}, {"loss", json_of(one.loss)}});
   o["best"] = std::move(best);
-  o["left_out_batches"] = r.skipped;
+  o["skipped_batches"] = r.skipped;
   o["kept"] = outcome.kept.empty() ? boost::json::value(nullptr) : boost::json::value(outcome.kept);
   const WeightCounts counts = count_weights(store, outcome.used, outcome.changed);
   o["weights"] = boost::json::object{{"trained", counts.trained}, {"frozen", counts.frozen}, {"unused", counts.unused}};
@@ -266,8 +266,9 @@ void summarise(BoundGraph& graph, const Options& options, const RunOutcome& outc
     return;
   }
   if (r.resumed_at > 0 && r.steps == r.resumed_at && (r.stopped_by == "steps" || r.stopped_by == "epochs"))
-    print_note(fmt::format("the checkpoint is the end of the run: it has all {}; more need a larger limit",
-                           number_of(static_cast<uint64_t>(r.steps), "step")));
+    print_note(fmt::format("the checkpoint is the end of the run: it has all {}; to train further, raise {}",
+                           number_of(static_cast<uint64_t>(r.steps), "step"),
+                           options.generated_flow ? "max_steps or num_epochs" : "--steps or --epochs"));
   say(fmt::format("trained {} on {} in {} ({}; {}): {}",
                   weights_text(count_weights(graph.store(), outcome.used, outcome.changed)),
                   number_of(static_cast<uint64_t>(r.samples), "sample"), duration(r.seconds),

@@ -6,8 +6,10 @@
 
 #include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/cli/options/hub_name.hpp"
 #include "engine/cli/run/train_settings.hpp"
 #include "engine/corpus/live_corpus.hpp"
+#include "engine/transformer/layer_models.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
@@ -142,7 +144,10 @@ void expect_model(const char* key, const std::string& model, const std::string& 
   if (exists_there(model) || exists_there((fs::path(folder) / model).string()) || builtin_ndsl(model)) return;
   Error e(ErrorKind::NoInput, fmt::format("there is no model '{}'", model));
   const std::string meant = did_you_mean(model, builtin_ndsl_models());
-  if (const std::string advice = meant.empty() ? advice_for_missing(model) : meant; !advice.empty()) e.note(advice);
+  if (const std::string command = download_command(model); !command.empty())
+    e.note("models are not downloaded automatically; to download one: " + command);
+  else if (const std::string advice = meant.empty() ? advice_for_missing(model) : meant; !advice.empty())
+    e.note(advice);
   problems.add({key}, e.note("give a file or folder, or the name of a built-in model: 'harmonics list models'"));
 }
 
@@ -153,7 +158,11 @@ void expect_data(const char* key, const std::vector<DatasetOptions>& sets, const
       continue;
     const document::Node* at = scalar_of(root, set.path);
     Error e(ErrorKind::NoInput, fmt::format("there is no '{}'", set.path), at ? at->span : Span());
-    if (const std::string advice = advice_for_missing(set.path); !advice.empty()) e.note(advice);
+    if (const std::string command = download_command(set.path);
+        !command.empty() && fs::path(set.path).extension().empty())
+      e.note("data sets are not downloaded automatically; to download one: " + command + " --repo-type dataset");
+    else if (const std::string advice = advice_for_missing(set.path); !advice.empty())
+      e.note(advice);
     problems.add({key}, e);
   }
 }
@@ -212,6 +221,37 @@ void check_train_files(const TrainSettings& settings, const std::string& folder,
     expect_model("distillation", settings.distillation->teacher, folder, problems);
   if (settings.preferences && !settings.preferences->reference.empty())
     expect_model("dpo", settings.preferences->reference, folder, problems);
+}
+
+void settle_window(TrainSettings& settings, const std::string& folder, TrainProblems& problems) {
+  constexpr uint64_t kUsual = 512;
+  const uint64_t given = settings.corpus.window;
+  uint64_t window = given > 0 ? given : kUsual;
+  const auto limit = [&](const char* key, const std::string& model, const std::string& set) {
+    if (model.empty() || problems.doubts(key) || problems.doubts("sequence_len")) return;
+    const std::string beside = (fs::path(folder) / model).string();
+    const bool there = !exists_there(model) && exists_there(beside);
+    try {
+      const auto context = static_cast<uint64_t>(context_of_model(
+          there ? beside : model, settings_in(set).value_or(std::map<std::string, std::string>()), Registry::global()));
+      if (context >= window) return;
+      if (given > 0)
+        problems.add({"sequence_len"},
+                     fmt::format("'sequence_len' is {}, but the context of '{}' is {}", given, model, context),
+                     fmt::format("give at most {}", context));
+      else
+        settings.notes.push_back(fmt::format("sequence_len is {}, the context of '{}'", context, model));
+      window = context;
+    } catch (const Error&) {  // reported when the run opens the model
+    }
+  };
+  if (settings.model.empty())
+    limit("model_dsl", settings.model_dsl, settings.model_settings);
+  else
+    limit("model", settings.model, settings.model_settings);
+  if (settings.distillation) limit("distillation", settings.distillation->teacher, "");
+  if (settings.preferences) limit("dpo", settings.preferences->reference, "");
+  settings.corpus.window = window;
 }
 
 }  // namespace harmonics::engine::cli

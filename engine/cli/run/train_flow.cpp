@@ -48,8 +48,7 @@ OtherModel other_model(const TrainSettings& s) {
   return {"reference", s.preferences->reference.empty() ? s.model : s.preferences->reference};
 }
 
-std::string train_flow_text(const TrainSettings& s, const std::string& model, const OtherModel& other, bool packed,
-                            int64_t steps) {
+std::string train_flow_text(const TrainSettings& s, const std::string& model, const OtherModel& other, bool packed) {
   std::string arguments = quoted_text(model) + ", name=\"model\"";
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) arguments += fmt::format(", {}={}", name, quoted_text(value));
@@ -62,7 +61,7 @@ std::string train_flow_text(const TrainSettings& s, const std::string& model, co
   if (packed) text += "  producer documents;\n";
   text += "  layer scores;\n";
   if (other.layer) text += fmt::format("  layer {};\n", other.layer);
-  text += steps > 0 ? fmt::format("  cycle (steps {}) {{\n", steps) : "  cycle {\n";
+  text += "  cycle {\n";
   text += fmt::format("    tokens -(model({}))-> scores;\n", arguments);
   if (other.layer)
     text += fmt::format("    tokens -(model({}, name=\"{}\", freeze=true{}))-> {};\n", quoted_text(other.path),
@@ -109,6 +108,15 @@ void keep_tokenizer(const CorpusTokenizer& made, CorpusOptions& options, const s
   write_file_atomically(options.tokenizer, json);
 }
 
+// A resumed run keeps its characters: after a change of the texts, new ones would shift the numbers of the others.
+void reuse_characters(const TrainSettings& settings, CorpusOptions& options) {
+  const std::string kept = settings.output + "/tokenizer.json";
+  std::error_code failed;
+  if (!settings.resume || options.tokenizer != "characters" || !fs::exists(kept, failed)) return;
+  if (CheckpointFolder(settings.output + "/checkpoints").list().empty()) return;
+  if (holds_characters(read_plain_file(kept))) options.tokenizer = kept;
+}
+
 // Sets the options of learning.
 void set_learning(const TrainSettings& s, TrainPlan& plan) {
   Options& o = plan.options;
@@ -136,7 +144,7 @@ void set_outputs(const TrainSettings& s, TrainPlan& plan) {
   o.run.until = s.stop_when;
   o.run.patience = s.patience;
   o.run.guard = s.guard.value_or(LossGuardSettings());
-  o.run.guard->folder = s.output + "/left_out";
+  o.run.guard->folder = s.output + "/skipped_batches";
   o.checkpoint = s.output + "/checkpoints";
   o.every = s.save_every > 0 ? fmt::format("{}steps", s.save_every) : "5m";
   o.keep = static_cast<int>(s.keep);
@@ -181,7 +189,8 @@ void count_steps(const TrainSettings& s, TrainPlan& plan) {
   plan.steps_of_epoch = std::max<int64_t>(1, (rows + plan.rows_of_step - 1) / plan.rows_of_step);
   const double steps = std::ceil(s.epochs * static_cast<double>(rows) / static_cast<double>(plan.rows_of_step));
   plan.steps = s.steps.value_or(std::max<int64_t>(1, static_cast<int64_t>(std::min(steps, 1e15))));
-  plan.evaluate_every = std::min(s.evaluate_every > 0 ? s.evaluate_every : plan.steps_of_epoch, plan.steps);
+  plan.steps_of_pass = s.evaluate_every > 0 ? s.evaluate_every : plan.steps_of_epoch;
+  plan.evaluate_every = std::min(plan.steps_of_pass, plan.steps);
 }
 
 // Generates the flow of the run.
@@ -199,9 +208,8 @@ void make_flow(const TrainSettings& s, const std::string& folder, bool packed, T
   const std::string model = path_of(s.model.empty() ? s.model_dsl : s.model);
   OtherModel other = other_model(s);
   if (other.layer) other.path = path_of(other.path);
-  plan.flow =
-      parse_flow(std::make_shared<SourceText>((fs::absolute(folder.empty() ? "." : folder) / "train.hmx").string(),
-                                              train_flow_text(s, model, other, packed, plan.steps)));
+  plan.flow = parse_flow(std::make_shared<SourceText>(
+      (fs::absolute(folder.empty() ? "." : folder) / "train.hmx").string(), train_flow_text(s, model, other, packed)));
 }
 
 // A stream is opened by the run: what it reads is gone. Returns whether its rows have several documents.
@@ -255,11 +263,21 @@ void create_output_folder(const std::string& path) {
                 {"give another output_dir"});
 }
 
+void expect_unused(const TrainSettings& settings) {
+  const std::string folder = settings.output + "/checkpoints";
+  std::error_code failed;
+  if (settings.resume || !fs::is_directory(folder, failed) || CheckpointFolder(folder).list().empty()) return;
+  throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {},
+              {"add --resume to continue that run, or give another output_dir"});
+}
+
 TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write) {
   TrainPlan plan;
   plan.options = given;
   plan.rows_of_step = settings.batch * settings.accumulate;
-  CorpusOptions data = settings.corpus, held = data;
+  CorpusOptions data = settings.corpus;
+  reuse_characters(settings, data);
+  CorpusOptions held = data;
   held.held_out = settings.validation_sets.empty();
   if (!held.held_out) held.datasets = settings.validation_sets;
   const bool packs = open_training(settings, data, plan);
@@ -267,6 +285,7 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
   if (write) {
     create_output_folder(settings.output);
     create_output_folder(settings.output + "/checkpoints");
+    expect_unused(settings);
     keep_tokenizer(plan.tokenizer, data, settings.output);
     held.tokenizer = data.tokenizer;
   }
@@ -281,7 +300,7 @@ TrainPlan plan_training(const TrainSettings& settings, const std::string& folder
   const std::string seed = settings.shuffle && !live ? std::to_string(settings.seed) : "";
   const std::string trained = described(data, "data");
   plan.options.producers =
-      corpus_addresses(trained, packed, {false, live ? 0 : plan.evaluate_every * plan.rows_of_step, seed});
+      corpus_addresses(trained, packed, {false, live ? 0 : plan.steps_of_pass * plan.rows_of_step, seed});
   if (plan.validation || (plan.validates_live && write)) {
     const std::string other = settings.validation_sets.empty() ? trained : described(held, "validation");
     plan.options.validations =
@@ -300,7 +319,7 @@ TrainPlan plan_replay(const TrainSettings& settings, const std::string& folder, 
   if (tokens == file.tensors.end() || !file.tensors.count("next") || tokens->second.rank() != 2)
     throw Error(ErrorKind::Stream,
                 fmt::format("'{}' is not a batch of a language model: it lacks 'tokens' or 'next'", batch))
-        .note("the loss guard writes such files to 'left_out' in the output folder");
+        .note("the loss guard writes such files to 'skipped_batches' in the output folder");
   TrainPlan plan;
   plan.options = given;
   plan.rows_of_step = tokens->second.shape()[0];

@@ -14,12 +14,16 @@ namespace harmonics::engine::cli {
 // Creates a folder and its parents. Throws ErrorKind::Output.
 void create_output_folder(const std::string& path);
 
+// Throws ErrorKind::Usage if a run that is not resumed would write to the folder of another one.
+void expect_unused(const TrainSettings& settings);
+
 struct TrainPlan {
   std::shared_ptr<const Corpus> corpus, validation;  // null: a live stream; no validation
   int64_t validation_rows = 0;                       // per validation; 0: no validation
   bool validates_live = false;                       // each validation reads the next rows of a stream
   // 0 for a stream without a known end, and for its validations.
   int64_t rows_of_step = 0, steps_of_epoch = 0, steps = 0, evaluate_every = 0;
+  int64_t steps_of_pass = 0;  // of the flow; independent of `steps`, so that a resumed run can have more steps
   CorpusTokenizer tokenizer;
   Flow flow;
   Options options;  // of the run
@@ -31,9 +35,9 @@ struct TrainPlan {
 // ErrorKind::Usage for settings that a stream does not support, and ErrorKind::Output.
 TrainPlan plan_training(const TrainSettings& settings, const std::string& folder, const Options& given, bool write);
 
-// Plans one step on a batch that the loss guard skipped, a file of `left_out`, with the newest weights in the output
-// folder. Its results are not saved. Throws the errors of reading the file, and ErrorKind::Stream for a file of another
-// run.
+// Plans one step on a batch that the loss guard skipped, a file of `skipped_batches`, with the newest weights in the
+// output folder. Its results are not saved. Throws the errors of reading the file, and ErrorKind::Stream for a file of
+// another run.
 TrainPlan plan_replay(const TrainSettings& settings, const std::string& folder, const Options& given,
                       const std::string& batch);
 

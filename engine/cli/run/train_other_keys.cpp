@@ -7,6 +7,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/run/train_settings.hpp"
 #include "engine/passes/recomputation.hpp"
+#include "engine/transformer/ndsl_settings.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -315,6 +316,10 @@ std::string own_setting(const std::string& key, const std::string& value) {
   if (const char* base = of_key(kBases, key)) return fmt::format("lora={{base: {}}}", base);
   if (const std::string preset = recomputed_by(key); !preset.empty()) return "recompute=" + preset;
   if (key == "bf16" || key == "fp16") return "precision=" + key;
+  for (const NdslKey& row : ndsl_keys())
+    if (key == row.name ||
+        std::any_of(row.synonyms.begin(), row.synonyms.end(), [&](const char* other) { return key == other; }))
+      return fmt::format("model_settings={{{}: {}}}", row.name, value);
   return "";
 }
 

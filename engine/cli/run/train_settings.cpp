@@ -224,7 +224,7 @@ std::vector<TrainKey> data_keys() {
       {"sequence_len",
        {"max_seq_length", "max_length", "cutoff_len", "block_size"},
        "a whole number of at least 1",
-       "512",
+       "512, or the model's context if that is shorter",
        "number of tokens in a row",
        whole_key("sequence_len", 1, 1 << 24, [](S& s, int64_t v) { s.corpus.window = static_cast<uint64_t>(v); })},
       {"sample_packing",
@@ -448,8 +448,10 @@ void read_map(TrainSettings& settings, const document::Node& root, document::Pro
     if (!key) {
       for (const std::string& meant : meant_by(entry.key, train_key_names()))
         problems.doubt(find_train_key(meant)->name);
-      problems.add(entry.place, fmt::format("there is no key '{}'", entry.key),
-                   did_you_mean(entry.key, train_key_names()));
+      std::string meant = did_you_mean(entry.key, train_key_names());
+      if (std::string own = own_setting(entry.key, "VALUE"); !own.empty())
+        meant = "write " + own.replace(own.find('='), 1, ": ");
+      problems.add(entry.place, fmt::format("there is no key '{}'", entry.key), meant);
       continue;
     }
     const auto before = std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.first == key; });
@@ -550,7 +552,6 @@ std::vector<std::string> train_dataset_keys() { return {std::begin(kDatasetKeys)
 TrainSettings read_train_settings(const document::Document& config, const std::vector<std::string>& set,
                                   const std::string& folder) {
   TrainSettings settings;
-  settings.corpus.window = 512;
   document::Document own = config;
   TrainProblems problems(own, set);
   own.root = in_own_keys(config.root, problems.file(), settings.notes);
@@ -559,6 +560,7 @@ TrainSettings read_train_settings(const document::Document& config, const std::v
   if (own.root.kind == document::Kind::map) {
     check_train_settings(settings, problems);
     check_train_files(settings, folder, problems);
+    settle_window(settings, folder, problems);
   }
   problems.throw_any();
   if (settings.corpus.tokenizer.empty()) settings.corpus.tokenizer = settings.model;

@@ -84,7 +84,8 @@ std::vector<TrainKey> train_loss_keys();     // the keys of losses
 // Replaces keys of other programs by those above: "adapter: lora" and "lora_r: 8" by "lora: {r: 8}". Adds notes about
 // keys without effect.
 document::Node in_own_keys(const document::Node& root, document::Problems& problems, std::vector<std::string>& notes);
-// Returns a value of --set for a key of another program: "lora={r: 8}" for lora_r; "": not such a key.
+// Returns a value of --set for a key of another program or a setting of the model: "lora={r: 8}" for lora_r; "": not
+// such a key.
 std::string own_setting(const std::string& key, const std::string& value);
 const TrainKey* find_train_key(const std::string& name);  // by its name or an alias; null if there is none
 
@@ -122,6 +123,9 @@ class TrainProblems {
 void check_train_settings(const TrainSettings& settings, TrainProblems& problems);
 // Adds errors for missing files, and errors in the `.ndsl` file. Names of models may be relative to `folder`.
 void check_train_files(const TrainSettings& settings, const std::string& folder, TrainProblems& problems);
+// Sets the number of tokens in a row, if the configuration has none, to 512 or to the shortest context of the models,
+// with a note. Adds errors if it exceeds a context.
+void settle_window(TrainSettings& settings, const std::string& folder, TrainProblems& problems);
 // Returns the keys of a data set.
 std::vector<std::string> train_dataset_keys();
 

@@ -15,13 +15,19 @@ struct Dots {
     for (int64_t r = 0; r < kRows * kStrip; r += kSome) {
       const uint16_t* const a = s.a + r / kStrip * s.a_strip + r % kStrip * kTileDepth;
       float* const c = s.c + r * s.c_row;
+      const float* const next = r + kSome < kRows * kStrip ? c + kSome * s.c_row : s.next;
+#pragma GCC unroll 8
+      for (int i = 0; i < kSome; ++i)
+#pragma GCC unroll 2
+        for (int j = 0; j < kColumns; ++j) __builtin_prefetch(next + i * s.c_row + j * kStrip, 1);
       __m512 sum[kSome][kColumns];
 #pragma GCC unroll 8
       for (int i = 0; i < kSome; ++i)
 #pragma GCC unroll 2
         for (int j = 0; j < kColumns; ++j)
           sum[i][j] = s.add ? _mm512_loadu_ps(c + i * s.c_row + j * kStrip) : _mm512_setzero_ps();
-      for (int64_t t = 0; t < s.tiles; ++t)
+      for (int64_t t = 0; t < s.tiles; ++t) {
+        s.ahead->fetch_share();
         for (int64_t k = 0; k < kTileDepth; k += 2) {
           __m512bh b[kColumns];
 #pragma GCC unroll 2
@@ -36,6 +42,7 @@ struct Dots {
             for (int j = 0; j < kColumns; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], x, b[j]);
           }
         }
+      }
 #pragma GCC unroll 8
       for (int i = 0; i < kSome; ++i)
 #pragma GCC unroll 2
@@ -46,6 +53,13 @@ struct Dots {
 
 }  // namespace
 
-const Bf16Routines dots{"bf16 dot products", pack_operand, multiply_block<Dots>};
+constexpr RoundedRoutines dots = [] {
+  RoundedRoutines r = routines("bf16 dot products", "sparse or bf16 dot products", pack_operand, multiply_block<Dots>);
+  r.rate = 200;
+  r.most_nonzeros = 0.25;
+  r.depth = 256;  // 32 columns of a block fit half of the L1 cache
+  r.own_rows = r.own_columns = 128;
+  return r;
+}();
 
 }  // namespace harmonics::cpu::bf16

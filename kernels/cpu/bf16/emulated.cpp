@@ -38,7 +38,9 @@ int64_t place_in_tile(bool is_b, int64_t row, int64_t k) {
   return is_b ? k / 2 * kTileDepth + row * 2 + k % 2 : row * kTileDepth + k;
 }
 
-void pack_plainly(const RoundedOperand& x, uint16_t* to, int64_t strip) {
+void pack_plainly(const RoundedOperand& x, uint32_t* words, int64_t strip_words) {
+  auto* const to = reinterpret_cast<uint16_t*>(words);
+  const int64_t strip = 2 * strip_words;
   for (int64_t i = 0; i < strips_of(x.count) * kStrip; ++i)
     for (int64_t k = 0; k < depth_tiles(x.depth) * kTileDepth; ++k)
       to[i / kStrip * strip + k / kTileDepth * kTileNumbers + place_in_tile(x.is_b, i % kStrip, k % kTileDepth)] =
@@ -70,6 +72,10 @@ struct Emulated {
 
 }  // namespace
 
-const Bf16Routines emulated{"bf16, emulated", pack_plainly, multiply_block<Emulated>};
+constexpr RoundedRoutines emulated = [] {
+  RoundedRoutines r = routines("bf16, emulated", "sparse or bf16, emulated", pack_plainly, multiply_block<Emulated>);
+  r.most_nonzeros = 0.25;  // as for dot products
+  return r;
+}();
 
 }  // namespace harmonics::cpu::bf16

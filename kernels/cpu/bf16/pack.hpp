@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "../bf16_product.hpp"
+#include "layout.hpp"
 #include "../stored_floats.hpp"
 #include "../word_transpose.hpp"
 
@@ -92,7 +92,9 @@ void pack_across(const RoundedOperand& x, uint16_t* to, int64_t strip) {
     }
 }
 
-void pack_operand(const RoundedOperand& x, uint16_t* to, int64_t strip) {
+void pack_operand(const RoundedOperand& x, uint32_t* words, int64_t strip_words) {
+  auto* const to = reinterpret_cast<uint16_t*>(words);
+  const int64_t strip = 2 * strip_words;
   with_loads(x.type, [&](auto loads) {
     using Loads = decltype(loads);
     x.depth_stride == 1 ? pack_along<Loads>(x, to, strip) : pack_across<Loads>(x, to, strip);

@@ -4,7 +4,8 @@
 
 #include <cstddef>
 
-#include "../bf16_product.hpp"
+#include "../rounded_ahead.hpp"
+#include "layout.hpp"
 
 namespace harmonics::cpu::bf16 {
 namespace {
@@ -18,6 +19,8 @@ struct Square {
   float* c;
   int64_t c_row;
   bool add;
+  const float* next;  // C of the square after it
+  Ahead* ahead;
 };
 
 template <typename Core>
@@ -44,23 +47,29 @@ void multiply_edge(Square s, int64_t rows, int64_t columns) {
 
 // The shorter side is the outer loop, so that its strips stay in the L1 cache.
 template <typename Core>
-void multiply_block(const Bf16Block& x) {
+void multiply_block(const RoundedBlock& x) {
   [[maybe_unused]] const typename Core::Scope scope;
   const bool by_columns = x.columns <= x.rows;
   const int64_t slow = by_columns ? x.columns : x.rows, fast = by_columns ? x.rows : x.columns;
+  const auto *const a = reinterpret_cast<const uint16_t*>(x.a), *const b = reinterpret_cast<const uint16_t*>(x.b);
+  const int64_t a_strip = 2 * x.a_strip, b_strip = 2 * x.b_strip, tiles = depth_tiles(x.depth);
+  Ahead ahead(x, strips_of(x.rows) * strips_of(x.columns) * tiles);
   for (int64_t s = 0; s < slow; s += kSide)
     for (int64_t f = 0; f < fast; f += kSide) {
       const int64_t i = by_columns ? f : s, j = by_columns ? s : f;
       const int64_t rows = x.rows - i < kSide ? x.rows - i : kSide,
                     columns = x.columns - j < kSide ? x.columns - j : kSide;
-      const Square square{x.a + i / kStrip * x.a_strip,
-                          x.b + j / kStrip * x.b_strip,
-                          x.a_strip,
-                          x.b_strip,
-                          x.tiles,
-                          x.c + i * x.c_row + j,
+      float* const c = x.c + i * x.c_row + j;
+      const Square square{a + i / kStrip * a_strip,
+                          b + j / kStrip * b_strip,
+                          a_strip,
+                          b_strip,
+                          tiles,
+                          c,
                           x.c_row,
-                          x.add};
+                          x.add,
+                          by_columns ? c + kSide * x.c_row : c + kSide,
+                          &ahead};
       if (rows % kStrip == 0 && columns % kStrip == 0)
         multiply_square<Core>(square, rows / kStrip, columns / kStrip);
       else

@@ -60,6 +60,6 @@ struct Tiles {
 
 }  // namespace
 
-const Bf16Routines tiles{"bf16 tiles", pack_operand, multiply_block<Tiles>};
+constexpr RoundedRoutines tiles = routines("bf16 tiles", nullptr, pack_operand, multiply_block<Tiles>);
 
 }  // namespace harmonics::cpu::bf16

@@ -92,7 +92,7 @@ void multiply_few_packed(const FewIntegerRows& work, float* to) {
   FewSums<Dot, W::kRun, W::kLeast, kRows> sums{work.x, {}};
   const char* at = work.packed;
   for (int64_t chunk = 0; chunk < work.chunks; ++chunk, at += W::kPackedBytes) {
-    W::chunk(StreamedRows{at}, sums);
+    W::chunk(StreamedRows{at, work.fetches}, sums);
     sums.x += work.x_rows;
   }
 #pragma GCC unroll 8

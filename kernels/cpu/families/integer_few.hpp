@@ -15,6 +15,7 @@ struct FewIntegerRows {
   int64_t last_blocks;  // blocks of 32 in the last chunk
   const char* next;     // first row of the next group; null: none
   int64_t row_bytes;
+  FetchDistances fetches;  // of packed chunks
 };
 
 // Writes [x_rows][kWidth] sums.

@@ -227,6 +227,7 @@ void multiply_few_rows(const IntegerContext& c, MultiplyFew multiply, const char
   work.chunks = chunks;
   work.last_blocks = blocks_of_chunk(p.k, chunks - 1);
   work.row_bytes = c.row_bytes;
+  work.fetches = c.fetches;
   work.packed = nullptr;
   alignas(64) float sums[8 * kWidth];
   for (int64_t j = columns.begin; j < columns.end; j += kWidth) {

@@ -85,6 +85,8 @@ void cut_integers(IntegerContext& c, uint32_t wanted) {
 
 }  // namespace
 
+FetchDistances fetch_distances() { return __builtin_cpu_is("amd") ? kLeftToPrefetcher : kFetched; }
+
 bool plan_integer_linear(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &weight = site.in(1);
   const IntegerName* row = integer_name(weight.dtype);
@@ -96,6 +98,7 @@ bool plan_integer_linear(const Site& site, hx_kernel& out) {
   c->dtype = weight.dtype;
   c->row_bytes = static_cast<int64_t>(run_bytes(row->dtype, p.k));
   c->vnni = vnni;
+  c->fetches = fetch_distances();
   c->x_rows = few_integer_rows(p.m);
   const int64_t chunks = (p.k + kIntegerDepth - 1) / kIntegerDepth;
   const double bytes = static_cast<double>(c->row_bytes) * static_cast<double>(p.n),

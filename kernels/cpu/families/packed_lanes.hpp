@@ -1,25 +1,23 @@
 // Chunks of packed block-quantised integer weights, as vectors of lanes.
 #pragma once
 
+#include "integer_products.hpp"
 #include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
-
-// Prefetch distances: into the L2 cache, which has more outstanding misses than the L1 cache, and from there into the
-// L1 cache, since loads that wait for the L2 cache fill the window in which the processor finds work.
-constexpr int64_t kFarBytes = 12288, kNearBytes = 4096;
 
 // A chunk of kWidth rows of a packed weight: vectors of lanes, each with four adjacent bytes of a row. kStreamed:
 // prefetches two lines for each line read, since prefetching a whole chunk at once would fill the line buffers.
 template <bool kStreamed>
 struct PackedLanes {
   const char* at;
+  FetchDistances fetches{};
   HM_INLINE void fetch(int64_t byte) const {
     if constexpr (kStreamed) {
       if (byte % 64 != 0) return;
-      _mm_prefetch(at + byte + kFarBytes, _MM_HINT_T1);
-      _mm_prefetch(at + byte + kNearBytes, _MM_HINT_T0);
+      _mm_prefetch(at + byte + fetches.far, _MM_HINT_T1);
+      _mm_prefetch(at + byte + fetches.near, _MM_HINT_T0);
     }
   }
   HM_INLINE vi lane(int64_t i) const {

@@ -2,6 +2,7 @@
 // is zero. Optimizers that change every row in every step have separate kernels (optimizer.cpp).
 #include "../family.hpp"
 #include "../product_costs.hpp"
+#include "../rounded_product.hpp"
 
 #include <cstdint>
 
@@ -143,8 +144,8 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   Product p{1, m, n, k, 1, m, n, 1, 1, 2, 4, 0, false, 0};
   p.half = site.allows_half();
   p.bf16 = site.allows_bf16();
-  if (suits_bf16_product(p, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k)))
-    return declined("steps of products in bf16");
+  const RoundedRoutines* const rounding = rounding_of(p);
+  if (rounding && rounding->most_nonzeros == 0) return declined("steps of products that never skip zeros");
   p.scale = *scale;
   p.old = 0, p.rate = 3;
   if (!gradient.empty() || !answer_sparse_descent(p, out)) return false;

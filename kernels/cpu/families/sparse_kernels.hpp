@@ -99,15 +99,15 @@ HM_INLINE double density(const Region<T>& a, int64_t step) {
       count += __builtin_popcountll(nonzeros(a.at + r * a.step + i, left(i, a.length)));
   return static_cast<double>(count) / static_cast<double>(seen);
 }
-// Whether a sample of the elements is clearly dense. Then the search is skipped, which would also transfer cache lines
-// from the threads that wrote them. A few runs are enough if they have hardly any zeros: reading more would wait for
-// memory.
+// Whether a sample of the elements is clearly denser than `most`. Then the search is skipped, which would also transfer
+// cache lines from the threads that wrote them. A few runs are enough if they have hardly any zeros: reading more would
+// wait for memory.
 template <typename T>
-HM_INLINE bool is_clearly_dense(const Region<T>& a) {
+HM_INLINE bool is_clearly_dense(const Region<T>& a, double most) {
   constexpr int64_t kStep = 8, kFewRuns = 4;
-  constexpr double kClear = 0.6, kVeryClear = 0.95;
+  constexpr double kClear = 4.0 / 3, kVeryClear = 0.95;
   if (a.runs < 4 * kStep) return false;
-  return density(a, a.runs / kFewRuns) > kVeryClear || density(a, kStep) > kClear;
+  return density(a, a.runs / kFewRuns) > kVeryClear || density(a, kStep) > kClear * most;
 }
 
 // Transposes 64 x 64 bits (Warren, Hacker's Delight, 7-3).
@@ -174,7 +174,8 @@ template <typename T>
 HM_INLINE int32_t mark(const SparseContext& c, const T* at, uint32_t part, uint64_t* words) {
   const Product& p = c.product;
   const Region<T> a = region_of(c, at, part);
-  if (!c.always && is_clearly_dense(a)) return 0;
+  const double most = c.most_nonzeros < kSparse ? c.most_nonzeros : kSparse;
+  if (!c.always && is_clearly_dense(a, most)) return 0;
   const int64_t count = c.halves == Halves::depth ? mark_halves(a, p.m, words + a.row)
                         : p.a_column == 1         ? mark_rows(a, p.m, words + a.row)
                                                   : mark_columns(a, p.m, words + a.row);

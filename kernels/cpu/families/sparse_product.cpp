@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "../product_costs.hpp"
+#include "../rounded_product.hpp"
 
 HM_VECTOR_CODE(sparse_multiply)
 
@@ -155,14 +156,15 @@ bool worth_looking(const Product& p) {
          p.k > 1 && p.m * p.n * p.k >= kLeastProducts && p.k * p.b_row < INT32_MAX && p.m * p.k < INT32_MAX;
 }
 
-bool is_half(const Product& p) {
-  return suits_half_product(p, 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k));
+double most_nonzeros(const Product& p) {
+  const RoundedRoutines* const rounding = rounding_of(p);
+  return rounding ? rounding->most_nonzeros : 1;
 }
 
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
-  c->beside_half = is_half(p);
+  c->most_nonzeros = most_nonzeros(p);
   uint64_t marks = kVerdictBytes + static_cast<uint64_t>(marks_bytes(*c));
   if (c->sum_parts > 0) {
     const uint32_t sums = c->halves == Halves::depth ? 1 : c->slices - 1;
@@ -183,7 +185,8 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
     else
       parts.push_back(c->dense.parts[i]);
   }
-  const char* name = c->always ? "sparse product" : "sparse or dense product";
+  const RoundedRoutines* const rounding = rounding_of(p);
+  const char* name = c->always ? "sparse product" : rounding ? rounding->name_beside_zeros : "sparse or dense product";
   const std::vector<uint32_t> all = parts;
   const uint32_t b = p.b;
   answer(out, std::move(c), run, name, all).workspace = workspace;
@@ -219,15 +222,15 @@ bool answer_descent(SparseOrDense& c) {
 bool is_sparse(const SparseContext& c, void* const* buffers) {
   const auto* verdicts = static_cast<const int32_t*>(buffers[c.workspace]);
   if (!std::all_of(verdicts, verdicts + c.build_parts, [](int32_t v) { return v != 0; })) return false;
+  if (c.most_nonzeros == 1) return true;
   const int64_t count = std::accumulate(verdicts, verdicts + c.build_parts, -int64_t{c.build_parts});
-  return !c.beside_half ||
-         static_cast<double>(count) <= kSparseBesideHalf * static_cast<double>(c.product.m * c.product.k);
+  return static_cast<double>(count) <= c.most_nonzeros * static_cast<double>(c.product.m * c.product.k);
 }
 
 bool plan_marks(SparseContext& c) {
   if (!worth_looking(c.product) || c.product.k < kLeastDepth) return false;
   cut(c);
-  c.beside_half = is_half(c.product);
+  c.most_nonzeros = most_nonzeros(c.product);
   return true;
 }
 

@@ -2,9 +2,8 @@
 // the whole gradient is never stored.
 #include "../family.hpp"
 
-#include "../bf16_product.hpp"
-#include "../half_product.hpp"
 #include "../optimizer.hpp"
+#include "../rounded_product.hpp"
 #include "../sparse_product.hpp"
 
 namespace harmonics::cpu {
@@ -18,19 +17,18 @@ struct ProductUpdateContext {
   int64_t rows, columns, depth;  // depth: samples
   uint32_t pack_parts, parts;
   uint32_t packed;  // buffer of the packed b
-  // Not null: operands are rounded to bf16 or fp16, and the buffer begins with the packed a, of `packed_a` bytes.
-  const Bf16Routines* bf16 = nullptr;
-  const HalfRoutines* half = nullptr;
+  // Not null: operands are rounded, and the buffer begins with the packed a, of `packed_a` words.
+  const RoundedRoutines* rounding = nullptr;
   int64_t packed_a = 0;
+  // Words of a strip, and of a block of the depth, of both.
+  int64_t a_strip = 0, b_strip = 0, a_block = 0, b_block = 0;
   // Of phase 2: the non-zeros of a, in the buffer after the packed b, and the rows of a part's block in `packed`.
   const SparseContext* marks = nullptr;
   int64_t block_rows = 0;
 };
 // A larger depth in f32 takes several blocks, whose partial sums would have to be stored.
 constexpr int64_t kMostUpdateDepth = 256;
-// A larger depth in fp16 is packed faster block by block, during the product.
-constexpr int64_t kMostHalfUpdateDepth = 1024;
-constexpr int64_t kBf16TileRows = 32, kHalfTileRows = 48;  // rows per tile of a gradient with rounded operands
+constexpr int64_t kMostTileRows = 48;  // rows of a tile of a gradient with rounded operands
 
 }  // namespace
 }  // namespace harmonics::cpu
@@ -212,42 +210,33 @@ HM_INLINE void fetch_row(const Elements<Rule, Moment>& all, int64_t at, int64_t 
   }
 }
 
-// Computes a tile of the gradient with operands in bf16.
-HM_INLINE void bf16_tile(const ProductUpdateContext& c, const char* packed, int64_t i, int64_t rows, int64_t j,
-                         int64_t columns, float* block) {
-  const int64_t strip = depth_tiles(c.depth) * kTileNumbers;
-  const uint16_t* const a = reinterpret_cast<const uint16_t*>(packed) + i / kStrip * strip;
-  const uint16_t* const b = reinterpret_cast<const uint16_t*>(packed + c.packed_a) + j / kStrip * strip;
-  c.bf16->multiply({a, b, strip, strip, depth_tiles(c.depth), rows, columns, block, kBlockColumns, false});
-}
-
-// Likewise in fp16.
-HM_INLINE void half_tile(const ProductUpdateContext& c, const char* packed, int64_t i, int64_t rows, int64_t j,
-                         int64_t columns, float* block) {
-  const uint32_t *a = reinterpret_cast<const uint32_t*>(packed) + half_words_of_a(i),
-                 *b = reinterpret_cast<const uint32_t*>(packed + c.packed_a) + half_words_of_b(j);
-  for (int64_t k = 0; k < c.depth; k += kHalfDepth) {
-    const int64_t depth = c.depth - k < kHalfDepth ? c.depth - k : kHalfDepth;
-    c.half->multiply({a, b, rows, columns, depth, block, kBlockColumns, k > 0, false});
-    a += half_words_of_a(c.rows), b += half_words_of_b(c.columns);
+// Computes a tile of the gradient with rounded operands.
+HM_INLINE void rounded_tile(const ProductUpdateContext& c, const uint32_t* packed, int64_t i, int64_t rows, int64_t j,
+                            int64_t columns, float* block) {
+  const RoundedRoutines& r = *c.rounding;
+  RoundedBlock x{};
+  x.a = packed + i / r.rows * c.a_strip;
+  x.b = packed + c.packed_a + j / r.columns * c.b_strip;
+  x.a_strip = c.a_strip, x.b_strip = c.b_strip;
+  x.rows = rows, x.columns = columns;
+  x.c = block, x.c_row = kBlockColumns;
+  for (int64_t k = 0; k < c.depth; k += r.depth, x.a += c.a_block, x.b += c.b_block, x.add = true) {
+    x.depth = c.depth - k < r.depth ? c.depth - k : r.depth;
+    r.multiply(x);
   }
 }
-static_assert(kHalfTileRows % kHalfRows == 0 && kBlockColumns % kHalfColumns == 0);
 
 // Computes the gradient tile by tile with rounded operands and calls step(i, rows, j, columns, block) for each tile.
 template <typename Step>
-HM_INLINE void for_rounded_tiles(const ProductUpdateContext& c, const char* packed, uint32_t part, Step step) {
-  alignas(64) float block[kHalfTileRows * kBlockColumns];
-  const int64_t tile = c.half ? kHalfTileRows : kBf16TileRows;
+HM_INLINE void for_rounded_tiles(const ProductUpdateContext& c, const uint32_t* packed, uint32_t part, Step step) {
+  alignas(64) float block[kMostTileRows * kBlockColumns];
+  const int64_t tile = c.rounding->tile_rows;
   const Range tiles = share((c.rows + tile - 1) / tile, c.parts, part);
   for (int64_t i = tiles.begin * tile; i < tiles.end * tile && i < c.rows; i += tile) {
     const int64_t rows = c.rows - i < tile ? c.rows - i : tile;
     for (int64_t j = 0; j < c.columns; j += kBlockColumns) {
       const int64_t columns = c.columns - j < kBlockColumns ? c.columns - j : kBlockColumns;
-      if (c.half)
-        half_tile(c, packed, i, rows, j, columns, block);
-      else
-        bf16_tile(c, packed, i, rows, j, columns, block);
+      rounded_tile(c, packed, i, rows, j, columns, block);
       step(i, rows, j, columns, block);
     }
   }
@@ -261,7 +250,7 @@ void update_rounded_tiles(const ProductUpdateContext& c, void* const* buffers, u
   const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
   const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
   const uint32_t number = step_number(c.rule, buffers[kLr + 1]);
-  const auto* const packed = static_cast<const char*>(buffers[c.packed]);
+  const auto* const packed = static_cast<const uint32_t*>(buffers[c.packed]);
   const int64_t n = c.columns;
   if constexpr (Types::kCoded) {
     const CodedWeights weights = coded_weights<Rule>(buffers, 3, kOut, n, number);
@@ -312,7 +301,7 @@ void update_product(const void* context, void* const* buffers, uint32_t phase, u
         using Types = decltype(types);
         if (phase == 2)
           update_sparse_rows<Types>(c, buffers, part);
-        else if (c.bf16 || c.half)
+        else if (c.rounding)
           update_rounded_tiles<Types>(c, buffers, part);
         else if constexpr (Types::kCoded)
           update_coded_tiles<Types>(c, buffers, part);
@@ -346,21 +335,13 @@ struct BatchUpdate : ProductUpdateContext {
 };
 
 // Each part packs a share of both operands.
-void pack_factors(const BatchUpdate& c, void* const* buffers, char* to, uint32_t part) {
-  const auto* const a = static_cast<const float*>(buffers[1]);
-  const auto* const b = static_cast<const float*>(buffers[2]);
-  if (c.half) {
-    const auto pack = [&](const RoundedOperand& x, char* at) {
-      pack_half_part(*c.half, x, reinterpret_cast<uint32_t*>(at), c.pack_parts, part);
-    };
-    pack({a, 1, c.rows, c.rows, c.depth, false}, to);
-    return pack({b, 1, c.columns, c.columns, c.depth, true}, to + c.packed_a);
-  }
-  const auto pack = [&](const RoundedOperand& x, char* at) {
-    pack_bf16_part(*c.bf16, x, reinterpret_cast<uint16_t*>(at), c.pack_parts, part);
+void pack_factors(const BatchUpdate& c, void* const* buffers, uint32_t* to, uint32_t part) {
+  const auto pack = [&](uint32_t buffer, int64_t count, bool is_b, uint32_t* at) {
+    const RoundedOperand x{buffers[buffer], 1, count, count, c.depth, is_b};
+    pack_rounded_part(*c.rounding, x, at, c.pack_parts, part);
   };
-  pack({a, 1, c.rows, c.rows, c.depth, false}, to);
-  pack({b, 1, c.columns, c.columns, c.depth, true}, to + c.packed_a);
+  pack(1, c.rows, false, to);
+  pack(2, c.columns, true, to + c.packed_a);
 }
 
 // Phases: mark the non-zeros of a (if it pays); packing of b, unless a has few; steps.
@@ -372,7 +353,8 @@ void run_batch(const void* context, void* const* buffers, uint32_t phase, uint32
   const bool is_last = phase + 1 == c.phases.size();
   const bool skips = c.looks && is_sparse(*c.marks, product);
   if (skips && !is_last) return;
-  if ((c.bf16 || c.half) && !is_last) return pack_factors(c, buffers, workspace + c.behind_marks, part);
+  if (c.rounding && !is_last)
+    return pack_factors(c, buffers, reinterpret_cast<uint32_t*>(workspace + c.behind_marks), part);
   void* own[kMostBuffers];
   for (uint32_t i = 0; i < c.inputs + c.outputs; ++i) own[i] = buffers[i];
   own[c.packed] = workspace + c.behind_marks;
@@ -389,7 +371,7 @@ bool answer_looking(std::unique_ptr<BatchUpdate> c, const Product& gradient, int
   c->marks = &c->marks_of_a;
   c->marks_of_a.product = gradient;
   c->marks_of_a.workspace = 3;
-  c->looks = !c->bf16 && plan_marks(c->marks_of_a);
+  c->looks = (!c->rounding || c->rounding->most_nonzeros > 0) && plan_marks(c->marks_of_a);
   c->phases = {c->pack_parts, c->parts};
   if (c->looks) {
     c->phases.insert(c->phases.begin(), c->marks_of_a.build_parts);
@@ -408,23 +390,20 @@ bool answer_looking(std::unique_ptr<BatchUpdate> c, const Product& gradient, int
   return true;
 }
 
-// Plans a step with rounded factors. In bf16 it does not search for zeros, since multiplying them is faster.
-bool answer_rounded(std::unique_ptr<BatchUpdate> c, const Product& gradient, double products, int64_t strip,
-                    hx_kernel& out) {
+// Plans a step with rounded factors.
+bool answer_rounded_steps(std::unique_ptr<BatchUpdate> c, const Product& gradient, double products, int64_t strip,
+                          hx_kernel& out) {
   using namespace product_costs;
-  const int64_t longer = std::max(c->rows, c->columns);
-  const auto bytes_of = [&](int64_t count, bool is_b) {
-    return c->half ? static_cast<uint64_t>(half_words(count, c->depth, is_b)) * sizeof(uint32_t)
-                   : bf16_bytes(count, c->depth);
-  };
-  const uint64_t bytes_of_a = bytes_of(c->rows, false), bytes = bytes_of_a + bytes_of(c->columns, true);
-  const int64_t tile = c->half ? kHalfTileRows : kBf16TileRows;
-  c->packed_a = static_cast<int64_t>(bytes_of_a);
-  c->pack_parts = c->half ? half_pack_parts(longer, c->depth) : bf16_pack_parts(longer, c->depth);
-  c->parts = parts_for(2 * products / (c->half ? kHalfRate : kBf16Rate) + nanoseconds_of(c->rule),
-                       (c->rows + tile - 1) / tile, kPackedGrain);
-  const char* const name = c->half ? "fp16 product and update" : "bf16 product and update";
-  return answer_looking(std::move(c), gradient, strip, bytes, name, out);
+  const RoundedRoutines& r = *c->rounding;
+  c->a_strip = rounded_strip(r, c->depth, false), c->b_strip = rounded_strip(r, c->depth, true);
+  c->a_block = rounded_block(r, c->rows, c->depth, false), c->b_block = rounded_block(r, c->columns, c->depth, true);
+  c->packed_a = rounded_words(r, c->rows, c->depth, false);
+  const int64_t words = c->packed_a + rounded_words(r, c->columns, c->depth, true);
+  c->pack_parts = rounded_pack_parts(r, std::max(c->rows, c->columns), c->depth, c->columns > c->rows);
+  c->parts = parts_for(2 * products / r.rate + nanoseconds_of(c->rule), (c->rows + r.tile_rows - 1) / r.tile_rows,
+                       kPackedGrain);
+  return answer_looking(std::move(c), gradient, strip, static_cast<uint64_t>(words) * sizeof(uint32_t),
+                        r.name_of_update, out);
 }
 
 }  // namespace
@@ -441,19 +420,17 @@ bool plan_batch_update(const Site& site, const OuterUpdateContext& one, int64_t 
   gradient.half = site.allows_half();
   gradient.bf16 = site.allows_bf16();
   const double products = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(samples);
-  const bool to_bf16 = suits_bf16_product(gradient, 2 * products),
-             to_half = !to_bf16 && suits_half_product(gradient, 2 * products);
-  if (!to_bf16 && samples > (to_half ? kMostHalfUpdateDepth : kMostUpdateDepth)) return false;
+  const RoundedRoutines* const rounding = rounding_of(gradient);
+  if (samples > (rounding ? rounding->most_update_depth : kMostUpdateDepth)) return false;
   auto c = std::make_unique<BatchUpdate>();
   c->rule = one.rule, c->kind = one.kind;
   c->rows = m, c->columns = n, c->depth = samples;
   c->inputs = site.inputs(), c->outputs = site.outputs();
-  c->bf16 = to_bf16 ? bf16_routines() : nullptr;
-  c->half = to_half ? half_product() : nullptr;
+  c->rounding = rounding;
   const int64_t columns = packed_column_panel(isa().vector), panels = (n + columns - 1) / columns,
                 rows = packed_row_panel(isa().vector);
   const int64_t strip = c->rule.moments == MomentType::coded ? kMomentBlock : rows;
-  if (to_bf16 || to_half) return answer_rounded(std::move(c), gradient, products, strip, out);
+  if (rounding) return answer_rounded_steps(std::move(c), gradient, products, strip, out);
   c->pack_parts = parts_for(static_cast<double>(n * samples) * 0.25, panels, kPackGrain);
   c->parts = parts_for(products / 45 + nanoseconds_of(c->rule), (m + strip - 1) / strip, 25000);
   const uint64_t bytes = static_cast<uint64_t>(panels * columns * samples) * sizeof(float);

@@ -34,7 +34,7 @@ float widened(uint16_t x) {
 
 uint16_t rounded(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
-void pack_plainly(const RoundedOperand& x, uint32_t* to) {
+void pack_plainly(const RoundedOperand& x, uint32_t* to, int64_t) {
   const int64_t strip = x.is_b ? kHalfColumns : kHalfRows;
   for (int64_t i = 0; i < x.count; i += strip, to += x.is_b ? kHalfStripOfB : kHalfStripOfA)
     for (int64_t r = 0; r < strip; ++r) {
@@ -104,6 +104,7 @@ struct Emulated {
 
 }  // namespace
 
-const HalfRoutines emulated{"packed fp16 chunks, emulated", pack_plainly, multiply<Emulated>};
+constexpr RoundedRoutines emulated = routines("packed fp16 chunks, emulated", "sparse or packed fp16 chunks, emulated",
+                                              pack_plainly, multiply<Emulated>);
 
 }  // namespace harmonics::cpu::half

@@ -42,6 +42,7 @@ struct Native {
 
 }  // namespace
 
-const HalfRoutines native{"packed fp16 chunks", pack_operand, multiply<Native>};
+constexpr RoundedRoutines native =
+    routines("packed fp16 chunks", "sparse or packed fp16 chunks", pack_operand, multiply<Native>);
 
 }  // namespace harmonics::cpu::half

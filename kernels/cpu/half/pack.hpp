@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "../half_product.hpp"
+#include "layout.hpp"
 #include "../stored_floats.hpp"
 #include "../word_transpose.hpp"
 
@@ -208,7 +208,7 @@ void pack_columns_along(const RoundedOperand& x, int64_t j, uint32_t* to) {
     }
 }
 
-void pack_operand(const RoundedOperand& x, uint32_t* to) {
+void pack_operand(const RoundedOperand& x, uint32_t* to, int64_t) {
   const bool is_along = x.depth_stride == 1;
   if (x.is_b) {
     with_loads(x.type, [&](auto loads) {

@@ -2,30 +2,11 @@
 // including translation unit.
 #pragma once
 
-#include "../half_product.hpp"
+#include "../rounded_ahead.hpp"
+#include "layout.hpp"
 
 namespace harmonics::cpu::half {
 namespace {
-
-// Fetches the lines in as many shares as there are chunks, because a burst would delay the loads of the product.
-class Ahead {
- public:
-  explicit Ahead(const HalfBlock& x) : x_(x) {
-    const int64_t pairs = (x.rows + kHalfRows - 1) / kHalfRows * ((x.columns + kHalfColumns - 1) / kHalfColumns);
-    const int64_t shares = pairs * ((x.depth + kChunk - 1) / kChunk);
-    each_ = (x.fetched_rows * x.fetched_lines + shares - 1) / shares;
-  }
-  [[gnu::always_inline]] void fetch_share() {
-    for (int64_t i = 0; i < each_ && row_ < x_.fetched_rows; ++i) {
-      __builtin_prefetch(x_.fetched + row_ * x_.fetched_stride + line_ * 64, 0, 2);
-      if (++line_ == x_.fetched_lines) line_ = 0, ++row_;
-    }
-  }
-
- private:
-  const HalfBlock& x_;
-  int64_t each_, row_ = 0, line_ = 0;
-};
 
 // C = A B, or C += A B, of a strip of A and one of B: the first kVectors * 32 columns. Sums of chunks are added to
 // those before them; the totals are given back with the scales undone.
@@ -83,8 +64,9 @@ constexpr MultiplyStrips kMultiplyStrips[] = {multiply_strips<L, 4, kVectors, kB
 
 // A strip of B stays in the L1 cache while those of A pass.
 template <typename Lanes, bool kByRows>
-void multiply_block(const HalfBlock& x) {
-  Ahead ahead(x);
+void multiply_block(const RoundedBlock& x) {
+  const int64_t strips = (x.rows + kHalfRows - 1) / kHalfRows * ((x.columns + kHalfColumns - 1) / kHalfColumns);
+  Ahead ahead(x, strips * ((x.depth + kChunk - 1) / kChunk));
   const uint32_t* b = x.b;
   for (int64_t j = 0; j < x.columns; j += kHalfColumns, b += kHalfStripOfB) {
     const int64_t columns = x.columns - j < kHalfColumns ? x.columns - j : kHalfColumns;
@@ -102,7 +84,7 @@ void multiply_block(const HalfBlock& x) {
 }
 
 template <typename Lanes>
-void multiply(const HalfBlock& x) {
+void multiply(const RoundedBlock& x) {
   x.by_rows ? multiply_block<Lanes, true>(x) : multiply_block<Lanes, false>(x);
 }
 

@@ -94,42 +94,56 @@ HM_INLINE __m128i largest_of(const vf* x) {
   const __m256 two = _mm256_max_ps(_mm512_castps512_ps256(four), _mm512_extractf32x8_ps(four, 1));
   return _mm_castps_si128(_mm_max_ps(_mm256_castps256_ps128(two), _mm256_extractf128_ps(two, 1)));
 }
-// Stores four scales. Sets the base of the codes of each block, in code steps.
+// Stores four scales. Sets the base of the codes of each block, as upper halves of floats.
 HM_INLINE void put_scales(uint8_t* to, __m128i most, const int32_t* unit, int exponents, int32_t* base) {
   const __m128i least = _mm_set1_epi32(exponents), units = _mm_load_si128(reinterpret_cast<const __m128i*>(unit));
   const __m128i reach = _mm_srli_epi32(_mm_add_epi32(most, _mm_set1_epi32((1 << kCodeShift) - 1)), 23);
   const __m128i scale = _mm_mask_mov_epi32(_mm_max_epi32(_mm_add_epi32(reach, units), least),
                                            _mm_cmpeq_epi32_mask(most, _mm_setzero_si128()), least);
-  _mm_mask_cvtepi32_storeu_epi8(to, 15, scale);
+  const int32_t bytes = _mm_cvtsi128_si32(_mm_cvtepi32_epi8(scale));
+  __builtin_memcpy(to, &bytes, sizeof bytes);
   const __m128i field = _mm_sub_epi32(_mm_sub_epi32(scale, units), _mm_set1_epi32(exponents - 1));
-  _mm_store_si128(reinterpret_cast<__m128i*>(base), _mm_slli_epi32(_mm_max_epi32(field, _mm_setzero_si128()), 3));
+  _mm_store_si128(reinterpret_cast<__m128i*>(base), _mm_slli_epi32(_mm_max_epi32(field, _mm_setzero_si128()), 23 - 16));
 }
-// Returns the bases of two blocks in the order of packed words.
-HM_INLINE __m512i base_words(const int32_t* base) {
-  return _mm512_mask_set1_epi16(_mm512_set1_epi16(static_cast<int16_t>(base[0])), 0xf0f0f0f0,
-                                static_cast<int16_t>(base[1]));
-}
+// Returns the bases of two blocks in the order of upper_halves().
+HM_INLINE __m512i base_words(const int32_t* base) { return _mm512_set1_epi32(base[0] | base[1] << 16); }
 
-// Returns the shuffle indices that move 16 codes to the highest bytes of 16 lanes.
-HM_INLINE __m512i code_places() {
-  const __m128i top = _mm_setr_epi8(-128, -128, -128, 0, -128, -128, -128, 1, -128, -128, -128, 2, -128, -128, -128, 3);
-  const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
-  return _mm512_add_epi8(_mm512_broadcast_i32x4(top), _mm512_slli_epi32(lane, 24));
-}
-HM_INLINE __m512i sixteen(const uint8_t* p) {
-  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-}
-HM_INLINE vf decode_mean(const uint8_t* p, __m512i places) {
-  const __m512i code = _mm512_shuffle_epi8(sixteen(p), places);
-  const __mmask16 some = _mm512_test_epi32_mask(code, _mm512_set1_epi32(0x7f000000));
-  return (vf)_mm512_maskz_ternarylogic_epi32(some, _mm512_srai_epi32(code, 4),
-                                             _mm512_set1_epi32(static_cast<int32_t>(0x87f00000)),
+// On Zen 4 a broadcast load takes a shuffle, and saturating subtraction and tests take the units that multiply.
+
+HM_INLINE vf decode_mean(const uint8_t* p) {
+  const __mmask16 some = _mm_test_epi8_mask(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_set1_epi8(127));
+  const __m512i code = _mm512_slli_epi32((__m512i)widen_bytes<true>(p), kCodeShift);
+  return (vf)_mm512_maskz_ternarylogic_epi32(some, code, _mm512_set1_epi32(static_cast<int32_t>(0x87f00000)),
                                              _mm512_set1_epi32(kLowest << 23), 0xea);  // (a & b) | c
 }
-HM_INLINE vf decode_square(const uint8_t* p, __m512i places) {
-  const __m512i code =
-      _mm512_mask_shuffle_epi8(_mm512_set1_epi32(kLowest >> 5), 0x8888888888888888, sixteen(p), places);
-  return (vf)_mm512_ror_epi32(code, 4);
+// Decodes the squares of four blocks, 64 codes: byte b of lane i becomes code i of block b, and is shifted to its
+// place.
+HM_INLINE void decode_squares(const uint8_t* p, vf (&square)[kPieceBlocks]) {
+  const __m128i columns = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i codes = _mm512_shuffle_epi8(in_order(_mm512_loadu_si512(p)), _mm512_broadcast_i32x4(columns));
+  const auto decode = [](__m512i code) __attribute__((always_inline)) {
+    return (vf)_mm512_ternarylogic_epi32(code, _mm512_set1_epi32(0xff << kCodeShift), _mm512_set1_epi32(kLowest << 23),
+                                         0xea);  // (a & b) | c
+  };
+  square[0] = decode(_mm512_slli_epi32(codes, kCodeShift));
+  square[1] = decode(_mm512_slli_epi32(codes, kCodeShift - 8));
+  square[2] = decode(_mm512_slli_epi32(codes, kCodeShift - 16));
+  square[3] = decode(_mm512_srli_epi32(codes, 24 - kCodeShift));
+}
+
+// Returns the upper halves of the lanes of a and b, alternating.
+HM_INLINE __m512i upper_halves(vu a, vu b) {
+  const __m128i places = _mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15);
+  return _mm512_mask_shuffle_epi8((__m512i)b, 0x3333333333333333, (__m512i)a, _mm512_broadcast_i32x4(places));
+}
+// Returns the codes of two blocks. Numbers below the base become negative, and 0 by the saturation of pack_bytes().
+HM_INLINE __m512i codes_above(__m512i base, __m512i halves) {
+  return _mm512_srai_epi16(_mm512_sub_epi16(halves, base), kCodeShift - 16);
+}
+// Returns the bytes of four blocks from those of two pairs of blocks, packed.
+HM_INLINE __m512i blocks_in_order(__m512i pairs) {
+  const __m128i even_and_odd = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+  return in_order(_mm512_shuffle_epi8(pairs, _mm512_broadcast_i32x4(even_and_odd)));
 }
 
 // Updates `rows` rows from `row`, columns [begin, begin + kPiece). Returns false and changes nothing if a block's scale
@@ -137,14 +151,15 @@ HM_INLINE vf decode_square(const uint8_t* p, __m512i places) {
 template <typename Gradient>
 HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeights& c, int64_t row, int64_t rows,
                                      int64_t begin, Gradient& gradient) {
-  alignas(64) float means[kBlock][kPiece], squares[kBlock][kPiece];
+  // Upper halves of rounded numbers: the blocks of a pair alternate.
+  alignas(64) uint16_t means[kBlock][kPiece], squares[kBlock][kPiece];
+  constexpr int kPairs = kPieceBlocks / 2;
   const CodedMoments& m = c.moments;
   const int64_t first = row / kBlock * ((c.n + kBlock - 1) / kBlock) + begin / kBlock;
   BlockUnits units;
   if (!units.set(rule, m.old_scale[0] + first, m.old_scale[1] + first)) return false;
   gradient.scale(begin, units.inverse);
-  const float keep = rule.shrink ? rule.keep : 1;
-  const __m512i places = code_places();
+  const vf keep = splat(rule.shrink ? rule.keep : 1), rest1 = splat(rule.rest1), beta2 = splat(rule.beta2);
   vf most[2][kPieceBlocks] = {};
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = (row + r) * c.n + begin;
@@ -156,21 +171,18 @@ HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeig
 #pragma GCC unroll 4
       for (int b = 0; b < kPieceBlocks; ++b) run(b, int64_t{b} * kBlock);
     };
-    each([&](int b, int64_t j) __attribute__((always_inline)) { mean[b] = decode_mean(m.old[0] + at + j, places); });
-    each([&](int b, int64_t j)
-             __attribute__((always_inline)) { square[b] = decode_square(m.old[1] + at + j, places); });
+    each([&](int b, int64_t j) __attribute__((always_inline)) { mean[b] = decode_mean(m.old[0] + at + j); });
+    decode_squares(m.old[1] + at, square);
     each([&](int b, int64_t j) __attribute__((always_inline)) {
       weight[b] = load(c.w + at + j);
       g[b] = gradient.scaled(r, begin + j, j, units.inverse + b, weight[b]);
     });
-    each([&](int b, int64_t) __attribute__((always_inline)) { square[b] = square[b] * rule.beta2; });
-    each([&](int b, int64_t)
-             __attribute__((always_inline)) { mean[b] = fma(g[b] - mean[b], splat(rule.rest1), mean[b]); });
+    each([&](int b, int64_t) __attribute__((always_inline)) { square[b] = square[b] * beta2; });
+    each([&](int b, int64_t) __attribute__((always_inline)) { mean[b] = fma(g[b] - mean[b], rest1, mean[b]); });
     each([&](int b, int64_t)
              __attribute__((always_inline)) { square[b] = fma(g[b] * g[b], splat(units.rest2[b]), square[b]); });
     each([&](int b, int64_t) __attribute__((always_inline)) { step[b] = _mm512_rsqrt14_ps(square[b]); });
-    each([&](int b, int64_t j) __attribute__((always_inline)) {
-      store(means[r] + j, mean[b]), store(squares[r] + j, square[b]);
+    each([&](int b, int64_t) __attribute__((always_inline)) {
       most[0][b] = _mm512_range_ps(most[0][b], mean[b], 11);  // the larger magnitude, positive
       most[1][b] = vmax(most[1][b], square[b]);
     });
@@ -180,6 +192,18 @@ HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeig
     each([&](int b, int64_t) __attribute__((always_inline)) { step[b] = _mm512_rcp14_ps(step[b]); });
     each([&](int b, int64_t j)
              __attribute__((always_inline)) { store(c.new_w + at + j, fnma(mean[b], step[b], weight[b] * keep)); });
+    vu random = c.random.at(at), rounded[2][kPieceBlocks];
+    each([&](int b, int64_t) __attribute__((always_inline)) {
+      rounded[0][b] = (vu)bits(mean[b]) + bits_of<kCodeShift>(random, 0);
+      rounded[1][b] = (vu)bits(square[b]) + bits_of<kCodeShift>(random, 1);
+      random = random + static_cast<uint32_t>(kWidth) * RandomBits::kStep;
+    });
+#pragma GCC unroll 2
+    for (int h = 0; h < kPairs; ++h) {
+      const int64_t j = int64_t{h} * 2 * kBlock;
+      _mm512_store_si512(means[r] + j, upper_halves(rounded[0][2 * h], rounded[0][2 * h + 1]));
+      _mm512_store_si512(squares[r] + j, upper_halves(rounded[1][2 * h], rounded[1][2 * h + 1]));
+    }
   }
   alignas(16) int32_t base[2][kPieceBlocks];
   put_scales(m.now_scale[0] + first, largest_of(most[0]), units.mean, 16, base[0]);
@@ -188,26 +212,20 @@ HM_INLINE bool update_piece_in_units(const AdamRule<true>& rule, const CodedWeig
                 square_base[2] = {base_words(base[1]), base_words(base[1] + 2)};
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = (row + r) * c.n + begin;
-    vu random = c.random.at(at);
-    // The code of a rounded number in the low bits, followed by its exponent and sign.
-    vi mean[4], square[4];
-#pragma GCC unroll 4
-    for (int b = 0; b < kPieceBlocks; ++b) {
-      mean[b] = (vi)(((vu)bits(load(means[r] + b * kBlock)) + bits_of<kCodeShift>(random, 0)) >> kCodeShift);
-      square[b] = (vi)(((vu)bits(load(squares[r] + b * kBlock)) + bits_of<kCodeShift>(random, 1)) >> kCodeShift);
-      random = random + static_cast<uint32_t>(kWidth) * RandomBits::kStep;
-    }
-    __m512i mean_words[2], square_words[2];
+    __m512i word[kPairs], mean[kPairs], square[kPairs];
 #pragma GCC unroll 2
-    for (int h = 0; h < 2; ++h) {
-      const __m512i words = pack_words(mean[2 * h], mean[2 * h + 1]);
-      const __m512i size = _mm512_subs_epu16(_mm512_and_si512(words, _mm512_set1_epi16(0x7ff)), mean_base[h]);
-      mean_words[h] = _mm512_ternarylogic_epi64(size, _mm512_srli_epi16(words, 4), _mm512_set1_epi16(0x80),
-                                                0xf8);  // a | (b & c)
-      square_words[h] = _mm512_subs_epu16(pack_words(square[2 * h], square[2 * h + 1]), square_base[h]);
+    for (int h = 0; h < kPairs; ++h) {
+      const int64_t j = int64_t{h} * 2 * kBlock;
+      word[h] = _mm512_load_si512(means[r] + j);
+      mean[h] = codes_above(mean_base[h], _mm512_and_si512(word[h], _mm512_set1_epi16(0x7fff)));
+      square[h] = codes_above(square_base[h], _mm512_load_si512(squares[r] + j));
     }
-    store_bytes(m.now[0] + at, in_order(pack_bytes(mean_words[0], mean_words[1])), kPiece);
-    store_bytes(m.now[1] + at, in_order(pack_bytes(square_words[0], square_words[1])), kPiece);
+    // Saturation keeps the sign of every word.
+    const __m512i signs = pack_signed_bytes(word[0], word[1]);
+    const __m512i codes = _mm512_ternarylogic_epi64(pack_bytes(mean[0], mean[1]), signs, _mm512_set1_epi8(-128),
+                                                    0xf8);  // a | (b & c)
+    store_bytes(m.now[0] + at, blocks_in_order(codes), kPiece);
+    store_bytes(m.now[1] + at, blocks_in_order(pack_bytes(square[0], square[1])), kPiece);
   }
   return true;
 }

@@ -2,13 +2,14 @@
 """Runs a workload of workloads/*.json in PyTorch: torch_peer.py WORKLOAD.json [--batch N] [--threads N] [--seconds S] [--ways "A;B"].
 
 The same net, optimizer and rows as ours, in every way that is fast without being a trick: eager with the fused and with the foreach
-step of the optimizer, compiled; inference eager, as a frozen TorchScript graph, compiled. The fastest counts. See workload.py.
+step of the optimizer, compiled; inference eager, as a frozen TorchScript graph, compiled. The fastest counts. "compiled, fused optimizer,
+bf16 autocast" has another precision and runs only if --ways names it. See workload.py.
 """
 import torch
 from torch import nn
 
 from char_gpt import CharGpt
-from workload import data_of, serve
+from workload import NARROW, data_of, serve
 
 torch.set_flush_denormal(True)
 
@@ -53,7 +54,7 @@ def optimizer_of(workload, net, **how):
     raise SystemExit(f"{workload['name']}: optimizer {o['name']} is not known here")
 
 
-def training(workload, batches, compiled, **how):
+def training(workload, batches, compiled, autocast=False, **how):
     def make():
         net = net_of(workload)
         optimizer = optimizer_of(workload, net, **how)
@@ -61,7 +62,9 @@ def training(workload, batches, compiled, **how):
 
         def step(i):
             optimizer.zero_grad(set_to_none=True)
-            loss_of(*batches[i % len(batches)]).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                loss = loss_of(*batches[i % len(batches)])
+            loss.backward()
             optimizer.step()
 
         return step
@@ -95,7 +98,8 @@ def prepare(workload, batch, threads):
         return {kind: inference(workload, batches, kind) for kind in ("eager", "frozen", "compiled")}
     return {"eager, fused optimizer": training(workload, batches, False, fused=True),
             "eager, foreach optimizer": training(workload, batches, False, foreach=True),
-            "compiled, fused optimizer": training(workload, batches, True, fused=True)}
+            "compiled, fused optimizer": training(workload, batches, True, fused=True),
+            f"compiled, fused optimizer, {NARROW}": training(workload, batches, True, autocast=True, fused=True)}
 
 
 prepare.threads = torch.set_num_threads

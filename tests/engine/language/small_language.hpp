@@ -11,8 +11,8 @@
 namespace harmonics::engine::testing {
 
 // "<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>", the 256 bytes, and the space.
-inline std::shared_ptr<const Tokenizer> byte_tokenizer() {
-  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"};
+inline std::shared_ptr<const Tokenizer> byte_tokenizer(const std::string& end = "<|im_end|>") {
+  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>", "<|im_start|>", end};
   std::vector<int32_t> kinds = {2, 3, 3, 3, 3};
   for (unsigned byte = 0; byte < 256; ++byte) {
     char name[8];

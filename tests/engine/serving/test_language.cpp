@@ -177,6 +177,18 @@ TEST_CASE("language service: calls of tools are read from the answer") {
   CHECK(streamed.body.find(R"("tool_calls":[{"index":0,)") != std::string::npos);
 }
 
+TEST_CASE("language service: the end of an answer in ChatML ends it also where it is no token") {
+  ServedLanguage served;
+  const auto others = byte_tokenizer("<|other|>");
+  LanguageService service({}, {"small", "llama", 1, 1, 400, 262, 0}, served.worker, *others, served.format,
+                          ServedLanguage::usual(*others));
+  const json::value ended = json::parse(
+      posted(service, "/v1/chat/completions",
+             R"({"messages": [{"role": "user", "content": "Hi"}], "grammar": "root ::= \"yes<|im_end|>no\""})")
+          .body);
+  CHECK(string_at(ended, "/choices/0/message/content") == "yes");
+}
+
 TEST_CASE("language service: Ollama's routes") {
   ServedLanguage served;
   const json::value whole = json::parse(
@@ -197,6 +209,10 @@ TEST_CASE("language service: Ollama's routes") {
     CHECK(reply.status == 200);
     CHECK(json::parse(reply.body).is_object());
   }
+  // VS Code, for example, needs 0.6.4; versions of this program say nothing about Ollama's routes.
+  const json::value version = json::parse(told(served.service, text_request("GET", "/api/version")).body);
+  CHECK(string_at(version, "/version") == "0.13.3");
+  CHECK_FALSE(string_at(version, "/harmonics").empty());
   const json::value listed = json::parse(told(served.service, text_request("GET", "/v1/models")).body);
   const json::value& model = listed.at("data").at(0);
   const std::string name(model.at("id").as_string());

@@ -62,6 +62,7 @@ TEST_CASE("responses: a text is answered, in one piece and as named events") {
   const bool cut = text_in(reply, "/status") == "incomplete";
   if (cut) CHECK(text_in(reply, "/incomplete_details/reason") == "max_output_tokens");
   const std::string text = text_in(reply, "/output/0/content/0/text");
+  CHECK(text_in(reply, "/output/0/status") == text_in(reply, "/status"));
 
   const ServiceReply streamed = reply_to(served.service, "POST", "/v1/responses", "{" + ask + R"(, "stream": true})");
   REQUIRE(streamed.status == 200);
@@ -78,6 +79,30 @@ TEST_CASE("responses: a text is answered, in one piece and as named events") {
   CHECK(events.front().first == "response.created");
   CHECK(events.back().first == (cut ? "response.incomplete" : "response.completed"));
   CHECK(text_in(events.back().second, "/response/output/0/content/0/text") == text);
+}
+
+TEST_CASE("responses: only the last item of an incomplete reply is incomplete") {
+  const auto writer = [] { return ResponseWriter(std::make_shared<ResponseRecord>(), "small", "1", 0); };
+  const auto statuses = [&](std::vector<AnswerPart> parts, EndOfText end) {
+    ResponseWriter written = writer();
+    written.begin();
+    written.more(parts);
+    Continuation done;
+    done.end = end;
+    const auto events = named_events(written.end(done));
+    std::string all = text_in(json::value(written.whole()), "/status") + ":";
+    const json::object whole = written.whole();
+    for (const json::value& item : whole.at("output").as_array()) all += " " + text_in(item, "/status");
+    for (const auto& [name, data] : events)
+      if (name == "response.output_item.done") all += ", event " + text_in(data, "/item/status");
+    return all;
+  };
+  const AnswerPart thought{AnswerPart::reasoning, "hm", {}}, text{AnswerPart::content, "Yes", {}},
+      call{AnswerPart::call, "f", "{}"};
+  CHECK(statuses({thought, text}, EndOfText::tokens) == "incomplete: completed incomplete, event incomplete");
+  CHECK(statuses({thought}, EndOfText::context) == "incomplete: incomplete, event incomplete");
+  CHECK(statuses({text, call}, EndOfText::tokens) == "incomplete: completed completed");
+  CHECK(statuses({thought, text}, EndOfText::model) == "completed: completed completed, event completed");
 }
 
 TEST_CASE("responses: log probabilities of the tokens, if they are requested") {

@@ -329,6 +329,18 @@ TEST_CASE("text requests: other clients' ways to write a setting") {
   const TextRequest thinks = read(TextApi::ollama_chat, R"("think": "high")");
   CHECK(thinks.conversation->more.at("reasoning_effort").as_string() == "high");
   CHECK(thinks.conversation->more.at("enable_thinking").as_bool());
+  for (const char* level : {"low", "medium", "max"})
+    CHECK(read(TextApi::ollama_chat, std::string(R"("think": ")") + level + '"')
+              .conversation->more.at("reasoning_effort")
+              .as_string() == level);
+  const TextRequest without = read(TextApi::ollama_chat, R"("think": false)");
+  CHECK_FALSE(without.conversation->more.at("enable_thinking").as_bool());
+  CHECK_FALSE(without.conversation->more.contains("reasoning_effort"));
+  CHECK(read(TextApi::ollama_chat, R"("think": "")").conversation->more.empty());
+  for (const char* other : {R"("banana")", "3", R"("High")", "{}"})
+    CHECK(message_of([&] { read(TextApi::ollama_chat, std::string(R"("think": )") + other); }) ==
+          std::string("'think' is ") + (*other == '{' ? "an object" : other) +
+              R"(; it must be true, false, "low", "medium", "high" or "max")");
 }
 
 TEST_CASE("text worker: a text that waits for another begins when that one is gone") {

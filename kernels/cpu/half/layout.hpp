@@ -2,8 +2,7 @@
 // rate is twice that of fp32; the error is below that of bf16 operands with exact sums.
 #pragma once
 
-#include "matmul.hpp"
-#include "rounded_operand.hpp"
+#include "../rounded_product.hpp"
 
 namespace harmonics::cpu {
 
@@ -29,48 +28,31 @@ constexpr int64_t kHalfStripOfA = kHalfExponentsOfA + kHalfTermStride * kHalfDep
 static_assert(kHalfRows * kHalfRowStride <= kHalfTermStride * kHalfDepth);
 static_assert(kHalfDepth % kChunk == 0 && kHalfStripOfA % 16 == 0 && kHalfStripOfB % 16 == 0);
 
-// Returns the words of a packed block of the depth.
-[[gnu::always_inline]] static constexpr int64_t half_words_of_a(int64_t rows) {
-  return (rows + kHalfRows - 1) / kHalfRows * kHalfStripOfA;
-}
-[[gnu::always_inline]] static constexpr int64_t half_words_of_b(int64_t columns) {
-  return (columns + kHalfColumns - 1) / kHalfColumns * kHalfStripOfB;
-}
-[[gnu::always_inline]] static constexpr int64_t half_blocks(int64_t depth) {
-  return (depth + kHalfDepth - 1) / kHalfDepth;
-}
-
-// C = A B or C += A B of one packed block of the depth.
-struct HalfBlock {
-  const uint32_t *a, *b;
-  int64_t rows, columns, depth;
-  float* c;
-  int64_t c_row;
-  bool add;
-  bool by_rows;  // A
-  // What is packed next, fetched meanwhile: `fetched_rows` rows of `fetched_lines` lines, if any.
-  const char* fetched = nullptr;
-  int64_t fetched_stride = 0, fetched_rows = 0, fetched_lines = 0;  // stride in bytes
-};
-
-// The order of summation depends only on the depth.
-struct HalfRoutines {
-  const char* name;
-  void (*pack)(const RoundedOperand& x, uint32_t* to);  // one block of the depth
-  void (*multiply)(const HalfBlock& x);
-};
-
-// Returns the native routines, or null. HARMONICS_FP16=emulated selects a slow emulation with the same rounding, for
-// checking results on other processors; HARMONICS_FP16=off disables fp16 products.
-const HalfRoutines* half_product();
-
-// Packing of an operand over its whole depth: its size in words, the number of parts, and the work of one part.
-int64_t half_words(int64_t count, int64_t depth, bool is_b);
-uint32_t half_pack_parts(int64_t count, int64_t depth);
-void pack_half_part(const HalfRoutines& routines, const RoundedOperand& x, uint32_t* to, uint32_t parts, uint32_t part);
+constexpr int64_t kHalfOwnRows = 8 * kHalfRows, kHalfOwnColumns = 2 * kHalfColumns;  // fit the second-level cache
+static_assert(kHalfOwnRows / kHalfRows * kHalfStripOfA <= kMostOwnWords);
+static_assert(kHalfOwnColumns / kHalfColumns * kHalfStripOfB <= kMostOwnWords);
 
 namespace half {
-extern const HalfRoutines native, emulated;
+namespace {
+
+// Every strip has the size of a whole block.
+int64_t strip(bool is_b, int64_t) { return is_b ? kHalfStripOfB : kHalfStripOfA; }
+
+constexpr RoundedRoutines routines(const char* name, const char* beside_zeros,
+                                   void (*pack)(const RoundedOperand&, uint32_t*, int64_t),
+                                   void (*multiply)(const RoundedBlock&)) {
+  RoundedRoutines r{};
+  r.name = name, r.name_beside_zeros = beside_zeros, r.name_of_update = "fp16 product and update";
+  r.columns_along = "fp16 columns along/1", r.columns_across = "fp16 columns across/1";
+  r.rate = 170;
+  r.most_nonzeros = 0.3;
+  r.rows = r.row_granule = kHalfRows, r.columns = r.column_granule = kHalfColumns, r.depth = kHalfDepth;
+  r.own_rows = kHalfOwnRows, r.own_columns = kHalfOwnColumns;
+  r.tile_rows = 48, r.most_update_depth = 1024;  // a larger depth is packed faster block by block
+  r.strip = strip, r.pack = pack, r.multiply = multiply;
+  return r;
 }
 
+}  // namespace
+}  // namespace half
 }  // namespace harmonics::cpu
