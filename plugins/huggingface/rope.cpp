@@ -60,8 +60,8 @@ void read_yarn(const Node& scaling, double factor, const Node& config, Config& t
   for (const char* unknown : {"mscale", "mscale_all_dim"})
     if (scaling[unknown].has()) scaling[unknown].fail("is given, which is not implemented");
   if (const bool truncate = scaling["truncate"].truth(true); truncate != a.truncates)
-    scaling["truncate"].fail(std::string("is ") + (truncate ? "true" : "false") + ", which is not implemented for " +
-                             a.name);
+    scaling["truncate"].fail(std::string("is ") + (truncate ? "true" : "false") + "; models of " + a.name + " need " +
+                             (a.truncates ? "true" : "false"));
   const Node context = scaling["original_max_position_embeddings"];
   to.metadata[a.key("rope.scaling.original_context_length")] =
       context.has() ? context.integer() : config["max_position_embeddings"].integer();

@@ -305,7 +305,8 @@ TEST_CASE("folders: settings that no spec implements are refused with their plac
   const std::string unknown = refused("qwen2", "Qwen2ForCausalLM", "Qwen4MoeForCausalLM");
   CHECK(contains(unknown, "the architecture 'Qwen4MoeForCausalLM'"));
   CHECK(contains(unknown, "the nearest known ones: Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen2ForCausalLM"));
-  CHECK(contains(refused("gpt-oss", "\"truncate\": false", "\"truncate\": true"), "is true, which is not implemented"));
+  CHECK(contains(refused("gpt-oss", "\"truncate\": false", "\"truncate\": true"),
+                 "is true; models of gpt-oss need false"));
   CHECK(contains(refused("qwen2", "\"yarn\"", "\"longrope\""), "by 'longrope', which is not implemented"));
   CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": null"), ".hidden_size is missing"));
   CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": [24"), "is not JSON: line"));
