@@ -63,41 +63,21 @@ bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_support
 void fma_avx2(uint64_t rounds) { HM_FMA_LOOP("ymm"); }
 void fma_avx512(uint64_t rounds) { HM_FMA_LOOP("zmm"); }
 
-void read_memory(const std::byte* at, size_t bytes) {
-  if (has_avx512()) {
-    uint64_t rounds = bytes / 512;
-    HM_READ_LOOP("vmovups", "zmm", "64");
-    asm volatile("vzeroupper" ::: "xmm0");
-  } else if (has_avx2()) {
-    uint64_t rounds = bytes / 256;
-    HM_READ_LOOP("vmovups", "ymm", "32");
-    asm volatile("vzeroupper" ::: "xmm0");
-  } else {
-    uint64_t rounds = bytes / 128;
-    HM_READ_LOOP("movups", "xmm", "16");
-  }
-}
-
-double flops_of_slice() {
+// Returns the rate of `slices` slices of multiply-adds, each of about a third of a millisecond.
+double flops_of(int slices) {
   const bool wide = has_avx512();
+  const uint64_t rounds = kFmaRounds * static_cast<uint64_t>(slices);
   const auto start = Clock::now();
-  wide ? fma_avx512(kFmaRounds) : fma_avx2(kFmaRounds);
+  wide ? fma_avx512(rounds) : fma_avx2(rounds);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return static_cast<double>(kFmaRounds) * 12 * (wide ? 16 : 8) * 2 / seconds;
+  return static_cast<double>(rounds) * 12 * (wide ? 16 : 8) * 2 / seconds;
 }
 
 #else
 
 bool has_avx512() { return false; }
 bool has_avx2() { return false; }
-double flops_of_slice() { return 0; }
-
-void read_memory(const std::byte* at, size_t bytes) {
-  uint64_t sum = 0;
-  for (const auto *word = reinterpret_cast<const uint64_t*>(at), *end = word + bytes / 8; word != end; ++word)
-    sum += *word;
-  asm volatile("" : : "r"(sum));
-}
+double flops_of(int) { return 0; }
 
 #endif
 
@@ -131,13 +111,68 @@ std::string processor_name() {
 
 std::string peak_instructions() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "none"; }
 
+#if defined(__x86_64__)
+
+void read_memory(const std::byte* at, size_t bytes) {
+  if (has_avx512()) {
+    uint64_t rounds = bytes / 512;
+    HM_READ_LOOP("vmovups", "zmm", "64");
+    asm volatile("vzeroupper" ::: "xmm0");
+  } else if (has_avx2()) {
+    uint64_t rounds = bytes / 256;
+    HM_READ_LOOP("vmovups", "ymm", "32");
+    asm volatile("vzeroupper" ::: "xmm0");
+  } else {
+    uint64_t rounds = bytes / 128;
+    HM_READ_LOOP("movups", "xmm", "16");
+  }
+}
+
+#else
+
+void read_memory(const std::byte* at, size_t bytes) {
+  uint64_t sum = 0;
+  for (const auto *word = reinterpret_cast<const uint64_t*>(at), *end = word + bytes / 8; word != end; ++word)
+    sum += *word;
+  asm volatile("" : : "r"(sum));
+}
+
+#endif
+
 double peak_flops(int threads) {
   if (peak_instructions() == "none") return 0;
   return on_all(threads, [] {
     double best = 0;
-    for (int i = 0; i < kSlices; ++i) best = std::max(best, flops_of_slice());
+    for (int i = 0; i < kSlices; ++i) best = std::max(best, flops_of(1));
     return best;
   });
+}
+
+double spread_over_cores(int threads, double seconds) {
+  if (threads <= 1 || peak_instructions() == "none") return 1;
+  constexpr double kApart = 0.9;
+  constexpr int kTogether = 30;  // about 10 ms: longer than a time slice that one thread may have for itself
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  double alone = 0;
+  for (int i = 0; i < kTogether; ++i) alone = std::max(alone, flops_of(1));
+  std::vector<std::atomic<double>> rates(static_cast<size_t>(threads));
+  std::atomic<bool> done{false};
+  std::atomic<size_t> next{0};
+  double reached = 0;
+  // The threads stay the same throughout: a new one would be placed again.
+  on_all(threads, [&] {
+    const size_t self = next.fetch_add(1);
+    while (!done.load()) {
+      rates[self].store(flops_of(kTogether));
+      if (self != 0) continue;
+      double sum = 0;
+      for (const std::atomic<double>& rate : rates) sum += rate.load();
+      reached = sum / (alone * threads);
+      if (reached >= kApart || Clock::now() >= end) done.store(true);
+    }
+    return 0.0;
+  });
+  return reached;
 }
 
 double read_bandwidth(size_t bytes, int threads) {

@@ -115,6 +115,7 @@ int main(int argc, char** argv) {
   const auto executor = make_team_executor(threads);
   Decoder decoder(model, *executor);
   std::vector<double> best(static_cast<size_t>(tokens), 1e9);
+  spread_over_cores(threads, kMostSpread);
   double cache = 0, gained = 0;
   constexpr int kRounds = 5;
   for (int round = 0; round < kRounds; ++round) {

@@ -1,35 +1,30 @@
 #include "tests/bench/measure.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <map>
-#include <thread>
-#include <tuple>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
+#include "engine/execution/executable.hpp"
 #include "engine/execution/machine.hpp"
+#include "engine/tensor/value.hpp"
 #include "tests/bench/rows.hpp"
 
 namespace harmonics::engine::bench {
 
 namespace {
 
-double resident(const Work& work) { return work.resident > 0 ? work.resident : work.bytes; }
-
-// Returns the best peak measured for this number of threads and this size, kept for the whole run.
+// Returns the best peak measured for this number of threads, kept for the whole run.
 double best_peak(int threads) {
   static std::map<int, double> seen;
   return seen[threads] = std::max(seen[threads], peak_flops(threads));
-}
-double best_bandwidth(size_t bytes, int threads) {
-  static std::map<std::pair<size_t, int>, double> seen;
-  double& bandwidth = seen[{bytes, threads}];
-  return bandwidth = std::max(bandwidth, read_bandwidth(bytes, threads));
 }
 
 // In-place updates with the operations of plain SGD and of AdamW, and one with AdamW's traffic but only one
@@ -59,62 +54,122 @@ HM_WIDE void move_adamw(float* __restrict w, float* __restrict m, float* __restr
 }
 using Update = void (*)(float*, float*, float*, size_t, float);
 
-// Returns the seconds of the fastest pass over `weights` on `threads` threads, each with its share.
-double update_seconds(Update update, size_t weights, int threads) {
-  const size_t share = weights / static_cast<size_t>(threads);
-  std::vector<std::vector<float>> numbers(static_cast<size_t>(threads) * 3, std::vector<float>(share, 0.5f));
-  std::vector<double> best(static_cast<size_t>(threads), 1e9);
-  std::atomic<int> waiting{threads};
-  const auto work = [&](size_t i) {
-    waiting.fetch_sub(1);
-    while (waiting.load() > 0) std::this_thread::yield();
-    for (int pass = 0; pass < 100; ++pass) {
+// One pass over memory on all threads of a team, each over its own share: a read, or an update in place.
+class Pass {
+ public:
+  virtual ~Pass() = default;
+  // Returns the seconds of the fastest of a few passes, which take a few milliseconds in all.
+  double seconds() {
+    constexpr double kLong = 5e-3;
+    double best = 1e9, spent = 0;
+    for (int i = 0; i < 100 && (i < 2 || spent < kLong); ++i) {
       const auto start = std::chrono::steady_clock::now();
-      update(numbers[3 * i].data(), numbers[3 * i + 1].data(), numbers[3 * i + 2].data(), share, 1e-3f);
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      best[i] = std::min(best[i], seconds);
+      const auto threads = static_cast<uint32_t>(team_->threads());
+      team_->run(
+          threads, [](const void* self, uint32_t part) { static_cast<const Pass*>(self)->run(part); }, this);
+      const double now = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      best = std::min(best, now), spent += now;
     }
-  };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < best.size(); ++i) others.emplace_back(work, i);
-  work(0);
-  for (std::thread& t : others) t.join();
-  return *std::max_element(best.begin(), best.end());
-}
-double best_update(Update update, size_t weights, int threads) {
-  static std::map<std::tuple<Update, size_t, int>, double> seen;
-  const double now = update_seconds(update, weights, threads);
-  const auto [entry, is_new] = seen.emplace(std::tuple(update, weights, threads), now);
-  return entry->second = std::min(entry->second, now);
-}
+    return best;
+  }
 
-void report_floor(benchmark::State& state, const Work& work, double best) {
-  const auto weights = static_cast<size_t>(work.weights * work.moved);
-  const bool moments = work.moments == 2;
-  const double update = best_update(moments ? update_adamw : update_sgd, weights, work.threads) * (moments ? 1 : 1.5);
-  const double move = moments ? best_update(move_adamw, weights, work.threads) : update;
-  const double peak = best_peak(work.threads), products = peak > 0 ? work.flops / peak : 0;
-  state.counters["of_floor"] = std::max(products, update) / best;
-  state.counters["of_update"] = update / best;
-  state.counters["of_move"] = move / best;
-}
+ protected:
+  explicit Pass(int threads) : team_(make_team_executor(threads)) {}
+
+ private:
+  virtual void run(uint32_t part) const = 0;
+  std::unique_ptr<Executor> team_;
+};
+
+class ReadPass final : public Pass {
+ public:
+  ReadPass(double bytes, int threads)
+      : Pass(threads),
+        share_(std::max<size_t>(static_cast<size_t>(bytes / threads) / 4096 * 4096, 4096)),
+        memory_(share_ * static_cast<size_t>(threads)) {
+    std::memset(memory_.data(), 1, memory_.bytes());
+  }
+  double bytes() const { return static_cast<double>(memory_.bytes()); }
+
+ private:
+  void run(uint32_t part) const override {
+    read_memory(static_cast<std::byte*>(memory_.data()) + part * share_, share_);
+  }
+  size_t share_;
+  Storage memory_;
+};
+
+class UpdatePass final : public Pass {
+ public:
+  UpdatePass(Update update, size_t weights, int threads)
+      : Pass(threads),
+        update_(update),
+        share_(weights / static_cast<size_t>(threads) / kLine * kLine + kLine),
+        numbers_(3 * share_ * static_cast<size_t>(threads) * sizeof(float)) {
+    std::fill_n(static_cast<float*>(numbers_.data()), numbers_.bytes() / sizeof(float), 0.5f);
+  }
+
+ private:
+  static constexpr size_t kLine = 16;  // numbers
+  void run(uint32_t part) const override {
+    float* const w = static_cast<float*>(numbers_.data()) + 3 * share_ * part;
+    update_(w, w + share_, w + 2 * share_, share_, 1e-3f);
+  }
+  Update update_;
+  size_t share_;
+  Storage numbers_;
+};
 
 std::string peaks() {
   constexpr size_t kL2 = size_t{256} << 10, kDram = size_t{128} << 20;
   std::string text = peak_instructions();
-  for (int threads : {1, 2})
+  for (int threads : {1, 2}) {
+    spread_over_cores(threads, kMostSpread);
     text += fmt::format("; {} thread{}: {:.1f} GFLOP/s, reads {:.1f} GB/s from L2, {:.1f} from DRAM", threads,
                         threads > 1 ? "s" : "", best_peak(threads) / 1e9,
-                        best_bandwidth(kL2 * static_cast<size_t>(threads), threads) / 1e9,
-                        best_bandwidth(kDram * static_cast<size_t>(threads), threads) / 1e9);
+                        read_bandwidth(kL2 * static_cast<size_t>(threads), threads) / 1e9,
+                        read_bandwidth(kDram * static_cast<size_t>(threads), threads) / 1e9);
+  }
   return text;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
 }
 
 }  // namespace
 
-void measure_peaks(const Work& work) {
-  if (work.flops > 0) best_peak(work.threads);
-  if (work.bytes > 0) best_bandwidth(static_cast<size_t>(resident(work)), work.threads);
+void take_cores(const Work& work) {
+  const double spread = spread_over_cores(work.threads, kMostSpread);
+  if (spread < 0.8)
+    std::fprintf(stderr, "%d threads together have %.2f of their rate alone: they share cores\n", work.threads, spread);
+}
+
+void compare(benchmark::State& state, const Work& work, const std::function<double()>& seconds) {
+  constexpr double kLong = 0.1;
+  const double peak = work.flops > 0 ? best_peak(work.threads) : 0;
+  std::unique_ptr<ReadPass> read;
+  std::unique_ptr<UpdatePass> update, move;
+  const bool trains = work.weights > 0 && (work.moments == 0 || work.moments == 2), moments = work.moments == 2;
+  const double resident = work.resident > 0 ? work.resident : work.bytes;
+  const auto weights = static_cast<size_t>(work.weights * work.moved);
+  if (work.bytes > 0) read = std::make_unique<ReadPass>(resident, work.threads);
+  if (trains) update = std::make_unique<UpdatePass>(moments ? update_adamw : update_sgd, weights, work.threads);
+  if (trains && moments) move = std::make_unique<UpdatePass>(move_adamw, weights, work.threads);
+  if (!read && !update) return;
+  std::map<std::string, std::vector<double>> fractions;
+  for (size_t pair = 0, pairs = 9; pair < pairs; ++pair) {
+    const double now = seconds();
+    if (now > kLong) pairs = 3;
+    if (read) fractions["of_bandwidth"].push_back(work.bytes / now / (read->bytes() / read->seconds()));
+    if (!trains) continue;
+    const double updates = update->seconds() * (moments ? 1 : 1.5), products = peak > 0 ? work.flops / peak : 0;
+    fractions["of_floor"].push_back(std::max(products, updates) / now);
+    fractions["of_update"].push_back(updates / now);
+    fractions["of_move"].push_back((move ? move->seconds() : updates) / now);
+  }
+  for (auto& [name, values] : fractions) state.counters[name] = median(std::move(values));
 }
 
 void report(benchmark::State& state, const Work& work, const Times& times) {
@@ -129,12 +184,7 @@ void report(benchmark::State& state, const Work& work, const Times& times) {
     const double peak = best_peak(work.threads);
     if (peak > 0) state.counters["of_peak"] = work.flops / best / peak;
   }
-  if (work.weights > 0 && (work.moments == 0 || work.moments == 2)) report_floor(state, work, best);
-  if (work.bytes > 0) {
-    state.counters["GB/s"] = work.bytes / best / 1e9;
-    state.counters["of_bandwidth"] =
-        work.bytes / best / best_bandwidth(static_cast<size_t>(resident(work)), work.threads);
-  }
+  if (work.bytes > 0) state.counters["GB/s"] = work.bytes / best / 1e9;
 }
 
 int run_benchmarks(int argc, char** argv, const std::function<void()>& add) {

@@ -38,20 +38,33 @@ void time_into(Times& times, const Body& body) {
   times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), batch);
 }
 
-void measure_peaks(const Work& work);
+// Waits until the threads of this work have cores of their own, at most some seconds.
+void take_cores(const Work& work);
+// Sets the fractions that measure() describes. `seconds` runs the work for some milliseconds and returns its best time.
+void compare(benchmark::State& state, const Work& work, const std::function<double()>& seconds);
 void report(benchmark::State& state, const Work& work, const Times& times);
 
 // Runs `body` as the loop of `state` and reports its best time (see Times): "samples/s" ("median": at the median
-// iteration), "GFLOP/s" and its ratio to the peak if flops are given, "GB/s" and its ratio to the bandwidth if bytes
-// are given, and, with weights, the fraction of the lower bound ("of_floor") and of both of its terms ("of_update",
-// "of_peak"). Peak and bandwidth are measured right before and after; the better value counts.
+// iteration), "GFLOP/s" and its ratio to the best peak of the run if flops are given, and "GB/s" if bytes are given.
+// Then body alternates with reads of as much memory, and with in-place updates of as many weights. These rates depend
+// on where the hypervisor puts the threads, which changes within seconds, so that each pair is compared by itself: the
+// medians are "of_bandwidth" and, with weights, the fraction of the lower bound ("of_floor") and of both of its terms
+// ("of_update", "of_move": without the arithmetic of AdamW).
 template <typename Body>
 void measure(benchmark::State& state, const Work& work, const Body& body) {
   body();  // excludes initialisation on first use
-  measure_peaks(work);
+  take_cores(work);
   Times times;
   for (auto _ : state) time_into(times, body);
   report(state, work, times);
+  compare(state, work, [&] {
+    constexpr double kLong = 10e-3;
+    Times some;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kLong);
+    do time_into(some, body);
+    while (std::chrono::steady_clock::now() < end || some.count() < 2);
+    return some.best();
+  });
 }
 
 // Parses the command line, prints peak and bandwidth, and runs the benchmarks that `add` registers.

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/bound/profile.hpp"
+#include "engine/execution/device_peaks.hpp"
 #include "engine/cli/commands/bench_model.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/model/imported.hpp"
@@ -116,6 +117,7 @@ class Bench {
         const PreparedSettings settings = prepared_settings(*graph, options_, batch, threads);
         std::unique_ptr<MachinePeaks>& peaks = peaks_[threads];
         if (!peaks) peaks = peaks_of(settings);
+        if (options_.run.device == "cpu") spread_over_cores(threads, kMostSpread);
         instructions_ = peaks->instructions();
         const Measured m = measure(*graph, rows, settings, *peaks, options_.seconds);
         if (!options_.quiet && rows_.empty()) print_head(options_.run.device);

@@ -129,7 +129,7 @@ class ModelBench {
     Decoder decoder(opened_.model, *executor, text_compile_options(options_));
     Session session(decoder, context_, true);
     MachinePeaks peaks(threads);
-    peaks_before(peaks);
+    peaks_before(peaks, threads);
     for (const int64_t count : prefill_) {
       Rate rate{"pp", count, threads, 1};
       const std::vector<int32_t> tokens = random_tokens(count);
@@ -172,8 +172,10 @@ class ModelBench {
 
   // The measured peaks are those of the processor and do not apply to other devices.
   bool on_processor() const { return options_.run.device == "cpu"; }
-  void peaks_before(MachinePeaks& peaks) const {
-    if (on_processor()) peaks.floor(1, size_.read);
+  void peaks_before(MachinePeaks& peaks, int threads) const {
+    if (!on_processor()) return;
+    spread_over_cores(threads, kMostSpread);
+    peaks.floor(1, size_.read);
   }
 
   template <typename Run>

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy
 
 ROWS, BATCHES = 2048, 8  # as in our benchmarks: the minimum number of rows and of batches
+SPREAD = 2  # seconds after which a scheduler has moved busy threads from the hyperthreads of one core to cores of their own
 NARROW = "bf16 autocast"  # in the names of ways with another precision, which run only if named
 
 
@@ -114,7 +115,7 @@ def serve(prepare):
         else:
             prepare.threads(threads)
         how, step = chosen[batch, threads]
-        time_steps(step, 0.02, 3)
+        time_steps(step, SPREAD if threads > 1 else 0.02, 3)
         forget_peak()
         print(json.dumps(row(workload, batch, threads, how, time_steps(step, seconds, a.least))), flush=True)
 
