@@ -1,5 +1,7 @@
 #include "isa.hpp"
 
+#include "fetches.hpp"
+
 #include <cstdlib>
 #include <string>
 
@@ -36,6 +38,15 @@ const IsaTable& choose() {
 const IsaTable& isa() {
   static const IsaTable& chosen = choose();
   return chosen;
+}
+
+bool prefers_one_stream() {
+  const char* const wanted = std::getenv("HARMONICS_FETCH");
+  const std::string by = wanted ? wanted : "";
+  if (by.empty()) return __builtin_cpu_is("amd");
+  if (by != "processor" && by != "program")
+    throw Error(ErrorKind::Device, "HARMONICS_FETCH=" + by + " is not known; use processor or program");
+  return by == "processor";
 }
 
 bool has_tile_registers() {

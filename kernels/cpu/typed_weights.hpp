@@ -16,6 +16,7 @@ struct TypedContext {
   uint32_t round_parts;  // parts of a first phase that quantises x to q8_0, into the workspace; 0: none
   uint32_t copy_parts;   // parts of a first phase that copies x into the workspace, by tiles of rows; 0: none
   bool transposed;       // b is [depth, columns]
+  bool in_order;         // a single row of A is multiplied by one row of b after the other
   bool in_panels;        // panels of decoded elements, each multiplied by all rows of A; always if transposed
   int64_t slice_bytes;   // in panels: bytes of kDecodedColumns elements of a row of b
 };
@@ -26,6 +27,8 @@ constexpr int64_t kDirectRows = 12;
 // elements of each. The block and its accumulators fit the L2 cache; six rows of A and four of the weight fit L1.
 constexpr int64_t kBlockRows = 96, kTypedPanel = 32, kTypedDepth = 1024;
 constexpr int64_t kTypedColumnGranule = 8;
+// Smaller weights may belong to a model that fits the caches, where four rows at once are 1.3 times as fast.
+constexpr int64_t kLeastInOrder = 3 << 19;  // bytes
 // With AVX-512, up to this many rows of A are multiplied by weights of 16-bit floats in tiles of rows that convert the
 // weight in registers.
 constexpr int64_t kMostTiledRows = 32;
@@ -34,6 +37,8 @@ constexpr int64_t kMostTiledRows = 32;
 constexpr int64_t kDecodedColumns = 256, kDecodedDepth = 256, kLeastDecodedRows = 128;
 static_assert(kDecodedColumns == kDecodedDepth);
 
+// Returns whether a single row of A multiplies rows of such a weight one after the other.
+bool multiplies_in_order(uint32_t dtype, int64_t bytes);
 // Returns whether products support weights of the type.
 bool multiplies_type(uint32_t dtype);
 

@@ -1,5 +1,5 @@
 // Rows times weights of several element types. Few rows are limited by reading the weight, more by arithmetic.
-// "rounded": x is rounded to q8_0, and integers are multiplied.
+// "rounded": x is rounded to q8_0, and integers are multiplied. Weights are constants, so that they may be packed.
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
@@ -19,7 +19,7 @@ void add(DType type, bool rounded, int64_t rows, int64_t in, double bytes) {
       [rounded](const auto& inputs) {
         return call("linear", inputs, rounded ? Attributes().set("activation_type", "q8_0") : Attributes());
       },
-      2.0 * static_cast<double>(rows * in * out), static_cast<double>(weight.bytes()));
+      2.0 * static_cast<double>(rows * in * out), static_cast<double>(weight.bytes()), 1);
 }
 
 void add_all() {

@@ -22,11 +22,15 @@ void set_program_precision(Precision precision);
 
 class PreparedProgram {
  public:
-  PreparedProgram(const std::vector<TensorType>& inputs, const Trace& trace, int threads);
+  // The last `constants` inputs never change, so that kernels may pack them beforehand.
+  PreparedProgram(const std::vector<TensorType>& inputs, const Trace& trace, int threads, size_t constants = 0);
+  ~PreparedProgram();
   void run() { plan_->run(pointers_.data()); }
   std::string kernels() const;  // of all steps, joined by " + "
 
  private:
+  class Constants;
+  std::unique_ptr<Constants> constants_;
   std::vector<std::shared_ptr<Storage>> buffers_;
   std::vector<const void*> pointers_;
   std::unique_ptr<Executor> executor_;
@@ -34,7 +38,8 @@ class PreparedProgram {
 };
 
 // Registers "NAME/threads:N" for 1 and 2 threads. Give flops, or bytes if memory bandwidth is the limit; see Work.
-void add_program(const std::string& name, std::vector<TensorType> inputs, Trace trace, double flops, double bytes);
+void add_program(const std::string& name, std::vector<TensorType> inputs, Trace trace, double flops, double bytes,
+                 size_t constants = 0);
 void add_program(const std::string& name, const std::vector<Shape>& f32_inputs, Trace trace, double flops,
                  double bytes);
 

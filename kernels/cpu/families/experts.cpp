@@ -196,6 +196,7 @@ bool take_groups(const Site& site, GroupedContext& c) {
   c.typed.product.m = c.rows;
   c.typed.row_bytes = static_cast<int64_t>(run_bytes(static_cast<DType>(weight.dtype), last(weight)));
   c.matrix_bytes = c.typed.row_bytes * weight.dims[weight.rank - 2];
+  c.typed.in_order = multiplies_in_order(weight.dtype, c.matrix_bytes);
   c.workspace = site.workspace();
   return c.typed.product.k > 0 && c.typed.product.n > 0;
 }

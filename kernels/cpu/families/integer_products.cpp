@@ -85,8 +85,6 @@ void cut_integers(IntegerContext& c, uint32_t wanted) {
 
 }  // namespace
 
-FetchDistances fetch_distances() { return __builtin_cpu_is("amd") ? kLeftToPrefetcher : kFetched; }
-
 bool plan_integer_linear(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &weight = site.in(1);
   const IntegerName* row = integer_name(weight.dtype);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "../fetches.hpp"
 #include "../matmul.hpp"
 
 namespace harmonics::cpu {
@@ -16,17 +17,6 @@ struct IntegerChunk {
   float sums[16];      // by run: scale * (sum of steps)
   int8_t steps[256];
 };
-
-// Distances in bytes at which products of few rows fetch a packed weight: into the L2 cache, which has more outstanding
-// misses than the L1 cache, and from there into the L1 cache, since loads that wait for the L2 cache fill the window in
-// which the processor finds work. 0: left to the prefetcher of the processor.
-struct FetchDistances {
-  int64_t far, near;
-};
-constexpr FetchDistances kFetched{12288, 4096}, kLeftToPrefetcher{0, 0};
-// Returns those that were faster where both were measured: on Sapphire Rapids kFetched, on Zen 4 the other (decision
-// 133). Results are the same.
-FetchDistances fetch_distances();
 
 // A constant weight is packed by groups of as many rows as a vector has lanes. A group is a sequence of chunks of 256
 // elements along the depth, packed_chunk bytes each. The last row pads incomplete groups.

@@ -1,5 +1,6 @@
 // linear and embedding over weights of 16-bit floats and stored types, and casts from them.
 #include "../family.hpp"
+#include "../fetches.hpp"
 #include "../typed_weights.hpp"
 
 namespace harmonics::cpu {
@@ -82,6 +83,10 @@ void cut(TypedContext& c, uint32_t wanted, int64_t granule, int64_t least_rows) 
 }  // namespace
 
 bool multiplies_type(uint32_t dtype) { return row_of(dtype) != nullptr; }
+
+bool multiplies_in_order(uint32_t dtype, int64_t bytes) {
+  return kernels::is_half(dtype) && bytes >= kLeastInOrder && prefers_one_stream();
+}
 
 bool product_of_typed(const Site& site, Product& p) {
   const hx_type& x = site.in(0);
@@ -185,6 +190,7 @@ bool plan_typed_linear(const Site& site, hx_kernel& out) {
   const bool rounds = !site.text("activation_type").empty();
   if (!rounds && !site.flag("batch_invariant") && p.m >= kLeastDecodedRows)
     return answer_in_panels(std::move(c), *row, out);
+  c->in_order = multiplies_in_order(c->dtype, c->row_bytes * p.n);
   cut(*c, parts_for(bytes / 10 + elements * static_cast<double>(p.m) / 40, INT32_MAX), kTypedColumnGranule,
       4 * kRowGranule);
   c->round_parts = rounds ? parts_for(static_cast<double>(p.m * p.k), p.m * p.k / 32) : 0;
