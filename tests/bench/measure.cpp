@@ -148,7 +148,6 @@ void take_cores(const Work& work) {
 
 void compare(benchmark::State& state, const Work& work, const std::function<double()>& seconds) {
   constexpr double kLong = 0.1;
-  const double peak = work.flops > 0 ? best_peak(work.threads) : 0;
   std::unique_ptr<ReadPass> read;
   std::unique_ptr<UpdatePass> update, move;
   const bool trains = work.weights > 0 && (work.moments == 0 || work.moments == 2), moments = work.moments == 2;
@@ -164,12 +163,12 @@ void compare(benchmark::State& state, const Work& work, const std::function<doub
     if (now > kLong) pairs = 3;
     if (read) fractions["of_bandwidth"].push_back(work.bytes / now / (read->bytes() / read->seconds()));
     if (!trains) continue;
-    const double updates = update->seconds() * (moments ? 1 : 1.5), products = peak > 0 ? work.flops / peak : 0;
-    fractions["of_floor"].push_back(std::max(products, updates) / now);
+    const double updates = update->seconds() * (moments ? 1 : 1.5);
     fractions["of_update"].push_back(updates / now);
     fractions["of_move"].push_back((move ? move->seconds() : updates) / now);
   }
   for (auto& [name, values] : fractions) state.counters[name] = median(std::move(values));
+  if (trains) state.counters["of_floor"] = std::max<double>(state.counters["of_update"], state.counters["of_peak"]);
 }
 
 void report(benchmark::State& state, const Work& work, const Times& times) {

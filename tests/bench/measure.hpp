@@ -47,9 +47,9 @@ void report(benchmark::State& state, const Work& work, const Times& times);
 // Runs `body` as the loop of `state` and reports its best time (see Times): "samples/s" ("median": at the median
 // iteration), "GFLOP/s" and its ratio to the best peak of the run if flops are given, and "GB/s" if bytes are given.
 // Then body alternates with reads of as much memory, and with in-place updates of as many weights. These rates depend
-// on where the hypervisor puts the threads, which changes within seconds, so that each pair is compared by itself: the
-// medians are "of_bandwidth" and, with weights, the fraction of the lower bound ("of_floor") and of both of its terms
-// ("of_update", "of_move": without the arithmetic of AdamW).
+// on where the hypervisor puts the threads, which changes within seconds, so that each pair is compared by itself. The
+// medians are "of_bandwidth" and, with weights, "of_update" and "of_move", which is without the arithmetic of AdamW.
+// "of_floor", the fraction of the lower bound, is the larger of "of_update" and "of_peak".
 template <typename Body>
 void measure(benchmark::State& state, const Work& work, const Body& body) {
   body();  // excludes initialisation on first use
