@@ -226,7 +226,6 @@ TEST_CASE("typed weights: a row has the same bits if rows of the weight are read
     };
     const Tensor several = product("program"), one = product("processor");
     CHECK(std::memcmp(one.bytes.data(), several.bytes.data(), one.bytes.size()) == 0);
-    CHECK_THROWS_WITH(product("other"), Catch::Contains("HARMONICS_FETCH=other is not known"));
   }
   before ? setenv("HARMONICS_FETCH", kept.c_str(), 1) : unsetenv("HARMONICS_FETCH");
 }

@@ -30,6 +30,11 @@ TEST_CASE("machine: peaks are those of the instruction set that HARMONICS_ISA al
   if (widest != "none") CHECK(narrow == "avx2");
 }
 
+TEST_CASE("machine: threads are kept busy at least once, also without time for it") {
+  CHECK(spread_over_cores(1, 0) == 1);
+  CHECK(spread_over_cores(2, 0) > 0);
+}
+
 TEST_CASE("roofline: maximum of arithmetic and traffic") {
   MachinePeaks y(1);
   const double traffic = 1e6 / y.bandwidth(1e6);
