@@ -268,11 +268,12 @@ TEST_CASE("serving: embeddings in transit are sent whole when the server ends") 
   REQUIRE(harmonics("run " + flow + " --producer 'tokens=" + table + "?as=number&dtype=i32#0' --producer 'y=" + table +
                     "#1-512' --steps 1 --quiet --save " + weights)
               .code == 0);
-  REQUIRE(harmonics("export " + model + " " + (f / "enc/") + " --weights " + weights + " --tokenizer " +
+  REQUIRE(harmonics("export " + model + " " + (f / "enc-v1.5/") + " --weights " + weights + " --tokenizer " +
                     HARMONICS_SOURCE_DIR + "/tests/parity/golden/folders/tokenizers/word_pieces.json")
               .code == 0);
-  Background server(f, "serve " + (f / "enc") + " --listen 127.0.0.1:0");
+  Background server(f, "serve " + (f / "enc-v1.5") + " --listen 127.0.0.1:0");
   REQUIRE(server.await([&] { return !address_in(server.errors()).empty(); }));
+  CHECK(http(address_in(server.errors()), "GET", "/v1/models").body.find("\"id\":\"enc-v1.5\"") != std::string::npos);
   std::string body = R"({"input": ["a")";
   for (int i = 1; i < 2048; ++i) body += ", \"" + std::to_string(i) + "\"";
   check_last_reply(server, "/v1/embeddings", body + "]}");

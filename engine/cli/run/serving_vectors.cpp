@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <ctime>
-#include <filesystem>
 #include <memory>
 
 #include <fmt/core.h>
@@ -11,6 +10,7 @@
 #include "engine/cli/run/model_options.hpp"
 #include "engine/cli/run/serving.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "engine/model/imported.hpp"
 #include "engine/serving/cross_origin.hpp"
 #include "engine/serving/embedding_service.hpp"
 #include "engine/serving/http_server.hpp"
@@ -39,7 +39,7 @@ int serve_vectors(const Options& options, const std::vector<ListenAddress>& addr
   EmbeddingModel model(options);
   EmbeddingWorker worker(model.embedder, *model.tokenizer, static_cast<size_t>(options.queue));
   ServedModel served;
-  served.name = std::filesystem::path(model.path).stem().string();
+  served.name = model_name(model.imported.path);
   served.architecture = model.imported.metadata.text("general.architecture", "");
   served.parameters = model.imported.parameters();
   served.context = model.model.context;
