@@ -58,7 +58,7 @@ void measure(benchmark::State& state, const Work& work, const Body& body) {
   for (auto _ : state) time_into(times, body);
   report(state, work, times);
   compare(state, work, [&] {
-    constexpr double kLong = 10e-3;
+    constexpr double kLong = 4e-3;
     Times some;
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kLong);
     do time_into(some, body);
