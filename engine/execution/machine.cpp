@@ -150,8 +150,9 @@ double peak_flops(int threads) {
 
 double spread_over_cores(int threads, double seconds) {
   if (threads <= 1 || peak_instructions() == "none") return 1;
-  constexpr double kApart = 0.9;
-  constexpr int kTogether = 30;  // about 10 ms: longer than a time slice that one thread may have for itself
+  constexpr double kApart = 0.7;  // half of a core gives less, the lower clock of busy processors more
+  constexpr int kTogether = 30;   // about 10 ms: longer than a time slice that one thread may have for itself
+  if (threads > static_cast<int>(std::thread::hardware_concurrency())) seconds = 0;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   double alone = 0;
   for (int i = 0; i < kTogether; ++i) alone = std::max(alone, flops_of(1));
@@ -165,10 +166,9 @@ double spread_over_cores(int threads, double seconds) {
     while (!done.load()) {
       rates[self].store(flops_of(kTogether));
       if (self != 0) continue;
-      double sum = 0;
-      for (const std::atomic<double>& rate : rates) sum += rate.load();
-      reached = sum / (alone * threads);
-      if (reached >= kApart || Clock::now() >= end) done.store(true);
+      reached = 1;
+      for (const std::atomic<double>& rate : rates) reached = std::min(reached, rate.load() / alone);
+      if (reached >= kApart || (reached > 0 && Clock::now() >= end)) done.store(true);
     }
     return 0.0;
   });

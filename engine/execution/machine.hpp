@@ -25,12 +25,12 @@ void read_memory(const std::byte* at, size_t bytes);
 // Returns the bytes per second that `threads` read from `bytes` of memory; each thread reads its own share repeatedly.
 double read_bandwidth(size_t bytes, int threads);
 
-// Keeps `threads` threads busy until they are as fast together as each alone, at most `seconds` long. A hypervisor or a
+// Keeps `threads` threads busy until each is about as fast as one alone, at most `seconds` long. A hypervisor or a
 // scheduler that wakes them on the hyperthreads of one core moves them apart only after a second or two; until then
-// each has half of the core. Returns the rate together over the rate alone, near 1 once they are apart; 1 for a single
-// thread or unknown instructions ("none").
+// each has half of the core. Returns the rate of the slowest over that of one alone, at most 1; 1 for a single thread
+// or unknown instructions ("none"). Does not wait for more threads than the machine has processors.
 double spread_over_cores(int threads, double seconds);
-constexpr double kMostSpread = 4;  // seconds, for measurements
+constexpr double kMostSpread = 3;  // seconds, for measurements
 
 // Peaks for a number of threads, measured on first use. For devices see device_peaks.hpp.
 class MachinePeaks {

@@ -147,8 +147,8 @@ double median(std::vector<double> values) {
 
 void take_cores(const Work& work) {
   const double spread = spread_over_cores(work.threads, kMostSpread);
-  if (spread < 0.8)
-    std::fprintf(stderr, "%d threads together have %.2f of their rate alone: they share cores\n", work.threads, spread);
+  if (spread < 0.7)
+    std::fprintf(stderr, "of %d threads, one has %.2f of its rate alone: they share cores\n", work.threads, spread);
 }
 
 void compare(benchmark::State& state, const Work& work, const std::function<double()>& seconds) {

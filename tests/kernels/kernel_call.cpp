@@ -133,13 +133,13 @@ KernelCall& KernelCall::set(const char* name, double value) {
 }
 KernelCall& KernelCall::set(const char* name, const char* value) {
   hx_attribute a{name, HX_ATTR_STRING, 0, {}};
-  a.as.s = texts_.emplace_back(value).c_str();
+  a.as.s = kept_->texts.emplace_back(value).c_str();
   return attributes_.push_back(a), *this;
 }
 KernelCall& KernelCall::set(const char* name, Dims values) {
-  int_lists_.push_back(std::move(values));
-  hx_attribute a{name, HX_ATTR_INTS, static_cast<uint32_t>(int_lists_.back().size()), {}};
-  a.as.ints = int_lists_.back().data();
+  kept_->int_lists.push_back(std::move(values));
+  hx_attribute a{name, HX_ATTR_INTS, static_cast<uint32_t>(kept_->int_lists.back().size()), {}};
+  a.as.ints = kept_->int_lists.back().data();
   return attributes_.push_back(a), *this;
 }
 KernelCall& KernelCall::step(const char* op, std::vector<uint32_t> operands, uint32_t dtype) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <initializer_list>
 #include <random>
 #include <string>
@@ -175,8 +176,12 @@ class KernelCall {
   void once(const hx_kernel& kernel, Order order, std::vector<Tensor>& outputs);
 
   std::string op_;
-  std::deque<Dims> int_lists_;
-  std::deque<std::string> texts_;
+  // What attributes point to. Copies share it, and only add.
+  struct Kept {
+    std::deque<Dims> int_lists;
+    std::deque<std::string> texts;
+  };
+  std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
   std::vector<hx_attribute> attributes_;
   std::vector<Tensor> inputs_, outputs_;
   std::vector<hx_scalar_op> chain_;
