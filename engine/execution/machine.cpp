@@ -150,8 +150,7 @@ double peak_flops(int threads) {
 
 double spread_over_cores(int threads, double seconds) {
   if (threads <= 1 || peak_instructions() == "none") return 1;
-  constexpr double kApart = 0.7;  // half of a core gives less, the lower clock of busy processors more
-  constexpr int kTogether = 30;   // about 10 ms: longer than a time slice that one thread may have for itself
+  constexpr int kTogether = 30;  // about 10 ms: longer than a time slice that one thread may have for itself
   if (threads > static_cast<int>(std::thread::hardware_concurrency())) seconds = 0;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   double alone = 0;

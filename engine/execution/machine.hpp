@@ -31,6 +31,7 @@ double read_bandwidth(size_t bytes, int threads);
 // or unknown instructions ("none"). Does not wait for more threads than the machine has processors.
 double spread_over_cores(int threads, double seconds);
 constexpr double kMostSpread = 3;  // seconds, for measurements
+constexpr double kApart = 0.7;     // half of a core gives less, the lower clock of busy processors more
 
 // Peaks for a number of threads, measured on first use. For devices see device_peaks.hpp.
 class MachinePeaks {

@@ -147,7 +147,7 @@ double median(std::vector<double> values) {
 
 void take_cores(const Work& work) {
   const double spread = spread_over_cores(work.threads, kMostSpread);
-  if (spread < 0.7)
+  if (spread < kApart)
     std::fprintf(stderr, "of %d threads, one has %.2f of its rate alone: they share cores\n", work.threads, spread);
 }
 
