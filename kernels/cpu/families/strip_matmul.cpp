@@ -24,17 +24,24 @@ constexpr int64_t kStripColumns = 512;  // columns of B per strip, read along it
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Prefetches the next columns of B row by row: one line per `every` calls, so that all tiles of the current columns
-// share the work.
+// Prefetches the next columns of B row by row: `burst` lines per `every` calls, so that all whole tiles of the current
+// columns share the work.
 struct StripAhead {
   const float* row;
-  int64_t b_row, lines, left, every, line = 0, steps = 0;  // lines: per row; left: remaining lines of all rows
+  int64_t b_row, lines, left, every = 1, burst = 1, line = 0, steps = 0;  // lines: per row; left: of all rows
+  // Divides the lines among `calls`.
+  HM_INLINE void share_among(int64_t calls) {
+    if (calls <= 0) return;
+    if (left > 0) every = calls / left > 1 ? calls / left : 1;
+    burst = (left + calls - 1) / calls;
+  }
   HM_INLINE void fetch() {
-    if (--steps > 0 || left <= 0) return;
+    if (--steps > 0) return;
     steps = every;
-    --left;
-    __builtin_prefetch(row + line * 16, 0, 2);
-    if (++line == lines) line = 0, row += b_row;
+    for (int64_t i = 0; i < burst && left > 0; ++i, --left) {
+      __builtin_prefetch(row + line * 16, 0, 2);
+      if (++line == lines) line = 0, row += b_row;
+    }
   }
 };
 
@@ -67,7 +74,7 @@ template <bool kPacks>
     for (int i = 0; i < kRows; ++i) {
       const vf x = splat(a[i * kRowsInPlaceStride + k]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
+      for (int v = 0; v < kVectors; ++v) add_product(sum[i][v], x, row[v]);
     }
   };
   int64_t k = 0;
@@ -116,10 +123,9 @@ HM_INLINE void multiply_strip(const Strip& x, const Ending& end) {
   for (int64_t group = 0; group < x.columns; group += kGroup) {
     const int64_t width = x.columns - group < kGroup ? x.columns - group : kGroup, after = x.columns - group - width;
     const int64_t next_depth = after > 0 ? x.depth : x.next_depth,
-                  next_width = after > 0 && after < kGroup ? after : width, lines = (next_width + 15) / 16,
-                  all = lines * next_depth;
-    StripAhead ahead{after > 0 ? x.b + group + width : x.next, x.b_row, lines, all, 1};
-    if (all > 0) ahead.every = (x.rows + kRows - 1) / kRows * ((width + kColumns - 1) / kColumns) * (x.depth / 2) / all;
+                  next_width = after > 0 && after < kGroup ? after : width, lines = (next_width + 15) / 16;
+    StripAhead ahead{after > 0 ? x.b + group + width : x.next, x.b_row, lines, lines * next_depth};
+    ahead.share_among(x.rows / kRows * (width / kColumns) * (x.depth / 2));
     for (int64_t j = group; j < group + width; j += kColumns)
       multiply_panel(x, j, group + width - j < kColumns ? group + width - j : kColumns, end.at(j), ahead);
   }

@@ -28,16 +28,17 @@ namespace {
 
 constexpr int64_t kTurnedBlock = kTurnedColumns / kRows * kRows;
 
-// Prefetches later columns of B, one line per k-loop step.
+// Prefetches `left` lines of later columns of B, one line per k-loop step.
 struct ColumnsAhead {
   static constexpr bool kPlain = true;
   const float* at;
-  int64_t step, fetched = 0;
+  int64_t step, columns, left, fetched = 0;
   template <PanelOrder>
   HM_INLINE void fetch() {
+    if (--left < 0) return;
     __builtin_prefetch(at, 0, 2);
     at += step;
-    if (++fetched == kRows) fetched = 0, at += 16 - kRows * step;
+    if (++fetched == columns) fetched = 0, at += 16 - columns * step;
   }
 };
 
@@ -50,19 +51,22 @@ struct DepthRange {
 HM_INLINE void add_columns(const Product& p, const float* packed, const float* b, int64_t columns, DepthRange all,
                            const float* after, float* sums, int64_t sums_row) {
   const int64_t panel = p.k * kColumns, row_panels = sums_row / kColumns;
+  // Columns a multiple of a page apart map to one set of the L1 cache, which has eight ways.
+  const int64_t step = p.b_column % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t k = all.begin; k < all.end; k += kPackedDepth) {
     const int64_t depth = all.end - k < kPackedDepth ? all.end - k : kPackedDepth;
     const float* next = k + depth < all.end ? b + k + depth : after;
     // A panel of A stays in the L1 cache while columns of B are streamed and the next ones prefetched.
     for (int64_t i = 0; i < row_panels; ++i) {
       const int64_t rows = p.m - i * kColumns < kColumns ? p.m - i * kColumns : kColumns;
-      const int64_t share_of_next = i * kPackedDepth / row_panels / 16 * 16;
-      for (int64_t j = 0; j < columns; j += kRows) {
+      const int64_t lines = (kPackedDepth / 16 + row_panels - 1) / row_panels, share_of_next = i * lines * 16;
+      for (int64_t j = 0; j < columns; j += step) {
         float* const sum = sums + j * sums_row + i * kColumns;
-        const int64_t some = columns - j < kRows ? columns - j : kRows;
+        const int64_t some = columns - j < step ? columns - j : step;
         tile_for<PanelOrder::by_rows, ColumnsAhead>(some, rows)(
             b + j * p.b_column + k, p.b_column, packed + i * panel + k * kColumns, 0, depth, sum, sums_row, rows,
-            Ending{k > all.begin ? sum : nullptr, 1}, ColumnsAhead{next + j * p.b_column + share_of_next, p.b_column});
+            Ending{k > all.begin ? sum : nullptr, 1},
+            ColumnsAhead{next + j * p.b_column + share_of_next, p.b_column, some, some * lines});
       }
     }
   }
