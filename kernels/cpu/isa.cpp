@@ -49,6 +49,15 @@ bool prefers_one_stream() {
   return by == "processor";
 }
 
+bool updates_between_products() {
+  const char* const wanted = std::getenv("HARMONICS_UPDATES");
+  const std::string at = wanted ? wanted : "";
+  if (at.empty()) return __builtin_cpu_is("amd");
+  if (at != "between" && at != "after")
+    throw Error(ErrorKind::Device, "HARMONICS_UPDATES=" + at + " is not known; use between or after");
+  return at == "between";
+}
+
 bool has_tile_registers() {
   constexpr unsigned kTileRegisters = 1u << 24;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;

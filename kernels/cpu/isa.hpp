@@ -35,6 +35,10 @@ struct IsaTable {
 // Returns the table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is
 // an error.
 const IsaTable& isa();
+// Returns whether steps of optimizers run between the multiply-adds of a product, and those of Adam with moments in f32
+// use the divider, which works beside the units that multiply: with AVX-512 faster on Zen 4, slower on Sapphire Rapids
+// (decision 137). HARMONICS_UPDATES=between or after overrides it; other values are an error.
+bool updates_between_products();
 // Requests the AMX tile registers from the operating system; returns whether this process may use them.
 bool has_tile_registers();
 

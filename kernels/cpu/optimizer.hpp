@@ -19,6 +19,7 @@ struct OptimizerContext {
   bool nesterov, has_velocity, decoupled;
   bool counts_steps, wide_step;  // has the step number as an input, i64 if wide_step, else i32
   MomentType moments;
+  bool between;  // updates_between_products()
   int64_t rows;  // coded: rows of the matrix whose blocks have scales
   double momentum, beta1, beta2, epsilon, weight_decay;
 };

@@ -215,19 +215,16 @@ TEST_CASE("typed weights: a row's bits do not depend on the other rows where the
 TEST_CASE("typed weights: a row has the same bits if rows of the weight are read one after the other") {
   Random random(823);
   constexpr int64_t kDepth = 2085, kColumns = 807;  // three columns more than fours, and a part of a vector
-  const char* const before = std::getenv("HARMONICS_FETCH");
-  const std::string kept = before ? before : "";
   for (const DType type : {DType::F16, DType::BF16}) {
     CAPTURE(element_type(type).name);
     const Tensor x = random.floats({1, kDepth}), w = of_type(type, {kColumns, kDepth}, random);
     const auto product = [&](const char* fetch) {
-      setenv("HARMONICS_FETCH", fetch, 1);
+      const Variable who("HARMONICS_FETCH", fetch);
       return call(x, w).out({1, kColumns}).run_one();
     };
     const Tensor several = product("program"), one = product("processor");
     CHECK(std::memcmp(one.bytes.data(), several.bytes.data(), one.bytes.size()) == 0);
   }
-  before ? setenv("HARMONICS_FETCH", kept.c_str(), 1) : unsetenv("HARMONICS_FETCH");
 }
 
 TEST_CASE("typed weights: 13 to 32 rows of x by 16-bit floats have the bits of single rows, in several parts") {

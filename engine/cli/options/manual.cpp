@@ -32,6 +32,8 @@ constexpr ManualRow kVariables[] = {
     {"HARMONICS_ISA", "baseline, avx2 or avx512: the instruction set of the device cpu, for comparison", false},
     {"HARMONICS_TILES", "off: attention over caches of q8_0 without tile registers (AMX), for comparison", false},
     {"HARMONICS_FETCH", "processor or program: who fetches the weights of a single row ahead, for comparison", false},
+    {"HARMONICS_UPDATES", "between or after: steps of optimizers and the multiply-adds of a product, for comparison",
+     false},
     {"HARMONICS_VNNI", "off: products of bytes without VNNI instructions, for comparison", false},
     {"HARMONICS_BF16", "emulated, dots or off: how --precision bf16 is computed, for checking", false},
     {"HARMONICS_FP16", "emulated or off: how --precision fp16 is computed, for checking", false},

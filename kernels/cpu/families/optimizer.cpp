@@ -242,6 +242,7 @@ bool rule_of(const Site& site, std::string_view update, uint32_t first, Optimize
   c.beta2 = site.number("beta2", is_lion ? 0.99 : 0.999);
   c.epsilon = site.number("epsilon", 1e-8);
   c.weight_decay = site.number("weight_decay");
+  c.between = updates_between_products();
   return true;
 }
 

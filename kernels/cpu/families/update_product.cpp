@@ -44,6 +44,13 @@ namespace {
 
 constexpr int64_t kBlockColumns = 256;
 
+// Prefetches nothing.
+struct NoFetches {
+  static constexpr bool kPlain = true;
+  template <PanelOrder>
+  HM_INLINE void fetch() {}
+};
+
 // Prefetches weights and moments of a block of columns while its gradient is computed. Each tile prefetches a share of
 // the block's lines: one line per array and k-loop step, because a burst would delay the loads of the product. Along
 // the rows, which lets the hardware prefetcher run ahead.
@@ -75,6 +82,124 @@ struct BlockAhead {
     for (const float*& p : at) p += jump;
   }
 };
+
+#if defined(__AVX512F__)
+// Steps of a finished block of the gradient, row after row, a vector at a time.
+template <typename Types>
+struct BlockSteps {
+  using Rule = typename Types::Rule;
+  using Moment = typename Types::Moment;
+  static constexpr int64_t kFarRows = 4;  // fetched from memory; the next row, into the L1 cache
+  const Rule* rule;
+  const Elements<Rule, Moment>* all;
+  int64_t n;                               // columns of w
+  const float* g = nullptr;                // the gradient, without gaps
+  int64_t at = 0, left = 0;                // place in w of the next vector; vectors left
+  int64_t vectors_of_row = 0, in_row = 0;  // in_row: left in the row
+
+  // Rows of the next panel of a, of which one is fetched with each step.
+  const float* unpacked = nullptr;
+  int64_t unpacked_step = 0, unpacked_rows = 0;
+
+  HM_INLINE void begin(const float* gradient, int64_t place, int64_t rows, int64_t columns) {
+    g = gradient, at = place, vectors_of_row = in_row = columns / kWidth, left = rows * vectors_of_row;
+  }
+  HM_INLINE void one() {
+    fetch<3>(at + n), fetch<2>(at + kFarRows * n);
+    if (--unpacked_rows >= 0) __builtin_prefetch(unpacked, 0, 2), unpacked += unpacked_step;
+    all->step(*rule, at, kWidth, load(all->w + at), load(g));
+    g += kWidth, at += kWidth, --left;
+    if (--in_row == 0) in_row = vectors_of_row, at += n - vectors_of_row * kWidth;
+  }
+
+ private:
+  template <int kLevel>
+  HM_INLINE void fetch(int64_t place) const {
+    __builtin_prefetch(all->w + place, 0, kLevel);
+    for (int k = 0; k < Rule::kMoments; ++k)
+      if (sizeof(Moment) == sizeof(float) || in_row % 2 == 0) __builtin_prefetch(all->old[k] + place, 0, kLevel);
+  }
+};
+
+// Micro-kernel for a whole tile of packed operands, with `count` steps between its multiply-adds. Elements of A are
+// memory operands: on Zen 4 a load that broadcasts to a register takes a unit that multiplies.
+template <typename Types>
+[[gnu::noinline]] void tile_with_steps(const float* a, const float* b, int64_t depth, float* c, int64_t c_row,
+                                       BlockSteps<Types>& block, int64_t count) {
+  BlockSteps<Types> steps = block;  // in registers
+  vf sum[kRows][kVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
+  const auto add = [&](int64_t terms) __attribute__((always_inline)) {
+    for (; terms > 0; --terms, a += kRows, b += kColumns) {
+      vf row[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
+#pragma GCC unroll 12
+      for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v)
+          __asm__("vfmadd231ps %1%{1to16%}, %2, %0" : "+v"(sum[i][v]) : "m"(a[i]), "v"(row[v]));
+    }
+  };
+  const int64_t every = depth > count && count > 0 ? depth / count : 1;
+  for (; count > 0 && depth >= every; --count, depth -= every) {
+    add(every);
+    steps.one();
+  }
+  add(depth);
+  store_sums(sum, c, c_row, kColumns, Ending{nullptr, 1});
+  for (; count > 0; --count) steps.one();  // fewer terms than steps
+  block = steps;
+}
+
+// w, a, b, moments..., lr, [step] -> w, moments... The steps of a block run between the multiply-adds of the next one,
+// so that the divider and memory work beside the units that multiply.
+template <typename Types>
+void update_tiles_between(const ProductUpdateContext& c, void* const* buffers, uint32_t part) {
+  using Rule = typename Types::Rule;
+  using Moment = typename Types::Moment;
+  constexpr int kLr = 3 + Rule::kMoments;
+  constexpr int64_t kMostTiles = 4;  // of a block: two blocks and a panel of a stay in the L1 cache
+  const int kOut = kLr + (c.rule.counts_steps ? 2 : 1);
+  const FlushDenormals flush;  // also of the operands of the gradient
+  const Rule rule(c.rule, *static_cast<const float*>(buffers[kLr]), buffers[kLr + 1]);
+  const RandomBits random(step_number(c.rule, buffers[kLr + 1]));
+  const Elements<Rule, Moment> all = elements_of<Rule, Moment>(buffers, 3, kOut, random);
+  const float *a = static_cast<const float*>(buffers[1]), *b = static_cast<const float*>(buffers[c.packed]);
+  const int64_t n = c.columns, tiles = n / kColumns, blocks = (tiles + kMostTiles - 1) / kMostTiles;
+  alignas(64) float panel[kRows * kMostUpdateDepth], block[2][kRows * kMostTiles * kColumns], rest[kRows * kColumns];
+  BlockSteps<Types> steps{&rule, &all, n};
+  int turn = 0;
+  const Range panels = share((c.rows + kRows - 1) / kRows, c.parts, part);
+  for (int64_t i = panels.begin * kRows; i < panels.end * kRows && i < c.rows; i += kRows) {
+    const int64_t rows = c.rows - i < kRows ? c.rows - i : kRows, whole = rows == kRows ? tiles * kColumns : 0;
+    pack_rows(a + i, c.rows, rows, c.depth, panel);
+    // The line in which a row of the panel ends: it begins in a line of this panel.
+    const int64_t last = i + 2 * kRows - 1 < c.rows ? i + 2 * kRows - 1 : c.rows - 1;
+    steps.unpacked = a + last, steps.unpacked_step = c.rows, steps.unpacked_rows = c.depth;
+    for (int64_t k = 0; whole > 0 && k < blocks; ++k) {
+      const int64_t first = tiles * k / blocks, end = tiles * (k + 1) / blocks, columns = (end - first) * kColumns;
+      for (int64_t t = first; t < end; ++t)
+        tile_with_steps(panel, b + t * kColumns * c.depth, c.depth, block[turn] + (t - first) * kColumns, columns,
+                        steps, (steps.left + end - t - 1) / (end - t));
+      steps.begin(block[turn], i * n + first * kColumns, kRows, columns);
+      turn ^= 1;
+    }
+    // What is not a whole tile is updated at once.
+    for (int64_t j = whole; j < n; j += kColumns) {
+      const int64_t columns = n - j < kColumns ? n - j : kColumns;
+      tile_for<PanelOrder::packed, NoFetches>(rows, columns)(panel, 0, b + j * c.depth, 0, c.depth, rest, kColumns,
+                                                             columns, Ending{nullptr, 1}, NoFetches{});
+      for (int64_t r = 0; r < rows; ++r)
+        from_place(all, (i + r) * n + j, rest + r * kColumns).template steps<false>(rule, 0, columns);
+    }
+  }
+  while (steps.left > 0) steps.one();
+}
+#endif
 
 // w, a, b, moments..., lr, [step] -> w, moments...
 template <typename Types>
@@ -121,6 +246,14 @@ void update_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t 
       }
     }
   }
+}
+
+template <typename Types>
+HM_INLINE void update_dense_tiles(const ProductUpdateContext& c, void* const* buffers, uint32_t part) {
+#if defined(__AVX512F__)
+  if (c.rule.between) return update_tiles_between<Types>(c, buffers, part);
+#endif
+  update_tiles<Types>(c, buffers, part);
 }
 
 // With coded moments: a tile has the rows of a block of scales, and is multiplied in strips of rows.
@@ -306,7 +439,7 @@ void update_product(const void* context, void* const* buffers, uint32_t phase, u
         else if constexpr (Types::kCoded)
           update_coded_tiles<Types>(c, buffers, part);
         else
-          update_tiles<Types>(c, buffers, part);
+          update_dense_tiles<Types>(c, buffers, part);
       });
 }
 

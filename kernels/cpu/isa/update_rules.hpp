@@ -68,13 +68,14 @@ struct SgdRule {
 // Adam and AdamW. kRough: quotients accurate to 2^-12, for moments with coarser rounding.
 //
 // With AVX-512, root and quotient are estimates, refined by FMA, which are faster than the divider. Factors common to
-// all weights are folded into the divisor, (sqrt(v) * scale + epsilon) / size.
+// all weights are folded into the divisor, (sqrt(v) * scale + epsilon) / size. The quotient is divided where the
+// divider works beside the multiply-adds of a product.
 template <bool kRough = false>
 struct AdamRule {
   static constexpr int kMoments = 2;
   float size, scale, epsilon, decay, keep, rest1, beta2, rest2;
   float half_scale, more_scale, part_of_epsilon;  // of the refined divisor: 0.5, 1.5 scale / size; epsilon / size
-  bool shrink, penalise, estimates;
+  bool shrink, penalise, estimates, divides;
   AdamRule(const OptimizerContext& c, float lr, const void* step) {
     const double t =
         static_cast<double>(c.wide_step ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step));
@@ -82,6 +83,7 @@ struct AdamRule {
     size = static_cast<float>(lr / (1 - __builtin_pow(c.beta1, t)));
     scale = static_cast<float>(1 / __builtin_sqrt(1 - __builtin_pow(c.beta2, t)));
     epsilon = static_cast<float>(c.epsilon), decay = static_cast<float>(c.weight_decay);
+    divides = c.between;
     shrink = c.decoupled && decay != 0, penalise = !c.decoupled && decay != 0;
     keep = shrink ? 1.0f - lr * decay : 1;
     rest1 = static_cast<float>(1 - c.beta1), beta2 = static_cast<float>(c.beta2),
@@ -134,11 +136,15 @@ struct AdamRule {
         each([&](int v) __attribute__((always_inline)) { y[v] = d[v] * y[v]; });
         each([&](int v) __attribute__((always_inline)) { y[v] = fnma(y[v], splat(half_scale), splat(more_scale)); });
         each([&](int v) __attribute__((always_inline)) { d[v] = fma(d[v], y[v], splat(part_of_epsilon)); });
-        // The quotient, corrected by the error of the reciprocal.
-        each([&](int v) __attribute__((always_inline)) { r[v] = _mm512_rcp14_ps(d[v]); });
-        each([&](int v) __attribute__((always_inline)) { d[v] = fnma(d[v], r[v], splat(1)); });
-        each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] * r[v]; });
-        each([&](int v) __attribute__((always_inline)) { r[v] = fma(r[v], d[v], r[v]); });
+        if (divides) {
+          each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] / d[v]; });
+        } else {
+          // The quotient, corrected by the error of the reciprocal.
+          each([&](int v) __attribute__((always_inline)) { r[v] = _mm512_rcp14_ps(d[v]); });
+          each([&](int v) __attribute__((always_inline)) { d[v] = fnma(d[v], r[v], splat(1)); });
+          each([&](int v) __attribute__((always_inline)) { r[v] = mean[v] * r[v]; });
+          each([&](int v) __attribute__((always_inline)) { r[v] = fma(r[v], d[v], r[v]); });
+        }
         each([&](int v) __attribute__((always_inline)) { w[v] = fms(w[v], splat(keep), r[v]); });
       }
       return;
