@@ -52,7 +52,7 @@ struct AdaptedTraining {
     succeed("train " +
             f.write(name + ".yaml", "model: " + base + "\ndatasets: " + other + "\nlora: {" + lora +
                                         "}\nsequence_len: 32\nmicro_batch_size: 8\n"
-                                        "max_steps: 120\nlearning_rate: 1e-2\nwarmup_steps: 5\noutput_dir: " +
+                                        "max_steps: 240\nlearning_rate: 1e-2\nwarmup_steps: 5\noutput_dir: " +
                                         (f / name) + "\n" + more) +
             " --quiet");
     return f / (name + "/adapter");
