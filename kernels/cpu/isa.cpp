@@ -33,6 +33,16 @@ const IsaTable& choose() {
   throw Error(ErrorKind::Device, "HARMONICS_ISA=" + name + " is not known; use baseline, avx2 or avx512");
 }
 
+// Returns whether the variable has the value `yes` instead of `no`; without it, whether the processor is of AMD.
+bool chooses(const std::string& variable, const std::string& yes, const std::string& no) {
+  const char* const wanted = std::getenv(variable.c_str());
+  const std::string value = wanted ? wanted : "";
+  if (value.empty()) return __builtin_cpu_is("amd");
+  if (value != yes && value != no)
+    throw Error(ErrorKind::Device, variable + "=" + value + " is not known; use " + yes + " or " + no);
+  return value == yes;
+}
+
 }  // namespace
 
 const IsaTable& isa() {
@@ -40,23 +50,8 @@ const IsaTable& isa() {
   return chosen;
 }
 
-bool prefers_one_stream() {
-  const char* const wanted = std::getenv("HARMONICS_FETCH");
-  const std::string by = wanted ? wanted : "";
-  if (by.empty()) return __builtin_cpu_is("amd");
-  if (by != "processor" && by != "program")
-    throw Error(ErrorKind::Device, "HARMONICS_FETCH=" + by + " is not known; use processor or program");
-  return by == "processor";
-}
-
-bool updates_between_products() {
-  const char* const wanted = std::getenv("HARMONICS_UPDATES");
-  const std::string at = wanted ? wanted : "";
-  if (at.empty()) return __builtin_cpu_is("amd");
-  if (at != "between" && at != "after")
-    throw Error(ErrorKind::Device, "HARMONICS_UPDATES=" + at + " is not known; use between or after");
-  return at == "between";
-}
+bool prefers_one_stream() { return chooses("HARMONICS_FETCH", "processor", "program"); }
+bool updates_between_products() { return chooses("HARMONICS_UPDATES", "between", "after"); }
 
 bool has_tile_registers() {
   constexpr unsigned kTileRegisters = 1u << 24;

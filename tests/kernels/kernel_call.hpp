@@ -5,11 +5,9 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <initializer_list>
 #include <random>
 #include <string>
@@ -111,22 +109,6 @@ inline Tensor scalar(float value) { return {{}, std::vector<float>{value}}; }
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Random numbers in [low, high), the same in every run.
-// An environment variable that planning of kernels reads, in its scope.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* const before = std::getenv(name)) before_ = before;
-    ::setenv(name, value, 1);
-  }
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
-
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}

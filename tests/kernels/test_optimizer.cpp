@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "kernel_call.hpp"
+#include "tests/variable.hpp"
 
 namespace harmonics::engine::kernel_tests {
 namespace {
@@ -40,7 +41,7 @@ TEST_CASE("sgd with and without velocity, in place") {
 }
 
 TEST_CASE("ten steps of adam and adamw") {
-  const Variable when(kUpdates, GENERATE("between", "after"));
+  const testing::Variable when(kUpdates, GENERATE("between", "after"));
   Random random(52);
   for (const char* name : {"adam", "adamw"})
     for (int64_t n : {3, 20011}) {
@@ -79,7 +80,7 @@ TEST_CASE("ten steps of adam and adamw") {
 }
 
 TEST_CASE("update_outer: the bits of the update from a stored gradient, in place and with the input's gradient") {
-  const Variable when(kUpdates, GENERATE("between", "after"));
+  const testing::Variable when(kUpdates, GENERATE("between", "after"));
   Random random(53);
   const Tensor rate = scalar(0.01f), step({}, std::vector<int64_t>{7});
   struct Case {
@@ -131,7 +132,7 @@ TEST_CASE("update_outer: the bits of the update from a stored gradient, in place
 }
 
 TEST_CASE("update_outer: a batch gives the bits of the product and the update, dense and sparse") {
-  const Variable when(kUpdates, GENERATE("between", "after"));
+  const testing::Variable when(kUpdates, GENERATE("between", "after"));
   Random random(55);
   const Tensor rate = scalar(0.01f), step({}, std::vector<int64_t>{7});
   struct Case {
@@ -182,7 +183,7 @@ TEST_CASE("update_outer: a batch gives the bits of the product and the update, d
 }
 
 TEST_CASE("adam: roots and quotients of small, large and overflowing squares") {
-  const Variable when(kUpdates, GENERATE("between", "after"));
+  const testing::Variable when(kUpdates, GENERATE("between", "after"));
   const std::vector<float> g{0, 1e-3f, 1e-15f, 1e-25f, 1, 1e18f, 1e25f, -2};
   const int64_t n = static_cast<int64_t>(g.size());
   const Tensor zeros({n}, std::vector<float>(g.size(), 0));

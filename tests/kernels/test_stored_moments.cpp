@@ -7,6 +7,7 @@
 #include "engine/program/tracer.hpp"
 #include "engine/tensor/moment_scales.hpp"
 #include "kernel_call.hpp"
+#include "tests/variable.hpp"
 
 namespace harmonics::engine::kernel_tests {
 namespace {
@@ -232,7 +233,7 @@ TEST_CASE("adamw: 8-bit moments of blocks of all scales are those of the body") 
 }
 
 TEST_CASE("update_outer: moments of 16 and 8 bits have the bits of the update from a stored gradient") {
-  const Variable when("HARMONICS_UPDATES", GENERATE("between", "after"));
+  const testing::Variable when("HARMONICS_UPDATES", GENERATE("between", "after"));
   Random random(62);
   for (const Step& step : steps())
     for (const Stored stored : {Stored::bf16, Stored::coded})
@@ -268,7 +269,7 @@ TEST_CASE("update_outer: moments of 16 and 8 bits have the bits of the update fr
 }
 
 TEST_CASE("update_outer: a batch with moments of 16 and 8 bits gives the bits of the product and the update") {
-  const Variable when("HARMONICS_UPDATES", GENERATE("between", "after"));
+  const testing::Variable when("HARMONICS_UPDATES", GENERATE("between", "after"));
   Random random(63);
   for (const Step& step : steps())
     for (const Stored stored : {Stored::bf16, Stored::coded})

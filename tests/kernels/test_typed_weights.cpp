@@ -1,8 +1,8 @@
 // linear and embedding over weights of 16-bit floats and stored types.
 #include "stored_tensors.hpp"
+#include "tests/variable.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace harmonics::engine::kernel_tests {
 namespace {
@@ -219,7 +219,7 @@ TEST_CASE("typed weights: a row has the same bits if rows of the weight are read
     CAPTURE(element_type(type).name);
     const Tensor x = random.floats({1, kDepth}), w = of_type(type, {kColumns, kDepth}, random);
     const auto product = [&](const char* fetch) {
-      const Variable who("HARMONICS_FETCH", fetch);
+      const testing::Variable who("HARMONICS_FETCH", fetch);
       return call(x, w).out({1, kColumns}).run_one();
     };
     const Tensor several = product("program"), one = product("processor");

@@ -1,11 +1,10 @@
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "engine/execution/machine.hpp"
+#include "tests/variable.hpp"
 
 namespace harmonics::engine {
 
@@ -18,14 +17,11 @@ TEST_CASE("machine: peaks are measured") {
 }
 
 TEST_CASE("machine: peaks are those of the instruction set that HARMONICS_ISA allows") {
-  const char* const before = std::getenv("HARMONICS_ISA");
-  const std::optional<std::string> kept = before ? std::optional<std::string>(before) : std::nullopt;
-  const std::string widest = peak_instructions();
-  setenv("HARMONICS_ISA", "avx2", 1);
-  const std::string narrow = peak_instructions();
-  setenv("HARMONICS_ISA", "baseline", 1);
-  const std::string none = peak_instructions();
-  kept ? setenv("HARMONICS_ISA", kept->c_str(), 1) : unsetenv("HARMONICS_ISA");
+  const auto under = [](const char* set) {
+    const testing::Variable allowed("HARMONICS_ISA", set);
+    return peak_instructions();
+  };
+  const std::string widest = peak_instructions(), narrow = under("avx2"), none = under("baseline");
   CHECK(none == "none");
   if (widest != "none") CHECK(narrow == "avx2");
 }

@@ -8,9 +8,11 @@
 
 #include "engine/plugin/discovery.hpp"
 #include "engine/plugin/loader.hpp"
+#include "tests/variable.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
+using harmonics::engine::testing::Variable;
 namespace fs = std::filesystem;
 
 namespace {
@@ -29,19 +31,6 @@ class Folder {
 
  private:
   fs::path path_;
-};
-
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* v = std::getenv(name)) former_ = v;
-    value ? setenv(name, value, 1) : unsetenv(name);
-  }
-  ~Variable() { former_ ? setenv(name_, former_->c_str(), 1) : unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> former_;
 };
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
