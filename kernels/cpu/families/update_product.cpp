@@ -44,13 +44,6 @@ namespace {
 
 constexpr int64_t kBlockColumns = 256;
 
-// Prefetches nothing.
-struct NoFetches {
-  static constexpr bool kPlain = true;
-  template <PanelOrder>
-  HM_INLINE void fetch() {}
-};
-
 // Prefetches weights and moments of a block of columns while its gradient is computed. Each tile prefetches a share of
 // the block's lines: one line per array and k-loop step, because a burst would delay the loads of the product. Along
 // the rows, which lets the hardware prefetcher run ahead.
@@ -84,6 +77,13 @@ struct BlockAhead {
 };
 
 #if defined(__AVX512F__)
+// Prefetches nothing.
+struct NoFetches {
+  static constexpr bool kPlain = true;
+  template <PanelOrder>
+  HM_INLINE void fetch() {}
+};
+
 // Steps of a finished block of the gradient, row after row, a vector at a time.
 template <typename Types>
 struct BlockSteps {
@@ -122,7 +122,7 @@ struct BlockSteps {
 };
 
 // Micro-kernel for a whole tile of packed operands, with `count` steps between its multiply-adds. Elements of A are
-// memory operands: on Zen 4 a load that broadcasts to a register takes a unit that multiplies.
+// memory operands: on Zen 4 a load that broadcasts to a register is a shuffle, which may take a unit that multiplies.
 template <typename Types>
 [[gnu::noinline]] void tile_with_steps(const float* a, const float* b, int64_t depth, float* c, int64_t c_row,
                                        BlockSteps<Types>& block, int64_t count) {
