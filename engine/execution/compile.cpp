@@ -106,7 +106,7 @@ Program run_recompute_elementwise(const Program& p, Context& c) {
 Program run_keep_derivatives(const Program& p, Context& c) {
   constexpr uint64_t kLeastBytes = 1 << 20;  // smaller results stay in cache
   const bool on_host = c.kernels.device() && !has_own_memory(*c.kernels.device());
-  return c.options.fuse && on_host ? keep_derivatives(p, kLeastBytes) : p;
+  return c.options.fuse && on_host ? keep_derivatives(p, kLeastBytes, accepts_call(c)) : p;
 }
 Program run_finish_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? finish_products(p, accepts_call(c)) : p;

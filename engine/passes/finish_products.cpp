@@ -12,6 +12,36 @@ namespace harmonics::engine {
 
 namespace {
 
+// A product's operands, axes and bias.
+struct Product {
+  std::vector<ValueId> operands;
+  AttributeMap axes;
+  std::optional<ValueId> bias;
+};
+std::optional<Product> product_at(const Program& program, const Node& node) {
+  if (node.outputs.size() != 1 || program.type(node.outputs[0]).dtype != DType::F32) return std::nullopt;
+  for (ValueId v : node.inputs)
+    if (program.type(v).dtype != DType::F32) return std::nullopt;
+  Product p{{}, {}, {}};
+  if (is_usual_product(program, node)) {
+    if (!node.attributes.integers("lhs_batch").empty()) return std::nullopt;
+    p.operands = node.inputs;
+    p.axes.set("lhs_contract", node.attributes.integers("lhs_contract"))
+        .set("rhs_contract", node.attributes.integers("rhs_contract"));
+    return p;
+  }
+  const FunctionalPtr f = called_by(node);
+  if (!f || f->traits.transposable != size_t{1}) return std::nullopt;  // not an affine map
+  if (!has_defaults(f->signature, AttributeMap(node.attributes).set("transposed", false))) return std::nullopt;
+  const bool transposed = node.attributes.flag("transposed");
+  const auto rank = static_cast<int64_t>(program.type(node.inputs[0]).shape.rank());
+  p.operands = {node.inputs[0], node.inputs[1]};
+  p.axes.set("lhs_contract", std::vector<int64_t>{rank - 1})
+      .set("rhs_contract", std::vector<int64_t>{transposed ? 0 : 1});
+  if (node.inputs.size() == 3) p.bias = node.inputs[2];
+  return p;
+}
+
 // A product and the elementwise operations that are fused with it.
 struct Finish {
   uint32_t product;             // node
@@ -45,36 +75,6 @@ class Finisher {
  private:
   static constexpr size_t kMostSteps = 12, kMostInputs = 8, kMostStored = 4;
 
-  // The product's operands, axes and bias.
-  struct Product {
-    std::vector<ValueId> operands;
-    AttributeMap axes;
-    std::optional<ValueId> bias;
-  };
-  std::optional<Product> product_at(const Node& node) const {
-    if (node.outputs.size() != 1 || program_.type(node.outputs[0]).dtype != DType::F32) return std::nullopt;
-    for (ValueId v : node.inputs)
-      if (program_.type(v).dtype != DType::F32) return std::nullopt;
-    Product p{{}, {}, {}};
-    if (is_usual_product(program_, node)) {
-      if (!node.attributes.integers("lhs_batch").empty()) return std::nullopt;
-      p.operands = node.inputs;
-      p.axes.set("lhs_contract", node.attributes.integers("lhs_contract"))
-          .set("rhs_contract", node.attributes.integers("rhs_contract"));
-      return p;
-    }
-    const FunctionalPtr f = called_by(node);
-    if (!f || f->traits.transposable != size_t{1}) return std::nullopt;  // not an affine map
-    if (!has_defaults(f->signature, AttributeMap(node.attributes).set("transposed", false))) return std::nullopt;
-    const bool transposed = node.attributes.flag("transposed");
-    const auto rank = static_cast<int64_t>(program_.type(node.inputs[0]).shape.rank());
-    p.operands = {node.inputs[0], node.inputs[1]};
-    p.axes.set("lhs_contract", std::vector<int64_t>{rank - 1})
-        .set("rhs_contract", std::vector<int64_t>{transposed ? 0 : 1});
-    if (node.inputs.size() == 3) p.bias = node.inputs[2];
-    return p;
-  }
-
   // Returns the name of the operation if it can be a step, otherwise "".
   std::string_view name_of(const Node& node) const {
     if (const FunctionalPtr f = called_by(node))
@@ -84,7 +84,7 @@ class Finisher {
 
   std::optional<Finish> finish_of(uint32_t index) const {
     const Node& node = program_.nodes[index];
-    const auto product = product_at(node);
+    const auto product = product_at(program_, node);
     if (!product) return std::nullopt;
     Finish f{index, {}, product->operands, {}, {}};
     std::map<ValueId, uint32_t> number;  // register numbers
@@ -249,6 +249,19 @@ class Finisher {
 };
 
 }  // namespace
+
+bool can_finish(const Program& program, const Node& node, std::string_view operation, const AcceptsCall& accepts) {
+  const auto product = product_at(program, node);
+  if (!product) return false;
+  std::vector<TensorType> types;
+  for (ValueId v : product->operands) types.push_back(program.type(v));
+  if (product->bias) types.push_back(program.type(*product->bias));
+  const std::string steps =
+      product->bias ? "add(0,1) " + std::string(operation) + "(2)" : std::string(operation) + "(0)";
+  AttributeMap attributes = product->axes;
+  attributes.set("steps", steps).set("stored", std::vector<int64_t>{product->bias ? 3 : 1});
+  return accepts("fused_dot", attributes, types, program.scope_of(node).rounding);
+}
 
 Program finish_products(const Program& program, const AcceptsCall& accepts) {
   return dce(Finisher(program, accepts).run());

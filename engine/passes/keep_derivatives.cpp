@@ -17,11 +17,15 @@ FunctionalPtr usual_call(const Node& node) {
 
 class DerivativeKeeper {
  public:
-  DerivativeKeeper(const Program& program, uint64_t least_bytes)
+  DerivativeKeeper(const Program& program, uint64_t least_bytes, const AcceptsCall& accepts)
       : program_(program), uses_(program), rewriter_(program) {
-    for (uint32_t i = 0; i < program.nodes.size(); ++i)
-      if (program.nodes[i].op == Op::call && is_forward(program, program.nodes[i]))
-        if (const auto gradient = gradient_of(i, least_bytes)) gradients_.emplace(*gradient, i);
+    for (uint32_t i = 0; i < program.nodes.size(); ++i) {
+      const Node& node = program.nodes[i];
+      if (node.op != Op::call || !is_forward(program, node)) continue;
+      const auto gradient = gradient_of(i, least_bytes);
+      if (gradient && can_finish(program, program.producer(node.inputs[0]), node.callee, accepts))
+        gradients_.emplace(*gradient, i);
+    }
   }
 
   Program run() {
@@ -94,8 +98,8 @@ class DerivativeKeeper {
 
 }  // namespace
 
-Program keep_derivatives(const Program& program, uint64_t least_bytes) {
-  return DerivativeKeeper(program, least_bytes).run();
+Program keep_derivatives(const Program& program, uint64_t least_bytes, const AcceptsCall& accepts) {
+  return DerivativeKeeper(program, least_bytes, accepts).run();
 }
 
 }  // namespace harmonics::engine

@@ -68,15 +68,17 @@ Program sum_with_products(const Program& program, const AcceptsCall& accepts);
 Program recompute_elementwise(const Program& program, uint64_t least_bytes);
 // Computes the derivative of an activation such as gelu beside it, if only its gradient (Traits::gradient_of) reads the
 // argument in the backward pass: the step keeps the derivative instead of the argument, and the gradient is a product.
-// Applies to arguments of at least `least_bytes`. Bits are unchanged. After recompute_elementwise, whose copies read
-// arguments, and before finish_products, which computes both in one visit.
-Program keep_derivatives(const Program& program, uint64_t least_bytes);
+// Applies to arguments of at least `least_bytes` that are products which can be finished. Bits are unchanged. After
+// recompute_elementwise, whose copies read arguments, and before finish_products, which computes both in one visit.
+Program keep_derivatives(const Program& program, uint64_t least_bytes, const AcceptsCall& accepts);
 // Fuses a product, or a linear map, and the elementwise operations on its result (its epilogue) into `fused_dot`, which
 // applies them to tiles of the product while these are in cache. The operations are in the phase of the product, and
 // otherwise read only each other's results, constants and values computed before the product. Rounding is unchanged.
 // Only calls that `accepts` allows. After fuse_updates, accumulate_products and sum_with_products, which save more, and
 // recompute_elementwise and keep_derivatives, which add elementwise operations.
 Program finish_products(const Program& program, const AcceptsCall& accepts);
+// Whether `node` is a product, or a linear map, with which finish_products() fuses an elementwise operation on it.
+bool can_finish(const Program& program, const Node& node, std::string_view operation, const AcceptsCall& accepts);
 // Replaces a linear map whose scores are only read by softmax_cross_entropy and its gradient by linear_cross_entropy,
 // or by linear_cross_entropy_step, which also computes the gradients. These process chunks of rows, or
 // slices of the classes if there are few rows, so that at most an eighth of the scores exists at once. The weight may

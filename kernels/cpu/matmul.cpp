@@ -121,10 +121,11 @@ bool answer_summed_product(const Product& product, hx_kernel& out) {
   return suits && answer_product(product, {0}, {0}, out);
 }
 
-// Only products whose result exceeds the L2 cache; these have a single slice of the depth.
+// Only products whose result exceeds the L2 cache.
 bool answer_finished_product(const Product& p, hx_kernel& out) {
   constexpr int64_t kLeastResults = int64_t{1} << 18;
-  const bool suits = is_packed_here(p) && p.a_column == 1 && p.m >= kManyRows && p.m * p.n >= kLeastResults;
+  const bool suits = is_packed_here(p) && p.a_column == 1 && p.m * p.n >= kLeastResults &&
+                     (p.m >= kManyRows || routes::strips.applies(p));
   return suits && answer_product(p, {0}, {0}, out);
 }
 

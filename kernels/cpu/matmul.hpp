@@ -30,7 +30,7 @@ struct Product {
   bool constant_b = false;              // B never changes, so it may be packed in advance
   bool cold_b = false;                  // each step reads B from beyond the second-level cache
   bool bf16 = false;                    // operands may be rounded to bf16
-  const ChainContext* chain = nullptr;  // elementwise epilogue; only packed products with by_rows
+  const ChainContext* chain = nullptr;  // elementwise epilogue; only products that answer_finished_product() admits
   uint32_t extra = 0;                   // number of buffers from c + 3
   uint32_t sums = 0;  // buffer for the column sums of B; 0: none. Only if each part packs its own blocks
   StoredFloat b_type = StoredFloat::f32;  // 16-bit floats: only if is_rounded()

@@ -9,8 +9,18 @@ struct FusedDotCase {
   bool transposed = false;  // b is [n, k]
   double zeros = 0;         // fraction of zeros in a
 };
-const FusedDotCase kFusedDotCases[] = {{1024, 256, 64},        {1024, 256, 520}, {1031, 261, 131},
-                                       {1090, 333, 300, true}, {2048, 130, 97},  {1040, 270, 90, false, 0.8}};
+const FusedDotCase kFusedDotCases[] = {
+    {1024, 256, 64},
+    {1024, 256, 520},
+    {1031, 261, 131},
+    {1090, 333, 300, true},
+    {2048, 130, 97},
+    {1040, 270, 90, false, 0.8},
+    // Fewer rows and a large b, in strips; also with two slices of the depth, and rows a page apart.
+    {256, 1024, 784},
+    {259, 1041, 1100},
+    {131, 2048, 300},
+    {260, 1030, 530, false, 0.8}};
 
 struct Operands {
   Tensor a, b, bias, x;
@@ -89,6 +99,11 @@ TEST_CASE("fused_dot: the bias is added to finished sums, same bits") {
     const Operands o = operands_of(random, c);
     INFO(c.m << " x " << c.n << " x " << c.k << ", zeros " << c.zeros);
     const std::vector<Tensor> alone = fused_dot(c, o, "neg(0)", {0, 3}).run();
+    if (c.m < 1024) {
+      KernelCall dot("dot");
+      dot.set("lhs_contract", Dims{1}).set("rhs_contract", Dims{c.transposed ? 1 : 0}).in(o.a).in(o.b);
+      CHECK(dot.out({c.m, c.n}).run_one().bytes == alone[0].bytes);
+    }
     const std::vector<Tensor> both = fused_dot(c, o, "add(0,1) gelu(3) add(4,2)", {3, 5}).run();
     for (int64_t i = 0; i < c.m * c.n; ++i) REQUIRE(both[0][i] == alone[0][i] + o.bias[i % c.n]);
     const Tensor gelu = KernelCall("gelu").in(both[0]).out({c.m, c.n}).run_one();

@@ -13,19 +13,25 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// y = f(y + more + bias); `more` has the layout of y.
+// Sums of a product before its end, in rows `row` elements apart.
+struct Sums {
+  const float* at;
+  int64_t row;
+};
+
+// y = f(sums + more + bias); `more` has the layout of y, which may be `sums`.
 template <typename F>
-HM_INLINE void map_rows(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias,
-                        F f) {
-  for (int64_t r = 0; r < rows; ++r, y += stride) {
+HM_INLINE void map_rows(float* y, Sums sums, const float* more, int64_t rows, int64_t columns, int64_t stride,
+                        const float* bias, F f) {
+  for (int64_t r = 0; r < rows; ++r, y += stride, sums.at += sums.row) {
     int64_t j = 0;
     for (; j + kWidth <= columns; j += kWidth) {
-      vf v = load(y + j);
+      vf v = load(sums.at + j);
       if (more) v = v + load(more + j);
       store(y + j, f(bias ? v + load(bias + j) : v));
     }
     if (j < columns) {
-      vf v = load_part(y + j, columns - j);
+      vf v = load_part(sums.at + j, columns - j);
       if (more) v = v + load_part(more + j, columns - j);
       store_part(y + j, f(bias ? v + load_part(bias + j, columns - j) : v), columns - j);
     }
@@ -33,19 +39,22 @@ HM_INLINE void map_rows(float* y, const float* more, int64_t rows, int64_t colum
   }
 }
 
-void map_all(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias,
+void map_all(float* y, Sums sums, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias,
              int activation) {
+  const auto map = [&](auto f) __attribute__((always_inline)) {
+    map_rows(y, sums, more, rows, columns, stride, bias, f);
+  };
   switch (activation) {
     case kRelu:
-      return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return maximum(x, vf{}); });
+      return map([](vf x) { return maximum(x, vf{}); });
     case kTanh:
-      return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return vtanh(x); });
+      return map([](vf x) { return vtanh(x); });
     case kLogistic:
-      return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return vlogistic(x); });
+      return map([](vf x) { return vlogistic(x); });
     case kGelu:
-      return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return vgelu(x); });
+      return map([](vf x) { return vgelu(x); });
     default:
-      if (bias || more) map_rows(y, more, rows, columns, stride, bias, [](vf x) { return x; });
+      if (bias || more || sums.at != y) map([](vf x) { return x; });
   }
 }
 
@@ -61,14 +70,22 @@ __attribute__((noinline)) void run_chain(const ChainContext& chain, void* const*
 }  // namespace
 
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation) {
-  map_all(y, nullptr, rows, columns, stride, bias, activation);
+  map_all(y, {y, stride}, nullptr, rows, columns, stride, bias, activation);
 }
 
 void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part) {
   const Range rows = share(p.m, parts, part);
-  const int64_t begin = rows.begin * p.n;
-  map_all(static_cast<float*>(buffers[p.c]) + begin, more + begin, rows.end - rows.begin, p.n, p.n,
+  float* const y = static_cast<float*>(buffers[p.c]) + rows.begin * p.n;
+  map_all(y, {y, p.n}, more + rows.begin * p.n, rows.end - rows.begin, p.n, p.n,
           p.has_bias ? static_cast<const float*>(buffers[p.bias]) : nullptr, p.activation);
+  if (p.chain) run_chain(*p.chain, buffers, p.n, rows, {0, p.n});
+}
+
+void end_columns(const cpu::Product& p, void* const* buffers, const float* sums, int64_t sums_row, int64_t column,
+                 int64_t column_end) {
+  map_all(static_cast<float*>(buffers[p.c]) + column, {sums, sums_row}, nullptr, p.m, column_end - column, p.n,
+          p.has_bias ? static_cast<const float*>(buffers[p.bias]) + column : nullptr, p.activation);
+  if (p.chain) run_chain(*p.chain, buffers, p.n, {0, p.m}, {column, column_end});
 }
 
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column,

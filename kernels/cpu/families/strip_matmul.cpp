@@ -6,13 +6,15 @@ namespace harmonics::cpu {
 namespace {
 
 // A product of medium height with a large row-major B. Phases: multiply, reduce the slices of the depth. Workspace: for
-// each part a block of A and a panel of B; then the sums of the second slice.
+// each part a block of A, a panel of B and, if `has_own_sums`, the sums of a strip; then the sums of the second slice.
 struct StripContext {
   Product product;
   uint32_t depth_parts = 1, column_parts = 1, sum_parts = 0;
-  int64_t part_floats = 0;  // block and panel of one part
+  int64_t part_floats = 0;    // block, panel and sums of one part
+  bool has_own_sums = false;  // rows of C a multiple of a page apart map to few sets of the caches
 };
 constexpr int64_t kStripColumns = 512;  // columns of B per strip, read along its rows
+constexpr int64_t kOwnSumsRow = kStripColumns + 16;
 
 }  // namespace
 }  // namespace harmonics::cpu
@@ -29,13 +31,21 @@ namespace {
 struct StripAhead {
   const float* row;
   int64_t b_row, lines, left, every = 1, burst = 1, line = 0, steps = 0;  // lines: per row; left: of all rows
-  // Divides the lines among `calls`.
+  // The next block of A, a line per call.
+  const float* a = nullptr;
+  int64_t a_row = 0, a_depth = 0, a_left = 0, a_at = 0;  // a_left: rows
+  // Divides the lines of B among `calls`.
   HM_INLINE void share_among(int64_t calls) {
     if (calls <= 0) return;
     if (left > 0) every = calls / left > 1 ? calls / left : 1;
     burst = (left + calls - 1) / calls;
   }
   HM_INLINE void fetch() {
+    if (a_left > 0) {
+      __builtin_prefetch(a + a_at, 0, 2);
+      a_at += 16;
+      if (a_at >= a_depth) a_at = 0, a += a_row, --a_left;
+    }
     if (--steps > 0) return;
     steps = every;
     for (int64_t i = 0; i < burst && left > 0; ++i, --left) {
@@ -88,7 +98,7 @@ template <bool kPacks>
 
 // The product of a part's rows of A and columns of B over a block of the depth.
 struct Strip {
-  const float *a, *b, *next;  // next: the block of B that follows
+  const float *a, *b, *next_a, *next;  // next: the blocks that follow
   int64_t a_row, b_row, rows, columns, depth, next_depth;
   float* to;
   int64_t c_row;
@@ -126,6 +136,8 @@ HM_INLINE void multiply_strip(const Strip& x, const Ending& end) {
                   next_width = after > 0 && after < kGroup ? after : width, lines = (next_width + 15) / 16;
     StripAhead ahead{after > 0 ? x.b + group + width : x.next, x.b_row, lines, lines * next_depth};
     ahead.share_among(x.rows / kRows * (width / kColumns) * (x.depth / 2));
+    if (after <= 0) ahead.a = x.next_a, ahead.a_row = x.a_row, ahead.a_depth = x.next_depth, ahead.a_left = x.rows;
+    if (x.next_depth == 0) ahead.a_left = 0;
     for (int64_t j = group; j < group + width; j += kColumns)
       multiply_panel(x, j, group + width - j < kColumns ? group + width - j : kColumns, end.at(j), ahead);
   }
@@ -151,15 +163,18 @@ void strip_matmul(const void* context, void* const* buffers, uint32_t phase, uin
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]) + j0;
   float* to = (slice == 0 ? static_cast<float*>(buffers[p.c]) : second_strip_sums(c, buffers)) + j0;
   float* const own_a = static_cast<float*>(buffers[p.c + 1]) + part * c.part_floats;
+  float* const own_sums = c.has_own_sums ? own_a + c.part_floats - p.m * kOwnSumsRow : nullptr;
   for (int64_t j = 0; j < j1 - j0; j += kStripColumns) {
     const int64_t columns = j1 - j0 - j < kStripColumns ? j1 - j0 - j : kStripColumns;
     for (int64_t k = k0; k < k1; k += kPackedDepth) {
       const int64_t depth = k1 - k < kPackedDepth ? k1 - k : kPackedDepth, left = k1 - k - depth;
-      const Ending end =
-          slice == 0 ? ending_of(p, buffers, k) : Ending{k > k0 ? second_strip_sums(c, buffers) : nullptr, 1};
+      const Ending end = own_sums     ? Ending{k > k0 ? own_sums : nullptr, 1}
+                         : slice == 0 ? ending_of(p, buffers, k).at(j0 + j)
+                                      : Ending{k > k0 ? second_strip_sums(c, buffers) + j0 + j : nullptr, 1};
       const bool is_last = left == 0;
       const Strip x{a + k,
                     b + k * p.b_row + j,
+                    is_last ? a + k0 : a + k + depth,
                     is_last ? b + k0 * p.b_row + j + columns : b + (k + depth) * p.b_row + j,
                     p.a_row,
                     p.b_row,
@@ -169,14 +184,17 @@ void strip_matmul(const void* context, void* const* buffers, uint32_t phase, uin
                     is_last               ? (j + columns < j1 - j0 ? kPackedDepth : 0)
                     : left < kPackedDepth ? left
                                           : kPackedDepth,
-                    to + j,
-                    p.n,
+                    own_sums ? own_sums : to + j,
+                    own_sums ? kOwnSumsRow : p.n,
                     own_a,
                     own_a + p.m * kRowsInPlaceStride};
-      multiply_strip(x, end.at(j0 + j));
+      multiply_strip(x, end);
     }
+    if (own_sums)
+      end_columns(p, buffers, own_sums, kOwnSumsRow, j0 + j, j0 + j + columns);
+    else if (c.depth_parts == 1)
+      end_product(p, buffers, 0, p.m, j0 + j, j0 + j + columns);
   }
-  if (c.depth_parts == 1) end_product(p, buffers, 0, p.m, j0, j1);
 }
 
 }  // namespace harmonics::cpu::HM_ISA
@@ -195,6 +213,7 @@ using namespace product_costs;
 namespace {
 
 constexpr int64_t kLeastStripRows = 16, kLeastStripColumns = 256;
+constexpr int64_t kLeastOwnSumsRows = 128;  // fewer rows of C stay in the caches
 constexpr int64_t kLeastColdColumns = 128;  // likewise for a smaller, cold B, also of a part
 
 // Returns the fewest columns of a strip.
@@ -202,8 +221,8 @@ int64_t least_strip(const Product& p) { return p.k * p.n < kLargeFloats ? kLeast
 
 // Whether a large B is read along its rows, in strips of columns.
 bool suits_strips(const Product& p) {
-  return is_packed_here(p) && is_large(p) && p.a_column == 1 && p.b_column == 1 && !p.chain && !p.sums &&
-         p.m >= kLeastStripRows && p.n >= least_strip(p);
+  return is_packed_here(p) && is_large(p) && p.a_column == 1 && p.b_column == 1 && !p.sums && p.m >= kLeastStripRows &&
+         p.n >= least_strip(p);
 }
 void answer_strips(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<StripContext>();
@@ -213,6 +232,8 @@ void answer_strips(std::unique_ptr<OwnedGrid> grid, double nanoseconds, hx_kerne
   const int64_t least = least_strip(p);
   while (c->depth_parts * c->column_parts < wanted && p.n >= 2 * least * c->column_parts) c->column_parts *= 2;
   c->part_floats = p.m * kRowsInPlaceStride + packed_column_panel(isa().vector) * kPackedDepth;
+  c->has_own_sums = p.m >= kLeastOwnSumsRows && p.n % 1024 == 0 && c->depth_parts == 1 && !p.accumulate;
+  if (c->has_own_sums) c->part_floats += p.m * kOwnSumsRow;
   const uint32_t parts = c->depth_parts * c->column_parts;
   const int64_t floats = parts * c->part_floats + (c->depth_parts - 1) * p.m * p.n;
   std::vector<uint32_t> phases{parts};
