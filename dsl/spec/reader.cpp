@@ -262,10 +262,10 @@ class SpecReader {
   }
 
   void whole() {
-    // "hf_mapping" is read by plugins/huggingface.
     const Fields top(root_, {"name", "architectures", "comment", "hf_mapping", "architecture"});
     report_.attempt([&] { spec_.name = top.need("name").text(); });
     if (const Node* node = top.find("architectures")) report_.attempt([&] { spec_.architectures = node->texts(); });
+    if (const Node* node = top.find("hf_mapping")) report_.attempt([&] { folder_modules(*node); });
     const Node& architecture = top.need("architecture");
     const Fields parts(architecture,
                        {"metadata_keys", "prepare", "tensor_names", "weight_bindings", "forward", "outputs"});
@@ -284,6 +284,29 @@ class SpecReader {
       each_field(parts.need("outputs"),
                  [&](const std::string& result, const Node& value) { spec_.outputs[result] = value.text(); });
     });
+  }
+
+  // Takes the names of matrices from hf_mapping, which plugins/huggingface reads in full.
+  void folder_modules(const Node& node) {
+    constexpr std::string_view kWeight = ".weight";
+    for (const auto& [name, rows] : node.fields()) {
+      if (name == "renamed") spec_.renames_modules = rows.truth();
+      if (name != "tensors") continue;
+      each_item(rows, [&](const Node& row) {
+        specs::FolderModule module;
+        bool whole = true;
+        for (const auto& [field, value] : row.fields()) {
+          if (field == "name") module.tensor = value.text();
+          if (field == "hf") module.name = value.text();
+          if (field == "by_head") module.by_head = value.text();
+          module.has_adjacent_pairs |= field == "permute";
+          whole &= field != "half";
+        }
+        if (!whole || !module.tensor.ends_with(kWeight) || !module.name.ends_with(kWeight)) return;
+        module.name.resize(module.name.size() - kWeight.size());
+        spec_.folder_modules.push_back(std::move(module));
+      });
+    }
   }
 
   void metadata_keys(const Node& node) {

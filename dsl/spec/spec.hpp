@@ -70,6 +70,15 @@ struct Step {
   std::vector<std::pair<std::string, std::string>> observed = {};
 };
 
+// The matrix of a Hugging Face folder that has the rows of a GGUF tensor. "{i}" and "{e}" stand for the numbers of the
+// layer and of the expert.
+struct FolderModule {
+  std::string tensor;               // "blk.{i}.attn_q.weight"
+  std::string name;                 // "model.layers.{i}.self_attn.q_proj"
+  bool has_adjacent_pairs = false;  // GGUF stores rotary pairs in adjacent rows, the folder half a head apart
+  std::string by_head;  // key of the number of heads, if the folder stores the three parts of each head together
+};
+
 struct Spec {
   std::string path;  // of the JSON file, for errors
   std::string name;
@@ -90,6 +99,9 @@ struct Spec {
   std::vector<WeightBinding> weight_bindings;
   std::vector<Step> forward;
   std::map<std::string, std::string> outputs;  // from result to value of the forward pass
+  // By hf_mapping. renames_modules: transformers loads the folder's tensors into modules of the usual names.
+  std::vector<FolderModule> folder_modules;
+  bool renames_modules = false;
 };
 
 }  // namespace harmonics::engine::specs

@@ -48,7 +48,8 @@ HTensor zero_rows(const Shape& shape) {
 WholePair whole_pair(const std::vector<const TrainedPair*>& pairs, const ParameterValue& value, const RowPlace& place) {
   const TrainedPair& first = *pairs.front();
   WholePair all{&first, 0, first.factor, {}, {}, {}};
-  if (pairs.size() == 1 && (first.looked_up || first.rows == place.whole(first))) {
+  const bool reorders = place.by_module && first.module.heads > 0;
+  if (pairs.size() == 1 && (first.looked_up || (first.rows == place.whole(first) && !reorders))) {
     all.rank = first.rank;
     all.a = value(first.a), all.b = value(first.b);
     if (!first.magnitude.empty()) all.magnitude = value(first.magnitude);

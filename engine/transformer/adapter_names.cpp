@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -112,7 +113,8 @@ class Targets {
     target.experts = weight.experts;
     target.module = {module_of(map.key, layer, part, fused != nullptr), 0, target.whole};
     if (!target.module.name.empty()) target.name = last_of(target.module.name);
-    if (const auto said = resolved_.modules().find(map.key); said != resolved_.modules().end())
+    if (const auto said = resolved_.modules().find(map.key);
+        said != resolved_.modules().end() && !said->second.name.empty())
       target.module = said->second;
     if (target.module.name.empty()) return;
     if (target.name.empty()) target.name = last_of(target.module.name);
@@ -173,8 +175,36 @@ std::string weight_of_module(std::string_view module) {
 
 int64_t WeightModule::place_of(int64_t row, int64_t weight_rows) const {
   if (heads == 0) return from + row;
-  const int64_t of_head = weight_rows / heads, parts = rows / weight_rows, part = from / weight_rows;
-  return (row / of_head * parts + part) * of_head + row % of_head;
+  const int64_t part_rows = weight_rows / parts, of_head = part_rows / heads, all = rows / part_rows,
+                part = (from + row) / part_rows, in_part = row % part_rows;
+  return (in_part / of_head * all + part) * of_head + in_part % of_head;
+}
+
+std::map<std::string, WeightModule> modules_of_folder(const ResolvedSpec& resolved, const ModelMetadata& metadata) {
+  constexpr std::string_view kLayer = "{i}";
+  std::map<std::string, const specs::FolderModule*> by_pattern;
+  for (const specs::FolderModule& row : resolved.spec().folder_modules) by_pattern.emplace(row.tensor, &row);
+  std::map<std::string, WeightModule> all;
+  for (const auto& [key, weight] : resolved.weights()) {
+    if (weight.shape.rank() != 2) continue;
+    const auto [layer, part] = of_block(key);
+    const std::string pattern = part.empty() ? key : fmt::format("{}{}.{}{}", kBlock, kLayer, part, kWeight);
+    const auto found = by_pattern.find(pattern);
+    if (found == by_pattern.end()) continue;
+    const specs::FolderModule& row = *found->second;
+    WeightModule module{row.name, 0, weight.shape[weight.transposed ? 1 : 0]};
+    if (const size_t at = module.name.find(kLayer); at != std::string::npos)
+      module.name.replace(at, kLayer.size(), layer);
+    if (!row.by_head.empty()) {
+      module.parts = 3;
+      module.heads = metadata.integer(metadata.text("general.architecture", std::string()) + "." + row.by_head);
+      if (module.heads < 1 || module.rows % (module.parts * module.heads) != 0) continue;
+    }
+    module.has_adjacent_pairs = row.has_adjacent_pairs;
+    if (resolved.spec().renames_modules) module.older = std::exchange(module.name, "");
+    all.emplace(key, std::move(module));
+  }
+  return all;
 }
 
 std::vector<ModuleWeight> weights_of_module(std::string_view module, const ResolvedSpec& resolved) {
@@ -191,8 +221,13 @@ std::vector<ModuleWeight> weights_of_module(std::string_view module, const Resol
     }
   }
   std::vector<ModuleWeight> all;
+  // Adapters of a model without its head lack the first part of each name.
+  const auto is_meant = [&](const std::string& name) {
+    return name == pattern || (name.ends_with(pattern) && name[name.size() - pattern.size() - 1] == '.' &&
+                               pattern.find_first_of("0123456789") != std::string::npos);
+  };
   for (const auto& [key, said] : resolved.modules())
-    if (said.name == pattern) all.push_back({key, expert, said});
+    if (is_meant(said.name) || is_meant(said.older)) all.push_back({key, expert, said});
   if (!all.empty()) return all;
   const std::string same = pattern + std::string(kWeight);
   const std::string key = resolved.weights().count(same) ? same : weight_of_module(pattern);
@@ -202,7 +237,12 @@ std::vector<ModuleWeight> weights_of_module(std::string_view module, const Resol
 
 std::vector<AdapterTarget> adapter_targets(const ResolvedSpec& resolved) { return Targets(resolved).all(); }
 
-int64_t width_of_interleaved_heads(const ResolvedSpec& resolved) {
+int64_t width_of_adjacent_pairs(const ResolvedSpec& resolved, const std::string& key) {
+  const auto said = resolved.modules().find(key);
+  const bool adjacent = said != resolved.modules().end()
+                            ? said->second.has_adjacent_pairs
+                            : key.ends_with("attn_q.weight") || key.ends_with("attn_k.weight");
+  if (!adjacent) return 0;
   bool interleaved = false;
   for (const auto& [name, rope] : resolved.spec().ropes)
     if (const auto pairing = rope.fields.find("pairing"); pairing != rope.fields.end())
@@ -216,7 +256,5 @@ int64_t width_of_interleaved_heads(const ResolvedSpec& resolved) {
   }
   return 0;
 }
-
-bool has_rotary_rows(std::string_view key) { return key.ends_with("attn_q.weight") || key.ends_with("attn_k.weight"); }
 
 }  // namespace harmonics::engine

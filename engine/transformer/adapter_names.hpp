@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,9 +42,11 @@ struct AdapterTarget {
 // Returns the targets of a model, in the order of its steps.
 std::vector<AdapterTarget> adapter_targets(const ResolvedSpec& resolved);
 
-// Returns the width of a head if the model's rotary pairs are adjacent, unlike in PEFT; otherwise 0.
-int64_t width_of_interleaved_heads(const ResolvedSpec& resolved);
-// Returns whether rows of this weight are reordered for adjacent pairs, as those of q and k are.
-bool has_rotary_rows(std::string_view key);
+// Returns the width of a head if rotary pairs are adjacent rows of this weight, and half a head apart in its module;
+// otherwise 0.
+int64_t width_of_adjacent_pairs(const ResolvedSpec& resolved, const std::string& key);
+
+// Returns the modules of a model's weights by the hf_mapping of its spec.
+std::map<std::string, WeightModule> modules_of_folder(const ResolvedSpec& resolved, const ModelMetadata& metadata);
 
 }  // namespace harmonics::engine

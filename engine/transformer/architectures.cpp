@@ -13,6 +13,7 @@
 #include "dsl/spec/reader.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/transformer/adapter.hpp"
+#include "engine/transformer/adapter_names.hpp"
 #include "engine/transformer/builtin_specs.hpp"
 #include "engine/transformer/described.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
@@ -124,7 +125,7 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
     auto resolved = std::make_shared<ResolvedSpec>(spec, imported.metadata, std::move(types), set, imported.path);
     resolved->set_length(options.length);
     resolved->check_entries(options.cache);
-    if (description) resolved->name_modules(modules_of(*description));
+    resolved->name_modules(description ? modules_of(*description) : modules_of_folder(*resolved, imported.metadata));
     return resolved;
   } catch (Error& e) {
     for (const auto& [name, origin] : imported.origins) {

@@ -201,7 +201,6 @@ class PairsOfModules {
         resolved_(resolved),
         config_(config),
         tensors_(tensors),
-        width_(width_of_interleaved_heads(resolved)),
         adapter_{file.path, "PEFT", file.strength, {}} {}
 
   Adapter take(const std::map<std::string, ModuleParts>& modules) {
@@ -255,9 +254,10 @@ class PairsOfModules {
         continue;
       }
       const int64_t rows = pair.b.rank() == 2 ? pair.b.shape()[0] : 0;
-      if (width_ > 0 && has_rotary_rows(weight.key) && rows > 0 && rows % width_ == 0) {
-        pair.b = neighbours(pair.b, width_);
-        if (pair.magnitude && pair.magnitude.size() == rows) pair.magnitude = neighbours(pair.magnitude, width_);
+      const int64_t width = width_of_adjacent_pairs(resolved_, weight.key);
+      if (width > 0 && rows > 0 && rows % width == 0) {
+        pair.b = neighbours(pair.b, width);
+        if (pair.magnitude && pair.magnitude.size() == rows) pair.magnitude = neighbours(pair.magnitude, width);
       }
       put(weight.key, std::move(pair));
     }
@@ -270,7 +270,9 @@ class PairsOfModules {
     if (weight.module.rows == 0 || pair.looked_up || bound == resolved_.weights().end()) return pair;
     const BoundWeight& matrix = bound->second;
     const int64_t rows = matrix.shape[matrix.transposed ? 1 : 0];
-    if (rows == weight.module.rows || pair.b.rank() != 2 || pair.b.shape()[0] != weight.module.rows) return pair;
+    if ((rows == weight.module.rows && weight.module.heads == 0) || pair.b.rank() != 2 ||
+        pair.b.shape()[0] != weight.module.rows)
+      return pair;
     const auto rows_of = [&](const HTensor& all) {
       const int64_t each = all.size() / weight.module.rows;
       HTensor own(DType::F32, all.rank() == 1 ? Shape{rows} : Shape{rows, each});
@@ -371,7 +373,6 @@ class PairsOfModules {
   const ResolvedSpec& resolved_;
   const PeftConfig& config_;
   const TensorFile& tensors_;
-  int64_t width_;
   Adapter adapter_;
   std::map<std::string, std::map<int64_t, LowRank>> of_experts_;  // by key and number
 };

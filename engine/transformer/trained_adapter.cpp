@@ -62,7 +62,7 @@ std::vector<AdapterTarget> targets_of(const Adapter& adapter, const ResolvedSpec
 class AddedAdapter {
  public:
   AddedAdapter(const LoraSettings& settings, ResolvedSpec& resolved, Model& model)
-      : resolved_(resolved), store_(*model.parameters), paired_width_(width_of_interleaved_heads(resolved)) {
+      : resolved_(resolved), store_(*model.parameters) {
     made_.settings = settings;
     made_.base = model.name;
     made_.architecture = model.metadata.text("general.architecture", std::string());
@@ -83,7 +83,7 @@ class AddedAdapter {
     pair.factor = from ? from->scale : settings.factor();
     pair.width = target.width, pair.from = target.from, pair.rows = target.rows, pair.whole = target.whole;
     pair.looked_up = target.looked_up, pair.transposed = weight.transposed;
-    if (has_rotary_rows(target.key)) pair.paired_width = paired_width_;
+    pair.paired_width = width_of_adjacent_pairs(resolved_, target.key);
     pair.experts = target.experts;
     pair.group = groups_.emplace(std::make_pair(target.x, pair.factor), pair.a).first->second;
     declare(pair, from);
@@ -134,7 +134,6 @@ class AddedAdapter {
 
   const ResolvedSpec& resolved_;
   ParameterStore& store_;
-  int64_t paired_width_;
   TrainedAdapter made_;
   std::map<std::pair<ValueId, double>, std::string> groups_;  // by input and factor
   std::map<std::string, HTensor> squares_;

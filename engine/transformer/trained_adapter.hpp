@@ -19,9 +19,12 @@ struct Model;
 // The Hugging Face module of a weight, and the position of the weight's rows in it. "{e}" in the name stands for an
 // expert's number.
 struct WeightModule {
-  std::string name;
-  int64_t from = 0, rows = 0;  // first row of the weight; number of rows of the module
-  int64_t heads = 0;           // above 0: number of heads; each head contains its rows of every weight in sequence
+  std::string name;                 // "": the usual one
+  int64_t from = 0, rows = 0;       // first row of the weight; number of rows of the module
+  int64_t heads = 0;                // above 0: number of heads; each head contains its rows of every part in sequence
+  int64_t parts = 1;                // with heads: number of parts in the weight, one after the other
+  bool has_adjacent_pairs = false;  // rotary pairs are half a head apart, and in the weight adjacent rows
+  std::string older = {};           // a further name, by which adapters are read
 
   int64_t place_of(int64_t row, int64_t weight_rows) const;  // index in the module of a row of the weight
 };

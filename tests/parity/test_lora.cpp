@@ -2,15 +2,22 @@
 // bitsandbytes (make_four_bits.py).
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 
+#include <fmt/core.h>
+
 #include <harmonics/element_conversion.hpp>
 
+#include "engine/model/exported.hpp"
+#include "engine/model/safetensors.hpp"
 #include "engine/passes/observe.hpp"
 #include "engine/program/step_input.hpp"
 #include "engine/training/lower.hpp"
 #include "engine/transformer/adapter.hpp"
+#include "engine/transformer/adapter_names.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "tests/parity/golden.hpp"
 
@@ -155,6 +162,122 @@ TEST_CASE("lora: experts that PEFT adapts as one parameter have its scores, also
     CHECK(worst(model_of(merged)) < 1e-4);
     std::filesystem::remove_all(path);
   }
+}
+
+// Returns a path that no other process uses.
+std::string own_path(const std::string& name) {
+  return (std::filesystem::temp_directory_path() / fmt::format("harmonics_{}_{}", ::getpid(), name)).string();
+}
+
+// Checks that an adapter fits a model, and is written with the same names and numbers.
+void check_written_again(const ImportedModel& imported, const std::string& adapter) {
+  ModelOptions options;
+  options.lora.emplace();
+  options.lora->from = adapter;
+  const Model model = model_of(imported, options);
+  const std::string path = own_path("adapter_again");
+  write_adapter(
+      *model.adapter, [&](const std::string& parameter) { return model.parameters->tensor(parameter); }, path);
+  const auto before = read_safetensors(adapter + "/adapter_model.safetensors").tensors,
+             after = read_safetensors(path + "/adapter_model.safetensors").tensors;
+  CHECK(before.size() == after.size());
+  for (const auto& [tensor, values] : before) {
+    INFO(tensor);
+    REQUIRE(after.count(tensor) == 1);
+    CHECK(std::memcmp(after.at(tensor).bytes(), values.bytes(), values.size() * sizeof(float)) == 0);
+  }
+  std::filesystem::remove_all(path);
+}
+
+// Writes a folder or GGUF file again in the other form.
+void export_again(const std::string& from, const std::string& to) {
+  const ImportedModel whole = import_model(from, Registry::global(), {"", {{"whole", "true"}}});
+  export_model(whole.tensors, whole.metadata.values(), to, Registry::global());
+}
+
+TEST_CASE("lora: adapters of PEFT fit models with other modules or rotary pairs, and are written as they were") {
+  if (!lora_base("llama")) return;
+  const TensorFile file = golden("folder_adapters.safetensors");
+  const std::string gguf = own_path("other_modules.gguf");
+  for (const std::string name :
+       {"cohere2", "exaone", "glm4", "gptneox-serial", "llama3", "starcoder2", "gpt2", "gptneox", "phi"}) {
+    const std::string adapter = lora_path("folder_adapters/" + name), folder = lora_path("folders/" + name);
+    const auto expected = below(file, name);
+    const Shape rows{1, expected.at("tokens").size()};
+    const bool described = name == "gpt2" || name == "gptneox" || name == "phi";  // not by a spec
+    if (!described) export_again(folder, gguf);
+    for (const std::string& path : described ? std::vector{folder} : std::vector{folder, gguf}) {
+      INFO(path);
+      const ImportedModel imported = import_language_model(path, Registry::global());
+      const auto worst = [&](const ModelOptions& options) {
+        const Model model = model_of(imported, options);
+        TokenRuns forward(model, scores_program(model, rows));
+        const HTensor& scores = forward.run("scores", expected.at("tokens").data<int32_t>(), nullptr);
+        return worst_score(scores, expected.at("scores"));
+      };
+      ModelOptions applied;
+      applied.adapters = {{adapter, 1}};
+      CHECK(worst(applied) < 1e-4);
+      CHECK(worst({}) > 1);
+      if (!described) check_written_again(imported, adapter);  // else a fused module is three weights, with a pair each
+    }
+  }
+  std::filesystem::remove(gguf);
+}
+
+TEST_CASE("lora: modules are known by the folder's names, by older ones, and without the name of the model") {
+  if (!lora_base("llama")) return;
+  struct Row {
+    const char *folder, *module, *key;
+  };
+  for (const Row& row :
+       {Row{"exaone", "transformer.h.1.mlp.c_fc_0", "blk.1.ffn_gate.weight"},
+        Row{"exaone", "model.layers.1.mlp.gate_proj", "blk.1.ffn_gate.weight"},
+        Row{"starcoder2", "model.layers.0.mlp.c_fc", "blk.0.ffn_up.weight"},
+        Row{"starcoder2", "layers.0.mlp.c_fc", "blk.0.ffn_up.weight"}, Row{"starcoder2", "lm_head", "output.weight"}}) {
+    INFO(row.folder << " " << row.module);
+    const ImportedModel imported = import_language_model(lora_path("folders/") + row.folder, Registry::global());
+    const std::vector<ModuleWeight> weights = weights_of_module(row.module, *resolve_spec(imported));
+    REQUIRE(weights.size() == 1);
+    CHECK(weights[0].key == row.key);
+  }
+}
+
+TEST_CASE("lora: an adapter of a folder that a .ndsl text describes fits the GGUF file that a spec describes") {
+  if (!lora_base("llama")) return;
+  const std::filesystem::path scratch = own_path("described_again");
+  const std::string folder = (scratch / "folder/").string(), adapter = (scratch / "adapter").string();
+  const std::vector<int32_t> tokens = {5, 9, 3, 30, 21, 7};
+  const Shape rows{1, static_cast<int64_t>(tokens.size())};
+  for (const std::string name : {"gpt2", "gptneox", "gptneox_serial", "phi2"}) {
+    INFO(name);
+    std::filesystem::remove_all(scratch);
+    std::filesystem::create_directories(scratch);
+    const std::string gguf = lora_path("architectures/" + name + ".gguf");
+    export_again(gguf, folder);
+    const auto scores = [&](const Model& model) {
+      TokenRuns forward(model, scores_program(model, rows));
+      return forward.run("scores", tokens.data(), nullptr);
+    };
+    ModelOptions trained, applied;
+    trained.lora = parse_lora("rank=2,targets=all-linear");
+    applied.adapters = {{adapter, 1}};
+    const Model model = model_of(import_language_model(folder, Registry::global()), trained);
+    float next = 0.3f;
+    for (const TrainedPair& pair : model.adapter->pairs) {
+      HTensor b(DType::F32, Shape{pair.rows, pair.rank});
+      for (int64_t i = 0; i < b.size(); ++i) b.mutable_data<float>()[i] = next = -0.9f * next + 0.1f;
+      model.parameters->assign(pair.b, b);
+    }
+    const HTensor adapted = scores(model);
+    write_adapter(
+        *model.adapter, [&](const std::string& parameter) { return model.parameters->tensor(parameter); }, adapter);
+    const ImportedModel other = import_language_model(gguf, Registry::global());
+    CHECK(worst_score(scores(model_of(other, applied)), adapted) < 1e-4);
+    CHECK(worst_score(scores(model_of(other)), adapted) > 0.1);
+    check_written_again(other, adapter);
+  }
+  std::filesystem::remove_all(scratch);
 }
 
 TEST_CASE("lora: rows of a fused weight are adapted alone, and written as one pair") {

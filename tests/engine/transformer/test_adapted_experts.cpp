@@ -211,6 +211,11 @@ TEST_CASE("lora: rows of a module lie by head where a model says so") {
   for (int64_t row = 0; row < 4; ++row) places.push_back(k.place_of(row, 4));
   CHECK(places == std::vector<int64_t>{2, 3, 8, 9});
   CHECK(WeightModule{"c_attn", 4, 12, 0}.place_of(1, 4) == 5);
+  // The same with all parts in one weight, one after the other.
+  const WeightModule fused{"query_key_value", 0, 12, 2, 3};
+  places.clear();
+  for (int64_t row = 0; row < 12; ++row) places.push_back(fused.place_of(row, 12));
+  CHECK(places == std::vector<int64_t>{0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11});
 }
 
 TEST_CASE("lora: experts that a file leaves out are not changed, and those of less rank are filled up") {
