@@ -358,6 +358,10 @@ bool Inbox::restore(int id, uint64_t index, const std::string& position) {
     b.senders.begin(true);
     b.wake();
     b.changed.notify_all();
+  } else if (position != b.restored->second) {
+    b.senders.restore_ends(read_positions(position));
+    b.wake();
+    b.changed.notify_all();
   }
   reader.at = reader.durable = index;
   return true;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace harmonics::wire {
 namespace {
@@ -430,11 +431,28 @@ void Senders::restore(uint64_t index, const Positions& positions) {
   log_.begin(index, positions.senders);
   if (!positions.tensors.empty()) tensors_ = positions.tensors;
   durable_ = true;
+  for (const auto& [name, position] : positions.senders) restore(name, position);
+}
+
+void Senders::restore(const SenderName& name, const Position& position) {
+  Sender& sender = make(name);
+  const bool has_incarnation = !forgotten_.count(name.producer) && position.epoch <= latest_epoch();
+  sender.session->restore({has_incarnation ? position.epoch : 0, position.seq, position.ended});
+  sender.came = sender.gave = true;
+}
+
+void Senders::restore_ends(const Positions& positions) {
   for (const auto& [name, position] : positions.senders) {
-    Sender& sender = make(name);
-    const bool has_incarnation = !forgotten_.count(name.producer) && position.epoch <= latest_epoch();
-    sender.session->restore({has_incarnation ? position.epoch : 0, position.seq, position.ended});
-    sender.came = sender.gave = true;
+    const auto known = all_.find(name);
+    if (!position.ended) continue;
+    if (known == all_.end()) {
+      restore(name, position);
+      continue;
+    }
+    const ReceiveSession& session = *known->second->session;
+    const Position at = session.position();
+    const bool is_later = std::tie(position.epoch, position.seq) >= std::tie(at.epoch, at.seq);
+    if (!session.is_greeted() && is_later) restore(name, position);  // else it has come back, and ends itself
   }
 }
 

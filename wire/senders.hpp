@@ -53,6 +53,9 @@ class Senders {
   bool has_begun() const { return begun_; }
   bool is_durable() const { return durable_; }
   void restore(uint64_t index, const Positions& positions);
+  // Adds the ends that the position of another stream has: the positions of an address's streams are taken one after
+  // the other, and a sender whose end one of them has may have gone for good.
+  void restore_ends(const Positions& positions);
   // Returns the positions before sample `index`, for a checkpoint that the caller is about to write.
   std::string position(uint64_t index);
   void durable(uint64_t index);
@@ -77,6 +80,7 @@ class Senders {
                              const std::shared_ptr<const Frame>& frame);
   Sender* known(const Frame& frame, uint64_t peer);
   Sender& make(const SenderName& name);
+  void restore(const SenderName& name, const Position& position);
   bool has_place() const;
   bool make_room();
   void keep_waiting(uint64_t peer, const Frame& hello);

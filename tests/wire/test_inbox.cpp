@@ -249,6 +249,42 @@ TEST_CASE("inbox: the end is acknowledged when a checkpoint contains it") {
   CHECK(!inbox.next(reader));
 }
 
+TEST_CASE("inbox: an end that came between the positions of two readers is known after a restart") {
+  std::string before, after;
+  {
+    const Cleared cleared;
+    Inbox inbox(inbox_options());
+    const int one = inbox.open("", kWait), two = inbox.open("", kWait);
+    inbox.restore(one, 0, ""), inbox.restore(two, 0, "");
+    Camera camera(inbox, 1);
+    camera.send(2);
+    for (const int reader : {one, two}) REQUIRE((inbox.next(reader) && inbox.next(reader)));
+    before = inbox.position(one, 2);
+    std::thread end([&] { camera.outbox.finish(); });
+    while (inbox.health().state != InboxHealth::Ended)
+      carry(inbox, camera.outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    after = inbox.position(two, 2);
+    CHECK(before != after);
+    inbox.durable(one, 2), inbox.durable(two, 2);
+    carry(inbox, camera.outbox, 1);  // the sender learns that its end is durable, and is gone for good
+    end.join();
+  }
+  for (const bool earlier_first : {true, false}) {
+    const Cleared cleared;
+    Inbox inbox(inbox_options());
+    const int one = inbox.open("", kWait), two = inbox.open("", kWait);
+    REQUIRE(inbox.restore(one, 2, earlier_first ? before : after));
+    REQUIRE(inbox.restore(two, 2, earlier_first ? after : before));
+    CHECK(inbox.health().state == InboxHealth::Ended);
+    CHECK(!inbox.next(one));
+    CHECK(!inbox.next(two));
+    // A new incarnation may send more.
+    Camera camera(inbox, 1);
+    camera.send(3);
+    CHECK(value(inbox.next(one)) == 2);
+  }
+}
+
 TEST_CASE("inbox: the slower of two readers decides what is durable, and both resume together") {
   const Cleared cleared;
   Inbox inbox(inbox_options());
