@@ -435,7 +435,8 @@ void Senders::restore(uint64_t index, const Positions& positions) {
 }
 
 void Senders::restore(const SenderName& name, const Position& position) {
-  Sender& sender = make(name);
+  const auto known = all_.find(name);
+  Sender& sender = known == all_.end() ? make(name) : *known->second;
   const bool has_incarnation = !forgotten_.count(name.producer) && position.epoch <= latest_epoch();
   sender.session->restore({has_incarnation ? position.epoch : 0, position.seq, position.ended});
   sender.came = sender.gave = true;
