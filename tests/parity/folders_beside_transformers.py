@@ -1,8 +1,8 @@
 """Compares the folders of golden/folders with transformers through the program: as they are, after one step of training,
-exported again, and exported to GGUF and back. transformers loads each without a tensor too many or too few, and both
+exported again, exported to GGUF and back, and with a trained adapter that PEFT loads. transformers loads each without a tensor too many or too few, and both
 give a text the same perplexity (an encoder: the same vector).
 
-Needs torch, transformers, tokenizers, numpy, and the program.
+Needs torch, transformers, peft, tokenizers, numpy, and the program.
 
     python tests/parity/folders_beside_transformers.py build/ci/bin/harmonics [NAME ...]
 """
@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 import numpy as np
+import peft
 import tokenizers
 import torch
 import transformers
@@ -23,9 +24,11 @@ FOLDERS = pathlib.Path(__file__).parent / "golden" / "folders"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJK"  # a vocabulary of 40
 TEXT = "thecatsatonthematandthenagainthecatsat"
 ENCODERS = {"bert", "nomic-bert"}
-UNKNOWN = {"exaone"}  # to transformers
 OTHERS = {"llama_four_bits"}  # bitsandbytes is not needed here
 STEP = "model: {model}\ndatasets: {text}\nsequence_len: 16\nmicro_batch_size: 2\nmax_steps: 1\nlearning_rate: 1e-2\noutput_dir: {out}\n"
+
+
+LORA = "lora: {r: 4, alpha: 8}\n"
 
 
 def run(*arguments):
@@ -42,11 +45,11 @@ def tokenizer():
     return made
 
 
-def ours(model, text, is_encoder):
+def ours(model, text, is_encoder, *more):
     if is_encoder:
         answer = json.loads(run("embed", model, TEXT, "--pooling", "mean", "--json", "--precision", "fp32"))
         return np.array(answer["embeddings"][0]["vector"])
-    return json.loads(run("generate", model, "--perplexity", text, "--json", "--precision", "fp32"))["perplexity"]
+    return json.loads(run("generate", model, "--perplexity", text, "--json", "--precision", "fp32", *more))["perplexity"]
 
 
 def theirs(model, ids, is_encoder):
@@ -64,11 +67,23 @@ def theirs(model, ids, is_encoder):
 
 def compare(name, what, model, text, ids):
     own = ours(model, text, name in ENCODERS)
-    other = own if name in UNKNOWN else theirs(model, ids, name in ENCODERS)
+    other = theirs(model, ids, name in ENCODERS)
     difference = np.abs(own - other).max() / np.abs(other).max()
     print(f"{name:<18} {what:<16} {np.ravel(own)[0]:.6f} {np.ravel(other)[0]:.6f} {difference:.1e}", flush=True)
     assert difference < 1e-5, name
     return own
+
+
+def compare_adapted(name, folder, config, text, ids):
+    out = f"{folder}-adapted"
+    config.write_text(STEP.format(model=folder, text=config.parent / "long.txt", out=out).replace("1e-2", "1e-1") + LORA)
+    run("train", config, "--quiet")
+    own = ours(folder, text, False, "--lora", f"{out}/adapter")
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    with torch.no_grad():
+        other = np.exp(peft.PeftModel.from_pretrained(base, f"{out}/adapter").eval()(ids, labels=ids).loss.item())
+    print(f"{name:<18} {'adapted':<16} {own:.6f} {other:.6f} {abs(own - other) / other:.1e}", flush=True)
+    assert abs(own - other) < 1e-5 * other
 
 
 def check(name, place):
@@ -100,6 +115,7 @@ def check(name, place):
     assert abs(after - before) > 1e-4 * before
     run("export", f"{folder}-out/model", f"{folder}-trained/")
     assert np.allclose(after, compare(name, "trained, exported", f"{folder}-trained", text, ids), rtol=1e-6)
+    compare_adapted(name, folder, config, text, ids)
 
 
 def main():
