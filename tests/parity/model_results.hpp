@@ -1,4 +1,4 @@
-// Compares a model's results for some tokens with expected ones.
+// Compares a model's results for some tokens with expected ones, and writes models again.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "engine/language/decoder.hpp"
+#include "engine/model/exported.hpp"
+#include "engine/model/imported.hpp"
 #include "engine/model/model.hpp"
 
 namespace harmonics::engine::parity {
@@ -45,6 +47,13 @@ inline std::map<std::string, HTensor> forward_results(const Model& model, const 
     if (std::any_of(program.outputs.begin(), program.outputs.end(), [&](const auto& o) { return o.name == name; }))
       results.emplace(name, executable->output(name));
   return results;
+}
+
+// Writes a folder or GGUF file again, in the form that the name of `to` says.
+inline void write_again(const std::string& from, const std::string& to) {
+  Registry& registry = Registry::global();
+  const ImportedModel model = import_model(from, registry, {"", {{"whole", "true"}}});
+  export_model(model.tensors, model.metadata.values(), to, registry);
 }
 
 }  // namespace harmonics::engine::parity

@@ -66,12 +66,6 @@ std::vector<float> floats_of(const HTensor& tensor) {
   return {tensor.data<float>(), tensor.data<float>() + tensor.size()};
 }
 
-void write_again(const std::string& from, const std::string& to) {
-  Registry& registry = Registry::global();
-  const ImportedModel model = import_model(from, registry, {"", {{"whole", "true"}}});
-  export_model(model.tensors, model.metadata.values(), to, registry);
-}
-
 std::string failure_of(const std::string& folder) {
   return message_of([&] { model_of(import_language_model(folder, Registry::global())); });
 }

@@ -11,7 +11,6 @@
 
 #include <harmonics/element_conversion.hpp>
 
-#include "engine/model/exported.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/passes/observe.hpp"
 #include "engine/program/step_input.hpp"
@@ -20,6 +19,7 @@
 #include "engine/transformer/adapter_names.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "tests/parity/golden.hpp"
+#include "tests/parity/model_results.hpp"
 
 namespace harmonics::engine::parity {
 
@@ -189,12 +189,6 @@ void check_written_again(const ImportedModel& imported, const std::string& adapt
   std::filesystem::remove_all(path);
 }
 
-// Writes a folder or GGUF file again in the other form.
-void export_again(const std::string& from, const std::string& to) {
-  const ImportedModel whole = import_model(from, Registry::global(), {"", {{"whole", "true"}}});
-  export_model(whole.tensors, whole.metadata.values(), to, Registry::global());
-}
-
 TEST_CASE("lora: adapters of PEFT fit models with other modules or rotary pairs, and are written as they were") {
   if (!lora_base("llama")) return;
   const TensorFile file = golden("folder_adapters.safetensors");
@@ -205,7 +199,7 @@ TEST_CASE("lora: adapters of PEFT fit models with other modules or rotary pairs,
     const auto expected = below(file, name);
     const Shape rows{1, expected.at("tokens").size()};
     const bool described = name == "gpt2" || name == "gptneox" || name == "phi";  // not by a spec
-    if (!described) export_again(folder, gguf);
+    if (!described) write_again(folder, gguf);
     for (const std::string& path : described ? std::vector{folder} : std::vector{folder, gguf}) {
       INFO(path);
       const ImportedModel imported = import_language_model(path, Registry::global());
@@ -254,7 +248,7 @@ TEST_CASE("lora: an adapter of a folder that a .ndsl text describes fits the GGU
     std::filesystem::remove_all(scratch);
     std::filesystem::create_directories(scratch);
     const std::string gguf = lora_path("architectures/" + name + ".gguf");
-    export_again(gguf, folder);
+    write_again(gguf, folder);
     const auto scores = [&](const Model& model) {
       TokenRuns forward(model, scores_program(model, rows));
       return forward.run("scores", tokens.data(), nullptr);

@@ -136,8 +136,8 @@ HM_INLINE void multiply_strip(const Strip& x, const Ending& end) {
                   next_width = after > 0 && after < kGroup ? after : width, lines = (next_width + 15) / 16;
     StripAhead ahead{after > 0 ? x.b + group + width : x.next, x.b_row, lines, lines * next_depth};
     ahead.share_among(x.rows / kRows * (width / kColumns) * (x.depth / 2));
-    if (after <= 0) ahead.a = x.next_a, ahead.a_row = x.a_row, ahead.a_depth = x.next_depth, ahead.a_left = x.rows;
-    if (x.next_depth == 0) ahead.a_left = 0;
+    if (after <= 0 && x.next_depth > 0)
+      ahead.a = x.next_a, ahead.a_row = x.a_row, ahead.a_depth = x.next_depth, ahead.a_left = x.rows;
     for (int64_t j = group; j < group + width; j += kColumns)
       multiply_panel(x, j, group + width - j < kColumns ? group + width - j : kColumns, end.at(j), ahead);
   }
