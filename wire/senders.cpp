@@ -444,16 +444,14 @@ void Senders::restore(const SenderName& name, const Position& position) {
 
 void Senders::restore_ends(const Positions& positions) {
   for (const auto& [name, position] : positions.senders) {
-    const auto known = all_.find(name);
     if (!position.ended) continue;
-    if (known == all_.end()) {
-      restore(name, position);
-      continue;
+    if (const auto known = all_.find(name); known != all_.end()) {
+      const ReceiveSession& session = *known->second->session;
+      const Position at = session.position();
+      const bool is_earlier = std::tie(position.epoch, position.seq) < std::tie(at.epoch, at.seq);
+      if (is_earlier || session.is_greeted()) continue;  // one that has come back ends itself
     }
-    const ReceiveSession& session = *known->second->session;
-    const Position at = session.position();
-    const bool is_later = std::tie(position.epoch, position.seq) >= std::tie(at.epoch, at.seq);
-    if (!session.is_greeted() && is_later) restore(name, position);  // else it has come back, and ends itself
+    restore(name, position);
   }
 }
 
