@@ -10,6 +10,7 @@
 #include <harmonics/augment.hpp>
 #include <harmonics/cache.hpp>
 #include <harmonics/memory.hpp>
+#include <harmonics/select.hpp>
 
 #include "tests/streams/under_test.hpp"
 
