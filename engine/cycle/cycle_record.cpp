@@ -227,14 +227,14 @@ Progress CycleRecord::progress(double now, double later) const {
   return p;
 }
 
-StepReport CycleRecord::step_report() const {
+StepReport CycleRecord::step_report(int64_t steps) const {
   return {static_cast<int64_t>(epoch_) + 1,
           step_,
           samples_,
           now_,
           samples_per_second(now_),
           report_.learning_rate,
-          metrics_.moving()};
+          metrics_.recent(static_cast<size_t>(steps))};
 }
 
 void CycleRecord::finish(double now, double later) {

@@ -64,7 +64,7 @@ class CycleRecord {
 
   // `later`: seconds set aside that lie after `now`.
   Progress progress(double now, double later = 0) const;
-  StepReport step_report() const;
+  StepReport step_report(int64_t steps) const;  // with means over the last `steps` steps, at most a hundred
   void finish(double now, double later = 0);
 
  private:

@@ -264,13 +264,13 @@ void CycleRun::update(CompiledStep& program) {
 void CycleRun::report_step() {
   if (hooks_.every > 0 && record_.step() % hooks_.every == 0) {
     watch_.read_windows();
-    StepReport report = record_.step_report();
+    StepReport report = record_.step_report(hooks_.every);
     report.products = programs_.products_of_sample();
     hooks_.step(report);
   }
   if (hooks_.pause_every > 0 && record_.step() % hooks_.pause_every == 0) {
     const double begun = cycle_.now();
-    hooks_.pause(record_.step_report());
+    hooks_.pause(record_.step_report(hooks_.pause_every));
     record_.set_aside(cycle_.now() - begun);
   }
   if (hooks_.progress && record_.now() >= next_progress_) {

@@ -12,6 +12,12 @@ void WindowMean::add(const StepSums& step) {
   sum_up();
 }
 
+double WindowMean::mean(size_t last) const {
+  StepSums sums;
+  for (size_t i = 1; i <= std::min(last, used_); ++i) sums.add(steps_[(next_ + kSize - i) % kSize]);
+  return sums.mean();
+}
+
 // Recomputes the sum, because adding and subtracting drifts over millions of steps.
 void WindowMean::sum_up() {
   all_ = {};
@@ -72,10 +78,10 @@ bool Metrics::Series::empty() const {
   return put ? std::isnan(*put) : std::all_of(parts.begin(), parts.end(), [](const Part& p) { return p.empty(); });
 }
 
-double Metrics::Series::mean() const {
+double Metrics::Series::mean(size_t last) const {
   if (put) return *put;
   double mean = 0;
-  for (const Part& p : parts) mean += p.mean();
+  for (const Part& p : parts) mean += last < WindowMean::kSize ? p.mean(last) : p.mean();
   return mean;
 }
 
@@ -246,10 +252,10 @@ std::map<std::string, double> Metrics::all() const {
   return result;
 }
 
-std::map<std::string, double> Metrics::moving() const {
+std::map<std::string, double> Metrics::recent(size_t steps) const {
   std::map<std::string, double> result;
   for (const auto& [name, i] : names_)
-    if (!windows_[i].empty() && !windows_[i].held) result[name] = windows_[i].mean();
+    if (!windows_[i].empty() && !windows_[i].held) result[name] = windows_[i].mean(steps);
   return result;
 }
 

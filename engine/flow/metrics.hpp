@@ -35,6 +35,7 @@ class WindowMean {
   void add(double sum, double weight) { add({sum, weight, weight, weight}); }
   bool empty() const { return used_ == 0; }
   double mean() const { return all_.mean(); }
+  double mean(size_t last) const;  // over the last steps, at most kSize
   static constexpr size_t kSize = 100;
   size_t size() const { return used_; }
   const StepSums& step(size_t i) const { return steps_[i]; }  // in no particular order
@@ -113,7 +114,8 @@ class Metrics {
   };
   Spread spread(size_t metric) const;
   std::map<std::string, double> all() const;
-  std::map<std::string, double> moving() const;  // without values set by set()
+  // Means over the last `steps` steps, at most a hundred; without values set by set().
+  std::map<std::string, double> recent(size_t steps) const;
   const std::string& name(size_t metric) const;
   // State for checkpoints.
   std::map<std::string, WindowState> windows() const;
@@ -131,6 +133,7 @@ class Metrics {
 
     bool empty() const { return over ? over->empty() : window.empty(); }
     double mean() const { return over ? over->mean() : window.mean(); }
+    double mean(size_t last) const { return over ? over->mean() : window.mean(last); }
     WindowState state() const { return over ? over->state() : window.state(); }
     void restore(const WindowState& state);
   };
@@ -144,7 +147,7 @@ class Metrics {
     double samples = 0;  // of the current step
 
     bool empty() const;
-    double mean() const;
+    double mean(size_t last = WindowMean::kSize) const;
   };
   static std::string kept_name(const std::string& name, const Part& part) {
     return part.key.empty() ? name : name + " of " + part.key;

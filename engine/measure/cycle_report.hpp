@@ -39,8 +39,8 @@ struct EpochReport {
 struct StepReport {
   int64_t epoch = 0, step = 0, samples = 0;  // epoch from 1
   double seconds = 0, samples_per_second = 0, learning_rate = 0;
-  std::map<std::string, double> metrics;
-  double products = 0;  // as in Progress
+  std::map<std::string, double> metrics;  // means over the steps since the previous report, at most the last 100
+  double products = 0;                    // as in Progress
 };
 
 // Progress before the start of this process; zero unless the run is resumed.

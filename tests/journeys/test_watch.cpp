@@ -250,6 +250,9 @@ TEST_CASE("logs: metrics are written by epoch and by step, as CSV and JSON lines
   const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/log.json"));
   for (const std::string& row : rows) CHECK(SchemaCheck::run(schema, json::parse(row)) == std::vector<std::string>{});
   CHECK(json::parse(rows[2]).at("metrics").at("val.accuracy").to_number<double>() > 0);
+  const auto loss = [&](size_t row) { return json::parse(rows[row]).at("metrics").at("loss").to_number<double>(); };
+  CHECK((loss(0) + loss(1)) / 2 == Approx(loss(2)));  // a row has the means of its own steps
+  CHECK((loss(3) + loss(4)) / 2 == Approx(loss(5)));
 }
 
 namespace {
