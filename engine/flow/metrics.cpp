@@ -13,8 +13,9 @@ void WindowMean::add(const StepSums& step) {
 }
 
 double WindowMean::mean(size_t last) const {
+  if (last >= used_) return all_.mean();
   StepSums sums;
-  for (size_t i = 1; i <= std::min(last, used_); ++i) sums.add(steps_[(next_ + kSize - i) % kSize]);
+  for (size_t i = 1; i <= last; ++i) sums.add(steps_[(next_ + kSize - i) % kSize]);
   return sums.mean();
 }
 
@@ -81,7 +82,7 @@ bool Metrics::Series::empty() const {
 double Metrics::Series::mean(size_t last) const {
   if (put) return *put;
   double mean = 0;
-  for (const Part& p : parts) mean += last < WindowMean::kSize ? p.mean(last) : p.mean();
+  for (const Part& p : parts) mean += p.mean(last);
   return mean;
 }
 

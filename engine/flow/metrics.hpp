@@ -34,9 +34,8 @@ class WindowMean {
   void add(const StepSums& step);
   void add(double sum, double weight) { add({sum, weight, weight, weight}); }
   bool empty() const { return used_ == 0; }
-  double mean() const { return all_.mean(); }
-  double mean(size_t last) const;  // over the last steps, at most kSize
   static constexpr size_t kSize = 100;
+  double mean(size_t last = kSize) const;  // over the last steps, at most kSize
   size_t size() const { return used_; }
   const StepSums& step(size_t i) const { return steps_[i]; }  // in no particular order
   WindowState state() const;
@@ -132,7 +131,6 @@ class Metrics {
     StepSums pending;                                 // sums of the current step
 
     bool empty() const { return over ? over->empty() : window.empty(); }
-    double mean() const { return over ? over->mean() : window.mean(); }
     double mean(size_t last) const { return over ? over->mean() : window.mean(last); }
     WindowState state() const { return over ? over->state() : window.state(); }
     void restore(const WindowState& state);

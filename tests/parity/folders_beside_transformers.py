@@ -1,6 +1,6 @@
 """Compares the folders of golden/folders with transformers through the program: as they are, after one step of training,
-exported again, exported to GGUF and back, and with a trained adapter that PEFT loads. transformers loads each without a tensor too many or too few, and both
-give a text the same perplexity (an encoder: the same vector).
+exported again, exported to GGUF and back, and with a trained adapter that PEFT loads. transformers loads each without
+a tensor too many or too few, and both give a text the same perplexity (an encoder: the same vector).
 
 Needs torch, transformers, peft, tokenizers, numpy, and the program.
 
@@ -26,8 +26,6 @@ TEXT = "thecatsatonthematandthenagainthecatsat"
 ENCODERS = {"bert", "nomic-bert"}
 OTHERS = {"llama_four_bits"}  # bitsandbytes is not needed here
 STEP = "model: {model}\ndatasets: {text}\nsequence_len: 16\nmicro_batch_size: 2\nmax_steps: 1\nlearning_rate: 1e-2\noutput_dir: {out}\n"
-
-
 LORA = "lora: {r: 4, alpha: 8}\n"
 
 

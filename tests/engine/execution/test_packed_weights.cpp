@@ -26,6 +26,7 @@ struct PackingDevice final : Device {
   bool find(const hx_call_site& site, hx_kernel& out) override {
     if (std::string_view(site.op) != "add") return false;
     constants = site.constants;
+    if (!always && (site.constants & 2) == 0) return false;
     out.struct_size = sizeof out;
     out.phases = out.parts[0] = 1;
     out.run = [](const void* context, void* const* buffers, uint32_t, uint32_t) {
@@ -34,10 +35,8 @@ struct PackingDevice final : Device {
       for (int64_t i = 0; i < static_cast<const Context*>(context)->count; ++i)
         static_cast<float*>(buffers[2])[i] = x[i] * *factor;
     };
-    out.context = new Context{site.inputs[0].dims[0]};
-    out.destroy = [](void* context) { delete static_cast<Context*>(context); };
     out.name = "packing";
-    out.packed_bytes = always || (site.constants & 2) ? sizeof(float) : 0;
+    out.packed_bytes = sizeof(float);
     out.packed_piece = 64;
     out.packed_input = 1;
     out.packing = "plus one";
@@ -45,7 +44,9 @@ struct PackingDevice final : Device {
       ++packings();
       *static_cast<float*>(packed) = *static_cast<const float*>(input) + 1;
     };
-    return out.packed_bytes != 0;
+    out.context = new Context{site.inputs[0].dims[0]};
+    out.destroy = [](void* context) { delete static_cast<Context*>(context); };
+    return true;
   }
   static int& packings() {
     static int n = 0;
