@@ -157,8 +157,11 @@ TEST_CASE("live: a run that waits for a silent stream can be stopped and keeps i
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
   CycleRuntime runtime(*g, 0, settings(8));
   runtime.set_checkpoints(&writer);
+  std::promise<void> trained;
+  runtime.on_step(2, [&](const StepReport&) { trained.set_value(); });
   auto running = std::async(std::launch::async, [&] { return runtime.run(); });
-  CHECK(running.wait_for(200ms) == std::future_status::timeout);
+  CHECK(trained.get_future().wait_for(100s) == std::future_status::ready);
+  CHECK(running.wait_for(20ms) == std::future_status::timeout);
   runtime.stop();
   const bool ended = running.wait_for(100s) == std::future_status::ready;
   if (!ended) sender.over = true, sender.arrive(1000);  // ends the test
