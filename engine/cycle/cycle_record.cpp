@@ -234,7 +234,7 @@ StepReport CycleRecord::step_report(int64_t steps) const {
           now_,
           samples_per_second(now_),
           report_.learning_rate,
-          metrics_.recent(static_cast<size_t>(steps))};
+          metrics_.recent(steps)};
 }
 
 void CycleRecord::finish(double now, double later) {

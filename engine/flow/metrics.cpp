@@ -7,16 +7,17 @@ namespace harmonics::engine {
 
 void WindowMean::add(const StepSums& step) {
   steps_[next_] = step;
+  at_[next_] = passed_++;
   next_ = (next_ + 1) % kSize;
   if (used_ < kSize) ++used_;
   sum_up();
 }
 
-double WindowMean::mean(size_t last) const {
-  if (last >= used_) return all_.mean();
+StepSums WindowMean::sums(int64_t last) const {
   StepSums sums;
-  for (size_t i = 1; i <= last; ++i) sums.add(steps_[(next_ + kSize - i) % kSize]);
-  return sums.mean();
+  for (size_t i = 0; i < used_; ++i)
+    if (at_[i] >= passed_ - last) sums.add(steps_[i]);
+  return sums;
 }
 
 // Recomputes the sum, because adding and subtracting drifts over millions of steps.
@@ -33,6 +34,8 @@ void WindowMean::restore(const WindowState& state) {
   used_ = std::min(state.steps.size(), kSize);
   std::copy_n(state.steps.begin(), used_, steps_.begin());
   next_ = state.next % kSize;
+  passed_ = static_cast<int64_t>(used_);
+  for (size_t i = 0; i < used_; ++i) at_[(next_ + kSize - used_ + i) % kSize] = static_cast<int64_t>(i);
   sum_up();
 }
 
@@ -79,10 +82,18 @@ bool Metrics::Series::empty() const {
   return put ? std::isnan(*put) : std::all_of(parts.begin(), parts.end(), [](const Part& p) { return p.empty(); });
 }
 
-double Metrics::Series::mean(size_t last) const {
+double Metrics::Series::mean() const {
   if (put) return *put;
   double mean = 0;
-  for (const Part& p : parts) mean += p.mean(last);
+  for (const Part& p : parts) mean += p.mean();
+  return mean;
+}
+
+std::optional<double> Metrics::Series::recent(int64_t steps) const {
+  if (put) return empty() ? std::nullopt : put;
+  std::optional<double> mean;
+  for (const Part& p : parts)
+    if (const StepSums sums = p.sums(steps); sums.weight > 0) mean = mean.value_or(0) + sums.mean();
   return mean;
 }
 
@@ -124,7 +135,7 @@ void Metrics::end_step() {
     for (size_t i = 0; i < s.parts.size(); ++i) {
       Part& p = s.parts[i];
       p.pending.samples = s.samples;
-      if (counts) p.window.add(p.pending);
+      counts ? p.window.add(p.pending) : p.window.pass();
       if (s.samples > 0 && s.windowed) windows_[*s.windowed].parts[i].over->add(p.pending);
       p.pending = {};
     }
@@ -253,10 +264,10 @@ std::map<std::string, double> Metrics::all() const {
   return result;
 }
 
-std::map<std::string, double> Metrics::recent(size_t steps) const {
+std::map<std::string, double> Metrics::recent(int64_t steps) const {
   std::map<std::string, double> result;
   for (const auto& [name, i] : names_)
-    if (!windows_[i].empty() && !windows_[i].held) result[name] = windows_[i].mean(steps);
+    if (const auto mean = windows_[i].recent(steps); mean && !windows_[i].held) result[name] = *mean;
   return result;
 }
 

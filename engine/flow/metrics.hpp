@@ -28,14 +28,16 @@ struct WindowState {
   size_t next = 0;
 };
 
-// Mean of the last hundred steps. Allocates nothing.
+// Mean of the last hundred steps with a value. Allocates nothing.
 class WindowMean {
  public:
   void add(const StepSums& step);
+  void pass() { ++passed_; }  // a step in which nothing counts
   void add(double sum, double weight) { add({sum, weight, weight, weight}); }
   bool empty() const { return used_ == 0; }
   static constexpr size_t kSize = 100;
-  double mean(size_t last = kSize) const;  // over the last steps, at most kSize
+  double mean() const { return all_.mean(); }
+  StepSums sums(int64_t last) const;  // over the last steps, at most those of the mean
   size_t size() const { return used_; }
   const StepSums& step(size_t i) const { return steps_[i]; }  // in no particular order
   WindowState state() const;
@@ -45,6 +47,8 @@ class WindowMean {
   void sum_up();
 
   std::array<StepSums, kSize> steps_{};
+  std::array<int64_t, kSize> at_{};  // the number of each step; steps restored are taken as consecutive
+  int64_t passed_ = 0;
   size_t next_ = 0, used_ = 0;
   StepSums all_;
 };
@@ -56,7 +60,8 @@ class SampleWindow {
   void add(const StepSums& step);  // allocates nothing
   // Returns whether nothing counts. The tolerance covers rounding errors of subtraction.
   bool empty() const { return all_.weight <= 1e-9 * all_.samples; }
-  double mean() const { return empty() ? 0 : all_.mean(); }
+  double mean() const { return sums().mean(); }
+  StepSums sums() const { return empty() ? StepSums{} : all_; }
   double samples() const { return all_.samples; }
   WindowState state() const;  // oldest first
   void restore(const WindowState& state);
@@ -113,8 +118,9 @@ class Metrics {
   };
   Spread spread(size_t metric) const;
   std::map<std::string, double> all() const;
-  // Means over the last `steps` steps, at most a hundred; without values set by set().
-  std::map<std::string, double> recent(size_t steps) const;
+  // Means over the last `steps` steps, at most a hundred; without values set by set(), and without metrics of which
+  // nothing counts in these steps.
+  std::map<std::string, double> recent(int64_t steps) const;
   const std::string& name(size_t metric) const;
   // State for checkpoints.
   std::map<std::string, WindowState> windows() const;
@@ -131,7 +137,8 @@ class Metrics {
     StepSums pending;                                 // sums of the current step
 
     bool empty() const { return over ? over->empty() : window.empty(); }
-    double mean(size_t last) const { return over ? over->mean() : window.mean(last); }
+    double mean() const { return over ? over->mean() : window.mean(); }
+    StepSums sums(int64_t last) const { return over ? over->sums() : window.sums(last); }
     WindowState state() const { return over ? over->state() : window.state(); }
     void restore(const WindowState& state);
   };
@@ -145,7 +152,8 @@ class Metrics {
     double samples = 0;  // of the current step
 
     bool empty() const;
-    double mean(size_t last = WindowMean::kSize) const;
+    double mean() const;
+    std::optional<double> recent(int64_t steps) const;  // empty: nothing counts
   };
   static std::string kept_name(const std::string& name, const Part& part) {
     return part.key.empty() ? name : name + " of " + part.key;

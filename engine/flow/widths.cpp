@@ -302,13 +302,37 @@ class Solver {
       add(parameter_prefix(e, i) + ".");
       if (e.calls[i].tied >= 0) add(tied_prefix(graph_, e.calls[i].tied, e.calls[i].span) + ".weight");
     }
+    return first_that_meets(e, candidates, loaded_);
+  }
+
+  // Returns the width of the first candidate with which the functions request exactly these shapes.
+  std::optional<Width> first_that_meets(const GraphEdge& e, const std::set<int64_t>& candidates,
+                                        const LoadedShapes& shapes) {
     for (int64_t candidate : candidates) try {
-        if (auto w = try_edge(e, candidate, &loaded_)) return w;
+        if (auto w = try_edge(e, candidate, &shapes)) return w;
       } catch (const Mismatch&) {
       } catch (const Error&) {
         // this width does not suit the functions: try the next one
       }
     return std::nullopt;
+  }
+
+  // For an arrow that needs a width and takes weights of other arrows: returns the one that suits these weights.
+  std::optional<Width> by_tied_weights(const GraphEdge& e) {
+    std::set<int64_t> candidates;
+    LoadedShapes tied;
+    const ScratchParameters::Seen see = [&](const std::string& path, const TensorType& type, const BoundCall&) {
+      if (const auto wanted = tied.find(path); wanted != tied.end()) wanted->second = type.shape;
+    };
+    for (const BoundCall& c : e.calls) {
+      if (c.tied < 0) continue;
+      tied.emplace(tied_prefix(graph_, c.tied, c.span) + ".weight", Shape{});
+      for (size_t number : into_[static_cast<size_t>(c.tied)])
+        try_edge(graph_.edges[number], features(width(c.tied)), nullptr, &see);
+    }
+    for (const auto& [path, shape] : tied)
+      for (const int64_t d : shape) candidates.insert(d);
+    return first_that_meets(e, candidates, tied);
   }
 
   Width layer(int n) {
@@ -383,6 +407,9 @@ class Solver {
     } else if (me.ratio) {
       wanted = ratio_width(n);
       reason = fmt::format("{}/{} of '{}'", me.ratio->numerator, me.ratio->denominator, me.ratio->of.text);
+    } else if (const auto tied = by_tied_weights(*waiting.front())) {
+      wanted = features(*tied);
+      reason = "the weights it shares";
     } else {
       wanted = features(width(waiting.front()->source));
       reason = "as wide as its source '" + node(waiting.front()->source).name + "'";

@@ -442,9 +442,9 @@ TEST_CASE("metrics: means over the last hundred steps, weighted by samples") {
   CHECK(w.mean() == Approx(2));
   for (int i = 0; i < 100; ++i) w.add(2 * i, 2);
   CHECK(w.mean() == Approx(49.5));
-  CHECK(w.mean(4) == Approx(97.5));
-  CHECK(w.mean(100) == Approx(49.5));
-  CHECK(w.mean(1000) == Approx(49.5));
+  CHECK(w.sums(4).mean() == Approx(97.5));
+  CHECK(w.sums(100).mean() == Approx(49.5));
+  CHECK(w.sums(1000).mean() == Approx(49.5));
   Metrics m;
   const size_t loss = m.declare("loss");
   CHECK_FALSE(m.holds(parse_comparison("loss<1e9")));
@@ -464,6 +464,16 @@ TEST_CASE("metrics: means over the last hundred steps, weighted by samples") {
   CHECK(m.recent(1).at("loss") == Approx(2));
   CHECK(m.recent(2).at("loss") == Approx(3.5 / 4));
   CHECK(m.recent(1000).at("loss") == Approx(m.value(loss)));
+  m.add(loss, 0, 0);
+  m.end_step();
+  CHECK(m.recent(1).empty());  // nothing counts
+  CHECK(m.recent(2).at("loss") == Approx(2));
+  CHECK(m.recent(3).at("loss") == Approx(3.5 / 4));
+  Metrics resumed;
+  resumed.declare("loss");
+  resumed.restore(m.windows(), {});
+  CHECK(resumed.recent(1).at("loss") == Approx(2));
+  CHECK(resumed.recent(2).at("loss") == Approx(3.5 / 4));
 }
 
 TEST_CASE("conditions: those that can never hold are errors") {

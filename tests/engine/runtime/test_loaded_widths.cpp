@@ -73,6 +73,15 @@ TEST_CASE("loaded widths: a tied weight gives the width of its target") {
   CHECK(g.widths().of.at(g.graph().find("o")).reason == "loaded weights");
 }
 
+TEST_CASE("loaded widths: without weights and tap, the weight of another arrow gives the width") {
+  auto g = graph_of(
+      "harmonic g { producer x {*, 7}; layer a {*, 4}; layer o; cycle { x -(embed)-> a -(affine(tied=a, "
+      "bias=false))-> o; } }");
+  bind_rows<int32_t>(*g, "x", {3}, std::vector<int32_t>(12, 6));
+  CHECK(width(*g, "o") == Shape{3, 7});
+  CHECK(g->widths().of.at(g->graph().find("o")).reason == "the weights it shares");
+}
+
 TEST_CASE("loaded widths: initial weights of a function give its width") {
   const fs::path file = fs::temp_directory_path() / "harmonics_loaded_widths.safetensors";
   const std::string first =

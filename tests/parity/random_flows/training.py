@@ -1,7 +1,6 @@
 """A run of the PyTorch model: batches in documented order, accumulation, clipping, test and inference."""
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Iterable
 
@@ -16,13 +15,11 @@ import schedules
 from flow import Flow
 from net import Net, Pass
 
-WINDOW = 100  # steps that the logged loss is a mean of
-
 
 @dataclass
 class Outcome:
     weights: dict[str, np.ndarray] = field(default_factory=dict)  # and running statistics
-    losses: list[float] = field(default_factory=list)  # after each step the mean of the last hundred
+    losses: list[float] = field(default_factory=list)  # of each step
     gradients: dict[str, np.ndarray] = field(default_factory=dict)  # of the first step, before clipping
     initial: dict[str, np.ndarray] = field(default_factory=dict)
     results: dict[str, np.ndarray] = field(default_factory=dict)  # of inference, by layer
@@ -58,7 +55,7 @@ class Trainer:
     def __init__(self, flow: Flow, dtype: torch.dtype, disturbed: int | None = None):
         self.flow, self.net = flow, Net(flow, dtype)
         self.draw = None if disturbed is None else torch.Generator().manual_seed(disturbed)
-        self.window: deque[dict[tuple[int, int], tuple[float, int]]] = deque(maxlen=WINDOW)
+        self.loss = float("nan")  # of the last step
 
     def tensors(self, part: str, rows: np.ndarray | None, taps: bool) -> dict[str, Tensor]:
         batch = {}
@@ -133,12 +130,7 @@ class Trainer:
                 loss = loss + weight * total / sum(counts[key])
             if isinstance(loss, Tensor):
                 loss.backward()
-        self.window.append({key: (sums[key], sum(counts[key])) for key in counts})
-
-    def logged_loss(self) -> float:
-        keys = [key for key, *_ in self.terms()]
-        over = {k: (sum(step[k][0] for step in self.window), sum(step[k][1] for step in self.window)) for k in keys}
-        return sum_of_means(over.values())
+        self.loss = sum_of_means((sums[key], sum(counts[key])) for key in counts)
 
     def train(self, out: Outcome) -> None:
         t, n = self.flow.training, self.samples("train")
@@ -171,7 +163,7 @@ class Trainer:
                     g["lr"] = schedules.rate(t.schedule, lr, step, steps)
                 optimizer.step()
                 self.disturb()
-                out.losses.append(self.logged_loss())
+                out.losses.append(self.loss)
                 step += 1
             epoch += 1
 

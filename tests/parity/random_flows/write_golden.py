@@ -4,7 +4,7 @@
 Small flows are chosen so that together they use as many functions, losses and settings as possible.
 Metadata NAME = {"text", "seed", "shuffle", "classes": {STREAM}, "allowed": {PART: error}}; below NAME/
   train/S, test/S, infer/S (streams)
-  loss (after each step the mean of all so far), test_loss, test_accuracy (NaN: none)
+  loss (of each step), test_loss, test_accuracy (NaN: none)
   gradient/P (of the first samples in file order, drawn as in step 1)      weights/P, result/LAYER
 """
 from __future__ import annotations
