@@ -319,7 +319,7 @@ TEST_CASE("manual pages: are well formed and agree with help") {
 TEST_CASE("manual pages: numbered lists of the flow language are lists") {
   const std::string language = harmonics("man hmx").out;
   CHECK(has(language, "\n.IP 1. 4\nloaded weights, including tied weights and "));
-  CHECK(has(language, "\n.IP 6. 4\nthe source's width\n"));
+  CHECK(has(language, "\n.IP 7. 4\nthe source's width\n"));
 }
 
 TEST_CASE("verbs: each prints one JSON object that matches its schema") {

@@ -434,48 +434,6 @@ TEST_CASE("noise: repeats for its seed, is off in evaluation, and passes gradien
   CHECK(evaluate(*g, 0, g->test_streams(), settings(3)).loss == loss);
 }
 
-TEST_CASE("metrics: means over the last hundred steps, weighted by samples") {
-  WindowMean w;
-  CHECK(w.empty());
-  w.add(3, 3);  // sum, weight
-  w.add(5, 1);
-  CHECK(w.mean() == Approx(2));
-  for (int i = 0; i < 100; ++i) w.add(2 * i, 2);
-  CHECK(w.mean() == Approx(49.5));
-  CHECK(w.sums(4).mean() == Approx(97.5));
-  CHECK(w.sums(100).mean() == Approx(49.5));
-  CHECK(w.sums(1000).mean() == Approx(49.5));
-  Metrics m;
-  const size_t loss = m.declare("loss");
-  CHECK_FALSE(m.holds(parse_comparison("loss<1e9")));
-  m.add(loss, 0, 1);
-  m.add(loss, 0.75, 2);
-  CHECK_FALSE(m.holds(parse_comparison("loss<1e9")));  // the step has not ended
-  m.end_step();
-  CHECK(m.holds(parse_comparison("loss <= 0.5")));
-  CHECK_FALSE(m.holds(parse_comparison("loss<0.5")));
-  m.add(loss, 1000, 5);
-  m.drop_step();
-  m.add(loss, 0.5, 3);
-  m.end_step();
-  CHECK(m.value(loss) == Approx(0.5));
-  m.add(loss, 2, 1);
-  m.end_step();
-  CHECK(m.recent(1).at("loss") == Approx(2));
-  CHECK(m.recent(2).at("loss") == Approx(3.5 / 4));
-  CHECK(m.recent(1000).at("loss") == Approx(m.value(loss)));
-  m.add(loss, 0, 0);
-  m.end_step();
-  CHECK(m.recent(1).empty());  // nothing counts
-  CHECK(m.recent(2).at("loss") == Approx(2));
-  CHECK(m.recent(3).at("loss") == Approx(3.5 / 4));
-  Metrics resumed;
-  resumed.declare("loss");
-  resumed.restore(m.windows(), {});
-  CHECK(resumed.recent(1).at("loss") == Approx(2));
-  CHECK(resumed.recent(2).at("loss") == Approx(3.5 / 4));
-}
-
 TEST_CASE("conditions: those that can never hold are errors") {
   const auto run = [](const std::string& until) {
     auto g = graph_of(kLine);
