@@ -94,6 +94,49 @@ TEST_CASE("lora: an adapter trained over 4 bits gives the same text applied, mer
   CHECK(has(without.err, "--weights FOLDER"));
 }
 
+TEST_CASE("lora: train continues an adapter, which is then the reference of preferences") {
+  if (!reads_folders()) return;
+  const AdaptedTraining trained("Llama3", "num_kv_heads: 2, intermediate_size: 128");
+  const Folder& f = trained.f;
+  const std::string first =
+      trained.adapter("first", "r: 4, alpha: 8, target_modules: [q_proj, v_proj], use_rslora: true");
+  const auto rows = [&](const std::string& keys) {
+    const Result run =
+        harmonics("train " + f.write("more.yaml", "model: " + trained.base + "\nlearning_rate: 1e-3\n" +
+                                                      "logging_steps: 1\nmax_steps: 2\noutput_dir: " + (f / "more") +
+                                                      "\n" + keys));
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    const std::string text = read(f / "more/log.jsonl");
+    fs::remove_all(f / "more");
+    return std::pair(json::parse(text.substr(0, text.find('\n'))).at("metrics").as_object(), run.err);
+  };
+  const std::string data = "datasets: " + trained.other + "\nsequence_len: 32\n";
+  const std::string settings = "adapter: lora\nlora_model_dir: " + first + "\n";
+  const auto [further, notes] = rows(data + settings + "lora_r: 16\nlora_alpha: 64\n");
+  CHECK(further.at("loss").to_number<double>() < 1);
+  CHECK(has(notes, "note: r, alpha of 'lora' have no effect: the adapter '" + first + "' has its own\n"));
+  CHECK(rows(data + "lora: {r: 4}\n").first.at("loss").to_number<double>() > 1);
+
+  const std::string pairs =
+      f.write("pairs.json", R"([{"prompt": "the cow ", "chosen": "ran to", "rejected": "sat on"}])");
+  const std::string config = "datasets: [{path: " + pairs + ", type: preference}]\ndpo: {}\nsequence_len: 64\n";
+  for (const std::string base : {"", ", base: q8_0"}) {
+    const auto metrics = rows(config + "lora: {from: " + first + base + "}\n").first;
+    INFO(base);
+    CHECK(std::abs(metrics.at("loss").to_number<double>() - std::log(2)) < 1e-6);
+    CHECK(metrics.at("rewards/chosen").to_number<double>() == 0);
+  }
+  const Result none =
+      harmonics("train " + f.write("none.yaml", "model: " + trained.base + "\n" + data +
+                                                    "lora: {from: nowhere}\noutput_dir: " + (f / "none") + "\n"));
+  CHECK(none.code != 0);
+  CHECK(has(none.err, "error: there is no adapter 'nowhere'\n"));
+  const Result commas =
+      harmonics("train " + f.write("commas.yaml", "model: " + trained.base + "\n" + data + "lora: {from: \"a,b\"}\n"));
+  CHECK(has(commas.err, "give a path without commas"));
+}
+
 TEST_CASE("lora: an adapter of a described model has the modules of its hf_mapping") {
   if (!reads_folders()) return;
   const AdaptedTraining t("GPT2", "intermediate_size: 128");

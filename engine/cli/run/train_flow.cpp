@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include <fmt/core.h>
 
@@ -40,32 +41,43 @@ std::string quoted_text(const std::string& text) {
 struct OtherModel {
   const char* layer = nullptr;  // null: there is none
   std::string path;
+  bool is_initial = false;  // the trained model before training
 };
 
 OtherModel other_model(const TrainSettings& s) {
   if (s.distillation) return {"teacher", s.distillation->teacher};
   if (!s.preferences) return {};
-  return {"reference", s.preferences->reference.empty() ? s.model : s.preferences->reference};
+  if (s.preferences->reference.empty()) return {"reference", s.model, true};
+  return {"reference", s.preferences->reference};
 }
 
-std::string train_flow_text(const TrainSettings& s, const std::string& model, const OtherModel& other, bool packed) {
-  std::string arguments = quoted_text(model) + ", name=\"model\"";
-  const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) arguments += fmt::format(", {}={}", name, quoted_text(value));
-  };
-  if (packed) arguments += ", documents=documents";
-  add("set", s.model_settings);
-  add("lora", s.lora);
-  add("type", s.base_type);
+std::string model_call(const std::string& path, bool packed, const std::map<std::string, std::string>& arguments) {
+  std::string text = quoted_text(path);
+  if (packed) text += ", documents=documents";
+  for (const auto& [name, value] : arguments)
+    if (!value.empty()) text += fmt::format(", {}={}", name, quoted_text(value));
+  return text;
+}
+
+// `from`: the adapter to train further.
+std::string train_flow_text(const TrainSettings& s, const std::string& model, const std::string& from,
+                            const OtherModel& other, bool packed) {
+  std::map<std::string, std::string> initial{{"set", s.model_settings}, {"type", s.base_type}}, trained = initial;
+  trained["name"] = "model";
+  trained["lora"] = from.empty() ? s.lora : s.lora + ", from=" + from;
+  initial["adapter"] = from;
   std::string text = "harmonic train {\n  producer tokens;\n  producer next;\n";
   if (packed) text += "  producer documents;\n";
   text += "  layer scores;\n";
   if (other.layer) text += fmt::format("  layer {};\n", other.layer);
   text += "  cycle {\n";
-  text += fmt::format("    tokens -(model({}))-> scores;\n", arguments);
-  if (other.layer)
-    text += fmt::format("    tokens -(model({}, name=\"{}\", freeze=true{}))-> {};\n", quoted_text(other.path),
-                        other.layer, packed ? ", documents=documents" : "", other.layer);
+  text += fmt::format("    tokens -(model({}))-> scores;\n", model_call(model, packed, trained));
+  if (other.layer) {
+    std::map<std::string, std::string> frozen = other.is_initial ? initial : std::map<std::string, std::string>{};
+    frozen["name"] = other.layer;
+    text += fmt::format("    tokens -(model({}, freeze=true))-> {};\n", model_call(other.path, packed, frozen),
+                        other.layer);
+  }
   text += fmt::format("    scores <-({})- next;\n  }}\n}}\n", train_losses_text(s));
   return text;
 }
@@ -208,8 +220,14 @@ void make_flow(const TrainSettings& s, const std::string& folder, bool packed, T
   const std::string model = path_of(s.model.empty() ? s.model_dsl : s.model);
   OtherModel other = other_model(s);
   if (other.layer) other.path = path_of(other.path);
-  plan.flow = parse_flow(std::make_shared<SourceText>(
-      (fs::absolute(folder.empty() ? "." : folder) / "train.hmx").string(), train_flow_text(s, model, other, packed)));
+  std::error_code failed;
+  if (!s.lora_from.empty() && !fs::exists(s.lora_from, failed))
+    throw Error(ErrorKind::NoInput, fmt::format("there is no adapter '{}'", s.lora_from), {},
+                {"give the folder of an adapter as PEFT writes it, or a file of GGUF"});
+  const std::string from = s.lora_from.empty() ? "" : path_of(s.lora_from);
+  plan.flow =
+      parse_flow(std::make_shared<SourceText>((fs::absolute(folder.empty() ? "." : folder) / "train.hmx").string(),
+                                              train_flow_text(s, model, from, other, packed)));
 }
 
 // A stream is opened by the run: what it reads is gone. Returns whether its rows have several documents.

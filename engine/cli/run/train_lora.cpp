@@ -1,6 +1,7 @@
 // The keys of `train` for the model: settings, adapters, types of frozen weights, recomputation.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include "engine/base/spelling.hpp"
 #include "engine/cli/run/train_settings.hpp"
 #include "engine/passes/recomputation.hpp"
 #include "engine/transformer/added_tokens.hpp"
@@ -15,23 +16,34 @@ void add_refused(const document::Node& node, const Error& e, document::Problems&
   problems.add(node.span, e.what(), e.notes().empty() ? "" : e.notes().front());
 }
 
+// Settings that an adapter has already when it is trained further.
+constexpr const char* kOfAdapter[] = {"r", "alpha", "target_modules", "use_dora", "use_rslora"};
+
 void take_lora(TrainSettings& s, const document::Node& node, document::Problems& problems) {
   document::Fields fields(node, problems, "'lora'");
-  std::string text = fmt::format("rank={}", fields.whole("r", 1, 1 << 16).value_or(8));
-  text += fmt::format(", alpha={}", fields.real("alpha", 1e-9, 1e9).value_or(16));
-  if (const auto dropout = fields.real("dropout", 0, 0.999)) text += fmt::format(", dropout={}", *dropout);
-  if (const auto modules = fields.texts("target_modules")) {
-    std::string joined;
-    for (const std::string& name : *modules) joined += (joined.empty() ? "" : "+") + name;
-    text += ", targets=" + joined;
-  }
-  if (fields.truth("use_dora").value_or(false)) text += ", dora";
-  if (fields.truth("use_rslora").value_or(false)) text += ", rslora";
+  std::string shape = fmt::format(", rank={}", fields.whole("r", 1, 1 << 16).value_or(8));
+  shape += fmt::format(", alpha={}", fields.real("alpha", 1e-9, 1e9).value_or(16));
+  std::string text = fmt::format("dropout={}", fields.real("dropout", 0, 0.999).value_or(0));
+  if (const auto modules = fields.texts("target_modules"))
+    shape += fmt::format(", targets={}", fmt::join(*modules, "+"));
+  if (fields.truth("use_dora").value_or(false)) shape += ", dora";
+  if (fields.truth("use_rslora").value_or(false)) shape += ", rslora";
+  const std::string from = fields.text("from").value_or("");
+  if (from.empty()) text += shape;
   s.base_type = fields.text("base").value_or("");
+  std::vector<std::string> given;
+  for (const char* name : kOfAdapter)
+    if (fields.find(name)) given.push_back(name);
   fields.finish();
+  if (from.find(',') != std::string::npos)
+    problems.add(fields.find("from")->span, fmt::format("'from' is '{}'", from), "give a path without commas");
+  if (!from.empty() && !given.empty())
+    s.notes.push_back(fmt::format("{} of 'lora' {} no effect: the adapter '{}' has its own", comma_separated(given),
+                                  given.size() == 1 ? "has" : "have", from));
   try {
     expect_lora(parse_lora(text));
     s.lora = text;
+    s.lora_from = from;
   } catch (const Error& e) {
     add_refused(node, e, problems);
   }
@@ -101,11 +113,11 @@ std::vector<TrainKey> train_model_keys() {
            take_model_settings},
           {"lora",
            {},
-           "a map with r, alpha, dropout, target_modules, use_dora, use_rslora and base",
+           "a map with r, alpha, dropout, target_modules, use_dora, use_rslora, from and base",
            "",
-           "train an adapter instead of the weights; base: type to convert the frozen weights to, such as nf4_64; also "
-           "adapter: lora or qlora with lora_r, lora_alpha, lora_dropout, lora_target_modules, lora_target_linear, "
-           "load_in_4bit",
+           "train an adapter instead of the weights; from: an adapter to train further; base: type to convert the "
+           "frozen weights to, such as nf4_64; also adapter: lora or qlora with lora_r, lora_alpha, lora_dropout, "
+           "lora_target_modules, lora_target_linear, lora_model_dir, load_in_4bit",
            take_lora},
           {"recompute",
            {"gradient_checkpointing"},

@@ -21,6 +21,7 @@ constexpr Pair kLoraParts[] = {{"lora_r", "r"},
                                {"lora_alpha", "alpha"},
                                {"lora_dropout", "dropout"},
                                {"lora_target_modules", "target_modules"},
+                               {"lora_model_dir", "from"},
                                {"peft_use_dora", "use_dora"},
                                {"peft_use_rslora", "use_rslora"}};
 constexpr Pair kBases[] = {{"load_in_4bit", "nf4_64"},

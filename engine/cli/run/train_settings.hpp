@@ -34,6 +34,7 @@ struct TrainSettings {
   std::string model_settings;               // "num_layers=2, hidden_size=64"
   std::vector<std::string> special_tokens;  // added tokens: "TEXT", "eos_token=TEXT"
   std::string lora;                         // settings of an adapter; "": all weights are trained
+  std::string lora_from;                    // path of an adapter to train further; "": a new one
   std::string base_type;                    // type of frozen weights; "": as in the file
   std::string recompute;
   CorpusOptions corpus;

@@ -60,8 +60,12 @@ std::string yaml_datasets(const char* key, const std::vector<DatasetOptions>& se
 std::string yaml_lora(const TrainSettings& s) {
   if (s.lora.empty()) return "";
   const LoraSettings lora = parse_lora(s.lora);
-  std::string text = fmt::format("lora:\n  r: {}\n  alpha: {}\n  dropout: {}\n  target_modules: [{}]\n", lora.rank,
-                                 lora.alpha, lora.dropout, fmt::join(lora.targets, ", "));
+  std::string text = fmt::format("lora:\n  dropout: {}\n", lora.dropout);
+  if (!s.lora_from.empty())
+    text += fmt::format("  from: {}\n", yaml_text(s.lora_from));
+  else
+    text += fmt::format("  r: {}\n  alpha: {}\n  target_modules: [{}]\n", lora.rank, lora.alpha,
+                        fmt::join(lora.targets, ", "));
   if (lora.dora) text += "  use_dora: true\n";
   if (lora.rslora) text += "  use_rslora: true\n";
   if (!s.base_type.empty()) text += fmt::format("  base: {}\n", s.base_type);
