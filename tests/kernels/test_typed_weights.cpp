@@ -18,6 +18,18 @@ KernelCall call(const Tensor& x, const Tensor& weight) {
   return c;
 }
 
+double largest(const Tensor& t) {
+  double most = 0;
+  for (int64_t i = 0; i < t.size(); ++i) most = std::max(most, std::abs(static_cast<double>(t[i])));
+  return most;
+}
+
+void require_product(const Tensor& y, const Tensor& x, const Side& weight) {
+  const int64_t m = x.dims[0], depth = x.dims[1], n = y.dims[1];
+  const double term = largest(x) * largest(weight.matrix);
+  require_close(y, exact_product({x}, weight, m, n, depth), 1e-5, 1e-6 * term * static_cast<double>(depth));
+}
+
 }  // namespace
 
 TEST_CASE("typed weights: linear equals the product with the decoded weight") {
@@ -30,20 +42,7 @@ TEST_CASE("typed weights: linear equals the product with the decoded weight") {
         for (const int64_t depth : {block, 3 * block, block == 1 ? int64_t{131} : 2 * block, 19 * block}) {
           CAPTURE(m, n, depth);
           const Tensor x = random.floats({m, depth}), w = of_type(type, {n, depth}, random);
-          const Tensor plain = decoded(w), y = call(x, w).out({m, n}).run_one();
-          std::vector<double> e(static_cast<size_t>(m * n));
-          double magnitude = 0;
-          for (int64_t i = 0; i < m; ++i)
-            for (int64_t j = 0; j < n; ++j) {
-              double sum = 0;
-              for (int64_t k = 0; k < depth; ++k) {
-                const double term = static_cast<double>(x[i * depth + k]) * static_cast<double>(plain[j * depth + k]);
-                sum += term;
-                magnitude = std::max(magnitude, std::abs(term));
-              }
-              e[static_cast<size_t>(i * n + j)] = sum;
-            }
-          require_close(y, e, 1e-5, 1e-6 * magnitude * static_cast<double>(depth));
+          require_product(call(x, w).out({m, n}).run_one(), x, {decoded(w), true});
         }
   }
 }
@@ -59,19 +58,9 @@ TEST_CASE("typed weights: many rows are multiplied by decoded panels, in both di
         for (const int64_t depth : {block, block < 3 ? int64_t{300} : 17 * block}) {
           CAPTURE(element_type(type).name, transposed, columns, depth);
           const Dims shape = transposed ? Dims{depth, columns} : Dims{columns, depth};
-          const Tensor x = random.floats({kRows, depth}), w = of_type(type, shape, random), plain = decoded(w);
+          const Tensor x = random.floats({kRows, depth}), w = of_type(type, shape, random);
           const Tensor y = call(x, w).set("transposed", transposed).out({kRows, columns}).run_one();
-          std::vector<double> e(static_cast<size_t>(kRows * columns));
-          double magnitude = 0;
-          for (int64_t i = 0; i < kRows; ++i)
-            for (int64_t k = 0; k < depth; ++k)
-              for (int64_t j = 0; j < columns; ++j) {
-                const float number = transposed ? plain[k * columns + j] : plain[j * depth + k];
-                const double term = static_cast<double>(x[i * depth + k]) * static_cast<double>(number);
-                e[static_cast<size_t>(i * columns + j)] += term;
-                magnitude = std::max(magnitude, std::abs(term));
-              }
-          require_close(y, e, 1e-5, 1e-6 * magnitude * static_cast<double>(depth));
+          require_product(y, x, {decoded(w), !transposed});
         }
     }
 }
@@ -98,20 +87,11 @@ TEST_CASE("typed weights: transposed products decode the weight where it lies") 
       for (const int64_t depth : {1, 5, 130, 300})
         for (const int64_t n : {block, block < 3 ? int64_t{38} : 3 * block, block < 3 ? int64_t{258} : 9 * block}) {
           CAPTURE(m, n, depth);
-          const Tensor x = random.floats({m, depth}), w = of_type(type, {depth, n}, random), plain = decoded(w);
+          const Tensor x = random.floats({m, depth}), w = of_type(type, {depth, n}, random);
           KernelCall product = call(x, w);
           const Tensor y = product.set("transposed", 1).out({m, n}).run_one();
           REQUIRE(product.kernel() == std::string(element_type(type).name) + " weights");
-          std::vector<double> e(static_cast<size_t>(m * n));
-          double magnitude = 0;
-          for (int64_t i = 0; i < m; ++i)
-            for (int64_t k = 0; k < depth; ++k)
-              for (int64_t j = 0; j < n; ++j) {
-                const double term = static_cast<double>(x[i * depth + k]) * static_cast<double>(plain[k * n + j]);
-                e[static_cast<size_t>(i * n + j)] += term;
-                magnitude = std::max(magnitude, std::abs(term));
-              }
-          require_close(y, e, 1e-5, 1e-6 * magnitude * static_cast<double>(depth));
+          require_product(y, x, {decoded(w)});
         }
   }
   KernelCall wide = call(random.floats({64, 512}), of_type(DType::NF4_64, {512, 1024}, random));
