@@ -317,7 +317,8 @@ class Solver {
     return std::nullopt;
   }
 
-  // For an arrow that needs a width and takes weights of other arrows: returns the one that suits these weights.
+  // For an arrow that needs a width and takes weights of other arrows, into layers of known width: returns the one that
+  // suits these weights.
   std::optional<Width> by_tied_weights(const GraphEdge& e) {
     std::set<int64_t> candidates;
     LoadedShapes tied;
@@ -325,7 +326,7 @@ class Solver {
       if (const auto wanted = tied.find(path); wanted != tied.end()) wanted->second = type.shape;
     };
     for (const BoundCall& c : e.calls) {
-      if (c.tied < 0) continue;
+      if (c.tied < 0 || !result_.of.count(c.tied)) continue;
       tied.emplace(tied_prefix(graph_, c.tied, c.span) + ".weight", Shape{});
       for (size_t number : into_[static_cast<size_t>(c.tied)])
         try_edge(graph_.edges[number], features(width(c.tied)), nullptr, &see);

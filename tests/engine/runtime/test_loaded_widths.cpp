@@ -80,6 +80,10 @@ TEST_CASE("loaded widths: without weights and tap, the weight of another arrow g
   bind_rows<int32_t>(*g, "x", {3}, std::vector<int32_t>(12, 6));
   CHECK(width(*g, "o") == Shape{3, 7});
   CHECK(g->widths().of.at(g->graph().find("o")).reason == "the weights it shares");
+
+  auto later = graph_of("harmonic g { producer x {4}; layer a; layer o {4}; cycle { x -(affine(tied=o))-> a -> o; } }");
+  bind_rows(*later, "x", {4}, numbers(16));
+  CHECK(width(*later, "a") == Shape{4});  // as its source: the width of 'o' depends on it
 }
 
 TEST_CASE("loaded widths: initial weights of a function give its width") {
