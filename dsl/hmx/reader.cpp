@@ -203,7 +203,8 @@ void Reader::leave_out(const Lexer& start, bool kept) {
   const bool is_flow = !is_reserved(first) && (!behind.peek_arrow().text.empty() || !start.peek_arrow().text.empty());
   const bool is_producer = first == "producer";
   const bool is_known = is_flow || first == "layer" || first == "consumer" || first == "cycle" || first == "if";
-  const bool producers = !(is_known || kept) || lowered(text.substr(first.size())).find("prod") != std::string::npos;
+  const bool producers = !(is_known || kept) ||
+                         lowered(text.substr(std::min(first.size(), text.size()))).find("prod") != std::string::npos;
   unread_.producers = unread_.producers || producers;
   unread_.ratios = unread_.ratios || ((producers || is_producer) && text.find('/') != std::string_view::npos);
   add_words(text, unread_.words);
