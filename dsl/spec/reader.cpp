@@ -14,6 +14,7 @@
 #include "engine/base/read_file.hpp"
 #include "engine/base/source_text.hpp"
 #include "engine/base/spelling.hpp"
+#include "formats/exact_json.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine::specs {
@@ -479,25 +480,16 @@ Spec parse_spec(const std::string& path, std::string_view text) {
   if (text.size() > kLargestSpec)
     throw Error(ErrorKind::Syntax,
                 fmt::format("'{}' holds {} bytes; a model spec has at most {}", path, text.size(), kLargestSpec));
-  json::parse_options options;
-  options.max_depth = kDeepestJson;
-  json::stream_parser parser(json::storage_ptr(), options);
   json::error_code failure;
-  const size_t read = parser.write_some(text.data(), text.size(), failure);
-  if (!failure && parser.done()) {
-    const size_t next = text.find_first_not_of(" \t\r\n", read);
-    if (next != std::string_view::npos) failure = json::error::extra_data;
-  } else if (!failure) {
-    parser.finish(failure);
-  }
+  size_t read = 0;
+  const json::value root = parse_json(text, failure, kDeepestJson, &read);
   if (failure) {
-    const Span span = SourceText(path, std::string(text)).span(std::min(read, text.size()), 1);
+    const Span span = SourceText(path, std::string(text)).span(read, 1);
     throw Error(
         ErrorKind::Syntax,
         fmt::format("'{}' is not JSON: line {}, column {}: {}", path, span.line, span.column, failure.message()), {},
         {"a spec is JSON; a .ndsl file is given as the model itself"});
   }
-  const json::value root = parser.release();
   SpecReader reader(path, root, nullptr);
   Spec spec = reader.read();
   if (reader.errors().empty()) return spec;

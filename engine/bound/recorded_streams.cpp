@@ -7,6 +7,8 @@
 
 #include <harmonics/quantity.hpp>
 
+#include "formats/exact_json.hpp"
+
 namespace harmonics::engine {
 
 namespace json = boost::json;
@@ -35,7 +37,7 @@ std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::m
   const auto it = metadata.find("harmonics.streams");
   if (it == metadata.end()) return result;
   try {
-    const json::value value = json::parse(it->second);
+    const json::value value = parse_json(it->second);
     for (const auto& [name, v] : value.as_object()) {
       const int n = graph.find(std::string_view(name.data(), name.size()));
       if (n < 0 || graph.nodes[static_cast<size_t>(n)].kind != DeclarationKind::Producer) continue;

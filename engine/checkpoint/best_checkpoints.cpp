@@ -8,6 +8,7 @@
 #include <harmonics/error.hpp>
 
 #include "engine/base/read_file.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine {
 
@@ -35,7 +36,7 @@ std::optional<BestCheckpoint> best_of(const json::value& one) {
 
 std::optional<std::vector<BestCheckpoint>> parse_best(std::string_view text) {
   json::error_code failed;
-  const json::value root = json::parse(json::string_view(text.data(), text.size()), failed);
+  const json::value root = parse_json(text, failed);
   const json::value *version = failed ? nullptr : field_of(root, "version"),
                     *all = failed ? nullptr : field_of(root, "best");
   if (!version || *version != 1 || !all || !all->is_array()) return std::nullopt;

@@ -6,6 +6,7 @@
 #include <harmonics/philox.hpp>
 
 #include "engine/checkpoint/state_fields.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine {
 
@@ -139,7 +140,7 @@ RunState take_state(TensorFile& file, const std::string& name) {
     throw Error(ErrorKind::Weights, fmt::format("'{}' holds weights, but no run to resume", name), {},
                 {"use --weights to load weights"});
   try {
-    const json::value value = json::parse(entry->second);
+    const json::value value = parse_json(entry->second);
     const Fields fields(value);
     const int64_t version = fields.count("version");
     if (version < kOldest || version > kVersion)
@@ -160,7 +161,7 @@ LayerChanges changes_in(const std::map<std::string, std::string>& metadata) {
   const auto entry = metadata.find(kRunStateKey);
   if (entry == metadata.end()) return {};
   try {
-    const json::value value = json::parse(entry->second);
+    const json::value value = parse_json(entry->second);
     return changes_of(Fields(value));
   } catch (const std::exception&) {
     return {};  // reported when the whole checkpoint is read

@@ -6,6 +6,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/corpus/register.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine {
 
@@ -95,9 +96,7 @@ DatasetOptions dataset_of(const json::value& value, const std::string& path) {
 
 CorpusOptions parse_corpus_json(std::string_view text, const std::string& path) {
   json::error_code failed;
-  json::parse_options depth;
-  depth.max_depth = 8;
-  const json::value whole = json::parse(json::string_view(text.data(), text.size()), failed, {}, depth);
+  const json::value whole = parse_json(text, failed, 8);
   if (failed) throw Error(ErrorKind::Syntax, fmt::format("'{}' is not JSON: {}", path, failed.message()));
   const Members members(whole, path,
                         {"datasets", "tokenizer", "chat_template", "window", "packing", "too_long", "validation",

@@ -13,6 +13,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/corpus/packed_text.hpp"
+#include "formats/exact_json.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -52,12 +53,6 @@ Written written_as(const std::string& name, std::string_view bytes) {
 bool is_held_out(std::string_view example, double share) {
   const uint64_t hash = splitmix64(stream_of(example.data(), example.size()));
   return static_cast<double>(hash >> 11) * 0x1p-53 < share;
-}
-
-json::value parsed_json(std::string_view text, json::error_code& failed) {
-  json::parse_options options;
-  options.max_depth = 64;
-  return json::parse(json::string_view(text.data(), text.size()), failed, {}, options);
 }
 
 // Reads the examples of one file from its bytes.
@@ -121,7 +116,7 @@ class ExampleFile {
       if (one.size() > kLongestLine)
         refuse_lines(path_, place + fmt::format("is {} bytes long, the maximum is {}", one.size(), kLongestLine));
       json::error_code failed;
-      const json::value value = parsed_json(one, failed);
+      const json::value value = parse_json(one, failed);
       if (failed)
         malformed(place + "is not JSON: " + failed.message());
       else
@@ -134,7 +129,7 @@ class ExampleFile {
       refuse_lines(path_, fmt::format("is a list of {} bytes; the maximum is {}", text.size(), kLongestList),
                    "write JSON lines, which are read one by one");
     json::error_code failed;
-    const json::value list = parsed_json(text, failed);
+    const json::value list = parse_json(text, failed);
     if (failed) refuse_lines(path_, "is not JSON: " + failed.message());
     size_t number = 0;
     for (const json::value& one : list.as_array())

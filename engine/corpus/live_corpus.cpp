@@ -10,6 +10,7 @@
 #include "engine/base/address.hpp"
 #include "engine/corpus/opened_once.hpp"
 #include "engine/streams/streams.hpp"
+#include "formats/exact_json.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -178,9 +179,7 @@ void LiveCorpus::take_line(std::string_view line) {
   ++line_;
   if (line.find_first_not_of(" \t\r\n") == std::string_view::npos) return;
   boost::json::error_code failed;
-  boost::json::parse_options depth;
-  depth.max_depth = 64;
-  const boost::json::value value = boost::json::parse({line.data(), line.size()}, failed, {}, depth);
+  const boost::json::value value = parse_json(line, failed);
   if (failed) return malformed("is not JSON: " + failed.message());
   try {
     if (!kind_) kind_ = format_->kind_of(value);

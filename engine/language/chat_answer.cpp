@@ -5,6 +5,8 @@
 
 #include <boost/json.hpp>
 
+#include "formats/exact_json.hpp"
+
 namespace harmonics::engine {
 
 namespace {
@@ -57,10 +59,7 @@ std::string_view trimmed(std::string_view text) {
 
 std::optional<boost::json::value> json_of(std::string_view text) {
   boost::json::error_code failed;
-  boost::json::parse_options options;
-  options.max_depth = 64;
-  boost::json::value value =
-      boost::json::parse(boost::json::string_view(text.data(), text.size()), failed, {}, options);
+  boost::json::value value = parse_json(text, failed);
   if (failed) return {};
   return value;
 }

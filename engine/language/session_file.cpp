@@ -12,6 +12,7 @@
 #include "engine/model/packed_files.hpp"
 #include "engine/model/sealed_file.hpp"
 #include "engine/tensor/value.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine {
 
@@ -116,9 +117,7 @@ SavedSession session_in(const TensorFile& file, const std::string& name) {
   const auto said = file.metadata.find(kSession);
   if (said == file.metadata.end()) no_session(name, fmt::format("it has no metadata '{}'", kSession));
   json::error_code failed;
-  json::parse_options depth;
-  depth.max_depth = 8;
-  const json::value all = json::parse(said->second, failed, {}, depth);
+  const json::value all = parse_json(said->second, failed, 8);
   const json::object* fields = failed ? nullptr : all.if_object();
   if (!fields) no_session(name, "its description is not a JSON object");
   if (const uint64_t version = number_in(*fields, "version", name); version != 1)

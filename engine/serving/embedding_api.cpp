@@ -10,6 +10,7 @@
 
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/text_request.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine {
 
@@ -106,7 +107,7 @@ ServiceReply refused_embedding(EmbeddingApi api, const Error& error) {
 
 EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body) {
   json::error_code failed;
-  const json::value value = json::parse(json::string_view(body.data(), body.size()), failed);
+  const json::value value = parse_json(body, failed);
   if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
   if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is not a JSON object");
   const json::object& fields = value.get_object();

@@ -12,6 +12,8 @@
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
+#include "formats/exact_json.hpp"
+
 namespace harmonics::engine {
 
 [[noreturn]] inline void refuse_field(std::string_view field, const std::string& what) {
@@ -35,9 +37,7 @@ inline std::string copied(boost::json::string_view text) { return {text.data(), 
 // Parses the body of a request, at most 64 levels deep. Throws ErrorKind::Usage unless it is a JSON object.
 inline boost::json::object object_of_body(std::string_view body) {
   boost::json::error_code failed;
-  boost::json::parse_options depth;
-  depth.max_depth = 64;
-  boost::json::value value = boost::json::parse(boost::json::string_view(body.data(), body.size()), failed, {}, depth);
+  boost::json::value value = parse_json(body, failed);
   if (failed) throw Error(ErrorKind::Usage, "the body is not JSON: " + failed.message());
   if (!value.is_object()) throw Error(ErrorKind::Usage, "the body is not a JSON object; it must begin with {");
   return std::move(value.get_object());

@@ -12,6 +12,7 @@
 #include "engine/language/json_grammar.hpp"
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/route_table.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine {
 
@@ -274,7 +275,7 @@ TextJob::Prompt LanguageService::prompt_of(TextRequest& request, size_t index, s
   prompt.settings = request.settings;
   prompt.settings.seed += index;
   if (!request.schema.empty()) {
-    const json::value schema = json::parse(request.schema);
+    const json::value schema = parse_json(request.schema);
     const bool any = schema.is_object() && schema.get_object().empty();
     prompt.settings.grammar = std::make_shared<const Grammar>(any ? json_object_grammar() : grammar_of_schema(schema));
   }

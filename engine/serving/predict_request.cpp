@@ -15,6 +15,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/model/safetensors.hpp"
+#include "formats/exact_json.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -34,10 +35,8 @@ std::string shape_text(const Port& port) {
 }
 
 json::value parse(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 16;
   json::error_code failed;
-  json::value value = json::parse(text, failed, {}, options);
+  json::value value = parse_json(text, failed, 16);
   if (failed) throw wrong("the body is not JSON: " + failed.message(), "send one JSON object");
   return value;
 }

@@ -10,6 +10,7 @@
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/responses.hpp"
 #include "engine/serving/text_request.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine {
 
@@ -96,7 +97,7 @@ json::value TextReply::calls(bool indexed) const {
       call["type"] = "function";
     } else {
       json::error_code failed;
-      json::value arguments = json::parse(calls_[i].arguments, failed);
+      json::value arguments = parse_json(calls_[i].arguments, failed);
       function["arguments"] = failed ? json::value(json::object()) : std::move(arguments);
     }
     call["function"] = std::move(function);

@@ -9,6 +9,7 @@
 
 #include "engine/serving/json_fields.hpp"
 #include "engine/serving/json_text.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine {
 
@@ -44,7 +45,7 @@ json::array calls_of(const json::array& calls) {
     json::value* const arguments = function->get_object().if_contains("arguments");
     if (!arguments || !arguments->is_string()) continue;
     json::error_code failed;
-    json::value parsed = json::parse(arguments->get_string(), failed);
+    json::value parsed = parse_json(arguments->get_string(), failed);
     if (!failed && parsed.is_object()) *arguments = std::move(parsed);
   }
   return all;

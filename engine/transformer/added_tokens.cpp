@@ -16,6 +16,7 @@
 #include "engine/model/imported.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/transformer/ndsl_model.hpp"
+#include "formats/exact_json.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -39,9 +40,7 @@ constexpr const char* kTables[] = {
 
 json::value parsed(std::string_view text, const std::string& name) {
   json::error_code failed;
-  json::parse_options depth;
-  depth.max_depth = 64;
-  json::value value = json::parse(json::string_view(text.data(), text.size()), failed, {}, depth);
+  json::value value = parse_json(text, failed);
   if (failed || !value.is_object())
     throw Error(ErrorKind::Weights, fmt::format("'{}' is not a JSON object: {}", name,
                                                 failed ? failed.message() : std::string("another value")));

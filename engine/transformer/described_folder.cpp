@@ -17,6 +17,7 @@
 #include "engine/transformer/described.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
 #include "engine/transformer/resolved_spec.hpp"
+#include "formats/exact_json.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/utf8.hpp"
 
@@ -121,7 +122,7 @@ std::string type_of_matrices(const std::map<std::string, HTensor>& tensors) {
 
 std::string configuration(const CompiledNdsl& compiled, const NdslFolder& to,
                           const std::map<std::string, HTensor>& tensors) {
-  json::object config = json::parse(folder_configuration(compiled)).as_object();
+  json::object config = parse_json(folder_configuration(compiled)).as_object();
   if (!config.contains("model_type")) config["model_type"] = kDescribedArchitecture;
   config["torch_dtype"] = type_of_matrices(tensors);
   config["model_dsl"] = kDescriptionFile;

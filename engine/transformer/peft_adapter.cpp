@@ -12,6 +12,7 @@
 #include "engine/base/file.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/transformer/adapter_names.hpp"
+#include "formats/exact_json.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -142,9 +143,7 @@ double PeftConfig::scale(const std::string& module, int64_t rank) const {
 
 PeftConfig parse_peft_config(std::string_view text, const std::string& path) {
   json::error_code failed;
-  json::parse_options depth;
-  depth.max_depth = 32;
-  const json::value all = json::parse({text.data(), text.size()}, failed, {}, depth);
+  const json::value all = parse_json(text, failed, 32);
   const json::object* fields = failed ? nullptr : all.if_object();
   if (!fields)
     throw Error(ErrorKind::Weights,

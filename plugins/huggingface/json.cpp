@@ -1,3 +1,4 @@
+#include "formats/exact_json.hpp"
 #include "json.hpp"
 
 #include <algorithm>
@@ -30,20 +31,13 @@ void refuse(const std::string& path, const std::string& what, const std::string&
 Node Node::parse(std::string_view text, const std::string& path, size_t most) {
   if (text.size() > most)
     refuse(path, "holds " + std::to_string(text.size()) + " bytes; the limit is " + std::to_string(most));
-  json::parse_options options;
-  options.max_depth = kDeepest;
-  json::stream_parser parser(json::storage_ptr(), options);
   json::error_code failure;
-  const size_t read = parser.write_some(text.data(), text.size(), failure);
-  if (!failure && parser.done()) {
-    if (text.find_first_not_of(" \t\r\n", read) != std::string_view::npos) failure = json::error::extra_data;
-  } else if (!failure) {
-    parser.finish(failure);
-  }
+  size_t read = 0;
+  json::value root = harmonics::parse_json(text, failure, kDeepest, &read);
   if (failure)
-    refuse(path, "is not JSON: line " + std::to_string(line_of(text, std::min(read, text.size()))) + ": " +
-                     failure.message() + "; fetch or save it again");
-  return Node(std::make_shared<const json::value>(parser.release()), path);
+    refuse(path, "is not JSON: line " + std::to_string(line_of(text, read)) + ": " + failure.message() +
+                     "; fetch or save it again");
+  return Node(std::make_shared<const json::value>(std::move(root)), path);
 }
 
 Node Node::child(const json::value* value, const std::string& step) const {

@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 
+#include "formats/exact_json.hpp"
 #include "formats/utf8.hpp"
 #include "models.hpp"
 
@@ -47,7 +48,7 @@ MetadataValue list_of(const json::array& list, const std::string& path, std::str
 
 MetadataValue value_of(const std::string& text, const std::string& path, std::string_view key, Texts& kept) {
   json::error_code failed;
-  const json::value value = json::parse(text, failed);
+  const json::value value = parse_json(text, failed);
   if (failed) refuse(path, key, "which is not JSON");
   switch (value.kind()) {
     case json::kind::int64:

@@ -20,6 +20,7 @@
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/language/chat_session.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -160,9 +161,7 @@ class Chat {
 
   static boost::json::value messages_in(const std::string& text, const std::string& path) {
     boost::json::error_code failed;
-    boost::json::parse_options depth;
-    depth.max_depth = 64;
-    boost::json::value all = boost::json::parse(text, failed, {}, depth);
+    boost::json::value all = parse_json(text, failed);
     if (failed) throw Error(ErrorKind::Usage, fmt::format("'{}' has no messages: {}", path, failed.message()));
     return all;
   }

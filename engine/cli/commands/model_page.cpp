@@ -10,6 +10,7 @@
 #include "engine/base/file.hpp"
 #include "engine/base/source_text.hpp"
 #include "engine/cli/terminal/chart.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -68,7 +69,7 @@ void ModelPage::table(const std::string& heading, const std::vector<std::string>
 
 void ModelPage::numbers(const std::string& file) {
   json::error_code failed;
-  const json::value read = json::parse(read_plain_file(file), failed);
+  const json::value read = parse_json(read_plain_file(file), failed);
   if (failed || !read.is_object())
     throw Error(ErrorKind::Usage, fmt::format("'{}' is not an object that --json printed", file), {},
                 {"for example: harmonics profile GRAPH --quiet --json > numbers.json"});

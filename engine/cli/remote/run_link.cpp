@@ -10,6 +10,7 @@
 
 #include "engine/cli/remote/http_client.hpp"
 #include "engine/cli/terminal/terminal.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -51,7 +52,7 @@ RunLink::RunLink(std::string where, std::string token)
 
 json::object RunLink::parsed(const std::string& text) const {
   try {
-    json::value answer = json::parse(text);
+    json::value answer = parse_json(text);
     if (answer.is_object()) return std::move(answer.get_object());
   } catch (const boost::system::system_error&) {  // reported below
   }

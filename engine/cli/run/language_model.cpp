@@ -21,6 +21,7 @@
 #include "engine/language/json_grammar.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/ndsl_model.hpp"
+#include "formats/exact_json.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -117,9 +118,7 @@ namespace {
 
 std::string grammar_of_schema_text(const std::string& text) {
   boost::json::error_code failed;
-  boost::json::parse_options depth;
-  depth.max_depth = 128;
-  const boost::json::value schema = boost::json::parse(text, failed, {}, depth);
+  const boost::json::value schema = parse_json(text, failed, 128);
   if (failed)
     throw Error(ErrorKind::Usage, "the JSON schema is not JSON: " + failed.message(), {},
                 {"--json-schema takes a file such as {\"type\": \"object\"}; --grammar takes GBNF"});
