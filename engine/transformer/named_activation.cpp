@@ -1,12 +1,55 @@
 #include "engine/transformer/named_activation.hpp"
 
+#include <algorithm>
+#include <initializer_list>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/contract/plugin_functions.hpp"
 #include "engine/program/functional.hpp"
+#include "engine/program/tracer.hpp"
 
 namespace harmonics::engine {
 
 ItemPtr activation_named(const std::string& name) {
   if (FunctionalTable::global().find(name)) return nullptr;
   return Registry::global().find(HX_ACTIVATION, name);
+}
+
+bool is_activation(const std::string& name) {
+  if (const FunctionalPtr functional = FunctionalTable::global().find(name)) {
+    const Signature& signature = functional->signature;
+    const bool needs = std::any_of(signature.attributes.begin(), signature.attributes.end(),
+                                   [](const AttributeSpec& a) { return a.required; });
+    return signature.known && !needs && signature.inputs.size() == 1 && signature.results.size() == 1 &&
+           signature.inputs[0].type == signature.results[0].type;
+  }
+  return activation_named(name) != nullptr;
+}
+
+std::vector<std::string> activation_names() {
+  std::vector<std::string> names{"silu", "swish", "gelu_new", "gelu_pytorch_tanh", "relu2", "quick_gelu"};
+  for (std::string& one : FunctionalTable::global().names())
+    if (is_activation(one)) names.push_back(std::move(one));
+  for (std::string& one : Registry::global().names(HX_ACTIVATION)) names.push_back(std::move(one));
+  return names;
+}
+
+HTensor apply_activation(const std::string& name, const HTensor& x) {
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (is({"silu", "swish"})) return apply("silu", {}, {x}).at(0);
+  if (is({"gelu_new", "gelu_fast", "gelu_pytorch_tanh"}))
+    return apply("gelu", AttributeMap().set("approximate", "tanh"), {x}).at(0);
+  if (is({"relu2", "relu_squared"})) {
+    const HTensor positive = apply("relu", {}, {x}).at(0);
+    return positive * positive;
+  }
+  if (is({"quick_gelu"})) return x * logistic(x * 1.702);
+  if (const ItemPtr registered = activation_named(name))
+    return call_activation(registered, bind_arguments(*registered, {}).values, x);
+  return is_activation(name) ? apply(name, {}, {x}).at(0) : HTensor();
 }
 
 WrittenValue written_value(const specs::Value& value, Span span) {

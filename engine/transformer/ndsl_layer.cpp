@@ -254,7 +254,8 @@ std::string lower_norm(NdslBuilder& to, const NdslSettings& settings, const std:
     to.alias(alias + ".bias", {bias});
   }
   const std::string out = to.fresh("norm");
-  specs::Step& step = to.step(layer_norm ? "LayerNorm" : offset ? "OffsetRmsNorm" : "RmsNorm", settings.where());
+  const std::string name = std::string(offset ? "Offset" : "") + (layer_norm ? "LayerNorm" : "RmsNorm");
+  specs::Step& step = to.step(name.c_str(), settings.where());
   step.fields = {{"in", in}, {"weight", weight}, {"epsilon", epsilon}, {"out", out}};
   if (!bias.empty()) step.fields["bias"] = bias;
   return out;

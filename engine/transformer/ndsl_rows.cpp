@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -202,17 +203,18 @@ void lower_mlp_up(NdslLayer& layer) {
   }
 }
 
-// Returns whether a functional maps one value to another of its shape without further input, or an activation is
-// registered under the name.
-bool is_activation(const std::string& name) {
-  if (const FunctionalPtr functional = FunctionalTable::global().find(name)) {
-    const Signature& signature = functional->signature;
-    const bool needs = std::any_of(signature.attributes.begin(), signature.attributes.end(),
-                                   [](const AttributeSpec& a) { return a.required; });
-    return signature.known && !needs && signature.inputs.size() == 1 && signature.results.size() == 1 &&
-           signature.inputs[0].type == signature.results[0].type;
-  }
-  return activation_named(name) != nullptr;
+// Returns whether there is an activation of this name; if not, adds an error.
+bool expect_activation_name(NdslLayer& layer, const std::string& name) {
+  static const std::set<std::string> kSpelled{
+      "silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu2", "relu_squared", "quick_gelu"};
+  if (kSpelled.count(name) || is_activation(name)) return true;
+  const std::string meant = did_you_mean(name, activation_names());
+  layer.settings().faults().add(
+      layer.settings().place_of("hidden_act"), fmt::format("there is no activation {}", shown_name(name)),
+      meant.empty() ? "activations: silu, gelu, gelu_new, gelu_pytorch_tanh, relu, relu2, quick_gelu, and every "
+                      "registered one: harmonics list activations"
+                    : meant);
+  return false;
 }
 
 // Writes the steps of an activation, given by its Hugging Face name. Returns the name of the result.
@@ -232,19 +234,8 @@ std::string activated(NdslLayer& layer, const std::string& x, const std::string&
     layer.to.step("Scale", layer.place()).fields = {{"in", x}, {"by", 1.702}, {"out", scaled}};
     layer.to.step("Sigmoid", layer.place()).fields = {{"in", scaled}, {"out", share}};
     layer.to.step("Multiply", layer.place()).fields = {{"a", x}, {"b", share}, {"out", out}};
-  } else if (is_activation(name)) {
+  } else if (expect_activation_name(layer, name)) {
     layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", name}, {"out", out}};
-  } else {
-    std::vector<std::string> known{"silu", "swish", "gelu_new", "gelu_pytorch_tanh", "relu2", "quick_gelu"};
-    for (std::string& one : FunctionalTable::global().names())
-      if (is_activation(one)) known.push_back(std::move(one));
-    for (std::string& one : Registry::global().names(HX_ACTIVATION)) known.push_back(std::move(one));
-    const std::string meant = did_you_mean(name, known);
-    layer.settings().faults().add(
-        layer.settings().place_of("hidden_act"), fmt::format("there is no activation {}", shown_name(name)),
-        meant.empty() ? "activations: silu, gelu, gelu_new, gelu_pytorch_tanh, relu, relu2, quick_gelu, and every "
-                        "registered one: harmonics list activations"
-                      : meant);
   }
   return out;
 }
@@ -419,6 +410,9 @@ void lower_combine(NdslLayer& layer) {
                  {"down", layer.v}, {"used", used},           {"out", layer.out}};
   if (!layer.router_bias.empty()) step.fields["bias"] = layer.router_bias;
   if (scoring != "softmax") step.fields["scoring"] = scoring;
+  const std::string activation = s.text("hidden_act", "silu");
+  if (activation != "silu" && activation != "swish" && expect_activation_name(layer, activation))
+    step.fields["activation"] = activation;
   if (const double scale = s.real("routed_scaling_factor", 1); scale != 1) step.fields["scale"] = scale;
   if (used_groups < groups) {
     step.fields["groups"] = groups;

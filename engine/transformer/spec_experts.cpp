@@ -6,6 +6,7 @@
 
 #include <harmonics/ops.hpp>
 
+#include "engine/transformer/named_activation.hpp"
 #include "engine/transformer/spec_trace.hpp"
 #include "formats/utf8.hpp"
 
@@ -42,12 +43,12 @@ HTensor clamped_swiglu(const HTensor& gate, const HTensor& up, double limit) {
 HTensor expert_results(SpecTrace& t, const SortedRows& sorted) {
   const HTensor gate = mapped(t, sorted, sorted.rows, "gate"), up = mapped(t, sorted, sorted.rows, "up");
   const std::string kind = t.has("activation") ? t.text("activation") : "silu";
-  if (kind != "silu" && kind != "clamped_swiglu")
-    t.fail(fmt::format("has the activation {}; it can be silu or clamped_swiglu", shown_name(kind)));
   const double limit = t.has("limit") ? t.real("limit") : 7;
   if (!(limit > 0)) t.fail(fmt::format("has the limit {:g}; it is above 0", limit));
-  const HTensor inner = kind == "silu" ? apply("silu", {}, {gate}).at(0) * up : clamped_swiglu(gate, up, limit);
-  return mapped(t, sorted, inner, "down");
+  if (kind == "clamped_swiglu") return mapped(t, sorted, clamped_swiglu(gate, up, limit), "down");
+  const HTensor active = apply_activation(kind, gate);
+  if (!active) t.fail(fmt::format("has the activation {}; there is none of this name", shown_name(kind)));
+  return mapped(t, sorted, active * up, "down");
 }
 
 // Returns the most tokens of an expert: `factor` times its share of all choices, rounded up.

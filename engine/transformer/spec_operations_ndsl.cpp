@@ -23,6 +23,14 @@ void trace_offset_rms_norm(SpecTrace& t) {
   t.set(apply("rms_norm", AttributeMap().set("epsilon", t.real("epsilon")), {t.value("in"), gain + 1.0}).at(0));
 }
 
+void trace_offset_layer_norm(SpecTrace& t) {
+  const HTensor gain = t.weight("weight");
+  if (!gain) t.fail("needs the tensor of 'weight', which the file lacks");
+  HTensor bias = t.has("bias") ? t.weight("bias") : HTensor();
+  if (!bias) bias = zeros_like(gain);
+  t.set(apply("layer_norm", AttributeMap().set("epsilon", t.real("epsilon")), {t.value("in"), gain + 1.0, bias}).at(0));
+}
+
 // Calls any functional with a value and weights, or an activation with a value. It must have one result.
 void trace_call(SpecTrace& t) {
   const std::string name = t.text("function");
@@ -120,6 +128,7 @@ HTensor attention_with_dropout(SpecTrace& t, double rate, bool causal) {
 
 std::vector<SpecOperation> further_spec_operations() {
   return {{"OffsetRmsNorm", {"in", "weight", "epsilon", "out"}, trace_offset_rms_norm},
+          {"OffsetLayerNorm", {"in", "weight", "bias?", "epsilon", "out"}, trace_offset_layer_norm},
           {"Dropout", {"in", "rate", "out"}, trace_dropout},
           {"Sigmoid", {"in", "out"}, trace_sigmoid},
           {"Tanh", {"in", "out"}, trace_tanh},

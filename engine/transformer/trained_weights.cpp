@@ -58,6 +58,17 @@ HTensor stacked(const std::vector<HTensor>& matrices) {
   return make_value({type.dtype, Shape(shape)}, storage);
 }
 
+// Returns the matrices of a stack.
+std::vector<HTensor> unstacked(const HTensor& stack) {
+  const TensorType type{stack.dtype(), stack.shape().from(1)};
+  const size_t bytes = type.bytes();
+  std::vector<HTensor> matrices;
+  for (int64_t i = 0; i < stack.shape()[0]; ++i)
+    matrices.emplace_back(type.dtype, type.shape,
+                          static_cast<const std::byte*>(stack.bytes()) + static_cast<size_t>(i) * bytes);
+  return matrices;
+}
+
 std::map<std::string, TensorType> parameters_of(const CompiledNdsl& compiled) {
   std::map<std::string, TensorType> parameters;
   for (const NdslTensor& tensor : compiled.tensors) {
@@ -78,11 +89,18 @@ std::map<std::string, HTensor> trained_tensors(const CompiledNdsl& compiled, con
                                                const std::string& name) {
   const auto parameters = parameters_of(compiled);
   const std::string prefix = prefix_in(trained, parameters, name, compiled.file.path);
-  std::map<std::string, HTensor> tensors;
+  std::map<std::string, HTensor> given = trained.tensors, tensors;
+  for (const NdslTensor& tensor : compiled.tensors) {  // experts in one tensor, as `explain` shows them
+    const auto at = tensor.experts == 0 ? given.end() : given.find(prefix + tensor.name);
+    if (at == given.end() || at->second.shape() != tensor.shape) continue;
+    const std::vector<HTensor> matrices = unstacked(at->second);
+    for (size_t e = 0; e < matrices.size(); ++e)
+      given.emplace(prefix + expert_name(tensor.name, static_cast<int64_t>(e)), matrices[e]);
+  }
   std::vector<std::string> missing;
   for (const auto& [parameter, type] : parameters) {
-    const auto at = trained.tensors.find(prefix + parameter);
-    if (at == trained.tensors.end()) {
+    const auto at = given.find(prefix + parameter);
+    if (at == given.end()) {
       missing.push_back(parameter);
       continue;
     }

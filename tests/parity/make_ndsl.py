@@ -1,5 +1,5 @@
 """Writes golden/ndsl: for each built-in .ndsl model a folder of Hugging Face with a tiny random model, one more whose
-experts are chosen by groups, and the results of transformers for them.
+experts are chosen by groups, one whose experts have another activation, and the results of transformers for them.
 
 Needs torch, transformers, numpy, safetensors.
 
@@ -60,6 +60,8 @@ def models():
         **llama, head_dim=8, attention_bias=True, use_qk_norm=True, n_routed_experts=8, num_experts_per_tok=2,
         n_group=4, topk_group=1, moe_intermediate_size=12, n_shared_experts=2, routed_scaling_factor=1.5,
         tie_word_embeddings=False)
+    yield "Mixtral-gelu", t.MixtralForCausalLM, t.MixtralConfig(**llama, num_local_experts=4, num_experts_per_tok=2,
+                                                                hidden_act="gelu_new", tie_word_embeddings=False)
 
 
 def randomised(model, seed):

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "dsl/ndsl/print.hpp"
 #include "engine/execution/executable.hpp"
 #include "engine/transformer/described.hpp"
 #include "engine/transformer/layer_models.hpp"
 #include "engine/transformer/ndsl_model.hpp"
+#include "engine/transformer/trained_weights.hpp"
 #include "tests/engine/language/small_llama.hpp"
 #include "tests/engine/model/fake_importer.hpp"
 #include "tests/message_of.hpp"
@@ -204,6 +206,38 @@ TEST_CASE("ndsl: activations are those of Hugging Face and every functional of o
   CHECK(has(refusal(around("    - {op: GELU_FFN, config: {hidden_act: embedding}}\n")), "no activation 'embedding'"));
 }
 
+TEST_CASE("ndsl: initial norms with unit_offset have the gain 1, as those without have") {
+  for (const char* norm : {"RMSNorm", "LayerNorm"}) {
+    INFO(norm);
+    const auto scores = [&](const std::string& offset) {
+      const Model model =
+          opened(around("    - " + std::string(norm) + "\n    - ReLU_FFN\n"), {{"unit_offset", offset}});
+      return results_of(model, "forward", sizes_of(false), "reference").at("scores");
+    };
+    const HTensor plain = scores("false"), offset = scores("true");
+    CHECK(std::equal(plain.data<float>(), plain.data<float>() + plain.size(), offset.data<float>()));
+    CHECK(std::any_of(plain.data<float>(), plain.data<float>() + plain.size(), [](float x) { return x != 0; }));
+  }
+}
+
+TEST_CASE("ndsl: weights of experts are given in one tensor per layer, or in one per expert") {
+  const CompiledNdsl model = compiled(kExperts);
+  TensorFile file;
+  uint32_t seed = 0;
+  for (const NdslTensor& tensor : model.tensors)
+    file.tensors["small." + tensor.name] = testing::small_random(tensor.shape, ++seed, 1);
+  const auto together = trained_tensors(model, file, "run.safetensors");
+  const std::string name = "blk.1.ffn_up_exps.weight";
+  const HTensor &stack = file.tensors.at("small." + name), &third = together.at(name + "[2]");
+  CHECK(third.shape() == Shape{12, 16});
+  CHECK(std::equal(third.data<float>(), third.data<float>() + third.size(), stack.data<float>() + 2 * third.size()));
+  TensorFile alone;
+  for (const auto& [key, tensor] : together) alone.tensors["small." + key] = tensor;
+  CHECK(trained_tensors(model, alone, "run.safetensors").size() == together.size());
+  alone.tensors.erase("small." + name + "[2]");
+  CHECK(has(message_of([&] { trained_tensors(model, alone, "run.safetensors"); }), "missing: " + name + "[2]"));
+}
+
 TEST_CASE("ndsl: experts that choose tokens take as many as an even distribution gives") {
   // If each expert takes every token, the mixture is the dense one.
   const std::map<std::string, std::string> dense{{"num_experts_per_tok", "4"}, {"norm_topk_prob", "false"}};
@@ -219,6 +253,22 @@ TEST_CASE("ndsl: experts that choose tokens take as many as an even distribution
   CHECK(loss_of(chosen, false) == loss_of(one, false));  // outside of training each token has its best expert
   chosen["capacity_factor"] = "4";                       // four times 14 tokens for four experts: all tokens
   CHECK(loss_of(chosen) == Approx(loss_of(dense)).epsilon(1e-5));
+}
+
+TEST_CASE("ndsl: the networks of experts have the activation hidden_act") {
+  const double usual = loss_of({});
+  CHECK(loss_of({{"hidden_act", "silu"}}) == usual);
+  CHECK(loss_of({{"hidden_act", "swish"}}) == usual);
+  CHECK(loss_of({{"hidden_act", "gelu_new"}}) == loss_of({{"hidden_act", "gelu_pytorch_tanh"}}));
+  CHECK(loss_of({{"hidden_act", "relu_squared"}}) == loss_of({{"hidden_act", "relu2"}}));
+  std::set<double> losses{usual};
+  const std::vector<std::string> others{"gelu", "gelu_new", "relu", "relu2", "quick_gelu", "mish"};
+  for (const std::string& name : others) losses.insert(loss_of({{"hidden_act", name}}));
+  CHECK(losses.size() == 1 + others.size());
+  const std::string refused = refusal(
+      around("    - RMSNorm\n    - CausalSelfAttention\n    - {op: MoE_FFN, config: {hidden_act: rleu}}\n", "moe"));
+  CHECK(has(refused, "a.ndsl:7:30: error: there is no activation 'rleu'"));
+  CHECK(has(refused, "did you mean 'relu'?"));
 }
 
 TEST_CASE("ndsl: a capacity limits the tokens of an expert in training alone") {
