@@ -14,10 +14,11 @@ namespace harmonics::engine {
 
 namespace {
 
-float unit_of_draw(uint64_t seed, uint64_t draw) {
+// Returns one of several independent numbers of a draw.
+float unit_of_draw(uint64_t seed, uint64_t draw, size_t number = 0) {
   const auto word = philox({static_cast<uint32_t>(draw), static_cast<uint32_t>(draw >> 32), 0, 0},
                            philox_key(seed, stream_of("generate", 8)));
-  return unit_float(word[0]);
+  return unit_float(word[number]);
 }
 
 }  // namespace
@@ -64,14 +65,15 @@ int32_t Sampler::choose(std::span<const float> scores, const TokenConstraint* co
   const std::span<const float> all = adjusted(scores);
   if (!constraint) return pick(all);
   // The first choice is usually allowed, so that no other token has to be checked. Otherwise choosing again among the
-  // allowed tokens gives them their probabilities.
+  // allowed tokens, by another random number, gives them their probabilities: the first number is known to belong to a
+  // token that is not allowed.
   const uint64_t draws = draws_;
   const double surprise = surprise_;
   if (const int32_t id = pick(all); constraint->allows(id)) return id;
   draws_ = draws;
   surprise_ = surprise;
   keep_allowed(all, *constraint);
-  return pick_kept();
+  return pick_kept(1);
 }
 
 std::span<const float> Sampler::adjusted(std::span<const float> scores) {
@@ -94,13 +96,13 @@ int32_t Sampler::pick(std::span<const float> scores) {
 }
 
 // Requires the wanted candidates, sorted.
-int32_t Sampler::pick_kept() {
+int32_t Sampler::pick_kept(size_t number) {
   if (settings_.temperature <= 0) return candidates_.front().id;
   if (filters_.mirostat > 0)
     keep_unsurprising();
   else
     filter();
-  return draw();
+  return draw(number);
 }
 
 void Sampler::filter() {
@@ -281,10 +283,10 @@ void Sampler::keep_unsurprising() {
   candidates_.resize(count, Candidate{0, 0, 0});
 }
 
-int32_t Sampler::draw() {
+int32_t Sampler::draw(size_t number) {
   if (filters_.mirostat > 0) {
     const double sum = weigh();
-    double left = unit_of_draw(settings_.seed, draws_++) * sum;
+    double left = unit_of_draw(settings_.seed, draws_++, number) * sum;
     size_t chosen = 0;
     for (; chosen + 1 < candidates_.size(); ++chosen)
       if ((left -= candidates_[chosen].weight) < 0) break;
@@ -294,7 +296,7 @@ int32_t Sampler::draw() {
   double sum = 0;
   const float best = candidates_.front().score;
   for (Candidate& c : candidates_) sum += c.weight = std::exp((c.score - best) / settings_.temperature);
-  double left = unit_of_draw(settings_.seed, draws_++) * sum;
+  double left = unit_of_draw(settings_.seed, draws_++, number) * sum;
   for (const Candidate& c : candidates_) {
     left -= c.weight;
     if (left < 0) return c.id;

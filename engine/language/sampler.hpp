@@ -101,7 +101,7 @@ class Sampler {
   std::span<const float> adjusted(std::span<const float> scores);
   size_t wanted(size_t vocabulary) const;  // number of the best tokens that the filters look at
   int32_t pick(std::span<const float> scores);
-  int32_t pick_kept();
+  int32_t pick_kept(size_t number = 0);  // number: of the random numbers of this draw
   void filter();
   void penalise();
   void penalise_repetitions();
@@ -111,7 +111,7 @@ class Sampler {
   void keep_typical();
   void keep_probable();
   void keep_unsurprising();
-  int32_t draw();
+  int32_t draw(size_t number);
 
   SamplerSettings settings_;
   FilterSettings filters_;

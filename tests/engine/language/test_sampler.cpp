@@ -231,3 +231,22 @@ TEST_CASE("sampler: a constraint finds its tokens far behind the best ones") {
   pieces->at(300) = pieces->at(4600) = "b";
   CHECK_THROWS(sampler.choose(scores, &constraint));
 }
+
+TEST_CASE("sampler: a constraint gives the tokens that it allows their shares of the probability") {
+  // Without a constraint 0.4, 0.3, 0.2, 0.06 and 0.04. The best token and the last one are not allowed.
+  const auto pieces =
+      std::make_shared<const std::vector<std::string>>(std::vector<std::string>{"z", "a", "b", "z", "z"});
+  const TokenConstraint constraint(std::make_shared<const Grammar>("root ::= \"z\""), pieces, {});
+  const double allowed = 0.2 + 0.3 + 0.06;
+  Sampler sampler({1.0, 5}, {}, 5), again({1.0, 5}, {}, 5);
+  std::vector<int> times(5);
+  bool same = true;
+  for (int i = 0; i < 20000; ++i) {
+    const int32_t id = sampler.choose(kScores, &constraint);
+    ++times[static_cast<size_t>(id)];
+    same = same && again.choose(kScores, &constraint) == id;
+  }
+  CHECK(same);
+  CHECK(sampler.state().draws == 20000);
+  for (const size_t i : {0, 3, 4}) CHECK(times[i] / 20000.0 == Approx(std::exp(kScores[i]) / allowed).margin(0.015));
+}
