@@ -323,8 +323,8 @@ uint64_t SpooledStream::read(uint64_t n, void* to) {
     {
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait(lock, [this] {
-        return at_ < committed_ || cancelled_ || failure_ ||
-               (ended_ && arrived_ == committed_ && (end_told_ || source_failure_));
+        return at_ < committed_ || cancelled_ || failure_ || end_told_ ||
+               (ended_ && arrived_ == committed_ && source_failure_);
       });
       if (at_ >= committed_) {
         if (cancelled_) return got;

@@ -135,6 +135,33 @@ TEST_CASE("spool: acknowledges the end to the sender before it reports the end t
   }
 }
 
+TEST_CASE("spool: a reader does not wait for samples that the other stream of the source will never have", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(50);
+  Spool spool(options(files));
+  const auto a = std::make_shared<Numbered>(sender, 1), b = std::make_shared<Numbered>(sender, 3);
+  b->fails_at = 20;
+  const bool both_fail = GENERATE(true, false);
+  if (both_fail)
+    a->fails_at = 30;
+  else
+    sender.over = true;
+  const auto x = spool.add("x", "a:", a), y = spool.add("y", "a:", b);
+  expect_samples(*x, 0, 20, 1);
+  auto further = std::async(std::launch::async, [&] {
+    bool more = false;
+    const std::string message = message_of([&] { more = static_cast<bool>(x->next()); });
+    return more ? "a sample" : message;
+  });
+  const bool ends = further.wait_for(20s) == std::future_status::ready;
+  if (!ends) x->cancel();
+  const std::string message = further.get();
+  REQUIRE(ends);
+  CHECK(message == (both_fail ? "the sender is gone" : "no error"));
+  expect_samples(*y, 0, 20, 3);
+  CHECK(message_of([&] { y->next(); }) == "the sender is gone");
+}
+
 TEST_CASE("spool: reopened many times, it keeps its samples", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(0);
