@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -77,6 +78,10 @@ FileCalls& FileCalls::system() {
 namespace {
 
 constexpr std::string_view kAside = ".harmonics-", kAsideEnd = ".tmp";
+constexpr int kMostNames = 1 << 16;
+
+// Held while this process creates and locks a temporary file: until then the file looks like a left one.
+std::mutex creating;
 
 }  // namespace
 
@@ -93,14 +98,9 @@ class FileReplacement::State {
     }
     const size_t slash = path_.rfind('/');
     directory_ = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-    static std::atomic<unsigned> number{0};
-    aside_ = (slash == std::string::npos ? "" : directory_) + std::string(kAside) + std::to_string(::getpid()) + "-" +
-             std::to_string(number++) + std::string(kAsideEnd);
-    file_ = calls_.open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                        mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
+    create((slash == std::string::npos ? "" : directory_) + std::string(kAside) + std::to_string(::getpid()) + "-");
     if (file_ < 0) fail_by_system();
     exists_ = true;
-    calls_.lock(file_);  // see remove_unfinished_files(); not all file systems have locks
     // Restores the old file's permissions despite the umask. On failure the new file has fewer permissions, not more.
     if (mode_ >= 0) (void)::fchmod(file_, static_cast<mode_t>(mode_));
   }
@@ -137,6 +137,21 @@ class FileReplacement::State {
   State& operator=(const State&) = delete;
 
  private:
+  // Takes the first unused name: an earlier process with the same number may have left files. In a container every
+  // process may have the number 1.
+  void create(const std::string& beginning) {
+    static std::atomic<unsigned> number{0};
+    const std::lock_guard lock(creating);
+    for (int tried = 0; tried == 0 || (file_ < 0 && errno == EEXIST && tried < kMostNames); ++tried) {
+      aside_ = beginning + std::to_string(number++) + std::string(kAsideEnd);
+      file_ = calls_.open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                          mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
+    }
+    const int reason = errno;
+    if (file_ >= 0) calls_.lock(file_);  // see remove_unfinished_files(); not all file systems have locks
+    errno = reason;
+  }
+
   void write(std::string_view bytes) {
     synced_ = false;
     while (!bytes.empty()) {
@@ -268,7 +283,9 @@ void remove_unfinished_files(const std::string& folder) {
   if (calls.list(folder.c_str(), names) != 0) return;
   for (const std::string& name : names) {
     const pid_t process = is_unfinished_file(name) ? writer_of(name) : 0;
-    if (process == 0 || ::kill(process, 0) == 0 || errno != ESRCH) continue;
+    const bool own = process == ::getpid();  // or of an earlier process with the same number
+    if (process == 0 || (!own && (::kill(process, 0) == 0 || errno != ESRCH))) continue;
+    const std::lock_guard lock(creating);
     const std::string path = folder + "/" + name;
     const int file = calls.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
     if (file < 0) continue;

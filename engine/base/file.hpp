@@ -97,8 +97,8 @@ int make_directories(const std::string& path, FileCalls& calls = FileCalls::syst
 
 // Returns whether the name is that of a temporary file of write_file_atomically(). Killed processes leave such files.
 bool is_unfinished_file(std::string_view name);
-// Removes the temporary files in a folder that killed processes of this machine have left. Files of processes that run
-// remain, also of processes in containers: they hold a lock.
+// Removes the temporary files in a folder that killed processes of this machine have left, also those with the number
+// of this process. Files of processes that run remain, also of processes in containers: they hold a lock.
 void remove_unfinished_files(const std::string& folder);
 
 // Checks the first bytes of a file before memory for the whole file is allocated. Returns how many bytes it needs; a

@@ -224,9 +224,19 @@ TEST_CASE("file: the unfinished file of a killed process is recognized by its na
     CHECK_FALSE(is_unfinished_file(name));
 }
 
+TEST_CASE("file: the unfinished files of an earlier process with the same number are in nobody's way") {
+  const Folder folder;
+  // In a container every run may have the number 1.
+  for (int number = 0; number < 2000; ++number)
+    std::ofstream(folder / (".harmonics-" + std::to_string(::getpid()) + "-" + std::to_string(number) + ".tmp"))
+        << "part";
+  write_file_atomically(folder / "f", "new");
+  CHECK(read_plain_file(folder / "f") == "new");
+}
+
 TEST_CASE("file: the unfinished files of dead processes are removed, those of running ones remain") {
   const Folder folder;
-  const pid_t dead = ::fork();
+  const pid_t dead = ::fork(), running = dead == 0 ? 0 : ::getppid();
   if (dead == 0) ::_exit(0);
   REQUIRE(::waitpid(dead, nullptr, 0) == dead);
   const auto left = [&](pid_t process, const std::string& number) {
@@ -234,20 +244,22 @@ TEST_CASE("file: the unfinished files of dead processes are removed, those of ru
     std::ofstream(path) << "part";
     return path;
   };
-  const std::string gone = left(dead, "0"), locked = left(dead, "1"), own = left(::getpid(), "1000000"),
-                    other = folder / ".harmonics-try.tmp";
+  const std::string gone = left(dead, "0"), locked = left(dead, "1"), former = left(::getpid(), "1000000"),
+                    own = left(running, "0"), other = folder / ".harmonics-try.tmp";
   std::ofstream(other) << "part";
   // A container has other numbers of processes: there the lock shows that one still writes.
   const int file = ::open(locked.c_str(), O_RDONLY | O_CLOEXEC);
   REQUIRE(::flock(file, LOCK_EX | LOCK_NB) == 0);
   remove_unfinished_files(folder / "");
   CHECK_FALSE(fs::exists(gone));
+  CHECK_FALSE(fs::exists(former));  // nobody holds its lock: of an earlier process with this number
   for (const std::string& kept : {locked, own, other}) CHECK(fs::exists(kept));
   ::close(file);
   remove_unfinished_files(folder / "");
   CHECK_FALSE(fs::exists(locked));
   // A file that is being written holds its lock.
   FileReplacement replacement(folder / "new");
+  remove_unfinished_files(folder / "");
   int locks = 0;
   for (const auto& entry : fs::directory_iterator(folder / "")) {
     if (entry.path() == own || entry.path() == other) continue;
@@ -256,6 +268,8 @@ TEST_CASE("file: the unfinished files of dead processes are removed, those of ru
     ::close(writing);
   }
   CHECK(locks == 1);
+  replacement.finish();
+  CHECK(fs::exists(folder / "new"));
 }
 
 TEST_CASE("scratch folder: it is new, belongs to this user only, and is removed with its files") {
