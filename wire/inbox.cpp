@@ -65,7 +65,7 @@ struct Inbox::Body {
   void check() const {
     if (!failure.empty()) throw Error(ErrorKind::Stream, options.where + ": " + failure);
   }
-  // Waits until `done`; fails if the first sender does not arrive before the reader's deadline.
+  // Waits until `done` or a failure; fails if the first sender does not arrive before the reader's deadline.
   template <typename Done>
   void wait(Lock& lock, Reader& reader, Done done) {
     while (!done() && !closed && !reader.cancelled && failure.empty()) {
@@ -77,7 +77,6 @@ struct Inbox::Body {
         throw nobody(reader);
       }
     }
-    check();
   }
   size_t tensor_of(Reader& reader) {
     if (reader.index) return *reader.index;
@@ -107,11 +106,13 @@ struct Inbox::Body {
     return *std::upper_bound(chunks.begin(), chunks.end(), number,
                              [](uint64_t n, const Chunk& chunk) { return n < chunk.end(); });
   }
-  // Waits for the next sample of this reader; false: the end.
+  // Waits for the next sample of this reader; false: the end. Samples that arrived before the transport failed are read
+  // first.
   bool await(Lock& lock, Reader& reader) {
     if (!senders.has_begun()) senders.begin(false), wake();
     reading = true;
     wait(lock, reader, [&] { return reader.at < end() || senders.are_over() || closed; });
+    if (holds_back || reader.at == end()) check();
     if (closed && reader.at == end() && !reader.cancelled && !senders.are_over()) throw cut_off();
     return !reader.cancelled && reader.at < end();
   }
@@ -137,9 +138,11 @@ struct Inbox::Body {
       first = chunks.front().end();
       behind_bytes -= chunks.front().taken.count * chunks.front().sample_bytes;
     }
-    if (behind_bytes > kMostBehind && failure.empty())
+    if (behind_bytes > kMostBehind && failure.empty()) {
       failure = fmt::format("one of its streams is read {} samples ahead of another, so {} bytes are held back",
                             most - least, behind_bytes);
+      holds_back = true;
+    }
     if (room) wake();
   }
   void wake() {
@@ -164,6 +167,7 @@ struct Inbox::Body {
   bool reading = false, closed = false;
   std::optional<std::pair<uint64_t, std::string>> restored;
   std::string failure;
+  bool holds_back = false;  // the failure is that of readers: further reading would take more memory
 };
 
 Inbox::Inbox(InboxOptions options) : body_(std::make_unique<Body>(std::move(options))) {}
@@ -284,6 +288,7 @@ Inbox::Announced Inbox::announced(int id) {
   Reader& reader = body_->readers.at(id);
   if (reader.expected) return *reader.expected;
   body_->wait(lock, reader, [this] { return body_->senders.has_come(); });
+  if (!body_->senders.has_come()) body_->check();
   if (body_->closed && !body_->senders.has_come()) throw body_->cut_off();
   if (!body_->senders.has_come())
     throw Error(ErrorKind::Unavailable, body_->options.where + ": reading was cancelled before a sender started");

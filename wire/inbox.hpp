@@ -81,7 +81,7 @@ class Inbox {
   // One way: reports that no more input will come. An endless inbox ignores it. Senders without an END count as cut
   // off, and readers get an error.
   void close_input();
-  // Reports that the transport has failed; readers get the reason.
+  // Reports that the transport has failed; readers get the reason after the samples that have arrived.
   void fail(const std::string& reason);
   // Tells senders that no reader is left. Returns true when all of them have been told.
   bool say_goodbye();
