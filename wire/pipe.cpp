@@ -118,6 +118,11 @@ bool PipeWriter::write_all(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) {  // another program has made it non-blocking
+      pollfd room{fd_, POLLOUT, 0};
+      poll(&room, 1, static_cast<int>(kLook.count()));
+      continue;
+    }
     if (n < 0) return false;
     bytes = bytes.subspan(static_cast<size_t>(n));
   }

@@ -16,6 +16,45 @@ using namespace harmonics;
 using namespace harmonics::wire;
 using namespace std::chrono_literals;
 
+TEST_CASE("pipe: the writer waits for room in a pipe that does not block") {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_NONBLOCK | O_CLOEXEC) == 0);
+  constexpr uint64_t kSamples = 500, kBytes = 1000;  // several times what a pipe holds
+  {
+    OutboxOptions options;
+    options.producer = "p";
+    options.tensors = {{"x", DType::U8, Shape{kBytes}, {}}};
+    PipeWriter writer(ends[1], options);
+    auto sent = std::async(std::launch::async, [&] {
+      return message_of([&] {
+        for (uint64_t i = 0; i < kSamples; ++i) {
+          const std::vector<std::byte> sample(kBytes, static_cast<std::byte>(i));
+          const std::span<const std::byte> piece(sample);
+          writer.outbox().push(std::span(&piece, 1));
+        }
+        writer.outbox().finish();
+      });
+    });
+    const auto is_full = [&] {
+      int held = 0;
+      return ::ioctl(ends[0], FIONREAD, &held) == 0 && held > 60'000;
+    };
+    for (int i = 0; i < 20'000 && !is_full(); ++i) std::this_thread::sleep_for(1ms);
+    REQUIRE(is_full());
+    PipeReader reader(ends[0], {});
+    const int id = reader.inbox().open("x", 100s);
+    std::vector<std::byte> all(kSamples * kBytes);
+    auto got = std::async(std::launch::async, [&] { return reader.inbox().read(id, kSamples, all.data()); });
+    const bool is_sent = sent.wait_for(100s) == std::future_status::ready;
+    const std::string message = is_sent ? sent.get() : "no end";
+    if (message != "no error" || got.wait_for(100s) != std::future_status::ready) reader.inbox().cancel(id);
+    CHECK(message == "no error");
+    CHECK(got.get() == kSamples);
+    for (uint64_t i = 0; i < kSamples; ++i) REQUIRE(all[i * kBytes] == static_cast<std::byte>(i));
+  }
+  for (const int end : ends) ::close(end);
+}
+
 TEST_CASE("pipe: the whole samples before a damaged end are read before its error") {
   constexpr uint32_t kSamples = 5;
   const std::vector<std::byte> numbers{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}, std::byte{5}};
