@@ -58,6 +58,8 @@ void CycleReload::reload(const std::string& path) {
   } catch (const Error& e) {
     why = e.what();
     for (const std::string& text : e.notes()) why += "; " + text;
+  } catch (const std::exception& e) {  // of the file system or of memory: the run goes on, too
+    why = e.what();
   }
   if (renewed) recompile();  // restores the programs; the graph has its previous functions again
   cycle_.note(fmt::format("plugin '{}' is unchanged: {}", path, why));

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -97,17 +98,23 @@ class Beside {
  public:
   explicit Beside(const std::string& file) {
     const fs::path original(file);
-    for (const fs::path& place : {original.parent_path(), fs::temp_directory_path()}) {
+    std::error_code unset;
+    std::string why = "no place for a copy";
+    for (const fs::path& place : {original.parent_path(), fs::temp_directory_path(unset)}) {
       std::string name = (place / (".harmonics-" + original.filename().string() + "-XXXXXX")).string();
-      const int made = ::mkstemp(name.data());
+      const int made = place.empty() ? -1 : ::mkostemp(name.data(), O_CLOEXEC);
       if (made < 0) continue;
       ::close(made);
-      path_ = name;
-      fs::copy_file(file, path_, fs::copy_options::overwrite_existing);
-      return;
+      std::error_code failed, ignored;
+      fs::copy_file(file, name, fs::copy_options::overwrite_existing, failed);
+      if (!failed) {
+        path_ = name;
+        return;
+      }
+      why = fmt::format("its copy '{}' cannot be written: {}", name, failed.message());
+      fs::remove(name, ignored);
     }
-    throw Error(ErrorKind::Plugin,
-                fmt::format("plugin '{}' cannot be opened a second time: no place for a copy", file));
+    throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be opened a second time: {}", file, why));
   }
   ~Beside() {
     std::error_code ignored;

@@ -3,15 +3,20 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <thread>
+
+#include <sys/resource.h>
 
 #include "engine/cycle/snapshot.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/serving/predictor.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/journeys/shell.hpp"
+#include "tests/variable.hpp"
 
 using namespace harmonics;
 using namespace harmonics::engine;
@@ -45,7 +50,9 @@ struct Replaced {
   std::vector<float> values;
   std::string said;
 };
-Replaced replaced_while_running(const Builds& builds, Registry& registry, const char* next, size_t samples) {
+Replaced replaced_while_running(
+    const Builds& builds, Registry& registry, const char* next, size_t samples,
+    const std::function<void()>& put = [] {}) {
   auto g =
       graph_with(builds, registry,
                  "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
@@ -58,6 +65,7 @@ Replaced replaced_while_running(const Builds& builds, Registry& registry, const 
   rows->on_sample = [&](size_t at) {
     if (at != 500) return;
     builds.put(next);
+    put();
     runtime.reload_plugins();
   };
   runtime.run();
@@ -168,4 +176,31 @@ TEST_CASE("reload: a failing build changes nothing") {
   CHECK(r.said.find("is unchanged") != std::string::npos);
   CHECK(r.said.find("build 3 is broken") != std::string::npos);
   CHECK(registry.need(HX_ACTIVATION, "numbered")->path == builds.library);
+}
+
+TEST_CASE("reload: a missing folder for temporary files is not needed") {
+  const Builds builds("build_one");
+  Registry registry(&Registry::global());
+  const Variable folder("TMPDIR", "/no/such/folder");
+  const Replaced r = replaced_while_running(builds, registry, "build_two", 5000);
+  CHECK(r.values.back() == 0.5f);
+  CHECK(r.said.find("was reloaded after step") != std::string::npos);
+}
+
+TEST_CASE("reload: a build for whose copy there is no room changes nothing and leaves no file") {
+  const Builds builds("build_one");
+  Registry registry(&Registry::global());
+  rlimit unlimited{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &unlimited) == 0);
+  auto* const former = std::signal(SIGXFSZ, SIG_IGN);
+  const Replaced r = replaced_while_running(builds, registry, "build_two", 5000, [&] {
+    const rlimit small{4096, unlimited.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  });
+  ::setrlimit(RLIMIT_FSIZE, &unlimited);
+  std::signal(SIGXFSZ, former);
+  CHECK((r.values == std::vector<float>(5000, 1.0f)));
+  CHECK(r.said.find("is unchanged: ") != std::string::npos);
+  CHECK(r.said.find("cannot be opened a second time: its copy '") != std::string::npos);
+  for (const auto& entry : fs::directory_iterator(builds.folder / "")) CHECK(entry.path() == builds.library);
 }
