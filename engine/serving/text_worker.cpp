@@ -220,7 +220,7 @@ void TextWorker::fail_all(const Error& error) {
 void TextWorker::step() {
   for (size_t i = running_.size(); i-- > 0;)
     if (running_[i]->job->is_cancelled()) end(*running_[i], &Report::cancelled);
-  choose_parts();
+  if (!choose_parts()) return;
   if (parts_.empty()) {
     if (running_.empty()) return;
     owners_.push_back(running_.front());
@@ -259,12 +259,29 @@ void TextWorker::step() {
 }
 
 // Selects the tokens of the next step: one token of every running text. Texts that are in their prompt, or whose pages
-// were taken, share the remaining budget equally; budget that one of them does not use goes to later ones.
-void TextWorker::choose_parts() {
+// were taken, share the remaining budget equally; budget that one of them does not use goes to later ones. Returns
+// false if a text failed, for instance because its drafter did; then the next step selects anew.
+bool TextWorker::choose_parts() {
+  Slot* at = nullptr;
+  try {
+    choose_parts(at);
+    return true;
+  } catch (const Error& e) {
+    if (at) fail(*at->job, e);
+  } catch (const std::exception& e) {
+    if (at) fail(*at->job, Error(ErrorKind::Internal, e.what()));
+  }
+  if (at) end(*at, &Report::failed);
+  return false;
+}
+
+// `at`: the text that is being looked at.
+void TextWorker::choose_parts(Slot*& at) {
   parts_.clear();
   owners_.clear();
   size_t writing = 0, others = 0;
   for (Slot* slot : running_) {
+    at = slot;
     slot->preempted = false;
     const bool behind = slot->text->in_prompt() || !slot->session->missing().empty();
     ++(behind ? others : writing);
@@ -273,6 +290,7 @@ void TextWorker::choose_parts() {
   const int64_t drafts = kDraftRows / static_cast<int64_t>(std::max<size_t>(writing, 1)) - 1;
   for (Slot* slot : running_) {  // oldest first: it may take pages of younger ones
     if (slot->preempted) continue;
+    at = slot;
     const bool behind = slot->text->in_prompt() || !slot->session->missing().empty();
     if (!behind) {
       add_part(*slot, 1, drafts);

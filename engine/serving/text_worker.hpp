@@ -102,7 +102,8 @@ class TextWorker {
   void begin(std::shared_ptr<TextJob> job);
   Slot& slot_for(const std::vector<int32_t>& ids);
   void step();
-  void choose_parts();
+  bool choose_parts();
+  void choose_parts(Slot*& at);
   bool add_part(Slot& slot, int64_t most, int64_t drafts);
   bool has_room(const Slot& slot, int64_t least) const;
   bool make_room(Slot& slot, int64_t length);

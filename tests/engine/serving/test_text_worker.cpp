@@ -138,6 +138,36 @@ TEST_CASE("text worker: drafts of several texts in one step leave the texts as t
   CHECK(worker.report().pages_used == 0);
 }
 
+TEST_CASE("text worker: an error of a drafter ends its text only") {
+  struct Broken : Drafter {
+    std::vector<DraftedToken> draft(std::span<const int32_t> text, int64_t, const Sampler&) override {
+      if (text[1] == kFirstByte) throw Error(ErrorKind::InputOutput, "the draft model cannot be read");
+      if (text[1] == kFirstByte + 1) throw std::runtime_error("anything");
+      return {};
+    }
+    bool draws() const override { return false; }
+  };
+  SmallLanguage small, other;
+  WrittenTexts written;
+  std::map<int, std::string> expected;
+  TextWorker::Settings how{.sequences = 3};
+  how.drafter = [] { return std::make_shared<Broken>(); };
+  TextWorker worker(small.decoder, *small.tokenizer, how);
+  for (int i = 0; i < 6; ++i) {
+    auto ids = prompt_ids(small, i, 30);
+    ids[1] = kFirstByte + i % 3;
+    expected[i] = i % 3 == 0   ? "error: the draft model cannot be read"
+                  : i % 3 == 1 ? "error: anything"
+                               : alone(other, ids, letters(40));
+    REQUIRE(worker.add(written.job(i, ids, letters(40))));
+  }
+  REQUIRE(written.wait_for(6, 6));
+  CHECK(worker.drain(std::chrono::seconds(60)));
+  for (auto& [i, text] : expected) CHECK(written.texts()[i].ends_with(text));
+  CHECK(worker.report().failed == 4);
+  CHECK(worker.report().pages_used == 0);
+}
+
 TEST_CASE("text worker: texts beyond their context go on with what is left, as alone") {
   SmallLanguage small, other;
   WrittenTexts written;
