@@ -102,7 +102,7 @@ struct Receiver::Body {
     int received = 0;
     while (received < kMostAtOnce && receive()) ++received;
     const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
-    if (alone && received == 0 && !is_full()) open();  // no message is waiting in the socket
+    if (alone && received == 0 && !is_full() && Socket::has_descriptors()) open();  // no message waits in the socket
     flush();
     if (wire::now() - looked > wire::Inbox::kTick) look_for_the_silent();
     return received > 0 && received < kMostAtOnce;

@@ -81,7 +81,7 @@ struct Sender::Body {
     for (Event event = socket->event(); event.kind != Event::None; event = socket->event()) take(event.kind);
     receive();
     const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
-    if (alone || outbox.is_out_of_touch()) {
+    if ((alone || outbox.is_out_of_touch()) && Socket::has_descriptors()) {
       outbox.disconnected();
       if (!address.is_one_way()) pending = {};
       open();

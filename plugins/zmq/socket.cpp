@@ -110,6 +110,18 @@ Socket::Socket(const Address& address, const std::string& identity, const wire::
 
 Socket::~Socket() { close(); }
 
+bool Socket::has_descriptors() {
+  constexpr size_t kNeeded = 16;
+  std::vector<int> spare;
+  while (spare.size() < kNeeded) {
+    const int descriptor = eventfd(0, EFD_CLOEXEC);
+    if (descriptor < 0) break;
+    spare.push_back(descriptor);
+  }
+  for (const int descriptor : spare) ::close(descriptor);
+  return spare.size() == kNeeded;
+}
+
 void Socket::close() {
   if (!context_) return;
   zmq_socket_monitor(socket_, nullptr, 0);

@@ -26,6 +26,8 @@ class Socket {
   Socket(const Address& address, const std::string& identity, const wire::Limits& limits, int most_queued);
   ~Socket();
   Socket(const Socket&) = delete;
+  // Returns whether the process may open the descriptors of another socket. Without them libzmq ends the process.
+  static bool has_descriptors();
 
   std::string last_endpoint() const;
   // Waits for a message, for room if there is something to send, for an event, or wake(), up to the given time.

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -354,6 +355,37 @@ TEST_CASE("zmq: no wake-up is lost, at any time") {
   }
   caller.join();
   CHECK(longest < 90);  // no thread waited for its timeout despite a wake-up
+}
+
+TEST_CASE("zmq: a sender without descriptors keeps its socket until it may open another one") {
+  const Deadline deadline;
+  const int reserved = ::socket(AF_INET, SOCK_STREAM, 0);  // its port, on which nobody listens
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof place;
+  REQUIRE(::bind(reserved, reinterpret_cast<sockaddr*>(&place), size) == 0);
+  REQUIRE(::getsockname(reserved, reinterpret_cast<sockaddr*>(&place), &size) == 0);
+  const std::string address = "127.0.0.1:" + std::to_string(ntohs(place.sin_port));
+  wire::OutboxOptions options = pictures("late");
+  options.patience = kPatience;
+  const auto sending = send("zmq+router", address, options);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few{4, before.rlim_max};  // as many as poll() may look at
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  std::this_thread::sleep_for(std::chrono::seconds(4));  // without a peer it takes another socket after three
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ::close(reserved);
+  const auto there = receive("zmq+router", address);
+  const int reader = there->inbox().open("label", kPatience);
+  Worker worker([&] {
+    push_pictures(sending->outbox(), 0, 3);
+    sending->outbox().finish();
+  });
+  for (int64_t i = 0; i < 3; ++i) CHECK(next_number(there->inbox(), reader) == i);
+  CHECK(next_number(there->inbox(), reader) == -1);
+  CHECK(worker.end() == "");
 }
 
 #endif
