@@ -69,7 +69,10 @@ bool Checkpointer::taken(const Content& content) {
 
 void Checkpointer::start(const Content& content, std::optional<double> loss) {
   wait();
-  if (!taken(content)) return;
+  if (!taken(content)) {  // the last one is of this state
+    if (loss) rate_last(*loss);
+    return;
+  }
   loss_ = loss;
   writing_.store(true, std::memory_order_relaxed);
   thread_ = std::thread([this] {

@@ -143,3 +143,34 @@ TEST_CASE("best checkpoints: the last validation of a run counts too") {
   REQUIRE(checkpoints.best().size() == 1);
   CHECK(checkpoints.best().front().loss == report.by_epoch.back().validation->loss);
 }
+
+TEST_CASE("best checkpoints: one that was written at the step of its validation is one of them") {
+  const EmptyFolder folder;
+  auto g = graph_of(
+      "harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle { x -(affine(bias=false))-> o; "
+      "o <-(mse)- y; } }");
+  // Streams that are read once are validated after so many steps, at which checkpoints are due, too.
+  for (const auto& [name, value] : {std::pair{"x", 1.0f}, {"y", 10.0f}})
+    bind_producer(*g, name, testing::Rows<float>(Shape{1}, std::vector<float>(5, value)).live());
+  for (const auto& [name, value] : {std::pair{"x", 1.0f}, {"y", 2.0f}})  // the weight passes 2 on its way to 10
+    g->validation_streams().bind(
+        g->graph(), g->graph().find(name),
+        Source(name, std::make_shared<testing::Rows<float>>(Shape{1}, std::vector<float>{value})));
+  declare(*g);
+  set_weights(*g, "x.o.affine.weight", {0});
+  RunSettings s = settings(1);
+  s.epochs = 1;
+  s.optimizer = "adam(lr=1)";
+  s.validate_every = 1;
+  Checkpointer checkpoints(folder.path() + "/runs", CheckpointInterval{0, 1, 0}, 1);
+  checkpoints.keep_best(1);
+  CycleRuntime runtime(*g, 0, s);
+  runtime.set_checkpoints(&checkpoints);
+  runtime.run();
+  REQUIRE(checkpoints.best().size() == 1);
+  CHECK(checkpoints.best().front().step == 2);
+  CHECK(checkpoints.best().front().loss < 0.1);
+  std::vector<int64_t> steps;
+  for (const CheckpointFolder::Entry& entry : checkpoints.folder().list()) steps.push_back(entry.step);
+  CHECK(steps == std::vector<int64_t>{5, 2});
+}
