@@ -1,8 +1,10 @@
 // Validation on live streams, and of runs that learn from them.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <condition_variable>
 #include <future>
+#include <limits>
 #include <utility>
 
 #include "engine/checkpoint/checkpointer.hpp"
@@ -244,4 +246,25 @@ TEST_CASE("live validation: a resumed run has the validations of one that was ne
       CHECK(rest.by_epoch[i].validation->loss == all.by_epoch[i].validation->loss);
     }
   }
+}
+
+TEST_CASE("live validation: a loss that is not a number is larger than every other") {
+  auto g = graph_of(
+      "harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle { x -(affine(bias=false))-> o; "
+      "o <-(mse)- y; } }");
+  for (const char* name : {"x", "y"}) bind_rows<float>(*g, name, {1}, std::vector<float>(4, 1));
+  const auto validated = [&](const char* name, std::vector<float> values) {
+    g->validation_streams().bind(g->graph(), g->registry(), g->graph().find(name),
+                                 Source(name, Rows<float>(Shape{1}, std::move(values)).live()), "take=1");
+  };
+  validated("x", std::vector<float>(5, 1));
+  validated("y", {std::numeric_limits<float>::quiet_NaN(), 9, 8, 7, 6});
+  RunSettings s = settings(4);
+  s.epochs = 5;
+  s.patience = 2;
+  s.optimizer = "sgd(lr=0)";
+  const CycleReport report = CycleRuntime(*g, 0, s).run();
+  CHECK(report.stopped_by == "epochs");
+  CHECK(samples_validated(report) == std::vector<int64_t>(5, 1));
+  CHECK(std::isnan(report.by_epoch.front().validation->loss));
 }
