@@ -1,10 +1,11 @@
 #include "engine/cycle/cycle_conditions.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
 #include <fmt/core.h>
+
+#include "engine/measure/epoch_history.hpp"
 
 namespace harmonics::engine {
 
@@ -61,17 +62,11 @@ void CycleConditions::check_metrics() {
       cycle_.finish_because(fmt::format("until {} {} {:g}", c.metric, c.op, c.value));
 }
 
-// Counts the epochs of the report, which include those before a resume. A loss that is not a number is larger than
-// every other.
+// Counts the epochs of the report, which include those before a resume.
 void CycleConditions::check_patience() {
   const std::optional<int64_t>& patience = cycle_.plan.settings.patience;
   if (!patience) return;
-  const auto is_smaller = [](double loss, double than) {
-    return loss < than || (std::isnan(than) && !std::isnan(loss));
-  };
-  const EpochReport* best = nullptr;
-  for (const EpochReport& epoch : cycle_.report.by_epoch)
-    if (epoch.validation && (!best || is_smaller(epoch.validation->loss, best->validation->loss))) best = &epoch;
+  const EpochReport* const best = best_of(cycle_.report.by_epoch);
   if (best && cycle_.report.by_epoch.back().epoch - best->epoch >= *patience)
     cycle_.finish_because(fmt::format("by patience: no smaller val.loss since epoch {}", best->epoch));
 }

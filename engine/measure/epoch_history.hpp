@@ -8,8 +8,12 @@
 
 namespace harmonics::engine {
 
+// Returns the epoch whose validation has the smallest loss, of equal ones the first; null if none was validated. A loss
+// that is not a number is larger than every other.
+const EpochReport* best_of(const std::vector<EpochReport>& epochs);
+
 // Keeps every epoch until there are too many, then every second one, every fourth and so on. Always keeps the first
-// epoch and the last two, because the validation of the last but one may still be missing.
+// epoch, the best one so far, and the last two, because the validation of the last but one may still be missing.
 class EpochHistory {
  public:
   static constexpr size_t kEpochs = 1024;

@@ -1,6 +1,7 @@
 // Epoch reports: memory and checkpoints stay small for any number of epochs, and a resumed run has the same reports.
 #include <catch2/catch.hpp>
 
+#include <limits>
 #include <random>
 
 #include "engine/checkpoint/run_state.hpp"
@@ -87,4 +88,23 @@ TEST_CASE("epoch history: a full one of an earlier version is thinned") {
   CHECK(kept.back().epoch == 100'000);
   CHECK(history.add(report_of(100'001)).epoch == 100'001);
   for (size_t i = 0; i + 2 < kept.size(); ++i) REQUIRE(kept[i].epoch == 1 + static_cast<int64_t>(i) * history.stride());
+}
+
+TEST_CASE("epoch history: the epoch with the smallest validation loss stays") {
+  std::vector<EpochReport> kept;
+  EpochHistory history(kept);
+  CHECK(best_of(kept) == nullptr);
+  std::mt19937 random(5);
+  double least = std::numeric_limits<double>::quiet_NaN();
+  int64_t best = 1;
+  for (int64_t epoch = 1; epoch <= 20'000; ++epoch) {
+    EpochReport& last = history.add(report_of(epoch));
+    last.validation.emplace().loss = epoch == 1 ? least : static_cast<double>(random()) / static_cast<double>(epoch);
+    if (!(last.validation->loss >= least) && epoch > 1) least = last.validation->loss, best = epoch;
+    REQUIRE(kept.size() <= EpochHistory::kEpochs);
+    REQUIRE(best_of(kept)->epoch == best);
+  }
+  CHECK(best > 1024);
+  CHECK(kept.size() > EpochHistory::kEpochs / 3);
+  CHECK(kept.back().epoch == 20'000);
 }

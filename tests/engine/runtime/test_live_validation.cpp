@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/checkpoint/checkpointer.hpp"
+#include "engine/measure/epoch_history.hpp"
 #include "engine/measure/evaluate.hpp"
 #include "tests/engine/runtime/live_rows.hpp"
 #include "tests/files_in_memory.hpp"
@@ -267,4 +268,25 @@ TEST_CASE("live validation: a loss that is not a number is larger than every oth
   CHECK(report.stopped_by == "epochs");
   CHECK(samples_validated(report) == std::vector<int64_t>(5, 1));
   CHECK(std::isnan(report.by_epoch.front().validation->loss));
+}
+
+TEST_CASE("live validation: patience counts from the best epoch, whatever epochs a long run still lists") {
+  auto g = graph_of(
+      "harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle { x -(affine(bias=false))-> o; "
+      "o <-(mse)- y; } }");
+  for (const char* name : {"x", "y"}) bind_rows<float>(*g, name, {1}, std::vector<float>(4, 1));
+  constexpr size_t kEpochs = EpochHistory::kEpochs + 100;
+  std::vector<float> targets(kEpochs, 2000);
+  for (size_t i = 3; i < kEpochs; i += 4) targets[i] = 1900 - static_cast<float>(i);  // a smaller loss each time
+  const auto validated = [&](const char* name, std::vector<float> values) {
+    g->validation_streams().bind(g->graph(), g->registry(), g->graph().find(name),
+                                 Source(name, Rows<float>(Shape{1}, std::move(values)).live()), "take=1");
+  };
+  validated("x", std::vector<float>(kEpochs, 1));
+  validated("y", targets);
+  RunSettings s = settings(4);
+  s.epochs = static_cast<int64_t>(kEpochs);
+  s.patience = 5;
+  s.optimizer = "sgd(lr=0)";
+  CHECK(CycleRuntime(*g, 0, s).run().stopped_by == "epochs");
 }
