@@ -1,26 +1,29 @@
 #include "consumers/output_file.hpp"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <string>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace harmonics {
 
-OutputFile::OutputFile(const std::string& path) : path_(path), temporary_(path + ".XXXXXX") {
+OutputFile::OutputFile(const std::string& path) : path_(path) {
   if (path.empty()) throw Error(ErrorKind::Usage, "file: names no file; write file:PATH");
   struct stat st {};
   if (stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode)) fail(S_ISDIR(st.st_mode) ? EISDIR : EEXIST);
-  const int fd = mkstemp(temporary_.data());
+  constexpr int kMostNames = 1 << 16;
+  int fd = -1;
+  for (int number = 0; number < kMostNames; ++number) {
+    temporary_ = path + "." + std::to_string(getpid()) + "-" + std::to_string(number) + ".tmp";
+    fd = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EEXIST) break;
+  }
   if (fd < 0) {
     temporary_.clear();
     fail(errno);
   }
-  // mkstemp creates a private file; set the permissions of any new file.
-  const mode_t mask = umask(0);
-  umask(mask);
-  fchmod(fd, 0666 & ~mask);
   file_ = fdopen(fd, "wb");
 }
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -50,10 +51,15 @@ ChildEnd in_child_process(const std::function<void(const std::function<void(cons
                           const std::function<void(const std::string&)>& heard,
                           const std::function<double()>& patience) {
   int ends[2];
-  if (::pipe(ends) != 0) refused("pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) refused("pipe");  // a program that another thread starts must not hold it open
   std::fflush(nullptr);
   const pid_t parent = ::getpid(), pid = ::fork();
-  if (pid < 0) refused("fork");
+  if (pid < 0) {
+    const int reason = errno;
+    for (const int end : ends) ::close(end);
+    errno = reason;
+    refused("fork");
+  }
   ::setpgid(pid, 0);  // called in both processes, to avoid a race
   if (pid == 0) {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(1);

@@ -75,14 +75,19 @@ void Checkpointer::start(const Content& content, std::optional<double> loss) {
   }
   loss_ = loss;
   writing_.store(true, std::memory_order_relaxed);
-  thread_ = std::thread([this] {
-    try {
-      save();
-    } catch (const std::exception& e) {
-      failure_ = e.what();
-    }
-    writing_.store(false, std::memory_order_release);
-  });
+  try {
+    thread_ = std::thread([this] {
+      try {
+        save();
+      } catch (const std::exception& e) {
+        failure_ = e.what();
+      }
+      writing_.store(false, std::memory_order_release);
+    });
+  } catch (...) {
+    writing_.store(false, std::memory_order_relaxed);  // so that the next checkpoint is tried
+    throw;
+  }
 }
 
 void Checkpointer::keep_best(size_t most) { best_.emplace(folder_.path(), most, calls_); }
