@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/transformer/adapter_names.hpp"
 #include "engine/transformer/architectures.hpp"
 
 namespace harmonics::engine {
@@ -69,6 +70,20 @@ std::vector<HTensor> unstacked(const HTensor& stack) {
   return matrices;
 }
 
+// Reorders rows from rotary pairs (i, i + width / 2) of each head to adjacent ones.
+HTensor with_adjacent_pairs(const HTensor& matrix, int64_t width) {
+  const TensorType type = type_of(matrix);
+  const int64_t rows = type.shape[0], half = width / 2;
+  const size_t bytes = type.bytes() / static_cast<size_t>(rows);
+  const auto storage = std::make_shared<Storage>(type.bytes());
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t in_head = row % width, from = row - in_head + in_head % 2 * half + in_head / 2;
+    std::memcpy(static_cast<std::byte*>(storage->data()) + static_cast<size_t>(row) * bytes,
+                static_cast<const std::byte*>(matrix.bytes()) + static_cast<size_t>(from) * bytes, bytes);
+  }
+  return make_value(type, storage);
+}
+
 std::map<std::string, TensorType> parameters_of(const CompiledNdsl& compiled) {
   std::map<std::string, TensorType> parameters;
   for (const NdslTensor& tensor : compiled.tensors) {
@@ -114,7 +129,8 @@ std::map<std::string, HTensor> trained_tensors(const CompiledNdsl& compiled, con
 }
 
 std::map<std::string, HTensor> trained_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,
-                                               const TensorFile& trained, const std::string& name) {
+                                               const ResolvedSpec& learner, const TensorFile& trained,
+                                               const std::string& name) {
   std::map<std::string, TensorType> parameters;
   each_weight(imported, resolved,
               [&](const std::string& parameter, const HTensor& tensor) { parameters[parameter] = type_of(tensor); });
@@ -131,7 +147,11 @@ std::map<std::string, HTensor> trained_tensors(const ImportedModel& imported, co
   for (const auto& [key, weight] : resolved.weights()) {
     if (weight.parameter.empty()) continue;
     if (weight.experts == 0) {
-      if (const HTensor* now = learned(weight.parameter)) tensors[weight.source] = *now;
+      const HTensor* now = learned(weight.parameter);
+      if (!now) continue;
+      const int64_t width = width_of_adjacent_pairs(resolved, key);
+      const bool apart = width > 0 && width_of_adjacent_pairs(learner, key) == 0;
+      tensors[weight.source] = apart ? with_adjacent_pairs(*now, width) : *now;
       continue;
     }
     std::vector<HTensor> all;

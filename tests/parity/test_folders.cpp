@@ -13,6 +13,7 @@
 #include "engine/model/exported.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/described.hpp"
+#include "engine/transformer/trained_weights.hpp"
 #include "tests/journeys/shell.hpp"
 #include "tests/message_of.hpp"
 #include "tests/parity/golden.hpp"
@@ -186,6 +187,28 @@ TEST_CASE("folders: the rotated part of heads is read by its names") {
     return failure_of(scratch.changed("stablelm", "\"use_cache\": true", to));
   };
   CHECK(contains(refused("\"rotary_dim\": 7"), ".rotary_dim is 7; a head has 6 dimensions"));
+}
+
+TEST_CASE("folders: trained weights are written in the order of rows that the folder's format has") {
+  if (!reads_folders()) return;
+  for (const std::string name : {"llama3", "granitemoe", "qwen3moe", "gptneox-serial"}) {
+    INFO(name);
+    const ImportedModel learner = import_language_model(golden_folder(name), Registry::global());
+    DescribedOptions options;
+    options.whole = true;
+    const ImportedModel whole = import_language_model(golden_folder(name), Registry::global(), options);
+    const auto learned = resolve_spec(learner), written = resolve_spec(whole);
+    TensorFile trained;  // unchanged values
+    each_weight(learner, *learned, [&](const std::string& parameter, const HTensor& tensor) {
+      trained.tensors["scores.model." + parameter] = tensor;
+    });
+    for (const auto& [tensor, value] : trained_tensors(whole, *written, *learned, trained, "trained")) {
+      INFO(tensor);
+      const HTensor& original = whole.tensors.at(tensor);
+      REQUIRE(type_of(value).str() == type_of(original).str());
+      CHECK(std::memcmp(value.bytes(), original.bytes(), type_of(value).bytes()) == 0);
+    }
+  }
 }
 
 TEST_CASE("folders: mxfp4 stays mxfp4, and is written with the same bytes") {

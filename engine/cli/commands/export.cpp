@@ -160,8 +160,9 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
     throw Error(ErrorKind::Usage, "--weights and --lora change the same weights", {}, {"export twice: once with each"});
   if (!options.weights.empty()) {
     const TensorFile trained = weights_of_run(options.weights);
-    return export_tensors(model, trained_tensors(model, *resolve_spec(model), trained, options.weights), to, options,
-                          how, [&] {
+    const auto learner = resolve_spec(import_language_model(from, registry, described_options(options)));
+    return export_tensors(model, trained_tensors(model, *resolve_spec(model), *learner, trained, options.weights), to,
+                          options, how, [&] {
                             whole();
                             if (trained.mapped) trained.mapped->expect_whole();
                           });
