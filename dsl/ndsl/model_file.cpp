@@ -167,6 +167,7 @@ class Files {
       for (auto& [key, value] : from) to[key] = std::move(value);
     };
     put(base.config, own.config);
+    put(base.hf_defaults, own.hf_defaults);
     if (part.has_embedding) put(base.embedding, own.embedding);
     if (part.has_head) put(base.head, own.head);
     if (part.has_final_norm) base.final_norm = std::move(own.final_norm), base.has_final_norm = own.has_final_norm;

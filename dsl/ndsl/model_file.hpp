@@ -86,6 +86,7 @@ struct ModelFile {
   std::string hf_architecture, hf_model_type;
   std::string hf_prefix;  // optional prefix of tensor names in a folder
   std::vector<Mapping> hf_mapping;
+  Settings hf_defaults;  // of settings that config.json of a folder lacks, before `config`; null: not given
   std::vector<std::string> hf_ignored;  // tensors of the folder that do not affect results; {i}: block
 };
 

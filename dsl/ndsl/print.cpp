@@ -213,6 +213,9 @@ std::string printed_model(const ModelFile& model) {
   if (!model.hf_mapping.empty()) out += "hf_mapping:\n";
   for (const Mapping& mapping : model.hf_mapping)
     out += "  " + in_quotes(mapping.tensor.text) + ": " + source_text(mapping.source) + "\n";
+  if (!model.hf_defaults.empty()) out += "hf_defaults:";
+  for (const auto& [key, setting] : model.hf_defaults) out += "\n  " + key_text(key) + ": " + value_text(setting.value);
+  if (!model.hf_defaults.empty()) out += "\n";
   if (!model.hf_ignored.empty()) out += "hf_ignored:\n";
   for (const std::string& name : model.hf_ignored) out += "  - " + in_quotes(name) + "\n";
   return out;

@@ -99,6 +99,7 @@ FilePart FileReader::read() {
     if (const auto found = top.text("hf_model_type")) model.hf_model_type = *found;
     if (const auto found = top.text("hf_prefix")) model.hf_prefix = *found;
     if (const Node* node = top.find("hf_mapping")) mapping(*node);
+    if (const Node* node = top.find("hf_defaults")) model.hf_defaults = settings(*node, "hf_defaults", true);
     if (const auto ignored = top.texts("hf_ignored")) model.hf_ignored = *ignored;
   }
   if (const Node* node = top.find("neurons"))
@@ -135,14 +136,14 @@ void FileReader::architecture(const Node& node) {
   fields.finish();
 }
 
-Settings FileReader::settings(const Node& node, const std::string& what) {
+Settings FileReader::settings(const Node& node, const std::string& what, bool with_nulls) {
   Settings all;
   if (node.kind != Kind::map) {
     problems_.expected(node, what, "a map of keys and values");
     problems_.doubt(what);
   }
   for (const Entry& entry : node.entries)
-    if (entry.value.kind != Kind::null) all[entry.key] = {entry.value, place(entry.place)};
+    if (with_nulls || entry.value.kind != Kind::null) all[entry.key] = {entry.value, place(entry.place)};
   return all;
 }
 

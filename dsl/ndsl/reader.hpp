@@ -32,7 +32,7 @@ class FileReader {
   Block block(const document::Node& node, const std::string& what);
   std::optional<Operation> operation(const document::Node& node);
   std::map<std::string, Block> blocks(const document::Node& node, const std::string& what);
-  Settings settings(const document::Node& node, const std::string& what);
+  Settings settings(const document::Node& node, const std::string& what, bool with_nulls = false);
   void layers(const document::Node& node);
   void layer_rule(const document::Node& node);
   std::optional<std::pair<int64_t, int64_t>> range(const document::Node& node);

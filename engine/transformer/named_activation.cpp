@@ -1,7 +1,7 @@
 #include "engine/transformer/named_activation.hpp"
 
 #include <algorithm>
-#include <initializer_list>
+#include <map>
 
 #include <harmonics/ops.hpp>
 
@@ -35,18 +35,44 @@ std::vector<std::string> activation_names() {
   return names;
 }
 
+SpelledActivation spelled_activation(const std::string& name) {
+  using Spelled = SpelledActivation;
+  static const std::map<std::string, Spelled> kNames{{"silu", Spelled::silu},
+                                                     {"swish", Spelled::silu},
+                                                     {"gelu", Spelled::gelu},
+                                                     {"gelu_python", Spelled::gelu},
+                                                     {"gelu_new", Spelled::gelu_by_tanh},
+                                                     {"gelu_fast", Spelled::gelu_by_tanh},
+                                                     {"gelu_accurate", Spelled::gelu_by_tanh},
+                                                     {"gelu_pytorch_tanh", Spelled::gelu_by_tanh},
+                                                     {"gelu_python_tanh", Spelled::gelu_by_tanh},
+                                                     {"relu2", Spelled::relu2},
+                                                     {"relu_squared", Spelled::relu2},
+                                                     {"quick_gelu", Spelled::quick_gelu}};
+  const auto at = kNames.find(name);
+  return at == kNames.end() ? Spelled::none : at->second;
+}
+
 HTensor apply_activation(const std::string& name, const HTensor& x) {
-  const auto is = [&](std::initializer_list<const char*> names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
+  const auto gelu = [&](const char* how) {
+    return apply("gelu", AttributeMap().set("approximate", how), {x}).at(0);
   };
-  if (is({"silu", "swish"})) return apply("silu", {}, {x}).at(0);
-  if (is({"gelu_new", "gelu_fast", "gelu_pytorch_tanh"}))
-    return apply("gelu", AttributeMap().set("approximate", "tanh"), {x}).at(0);
-  if (is({"relu2", "relu_squared"})) {
-    const HTensor positive = apply("relu", {}, {x}).at(0);
-    return positive * positive;
+  switch (spelled_activation(name)) {
+    case SpelledActivation::silu:
+      return apply("silu", {}, {x}).at(0);
+    case SpelledActivation::gelu:
+      return gelu("none");
+    case SpelledActivation::gelu_by_tanh:
+      return gelu("tanh");
+    case SpelledActivation::relu2: {
+      const HTensor positive = apply("relu", {}, {x}).at(0);
+      return positive * positive;
+    }
+    case SpelledActivation::quick_gelu:
+      return x * logistic(x * 1.702);
+    case SpelledActivation::none:
+      break;
   }
-  if (is({"quick_gelu"})) return x * logistic(x * 1.702);
   if (const ItemPtr registered = activation_named(name))
     return call_activation(registered, bind_arguments(*registered, {}).values, x);
   return is_activation(name) ? apply(name, {}, {x}).at(0) : HTensor();

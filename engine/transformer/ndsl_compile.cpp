@@ -37,8 +37,9 @@ class Compiler {
         faults_(faults),
         set_(ndsl_level_of_texts(options.set)),
         hf_(options.hf ? ndsl_level_of_hf(*options.hf) : NdslLevel()),
+        defaults_(options.hf ? ndsl_level_of_defaults(file.hf_defaults, faults_) : NdslLevel()),
         own_(ndsl_level(file.config, false, faults_)),
-        settings_({&set_, &hf_, &own_}, faults_, file.name.place),
+        settings_({&set_, &hf_, &defaults_, &own_}, faults_, file.name.place),
         builder_(result_, faults_),
         distinct_(options.distinct_layers) {
     result_.file = file;
@@ -67,8 +68,11 @@ class Compiler {
     const std::string x = embedding();
     const std::string last = layers(x);
     head(last);
-    for (const NdslLevel* level : {&set_, &hf_, &own_})
+    for (const NdslLevel* level : {&set_, &hf_, &defaults_, &own_})
       for (const auto& [key, setting] : *level) result_.settings.emplace(key, setting);
+    for (const auto& [key, setting] : defaults_)  // a null would be a value for transformers
+      if (setting.value.kind == document::Kind::null && !set_.count(key) && !hf_.count(key))
+        result_.settings.erase(key);
     for (const auto& [key, setting] : set_) result_.set.insert(key);
     return std::move(result_);
   }
@@ -368,7 +372,7 @@ class Compiler {
 
   const ndsl::ModelFile& file_;
   NdslFaults& faults_;
-  NdslLevel set_, hf_, own_;
+  NdslLevel set_, hf_, defaults_, own_;
   NdslSettings settings_;
   CompiledNdsl result_;
   NdslBuilder builder_;

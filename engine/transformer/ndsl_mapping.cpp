@@ -145,7 +145,7 @@ std::string named_all(const std::vector<std::string>& names) {
 
 // Returns whether models of this kind may lack the tensor, because it depends on a setting or on the use of experts.
 bool may_be_absent(const CompiledNdsl& model, std::string_view pattern) {
-  constexpr std::string_view kOfSettings[] = {"q_norm.weight", "k_norm.weight", "qkv_bias", "sinks"},
+  constexpr std::string_view kOfSettings[] = {"q_norm.weight", "k_norm.weight", "qkv_bias", "out_bias", "sinks"},
                              kOfFeedForward[] = {"up_weight", "gate_proj_weight", "up_proj_weight", "down_weight"},
                              kOfExperts[] = {"router_weight",    "router_bias",        "gate_weight",
                                              "up_weight",        "down_weight",        "shared_gate_weight",
@@ -161,6 +161,7 @@ bool may_be_absent(const CompiledNdsl& model, std::string_view pattern) {
     return std::find(std::begin(names), std::end(names), name) != std::end(names);
   };
   if (group == "attention") return has(kOfSettings);
+  if (group == "mlp" && (name == "up_bias" || name == "down_bias")) return true;
   if (model.file.variant.text != "moe") return false;
   return (group == "mlp" && has(kOfFeedForward)) || (group == "moe" && has(kOfExperts));
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <set>
 
 #include <fmt/core.h>
 
@@ -145,10 +144,12 @@ void lower_attention(NdslLayer& layer) {
   const std::string mixed = layer.to.fresh("attention");
   specs::Step& step = layer.to.step("Attention", layer.place());
   step.fields = {{"q", layer.q}, {"k", layer.k}, {"v", layer.v}, {"causal", causal}, {"out", mixed}};
-  if (s.has("query_pre_attn_scalar")) {
-    const double width = s.real("query_pre_attn_scalar", {});
+  const bool by_layer = s.truth("scale_attn_by_inverse_layer_idx", false), scaled = s.truth("scale_attn_weights", true);
+  if (s.has("query_pre_attn_scalar") || by_layer || !scaled) {
+    const double width = s.real("query_pre_attn_scalar", static_cast<double>(heads.width));
     if (width > 0)
-      step.fields["scale"] = 1 / std::sqrt(width);
+      step.fields["scale"] =
+          (scaled ? 1 / std::sqrt(width) : 1.0) / (by_layer ? static_cast<double>(layer.number() + 1) : 1.0);
     else
       s.faults().add(s.place_of("query_pre_attn_scalar"), fmt::format("the divisor of queries is {}", width), "",
                      ErrorKind::Shape);
@@ -205,9 +206,7 @@ void lower_mlp_up(NdslLayer& layer) {
 
 // Returns whether there is an activation of this name; if not, adds an error.
 bool expect_activation_name(NdslLayer& layer, const std::string& name) {
-  static const std::set<std::string> kSpelled{
-      "silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu2", "relu_squared", "quick_gelu"};
-  if (kSpelled.count(name) || is_activation(name)) return true;
+  if (spelled_activation(name) != SpelledActivation::none || is_activation(name)) return true;
   const std::string meant = did_you_mean(name, activation_names());
   layer.settings().faults().add(
       layer.settings().place_of("hidden_act"), fmt::format("there is no activation {}", shown_name(name)),
@@ -220,22 +219,35 @@ bool expect_activation_name(NdslLayer& layer, const std::string& name) {
 // Writes the steps of an activation, given by its Hugging Face name. Returns the name of the result.
 std::string activated(NdslLayer& layer, const std::string& x, const std::string& name) {
   const std::string out = layer.to.fresh("activation");
-  if (name == "silu" || name == "swish") {
-    layer.to.step("Silu", layer.place()).fields = {{"in", x}, {"out", out}};
-  } else if (name == "gelu" || name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") {
-    const std::string how = name == "gelu" ? "none" : "tanh";
-    layer.to.step("Gelu", layer.place()).fields = {{"in", x}, {"approximate", how}, {"out", out}};
-  } else if (name == "relu2" || name == "relu_squared") {
-    const std::string positive = layer.to.fresh("activation");
-    layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", std::string("relu")}, {"out", positive}};
-    layer.to.step("Multiply", layer.place()).fields = {{"a", positive}, {"b", positive}, {"out", out}};
-  } else if (name == "quick_gelu") {
-    const std::string scaled = layer.to.fresh("activation"), share = layer.to.fresh("activation");
-    layer.to.step("Scale", layer.place()).fields = {{"in", x}, {"by", 1.702}, {"out", scaled}};
-    layer.to.step("Sigmoid", layer.place()).fields = {{"in", scaled}, {"out", share}};
-    layer.to.step("Multiply", layer.place()).fields = {{"a", x}, {"b", share}, {"out", out}};
-  } else if (expect_activation_name(layer, name)) {
-    layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", name}, {"out", out}};
+  const auto gelu = [&](const char* how) {
+    layer.to.step("Gelu", layer.place()).fields = {{"in", x}, {"approximate", std::string(how)}, {"out", out}};
+  };
+  switch (spelled_activation(name)) {
+    case SpelledActivation::silu:
+      layer.to.step("Silu", layer.place()).fields = {{"in", x}, {"out", out}};
+      break;
+    case SpelledActivation::gelu:
+      gelu("none");
+      break;
+    case SpelledActivation::gelu_by_tanh:
+      gelu("tanh");
+      break;
+    case SpelledActivation::relu2: {
+      const std::string positive = layer.to.fresh("activation");
+      layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", std::string("relu")}, {"out", positive}};
+      layer.to.step("Multiply", layer.place()).fields = {{"a", positive}, {"b", positive}, {"out", out}};
+      break;
+    }
+    case SpelledActivation::quick_gelu: {
+      const std::string scaled = layer.to.fresh("activation"), share = layer.to.fresh("activation");
+      layer.to.step("Scale", layer.place()).fields = {{"in", x}, {"by", 1.702}, {"out", scaled}};
+      layer.to.step("Sigmoid", layer.place()).fields = {{"in", scaled}, {"out", share}};
+      layer.to.step("Multiply", layer.place()).fields = {{"a", x}, {"b", share}, {"out", out}};
+      break;
+    }
+    case SpelledActivation::none:
+      if (expect_activation_name(layer, name))
+        layer.to.step("Call", layer.place()).fields = {{"in", x}, {"function", name}, {"out", out}};
   }
   return out;
 }
@@ -411,7 +423,7 @@ void lower_combine(NdslLayer& layer) {
   if (!layer.router_bias.empty()) step.fields["bias"] = layer.router_bias;
   if (scoring != "softmax") step.fields["scoring"] = scoring;
   const std::string activation = s.text("hidden_act", "silu");
-  if (activation != "silu" && activation != "swish" && expect_activation_name(layer, activation))
+  if (spelled_activation(activation) != SpelledActivation::silu && expect_activation_name(layer, activation))
     step.fields["activation"] = activation;
   if (const double scale = s.real("routed_scaling_factor", 1); scale != 1) step.fields["scale"] = scale;
   if (used_groups < groups) {

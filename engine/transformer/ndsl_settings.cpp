@@ -104,6 +104,8 @@ const std::vector<NdslKey>& ndsl_keys() {
       {"sliding_window_pattern", K::whole},
       {"layer_types", K::list},
       {"query_pre_attn_scalar", K::real, {}, true},
+      {"scale_attn_weights", K::truth, {}, true},
+      {"scale_attn_by_inverse_layer_idx", K::truth, {}, true},
       {"attn_logit_softcapping", K::real, {}, true},
       {"final_logit_softcapping", K::real},
       {"dropout", K::real},
@@ -204,6 +206,21 @@ NdslLevel ndsl_level_of_hf(const document::Document& config) {
     part(value, "rope_theta");
     put("rope_scaling", value, place);
   }
+  return level;
+}
+
+NdslLevel ndsl_level_of_defaults(const ndsl::Settings& settings, NdslFaults& faults) {
+  ndsl::Settings given;
+  NdslLevel none;
+  for (const auto& [name, setting] : settings) {
+    const NdslKey* key = setting.value.kind == document::Kind::null ? ndsl_key(name) : nullptr;
+    if (key)
+      none.emplace(key->name, setting);
+    else
+      given.emplace(name, setting);
+  }
+  NdslLevel level = ndsl_level(given, false, faults);
+  level.merge(none);
   return level;
 }
 

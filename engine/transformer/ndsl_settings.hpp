@@ -29,6 +29,8 @@ using NdslLevel = std::map<std::string, ndsl::Setting>;
 NdslLevel ndsl_level(const ndsl::Settings& settings, bool of_operation, NdslFaults& faults);
 // Returns the known settings of a Hugging Face configuration; ignores others.
 NdslLevel ndsl_level_of_hf(const document::Document& config);
+// Returns the settings that a folder without them has in transformers; null hides values of lower levels.
+NdslLevel ndsl_level_of_defaults(const ndsl::Settings& settings, NdslFaults& faults);
 // Parses settings given by the user. Throws ErrorKind::Usage for an unknown name or an invalid value.
 NdslLevel ndsl_level_of_texts(const std::map<std::string, std::string>& texts);
 
