@@ -1,6 +1,8 @@
 #include "config.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "formats/utf8.hpp"
 
@@ -61,25 +63,61 @@ double number_named(const Node& config, const Architecture& a, const std::string
   return given.number();  // throws: the setting is missing
 }
 
+// Returns one name for activations that are the same function, which transformers computes in several ways.
+std::string_view activation_of(std::string_view name) {
+  if (name == "swish") return "silu";
+  if (name == "gelu_python") return "gelu";
+  for (const char* other : {"gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh", "gelu_tanh"})
+    if (name == other) return "gelu_pytorch_tanh";
+  return name;
+}
+
+// Returns whether an expected value {"value", "if"?, "unless"?} applies to models with these settings.
+bool applies(const Node& config, const Node& wanted) {
+  const auto all = [&](const Node& settings, bool equal) {
+    if (!settings.has()) return true;
+    for (const auto& [name, value] : settings.entries())
+      if ((value.has() ? config[name].has() && config[name].value() == value.value() : !config[name].has()) != equal)
+        return false;
+    return true;
+  };
+  return all(wanted["if"], true) && all(wanted["unless"], false);
+}
+
 bool equals(const Node& config, const Architecture& a, const Node& given, const Node& wanted) {
   if (!wanted.has()) return false;  // null: no value is supported
+  if (wanted.is_object()) return applies(config, wanted) && equals(config, a, given, wanted["value"]);
+  if (wanted.is_text() && given.is_text()) return activation_of(given.text()) == activation_of(wanted.text());
+  if (wanted.is_text() && !given.is_text() && wanted.text().find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 0)
+    return false;  // not the name of a setting
   if (wanted.is_text() && !given.is_text()) return given.is_number() && given.number() == evaluated(config, a, wanted);
   if (wanted.is_number()) return given.is_number() && given.number() == wanted.number();
   return given.value() == wanted.value();
 }
 
 void expect_settings(const Node& config, const Architecture& a) {
+  std::optional<std::pair<Node, std::string>> lacking;
   for (const auto& [name, values] : a.expected) {
-    const Node given = config[name];
+    const auto unsaid = config[name].has() ? a.unsaid.end() : a.unsaid.find(name);
+    const Node given = unsaid == a.unsaid.end() ? config[name] : unsaid->second;
     if (!given.has()) continue;
     bool known = false;
     std::string wanted;
     for (size_t i = 0; i < values.size(); ++i) {
       known = known || equals(config, a, given, values[i]);
-      wanted += (i ? " or " : "") + values[i].shown();
+      const Node value = values[i].is_object() ? values[i]["value"] : values[i];
+      if (!values[i].is_object() || applies(config, values[i]))
+        wanted += (wanted.empty() ? "" : " or ") + value.shown();
     }
-    if (!known) given.fail("is " + given.shown() + ", and only " + wanted + " is implemented for " + a.name);
+    const std::string what = given.shown() + ", and only " + wanted + " is implemented for " + a.name;
+    if (known) continue;
+    const bool said = config[name].has();
+    const std::string why = said ? "is " + what : "lacks '" + name + "', which stands for " + what;
+    const bool describable = std::find(a.describable.begin(), a.describable.end(), name) != a.describable.end();
+    if (!describable) (said ? given : config).fail(why);
+    if (!lacking) lacking.emplace(said ? given : config, why);
   }
+  if (lacking) lacking->first.lack(lacking->second);
 }
 
 // Returns the period of full attention: the last of every so many blocks sees all tokens, the others a window.
@@ -94,7 +132,7 @@ std::optional<int64_t> pattern_of(const Node& layers) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const bool full = (static_cast<int64_t>(i) + 1) % pattern == 0;
     if (full != (layers[i].text() == "full_attention"))
-      layers.fail("is not a pattern of " + std::to_string(pattern) + " blocks that repeats");
+      layers.lack("is not a pattern of " + std::to_string(pattern) + " blocks that repeats");
   }
   return pattern;
 }
@@ -103,22 +141,22 @@ void read_patterns(const Node& config, Config& to) {
   const Architecture& a = *to.architecture;
   const Node layers = config["layer_types"];
   const MetadataRow* row = a.find_row("sliding_window_pattern");
-  const bool window = to.metadata.count(a.key("attention.sliding_window")) != 0;
+  const bool window = to.count("attention.sliding_window", 0) > 0;
   if (layers.is_list() && (row || (a.window_pattern && window))) {
     const auto pattern = pattern_of(layers);
     const auto all = static_cast<int64_t>(layers.size()) + 1;  // a period beyond the last block: only windows
     if (row)
       to.metadata[a.key(row->key)] = pattern.value_or(all);
     else if (pattern ? *pattern != *a.window_pattern : all > *a.window_pattern)
-      layers.fail("uses global attention in blocks other than the last of every " + std::to_string(*a.window_pattern));
+      layers.lack("uses global attention in blocks other than the last of every " + std::to_string(*a.window_pattern));
   } else if (layers.is_list() && !window) {
     for (size_t i = 0; i < layers.size(); ++i)
-      if (layers[i].text() != "full_attention") layers[i].fail("is " + layers[i].shown());
+      if (layers[i].text() != "full_attention") layers[i].lack("is " + layers[i].shown());
   }
   const Node plain = config["no_rope_layers"];
   for (size_t i = 0; i < plain.size(); ++i)
     if ((plain[i].integer() != 0) != ((i + 1) % 4 != 0))
-      plain.fail("omits rotary positions in blocks other than every fourth");
+      plain.lack("omits rotary positions in blocks other than every fourth");
 }
 
 const Architecture& architecture_of(const Node& config, const std::string& path) {
@@ -159,7 +197,13 @@ std::optional<OtherModel> other_model(std::string_view text, const std::string& 
   for (size_t i = 0; i < classes.size(); ++i) {
     if (other.name.empty()) other.name = classes[i].text();
     const Architecture* known = find_class(classes[i].text());
-    if (other.file.empty() && known && known->reads(config)) return {};
+    if (!other.file.empty() || !known || !known->reads(config)) continue;
+    if (!known->is_described(classes[i].text())) return {};
+    try {
+      read_config(text, path);
+      return {};
+    } catch (const Unsupported&) {  // the description may implement it
+    }
   }
   if (other.file.empty() && other.name.empty()) return {};
   return other;
@@ -179,10 +223,14 @@ Config read_config(std::string_view text, const std::string& path) {
   for (const auto& [key, value] : a.constants) result.metadata[a.key(key)] = value.truth();
   for (const auto& [name, otherwise] : a.switches) result.switches[name] = config[name].truth(otherwise);
   for (const MetadataRow& row : a.metadata) {
+    if (!row.of.empty() && row.of != std::get<std::string>(result.metadata[kClass])) continue;
     const Node given = setting(config, row);
     if (!given.has() && !row.otherwise.has()) {
-      const bool optional = row.config == "sliding_window" || row.config == "final_logit_softcapping";
-      if (!optional) given.fail("is missing");
+      if (!row.may_be_off()) given.fail("is missing");
+      continue;
+    }
+    if (row.may_be_off() && config[row.config].is_null()) {
+      result.metadata[a.key(row.key)] = row.real ? MetadataValue(0.0) : MetadataValue(int64_t{0});
       continue;
     }
     if (const Node value = given.has() ? given : row.otherwise; value.is_truth())

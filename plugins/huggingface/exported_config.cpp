@@ -79,7 +79,9 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, cons
     if (known == name) config["model_type"] = type;
   for (const MetadataRow& row : a.metadata) {
     const auto at = metadata.find(a.key(row.key));
-    if (at != metadata.end()) config[row.config] = number_text(at->second);
+    if (at == metadata.end()) continue;
+    config[row.config] = number_text(at->second);
+    if (row.may_be_off() && number_of(metadata, at->first, 0) == 0) config[row.config] = nullptr;
   }
   for (const auto& [setting, values] : a.expected)
     if (!values[size_t{0}].is_text() || setting.starts_with("hidden_") || setting.starts_with("position_") ||

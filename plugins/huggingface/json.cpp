@@ -73,10 +73,13 @@ std::vector<std::pair<std::string_view, Node>> Node::entries() const {
   return all;
 }
 
-void Node::fail(const std::string& what) const {
-  throw Error(ErrorKind::Weights, "'" + path_ + "': " + (place_.empty() ? "the text" : place_) + " " +
-                                      (value_ ? what : "is missing; expected in this file"));
+std::string Node::message(const std::string& what) const {
+  return "'" + path_ + "': " + (place_.empty() ? "the text" : place_) + " " +
+         (value_ ? what : "is missing; expected in this file");
 }
+
+void Node::fail(const std::string& what) const { throw Error(ErrorKind::Weights, message(what)); }
+void Node::lack(const std::string& what) const { throw Unsupported(ErrorKind::Weights, message(what)); }
 
 std::string Node::shown() const { return value_ ? printable(json::serialize(*value_), kShown) : "missing"; }
 

@@ -9,12 +9,19 @@
 
 #include <boost/json.hpp>
 
+#include <harmonics/error.hpp>
+
 namespace huggingface {
 
 namespace json = boost::json;
 
 // Throws ErrorKind::Weights: "'PATH' WHAT".
 [[noreturn]] void refuse(const std::string& path, const std::string& what, const std::string& remedy = "");
+
+// A setting that is right and that the spec of an architecture does not implement.
+struct Unsupported : harmonics::Error {
+  using Error::Error;
+};
 
 class Node {
  public:
@@ -24,8 +31,9 @@ class Node {
 
   // Returns an entry of an object. The result is missing if there is no such key, or if this node is missing or null.
   Node operator[](std::string_view key) const;
-  Node operator[](size_t index) const;                       // of a list
-  bool has() const { return value_ && !value_->is_null(); }  // false: missing or null
+  Node operator[](size_t index) const;                          // of a list
+  bool has() const { return value_ && !value_->is_null(); }     // false: missing or null
+  bool is_null() const { return value_ && value_->is_null(); }  // given as null
   bool is_object() const { return value_ && value_->is_object(); }
   bool is_list() const { return value_ && value_->is_array(); }
   bool is_text() const { return value_ && value_->is_string(); }
@@ -48,12 +56,14 @@ class Node {
   const json::value& value() const { return *value_; }  // only if has()
   const std::string& place() const { return place_; }   // ".rope_scaling.factor"
   [[noreturn]] void fail(const std::string& what) const;
-  std::string shown() const;  // its JSON, shortened
+  [[noreturn]] void lack(const std::string& what) const;  // throws Unsupported
+  std::string shown() const;                              // its JSON, shortened
 
  private:
   Node(std::shared_ptr<const json::value> root, std::string path)
       : root_(std::move(root)), value_(root_.get()), path_(std::move(path)) {}
   Node child(const json::value* value, const std::string& step) const;
+  std::string message(const std::string& what) const;
 
   std::shared_ptr<const json::value> root_;
   const json::value* value_ = nullptr;

@@ -29,6 +29,9 @@ Architecture architecture_of(const Node& spec) {
   const Node mapping = spec["hf_mapping"];
   for (const auto& [name, type] : mapping["classes"].entries()) a.classes.emplace_back(name, type.text());
   a.read = mapping["read"];
+  if (const Node described = mapping["described"]; described.has())
+    for (const auto& [from, to] : {std::pair("classes", &a.described), std::pair("settings", &a.describable)})
+      for (size_t i = 0; i < described[from].size(); ++i) to->emplace_back(described[from][i].text());
   a.tied = mapping["tied"].truth();
   a.prefix = mapping["prefix"].text("");
   if (mapping["constants"].has())
@@ -40,7 +43,8 @@ Architecture architecture_of(const Node& spec) {
                           std::string(row["config"].text()),
                           row["default"],
                           row["real"].truth(false),
-                          {}});
+                          {},
+                          std::string(row["class"].text(""))});
     for (size_t n = 0; n < row["older"].size(); ++n) a.metadata.back().older.emplace_back(row["older"][n].text());
   }
   if (mapping["switches"].has())
@@ -54,6 +58,8 @@ Architecture architecture_of(const Node& spec) {
       a.window_unscaled = a.window_unscaled || (name == "window" && !positions["scaling"].has());
     }
   for (const auto& [setting, values] : mapping["expected"].entries()) a.expected.emplace_back(setting, values);
+  if (mapping["unsaid"].has())
+    for (const auto& [setting, value] : mapping["unsaid"].entries()) a.unsaid.emplace(setting, value);
   for (size_t i = 0; i < mapping["tensors"].size(); ++i) {
     const Node row = mapping["tensors"][i];
     a.tensors.push_back({std::string(row["name"].text()), std::string(row["hf"].text()),
@@ -108,6 +114,10 @@ bool Architecture::reads(const Node& config) const {
   for (const auto& [setting, value] : read.entries())
     if (!config[setting].has() || config[setting].value() != value.value()) return false;
   return true;
+}
+
+bool Architecture::is_described(std::string_view name) const {
+  return std::find(described.begin(), described.end(), name) != described.end();
 }
 
 const MetadataRow* Architecture::find_row(std::string_view config) const {

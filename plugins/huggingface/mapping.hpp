@@ -37,17 +37,22 @@ struct MetadataRow {
   Node otherwise;      // default: a number, "NAME", "NAME / NAME" or "NUMBER * NAME" of config.json, or a truth value
   bool real = false;
   std::vector<std::string> older;  // further names in config.json
+  std::string of;                  // the only class that has the setting; "": all
+
+  bool may_be_off() const { return config == "sliding_window" || config.ends_with("logit_softcapping"); }  // by null
 };
 
 struct Architecture {
   std::string name;                                          // general.architecture
   std::vector<std::pair<std::string, std::string>> classes;  // in transformers: class and model_type
-  Node read;           // false: folders are read as .ndsl models describe them; settings: unless they have these values
-  bool tied = false;   // default, if config.json has no value
-  std::string prefix;  // optional prefix of tensor names
-  std::map<std::string, Node> constants;         // metadata with fixed values
-  std::optional<int64_t> window_pattern;         // one of every so many blocks has full attention
-  std::map<std::string, bool> switches;          // settings that tensors exist by, with defaults
+  Node read;  // false: folders are read as .ndsl models describe them; settings: unless they have these values
+  std::vector<std::string> described;     // classes of which a .ndsl model describes what the spec does not implement:
+  std::vector<std::string> describable;   // these settings, kinds of layers, and scaled positions
+  bool tied = false;                      // default, if config.json has no value
+  std::string prefix;                     // optional prefix of tensor names
+  std::map<std::string, Node> constants;  // metadata with fixed values
+  std::optional<int64_t> window_pattern;  // one of every so many blocks has full attention
+  std::map<std::string, bool> switches;   // settings that tensors exist by, with defaults
   std::string rotary = "partial_rotary_factor";  // setting: the rotated part of each head
   double rotary_part = 1;                        // its default
   bool divides_frequencies = false;              // the spec has frequency divisors as a tensor
@@ -55,10 +60,12 @@ struct Architecture {
   bool truncates = true;                         // whether yarn rounds the bounds of its ramp
   std::vector<MetadataRow> metadata;
   std::vector<std::pair<std::string, Node>> expected;  // supported values of optional settings
+  std::map<std::string, Node> unsaid;                  // values of such settings that config.json lacks
   std::vector<TensorRow> tensors;
   std::vector<std::string> ignored;  // tensors that do not affect results
 
   bool reads(const Node& config) const;
+  bool is_described(std::string_view name) const;
   const MetadataRow* find_row(std::string_view config) const;
   std::string key(const std::string& row_key) const { return row_key[0] == '@' ? row_key : name + "." + row_key; }
 };

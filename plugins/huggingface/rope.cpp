@@ -51,16 +51,16 @@ Node scaling_of(const Node& config) {
   const Node newer = config["rope_parameters"];
   if (!newer["full_attention"].has()) return newer;
   const std::string_view window = newer["sliding_attention"]["rope_type"].text("default");
-  if (window != "default") newer["sliding_attention"]["rope_type"].fail("is not default");
+  if (window != "default") newer["sliding_attention"]["rope_type"].lack("is not default");
   return newer["full_attention"];
 }
 
 void read_yarn(const Node& scaling, double factor, const Node& config, Config& to) {
   const Architecture& a = *to.architecture;
   for (const char* unknown : {"mscale", "mscale_all_dim"})
-    if (scaling[unknown].has()) scaling[unknown].fail("is given, which is not implemented");
+    if (scaling[unknown].has()) scaling[unknown].lack("is given, which is not implemented");
   if (const bool truncate = scaling["truncate"].truth(true); truncate != a.truncates)
-    scaling["truncate"].fail(std::string("is ") + (truncate ? "true" : "false") + "; models of " + a.name + " need " +
+    scaling["truncate"].lack(std::string("is ") + (truncate ? "true" : "false") + "; models of " + a.name + " need " +
                              (a.truncates ? "true" : "false"));
   const Node context = scaling["original_max_position_embeddings"];
   to.metadata[a.key("rope.scaling.original_context_length")] =
@@ -118,6 +118,11 @@ int64_t rotated(const Node& config, const Node& scaling, const Architecture& a, 
 void read_rope(const Node& config, Config& to) {
   const Architecture& a = *to.architecture;
   if (!a.find_row("rope_theta")) return;
+  if (const Node base = config["rope_parameters"]["sliding_attention"]["rope_theta"];
+      base.has() && !a.find_row("rope_local_base_freq"))
+    if (const Node full = config["rope_parameters"]["full_attention"]["rope_theta"]; base.number() != full.number())
+      base.lack("is " + base.shown() + ", and only that of full_attention, " + full.shown() + ", is implemented for " +
+                a.name);
   const int64_t head = to.count("attention.key_length", 0);
   const Node scaling = scaling_of(config);
   const int64_t dims = rotated(config, scaling, a, head);
@@ -143,7 +148,7 @@ void read_rope(const Node& config, Config& to) {
   }
   if ((type == "longrope" || type == "su") && a.name == "phi3") return read_longrope(scaling, config, dims, to);
   if (type != "linear" && type != "yarn" && type != "dynamic")
-    scaling.fail("scales rotary positions by '" + printable(type, 40) + "', which is not implemented for " + a.name);
+    scaling.lack("scales rotary positions by '" + printable(type, 40) + "', which is not implemented for " + a.name);
   const double factor = positive(scaling["factor"]);
   to.metadata[a.key("rope.scaling.type")] = type;
   to.metadata[a.key("rope.scaling.factor")] = in_32_bits(factor);

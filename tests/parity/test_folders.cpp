@@ -145,6 +145,45 @@ TEST_CASE("folders: models that .ndsl texts describe have the results of transfo
   }
 }
 
+TEST_CASE("folders: settings that specs lack are described by .ndsl texts") {
+  if (!reads_folders()) return;
+  const TensorFile file = golden("described_folders.safetensors");
+  for (const std::string name : {"llama", "qwen3", "gemma2", "qwen3moe", "mixtral", "gpt2"}) {
+    INFO(name);
+    const auto expected = below(file, name);
+    const ImportedModel model = import_language_model(golden_folder("described/" + name), Registry::global());
+    const HTensor result = forward_results(model_of(model), expected.at("tokens")).at("scores");
+    CHECK(relative_difference(floats_of(result), expected.at("scores").data<float>()) < 1e-4);
+  }
+}
+
+TEST_CASE("folders: settings that are missing or null have the values of transformers") {
+  if (!reads_folders()) return;
+  const Scratch scratch;
+  const auto metadata = [&](const std::string& name, const std::string& from, const std::string& to) {
+    return import_model(scratch.changed(name, from, to), Registry::global()).metadata;
+  };
+  CHECK(metadata("gemma3", "\"sliding_window\": 5", "\"sliding_window\": null")
+            .integer("gemma3.attention.sliding_window") == 0);
+  CHECK(metadata("llama3", "\"use_cache\": true", "\"sliding_window\": 5").has("llama.attention.sliding_window") ==
+        false);
+  const std::string mistral = scratch.changed("llama3", "LlamaForCausalLM", "MistralForCausalLM");
+  CHECK(import_model(mistral, Registry::global()).metadata.integer("llama.attention.sliding_window") == 4096);
+  const auto refused = [&](const char* name, const char* from, const char* to) {
+    return failure_of(scratch.changed(name, from, to));
+  };
+  CHECK(contains(refused("gemma3", "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true"),
+                 "use_bidirectional_attention is true, and only false is implemented for gemma3"));
+  CHECK(contains(refused("olmo3", "\"rope_theta\": 10000.0", "\"rope_theta\": 100.0"),
+                 ".sliding_attention.rope_theta is"));
+  // Of a folder without the setting, transformers does not normalise the weights of experts; .ndsl models describe it.
+  const auto is_described = [&](const char* from, const char* to) {
+    return import_model(scratch.changed("qwen3moe", from, to), Registry::global()).metadata.has("huggingface.config");
+  };
+  CHECK_FALSE(is_described("\"use_cache\"", "\"use_cache\""));
+  CHECK(is_described("\"norm_topk_prob\": true,", ""));
+}
+
 TEST_CASE("folders: GGUF files of architectures whose folders .ndsl texts describe are written as folders") {
   if (!reads_folders()) return;
   const TensorFile file = golden("further_architectures.safetensors");
@@ -318,13 +357,15 @@ TEST_CASE("folders: settings that no spec implements are refused with their plac
   const auto refused = [&](const char* name, const char* from, const char* to) {
     return failure_of(scratch.changed(name, from, to));
   };
-  CHECK(contains(refused("qwen2", "\"silu\"", "\"gelu\""), ".hidden_act is \"gelu\", and only \"silu\""));
+  CHECK(contains(refused("glm4", "\"silu\"", "\"gelu\""), ".hidden_act is \"gelu\", and only \"silu\""));
   const std::string unknown = refused("qwen2", "Qwen2ForCausalLM", "Qwen4MoeForCausalLM");
   CHECK(contains(unknown, "the architecture 'Qwen4MoeForCausalLM'"));
   CHECK(contains(unknown, "the nearest known ones: Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen2ForCausalLM"));
   CHECK(contains(refused("gpt-oss", "\"truncate\": false", "\"truncate\": true"),
                  "is true; models of gpt-oss need false"));
-  CHECK(contains(refused("qwen2", "\"yarn\"", "\"longrope\""), "by 'longrope', which is not implemented"));
+  CHECK(contains(refused("olmo3", "\"yarn\"", "\"longrope\""), "by 'longrope', which is not implemented"));
+  CHECK(contains(refused("exaone4", "\"sliding_window_pattern\": 4", "\"sliding_window_pattern\": 2"),
+                 ".sliding_window_pattern is 2, and only 4 or \"LLLG\" is implemented"));
   CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": null"), ".hidden_size is missing"));
   CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": [24"), "is not JSON: line"));
   CHECK(contains(refused("gemma3", "\"full_attention\"\n  ]", "\"sliding_attention\"\n  ]"), "no error"));
