@@ -119,6 +119,7 @@ std::map<std::string, HTensor> initial_values(const CompiledNdsl& compiled, uint
 ndsl::ModelFile whole_description(const CompiledNdsl& compiled) {
   ndsl::ModelFile file = compiled.file;
   file.config.clear();
+  file.hf_defaults.clear();  // all settings follow
   for (const auto& [key, setting] : compiled.settings)
     if (setting.value.kind != document::Kind::null && key != "rope_parameters") file.config[key] = setting;
   std::set<std::string> names;

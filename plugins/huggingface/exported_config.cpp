@@ -107,13 +107,16 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, cons
     config[a.rotary] = part;
   }
   const bool window = number_of(metadata, a.key("attention.sliding_window"), 0) > 0;
-  if (json::value scaling = rope_scaling(metadata, a, weights.rope_factors); scaling.is_null()) {
-  } else if (window && a.window_unscaled && !a.find_row("rope_local_base_freq")) {  // by the kind of a block
-    const json::value& base = config["rope_theta"];
-    json::object full = scaling.as_object();
+  json::value scaling = rope_scaling(metadata, a, weights.rope_factors);
+  const json::value base = config.contains("rope_theta") ? config["rope_theta"] : json::value(nullptr);
+  const json::object unscaled{{"rope_type", "default"}, {"rope_theta", base}};
+  if (a.name == "gptneox") config["rotary_emb_base"] = base;                 // the name that the class reads
+  if (window && a.window_unscaled && !a.find_row("rope_local_base_freq")) {  // by the kind of a block
+    json::object full = scaling.is_null() ? unscaled : scaling.as_object();
     full["rope_theta"] = base;
-    config["rope_parameters"] = {{"full_attention", full},
-                                 {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", base}}}};
+    config["rope_parameters"] = {{"full_attention", full}, {"sliding_attention", unscaled}};
+  } else if (scaling.is_null()) {
+    if (a.name == "gpt-oss") config["rope_parameters"] = unscaled;  // the default of the class is yarn
   } else {
     config["rope_scaling"] = std::move(scaling);
   }

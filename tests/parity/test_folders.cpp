@@ -317,6 +317,8 @@ TEST_CASE("folders: scaled positions of blocks without a window are written by t
   CHECK(config.at_pointer("/rope_parameters/full_attention/rope_type").as_string() == "yarn");
   CHECK(config.at_pointer("/rope_parameters/sliding_attention/rope_type").as_string() == "default");
   CHECK_FALSE(config.as_object().contains("rope_scaling"));
+  write_again(golden_folder("gptneox-serial"), scratch.at("neox/"));  // the class reads no rope_theta beside the head
+  CHECK(contains(Scratch::text_of(scratch.at("neox/config.json")), "\"rotary_emb_base\": 1E4"));
 }
 
 TEST_CASE("folders: weights stay where they lie in their file") {

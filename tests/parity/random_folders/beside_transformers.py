@@ -152,7 +152,7 @@ def load(folder):
 
 
 def log_probabilities(model, ids, context):
-    """Of all tokens after each of `ids`. The text goes on to the end of the context, which scaled positions depend on."""
+    """Of all tokens after each of `ids`. The text fills the context, on which scaled positions depend."""
     padded = torch.tensor([ids + [3] * (context - len(ids))])
     with torch.no_grad():
         return torch.log_softmax(model(padded).logits[0].double(), -1)[:len(ids)].numpy()
