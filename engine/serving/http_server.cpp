@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -237,7 +238,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     origin_ = text_of(parser_->get()[http::field::origin]);
     if (failed == http::error::body_limit)
       return refuse(413, fmt::format("the body is larger than {} bytes", server_->limits().body),
-                    "send fewer samples per request");
+                    "send less per request");
     if (failed == http::error::header_limit || failed == http::error::buffer_overflow)
       return refuse(431, fmt::format("the header is larger than {} bytes", server_->limits().header),
                     "send fewer header fields");
@@ -258,6 +259,10 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     keep_alive_ = got.keep_alive();
     head_ = got.method() == http::verb::head;
     if (!parse_target(target, request)) return refuse(400, "the path is malformed", server_->handler().known_paths());
+    if (const std::string coding = text_of(got[http::field::content_encoding]);
+        !coding.empty() && !beast::iequals(coding, "identity"))
+      return refuse(415, fmt::format("a body with the content encoding '{}' cannot be read", coding),
+                    "send it without Content-Encoding");
     if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
     if (websocket::is_upgrade(got) && server_->handler().of_run()) {
       if (Service::sends_events(request.path)) return open_events(request, got);
@@ -284,9 +289,11 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       const auto self = weak.lock();
       if (!self || self->handed_on_) return;
       self->watching_ = false;
+      if (failed) return;
       char byte;
-      const auto socket = self->stream_.socket().native_handle();
-      if (!failed && ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) *self->gone_ = true;
+      const ssize_t n = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+      // An aborted connection (RST) is an error, not an end.
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) *self->gone_ = true;
     });
   }
 

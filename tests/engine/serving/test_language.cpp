@@ -346,15 +346,23 @@ namespace {
 // Keeps requests unanswered until give() is called.
 class HeldBack : public HttpHandler {
  public:
-  void handle(ServiceRequest, Answer answer) override {
+  void handle(ServiceRequest request, Answer answer) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     held_.push_back(std::move(answer));
+    gone_ = request.gone;
     came_.notify_all();
   }
   const std::string& known_paths() const override { return none_; }
   void await(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
     REQUIRE(came_.wait_for(lock, std::chrono::seconds(60), [&] { return held_.size() == count; }));
+  }
+  // Waits until the client of the last request has disconnected.
+  bool await_gone() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!*gone_ && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return *gone_;
   }
   void give(const std::string& body) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -366,6 +374,7 @@ class HeldBack : public HttpHandler {
   std::mutex mutex_;
   std::condition_variable came_;
   std::vector<Answer> held_;
+  std::shared_ptr<const std::atomic<bool>> gone_;
   const std::string none_;
 };
 
@@ -389,6 +398,31 @@ TEST_CASE("http: a server that finishes sends the replies of its requests whole"
   reader.join();
   CHECK(finished);
   CHECK(heard.size() > body.size());
+}
+
+TEST_CASE("http: a client that closes or aborts its connection is gone") {
+  for (const bool aborts : {false, true}) {
+    INFO(aborts);
+    HeldBack handler;
+    HttpServer server(handler, {"127.0.0.1", 0, true});
+    std::optional<TextClient> client(std::in_place, server.port());
+    client->post("/", "{}");
+    handler.await(1);
+    if (aborts) client->abort_at_end();
+    client.reset();
+    CHECK(handler.await_gone());
+    handler.give("");
+  }
+}
+
+TEST_CASE("http: a compressed body is refused") {
+  HeldBack handler;
+  HttpServer server(handler, {"127.0.0.1", 0, true});
+  TextClient client(server.port());
+  client.send("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x08");
+  const std::string heard = client.hear([](const std::string& s) { return s.ends_with("}\n"); });
+  CHECK(heard.starts_with("HTTP/1.1 415"));
+  CHECK(heard.find("'gzip'") != std::string::npos);
 }
 
 TEST_CASE("language service: a text ends when its client is gone") {
