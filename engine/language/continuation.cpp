@@ -207,13 +207,15 @@ std::string Generation::choose(std::span<const float> scores) {
   sampler_.observe(id);
   text_.push_back(id);
   ++done_.tokens;
-  if (settings_.log_probabilities)
+  if (settings_.log_probabilities) {
     done_.chosen.push_back({id, log_probability(scores, id), most_likely(scores, *settings_.log_probabilities)});
+    begins_.push_back(added_);
+  }
   if (std::find(settings_.ends.begin(), settings_.ends.end(), id) != settings_.ends.end())
     return finish(EndOfText::model);
   if (constraint_) constraint_->accept(id);
   const bool written = std::find(settings_.written.begin(), settings_.written.end(), id) != settings_.written.end();
-  std::string text = stop_.push(characters_.push(written ? tokenizer_.written(id) : tokenizer_.decode(id, previous_)));
+  std::string text = add_text(characters_.push(written ? tokenizer_.written(id) : tokenizer_.decode(id, previous_)));
   previous_ = id;
   if (stop_.found() || (constraint_ && constraint_->is_over())) return text + finish(EndOfText::stop);
   if (done_.tokens == settings_.tokens) return text + finish(EndOfText::tokens);
@@ -227,8 +229,20 @@ std::string Generation::finish(EndOfText end) {
   drop_drafts();
   over_ = true;
   done_.end = end;
-  std::string text = stop_.push(characters_.finish());
-  return text += stop_.finish();
+  std::string text = add_text(characters_.finish());
+  return text += returned(stop_.finish());
+}
+
+std::string Generation::add_text(const std::string& more) {
+  added_ += more.size();
+  return returned(stop_.push(more));
+}
+
+// Counts the bytes that are returned, and the tokens that begin before their end.
+std::string Generation::returned(std::string text) {
+  returned_ += text.size();
+  while (done_.shown < begins_.size() && begins_[done_.shown] < returned_) ++done_.shown;
+  return text;
 }
 
 Continuation continue_tokens(Session& session, const Tokenizer& tokenizer, std::vector<int32_t> ids,

@@ -64,6 +64,7 @@ struct Continuation {
   double prompt_seconds = 0, seconds = 0;
   EndOfText end = EndOfText::tokens;
   std::vector<GeneratedToken> chosen;  // only with log_probabilities
+  size_t shown = 0;  // number of `chosen` in the returned text: neither end tokens nor those of a stop string
 };
 
 // Returns the tokens that end the answer of a model: its end of text, and those of known ends of turns that the
@@ -118,6 +119,8 @@ class Generation {
   void drop_drafts();
   int64_t length() const;
   std::string finish(EndOfText end);
+  std::string add_text(const std::string& more);
+  std::string returned(std::string text);
 
   Session& session_;
   const Tokenizer& tokenizer_;
@@ -136,6 +139,8 @@ class Generation {
   std::optional<TokenConstraint> constraint_;
   WholeCharacters characters_;
   StopTexts stop_;
+  std::vector<size_t> begins_;       // of done_.chosen: bytes of text before each
+  size_t added_ = 0, returned_ = 0;  // bytes of text passed to stop_; those returned
   int32_t previous_ = 0;
   Continuation done_;
   bool over_ = false;

@@ -11,6 +11,7 @@
 #include "engine/serving/responses.hpp"
 #include "engine/serving/text_request.hpp"
 #include "formats/exact_json.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine {
 
@@ -33,6 +34,15 @@ json::array bytes_of_token(const std::string& text) {
   json::array all;
   for (const char byte : text) all.push_back(static_cast<unsigned char>(byte));
   return all;
+}
+
+// Returns a token's text, or its bytes as \xE2\x82 if they are a part of a character, so that tokens stay distinct.
+std::string token_label(const std::string& text, const char* before_bytes = "") {
+  if (!find_invalid_utf8(text)) return text;
+  std::string bytes = before_bytes;
+  for (const char byte : text)
+    bytes += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+  return bytes;
 }
 
 }  // namespace
@@ -109,10 +119,11 @@ json::value TextReply::calls(bool indexed) const {
 // Returns the probabilities of the tokens from this one on, as in OpenAI's chats.
 json::array TextReply::token_probabilities(const Continuation& done, size_t from) const {
   json::array content;
-  for (size_t i = from; i < done.chosen.size(); ++i) {
+  for (size_t i = from; i < done.shown; ++i) {
     const auto entry = [&](const TokenProbability& one) {
       const std::string token = tokenizer_.written(one.id);
-      return json::object{{"token", token}, {"logprob", one.log_probability}, {"bytes", bytes_of_token(token)}};
+      return json::object{
+          {"token", token_label(token)}, {"logprob", one.log_probability}, {"bytes", bytes_of_token(token)}};
     };
     json::array best;
     for (const TokenProbability& other : done.chosen[i].best) best.push_back(entry(other));
@@ -127,19 +138,20 @@ json::value TextReply::probabilities(const Continuation& done, size_t from) cons
   if (!probabilities_) return nullptr;
   if (api_ == TextApi::chat) return json::object{{"content", token_probabilities(done, from)}};
   if (!is_openai(api_)) return token_probabilities(done, from);
-  const auto text = [&](int32_t id) { return tokenizer_.written(id); };
+  const auto label = [](const std::string& token) { return token_label(token, "bytes:"); };  // as OpenAI's API
   json::array tokens, values, best, offsets;
   int64_t characters = 0;
-  for (size_t i = 0; i < done.chosen.size(); ++i) {
-    const std::string token = text(done.chosen[i].id);
+  for (size_t i = 0; i < done.shown; ++i) {
+    const std::string token = tokenizer_.written(done.chosen[i].id);
     const int64_t begin = characters;
     characters += std::ranges::count_if(token, [](char c) { return (c & 0xC0) != 0x80; });
     if (i < from) continue;
-    tokens.push_back(json::value(json::string_view(token)));
+    tokens.push_back(json::value(json::string_view(label(token))));
     offsets.push_back(begin);
     values.push_back(done.chosen[i].log_probability);
     json::object likely;
-    for (const TokenProbability& other : done.chosen[i].best) likely[text(other.id)] = other.log_probability;
+    for (const TokenProbability& other : done.chosen[i].best)
+      likely[label(tokenizer_.written(other.id))] = other.log_probability;
     best.push_back(std::move(likely));
   }
   return json::object{{"tokens", std::move(tokens)},
@@ -177,7 +189,7 @@ std::string TextReply::begin() {
 std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continuation& done) {
   if (writer_) {
     json::array logprobs = probabilities_ ? token_probabilities(done, told_) : json::array();
-    if (!parts.empty()) told_ = done.chosen.size();
+    if (!parts.empty()) told_ = done.shown;
     return writer_->more(parts, std::move(logprobs));
   }
   std::string lines;
@@ -219,7 +231,7 @@ std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continu
         object["message"] = std::move(message);
       }
     }
-    told_ = done.chosen.size();
+    told_ = done.shown;
     told_calls_ = calls_.size();
     lines += line(std::move(object));
   }
@@ -238,6 +250,7 @@ std::string TextReply::end(const Continuation& done) {
   json::object last;
   if (!is_openai(api_)) {
     last = ollama(&done);
+    if (told_ < done.shown) last["logprobs"] = probabilities(done, told_);
     if (api_ == TextApi::ollama_generate)
       last["response"] = "";
     else
@@ -250,7 +263,7 @@ std::string TextReply::end(const Continuation& done) {
     choice["delta"] = json::object();
   else
     choice["text"] = "";
-  choice["logprobs"] = nullptr;
+  choice["logprobs"] = told_ < done.shown ? probabilities(done, told_) : json::value(nullptr);
   choice["finish_reason"] = reason(done);
   last = head(chat ? "chat.completion.chunk" : "text_completion");
   last["choices"] = json::array{std::move(choice)};
