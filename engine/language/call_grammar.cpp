@@ -65,22 +65,38 @@ json::object schema_of_calls(const json::array& tools, const std::string& name, 
   return {{"anyOf", std::move(calls)}};
 }
 
+bool mentions(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// Returns the rule "call": a call, with the marks of the template.
+std::string call_rules(const json::array& tools, const std::string& name, std::string_view chat_template) {
+  const bool other = !mentions(chat_template, "\"arguments\"") && mentions(chat_template, "\"parameters\"");
+  const std::string text = rules_of_schema(schema_of_calls(tools, name, other ? "parameters" : "arguments"), "called");
+  return text + "call ::= " +
+         (mentions(chat_template, "<tool_call>") ? "\"<tool_call>\" called \"</tool_call>\"\n" : "called\n");
+}
+
+constexpr const char* kThoughtRule = "thought ::= ( [^<] | \"<\" [^/] )* \"</think>\" [ \\n]{0,4}\n";
+
 }  // namespace
 
 std::string grammar_of_call(const json::array& tools, const std::string& name, std::string_view chat_template,
                             bool thinking) {
-  const auto has = [&](std::string_view text) { return chat_template.find(text) != std::string_view::npos; };
-  const char* const arguments = !has("\"arguments\"") && has("\"parameters\"") ? "parameters" : "arguments";
-  std::string text = grammar_of_schema(schema_of_calls(tools, name, arguments));
-  constexpr std::string_view kRoot = "root ::=";
-  text.replace(text.find(kRoot), kRoot.size(), "call ::=");
   std::string root = "root ::= ";
   if (thinking)
     root += "thought ";
-  else if (has("<think>"))
+  else if (mentions(chat_template, "<think>"))
     root += "( \"<think>\" thought )? ";
-  root += has("<tool_call>") ? "\"<tool_call>\" call \"</tool_call>\"\n" : "call\n";
-  return root + "thought ::= ( [^<] | \"<\" [^/] )* \"</think>\" [ \\n]{0,4}\n" + text;
+  return root + "call\n" + kThoughtRule + call_rules(tools, name, chat_template) + json_rules();
+}
+
+std::string grammar_of_answer(const json::value& schema, const json::array& tools, std::string_view chat_template,
+                              bool thinking) {
+  std::string text = "root ::= ";
+  if (thinking) text += "thought ";
+  text += tools.empty() ? "text\n" : "( text | call )\n";
+  if (thinking) text += kThoughtRule;
+  if (!tools.empty()) text += call_rules(tools, "", chat_template);
+  return text + rules_of_schema(schema, "text") + json_rules();
 }
 
 }  // namespace harmonics::engine

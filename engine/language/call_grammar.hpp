@@ -1,10 +1,11 @@
-// Grammars of answers that call a tool.
+// Grammars of answers that call a tool or follow a JSON schema.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
 
 namespace harmonics::engine {
 
@@ -14,5 +15,8 @@ namespace harmonics::engine {
 // block. Throws ErrorKind::Usage for malformed tools and schemas, with the location, and for a name that no tool has.
 std::string grammar_of_call(const boost::json::array& tools, const std::string& name, std::string_view chat_template,
                             bool thinking);
+// Returns the grammar of an answer that is a JSON text of the schema or, if `tools` is not empty, such a call.
+std::string grammar_of_answer(const boost::json::value& schema, const boost::json::array& tools,
+                              std::string_view chat_template, bool thinking);
 
 }  // namespace harmonics::engine

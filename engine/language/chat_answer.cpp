@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <boost/json.hpp>
 
@@ -106,7 +107,7 @@ std::vector<AnswerPart> tool_calls_of(std::string_view text) {
   return calls;
 }
 
-AnswerReader::AnswerReader(bool tools, std::string_view prompt) : tools_(tools) {
+AnswerReader::AnswerReader(std::vector<std::string> tools, std::string_view prompt) : tools_(std::move(tools)) {
   if (begins_in_reasoning(prompt)) mode_ = Mode::reasoning;
   if (prompt.ends_with(kAuthor)) mode_ = Mode::author;
 }
@@ -128,6 +129,10 @@ std::vector<AnswerPart> AnswerReader::finish() {
   while (advance(parts, true)) {
   }
   return parts;
+}
+
+bool AnswerReader::is_known(const AnswerPart& call) const {
+  return std::find(tools_.begin(), tools_.end(), call.text) != tools_.end();
 }
 
 void AnswerReader::emit(std::vector<AnswerPart>& parts, AnswerPart::Kind kind, std::string text) {
@@ -172,7 +177,7 @@ bool AnswerReader::advance_header(std::vector<AnswerPart>& parts, bool last) {
 }
 
 bool AnswerReader::advance_message(std::vector<AnswerPart>& parts, bool last) {
-  const std::string_view name = tools_ ? function_of(header_) : std::string_view();
+  const std::string_view name = !tools_.empty() ? function_of(header_) : std::string_view();
   const size_t end = held_.find(kEndOfMessage);
   const bool whole = end != std::string::npos || last;
   if (!name.empty()) {
@@ -199,7 +204,7 @@ bool AnswerReader::advance_message(std::vector<AnswerPart>& parts, bool last) {
 }
 
 bool AnswerReader::advance_content(std::vector<AnswerPart>& parts, bool last) {
-  if (tools_ && !begun_) {
+  if (!tools_.empty() && !begun_) {
     const size_t first = held_.find_first_not_of(kBlanks);
     if (first == std::string::npos && !last) return false;
     if (first != std::string::npos && held_[first] == '{') {  // possibly a call without a mark
@@ -216,7 +221,7 @@ bool AnswerReader::advance_content(std::vector<AnswerPart>& parts, bool last) {
     return true;
   }
   const CallFormat* call = nullptr;
-  if (tools_)
+  if (!tools_.empty())
     for (const CallFormat& format : kCallFormats)
       if (const size_t found = held_.find(format.open); found < at) {
         at = found;
@@ -236,7 +241,7 @@ bool AnswerReader::advance_content(std::vector<AnswerPart>& parts, bool last) {
   size_t kept = 0;
   if (!last) {
     kept = std::max(begun_bytes(held_, kThink), begun_bytes(held_, kChannel));
-    if (tools_)
+    if (!tools_.empty())
       for (const CallFormat& format : kCallFormats) kept = std::max(kept, begun_bytes(held_, format.open));
   }
   emit(parts, AnswerPart::content, held_.substr(0, held_.size() - kept));
@@ -260,7 +265,9 @@ bool AnswerReader::advance_block(std::vector<AnswerPart>& parts, bool last) {
     emit(parts, AnswerPart::reasoning, block);
     begun_ = false;  // drops white space between reasoning and answer
   } else {
-    const std::vector<AnswerPart> calls = tool_calls_of(block);
+    std::vector<AnswerPart> calls = tool_calls_of(block);
+    // Without a mark, an object such as {"name": "Ada"} may as well be the answer.
+    if (open_.empty() && !calls.empty() && !is_known(calls.front())) calls.clear();
     parts.insert(parts.end(), calls.begin(), calls.end());
     if (calls.empty()) emit(parts, AnswerPart::content, open_ + block + (end == std::string::npos ? "" : close_));
     if (!calls.empty()) held_.erase(0, std::min(held_.find_first_not_of(kBlanks), held_.size()));

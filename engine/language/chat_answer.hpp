@@ -27,9 +27,9 @@ inline constexpr std::string_view kMessageMarks[] = {"<|channel|>", "<|message|>
 // are reasoning, those to a function are calls, and all others are content (OpenAI, harmony response format).
 class AnswerReader {
  public:
-  // `tools`: recognise calls, which are content otherwise. `prompt`: if it ends inside a block of reasoning, the answer
-  // starts inside that block.
-  AnswerReader(bool tools, std::string_view prompt);
+  // `tools`: names; without any, calls are content. A JSON object without marks is a call only if it names one of them.
+  // `prompt`: if it ends inside a block of reasoning, the answer starts inside that block.
+  AnswerReader(std::vector<std::string> tools, std::string_view prompt);
   static bool begins_in_reasoning(std::string_view prompt);
   // Adds text. Returns the parts that are complete or cannot change any more.
   std::vector<AnswerPart> push(const std::string& more);
@@ -43,9 +43,10 @@ class AnswerReader {
   bool advance_block(std::vector<AnswerPart>& parts, bool last);
   bool advance_header(std::vector<AnswerPart>& parts, bool last);
   bool advance_message(std::vector<AnswerPart>& parts, bool last);
+  bool is_known(const AnswerPart& call) const;
   void emit(std::vector<AnswerPart>& parts, AnswerPart::Kind kind, std::string text);
 
-  const bool tools_;
+  const std::vector<std::string> tools_;
   Mode mode_ = Mode::content;
   std::string held_;
   std::string open_, close_;  // marks of the current call

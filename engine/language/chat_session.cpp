@@ -104,7 +104,7 @@ ChatAnswer ChatSession::answer(const std::optional<std::string>& message, const 
     std::string prompt;
     std::vector<int32_t> ids = fitted(settings.tokens, answer.forgotten, prompt);
     Generation text(session_, tokenizer_, std::move(ids), settings);
-    AnswerReader reader(false, prompt);
+    AnswerReader reader({}, prompt);
     while (!text.is_over() && !answer.interrupted) {
       take(reader.push(text.step()));
       answer.interrupted = interrupted();

@@ -62,11 +62,12 @@ std::string view_of(json::string_view text) { return {text.data(), text.size()};
 
 class SchemaGrammar {
  public:
-  explicit SchemaGrammar(const json::value& schema) : whole_(schema) {}
+  // `prefix`: of the names of rules.
+  SchemaGrammar(const json::value& schema, std::string prefix) : whole_(schema), prefix_(std::move(prefix)) {}
 
-  std::string run() {
-    std::string root = expression(whole_, "#");
-    std::string text = "root ::= ws " + root + " ws\n" + std::string(kJsonRules);
+  // Returns the rules, of which `root` allows the texts of the schema.
+  std::string run(const std::string& root) {
+    std::string text = root + " ::= ws " + expression(whole_, "#") + " ws\n";
     for (const auto& [name, body] : rules_) text += name + " ::= " + body + "\n";
     return text;
   }
@@ -79,7 +80,7 @@ class SchemaGrammar {
   }
 
   std::string rule(const std::string& body) {
-    const std::string name = fmt::format("s{}", rules_.size() + 1);
+    const std::string name = fmt::format("{}{}", prefix_, rules_.size() + 1);
     if (rules_.size() >= kSchemaRules) fail("#", fmt::format("it needs more than {} rules", kSchemaRules));
     rules_.emplace_back(name, body);
     return name;
@@ -493,6 +494,7 @@ class SchemaGrammar {
   }
 
   const json::value& whole_;
+  const std::string prefix_;
   std::vector<std::pair<std::string, std::string>> rules_;
   std::map<std::string, std::string> references_;
   int depth_ = 0;
@@ -500,8 +502,14 @@ class SchemaGrammar {
 
 }  // namespace
 
-std::string json_object_grammar() { return "root ::= ws object ws\n" + std::string(kJsonRules); }
+std::string grammar_of_schema(const boost::json::value& schema) {
+  return SchemaGrammar(schema, "s").run("root") + json_rules();
+}
 
-std::string grammar_of_schema(const boost::json::value& schema) { return SchemaGrammar(schema).run(); }
+std::string rules_of_schema(const boost::json::value& schema, const std::string& name) {
+  return SchemaGrammar(schema, name).run(name);
+}
+
+std::string json_rules() { return std::string(kJsonRules); }
 
 }  // namespace harmonics::engine

@@ -1,4 +1,4 @@
-// Grammars of JSON texts: of any object, or of the texts allowed by a JSON schema.
+// Grammars of the JSON texts allowed by a JSON schema.
 #pragma once
 
 #include <string>
@@ -7,8 +7,6 @@
 
 namespace harmonics::engine {
 
-// Returns the grammar of any JSON object.
-std::string json_object_grammar();
 // Returns the grammar of the JSON texts that the schema allows, with object members in the order of `properties`.
 // Supports type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems,
 // uniqueItems (of enums), minLength, maxLength, pattern (grammar_of_pattern), minimum, maximum, exclusiveMinimum,
@@ -17,5 +15,9 @@ std::string json_object_grammar();
 // additionalProperties, an object with properties allows no others. Throws ErrorKind::Usage with the location for other
 // keywords and malformed schemas.
 std::string grammar_of_schema(const boost::json::value& schema);
+// Returns the same texts as the rule `name` of a larger grammar, which has json_rules() once. Its other rules are named
+// by `name` and a number.
+std::string rules_of_schema(const boost::json::value& schema, const std::string& name);
+std::string json_rules();
 
 }  // namespace harmonics::engine

@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 #include <fmt/format.h>
 
+#include "engine/serving/json_fields.hpp"
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/text_request.hpp"
 #include "formats/exact_json.hpp"
@@ -20,10 +21,6 @@ namespace json = boost::json;
 
 constexpr size_t kMostInputs = 2048;
 
-[[noreturn]] void refuse_input(const char* field, const std::string& what) {
-  throw Error(ErrorKind::Usage, fmt::format("'{}' {}", field, what));
-}
-
 const json::value* given(const json::object& body, const char* field) {
   const json::value* const value = body.if_contains(field);
   return value && !value->is_null() ? value : nullptr;
@@ -33,7 +30,7 @@ std::vector<int32_t> ids_of(const json::array& list, const char* field) {
   std::vector<int32_t> ids;
   for (const json::value& id : list) {
     if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
-      refuse_input(field, "has a token that is not a number");
+      refuse_field(field, "has a token that is not a number");
     ids.push_back(static_cast<int32_t>(id.get_int64()));
   }
   return ids;
@@ -46,21 +43,27 @@ EmbeddingRequest::Input input_of(const json::value& value, const char* field) {
   else if (value.is_array() && !value.get_array().empty())
     input.ids = ids_of(value.get_array(), field);
   else
-    refuse_input(field, "has an item that is neither a string nor a list of tokens");
-  if (input.text.empty() && input.ids.empty()) refuse_input(field, "has an empty string");
+    refuse_field(field, "has an item that is neither a string nor a list of tokens");
+  if (input.text.empty() && input.ids.empty()) refuse_field(field, "has an empty string");
   return input;
 }
 
 std::vector<EmbeddingRequest::Input> inputs_of(const json::value* value, const char* field) {
-  if (!value) refuse_input(field, "is missing: give a string, a list of strings, or tokens");
-  if (value->is_array() && value->get_array().empty()) refuse_input(field, "is an empty list");
+  if (!value) refuse_field(field, "is missing: give a string, a list of strings, or tokens");
+  if (value->is_array() && value->get_array().empty()) refuse_field(field, "is an empty list");
   const bool list = value->is_array() && !value->get_array().empty() && !value->get_array()[0].is_number();
   if (!list) return {input_of(*value, field)};
   if (value->get_array().size() > kMostInputs)
-    refuse_input(field, fmt::format("has {} items; the limit is {}", value->get_array().size(), kMostInputs));
+    refuse_field(field, fmt::format("has {} items; the limit is {}", value->get_array().size(), kMostInputs));
   std::vector<EmbeddingRequest::Input> all;
   for (const json::value& one : value->get_array()) all.push_back(input_of(one, field));
   return all;
+}
+
+// Returns whether a client of Ollama asks for no vector: such requests only load the model.
+bool is_empty(const json::value* input) {
+  return input &&
+         ((input->is_string() && input->get_string().empty()) || (input->is_array() && input->get_array().empty()));
 }
 
 std::string base64_of(const std::vector<float>& vector) {
@@ -84,7 +87,7 @@ std::string array_of(const std::vector<float>& vector) { return fmt::format("[{}
 void shorten(std::vector<float>& vector, int64_t dimensions) {
   if (dimensions == 0) return;
   if (dimensions > static_cast<int64_t>(vector.size()))
-    refuse_input("dimensions", fmt::format("is {}; the model's vectors have {}", dimensions, vector.size()));
+    refuse_field("dimensions", fmt::format("is {}; the model's vectors have {}", dimensions, vector.size()));
   vector.resize(static_cast<size_t>(dimensions));
   double squares = 0;
   for (const float x : vector) squares += static_cast<double>(x) * static_cast<double>(x);
@@ -94,13 +97,15 @@ void shorten(std::vector<float>& vector, int64_t dimensions) {
 
 TextApi error_form(EmbeddingApi api) { return api == EmbeddingApi::openai ? TextApi::chat : TextApi::ollama_chat; }
 
-ServiceReply refused_embedding(EmbeddingApi api, const std::string& message, int status) {
-  return {status, "application/json", TextReply::error_body(error_form(api), message, status), {}};
+ServiceReply refused_embedding(EmbeddingApi api, const std::string& message, int status,
+                               const std::string& field = "") {
+  return {status, "application/json", TextReply::error_body(error_form(api), message, status, nullptr, field), {}};
 }
 
 ServiceReply refused_embedding(EmbeddingApi api, const Error& error) {
   const bool usage = error.kind() == ErrorKind::Usage || error.kind() == ErrorKind::Syntax;
-  return refused_embedding(api, error.what(), usage ? 400 : 500);
+  const auto* const invalid = dynamic_cast<const FieldError*>(&error);
+  return refused_embedding(api, error.what(), usage ? 400 : 500, invalid ? invalid->field : "");
 }
 
 }  // namespace
@@ -114,25 +119,25 @@ EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body)
   EmbeddingRequest r;
   r.api = api;
   if (const json::value* const model = given(fields, "model")) {
-    if (!model->is_string()) refuse_input("model", "must be a string");
+    if (!model->is_string()) refuse_field("model", "must be a string");
     r.model = std::string(model->get_string());
   }
   const char* const field = api == EmbeddingApi::ollama_one ? "prompt" : "input";
-  r.inputs = inputs_of(given(fields, field), field);
-  if (api == EmbeddingApi::ollama_one && r.inputs.size() != 1) refuse_input(field, "must be a string");
+  if (api == EmbeddingApi::openai || !is_empty(given(fields, field))) r.inputs = inputs_of(given(fields, field), field);
+  if (api == EmbeddingApi::ollama_one && r.inputs.size() > 1) refuse_field(field, "must be a string");
   if (const json::value* const dimensions = given(fields, "dimensions")) {
     if (!dimensions->is_int64() || dimensions->get_int64() < 1)
-      refuse_input("dimensions", "must be a whole number above 0");
+      refuse_field("dimensions", "must be a whole number above 0");
     r.dimensions = dimensions->get_int64();
   }
   if (const json::value* const format = given(fields, "encoding_format")) {
     if (!format->is_string() || (format->get_string() != "float" && format->get_string() != "base64"))
-      refuse_input("encoding_format", "must be \"float\" or \"base64\"");
+      refuse_field("encoding_format", "must be \"float\" or \"base64\"");
     r.base64 = format->get_string() == "base64";
   }
   r.cuts = api != EmbeddingApi::openai;
   if (const json::value* const cuts = given(fields, "truncate")) {
-    if (!cuts->is_bool()) refuse_input("truncate", "must be true or false");
+    if (!cuts->is_bool()) refuse_field("truncate", "must be true or false");
     r.cuts = cuts->get_bool();
   }
   return r;
@@ -164,7 +169,8 @@ std::string embedding_reply(const EmbeddingRequest& request, const std::string& 
     return fmt::format(R"({{"object":"list","data":[{}],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
                        vectors, name, tokens, tokens) +
            "\n";
-  if (request.api == EmbeddingApi::ollama_one) return fmt::format(R"({{"embedding":{}}})", vectors) + "\n";
+  if (request.api == EmbeddingApi::ollama_one)
+    return fmt::format(R"({{"embedding":{}}})", vectors.empty() ? "[]" : vectors) + "\n";
   const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun);
   return fmt::format(R"({{"model":{},"embeddings":[{}],"total_duration":{},"load_duration":0,"prompt_eval_count":{}}})",
                      name, vectors, time.count(), tokens) +

@@ -87,10 +87,11 @@ void EmbeddingService::handle(ServiceRequest request, Answer answer) {
   if (!found.route) {
     ServiceReply reply = Service::refusal(405, "this path takes " + found.methods, "use " + found.methods);
     reply.headers.emplace_back("Allow", found.methods);
-    return answer(reply);
+    return answer(refusal_at(request.path, std::move(reply)));
   }
   if (found.route->access != RouteAccess::open)
-    if (const auto refused = Service::refuse(settings_, request, false)) return answer(*refused);
+    if (const auto refused = Service::refuse(settings_, request, false))
+      return answer(refusal_at(request.path, *refused));
   (this->*found.route->handle)(request, answer);
 }
 
@@ -122,7 +123,7 @@ void EmbeddingService::describe(ServiceRequest&, const Answer& answer) {
 void EmbeddingService::file(ServiceRequest& r, const Answer& answer) {
   const auto found = files_.find(r.path);
   if (found == files_.end() || (r.method != "GET" && r.method != "HEAD"))
-    return answer(Service::refusal(404, "unknown path", known_paths()));
+    return answer(refusal_at(r.path, Service::refusal(404, "unknown path", known_paths())));
   if (const auto refused = Service::refuse(settings_, r, false); refused && refused->status == 403)
     return answer(*refused);
   answer(found->second);

@@ -16,8 +16,15 @@
 
 namespace harmonics::engine {
 
+// An invalid field of a request.
+struct FieldError : Error {
+  FieldError(std::string_view field, const std::string& what)
+      : Error(ErrorKind::Usage, fmt::format("'{}' {}", field, what)), field(field) {}
+  std::string field;
+};
+
 [[noreturn]] inline void refuse_field(std::string_view field, const std::string& what) {
-  throw Error(ErrorKind::Usage, fmt::format("'{}' {}", field, what));
+  throw FieldError(field, what);
 }
 
 // Throws "'temperature' is "hot"; it must be a number from 0 to 100". Long texts, lists and objects are not quoted.

@@ -2,6 +2,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/serving/json_fields.hpp"
 #include "engine/serving/language_service.hpp"
 
 namespace harmonics::engine {
@@ -37,6 +38,15 @@ ServiceReply model_reply(const ServedModel& model, const std::string& name) {
                        "model_not_found");
 }
 
+ServiceReply refusal_at(const std::string& path, ServiceReply refusal) {
+  if (!path.starts_with("/v1/")) return refusal;
+  const boost::json::value said = boost::json::parse(refusal.body);
+  std::string message(said.at("error").as_string());
+  if (refusal.status != 405) message += "; " + std::string(said.at("note").as_string());  // 405: a repetition
+  refusal.body = TextReply::error_body(TextApi::responses, message, refusal.status);
+  return refusal;
+}
+
 void LanguageService::models(ServiceRequest&, const Answer& answer) { answer(models_reply(model_)); }
 void LanguageService::one_model(ServiceRequest& r, const Answer& answer) {
   answer(model_reply(model_, r.path.substr(kModels.size())));
@@ -47,7 +57,11 @@ void LanguageService::responses(ServiceRequest& r, const Answer& answer) {
   try {
     read = read_response_request(r.body, kept_);
   } catch (const Error& e) {
-    return answer({400, "application/json", TextReply::error_body(TextApi::responses, e.what(), 400), {}});
+    const auto* const invalid = dynamic_cast<const FieldError*>(&e);
+    return answer({400,
+                   "application/json",
+                   TextReply::error_body(TextApi::responses, e.what(), 400, nullptr, invalid ? invalid->field : ""),
+                   {}});
   }
   r.body = std::move(read.chat);
   write_text(TextApi::responses, r, answer, std::move(read.record));

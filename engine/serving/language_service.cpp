@@ -9,7 +9,7 @@
 
 #include "engine/language/call_grammar.hpp"
 #include "engine/language/chat_session.hpp"
-#include "engine/language/json_grammar.hpp"
+#include "engine/serving/json_fields.hpp"
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/route_table.hpp"
 #include "formats/exact_json.hpp"
@@ -34,14 +34,18 @@ int status_for(const Error& error) {
   }
 }
 
-ServiceReply refused_text(TextApi api, const std::string& message, int status, const char* code = nullptr) {
-  return {status, "application/json", TextReply::error_body(api, message, status, code), {}};
+ServiceReply refused_text(TextApi api, const std::string& message, int status) {
+  return {status, "application/json", TextReply::error_body(api, message, status), {}};
 }
 
-std::string message_with_notes(const Error& error) {
+ServiceReply refused_text(TextApi api, const Error& error) {
   std::string message = error.what();
   for (const std::string& note : error.notes()) message += "; " + note;
-  return message;
+  const auto* const invalid = dynamic_cast<const FieldError*>(&error);
+  const char* const code = dynamic_cast<const PromptTooLong*>(&error) ? "context_length_exceeded" : nullptr;
+  const int status = status_for(error);
+  return {
+      status, "application/json", TextReply::error_body(api, message, status, code, invalid ? invalid->field : ""), {}};
 }
 
 // One of the texts of a reply.
@@ -105,8 +109,7 @@ void SentTexts::fail(const Error& error) {
   cancel();
   const auto has_reply = [](const SentChoice& choice) { return choice.reply.has_value(); };
   if (!answer_) return send(std::find_if(choices.begin(), choices.end(), has_reply)->reply->failed(error), true);
-  const char* const code = dynamic_cast<const PromptTooLong*>(&error) ? "context_length_exceeded" : nullptr;
-  answer(refused_text(request.api, message_with_notes(error), status_for(error), code));
+  answer(refused_text(request.api, error));
 }
 
 // Returns sums over the texts, in which each prompt counts once.
@@ -191,15 +194,16 @@ void LanguageService::handle(ServiceRequest request, Answer answer) {
   const auto [route, methods] = find_route(table(), request);
   if (!route && methods.empty()) {
     if (request.method == "GET" || request.method == "HEAD") return file(request, answer);
-    return answer(Service::refusal(404, "unknown path", known_paths()));
+    return answer(refusal_at(request.path, Service::refusal(404, "unknown path", known_paths())));
   }
   if (!route) {
     ServiceReply reply = Service::refusal(405, "this path takes " + methods, "use " + methods);
     reply.headers.emplace_back("Allow", methods);
-    return answer(reply);
+    return answer(refusal_at(request.path, std::move(reply)));
   }
   if (route->access != RouteAccess::open)
-    if (const auto refused = Service::refuse(settings_, request, false)) return answer(*refused);
+    if (const auto refused = Service::refuse(settings_, request, false))
+      return answer(refusal_at(request.path, *refused));
   try {
     (this->*route->handle)(request, answer);
   } catch (const Error& e) {
@@ -224,7 +228,7 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
   try {
     texts = std::make_shared<SentTexts>(read_text_request(api, r.body, usual_), answer);
   } catch (const Error& e) {
-    return answer(refused_text(api, message_with_notes(e), status_for(e)));
+    return answer(refused_text(api, e));
   }
   TextRequest& request = texts->request;
   if (request.model.empty()) request.model = model_.name;
@@ -265,7 +269,8 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
   }
   if (worker_.add(jobs)) return;
   for (const std::shared_ptr<TextJob>& job : jobs) job->release();
-  ServiceReply busy = refused_text(api, "too many requests are waiting", 503);
+  ServiceReply busy =
+      refused_text(api, worker_.is_draining() ? "the server is shutting down" : "too many requests are waiting", 503);
   busy.headers.emplace_back("Retry-After", "1");
   texts->answer(std::move(busy));
 }
@@ -274,24 +279,27 @@ TextJob::Prompt LanguageService::prompt_of(TextRequest& request, size_t index, s
   TextJob::Prompt prompt;
   prompt.settings = request.settings;
   prompt.settings.seed += index;
-  if (!request.schema.empty()) {
-    const json::value schema = parse_json(request.schema);
-    const bool any = schema.is_object() && schema.get_object().empty();
-    prompt.settings.grammar = std::make_shared<const Grammar>(any ? json_object_grammar() : grammar_of_schema(schema));
-  }
+  const auto grammar_of_format = [&](const json::array& tools, bool thinking) {
+    prompt.settings.grammar = std::make_shared<const Grammar>(
+        grammar_of_answer(parse_json(request.schema), tools, format_.text_with_tools(), thinking));
+  };
   if (!request.grammar.empty()) prompt.settings.grammar = std::make_shared<const Grammar>(request.grammar);
   if (request.conversation) {
     request.conversation->now = static_cast<std::time_t>(seconds_now());
     text = format_.render(*request.conversation);
     if (std::string stop = format_.stop_text(tokenizer_); !stop.empty())
       prompt.settings.stop.push_back(std::move(stop));
+    const bool thinking = AnswerReader::begins_in_reasoning(text);
+    const json::array& tools = request.conversation->tools;
     if (request.call)
-      prompt.settings.grammar = std::make_shared<const Grammar>(
-          grammar_of_call(request.conversation->tools, *request.call, format_.text_with_tools(),
-                          AnswerReader::begins_in_reasoning(text)));
+      prompt.settings.grammar =
+          std::make_shared<const Grammar>(grammar_of_call(tools, *request.call, format_.text_with_tools(), thinking));
+    else if (!request.schema.empty())
+      grammar_of_format(tools, thinking);
     prompt.ids = prompt_tokens(text, format_, tokenizer_);
     return prompt;
   }
+  if (!request.schema.empty()) grammar_of_format({}, false);
   const PlainPrompt& given = request.prompts[index / request.each];
   for (const int32_t id : given.ids)
     if (id >= tokenizer_.size())
@@ -391,7 +399,7 @@ void LanguageService::describe(ServiceRequest&, const Answer& answer) {
 
 void LanguageService::file(ServiceRequest& r, const Answer& answer) {
   const auto found = files_.find(r.path);
-  if (found == files_.end()) return answer(Service::refusal(404, "unknown path", known_paths()));
+  if (found == files_.end()) return answer(refusal_at(r.path, Service::refusal(404, "unknown path", known_paths())));
   if (const auto refused = Service::refuse(settings_, r, false); refused && refused->status == 403)
     return answer(*refused);
   answer(found->second);

@@ -33,6 +33,8 @@ struct ServedModel {
 ServiceReply models_reply(const ServedModel& model);
 ServiceReply version_reply();  // to GET /api/version
 ServiceReply model_reply(const ServedModel& model, const std::string& name);
+// Returns a refusal {"error", "note"} in the form of OpenAI's errors if the path belongs to that API.
+ServiceReply refusal_at(const std::string& path, ServiceReply refusal);
 
 class LanguageService : public HttpHandler {
  public:

@@ -181,7 +181,25 @@ ReadResponse read_response_request(std::string_view body, const std::shared_ptr<
     messages.push_back(json::object{{"role", "system"}, {"content", instructions}});
   messages.insert(messages.end(), record->messages.begin(), record->messages.end());
   chat["messages"] = std::move(messages);
-  for (const char* same : {"model", "temperature", "top_p", "stream", "tool_choice", "seed", "stop", "top_k", "min_p",
+  for (const char* same : {"model",
+                           "temperature",
+                           "top_p",
+                           "top_k",
+                           "min_p",
+                           "typical_p",
+                           "stream",
+                           "seed",
+                           "stop",
+                           "tool_choice",
+                           "parallel_tool_calls",
+                           "presence_penalty",
+                           "frequency_penalty",
+                           "logit_bias",
+                           "repetition_penalty",
+                           "repeat_penalty",
+                           "grammar",
+                           "thinking",
+                           "enable_thinking",
                            "chat_template_kwargs"})
     if (const json::value* const given = fields.find(same)) chat[same] = *given;
   if (const json::value* const most = fields.find("max_output_tokens")) {

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
+#include "engine/serving/json_fields.hpp"
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/responses.hpp"
 #include "engine/serving/text_request.hpp"
@@ -45,6 +46,15 @@ std::string token_label(const std::string& text, const char* before_bytes = "") 
   return bytes;
 }
 
+std::vector<std::string> names_of(const json::array& tools) {
+  std::vector<std::string> names;
+  for (const json::value& tool : tools) {
+    const json::object* const function = JsonFields(tool.as_object()).object("function");
+    names.push_back(JsonFields(function ? *function : tool.as_object()).text("name"));
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string timestamp(int64_t seconds) {
@@ -64,21 +74,24 @@ TextReply::TextReply(const TextRequest& request, const Tokenizer& tokenizer, con
       index_(index),
       usage_(request.usage),
       probabilities_(request.settings.log_probabilities.has_value()),
+      one_call_(request.one_call),
       tokenizer_(tokenizer) {
-  if (request.conversation) reader_.emplace(request.tools, prompt);
+  if (request.conversation) reader_.emplace(names_of(request.conversation->tools), prompt);
   if (request.echo) echoed_ = prompt;
   if (request.response) writer_ = std::make_shared<ResponseWriter>(request.response, model_, id_, now_);
 }
 
 const char* TextReply::stream_type() const { return is_openai(api_) ? "text/event-stream" : "application/x-ndjson"; }
 
-std::string TextReply::error_body(TextApi api, const std::string& message, int status, const char* code) {
+std::string TextReply::error_body(TextApi api, const std::string& message, int status, const char* code,
+                                  const std::string& field) {
   if (!is_openai(api)) return json_line({{"error", message}}) + "\n";
   const char* const type = status == 401  ? "authentication_error"
                            : status < 500 ? "invalid_request_error"
                                           : "server_error";
   const json::value named = code ? json::value(code) : json::value(nullptr);
-  return json_line({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", named}}}}) + "\n";
+  const json::value param = field.empty() ? json::value(nullptr) : json::value(json::string_view(field));
+  return json_line({{"error", {{"message", message}, {"type", type}, {"param", param}, {"code", named}}}}) + "\n";
 }
 
 std::string TextReply::line(json::object object) const {
@@ -86,7 +99,9 @@ std::string TextReply::line(json::object object) const {
 }
 
 json::object TextReply::head(const char* object) const {
-  return {{"id", id_}, {"object", object}, {"created", now_}, {"model", model_}};
+  json::object all{{"id", id_}, {"object", object}, {"created", now_}, {"model", model_}};
+  if (usage_) all["usage"] = nullptr;  // as in OpenAI's API: only the last object of a stream has it
+  return all;
 }
 
 const char* TextReply::reason(const Continuation& done) const {
@@ -186,7 +201,10 @@ std::string TextReply::begin() {
 }
 
 // Records the parts, and returns them as lines of a stream.
-std::string TextReply::piece(const std::vector<AnswerPart>& parts, const Continuation& done) {
+std::string TextReply::piece(std::vector<AnswerPart> parts, const Continuation& done) {
+  if (one_call_)
+    std::erase_if(
+        parts, [&](const AnswerPart& part) { return part.kind == AnswerPart::call && std::exchange(has_call_, true); });
   if (writer_) {
     json::array logprobs = probabilities_ ? token_probabilities(done, told_) : json::array();
     if (!parts.empty()) told_ = done.shown;
@@ -316,6 +334,7 @@ std::string TextReply::whole(const Continuation& total, json::array choices) con
       object["message"] = message();
     else
       object["response"] = content_;
+    if (api_ == TextApi::ollama_generate && !reasoning_.empty()) object["thinking"] = reasoning_;
     return json_line(object) + "\n";
   }
   json::object object = head(api_ == TextApi::chat ? "chat.completion" : "text_completion");

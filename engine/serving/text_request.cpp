@@ -18,6 +18,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr int64_t kMostTexts = 128;  // of one request
+constexpr const char* kAnyObject = R"({"type":"object"})";
 
 // Returns the text of a message, which may be a list of parts.
 json::value content_of(const json::value* content) {
@@ -98,6 +99,22 @@ void read_reasoning(const JsonFields& fields, json::object& more) {
   if (effort == "none") more["enable_thinking"] = false;
 }
 
+// Returns the name of a function in {"name": ...} or {"function": {"name": ...}}, or "".
+std::string named_function(const JsonFields& named) {
+  const json::object* const function = named.object("function");
+  return function ? JsonFields(*function).text("name") : named.text("name");
+}
+
+void expect_functions(const json::array& tools) {
+  for (const json::value& tool : tools) {
+    if (!tool.is_object()) refuse_field("tools", "has an item that is not an object");
+    const JsonFields fields(tool.get_object());
+    if (const std::string type = fields.text("type", "function"); type != "function")
+      refuse_field("tools", fmt::format("has a tool of the type '{}': only functions are supported", type));
+    if (named_function(fields).empty()) refuse_field("tools", "has a function without a name");
+  }
+}
+
 ChatPrompt conversation_of(const JsonFields& fields) {
   ChatPrompt prompt;
   const json::array* const messages = fields.array("messages");
@@ -119,16 +136,11 @@ ChatPrompt conversation_of(const JsonFields& fields) {
     prompt.messages.push_back(std::move(message));
   }
   if (const json::array* const tools = fields.array("tools")) prompt.tools = *tools;
+  expect_functions(prompt.tools);
   read_reasoning(fields, prompt.more);
   if (const json::object* const more = fields.object("chat_template_kwargs"))
     for (const auto& [key, value] : *more) prompt.more[key] = value;
   return prompt;
-}
-
-// Returns the name of a function in {"name": ...} or {"function": {"name": ...}}, or "".
-std::string named_function(const JsonFields& named) {
-  const json::object* const function = named.object("function");
-  return function ? JsonFields(*function).text("name") : named.text("name");
 }
 
 // Reads a tool choice given as a word: "required" demands a call of any tool.
@@ -182,8 +194,7 @@ void read_tool_choice(const JsonFields& f, TextRequest& r) {
   }
   if (!r.call) return;
   if (tools.empty()) refuse_field("tool_choice", "asks for a call, but 'tools' is empty");
-  if (!r.schema.empty() || !r.grammar.empty())
-    refuse_field("tool_choice", "asks for a call, which the format excludes");
+  if (!r.grammar.empty()) refuse_field("tool_choice", "asks for a call, which the grammar excludes");
 }
 
 // Reads sampling settings, whose names both APIs share; in Ollama's they are in "options".
@@ -252,6 +263,7 @@ void read_openai(const JsonFields& f, TextRequest& r) {
       f, {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "json_schema"},
       "is not supported: give 'response_format' or 'grammar'");
   r.stream = f.flag("stream", false);
+  r.one_call = !f.flag("parallel_tool_calls", true);
   if (const json::object* const options = f.object("stream_options"))
     r.usage = JsonFields(*options).flag("include_usage", false);
   if (r.api != TextApi::completion) {
@@ -266,7 +278,7 @@ void read_openai(const JsonFields& f, TextRequest& r) {
     const std::string type = JsonFields(*format).text("type");
     if (type == "json_object") {
       const json::object* const schema = JsonFields(*format).object("schema");  // as llama.cpp's server
-      r.schema = schema ? json::serialize(*schema) : "{}";
+      r.schema = schema ? json::serialize(*schema) : kAnyObject;
     } else if (type == "json_schema") {
       const json::object* const named = JsonFields(*format).object("json_schema");
       const json::value* const schema = named ? JsonFields(*named).find("schema") : nullptr;
@@ -296,7 +308,7 @@ void read_ollama(const JsonFields& f, TextRequest& r) {
   if (format->is_object())
     r.schema = json::serialize(*format);
   else if (format->is_string() && format->get_string() == "json")
-    r.schema = "{}";
+    r.schema = kAnyObject;
   else if (!(format->is_string() && format->get_string().empty()))
     refuse_field("format", "must be \"json\" or a JSON schema");
 }

@@ -35,11 +35,11 @@ struct TextRequest {
   bool loads = false;    // Ollama: no text is wanted; the client only expects the model to be loaded
   bool unloads = false;  // Ollama: with `loads`, the client no longer needs the model, which stays
   ContinuationSettings settings;
-  bool seeded = false;                 // the client chose settings.seed
-  std::string schema;                  // JSON schema, or "{}" for any object; "": none
-  std::string grammar;                 // GBNF; "": none
-  bool stream = false, usage = false;  // usage: report token counts at the end of a stream
-  bool tools = false;
+  bool seeded = false;                                       // the client chose settings.seed
+  std::string schema;                                        // JSON schema of an answer that calls no tool; "": none
+  std::string grammar;                                       // GBNF; "": none
+  bool stream = false, usage = false;                        // usage: report token counts at the end of a stream
+  bool tools = false, one_call = false;                      // one_call: further calls are dropped
   std::optional<std::string> call = std::nullopt;            // the answer must call this tool; "": any tool
   std::shared_ptr<const ResponseRecord> response = nullptr;  // TextApi::responses: fields for its reply
 
@@ -71,11 +71,12 @@ class TextReply {
   std::string whole(const Continuation& total, boost::json::array choices) const;
   const char* stream_type() const;
 
-  // `code`: OpenAI's name of the error, by which clients recognise it; null: none.
-  static std::string error_body(TextApi api, const std::string& message, int status, const char* code = nullptr);
+  // `code`: OpenAI's name of the error, by which clients recognise it; null: none. `field`: the invalid one, or "".
+  static std::string error_body(TextApi api, const std::string& message, int status, const char* code = nullptr,
+                                const std::string& field = "");
 
  private:
-  std::string piece(const std::vector<AnswerPart>& parts, const Continuation& done);
+  std::string piece(std::vector<AnswerPart> parts, const Continuation& done);
   std::string line(boost::json::object object) const;
   boost::json::object head(const char* object) const;
   boost::json::object message() const;
@@ -89,7 +90,8 @@ class TextReply {
   const std::string model_, id_;
   const int64_t now_;
   const size_t index_;
-  const bool usage_, probabilities_;
+  const bool usage_, probabilities_, one_call_;
+  bool has_call_ = false;
   const Tokenizer& tokenizer_;
   std::optional<AnswerReader> reader_;      // of chats
   std::shared_ptr<ResponseWriter> writer_;  // of TextApi::responses

@@ -72,6 +72,11 @@ bool TextWorker::drain(std::chrono::milliseconds most) {
   return idle_.wait_for(lock, most, [this] { return waiting_.empty() && report_.active == 0; });
 }
 
+bool TextWorker::is_draining() const {
+  const std::lock_guard lock(mutex_);
+  return draining_;
+}
+
 TextWorker::Report TextWorker::report() const {
   const std::lock_guard lock(mutex_);
   Report report = report_;

@@ -82,6 +82,7 @@ class TextWorker {
   bool add(const std::shared_ptr<TextJob>& job) { return add(std::span(&job, 1)); }
   // Stops accepting texts and waits for the current ones, up to this time. Returns whether all are finished.
   bool drain(std::chrono::milliseconds most);
+  bool is_draining() const;  // whether drain() was called
   Report report() const;
   const Settings& settings() const { return settings_; }
 

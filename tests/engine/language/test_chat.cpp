@@ -26,7 +26,7 @@ std::string shown(const std::vector<AnswerPart>& parts) {
 std::string parts_of_answer(const std::string& text, bool tools = true, const std::string& prompt = "") {
   std::string first;
   for (size_t size = text.size(); size > 0; --size) {
-    AnswerReader reader(tools, prompt);
+    AnswerReader reader(tools ? std::vector<std::string>{"f", "g"} : std::vector<std::string>(), prompt);
     std::vector<AnswerPart> all;
     const auto take = [&](const std::vector<AnswerPart>& parts) {
       for (const AnswerPart& part : parts) {
@@ -71,6 +71,8 @@ TEST_CASE("chat answer: reasoning and calls of tools are found in pieces of ever
         "t(f {\"x\":\"[ARGS]\"})");
   CHECK(parts_of_answer("{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}") == "t(f {\"a\":\"b\"})");
   CHECK(parts_of_answer("{\"other\": 1}") == "c({\"other\": 1})");
+  CHECK(parts_of_answer("{\"name\": \"Ada\"}") == "c({\"name\": \"Ada\"})");
+  CHECK(parts_of_answer("<tool_call>{\"name\": \"h\"}</tool_call>") == "t(h {})");
   CHECK(parts_of_answer("<tool_call>no JSON</tool_call>") == "c(<tool_call>no JSON</tool_call>)");
   CHECK(parts_of_answer("<tool_call>{\"name\":\"f\"}</tool_call>", false) ==
         "c(<tool_call>{\"name\":\"f\"}</tool_call>)");

@@ -323,7 +323,9 @@ TEST_CASE("text worker: texts are written in turn, and give what they give alone
     CHECK(found.at_pointer("/choices/0/text") == expected.at_pointer("/choices/0/text"));
   }
   CHECK(served.worker.drain(std::chrono::seconds(10)));
-  CHECK(posted(served.service, "/v1/completions", body(0)).status == 503);
+  const ServiceReply late = posted(served.service, "/v1/completions", body(0));
+  CHECK(late.status == 503);
+  CHECK(string_at(json::parse(late.body), "/error/message") == "the server is shutting down");
   CHECK(served.worker.report().refused == 1);
 }
 

@@ -308,7 +308,7 @@ TEST_CASE("text requests: other clients' ways to write a setting") {
   CHECK_THROWS(read(TextApi::chat, R"("max_tokens": -2)"));
   CHECK(read(TextApi::chat, R"("top_p": 0)").settings.filters.top_p == 0);
   CHECK(read(TextApi::chat, R"("repetition_penalty": 1.3)").settings.filters.repeat_penalty == 1.3);
-  CHECK(read(TextApi::chat, R"("response_format": {"type": "json_object"})").schema == "{}");
+  CHECK(read(TextApi::chat, R"("response_format": {"type": "json_object"})").schema == R"({"type":"object"})");
   CHECK(read(TextApi::chat, R"("response_format": {"type": "json_object", "schema": {"type": "null"}})").schema ==
         R"({"type":"null"})");
   CHECK(read(TextApi::ollama_chat, R"("options": {"repeat_last_n": -1})").settings.filters.recent == 400);
