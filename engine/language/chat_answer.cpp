@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 
 #include "formats/exact_json.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine {
 
@@ -39,6 +40,8 @@ size_t begun_bytes(const std::string& text, std::string_view mark) {
   return 0;
 }
 
+std::string json_text(const boost::json::value& value) { return plain_numbers(boost::json::serialize(value)); }
+
 bool add_call(const boost::json::value& value, std::vector<AnswerPart>& calls) {
   if (!value.is_object()) return false;
   const boost::json::object& object = value.get_object();
@@ -47,7 +50,7 @@ bool add_call(const boost::json::value& value, std::vector<AnswerPart>& calls) {
   if (!given) given = object.if_contains("parameters");
   if (!name || !name->is_string()) return false;
   std::string arguments = "{}";
-  if (given && given->is_object()) arguments = boost::json::serialize(*given);
+  if (given && given->is_object()) arguments = json_text(*given);
   if (given && given->is_string()) arguments.assign(given->get_string().data(), given->get_string().size());
   calls.push_back({AnswerPart::call, std::string(name->get_string().data(), name->get_string().size()), arguments});
   return true;
@@ -86,7 +89,7 @@ std::vector<AnswerPart> named_calls_of(std::string_view text) {
                            arguments = trimmed(call.substr(mark + kArguments.size()));
     const std::optional<boost::json::value> value = object_of(arguments);
     if (!value || name.empty()) return {};
-    calls.push_back({AnswerPart::call, std::string(name), boost::json::serialize(*value)});
+    calls.push_back({AnswerPart::call, std::string(name), json_text(*value)});
     at = std::min(end + kNext.size(), text.size());
   }
   return calls;
@@ -184,7 +187,7 @@ bool AnswerReader::advance_message(std::vector<AnswerPart>& parts, bool last) {
     if (!whole) return false;
     const std::string_view text = std::string_view(held_).substr(0, end);
     if (const auto arguments = object_of(trimmed(text).empty() ? "{}" : text))
-      parts.push_back({AnswerPart::call, std::string(name), boost::json::serialize(*arguments)});
+      parts.push_back({AnswerPart::call, std::string(name), json_text(*arguments)});
     else
       emit(parts, AnswerPart::content, std::string(text));
   } else {

@@ -14,6 +14,7 @@
 #include "engine/language/multiple_grammar.hpp"
 #include "engine/language/number_grammar.hpp"
 #include "engine/language/pattern_grammar.hpp"
+#include "formats/utf8.hpp"
 
 namespace harmonics::engine {
 
@@ -111,7 +112,8 @@ class SchemaGrammar {
 
   std::string term_of(const json::object& schema, const std::string& place) {
     if (const json::value* const to = schema.if_contains("$ref")) return reference(*to, place);
-    if (const json::value* const one = schema.if_contains("const")) return quoted_gbnf(json::serialize(*one));
+    if (const json::value* const one = schema.if_contains("const"))
+      return quoted_gbnf(plain_numbers(json::serialize(*one)));
     if (const json::value* const all = schema.if_contains("enum")) return enumeration(*all, place);
     for (const char* key : {"anyOf", "oneOf", "allOf"})
       if (const json::value* const all = schema.if_contains(key)) return either(*all, place + "/" + key, key);
@@ -275,7 +277,7 @@ class SchemaGrammar {
     if (!all.is_array() || all.get_array().empty()) fail(place + "/enum", "it is a list of values");
     std::string terms;
     for (const json::value& one : all.get_array())
-      terms += (terms.empty() ? "( " : " | ") + quoted_gbnf(json::serialize(one));
+      terms += (terms.empty() ? "( " : " | ") + quoted_gbnf(plain_numbers(json::serialize(one)));
     return terms + " )";
   }
 
@@ -383,7 +385,7 @@ class SchemaGrammar {
       return std::nullopt;
     std::vector<std::string> texts;
     for (const json::value& value : values)
-      if (std::string text = json::serialize(value); std::ranges::find(texts, text) == texts.end())
+      if (std::string text = plain_numbers(json::serialize(value)); std::ranges::find(texts, text) == texts.end())
         texts.push_back(std::move(text));
     return texts;
   }

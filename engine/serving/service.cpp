@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include <strings.h>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
@@ -43,7 +45,7 @@ bool is_loopback_host(std::string_view host) {
 bool is_authorised(const ServiceRequest& request, const std::string& token) {
   constexpr std::string_view kBearer = "Bearer ";
   std::string_view given = request.authorization;
-  if (given.starts_with(kBearer))
+  if (::strncasecmp(request.authorization.c_str(), kBearer.data(), kBearer.size()) == 0)  // RFC 9110, 11.1
     given.remove_prefix(kBearer.size());
   else if (const auto at = request.query.find("token"); at != request.query.end())
     given = at->second;

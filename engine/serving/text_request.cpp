@@ -29,6 +29,7 @@ json::value content_of(const json::value* content) {
   for (const json::value& part : content->get_array()) {
     if (!part.is_object()) refuse_field("content", "has a part that is not an object");
     const JsonFields fields(part.get_object());
+    if (fields.text("type") == "refusal") continue;  // of an earlier answer, which the model did not write
     if (fields.text("type", "text") != "text")
       refuse_field("content", fmt::format("has a part of the type '{}': the model reads text", fields.text("type")));
     text += fields.text("text");

@@ -71,6 +71,8 @@ TEST_CASE("chat answer: reasoning and calls of tools are found in pieces of ever
         "t(f {\"x\":\"[ARGS]\"})");
   CHECK(parts_of_answer("{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}") == "t(f {\"a\":\"b\"})");
   CHECK(parts_of_answer("{\"other\": 1}") == "c({\"other\": 1})");
+  CHECK(parts_of_answer("{\"name\": \"f\", \"arguments\": {\"x\": [-0.25, 1e2, \"1E2\"]}}") ==
+        "t(f {\"x\":[-0.25,100.0,\"1E2\"]})");
   CHECK(parts_of_answer("{\"name\": \"Ada\"}") == "c({\"name\": \"Ada\"})");
   CHECK(parts_of_answer("<tool_call>{\"name\": \"h\"}</tool_call>") == "t(h {})");
   CHECK(parts_of_answer("<tool_call>no JSON</tool_call>") == "c(<tool_call>no JSON</tool_call>)");

@@ -92,6 +92,8 @@ TEST_CASE("grammar: right recursion takes no memory, and nesting is bounded") {
 TEST_CASE("json schema: values that fit are complete, others are refused") {
   CHECK(judged_json(R"({"type": "object"})", R"({"a": [1, -2.5e3, true, null, "x\n\u0041"], "b": {}})") == '!');
   CHECK(judged_json(R"({"type": "object"})", "[1]") == 'x');
+  CHECK(judged_json(R"({"enum": [2.5, {"a": 0.01}]})", "2.5") == '!');
+  CHECK(judged_json(R"({"const": {"a": 0.01}})", R"({"a":0.01})") == '!');
   const std::string person = R"({"type": "object", "properties": {"name": {"type": "string"},
       "age": {"type": "integer", "minimum": 0}, "tags": {"type": "array", "items": {"enum": ["a", "b"]}}},
       "required": ["name", "age"], "additionalProperties": false})";

@@ -269,8 +269,10 @@ TEST_CASE("language service: a key is needed where one is set") {
   ServedLanguage served({}, {"secret-key", true, true});
   ServiceRequest request = text_request("GET", "/v1/models");
   CHECK(told(served.service, request).status == 401);
-  request.authorization = "Bearer secret-key";
-  CHECK(told(served.service, request).status == 200);
+  for (const char* given : {"Bearer secret-key", "bearer secret-key"}) {
+    request.authorization = given;
+    CHECK(told(served.service, request).status == 200);
+  }
   put_chat_page(served.service);
   CHECK(told(served.service, text_request("GET", "/")).status == 200);
   CHECK(told(served.service, text_request("GET", "/chat.js")).status == 200);

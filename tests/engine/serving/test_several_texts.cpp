@@ -319,6 +319,10 @@ TEST_CASE("text requests: other clients' ways to write a setting") {
                           R"("reasoning_effort": "none")", R"("chat_template_kwargs": {"enable_thinking": false})"})
     CHECK_FALSE(read(TextApi::chat, off).conversation->more.at("enable_thinking").as_bool());
   CHECK(read(TextApi::chat, R"("thinking": {"type": "enabled"})").conversation->more.at("enable_thinking").as_bool());
+  const TextRequest refused = read_text_request(
+      TextApi::chat, R"({"messages": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]})",
+      usual);
+  CHECK(text_at(refused.conversation->messages[0], "/content").empty());
   const TextRequest talk = read_text_request(
       TextApi::ollama_chat,
       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "thinking": "c"},
