@@ -58,6 +58,10 @@ def try_openai(address, key):
     try_embeddings(client, model)
     refused(AuthenticationError, OpenAI(base_url=address + "/v1", api_key="wrong").models.list)
     assert "messages" in refused(BadRequestError, lambda: client.chat.completions.create(model=model, messages=[]))
+    try:
+        client.completions.create(model=model, prompt="Once", temperature=-1)
+    except BadRequestError as error:
+        assert error.param == "temperature", error.param
 
 
 def try_tools(client, asked):
@@ -97,6 +101,9 @@ def try_responses(client, model):
                                      max_output_tokens=200)
     calls = [item for item in called.output if item.type == "function_call"]
     assert calls and calls[0].name in ("weather", "clock") and json.loads(calls[0].arguments)
+    both = client.responses.parse(model=model, input="Once upon a time", tools=functions, text_format=Answer,
+                                  tool_choice={"type": "function", "name": "clock"}, max_output_tokens=200)
+    assert [item.name for item in both.output if item.type == "function_call"] == ["clock"]
     client.responses.delete(first.id)
     refused(NotFoundError, lambda: client.responses.retrieve(first.id))
     assert "'input'" in refused(BadRequestError, lambda: client.responses.create(model=model, input=[]))
