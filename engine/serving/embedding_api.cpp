@@ -144,11 +144,12 @@ EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body)
 }
 
 std::string embedding_reply(const EmbeddingRequest& request, const std::string& model, Embedder& embedder,
-                            const Tokenizer& tokenizer) {
+                            const Tokenizer& tokenizer, const std::atomic<bool>* gone) {
   const auto begun = std::chrono::steady_clock::now();
   int64_t tokens = 0;
   std::string vectors;
   for (size_t i = 0; i < request.inputs.size(); ++i) {
+    if (gone && *gone) throw Error(ErrorKind::Unavailable, "the client closed the connection");
     const EmbeddingRequest::Input& input = request.inputs[i];
     std::vector<int32_t> ids = input.ids;
     if (ids.empty()) ids = tokenizer.encode(input.text, {.begin = false, .end = false, .whole = true});
@@ -199,6 +200,7 @@ void EmbeddingWorker::answer(EmbeddingApi api, const ServiceRequest& request, co
     return answer(refused_embedding(api, e));
   }
   one.model = model;
+  one.gone = request.gone;
   one.answer = std::move(answer);
   {
     const std::lock_guard lock(mutex_);
@@ -225,9 +227,10 @@ void EmbeddingWorker::work() {
     }
     ServiceReply reply;
     try {
-      reply.body = embedding_reply(one.request, one.model, embedder_, tokenizer_);
+      reply.body = embedding_reply(one.request, one.model, embedder_, tokenizer_, one.gone.get());
     } catch (const Error& e) {
-      reply = refused_embedding(one.request.api, e);
+      const bool gone = one.gone && *one.gone;
+      reply = gone ? refused_embedding(one.request.api, e.what(), 499) : refused_embedding(one.request.api, e);
     } catch (const std::exception& e) {
       reply = refused_embedding(one.request.api, e.what(), 500);
     }

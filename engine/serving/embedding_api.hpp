@@ -1,10 +1,12 @@
 // Text embeddings over HTTP, with the APIs of OpenAI and Ollama.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -38,9 +40,10 @@ struct EmbeddingRequest {
 
 // Parses a request. Throws ErrorKind::Usage with the name of an invalid field.
 EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body);
-// Computes the vectors and returns the body of the reply. Throws ErrorKind::Usage for texts that the embedder rejects.
+// Computes the vectors and returns the body of the reply. Throws ErrorKind::Usage for texts that the embedder rejects,
+// and ErrorKind::Unavailable when `gone`, if not null, becomes true.
 std::string embedding_reply(const EmbeddingRequest& request, const std::string& model, Embedder& embedder,
-                            const Tokenizer& tokenizer);
+                            const Tokenizer& tokenizer, const std::atomic<bool>* gone = nullptr);
 
 // Computes vectors on its own thread, one request at a time.
 class EmbeddingWorker {
@@ -59,6 +62,7 @@ class EmbeddingWorker {
     EmbeddingRequest request;
     std::string model;
     HttpHandler::Answer answer;
+    std::shared_ptr<const std::atomic<bool>> gone = nullptr;  // whether the client has disconnected; null: unknown
   };
   void work();
 

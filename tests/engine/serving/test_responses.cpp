@@ -1,6 +1,11 @@
 // OpenAI's Responses API, and text embeddings, over HTTP.
 #include <catch2/catch.hpp>
 
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+
 #include <boost/json.hpp>
 
 #include "engine/serving/embedding_service.hpp"
@@ -291,6 +296,24 @@ TEST_CASE("embeddings: texts and tokens over HTTP, in each form") {
     CHECK(refused.status == 400);
     CHECK(text_in(json::parse(refused.body), "/error/message").find(message) != std::string::npos);
   }
+}
+
+TEST_CASE("embeddings: a client that is gone gets no vectors, and others do") {
+  SmallLanguage small;
+  Embedder embedder(small.model, *small.executor);
+  EmbeddingWorker worker(embedder, *small.tokenizer, 8);
+  const auto status = [&](bool gone) {
+    ServiceRequest request;
+    request.body = R"({"input": ["a", "b"]})";
+    request.gone = std::make_shared<const std::atomic<bool>>(gone);
+    std::promise<int> said;
+    worker.answer(EmbeddingApi::openai, request, "small", [&](const ServiceReply& r) { said.set_value(r.status); });
+    std::future<int> reply = said.get_future();
+    REQUIRE(reply.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+    return reply.get();
+  };
+  CHECK(status(true) == 499);
+  CHECK(status(false) == 200);
 }
 
 TEST_CASE("embeddings: a service of vectors alone") {
