@@ -45,7 +45,7 @@ def try_openai(address, key):
     assert whole.usage.completion_tokens == len(whole.choices[0].logprobs.content)
     pieces = [chunk.choices[0].delta.content or "" for chunk in client.chat.completions.create(**greedy, stream=True)]
     assert "".join(pieces) == whole.choices[0].message.content
-    parsed = client.chat.completions.parse(model=model, messages=MESSAGES, response_format=Answer, max_tokens=300,
+    parsed = client.chat.completions.parse(model=model, messages=MESSAGES, response_format=Answer, max_tokens=1500,
                                            seed=1)
     assert isinstance(parsed.choices[0].message.parsed, Answer)
     assert client.completions.create(model=model, prompt="Once", max_tokens=3).usage.completion_tokens <= 3
@@ -94,7 +94,7 @@ def try_responses(client, model):
                                           stream=True))
     assert events[0].type == "response.created" and events[-1].type in ("response.completed", "response.incomplete")
     assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == first.output_text
-    parsed = client.responses.parse(model=model, input="Once upon a time", text_format=Answer, max_output_tokens=300)
+    parsed = client.responses.parse(model=model, input="Once upon a time", text_format=Answer, max_output_tokens=1500)
     assert isinstance(parsed.output_parsed, Answer)
     functions = [{"type": "function", "strict": True, **t["function"]} for t in TOOLS]
     called = client.responses.create(model=model, input="Once upon a time", tools=functions, tool_choice="required",
@@ -128,7 +128,7 @@ def try_ollama(address, key):
     vectors = client.embed(model=model, input=["Once", "Lily"]).embeddings
     assert len(vectors) == 2 and len(client.embeddings(model=model, prompt="Lily").embedding) == len(vectors[1])
     shaped = client.chat(model=model, messages=MESSAGES, format=Answer.model_json_schema(),
-                         options={"num_predict": 300})
+                         options={"num_predict": 1500})
     assert Answer.model_validate_json(shaped.message.content)
     streamed = list(client.chat(model=model, messages=MESSAGES, stream=True, tools=TOOLS, options=few))
     assert streamed[-1].done and streamed[-1].eval_count <= 5
