@@ -208,6 +208,9 @@ void LanguageService::handle(ServiceRequest request, Answer answer) {
     (this->*route->handle)(request, answer);
   } catch (const Error& e) {
     answer(Service::reply(error_json(e), status_for(e)));
+  } catch (const std::exception& e) {  // a request must not terminate the process
+    answer(
+        refusal_at(request.path, Service::refusal(500, std::string("the request failed: ") + e.what(), "try again")));
   }
 }
 

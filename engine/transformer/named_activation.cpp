@@ -54,9 +54,7 @@ SpelledActivation spelled_activation(const std::string& name) {
 }
 
 HTensor apply_activation(const std::string& name, const HTensor& x) {
-  const auto gelu = [&](const char* how) {
-    return apply("gelu", AttributeMap().set("approximate", how), {x}).at(0);
-  };
+  const auto gelu = [&](const char* how) { return apply("gelu", AttributeMap().set("approximate", how), {x}).at(0); };
   switch (spelled_activation(name)) {
     case SpelledActivation::silu:
       return apply("silu", {}, {x}).at(0);
