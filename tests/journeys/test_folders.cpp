@@ -50,6 +50,41 @@ TEST_CASE("a folder of Hugging Face is explained, inspected and continued as a m
   CHECK(said.at("text") == json_of(harmonics("generate " + folder + "/config.json" + flags)).at("text"));
 }
 
+TEST_CASE("a folder written from a folder has its tokenizer, also one that GGUF cannot express") {
+  if (!reads_model_folders()) return;
+  const Folder f;
+  const std::string folder = talking_folder(f);
+  boost::json::object vocabulary{{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  for (int i = 3; i < 40; ++i) vocabulary[std::string(1, static_cast<char>('A' + i))] = i;
+  const boost::json::object model{
+      {"type", "BPE"}, {"vocab", vocabulary}, {"merges", boost::json::array()}, {"unk_token", "<unk>"}};
+  f.write("tiny/tokenizer.json",
+          boost::json::serialize(boost::json::object{{"model", model}, {"added_tokens", boost::json::array()}}));
+  CHECK(harmonics("export " + folder + " " + (f / "tiny.gguf")).err.find("that GGUF has no kind for") !=
+        std::string::npos);
+  const std::string copy = f / "copy/";
+  REQUIRE(harmonics("export " + folder + " " + copy).code == 0);
+  const std::string text = f.write("text.txt", "DEFGHIJKLMNOPQRSTUVWXYZ");
+  const std::string config = f.write("c.yaml", "model: " + folder + "\ndatasets: " + text +
+                                                   "\nsequence_len: 8\nmicro_batch_size: 2\nmax_steps: 1\n" +
+                                                   "learning_rate: 1e-3\noutput_dir: " + (f / "out") + "\n");
+  const Result run = harmonics("train " + config + " --quiet");
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  for (const std::string& made : {copy, f / "out/model/"}) {
+    INFO(made);
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+      CHECK(read(made + name) == read(folder + "/" + name));
+    const auto settings = boost::json::parse(read(made + "config.json"));
+    CHECK(settings.at("bos_token_id").as_int64() == 1);
+    CHECK(settings.at("eos_token_id").as_int64() == 2);
+    CHECK(json_of(harmonics("generate " + made + " FGH --temperature 0 --max-tokens 3 --json")).at("tokens") != 0);
+  }
+  const std::string flags = " FGH --temperature 0 --max-tokens 5 --json";
+  CHECK(json_of(harmonics("generate " + copy + flags)).at("text") ==
+        json_of(harmonics("generate " + folder + flags)).at("text"));
+}
+
 TEST_CASE("a folder of Hugging Face becomes a GGUF file and a folder again") {
   if (!reads_model_folders()) return;
   const Folder f;

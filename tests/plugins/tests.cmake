@@ -181,7 +181,7 @@ foreach(compiler IN LISTS compilers)
   add_test(NAME "plugins: headers ${compiler_name}"
            COMMAND ${CMAKE_COMMAND} -DINCLUDE=${PROJECT_SOURCE_DIR}/include -DCOMPILER=${compiler}
                    -P ${CMAKE_CURRENT_LIST_DIR}/check_headers.cmake)
-  set_tests_properties("plugins: headers ${compiler_name}" PROPERTIES TIMEOUT 120)
+  set_tests_properties("plugins: headers ${compiler_name}" PROPERTIES TIMEOUT 300)
 endforeach()
 
 # The sample's flow, trained with the sample's plugin.

@@ -138,6 +138,22 @@ ExportResult export_described(const std::string& from, const std::string& to, co
   });
 }
 
+// Adds the ids of special tokens, which config.json of a folder contains, if there is a tokenizer.
+void add_token_ids(const std::string& from, ImportedModel& model) {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  try {
+    tokenizer = Tokenizer::open(from, Registry::global());
+  } catch (const Error&) {  // none, or one that only transformers reads; its files are copied
+    return;
+  }
+  AttributeMap metadata = model.metadata.values();
+  for (const auto& [key, id] : {std::pair("tokenizer.ggml.bos_token_id", tokenizer->bos()),
+                                std::pair("tokenizer.ggml.eos_token_id", tokenizer->eos()),
+                                std::pair("tokenizer.ggml.padding_token_id", tokenizer->padding())})
+    if (id) metadata.set(key, int64_t{*id});
+  model.metadata = ModelMetadata(model.path, std::move(metadata));
+}
+
 ExportResult export_file(const std::string& from, const std::string& to, const Options& options,
                          const ExportOptions& how) {
   Registry& registry = Registry::global();
@@ -151,23 +167,35 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
       throw Error(ErrorKind::Usage, fmt::format("'{}' is not a model that --weights could change", from));
     return export_weights(from, to, registry, how);
   }
-  // The folder of a described model gets the tokenizer's files, so that the tokenizer's metadata is not needed.
+  // A folder gets the tokenizer's files of a folder, or of a described model, so that the tokenizer's metadata, which
+  // GGUF files have, is not needed.
   ImportedModel model;
-  if (is_folder_of_huggingface(to, how)) model = import_language_model(from, registry, described_options(options));
-  if (!model.metadata.has(kDescribedBy)) model = import_whole(from, registry, described_options(options));
+  const bool is_hf = is_folder_of_huggingface(to, how), copies = is_hf && is_folder(from);
+  if (is_hf) model = import_language_model(from, registry, described_options(options));
+  if (!model.metadata.has(kDescribedBy)) {
+    if (copies)
+      add_token_ids(from, model);
+    else
+      model = import_whole(from, registry, described_options(options));
+  }
+  const auto with_tokenizer = [&](const ExportResult& result) {
+    if (copies && !model.metadata.has(kDescribedBy))
+      copy_tokenizer_files(from, std::filesystem::path(output_file(to)).parent_path().string());
+    return result;
+  };
   const auto whole = [&] { model.expect_whole(); };
   if (!files.empty() && !options.weights.empty())
     throw Error(ErrorKind::Usage, "--weights and --lora change the same weights", {}, {"export twice: once with each"});
   if (!options.weights.empty()) {
     const TensorFile trained = weights_of_run(options.weights);
     const auto learner = resolve_spec(import_language_model(from, registry, described_options(options)));
-    return export_tensors(model, trained_tensors(model, *resolve_spec(model), *learner, trained, options.weights), to,
-                          options, how, [&] {
-                            whole();
-                            if (trained.mapped) trained.mapped->expect_whole();
-                          });
+    return with_tokenizer(export_tensors(
+        model, trained_tensors(model, *resolve_spec(model), *learner, trained, options.weights), to, options, how, [&] {
+          whole();
+          if (trained.mapped) trained.mapped->expect_whole();
+        }));
   }
-  return export_tensors(model, with_adapters(model, files), to, options, how, whole);
+  return with_tokenizer(export_tensors(model, with_adapters(model, files), to, options, how, whole));
 }
 
 void add_tokens(const std::string& folder, const AddedTokens& tokens, const Options& options) {
