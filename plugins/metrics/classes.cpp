@@ -57,7 +57,7 @@ class Accuracy : public Share {
   std::vector<Figure> figures() const override { return {{"accuracy", value()}}; }
 };
 
-// Whether the target class is among the k largest outputs. Ties favour lower class indices.
+// Whether the target class is among the k largest outputs. Ties favour lower class indices; NaN is not among them.
 class TopK : public Share {
  public:
   explicit TopK(int64_t k) : k_(static_cast<uint64_t>(k)) {}
@@ -75,7 +75,7 @@ class TopK : public Share {
       const auto label = static_cast<uint64_t>(b.labels[i]);
       uint64_t before = 0;
       for (uint64_t c = 0; c < b.outputs; ++c) before += p[c] > p[label] || (p[c] == p[label] && c < label);
-      count(before < k_);
+      count(before < k_ && !std::isnan(p[label]));
     }
   }
   std::vector<Figure> figures() const override { return {{"top" + std::to_string(k_), value()}}; }

@@ -1,6 +1,6 @@
 // The area under the ROC curve.
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 #include <harmonics/quantity.hpp>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMostScores = size_t{1} << 28;  // 1 GiB
 
 // With two classes, the area for the second; with more, the mean over each class against the others, if both are
-// present. Exact: keeps every score until the end of the pass.
+// present. Exact: keeps every score until the end of the pass. Undefined if a score is NaN, which has no rank.
 class Auc : public Metric {
  public:
   void add(const MetricBatch& b) override {
@@ -49,6 +49,8 @@ class Auc : public Metric {
                                           std::to_string(columns_) + " now");
   }
   std::vector<Figure> figures() const override {
+    if (std::any_of(scores_.begin(), scores_.end(), [](float score) { return std::isnan(score); }))
+      return {{"auc", kUndefined}};
     double sum = 0;
     int defined = 0;
     for (uint64_t c = 0; c < columns_; ++c) {
@@ -57,7 +59,7 @@ class Auc : public Metric {
       sum += area;
       ++defined;
     }
-    return {{"auc", defined ? sum / defined : std::numeric_limits<double>::quiet_NaN()}};
+    return {{"auc", defined ? sum / defined : kUndefined}};
   }
 
  private:

@@ -145,6 +145,15 @@ TEST_CASE("metrics: undefined values are NaN, names exist before the first batch
   CHECK(std::isnan(auc.figures()[0].value));
 }
 
+TEST_CASE("metrics: NaN has no rank") {
+  const float nan = std::nanf("");
+  const Case single{"", "harmonics.activations/sigmoid", 1, 2, {0.2f, nan, 0.7f, nan}, {}, {0, 1, 1, 0}};
+  CHECK(std::isnan(one("auc", single)));
+  const Case several{"", "harmonics.activations/softmax", 3, 3, {0.2f, 0.5f, 0.3f, nan, nan, nan}, {}, {1, 2}};
+  CHECK(std::isnan(one("auc", several)));
+  CHECK(one("topk(2)", several) == Approx(0.5));
+}
+
 TEST_CASE("metrics: state survives a checkpoint") {
   Case classes{"", "harmonics.activations/softmax", 3, 3, {}, {}, {}}, values{"", "", 2, 0, {}, {}, {}};
   for (int i = 0; i < 40; ++i) {
