@@ -7,6 +7,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/corpus/example_files.hpp"
 #include "engine/corpus/opened_once.hpp"
+#include "engine/corpus/packed_text.hpp"
 
 namespace harmonics::engine {
 
@@ -43,7 +44,8 @@ void expect_window(const CorpusOptions& options) {
 bool holds_texts(const DatasetOptions& set) {
   if (set.kind != ExampleKind::automatic) return set.kind == ExampleKind::text;
   const std::vector<std::string> files = example_files(set.path);
-  return std::none_of(files.begin(), files.end(), [](const std::string& file) {
+  return std::none_of(files.begin(), files.end(), [](const std::string& path) {
+    const std::string file = name_unpacked(path);
     return file.ends_with(".jsonl") || file.ends_with(".ndjson") || file.ends_with(".json");
   });
 }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "engine/corpus/corpus.hpp"
 #include "engine/corpus/example_files.hpp"
 #include "engine/corpus/packed_text.hpp"
 #include "tests/engine/model/fake_importer.hpp"
@@ -28,6 +29,11 @@ const std::string kSecondMember = bytes_of_literal(
 const std::string kZstdFrame = bytes_of_literal(
     "\050\265\057\375\004\130\271\000\000\164\150\145\040\143\141\164\040\163\141\164\012\157\156\040\164\150\145\040"
     "\155\141\164\012\355\373\200\172");
+// Two instructions as JSON lines.
+const std::string kTwoInstructions = bytes_of_literal(
+    "\037\213\010\000\000\000\000\000\002\377\253\126\052\050\312\317\055\050\121\262\122\120\062\260\127\322\121"
+    "\120\112\006\162\163\122\113\062\363\363\300\142\212\112\265\134\325\110\212\014\261\050\062\004\051\002\000"
+    "\244\264\375\055\112\000\000\000");
 constexpr const char* kBothLines = "the cat sat\non the mat\n";
 
 std::string unpacked(const std::string& packed) {
@@ -78,4 +84,16 @@ TEST_CASE("packed texts: a data set of packed files has the examples of the plai
   CHECK(counts.examples == 3);
   CHECK(texts == std::vector<std::string>(3, kBothLines));
   CHECK(characters_of_files(all) == U"\n acehmnost");
+}
+
+TEST_CASE("packed texts: compressed instructions have rows of their own, like plain ones") {
+  const TemporaryFolder folder;
+  CorpusOptions options;
+  options.datasets.push_back({folder.write("a.jsonl.gz", kTwoInstructions), ExampleKind::automatic, {}, 0, false});
+  options.tokenizer = "bytes";
+  options.window = 16;
+  CHECK_FALSE(holds_texts(options.datasets[0]));
+  const Corpus corpus(options);
+  CHECK(corpus.counts()[0].examples == 2);
+  CHECK(corpus.rows() == 2);
 }
