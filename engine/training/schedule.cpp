@@ -123,11 +123,20 @@ double LearningRate::at(int64_t step, double elapsed) {
   if (is_part(warmup_) && progress < warmup_) return lr_ * progress / warmup_;
   if (!is_part(warmup_) && static_cast<double>(step) < warmup_)
     return lr_ * static_cast<double>(step + 1) / (warmup_ + 1);
-  if (!warm_from_) {
-    warm_from_ = step;
-    begin_ = progress;
-  }
+  if (!warm_from_) end_warmup(step, progress);
   return lr_ * factor(step, progress);
+}
+
+// Also of a run that is resumed, or asks for its first rate, after the warmup: where that ended follows from its pace.
+void LearningRate::end_warmup(int64_t step, double progress) {
+  const auto steps = static_cast<double>(step);
+  if (is_part(warmup_)) {
+    begin_ = warmup_;
+    warm_from_ = std::llround(steps * warmup_ / progress);
+  } else {
+    begin_ = progress * warmup_ / steps;
+    warm_from_ = static_cast<int64_t>(warmup_);
+  }
 }
 
 double LearningRate::factor(int64_t step, double progress) const {

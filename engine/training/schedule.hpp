@@ -39,6 +39,7 @@ class LearningRate {
   std::optional<std::string> note() const;
 
  private:
+  void end_warmup(int64_t step, double progress);
   double factor(int64_t step, double progress) const;
   double of_plugin(int64_t step, double elapsed) const;
   double falling(double part) const;
@@ -53,7 +54,7 @@ class LearningRate {
   double lr_;
   Horizon horizon_;
   double warmup_;                     // steps, or below 1 a fraction of a timed run
-  std::optional<int64_t> warm_from_;  // first step after the warmup; timed runs set it when they reach it
+  std::optional<int64_t> warm_from_;  // first step after the warmup; timed runs set it at the first rate after it
   double begin_ = 0;                  // progress of the run at warm_from_
 };
 

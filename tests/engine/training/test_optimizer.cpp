@@ -161,6 +161,20 @@ TEST_CASE("schedule: follows elapsed time in timed runs") {
   CHECK(either.at(6, 0.8) == Approx(0.2));
 }
 
+TEST_CASE("schedule: a timed run that is resumed after its warmup continues") {
+  const Horizon by_time{std::nullopt, true};
+  const auto resumed = [&](const char* schedule, int64_t step, double elapsed) {
+    return LearningRate(parse_schedule(schedule), 1, by_time).at(step, elapsed);
+  };
+  CHECK(resumed("linear(warmup=0.2)", 60, 0.6) == Approx(0.5));
+  CHECK(resumed("cosine(warmup=0.2)", 60, 0.6) == Approx(0.5));
+  CHECK(resumed("linear(warmup=20)", 60, 0.6) == Approx(0.5));  // the warmup took a fifth of the time
+  CHECK(resumed("step(warmup=0.2, every=0.3, factor=0.5)", 60, 0.6) == Approx(0.5));
+  CHECK(resumed("step(warmup=0.2, every=15, factor=0.5)", 60, 0.6) == Approx(0.25));
+  CHECK(resumed("step(warmup=20, every=15, factor=0.5)", 60, 0.6) == Approx(0.25));
+  CHECK(resumed("wsd(warmup=0.2, decay=0.5)", 60, 0.75) == Approx(0.5));
+}
+
 TEST_CASE("update_rule: by parameter shape and role") {
   CHECK(rule("sgd", kMatrix) == "sgd{momentum = 0.0, nesterov = false, weight_decay = 0.0}");
   CHECK(rule("sgd(momentum=0.5)", kVector) == "sgd{momentum = 0.5, nesterov = false, weight_decay = 0.0} momentum[5]");
