@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kLongestLiveLine = size_t{16} << 20;
 constexpr size_t kLongestPiece = size_t{1} << 20;  // limit of a piece of text without a line break
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 [[noreturn]] void not_live(const std::string& path, const std::string& what, const std::string& remedy) {
   throw Error(ErrorKind::Usage, fmt::format("'{}' is a stream, {}", path, what)).note(remedy);
@@ -138,8 +139,16 @@ bool LiveCorpus::read_more() {
                                                    options_.datasets.front().path, line_ + 1, kLongestLiveLine))
             .note("end each example with a line break");
     }
+    drop_mark();
   }
   return true;
+}
+
+// Forgets a byte order mark with which the stream begins: what follows it tells texts from examples.
+void LiveCorpus::drop_mark() {
+  if (held_ != kByteOrderMark || line_ > 0 || !text_.empty()) return;
+  held_.clear();
+  begun_ = is_text_ = false;
 }
 
 void LiveCorpus::take_text(std::string text, bool last) {

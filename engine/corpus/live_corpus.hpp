@@ -54,6 +54,7 @@ class LiveCorpus {
     std::vector<int32_t> tokens, next, documents;
   };
   bool read_more();
+  void drop_mark();
   void take_text(std::string text, bool last);
   void cut_text(bool last);
   void take_line(std::string_view line);

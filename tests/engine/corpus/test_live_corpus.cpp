@@ -105,6 +105,20 @@ TEST_CASE("live corpus: lines are examples, each in a row, or several with packi
   CHECK(rows[0].documents == Numbers{0, 0, 0, 1, 1, 1, 2, 2});
 }
 
+TEST_CASE("live corpus: a byte order mark is no part of what arrives") {
+  const ArrivingText lines("\xEF\xBB\xBF{\"prompt\": \"1?\", \"completion\": \"1!\"}\n");
+  LiveCorpus examples(lines.options(4));
+  const std::vector<ArrivedRow> rows = rows_of(examples);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].next == "_1!_");
+  const ArrivingText plain("\xEF\xBB\xBFTo be");
+  LiveCorpus text(plain.options(4));
+  CHECK(rows_of(text).at(0).tokens == "To b");
+  const ArrivingText like_a_mark("\xEF\xBC\xA1");  // a character whose first byte is that of a mark
+  LiveCorpus letter(like_a_mark.options(2));
+  CHECK(rows_of(letter).at(0).tokens == "\xEF\xBC");
+}
+
 TEST_CASE("live corpus: preferences are pairs in a row") {
   const ArrivingText text("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cd\"}\n");
   LiveCorpus corpus(text.options(5));
