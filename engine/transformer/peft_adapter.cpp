@@ -183,7 +183,7 @@ PeftConfig parse_peft_config(std::string_view text, const std::string& path) {
     if (!patterns->is_object())
       throw Error(ErrorKind::Weights, fmt::format("'{}': alpha_pattern is not an object", path));
     for (const auto& [pattern, value] : patterns->get_object()) {
-      config.alphas[plain_pattern(pattern, path)] = number_of(value, "a value of alpha_pattern", path);
+      config.alphas.emplace_back(plain_pattern(pattern, path), number_of(value, "a value of alpha_pattern", path));
     }
   }
   return config;

@@ -14,6 +14,7 @@
 #include "engine/program/step_input.hpp"
 #include "engine/training/lower.hpp"
 #include "engine/transformer/adapter.hpp"
+#include "engine/transformer/peft_adapter.hpp"
 #include "engine/transformer/spec_trace.hpp"
 #include "tests/engine/language/small_llama.hpp"
 #include "tests/message_of.hpp"
@@ -491,4 +492,15 @@ TEST_CASE("lora: weights merged with an adapter compute what they do beside it")
     CHECK(distance(scores_of(merged), scores_of(trained)) < 2e-5);
     std::filesystem::remove_all(folder);
   }
+}
+
+TEST_CASE("adapter: of several patterns with an alpha the first that fits counts, as in PEFT") {
+  const auto alpha = [](const char* patterns) {
+    const std::string text =
+        std::string(R"({"peft_type": "LORA", "lora_alpha": 8, "alpha_pattern": )") + patterns + "}";
+    return parse_peft_config(text, "c").alpha_of("model.layers.0.self_attn.q_proj");
+  };
+  CHECK(alpha(R"({"self_attn.q_proj": 32, "q_proj": 16})") == 32);
+  CHECK(alpha(R"({"q_proj": 16, "0.self_attn.q_proj": 32})") == 16);
+  CHECK(alpha(R"({"v_proj": 16})") == 8);
 }
