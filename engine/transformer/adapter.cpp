@@ -319,6 +319,15 @@ HTensor row_squares(const HTensor& weight, bool transposed) {
   return all;
 }
 
+namespace {
+
+// Weights that were bf16 may exceed the range of f16. Quantised ones are stored as f16.
+DType merged_type(const HTensor& weight) {
+  return weight.dtype() == DType::F32 || weight.dtype() == DType::BF16 ? weight.dtype() : DType::F16;
+}
+
+}  // namespace
+
 HTensor merged_weight(const HTensor& weight, bool transposed, const std::vector<const LowRank*>& pairs) {
   HTensor sum = sum_of(weight, transposed, pairs);
   if (pairs.front()->magnitude) {
@@ -329,7 +338,7 @@ HTensor merged_weight(const HTensor& weight, bool transposed, const std::vector<
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < width; ++c) to[r * width + c] *= by[transposed ? c : r];
   }
-  return weight.dtype() == DType::F32 ? sum : cast(sum, DType::F16);
+  return weight.dtype() == DType::F32 ? sum : cast(sum, merged_type(weight));
 }
 
 LowRank LowRank::of_expert(int64_t number) const {
@@ -345,7 +354,6 @@ LowRank LowRank::of_expert(int64_t number) const {
 }
 
 HTensor merged_experts(const HTensor& stack, const std::vector<const LowRank*>& pairs) {
-  const bool floats = stack.dtype() == DType::F32;
   const Shape each = stack.shape().from(1);
   std::vector<HTensor> all;
   for (int64_t e = 0; e < stack.shape()[0]; ++e) {
@@ -355,7 +363,7 @@ HTensor merged_experts(const HTensor& stack, const std::vector<const LowRank*>& 
     all.push_back(reshape(merged, Shape{1, each[0], each[1]}));
   }
   const HTensor sum = concat(all, 0);
-  return floats ? sum : cast(sum, DType::F16);
+  return stack.dtype() == DType::F32 ? sum : cast(sum, merged_type(stack));
 }
 
 std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, const ResolvedSpec& resolved,

@@ -259,6 +259,21 @@ TEST_CASE("lora: experts that a file leaves out are not changed, and those of le
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("lora: merged weights keep bf16, whose range f16 lacks; quantised ones become f16") {
+  LowRank pair;
+  pair.a = small_random(Shape{2, 32}, 2, 0.5f), pair.b = small_random(Shape{4, 2}, 3, 0.5f);
+  const HTensor large = cast(small_random(Shape{4, 32}, 1, 1e6f), DType::BF16);
+  const HTensor merged = merged_weight(large, false, {&pair});
+  REQUIRE(merged.dtype() == DType::BF16);
+  const HTensor before = cast(large, DType::F32), after = cast(merged, DType::F32);
+  for (int64_t i = 0; i < after.size(); ++i)
+    CHECK(after.data<float>()[i] == Approx(before.data<float>()[i]).epsilon(0.01).margin(10));
+  CHECK(merged_weight(cast(before, DType::Q8_0), false, {&pair}).dtype() == DType::F16);
+  LowRank of_each;
+  of_each.a = small_random(Shape{3, 2, 5}, 2, 0.5f), of_each.b = small_random(Shape{3, 4, 2}, 3, 0.5f);
+  CHECK(merged_experts(cast(small_random(Shape{3, 4, 5}, 1, 1), DType::BF16), {&of_each}).dtype() == DType::BF16);
+}
+
 TEST_CASE("lora: stacks merged with an adapter are the experts merged one by one") {
   const HTensor stack = small_random(Shape{3, 4, 5}, 1, 0.5f);
   LowRank pair;
