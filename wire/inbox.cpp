@@ -57,9 +57,10 @@ struct Inbox::Body {
         .note(options.remedy.empty() ? "start the sender, or wait longer with ?wait=SECONDS" : options.remedy);
   }
   Error cut_off() const {
-    return Error(ErrorKind::Stream,
-                 options.where + (senders.has_come() ? ": it ends without the END frame of its sender"
-                                                     : ": it ends without a sample"))
+    return Error(ErrorKind::Stream, options.where +
+                                        (senders.has_come() ? ": it ends without the END frame of its sender"
+                                                            : ": it ends without a sample") +
+                                        (senders.last_error().empty() ? "" : "; " + senders.last_error()))
         .note("check the sender");
   }
   void check() const {

@@ -72,6 +72,7 @@ class Senders {
   // Tells all connected senders that no reader is left. Returns true once they have been told and ended ones have gone.
   bool say_goodbye();
   void report(InboxHealth& health);
+  const std::string& last_error() const { return last_error_; }
 
  private:
   std::optional<Taken> converse(Sender& sender, uint64_t peer, const OwnedBytes& bytes,

@@ -7,9 +7,9 @@
 
 #ifdef __SSE2__
 #include <emmintrin.h>
+#endif
 
 #include <harmonics/quantity.hpp>
-#endif
 
 #include "producers/file/near_name.hpp"
 #include "producers/file/plain_number.hpp"
@@ -60,7 +60,7 @@ class CsvRows final : public TableRows {
     return true;
   }
 
-  bool read_numbers(RowPlace& place, float* to) override {
+  bool read_numbers(RowPlace& place, float* to, bool whole) override {
     if (twice_) return false;
     const char *p = text_.data() + place.at, *const end = text_.data() + text_.size();
     const char delimiter = delimiter_;
@@ -70,8 +70,9 @@ class CsvRows final : public TableRows {
         p = pass_plain(p, end);
       } else {
         float value = 0;
+        const char* const start = p;
         p = plain_number(p, end, value);
-        if (!p) return false;
+        if (!p || (whole && std::find(start, p, '.') != p)) return false;
         to[slots[c]] = value;
       }
       if (c == last) break;
@@ -96,14 +97,7 @@ class CsvRows final : public TableRows {
     if (d == "tab" || d == "\t") return '\t';
     if (d.size() == 1 && d != "\"" && d != "\n" && d != "\r" && d != " ") return d[0];
     if (d != "auto") refuse_option("delimiter", d, "one character, delimiter=tab, or delimiter=auto");
-    const std::string_view first = text_.substr(0, text_.find('\n'));
-    size_t most = 0;
-    char best = ',';
-    for (const char c : {',', '\t', ';', '|'}) {
-      const auto n = static_cast<size_t>(std::count(first.begin(), first.end(), c));
-      if (n > most) most = n, best = c;
-    }
-    return best;
+    return most_frequent_delimiter(text_);
   }
 
   void read_top() {
@@ -190,7 +184,8 @@ class CsvRows final : public TableRows {
     if (const auto integer = integer_in(text)) {
       cell.kind = Cell::Kind::Integer;
       cell.integer = *integer;
-      cell.number = static_cast<double>(*integer);
+      // "-0" is a negative zero, as where read_numbers() reads it.
+      cell.number = *integer == 0 && text[0] == '-' ? -0.0 : static_cast<double>(*integer);
     } else if (const auto number = number_in(text)) {
       cell.kind = Cell::Kind::Number;
       cell.number = *number;
@@ -236,7 +231,8 @@ class CsvRows final : public TableRows {
   // and at the end.
   bool read_plain(RowPlace& place) {
     const char *p = text_.data() + place.at, *const end = text_.data() + text_.size();
-    if (twice_ || p == end || *p == '\n' || *p == '\r') return false;
+    // A single cell of blanks is a blank line, and a line end begins one.
+    if (twice_ || p == end || *p == '\n' || *p == '\r' || (width_ == 1 && (*p == ' ' || *p == '\t'))) return false;
     for (size_t c = 0; c < width_; ++c) {
       const char* start = p;
       p = pass_plain(p, end);

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "producers/file/characters.hpp"
@@ -104,7 +105,8 @@ class JsonRows final : public TableRows {
     return true;
   }
 
-  bool read_numbers(RowPlace& place, float* to) override {
+  bool read_numbers(RowPlace& place, float* to, bool whole) override {
+    whole_ = whole;
     RowPlace next = place;
     if (!parse(next)) return false;
     tree_.find(root_, values_);
@@ -217,7 +219,7 @@ class JsonRows final : public TableRows {
   }
 
   // Reads the numbers of an array of this shape, in order. Returns false for other content.
-  static bool read_plain(const element& value, const Shape& shape, uint32_t axis, float*& to) {
+  bool read_plain(const element& value, const Shape& shape, uint32_t axis, float*& to) const {
     simdjson::dom::array list;
     if (value.get(list)) return false;
     const bool innermost = axis + 1 == shape.rank();
@@ -227,9 +229,10 @@ class JsonRows final : public TableRows {
         return false;
     return n == shape[axis];
   }
-  static bool read_number(const element& value, float*& to) {
+  bool read_number(const element& value, float*& to) const {
     double number = 0;
-    if (value.get(number) || number > most_ || number < -most_) return false;
+    if (value.get(number) || number > most_ || number < -most_ || (whole_ && number != std::trunc(number)))
+      return false;
     *to++ = static_cast<float>(number);
     return true;
   }
@@ -274,6 +277,8 @@ class JsonRows final : public TableRows {
         cell.number = static_cast<double>(cell.integer);
         break;
       case element_type::UINT64:
+        cell.large = value.get_uint64();
+        [[fallthrough]];
       case element_type::DOUBLE:
         cell.kind = Cell::Kind::Number;
         cell.number = value.get_double();
@@ -303,7 +308,7 @@ class JsonRows final : public TableRows {
   std::vector<std::optional<element>> values_;  // by field, for the last parsed line
   size_t cells_ = 0, line_ = 0;
   RowPlace first_;
-  bool as_known_ = false;
+  bool as_known_ = false, whole_ = false;
   simdjson::dom::parser parser_;
   element root_;
   std::string tail_;

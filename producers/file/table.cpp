@@ -163,7 +163,7 @@ class Table {
   }
 
   bool encode_numbers(RowPlace& place, float* to) {
-    if (!rows_->read_numbers(place, to)) {
+    if (!rows_->read_numbers(place, to, dtype_ != DType::F32)) {
       if (!rows_->read(place, cells_.data())) return false;
       for (size_t i = 0; i < cells_.size(); ++i) to[i] = number_of(i);
     }
@@ -198,12 +198,12 @@ class Table {
     size_t i = 0;
     while (i + block <= cells_.size() && narrow_block<block>(numbers + i, out + i)) i += block;
     for (; i < cells_.size(); ++i)
-      if (!narrow_block<1>(numbers + i, out + i)) refuse_narrow(i, numbers[i]);
+      if (!narrow_block<1>(numbers + i, out + i)) refuse_narrow(i, static_cast<double>(numbers[i]));
   }
-  [[noreturn]] void refuse_narrow(size_t i, float number) const {
+  [[noreturn]] void refuse_narrow(size_t i, double number) const {
     Cell cell;
     cell.kind = Cell::Kind::Number;
-    cell.number = static_cast<double>(number);
+    cell.number = number;
     if (options_.dtype.empty())
       refuse(i, "found '" + text_of(cell) + "', which is not an index", "the flow takes these cells as whole numbers");
     refuse(i, "found '" + text_of(cell) + "', which " + options_.dtype + " cannot represent",
@@ -293,6 +293,7 @@ class Table {
                "select columns of numbers with '#NAME,NAME', or a column of words alone to read classes");
       value = word == "true";
     }
+    if (dtype_ != DType::F32 && value != std::trunc(value)) refuse_narrow(i, value);  // f32 may round it to an integer
     const auto number = static_cast<float>(value);
     if (!std::isfinite(number))
       refuse(i, "found '" + text_of(cell) + "', which is not a finite f32 number", "correct it");

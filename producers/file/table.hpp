@@ -33,6 +33,7 @@ struct Cell {
   Kind kind = Kind::Missing;
   double number = 0;  // also set for integers
   int64_t integer = 0;
+  uint64_t large = 0;     // an integer beyond `integer`, in JSON; 0: none
   std::string_view text;  // of words, and of numbers whose text the file has; valid until the next row is read
 };
 
@@ -51,8 +52,9 @@ class TableRows {
   virtual Shape sample() const = 0;  // shape of the cells; scalar: one cell
   // Reads the row at `place` and advances. Returns false at the end.
   virtual bool read(RowPlace& place, Cell* cells) = 0;
-  // Likewise for rows of plain numbers only. Returns false without changes for other rows; read() then handles the row.
-  virtual bool read_numbers(RowPlace& place, float* to) = 0;
+  // Likewise for rows of plain numbers only, with `whole` of integers. Returns false without changes for other rows;
+  // read() then handles the row.
+  virtual bool read_numbers(RowPlace& place, float* to, bool whole) = 0;
   // Returns the line of the last row read.
   virtual size_t line() const = 0;
   // Returns "column #2 'age'".

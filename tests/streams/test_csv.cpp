@@ -1,3 +1,4 @@
+#include <cmath>
 #include <random>
 
 #include "producers/file/open.hpp"
@@ -48,6 +49,29 @@ TEST_CASE("numbers become f32 rows, with or without header") {
   CHECK(table("1|2\n3|4\n", Options{{"delimiter", "|"}}) == CsvRows{{1, 2}, {3, 4}});
   CHECK(table("1,2\n3,4\n", Options{{"header", "true"}}) == CsvRows{{3, 4}});
   CHECK(table("\"a \"\"b\"\"\",\"c,\nd\"\n\"1\",\"2\"\n") == CsvRows{{1, 2}});
+}
+
+TEST_CASE("csv: numbers below the smallest double are zero, and a zero keeps its sign") {
+  const CsvRows rows = table("1E-400,-1e-400,-0.00e999999999999999999,5e-324\n-0,\"-0\",0.1e-99999999999999999999,3\n");
+  CHECK(rows == CsvRows{{0, 0, 0, 0}, {0, 0, 0, 3}});
+  CHECK_FALSE(std::signbit(rows[0][0]));
+  for (const float negative : {rows[0][1], rows[0][2], rows[1][0], rows[1][1]}) CHECK(std::signbit(negative));
+  CHECK(refused_csv("1,1\n2,1e400\n") ==
+        "FILE line 2, column #1: found '1e400', which is not a finite f32 number; correct it");
+  CHECK(refused_csv("1,1\n2,+-5\n").find("line 2, column #1: found '+-5' where a number") != std::string::npos);
+}
+
+TEST_CASE("csv: the delimiter is the most frequent one of the first line, outside quotes") {
+  CHECK(table("a;b\r1;2\r3;4\r5;6,7\r", Options{{"#", "a"}, {"as", "number"}}) == CsvRows{{1}, {3}, {5}});
+  CHECK(table("\n \r\na;b\n1;2\n") == CsvRows{{1, 2}});
+  CHECK(table("\"x, y, z\";\"l\n,,m\"\n1;2\n") == CsvRows{{1, 2}});
+}
+
+TEST_CASE("csv: lines of blanks are skipped, lines of delimiters are rows") {
+  const Options zero{{"missing", "0"}, {"as", "number"}};
+  CHECK(table("a\n1\n \n\t\n\"\"\n3\n  ", zero) == CsvRows{{1}, {0}, {3}});
+  CHECK(table("a,b\n1,2\n  \n3,4\n", zero) == CsvRows{{1, 2}, {3, 4}});
+  CHECK(table("a\tb\n1\t2\n\t\n3\t4\n", zero) == CsvRows{{1, 2}, {0, 0}, {3, 4}});
 }
 
 TEST_CASE("columns are selected by name, number and range") {

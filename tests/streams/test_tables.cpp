@@ -189,6 +189,24 @@ TEST_CASE("numbers get the requested type and shape") {
         "represent it");
 }
 
+TEST_CASE("numbers that f32 rounds to an integer are not integers") {
+  CHECK(TableText{"255\n254.99999999\n", "x.csv"}.refuse({{"dtype", "u8"}}) ==
+        "'FILE' line 2, column #0: found '254.99999999', which u8 cannot represent; leave dtype= out, or give one that "
+        "can represent it");
+  CHECK(TableText{"[1, 3.0]\n[2, 8388608.4]\n"}
+            .refuse({{"dtype", "i32"}})
+            .find("line 2, the value, number 1: found '8388608.4', which i32 cannot") != std::string::npos);
+  CHECK(drain<uint8_t>(*TableText{"3.0,1.\n2,\"4.00\"\n", "x.csv"}.open({{"dtype", "u8"}})) ==
+        std::vector<std::vector<uint8_t>>{{3, 1}, {2, 4}});
+}
+
+TEST_CASE("json lines: integers of 64 bits are distinct classes") {
+  const TableText ids{"{\"id\": 18446744073709551615}\n{\"id\": 18446744073709551614}\n{\"id\": 7}\n"};
+  const auto producer = ids.open({{"as", "class"}});
+  CHECK(producer->describe()->symbols == std::vector<std::string>{"18446744073709551614", "18446744073709551615", "7"});
+  CHECK(drain<int64_t>(*producer) == std::vector<std::vector<int64_t>>{{1}, {0}, {2}});
+}
+
 TEST_CASE("tables not held in memory give the same samples, in order and by number") {
   const TemporaryFolder folder;
   std::string text = numbers_csv(1000, 5);

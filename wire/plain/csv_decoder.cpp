@@ -112,10 +112,18 @@ class CsvDecoder final : public RecordDecoder {
       const size_t end = row_end(rest);
       if (end == std::string_view::npos) return {};
       const std::string_view row = rest.substr(0, end);
-      if (row.find_first_not_of(" \t\r\n") != std::string_view::npos) return row;
+      if (!is_blank(row)) return row;
       pass_row();
     }
   }
+  // As the scanner, which counts tabs as cells if they are delimiters. Before the first row they may be.
+  bool is_blank(std::string_view row) const {
+    if (has_mark(row)) row.remove_prefix(3);
+    const bool tabs = delimiter_ == '\t' || delimiter_ == 0;
+    return row.find_first_not_of(tabs ? " \r\n" : " \t\r\n") == std::string_view::npos;
+  }
+  // Returns whether the row begins with a byte order mark, which only the first line may have.
+  bool has_mark(std::string_view row) const { return line_ == 1 && row.starts_with("\xEF\xBB\xBF"); }
   // Returns the offset after the first line end outside quotes. npos: the row is incomplete.
   size_t row_end(std::string_view text) {
     if (row_end_ > 0) return row_end_;
@@ -131,7 +139,7 @@ class CsvDecoder final : public RecordDecoder {
       if (c == '\n') return row_end_ = looked_ + 1;
       if (c == delimiter_ || (delimiter_ == 0 && (c == ',' || c == ';' || c == '\t' || c == '|')))
         fresh_ = true;
-      else if (c != ' ')
+      else if (c != ' ' && !(line_ == 1 && looked_ < 3 && c == "\xEF\xBB\xBF"[looked_]))
         fresh_ = false;
     }
     if (looked_ > kMostRecord) return row_end_ = looked_;
@@ -160,11 +168,11 @@ class CsvDecoder final : public RecordDecoder {
                " bytes, or a quoted cell has no end";
       return pass_row(), Next::Refused;
     }
-    if (delimiter_ == 0) delimiter_ = most_frequent(text);
+    if (delimiter_ == 0) delimiter_ = most_frequent_delimiter(text);
     std::vector<std::string_view> views;
     try {
       CsvScanner scanner(where_, text, delimiter_);
-      scanner.go_to(scanner.at(), line_);
+      scanner.go_to(has_mark(text) ? 3 : 0, line_);
       const bool any = scanner.next(views);
       if (any && views.size() <= kMostFields && scanner.at() == text.size()) {
         cells.assign(views.begin(), views.end());
@@ -177,15 +185,6 @@ class CsvDecoder final : public RecordDecoder {
       reason = e.what();
     }
     return pass_row(), Next::Refused;
-  }
-  static char most_frequent(std::string_view first) {
-    size_t most = 0;
-    char best = ',';
-    for (const char c : {',', '\t', ';', '|'}) {
-      const auto n = static_cast<size_t>(std::count(first.begin(), first.end(), c));
-      if (n > most) most = n, best = c;
-    }
-    return best;
   }
 
   Next take(const Texts& cells, size_t line, Record& record, std::string& reason) {

@@ -1,10 +1,26 @@
 #include "wire/plain/csv_scanner.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <harmonics/error.hpp>
 
 namespace harmonics {
+
+char most_frequent_delimiter(std::string_view text) {
+  constexpr std::string_view offered = ",\t;|";
+  if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);
+  text.remove_prefix(std::min(text.find_first_not_of(" \r\n"), text.size()));
+  std::array<size_t, offered.size()> counts{};
+  bool quoted = false;
+  for (const char c : text) {
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if (c == '\n' || c == '\r') break;
+    if (const size_t at = offered.find(c); at < offered.size()) ++counts[at];
+  }
+  return offered[static_cast<size_t>(std::max_element(counts.begin(), counts.end()) - counts.begin())];
+}
 
 CsvScanner::CsvScanner(const std::string& name, std::string_view text, char delimiter)
     : name_(name), text_(text), delimiter_(delimiter) {
@@ -13,6 +29,16 @@ CsvScanner::CsvScanner(const std::string& name, std::string_view text, char deli
 
 void CsvScanner::fail(size_t line, const std::string& what, const std::string& remedy) const {
   throw Error(ErrorKind::Stream, "'" + name_ + "' line " + std::to_string(line) + ": " + what + "; " + remedy);
+}
+
+void CsvScanner::pass_blank_lines() {
+  while (at_ < text_.size()) {
+    size_t end = at_;
+    while (end < text_.size() && (text_[end] == ' ' || (text_[end] == '\t' && delimiter_ != '\t'))) ++end;
+    if (end < text_.size() && text_[end] != '\n' && text_[end] != '\r') return;
+    at_ = end;
+    pass_line_end();
+  }
 }
 
 void CsvScanner::pass_line_end() {
@@ -25,7 +51,7 @@ void CsvScanner::pass_line_end() {
 bool CsvScanner::next(std::vector<std::string_view>& cells) {
   cells.clear();
   unescaped_.clear();
-  while (at_ < text_.size() && at_row_end()) pass_line_end();
+  pass_blank_lines();
   if (at_ == text_.size()) return false;
   row_line_ = line_;
   cells.push_back(cell());

@@ -9,12 +9,16 @@
 
 namespace harmonics {
 
+// Returns the most frequent of comma, tab, semicolon and bar outside quotes in the first line that is not blank.
+char most_frequent_delimiter(std::string_view text);
+
 class CsvScanner {
  public:
   // `name` appears in errors. Skips a byte order mark at the beginning.
   CsvScanner(const std::string& name, std::string_view text, char delimiter);
 
-  // Reads the cells of the next row that is not blank; false at the end. The cells stay valid until the next call.
+  // Reads the cells of the next row; false at the end. Skips lines of nothing but blanks that are not delimiters. The
+  // cells stay valid until the next call.
   bool next(std::vector<std::string_view>& cells);
   // Moves to another offset, which must be the start of a row.
   void go_to(size_t at, size_t line) { at_ = at, line_ = line; }
@@ -28,6 +32,7 @@ class CsvScanner {
   std::string_view quoted_cell();
   std::string_view plain_cell();
   bool at_row_end() const { return at_ == text_.size() || text_[at_] == '\n' || text_[at_] == '\r'; }
+  void pass_blank_lines();
   void pass_line_end();
   [[noreturn]] void fail(size_t line, const std::string& what, const std::string& remedy) const;
 

@@ -539,9 +539,11 @@ bool Selection::convert_to(const From* from, size_t count, const Field& field, s
       if (good) value = static_cast<To>(wide);
     }
     if (!good) {
+      const bool inexact = part_.classes == 0 && std::is_integral_v<To> && std::abs(wide) >= kMostWhole;
       reason = shown(field) + " has " + number_text(wide) + ", which " +
-               (part_.classes > 0 ? "is not a class below " + std::to_string(part_.classes)
-                                  : type_text() + " cannot represent");
+               (inexact             ? "is not below 2^53, where integers are exact"
+                : part_.classes > 0 ? "is not a class below " + std::to_string(part_.classes)
+                                    : type_text() + " cannot represent");
       return false;
     }
     std::memcpy(to.data() + begin + i * sizeof(To), &value, sizeof value);
