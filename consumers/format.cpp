@@ -118,12 +118,15 @@ void add_number(std::string& out, DType dtype, const char* at) {
   out += text;
 }
 
-// Writes null for infinity and NaN, which JSON cannot represent.
+// Writes null for infinity and NaN, which JSON cannot represent, and a negative zero with a point: readers take "-0"
+// for an integer, without a sign.
 void add_json_value(std::string& out, DType dtype, const char* at) {
   if (dtype == DType::Bool)
     out += *at ? "true" : "false";
   else if (is_real(dtype) && !std::isfinite(real_at(dtype, at)))
     out += "null";
+  else if (is_real(dtype) && real_at(dtype, at) == 0 && std::signbit(real_at(dtype, at)))
+    out += "-0.0";
   else
     add_number(out, dtype, at);
 }

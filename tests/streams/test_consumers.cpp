@@ -51,6 +51,13 @@ TEST_CASE("a sample is one line") {
   CHECK(line(LineFormat::Argmax, HTensor::scalar(2.5f)) == "0");
 }
 
+TEST_CASE("JSON has the sign of a negative zero, which '-0' would lose") {
+  CHECK(line(LineFormat::Json, HTensor::from<float>({3}, {-0.0f, 0, -1})) == "[-0.0, 0, -1]");
+  const TemporaryFolder folder;
+  const auto rows = drain<float>(*open_file(folder.write("x.jsonl", "[-0.0, 0, -1]\n"), {}));
+  CHECK((std::signbit(rows.at(0).at(0)) && !std::signbit(rows[0][1])));
+}
+
 TEST_CASE("real numbers are written with the fewest digits that restore every bit") {
   const auto text = [](DType dtype, const auto& value) { return line(LineFormat::Text, HTensor(dtype, {}, &value)); };
   CHECK(text(DType::F32, 1.0f / 3) == "0.33333334");
