@@ -145,6 +145,31 @@ TEST_CASE("live: a receiver reports refused samples with the last reason") {
   CHECK(number(end.out, "samples") == 2);
 }
 
+TEST_CASE("live: integers beyond the largest number of classes are sent as numbers") {
+  Folder f;
+  const std::string values = f.write("x.csv", "v\n16777215\n16777216\n9007199254740993\n");
+  const std::string socket = f / "socket";
+  Background receiver(f, "receive 'unix:" + socket + "#v'");
+  REQUIRE(harmonics("send 'unix:" + socket + "?patience=60' --from 'v=" + values + "'").code == 0);
+  const Result end = receiver.end();
+  CHECK(end.code == 0);
+  CHECK(end.out == "{\"v\":16777215}\n{\"v\":16777216}\n{\"v\":9007199254740993}\n");
+}
+
+TEST_CASE("live: send reports samples that it could not read from a socket") {
+  Folder f;
+  const std::string socket = f / "socket";
+  Background passing(f, "send 'file:" + (f / "x.csv") + "' --from 'v=unix:" + socket + "?format=jsonl#v' --json");
+  std::optional<Connected> sender(socket);
+  sender->send("{\"v\": 1}\n{\"v\": \"word\"}\n{\"v\": 3}\n");
+  sender.reset();
+  const Result sent = passing.end();
+  CHECK(sent.code == 0);
+  CHECK(read(f / "x.csv") == "1\n3\n");
+  CHECK(has(sent.err, "note: refused: 1 sample of 'v': line 2: 'v' is the word 'word'"));
+  CHECK(number(sent.out, "refused") == 1);
+}
+
 TEST_CASE("live: an interrupted receiver keeps its samples") {
   Folder f;
   const std::string address = "unix:" + (f / "socket"), got = f / "got.csv";

@@ -100,6 +100,8 @@ class Together {
   std::vector<void*> to_;
 };
 
+constexpr int64_t kMostClasses = int64_t{1} << 24;  // of classes= of a consumer
+
 volatile std::sig_atomic_t stopped_by = 0;
 void note_signal(int number) { stopped_by = number; }
 
@@ -167,7 +169,7 @@ class Tally {
   }
   uint64_t samples() const { return samples_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  int finish(const std::string& address, const Refusals* refusals = nullptr) const {
+  int finish(const std::string& address, const Refusals& refusals) const {
     const double s = seconds();
     if (!options_.quiet) say(text());
     boost::json::object o{{"version", 1},
@@ -175,7 +177,7 @@ class Tally {
                           {"samples", samples_},
                           {"seconds", s},
                           {"samples_per_second", s > 0 ? static_cast<double>(samples_) / s : 0}};
-    if (refusals) o["refused"] = refusals->samples();
+    o["refused"] = refusals.samples();
     if (options_.json) print_json(o);
     return kDone;
   }
@@ -239,7 +241,9 @@ std::vector<Sink> open_targets(const Options& options, const std::vector<Binding
       set_option(registry, HX_CONSUMER, address, "ack", options.ack);
     }
     if (options.insecure) set_option(registry, HX_CONSUMER, address, "insecure", "true");
-    if (const int64_t classes = streams.info(i).classes; classes > 0 && is_integer(streams.info(i).dtype))
+    // Integers beyond the largest number of classes are not class numbers.
+    if (const int64_t classes = streams.info(i).classes;
+        classes > 0 && classes <= kMostClasses && is_integer(streams.info(i).dtype))
       set_option(registry, HX_CONSUMER, address, "classes", std::to_string(classes));
     if (sources.size() > 1 || source.name != "value") address.fragment = source.name;
     sinks.push_back(open_sink(registry, source.name, address));
@@ -285,6 +289,7 @@ int send_command(const Options& options) {
   Together streams(bindings, options);
   std::vector<Sink> sinks = open_targets(options, bindings, streams);
   Tally tally(options, "sent");
+  Refusals refusals(streams, options.quiet);
   const uint64_t most = options.count ? *options.count : UINT64_MAX;
   const auto begin = Clock::now();
   while (const uint64_t n = tally.samples() < most ? streams.read(most - tally.samples()) : 0) {
@@ -297,7 +302,8 @@ int send_command(const Options& options) {
                                                 static_cast<double>(tally.samples()) / options.rate)));
   }
   for (Sink& sink : sinks) sink.finish();
-  return tally.finish(options.files.front());
+  refusals.tell(true);
+  return tally.finish(options.files.front(), refusals);
 }
 
 int receive_command(const Options& options) {
@@ -331,7 +337,7 @@ int receive_command(const Options& options) {
   for (auto& [i, sink] : sinks) sink.finish();
   watch.reset();
   refusals.tell(true);
-  const int code = tally.finish(options.files.front(), &refusals);
+  const int code = tally.finish(options.files.front(), refusals);
   return stopped_by != 0 ? 128 + stopped_by : code;
 }
 
