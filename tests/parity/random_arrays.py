@@ -11,7 +11,9 @@ import subprocess
 import threading
 import urllib.parse
 import zipfile
+import zlib
 
+import msgpack
 import numpy as np
 
 try:
@@ -358,8 +360,24 @@ def check_live(draw, program, address, array):
     same(found, array, "live")
 
 
+def check_description(program, address, array):
+    """`inspect` gives the type, the shape, the count and the number of classes."""
+    code, out, err = program.run("inspect", address, "--json")
+    if code:
+        raise Wrong(f"inspect: {err}")
+    told = json.loads(out.decode().splitlines()[-1])
+    name = next(k for k, v in TYPES.items() if np.dtype(v) == array.dtype.newbyteorder("="))
+    scalars = array.ndim == 1 and array.dtype.kind in "iu"
+    classes = int(array.max()) + 1 if scalars and array.min() >= 0 and int(array.max()) < 2**63 - 1 else 0
+    expected = (name, list(array.shape[1:]), len(array), classes)
+    found = (told["dtype"], told["sample"], told["size"], told["classes"])
+    if found != expected:
+        raise Wrong(f"inspect: found {found}, expected {expected}")
+
+
 def check_array(draw, program):
     address, array = array_file(draw, program.folder)
+    check_description(program, address, array)
     found, err = program.values(address)
     if found is None:
         raise Wrong(err)
@@ -374,12 +392,69 @@ def check_array(draw, program):
             check_flow(draw, program, address, array)
 
 
+# Pictures
+
+def png(draw, pixels, bits):
+    """Encodes pixels [height, width, channels] of this many bits, each line with a random filter."""
+    height, width, channels = pixels.shape
+    if bits == 16:
+        lines = pixels.astype(">u2").reshape(height, -1).view("u1")
+    else:
+        one = np.unpackbits(pixels.astype("u1").reshape(height, -1, 1), axis=2)[:, :, 8 - bits:]
+        lines = np.packbits(one.reshape(height, -1), axis=1)
+    step, data, above = max(1, channels * bits // 8), b"", [0] * lines.shape[1]
+    for line in lines.tolist():
+        kind, out = draw.randrange(5), []
+        for i, value in enumerate(line):
+            a, b, c = line[i - step] if i >= step else 0, above[i], above[i - step] if i >= step else 0
+            p = a + b - c
+            paeth = min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - c), 2, c))[2]
+            out.append((value - [0, a, b, (a + b) // 2, paeth][kind]) & 255)
+        data, above = data + bytes([kind]) + bytes(out), line
+
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    head = struct.pack(">IIBBBBB", width, height, bits, 0 if channels == 1 else 2, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data, draw.choice([0, 1, 9])))
+            + chunk(b"IEND", b""))
+
+
+def check_pictures(draw, program):
+    """PNG files of classes, with the classes as labels."""
+    channels, height, width = draw.choice([1, 3]), draw.randint(1, 9), draw.randint(1, 20)
+    expected, labels = [], []
+    classes = sorted(draw.sample(["cat", "dog", "Ä", "a b", "10", "9"], draw.randint(1, 4)), key=lambda n: n.encode())
+    for label, name in enumerate(classes):
+        (program.folder / "in" / name).mkdir(parents=True)
+        for i in range(draw.randint(1, 4)):
+            bits = draw.choice([1, 2, 4, 8] if channels == 1 else [8])
+            values = [draw.randrange(1 << bits) for _ in range(height * width * channels)]
+            pixels = np.array(values).reshape(height, width, channels)
+            (program.folder / "in" / name / f"{i}.png").write_bytes(png(draw, pixels, bits))
+            scaled = (pixels * (255 // ((1 << bits) - 1))).astype("u1")
+            expected.append(scaled[:, :, 0] if channels == 1 else scaled.transpose(2, 0, 1))
+            labels.append(label)
+    for address, values in (("in/", np.array(expected)), ("in/#label", np.array(labels, "i8"))):
+        found, err = program.values(address)
+        if found is None:
+            raise Wrong(err)
+        same(found, values, address)
+        check_order(draw, program, address, values)
+
+
 # Arrays in pipes
 
 def check_array_pipe(draw, program):
     name = draw.choice(list(TYPES))
     array = draw_array(draw, name, [draw.randint(1, 30)] + [draw.randint(1, 4) for _ in range(draw.randint(0, 3))])
-    if draw.random() < 0.5:
+    kind = draw.choice(["npy", "msgpack", "raw"])
+    if kind == "msgpack":  # as msgpack-numpy writes arrays, or bytes
+        plain = name == "u8" and array.ndim == 2 and draw.random() < 0.5
+        key = draw.choice([str, str.encode])
+        address, data = "stdin:?format=msgpack#v", b"".join(msgpack.packb({"i": 1, "v": part.tobytes() if plain else {
+            key("nd"): True, key("type"): part.dtype.str, key("kind"): b"", key("shape"): list(part.shape),
+            key("data"): part.tobytes()}}) for part in array)
+    elif kind == "npy":
         rows, text = draw.random() < 0.5, io.BytesIO()
         for part in [array] if rows and draw.random() < 0.5 else np.array_split(array, len(array)):
             np.save(text, part if rows else np.array(part[0], order="C"))

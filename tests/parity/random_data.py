@@ -1,7 +1,7 @@
 """Draws random data, writes them with NumPy and Python, and compares what the program reads with what Python reads, bit
-for bit: arrays (random_arrays.py), tables, JSON lines, MessagePack and texts, from files, compressed files and pipes
-that deliver random pieces; what consumers write; the order of shuffled samples; batches of a flow. Exits with 1 if one
-differs.
+for bit: arrays and pictures (random_arrays.py), tables, JSON lines, MessagePack and texts, from files, compressed files
+and pipes that deliver random pieces; what consumers write; the order of shuffled samples; batches of a flow. Exits with
+1 if one differs.
 
 Expected values follow docs/streams.md. Needs NumPy and msgpack; zstandard is used if installed.
 
@@ -21,8 +21,8 @@ import urllib.parse
 import msgpack
 import numpy as np
 
-from random_arrays import (TYPES, Program, Wrong, check_array, check_array_pipe, check_folder, compressed, pieces,
-                           same)
+from random_arrays import (TYPES, Program, Wrong, check_array, check_array_pipe, check_folder, check_pictures,
+                           compressed, pieces, same)
 
 WORDS = ["a", "b c", "Zürich", "日本", "x,y", 'say "hi"', "two\nlines", "semi;colon", "tab\there", "bar|x",
          "0x10", "1_000", "O'Neil", "é", "e\u0301", "😀", "#5", "true", "none", "-", "+", ".", "e5", "1e", "--1",
@@ -405,7 +405,8 @@ def check_text(draw, program):
 
 # The command
 
-KINDS = {"array": check_array, "array_pipe": check_array_pipe, "folder": check_folder, "table": check_table, "missing": check_missing,
+KINDS = {"array": check_array, "array_pipe": check_array_pipe, "folder": check_folder,
+         "pictures": check_pictures, "table": check_table, "missing": check_missing,
          "objects": check_objects, "text": check_text}
 
 
