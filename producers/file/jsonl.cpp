@@ -93,6 +93,9 @@ class JsonRows final : public TableRows {
 
   bool read(RowPlace& place, Cell* cells) override {
     if (!parse(place)) return false;
+    if (!fields_.front().name.empty() && root_.type() != element_type::OBJECT)
+      refuse(std::string("is ") + type_text(root_.type()) + ", which has no field '" + fields_.front().name + "'",
+             "write an object with names on every line");
     tree_.find(root_, values_);
     for (size_t i = 0; i < fields_.size(); ++i) {
       const Field& field = fields_[i];

@@ -200,6 +200,15 @@ TEST_CASE("numbers that f32 rounds to an integer are not integers") {
         std::vector<std::vector<uint8_t>>{{3, 1}, {2, 4}});
 }
 
+TEST_CASE("json lines: a line that is no object does not lack a field") {
+  for (const char* line : {"[1]", "null", "3"}) {
+    const TableText mixed{"{\"v\": 1}\n" + std::string(line) + "\n"};
+    CHECK(mixed.refuse({{"#", "v"}, {"as", "number"}, {"missing", "0"}}).find("'FILE' line 2 is ") == 0);
+  }
+  const TableText absent{"{\"v\": 1}\n{}\n{\"w\": 2}\n"};
+  CHECK(absent.rows({{"#", "v"}, {"as", "number"}, {"missing", "0"}}) == TextRows{{1}, {0}, {0}});
+}
+
 TEST_CASE("json lines: integers of 64 bits are distinct classes") {
   const TableText ids{"{\"id\": 18446744073709551615}\n{\"id\": 18446744073709551614}\n{\"id\": 7}\n"};
   const auto producer = ids.open({{"as", "class"}});
