@@ -122,7 +122,7 @@ def as_f32(columns):
 
 
 def whole(text):
-    return text.lstrip("+-").isdigit() and -2**63 <= int(text) < 2**63
+    return is_number(text) and text.lstrip("+-").isdigit() and -2**63 <= int(text) < 2**63
 
 
 def expected_column(column, options):
