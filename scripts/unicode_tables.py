@@ -83,6 +83,7 @@ def main():
     write("unicode_kinds", {
         "kExcluded": excluded(canonical), "kClasses": classes(), "kLower": runs(lower),
         "kMarks": ranges(c for c in CODES if category(chr(c)) == "Mn"),
+        "kOtherMarks": ranges(c for c in CODES if category(chr(c)) in ("Mc", "Me")),
         "kPunctuation": ranges(c for c in CODES if category(chr(c))[0] == "P"),
         "kOther": ranges(c for c in CODES if category(chr(c)) in ("Cc", "Cf", "Co")),
         "kNumbers": ranges(c for c in CODES if category(chr(c))[0] == "N"),

@@ -66,7 +66,8 @@ class BytePairs final : public Model {
     known.reserve(tokens.size());
     for (size_t i = 0; i < tokens.size(); ++i) {
       text.clear();
-      const bool plain = (tokens[i].kind == TokenKind::normal || tokens[i].kind == TokenKind::unused) &&
+      const bool plain = (tokens[i].kind == TokenKind::normal || tokens[i].kind == TokenKind::unused ||
+                          (tokens[i].kind == TokenKind::user_defined && tokens[i].of_model)) &&
                          append(tokens[i].text, alphabet, text);
       symbols_.append(plain ? text : tokens[i].text);
       if (plain && !text.empty()) known.push_back(static_cast<int32_t>(i));
@@ -95,8 +96,8 @@ class BytePairs final : public Model {
         continue;
       }
       const std::string_view text = word.substr(symbol.begin, symbol.end - symbol.begin);
-      if (vocabulary_.byte_alphabet)
-        add_bytes(text, ids);
+      if (vocabulary_.byte_alphabet && vocabulary_.word_end.empty())
+        unknown = add_bytes(text, unknown, ids);
       else if (vocabulary_.byte_fallback && byte_tokens_.add(text, ids))
         unknown = false;
       else if (vocabulary_.unknown >= 0 && !(unknown && vocabulary_.joins_unknown))
@@ -109,7 +110,7 @@ class BytePairs final : public Model {
     std::string text(symbols_[id]);
     if (const std::string& end = vocabulary_.word_end;
         !end.empty() && text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0)
-      text.replace(text.size() - end.size(), end.size(), " ");
+      text.resize(text.size() - end.size());
     return spaced(text, vocabulary_.space_mark);
   }
 
@@ -194,14 +195,16 @@ class BytePairs final : public Model {
     return symbols;
   }
 
-  void add_bytes(std::string_view text, std::vector<int32_t>& ids) const {
+  // `unknown`: whether the last id is the unknown token. Returns the same of the new last id.
+  bool add_bytes(std::string_view text, bool unknown, std::vector<int32_t>& ids) const {
     for (const char c : text) {
       const int32_t byte = bytes_[static_cast<unsigned char>(c)];
       if (vocabulary_.has(byte))
-        ids.push_back(byte);
-      else if (vocabulary_.unknown >= 0)
-        ids.push_back(vocabulary_.unknown);
+        ids.push_back(byte), unknown = false;
+      else if (vocabulary_.unknown >= 0 && !(unknown && vocabulary_.joins_unknown))
+        ids.push_back(vocabulary_.unknown), unknown = true;
     }
+    return unknown;
   }
 
   const Vocabulary& vocabulary_;

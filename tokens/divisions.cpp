@@ -147,8 +147,12 @@ std::vector<std::string> WordDivision::divide(std::string_view text, bool first)
     std::vector<std::string> finer;
     for (size_t i = 0; i < words.size(); ++i)
       if (!words[i].empty()) apply(step, std::move(words[i]), first && i == 0, finer);
+    // Behind text that the step removed, the first word does not begin the input.
+    const bool adds = step.rule.kind == DivisionKind::byte_level || step.rule.kind == DivisionKind::metaspace;
+    if (!adds && (finer.empty() || !text.starts_with(finer[0]))) first = false;
     words = std::move(finer);
   }
+  std::erase_if(words, [](const std::string& word) { return word.empty(); });
   return words;
 }
 

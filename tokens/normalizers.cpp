@@ -6,10 +6,10 @@ namespace harmonics::tokens {
 
 namespace {
 
-std::string without_marks(std::string_view text) {
+std::string without(std::string_view text, bool (*belongs)(char32_t)) {
   std::string out;
   for (const char32_t c : characters(text))
-    if (!is_mark(c)) append(out, c);
+    if (!belongs(c)) append(out, c);
   return out;
 }
 
@@ -31,18 +31,6 @@ std::string single_spaces(std::string_view text) {
   return out;
 }
 
-std::string replaced(std::string_view text, const std::string& what, const std::string& with) {
-  if (what.empty()) return std::string(text);
-  std::string out;
-  size_t at = 0;
-  for (size_t found; (found = text.find(what, at)) != std::string_view::npos; at = found + what.size()) {
-    out += text.substr(at, found - at);
-    out += with;
-  }
-  out += text.substr(at);
-  return out;
-}
-
 std::string as_bert(const Normalizer& rule, std::string text) {
   std::string out;
   for (const char32_t c : characters(text)) {
@@ -59,11 +47,23 @@ std::string as_bert(const Normalizer& rule, std::string text) {
     append(out, c);
     if (apart) out += ' ';
   }
-  if (rule.accents) out = without_marks(normal_form(out, NormalForm::nfd));
+  if (rule.accents) out = without(normal_form(out, NormalForm::nfd), is_nonspacing_mark);
   return rule.lowercase ? lowercase(out) : out;
 }
 
 }  // namespace
+
+std::string replaced(std::string_view text, std::string_view what, std::string_view with) {
+  if (what.empty()) return std::string(text);
+  std::string out;
+  size_t at = 0;
+  for (size_t found; (found = text.find(what, at)) != std::string_view::npos; at = found + what.size()) {
+    out += text.substr(at, found - at);
+    out += with;
+  }
+  out += text.substr(at);
+  return out;
+}
 
 Normalization::Normalization(const std::vector<Normalizer>& steps) {
   for (const Normalizer& rule : steps) {
@@ -89,7 +89,7 @@ std::string Normalization::apply(const Step& step, std::string text) {
     case NormalizerKind::lowercase:
       return lowercase(text);
     case NormalizerKind::strip_accents:
-      return without_marks(text);
+      return without(text, is_mark);
     case NormalizerKind::strip:
       return stripped(text, rule.left, rule.right);
     case NormalizerKind::spaces:

@@ -12,6 +12,9 @@
 
 namespace harmonics::tokens {
 
+// Returns the text with `with` in place of each `what`.
+std::string replaced(std::string_view text, std::string_view what, std::string_view with);
+
 // Thread-safe.
 class Normalization {
  public:

@@ -62,15 +62,16 @@ class AddedTokens {
       std::stable_sort(tokens.begin(), tokens.end(),
                        [](const Known& a, const Known& b) { return a.text.size() > b.text.size(); });
   }
-  const Known* at(std::string_view text, size_t place, bool control) const {
+  const Known* at(std::string_view text, size_t place) const {
     const auto found = by_first_.find(text[place]);
     if (found == by_first_.end()) return nullptr;
-    for (const Known& token : found->second) {
-      if ((token.control && !control) || text.compare(place, token.text.size(), token.text) != 0) continue;
-      if (token.rule.single_word && !stands_alone(text, place, place + token.text.size())) continue;
-      return &token;
-    }
+    for (const Known& token : found->second)
+      if (text.compare(place, token.text.size(), token.text) == 0) return &token;
     return nullptr;
+  }
+  static bool applies(const Known& token, std::string_view text, size_t place, bool control) {
+    return (control || !token.control) &&
+           (!token.rule.single_word || stands_alone(text, place, place + token.text.size()));
   }
   bool empty() const { return by_first_.empty(); }
 
@@ -136,7 +137,11 @@ class VocabularyTokenizer final : public TextTokenizer {
     if (token.kind == TokenKind::unknown) return "\xEF\xBF\xBD";
     const bool starts = previous == -1 || previous == vocabulary_.bos;
     if (vocabulary_.model == ModelKind::word_pieces) return decoded_piece(id, starts || previous < 0);
+    if (starts && vocabulary_.drops_first_marks && token.kind != TokenKind::byte)
+      return replaced(token.text, vocabulary_.space_mark, "");
     std::string bytes = model_->bytes_of(id);
+    if (ends_word(previous)) bytes.insert(0, 1, ' ');
+    if (previous == HX_DECODE_WRITTEN && ends_word(id)) bytes += ' ';
     if (starts && vocabulary_.drops_first_space && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
     return bytes;
   }
@@ -151,19 +156,25 @@ class VocabularyTokenizer final : public TextTokenizer {
       if (end > start) part(text.substr(start, end - start), start == 0);
     };
     for (size_t at = 0; !added.empty() && at < text.size();) {
-      const AddedTokens::Known* token = added.at(text, at, control);
+      const AddedTokens::Known* token = added.at(text, at);
       if (!token) {
         ++at;
         continue;
       }
+      // As in `tokenizers`: the search goes on behind the token's own text, whether or not the token applies, and may
+      // find tokens in white space that the token takes.
       size_t begin = at, end = at + token->text.size();
-      if (token->rule.left)
+      at = end;
+      if (!AddedTokens::applies(*token, text, begin, control)) continue;
+      if (token->rule.left) {
+        begin = std::max(begin, start);
         while (begin > start && space_before(text, begin, start)) begin = previous_character(text, begin);
+      }
       if (token->rule.right)
         while (end < text.size() && is_white_space(decode_utf8(text, end).value)) end += decode_utf8(text, end).length;
       until(begin);
-      ids.push_back(token->rule.id);
-      start = at = end;
+      if (end > begin) ids.push_back(token->rule.id);
+      start = std::max(begin, end);
     }
     until(text.size());
   }
@@ -177,17 +188,28 @@ class VocabularyTokenizer final : public TextTokenizer {
     return before >= start && is_white_space(decode_utf8(text, before).value);
   }
 
+  bool ends_word(int32_t id) const {
+    const std::string& end = vocabulary_.word_end;
+    return !end.empty() && vocabulary_.has(id) && vocabulary_[id].kind == TokenKind::normal &&
+           std::string_view(vocabulary_[id].text).ends_with(end);
+  }
+  std::string cleaned(std::string text) const {  // as `tokenizers` does, token by token
+    if (!vocabulary_.cleans_up) return text;
+    for (const auto& [what, with] :
+         {std::pair(" .", "."), std::pair(" ?", "?"), std::pair(" !", "!"), std::pair(" ,", ","), std::pair(" ' ", "'"),
+          std::pair(" n't", "n't"), std::pair(" 'm", "'m"), std::pair(" do not", " don't"), std::pair(" 's", "'s"),
+          std::pair(" 've", "'ve"), std::pair(" 're", "'re")})
+      text = replaced(text, what, with);
+    return text;
+  }
   // Decodes a WordPiece token. A token that begins a word gets a space before it, except at the start of the text.
   std::string decoded_piece(int32_t id, bool starts) const {
     const std::string& text = vocabulary_[id].text;
     const auto begins = [&](const std::string& with) { return !with.empty() && text.rfind(with, 0) == 0; };
-    if (begins(vocabulary_.continuing)) {
-      return starts ? text : text.substr(vocabulary_.continuing.size());
-    }
+    if (begins(vocabulary_.continuing)) return cleaned(starts ? text : text.substr(vocabulary_.continuing.size()));
     if (!vocabulary_.word_start.empty() && !begins(vocabulary_.word_start)) return text;
     const std::string word = text.substr(vocabulary_.word_start.size());
-    const bool tight = vocabulary_.cleans_up && (word == "." || word == "?" || word == "!" || word == ",");
-    return starts || tight ? word : " " + word;
+    return cleaned(starts ? word : " " + word);
   }
 
   Vocabulary vocabulary_;

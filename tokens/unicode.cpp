@@ -221,9 +221,13 @@ std::string lowercase(std::string_view text) {
   return encoded(out);
 }
 
-bool is_mark(char32_t c) {
+bool is_nonspacing_mark(char32_t c) {
   static const Rows rows(unicode::kMarks);
   return rows[c] != 0;
+}
+bool is_mark(char32_t c) {
+  static const Rows others(unicode::kOtherMarks);
+  return is_nonspacing_mark(c) || others[c] != 0;
 }
 bool is_punctuation(char32_t c) {
   static const Rows rows(unicode::kPunctuation);

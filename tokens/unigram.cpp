@@ -25,11 +25,11 @@ class Unigram final : public Model {
     double lowest = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
       const Token& token = vocabulary.tokens[i];
-      const bool normal = token.kind == TokenKind::normal;
+      const bool user_defined = token.kind == TokenKind::user_defined && !vocabulary.sums_doubles;
+      const bool normal = token.kind == TokenKind::normal || (token.kind == TokenKind::user_defined && token.of_model);
       if (normal || vocabulary.sums_doubles) lowest = std::min(lowest, token.score);
       if (normal) highest_ = std::max(highest_, token.score);
-      if ((normal || token.kind == TokenKind::user_defined) && !token.text.empty())
-        sorted_.push_back(static_cast<int32_t>(i));
+      if ((normal || user_defined) && !token.text.empty()) sorted_.push_back(static_cast<int32_t>(i));
     }
     unknown_score_ = lowest - kUnknownPenalty;
     std::stable_sort(sorted_.begin(), sorted_.end(),
@@ -81,7 +81,8 @@ class Unigram final : public Model {
       for_prefixes(word.substr(at), [&](int32_t id) {
         const Token& token = vocabulary_[id];
         const auto length = static_cast<double>(token.text.size());
-        const double score = token.kind == TokenKind::user_defined ? length * highest_ - 0.1 : token.score;
+        const bool own = token.kind != TokenKind::user_defined || token.of_model;
+        const double score = own ? token.score : length * highest_ - 0.1;
         consider(at, at + token.text.size(), score + static_cast<double>(before), id);
         single = single || token.text.size() == character;
       });

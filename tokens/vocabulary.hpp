@@ -16,6 +16,7 @@ struct Token {
   std::string text;  // as in the file; "<0x0A>" for a byte
   TokenKind kind = TokenKind::normal;
   double score = 0;
+  bool of_model = false;  // user_defined: the model has it too, so it may also be a part of a word
 };
 
 // The algorithm that encodes a word as tokens.
@@ -69,7 +70,7 @@ enum class NormalizerKind : uint8_t {
   nfkc,
   nfkd,
   lowercase,
-  strip_accents,  // removes characters of category Mn
+  strip_accents,  // removes marks
   strip,          // removes white space at the ends: `left`, `right`
   spaces,         // collapses spaces and trims the ends (sentencepiece's remove_extra_whitespaces)
   prepend,        // puts `text` before a non-empty text
@@ -155,6 +156,7 @@ struct Vocabulary {
 
   std::string space_mark;          // decoding: represents a space: "▁"
   bool drops_first_space = false;  // decoding: removes the first space of a text
+  bool drops_first_marks = false;  // decoding: removes all space marks of the first token
   bool cleans_up = false;          // decoding word_pieces: no space before punctuation
 
   // The lists' names in messages: "the metadata 'tokenizer.ggml.merges'".

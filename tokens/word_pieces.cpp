@@ -13,7 +13,7 @@ class WordPieces final : public Model {
   WordPieces(const Vocabulary& vocabulary, const std::string& path) : vocabulary_(vocabulary) {
     for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
       const Token& token = vocabulary.tokens[i];
-      if (token.kind != TokenKind::normal && token.kind != TokenKind::user_defined) continue;
+      if (token.kind != TokenKind::normal && !(token.kind == TokenKind::user_defined && token.of_model)) continue;
       ids_.emplace(token.text, static_cast<int32_t>(i));
       longest_ = std::max(longest_, token.text.size());
     }

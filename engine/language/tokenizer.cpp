@@ -173,7 +173,13 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   std::optional<int32_t> previous;
   for (const int32_t id : ids) {
-    text += characters.push(decode(id, previous));
+    const std::string piece = decode(id, previous);
+    // Control tokens are without effect on their neighbours. Others have text, at least behind another token.
+    if (piece.empty() && decode(id, id).empty()) {
+      if (!previous && bos_ == id) previous = id;
+      continue;
+    }
+    text += characters.push(piece);
     previous = id;
   }
   return text += characters.finish();

@@ -39,9 +39,11 @@ std::string WholeCharacters::push(std::string_view bytes) {
     } else if (is_unfinished(std::string_view(text).substr(at))) {
       rest_ = text.substr(at);
       break;
-    } else {
+    } else {  // one replacement for the longest start of a character, as Unicode recommends
       whole += kReplacement;
-      ++at;
+      size_t length = 1;
+      while (is_unfinished(std::string_view(text).substr(at, length + 1)) && at + length < text.size()) ++length;
+      at += length;
     }
   }
   return whole;

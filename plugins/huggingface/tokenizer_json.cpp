@@ -90,8 +90,7 @@ void read_unigram(const Node& model, Vocabulary& to) {
   const Node vocab = model["vocab"];
   if (!vocab.is_list() || vocab.size() > static_cast<size_t>(kMostTokens)) vocab.fail("is not a list of tokens");
   for (size_t i = 0; i < vocab.size(); ++i)
-    to.tokens.push_back(
-        {std::string(vocab[i][size_t{0}].text()), TokenKind::normal, static_cast<float>(vocab[i][size_t{1}].number())});
+    to.tokens.push_back({std::string(vocab[i][size_t{0}].text()), TokenKind::normal, vocab[i][size_t{1}].number()});
   if (model["unk_id"].has()) {
     const int64_t unknown = model["unk_id"].integer();
     if (unknown < 0 || static_cast<size_t>(unknown) >= to.tokens.size()) model["unk_id"].fail("is not a token");
@@ -127,8 +126,10 @@ void read_added(const Node& list, Vocabulary& to) {
     if (node["id"].integer() > static_cast<int64_t>(before + list.size()) * 2 + 1024)
       node["id"].fail("is " + node["id"].shown() + " in a vocabulary of " + std::to_string(before));
     Token& token = token_at(node["id"], to);
-    token.text = node["content"].text();
-    if (token.text.empty()) node["content"].fail("is empty");
+    const std::string_view text = node["content"].text();
+    if (text.empty()) node["content"].fail("is empty");
+    token.of_model = token.text == text && token.kind == TokenKind::normal;
+    token.text = text;
     token.kind = node["special"].truth(false) ? TokenKind::control : TokenKind::user_defined;
     AddedToken added;
     added.id = static_cast<int32_t>(node["id"].integer());

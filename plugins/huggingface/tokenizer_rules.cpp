@@ -215,7 +215,7 @@ void add_decoding(const Node& node, Vocabulary& to) {
     to.drops_first_space = node["start"].integer() == 1;
   } else if (type == "Metaspace") {
     to.space_mark = node["replacement"].text(kSpaceMark);
-    to.drops_first_space = prepend_of(node) != Prepend::never;
+    to.drops_first_marks = prepend_of(node) != Prepend::never;
   } else if (type == "WordPiece") {
     to.cleans_up = node["cleanup"].truth(true);
   } else if (type != "BPEDecoder") {

@@ -56,7 +56,7 @@ TEST_CASE("divisions: matches are isolated, removed, or go with a neighbour") {
   split.pattern = "-";
   split.behaviour = Behaviour::contiguous;
   CHECK(divided({split}, text) == Words{"a", "--", "b", "-", "c", "-"});
-  CHECK(divided({division_of(DivisionKind::split, "x*")}, "ab") == Words{"ab"});  // empty matches do not divide
+  CHECK(divided({division_of(DivisionKind::split, "x*")}, "ab") == Words{"a", "b"});  // empty matches divide
   CHECK(divided({}, text) == Words{text});
   CHECK(divided({split}, "").empty());
 }
@@ -77,6 +77,7 @@ TEST_CASE("divisions: the named ones") {
   CHECK(divided({metaspace}, "a b") == Words{mark + "a", mark + "b"});
   metaspace.prepend = Prepend::first;
   CHECK(divided({metaspace}, "a b", false) == Words{"a", mark + "b"});
+  CHECK(divided({division_of(DivisionKind::whitespace_split), metaspace}, " a b") == Words{"a", "b"});
   metaspace.words = false;
   CHECK(divided({metaspace}, "a b", true) == Words{mark + "a" + mark + "b"});
   Division length = division_of(DivisionKind::length);
@@ -242,6 +243,83 @@ TEST_CASE("tokens: added tokens are found first, with the white space that they 
   CHECK(encoded(vocabulary, "ABb") == Ids{0});  // not searched in the normalized text
   vocabulary.added[1].normalized = true;
   CHECK(encoded(vocabulary, "ABb") == Ids{5, 2});
+}
+
+TEST_CASE("tokens: the search for added tokens goes on behind each match, as in `tokenizers`") {
+  Vocabulary vocabulary = words_of({"a", "b", "  ", "bb", "b!"});
+  vocabulary.divisions = {division_of(DivisionKind::whitespace_split)};
+  for (int32_t id = 3; id <= 5; ++id) {
+    vocabulary.tokens[static_cast<size_t>(id)].kind = TokenKind::user_defined;
+    AddedToken added;
+    added.id = id;
+    vocabulary.added.push_back(added);
+  }
+  vocabulary.added[0].right = true;
+  CHECK(encoded(vocabulary, "a     b") == Ids{1, 3, 3, 2});  // one in the white space that the other one took
+  vocabulary.added[0].left = true;
+  CHECK(encoded(vocabulary, "a    b") == Ids{1, 3, 2});  // of the second one nothing is left
+  vocabulary.added[1].single_word = true;
+  CHECK(encoded(vocabulary, "bb b!") == Ids{4, 5});
+  CHECK(encoded(vocabulary, "bbb!") == Ids{0, 5});  // "bb" is not a word, and the search goes on behind it
+}
+
+TEST_CASE("tokens: user-defined tokens of the model are also parts of words") {
+  for (const ModelKind model : {ModelKind::byte_pairs, ModelKind::unigram, ModelKind::word_pieces}) {
+    Vocabulary vocabulary = vocabulary_of(model, {{"?", -9}, {"a", -3}, {"b", -3}, {"ab", -1}, {"c", -3}});
+    vocabulary.merges = {{"a", "b"}};
+    vocabulary.unknown = 0;
+    vocabulary.sums_doubles = true;
+    AddedToken added;
+    added.id = 3;
+    added.single_word = true;
+    vocabulary.added = {added};
+    vocabulary.tokens[3].kind = TokenKind::user_defined;
+    CHECK(encoded(vocabulary, "abc") == (model == ModelKind::byte_pairs ? Ids{0, 4} : Ids{1, 2, 4}));
+    vocabulary.tokens[3].of_model = true;
+    CHECK(encoded(vocabulary, "abc") == Ids{3, 4});
+  }
+}
+
+TEST_CASE("tokens: pairs with a suffix at ends of words") {
+  Vocabulary vocabulary = vocabulary_of(ModelKind::byte_pairs, {{"<unk>", 0}, {"a", 0}, {"b</w>", 0}, {"b", 0}});
+  vocabulary.word_end = "</w>";
+  vocabulary.unknown = 0;
+  const auto tokenizer = make_tokenizer(vocabulary, "test");
+  CHECK(decoded(*tokenizer, {1, 2, 3, 2}) == "ab bb");  // no space at the end
+  vocabulary.byte_alphabet = true;
+  CHECK(encoded(vocabulary, "ba") == Ids{3, 0});  // no token for "a</w>"
+}
+
+TEST_CASE("tokens: text of first tokens with marks, and before punctuation") {
+  const std::string mark = kMark;
+  Vocabulary vocabulary = vocabulary_of(ModelKind::unigram, {{"<unk>", 0}, {mark + mark, -1}, {mark + "a", -1}});
+  vocabulary.unknown = 0;
+  vocabulary.space_mark = mark;
+  vocabulary.drops_first_marks = true;
+  CHECK(decoded(*make_tokenizer(vocabulary, "test"), {1, 1, 2}) == "   a");
+  Vocabulary words = words_of({"a", "...", "n't", "'s"});
+  words.cleans_up = true;
+  CHECK(decoded(*make_tokenizer(words, "test"), {1, 2, 1, 3, 4}) == "a... an't's");
+}
+
+TEST_CASE("divisions: expressions have the meaning of Oniguruma") {
+  const auto removed = [](const std::string& pattern, const std::string& text) {
+    Division split = division_of(DivisionKind::split, pattern);
+    split.behaviour = Behaviour::removed;
+    return divided({split}, text);
+  };
+  const std::string vowel_separator = "\xE1\xA0\x8E", comma = "\xE3\x80\x81", nukta = "\xE0\xA4\xBC",
+                    han = "\xE4\xBD\xA0";
+  CHECK(removed("\\s", "a" + vowel_separator + "b c") == Words{"a" + vowel_separator + "b", "c"});
+  CHECK(removed("[^\\S\n]+", "a \nb") == Words{"a", "\nb"});
+  CHECK(removed("\\w+", "a" + nukta + "_-") == Words{"-"});
+  CHECK(removed("\\p{Han}+", "a" + han + comma) == Words{"a", comma});
+  CHECK(removed("\\b", "ab?c") == Words{"ab", "?", "c"});
+  CHECK(removed("(?=[0-9])", "a12") == Words{"a", "1", "2"});
+  CHECK(removed("^a", "a\na") == Words{"\n"});  // also at the beginning of a line
+  CHECK(removed("[^(\\s|[.,])]+", "a.b (c,") == Words{".", " (", ","});
+  CHECK(removed("[\\p{L}&&[^\\p{Han}b]]+", "a" + han + "b-c") == Words{han + "b-"});
+  CHECK(refusal_of([&] { removed("[a&&b]", "a"); }).find("sets inside sets") != std::string::npos);
 }
 
 TEST_CASE("tokens: begin and end come where the vocabulary says so") {

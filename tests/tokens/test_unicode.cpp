@@ -79,6 +79,7 @@ TEST_CASE("normalizers: each changes a text in its order") {
   Normalizer cased = rule_of(Kind::bert);
   cased.lowercase = cased.accents = cased.chinese = false;
   CHECK(changed({cased}, of({0xC9, '\n', 0x4E00})) == of({0xC9, ' ', 0x4E00}));
+  CHECK(changed({rule_of(Kind::strip_accents)}, of({'a', 0x301, 0x93F, 0x20DD})) == "a");  // marks of all kinds
 }
 
 TEST_CASE("charsmap: tables that lie about their size are refused") {

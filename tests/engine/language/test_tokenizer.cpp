@@ -87,6 +87,7 @@ TEST_CASE("tokenizer: text to ids and back") {
   CHECK(t->decode('a') == "a");
   CHECK(t->decode('a', 256) == "^a");
   CHECK(t->decode(std::vector<int32_t>{256, 'a', 'b', 257}) == "^ab");
+  CHECK(t->decode(std::vector<int32_t>{256, 257, 'a'}) == "^a");  // tokens without text have no effect on others
   CHECK(t->decode(std::vector<int32_t>{}) == "");
 }
 
