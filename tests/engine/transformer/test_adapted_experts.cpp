@@ -259,7 +259,7 @@ TEST_CASE("lora: experts that a file leaves out are not changed, and those of le
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("lora: merged weights keep bf16, whose range f16 lacks; quantised ones become f16") {
+TEST_CASE("lora: merged weights keep bf16, whose range f16 lacks, and quantised ones become f16") {
   LowRank pair;
   pair.a = small_random(Shape{2, 32}, 2, 0.5f), pair.b = small_random(Shape{4, 2}, 3, 0.5f);
   const HTensor large = cast(small_random(Shape{4, 32}, 1, 1e6f), DType::BF16);
