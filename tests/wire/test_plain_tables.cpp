@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "wire/plain/cell_text.hpp"
 #include "wire/plain/sample_feed.hpp"
 
 using namespace harmonics;
@@ -101,4 +102,14 @@ TEST_CASE("plain: integers that a double rounds are refused for that reason") {
 TEST_CASE("plain: a stream whose samples are all refused ends with the reason") {
   const ReadStream none = read_stream(Format::Csv, "a,b\n1e400,2\n", 100, cells_of_type("f32:2"));
   CHECK(none.reasons == "test:: it ends without a sample; line 2: 'a' has inf, which f32 cannot represent");
+}
+
+TEST_CASE("plain tables: exponents beyond every integer are zero or infinity") {
+  for (const char* digits : {"400", "9223372036854775807", "99999999999999999999999"}) {
+    INFO(digits);
+    CHECK(std::isinf(number_in("1e" + std::string(digits)).value()));
+    CHECK(number_in("-1e" + std::string(digits)).value() < 0);
+    CHECK(number_in("10.5E-" + std::string(digits)) == 0);
+    CHECK(std::signbit(number_in("-2e-" + std::string(digits)).value()));
+  }
 }

@@ -31,6 +31,8 @@ double beyond_range(std::string_view number) {
       pass_plus(number);
       if (std::from_chars(number.data(), number.data() + number.size(), exponent).ec != std::errc())
         exponent = number[0] == '-' ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int32_t>::max();
+      constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+      exponent = std::clamp(exponent, -kMost, kMost);
       break;
     }
     point = point || c == '.';
