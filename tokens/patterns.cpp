@@ -81,7 +81,8 @@ class Conversion {
   }
   [[noreturn]] void fail() const {
     throw Error(ErrorKind::Weights, "the regular expression " + text_ + " has sets inside sets at its character " +
-                                        std::to_string(at_) + ", which are not implemented");
+                                        std::to_string(at_) +
+                                        "; a set may hold plain sets, three deep, or end with one excluded set");
   }
   std::string set() {
     std::string excluded;

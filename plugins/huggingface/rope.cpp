@@ -58,7 +58,7 @@ Node scaling_of(const Node& config) {
 void read_yarn(const Node& scaling, double factor, const Node& config, Config& to) {
   const Architecture& a = *to.architecture;
   for (const char* unknown : {"mscale", "mscale_all_dim"})
-    if (scaling[unknown].has()) scaling[unknown].lack("is given, which is not implemented");
+    if (scaling[unknown].has()) scaling[unknown].lack("is given, and models of " + a.name + " cannot have it");
   if (const bool truncate = scaling["truncate"].truth(true); truncate != a.truncates)
     scaling["truncate"].lack(std::string("is ") + (truncate ? "true" : "false") + "; models of " + a.name + " need " +
                              (a.truncates ? "true" : "false"));
@@ -148,7 +148,8 @@ void read_rope(const Node& config, Config& to) {
   }
   if ((type == "longrope" || type == "su") && a.name == "phi3") return read_longrope(scaling, config, dims, to);
   if (type != "linear" && type != "yarn" && type != "dynamic")
-    scaling.lack("scales rotary positions by '" + printable(type, 40) + "', which is not implemented for " + a.name);
+    scaling.lack("scales rotary positions by '" + printable(type, 40) + "', a kind that models of " + a.name +
+                 " cannot have");
   const double factor = positive(scaling["factor"]);
   to.metadata[a.key("rope.scaling.type")] = type;
   to.metadata[a.key("rope.scaling.factor")] = in_32_bits(factor);

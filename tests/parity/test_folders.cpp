@@ -365,7 +365,8 @@ TEST_CASE("folders: settings that no spec implements are refused with their plac
   CHECK(contains(unknown, "the nearest known ones: Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, Qwen2ForCausalLM"));
   CHECK(contains(refused("gpt-oss", "\"truncate\": false", "\"truncate\": true"),
                  "is true; models of gpt-oss need false"));
-  CHECK(contains(refused("olmo3", "\"yarn\"", "\"longrope\""), "by 'longrope', which is not implemented"));
+  CHECK(
+      contains(refused("olmo3", "\"yarn\"", "\"longrope\""), "by 'longrope', a kind that models of olmo2 cannot have"));
   CHECK(contains(refused("exaone4", "\"sliding_window_pattern\": 4", "\"sliding_window_pattern\": 2"),
                  ".sliding_window_pattern is 2, and only 4 or \"LLLG\" is implemented"));
   CHECK(contains(refused("qwen2", "\"hidden_size\": 24", "\"hidden_size\": null"), ".hidden_size is missing"));

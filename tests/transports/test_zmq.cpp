@@ -359,7 +359,7 @@ TEST_CASE("zmq: no wake-up is lost, at any time") {
 
 TEST_CASE("zmq: a sender without descriptors keeps its socket until it may open another one") {
   const Deadline deadline;
-  const int reserved = ::socket(AF_INET, SOCK_STREAM, 0);  // its port, on which nobody listens
+  const int reserved = ::socket(AF_INET, SOCK_STREAM, 0);  // reserves a port without a listener
   sockaddr_in place{};
   place.sin_family = AF_INET;
   place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -224,7 +224,7 @@ TEST_CASE("file: the unfinished file of a killed process is recognized by its na
     CHECK_FALSE(is_unfinished_file(name));
 }
 
-TEST_CASE("file: the unfinished files of an earlier process with the same number are in nobody's way") {
+TEST_CASE("file: saving succeeds beside unfinished files of an earlier process with the same process ID") {
   const Folder folder;
   // In a container every run may have the number 1.
   for (int number = 0; number < 2000; ++number)
@@ -252,7 +252,7 @@ TEST_CASE("file: the unfinished files of dead processes are removed, those of ru
   REQUIRE(::flock(file, LOCK_EX | LOCK_NB) == 0);
   remove_unfinished_files(folder / "");
   CHECK_FALSE(fs::exists(gone));
-  CHECK_FALSE(fs::exists(former));  // nobody holds its lock: of an earlier process with this number
+  CHECK_FALSE(fs::exists(former));  // unlocked, so its process has ended, although the process ID is this one's
   for (const std::string& kept : {locked, own, other}) CHECK(fs::exists(kept));
   ::close(file);
   remove_unfinished_files(folder / "");

@@ -35,6 +35,16 @@ Checkpointer::Content content_of_step(int64_t step) {
   };
 }
 
+// Checks that the checkpoint of step 2 is the best one, and that only it and the last one, of step 5, are kept.
+void check_second_is_best(Checkpointer& checkpoints) {
+  REQUIRE(checkpoints.best().size() == 1);
+  CHECK(checkpoints.best().front().step == 2);
+  CHECK(checkpoints.best().front().loss < 0.1);
+  std::vector<int64_t> steps;
+  for (const CheckpointFolder::Entry& entry : checkpoints.folder().list()) steps.push_back(entry.step);
+  CHECK(steps == std::vector<int64_t>{5, 2});
+}
+
 }  // namespace
 
 TEST_CASE("best checkpoints: the smallest losses stay, in their order, and are found again") {
@@ -117,12 +127,7 @@ TEST_CASE("best checkpoints: a run keeps those of its best validations") {
   CycleRuntime runtime(*g, 0, s);
   runtime.set_checkpoints(&checkpoints);
   runtime.run();
-  REQUIRE(checkpoints.best().size() == 1);
-  CHECK(checkpoints.best().front().step == 2);
-  CHECK(checkpoints.best().front().loss < 0.1);
-  std::vector<int64_t> steps;
-  for (const CheckpointFolder::Entry& entry : checkpoints.folder().list()) steps.push_back(entry.step);
-  CHECK(steps == std::vector<int64_t>{5, 2});
+  check_second_is_best(checkpoints);
 }
 
 TEST_CASE("best checkpoints: the last validation of a run counts too") {
@@ -167,10 +172,5 @@ TEST_CASE("best checkpoints: one that was written at the step of its validation 
   CycleRuntime runtime(*g, 0, s);
   runtime.set_checkpoints(&checkpoints);
   runtime.run();
-  REQUIRE(checkpoints.best().size() == 1);
-  CHECK(checkpoints.best().front().step == 2);
-  CHECK(checkpoints.best().front().loss < 0.1);
-  std::vector<int64_t> steps;
-  for (const CheckpointFolder::Entry& entry : checkpoints.folder().list()) steps.push_back(entry.step);
-  CHECK(steps == std::vector<int64_t>{5, 2});
+  check_second_is_best(checkpoints);
 }
