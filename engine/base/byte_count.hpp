@@ -7,7 +7,8 @@
 
 namespace harmonics::engine {
 
-// Parses "2000000", "512M", "4G" (powers of 1024). Returns none for other text, zero and values above 2^60.
+// Parses "2000000", "512M", "4G", "4Gi", "4GiB" (powers of 1024). Returns none for other text, zero and values above
+// 2^60.
 std::optional<uint64_t> parse_byte_count(const std::string& text);
 
 }  // namespace harmonics::engine

@@ -78,6 +78,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
 
   void start() {
     has_thread_ = true;
+    until_stopped_.emplace(context_.get_executor());
     accept();
     thread_ = std::thread([this] { context_.run(); });
   }
@@ -136,6 +137,8 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   HttpHandler& handler_;
   const HttpLimits limits_;
   asio::io_context context_;
+  // Keeps the thread running while replies without pending operations wait for their text.
+  std::optional<asio::executor_work_guard<asio::io_context::executor_type>> until_stopped_;
   tcp::acceptor acceptor_;
   asio::steady_timer pause_{context_};  // delay before accepting again
   asio::steady_timer telling_{context_};
@@ -293,7 +296,10 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       char byte;
       const ssize_t n = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
       // An aborted connection (RST) is an error, not an end.
-      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) *self->gone_ = true;
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+        *self->gone_ = true;
+        self->source_.reset();  // while it waits for more, it owns this connection
+      }
     });
   }
 
@@ -348,7 +354,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   }
 
   void go_on(error_code failed, bool last) {
-    if (failed || !source_) return source_.reset();
+    if (failed || !source_ || *gone_) return source_.reset();
     if (last) {
       source_.reset();
       return keep_alive_ ? wait() : hang_up();
@@ -537,6 +543,7 @@ bool HttpServer::Running::finish(std::chrono::milliseconds most) {
 void HttpServer::Running::stop() {
   asio::post(context_, [this] {
     error_code ignored;
+    until_stopped_.reset();
     acceptor_.close(ignored);
     pause_.cancel();
     telling_.cancel();

@@ -19,7 +19,7 @@ const Texts& float_texts() {
   static const Texts texts = {
       {"neg", "-$a"},
       {"abs", "fabs($a)"},
-      {"sign", "($a > 0 ? ($T)1 : $a < 0 ? ($T)-1 : $a == 0 ? ($T)0 : $a)"},
+      {"sign", "($a > 0 ? ($T)1 : $a < 0 ? ($T)-1 : $a)"},
       {"floor", "floor($a)"},
       {"ceil", "ceil($a)"},
       {"round", "rint($a)"},

@@ -8,6 +8,7 @@
 #include "tests/engine/execution/cached_decoding.hpp"
 #include "tests/engine/execution/distance.hpp"
 #include "tests/engine/execution/indexed_program.hpp"
+#include "tests/engine/execution/wide_check.hpp"
 #include "tests/accelerator/device.hpp"
 
 using namespace harmonics;
@@ -42,6 +43,11 @@ TEST_CASE("accelerator: random programs agree with the interpreter") {
                         interpret(random.program(), random.numbers())) < 1e-3);
   }
   CHECK(apart <= 2);
+}
+
+TEST_CASE("accelerator: exact programs have the bits of the interpreter") {
+  if (!opens_accelerator()) return;
+  check_wide_programs({.seeds = 12, .size = 20}, *make_sequential_executor(), on(accelerator()));
 }
 
 TEST_CASE("accelerator fused_reduce: same bits as a stored chain") {

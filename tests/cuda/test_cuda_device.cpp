@@ -1,5 +1,6 @@
 // The device's errors when CUDA fails, and captured work.
 #include "tests/cuda/emulated_device.hpp"
+#include "tests/engine/execution/wide_check.hpp"
 
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/registry.hpp"
@@ -226,6 +227,11 @@ TEST_CASE("cuda: prefetched batches are complete before the step that takes them
     CHECK(emulated::settings().graphs == 5);  // six runs; the first is not captured
     CHECK(harmonics::engine::testing::same(given, expected));
   }
+}
+
+TEST_CASE("cuda: exact programs have the bits of the interpreter") {
+  EmulatedDevice device;
+  engine::testing::check_wide_programs({.seeds = 20, .size = 20}, *device.executor, device.options());
 }
 
 TEST_CASE("cuda: sorts, positions in several axes, windows, bits and angles equal the reference") {

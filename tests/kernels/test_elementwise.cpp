@@ -106,6 +106,12 @@ TEST_CASE("unary functions: infinities, NaN and extreme values") {
   }
 }
 
+TEST_CASE("sign: zeros of both signs remain") {
+  const Tensor y = KernelCall("sign").in(Tensor({2}, std::vector<float>{-0.0f, 0.0f})).out({2}).run_one();
+  CHECK((y[0] == 0 && y[1] == 0));
+  CHECK((std::signbit(y[0]) && !std::signbit(y[1])));
+}
+
 TEST_CASE("atan2: every quadrant, signed zeros, infinities and NaN") {
   const std::vector<float> ends = {0.0f, -0.0f, kInf, -kInf, kNan, 1e-45f, -1e-45f, 3.4e38f, -3.4e38f, 1, -1, 0.5f};
   std::vector<float> up, along;

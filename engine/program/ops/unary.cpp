@@ -108,10 +108,10 @@ struct Absolute {
       return x;
   }
 };
-struct Sign {  // returns NaN for NaN
+struct Sign {  // returns zeros and NaN as they are
   template <typename T>
   T operator()(T x) const {
-    return x > T{0} ? T(1) : x < T{0} ? T(-1) : x == T{0} ? T(0) : x;
+    return x > T{0} ? T(1) : x < T{0} ? T(-1) : x;
   }
 };
 struct Logistic {  // evaluates exp only for non-positive values, which cannot overflow

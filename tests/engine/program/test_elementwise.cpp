@@ -144,12 +144,13 @@ TEST_CASE("elementwise: integers wrap, divide towards zero and never trap") {
   CHECK(numbers(abs(of(DType::I16, {-3, 4}))) == std::vector<double>{3, 4});
 }
 
-TEST_CASE("NaN passes through maximum, minimum and sign, logistic does not overflow") {
+TEST_CASE("NaN passes through maximum and minimum, NaN and -0 through sign, logistic does not overflow") {
   const double nan = std::nan("");
   const HTensor a = of(DType::F32, {nan, 1}), b = of(DType::F32, {1, nan});
   for (double v : numbers(maximum(a, b))) CHECK(std::isnan(v));
   for (double v : numbers(minimum(a, b))) CHECK(std::isnan(v));
   CHECK(std::isnan(numbers(sign(a))[0]));
+  CHECK(std::signbit(numbers(sign(of(DType::F32, {-0.0})))[0]));
   CHECK(numbers(logistic(of(DType::F64, {-1000, 1000, -kInf, kInf}))) == std::vector<double>{0, 1, 0, 1});
 }
 

@@ -429,16 +429,20 @@ TEST_CASE("http: a compressed body is refused") {
   CHECK(heard.find("'gzip'") != std::string::npos);
 }
 
-TEST_CASE("language service: a text ends when its client is gone") {
-  ServedLanguage served;
-  ServedLanguage* const that = &served;
-  HttpServer server(served.service, {"127.0.0.1", 0, true});
-  {
-    TextClient client(server.port());
-    client.post("/v1/completions",
-                R"({"prompt": "a", "max_tokens": 300, "stream": true, "grammar": "root ::= [a-z]{300}"})");
-    client.hear([](const std::string& s) { return s.find("data: ") != std::string::npos; });
+TEST_CASE("language service: texts and connections end when their clients are gone") {
+  for (const bool aborts : {false, true}) {
+    INFO(aborts);
+    ServedLanguage served;
+    HttpServer server(served.service, {"127.0.0.1", 0, true});
+    for (const char* heard : {"data: ", "HTTP/1.1 200", ""}) {
+      TextClient client(server.port());
+      client.post("/v1/completions",
+                  R"({"prompt": "a", "max_tokens": 300, "stream": true, "grammar": "root ::= [a-z]{300}"})");
+      if (*heard) client.hear([&](const std::string& s) { return s.find(heard) != std::string::npos; });
+      if (aborts) client.abort_at_end();
+    }
+    CHECK(server.finish(std::chrono::seconds(60)));
+    CHECK(served.worker.drain(std::chrono::seconds(60)));
+    CHECK(served.worker.report().active == 0);
   }
-  CHECK(that->worker.drain(std::chrono::seconds(60)));
-  CHECK(that->worker.report().active == 0);
 }
