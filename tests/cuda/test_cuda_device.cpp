@@ -231,7 +231,7 @@ TEST_CASE("cuda: prefetched batches are complete before the step that takes them
 
 TEST_CASE("cuda: exact programs have the bits of the interpreter") {
   EmulatedDevice device;
-  engine::testing::check_wide_programs({.seeds = 20, .size = 20}, *device.executor, device.options());
+  engine::testing::check_wide_programs({.seeds = 60, .size = 20}, *device.executor, device.options());
 }
 
 TEST_CASE("cuda: sorts, positions in several axes, windows, bits and angles equal the reference") {

@@ -6,6 +6,6 @@ using namespace harmonics::engine::testing;
 
 TEST_CASE("the CPU device gives the bits of the interpreter on exact programs") {
   const auto executor = make_team_executor(2);
-  check_wide_programs({.seeds = 60, .size = 40}, *executor, on("cpu"));
-  check_wide_programs({.seeds = 5, .size = 200}, *executor, on("cpu"));
+  check_wide_programs({.seeds = 400, .size = 40}, *executor, on("cpu"));
+  check_wide_programs({.seeds = 40, .size = 200}, *executor, on("cpu"));
 }
