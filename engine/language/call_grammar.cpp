@@ -89,14 +89,14 @@ std::string grammar_of_call(const json::array& tools, const std::string& name, s
   return root + "call\n" + kThoughtRule + call_rules(tools, name, chat_template) + json_rules();
 }
 
-std::string grammar_of_answer(const json::value& schema, const json::array& tools, std::string_view chat_template,
+std::string grammar_of_answer(const std::string& rules, const json::array& tools, std::string_view chat_template,
                               bool thinking) {
   std::string text = "root ::= ";
   if (thinking) text += "thought ";
   text += tools.empty() ? "text\n" : "( text | call )\n";
   if (thinking) text += kThoughtRule;
   if (!tools.empty()) text += call_rules(tools, "", chat_template);
-  return text + rules_of_schema(schema, "text") + json_rules();
+  return text + rules + json_rules();
 }
 
 }  // namespace harmonics::engine

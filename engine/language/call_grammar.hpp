@@ -15,8 +15,9 @@ namespace harmonics::engine {
 // block. Throws ErrorKind::Usage for malformed tools and schemas, with the location, and for a name that no tool has.
 std::string grammar_of_call(const boost::json::array& tools, const std::string& name, std::string_view chat_template,
                             bool thinking);
-// Returns the grammar of an answer that is a JSON text of the schema or, if `tools` is not empty, such a call.
-std::string grammar_of_answer(const boost::json::value& schema, const boost::json::array& tools,
-                              std::string_view chat_template, bool thinking);
+// Returns the grammar of an answer that is a text of the rule `text` or, if `tools` is not empty, such a call. `rules`
+// contains that rule and those that it needs besides json_rules().
+std::string grammar_of_answer(const std::string& rules, const boost::json::array& tools, std::string_view chat_template,
+                              bool thinking);
 
 }  // namespace harmonics::engine

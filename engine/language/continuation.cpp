@@ -18,17 +18,21 @@ using TextClock = std::chrono::steady_clock;
 
 double since(TextClock::time_point begin) { return std::chrono::duration<double>(TextClock::now() - begin).count(); }
 
-void expect_finite(std::span<const float> scores, int64_t token) {
+void expect_finite(std::span<const float> scores, const std::string& token) {
   if (first_not_finite(DType::F32, scores.data(), static_cast<int64_t>(scores.size())) >= 0)
-    throw Error(ErrorKind::Diverged,
-                fmt::format("token {} cannot be chosen: its scores are infinite or NaN", token + 1), {},
+    throw Error(ErrorKind::Diverged, fmt::format("{}: its scores are infinite or NaN", token), {},
                 {"the weights, or what they compute, are not finite"});
 }
 
 // Returns the settings with those that follow from the vocabulary.
 ContinuationSettings completed(const Tokenizer& tokenizer, ContinuationSettings settings) {
   for (const std::optional<int32_t> end : {tokenizer.eos(), tokenizer.bos()})
-    if (end) settings.ends.push_back(*end);
+    if (end && settings.usual_ends) settings.ends.push_back(*end);
+  for (const int32_t end : settings.ends)
+    if (end < 0 || end >= tokenizer.size())
+      throw Error(ErrorKind::Usage,
+                  fmt::format("the token {}, which is to end the text, is outside the vocabulary of {}", end,
+                              tokenizer.size()));
   if (settings.grammar && !settings.pieces) settings.pieces = token_texts(tokenizer);
   return settings;
 }
@@ -104,7 +108,7 @@ Generation::Generation(Session& session, const Tokenizer& tokenizer, std::vector
                         fmt::format("the prompt has {}, but the context holds {}",
                                     quantity(done_.prompt_tokens, "token"), session.context()),
                         {}, {"shorten the prompt, or give a larger --context"});
-  done_.reused_tokens = session.begin(text_);
+  done_.reused_tokens = session.begin(text_, settings_.prompt_probabilities ? 0 : INT64_MAX);
   read_ = static_cast<size_t>(done_.reused_tokens);
   for (const int32_t id : text_) sampler_.observe(id);
   if (settings_.from) sampler_.resume(*settings_.from);
@@ -117,7 +121,7 @@ std::string Generation::step(int64_t chunk) {
   const auto begin = TextClock::now();
   const std::span<const int32_t> tokens = wanted(chunk, settings_.draft_tokens);
   const std::span<const float> scores =
-      in_prompt() || offered_.empty() ? session_.append(tokens) : session_.append_all(tokens);
+      needed_scores(tokens.size()) == StepPart::all ? session_.append_all(tokens) : session_.append(tokens);
   return take(tokens.size(), scores, since(begin));
 }
 
@@ -128,6 +132,7 @@ int64_t Generation::most_drafts() const {
 
 std::span<const int32_t> Generation::wanted(int64_t chunk, int64_t drafts) {
   if (in_prompt()) {
+    if (scores_prompt()) chunk = std::min(chunk, kMostScored);
     const auto most = static_cast<size_t>(std::max<int64_t>(chunk, 1));
     return std::span(text_).subspan(read_, std::min(prompt_ - read_, most));
   }
@@ -139,11 +144,36 @@ std::span<const int32_t> Generation::wanted(int64_t chunk, int64_t drafts) {
   return ids_;
 }
 
+StepPart::Scores Generation::needed_scores(size_t appended) const {
+  if (!in_prompt()) return appended > 1 ? StepPart::all : StepPart::last;
+  if (scores_prompt()) return StepPart::all;
+  return read_ + appended < prompt_ ? StepPart::none : StepPart::last;
+}
+
+// Scores the tokens of the prompt that follow the appended ones. Returns the last row.
+std::span<const float> Generation::score_prompt(size_t appended, std::span<const float> rows) {
+  const size_t width = rows.size() / appended;
+  for (size_t i = 0; i < appended && read_ + i + 1 < prompt_; ++i) {
+    const std::span<const float> scores = rows.subspan(i * width, width);
+    const int32_t id = text_[read_ + i + 1];
+    expect_finite(scores, fmt::format("token {} of the prompt has no probability", read_ + i + 2));
+    if (id < 0 || static_cast<size_t>(id) >= width)
+      throw Error(ErrorKind::Usage, fmt::format("token {} at place {} is outside the model's vocabulary of {}", id,
+                                                read_ + i + 1, width));
+    prompt_scores_.push_back(scored_token(scores, id, *settings_.prompt_probabilities));
+  }
+  if (read_ + appended >= prompt_)
+    done_.prompt = std::make_shared<const PromptScores>(PromptScores{text_.front(), std::move(prompt_scores_)});
+  return rows.last(width);
+}
+
 std::string Generation::take(size_t appended, std::span<const float> scores, double seconds) {
   (in_prompt() && done_.tokens == 0 ? done_.prompt_seconds : done_.seconds) += seconds;
   if (in_prompt()) {
+    if (scores_prompt()) scores = score_prompt(appended, scores);
     read_ += appended;
     if (in_prompt()) return "";
+    if (settings_.tokens == 0) return finish(EndOfText::tokens);
     appended = 1;
   }
   const auto begin = TextClock::now();
@@ -200,7 +230,9 @@ void Generation::shift() {
 }
 
 std::string Generation::choose(std::span<const float> scores) {
-  expect_finite(scores, done_.tokens);
+  expect_finite(scores, fmt::format("token {} cannot be chosen", done_.tokens + 1));
+  sampler_.forbid(done_.tokens < settings_.least ? std::span<const int32_t>(settings_.ends)
+                                                 : std::span<const int32_t>());
   const bool drawn = verified_ < drafted_.size() && settings_.temperature > 0 && !drafted_[verified_].chances.empty();
   const int32_t id = drawn ? sampler_.accept(scores, drafted_[verified_].id, drafted_[verified_].chances)
                            : sampler_.choose(scores, constraint_ ? &*constraint_ : nullptr);
@@ -208,14 +240,13 @@ std::string Generation::choose(std::span<const float> scores) {
   text_.push_back(id);
   ++done_.tokens;
   if (settings_.log_probabilities) {
-    done_.chosen.push_back({id, log_probability(scores, id), most_likely(scores, *settings_.log_probabilities)});
+    done_.chosen.push_back(scored_token(scores, id, *settings_.log_probabilities));
     begins_.push_back(added_);
   }
   if (std::find(settings_.ends.begin(), settings_.ends.end(), id) != settings_.ends.end())
     return finish(EndOfText::model);
   if (constraint_) constraint_->accept(id);
-  const bool written = std::find(settings_.written.begin(), settings_.written.end(), id) != settings_.written.end();
-  std::string text = add_text(characters_.push(written ? tokenizer_.written(id) : tokenizer_.decode(id, previous_)));
+  std::string text = add_text(characters_.push(text_of(id)));
   previous_ = id;
   if (stop_.found() || (constraint_ && constraint_->is_over())) return text + finish(EndOfText::stop);
   if (done_.tokens == settings_.tokens) return text + finish(EndOfText::tokens);
@@ -223,6 +254,13 @@ std::string Generation::choose(std::span<const float> scores) {
   if (settings_.overflow == Overflow::stop) return text + finish(EndOfText::context);
   shift();
   return text;
+}
+
+// Returns the text of the token after the previous one.
+std::string Generation::text_of(int32_t id) const {
+  const bool written = std::find(settings_.written.begin(), settings_.written.end(), id) != settings_.written.end();
+  std::string text = written ? tokenizer_.written(id) : tokenizer_.decode(id, previous_);
+  return text.empty() && settings_.all_written ? tokenizer_.written(id) : text;
 }
 
 std::string Generation::finish(EndOfText end) {

@@ -27,14 +27,18 @@ enum class Overflow {
 };
 
 struct ContinuationSettings : SamplerSettings {
-  int64_t tokens = 256;  // maximum
+  int64_t tokens = 256;  // maximum; 0: the prompt is computed, and no text
   FilterSettings filters;
   std::vector<std::string> stop;                           // strings that end the text; they are not part of it
-  std::vector<int32_t> ends;                               // tokens that end the text, besides begin and end tokens
+  std::vector<int32_t> ends;                               // tokens that end the text
+  bool usual_ends = true;                                  // begin and end tokens of the vocabulary end it too
+  int64_t least = 0;                                       // number of tokens before which no token ends the text
   std::vector<int32_t> written;                            // control tokens whose text is part of the text
+  bool all_written = false;                                // the texts of all control tokens are
   std::shared_ptr<const Grammar> grammar;                  // grammar of the text; null for none
   std::shared_ptr<const std::vector<std::string>> pieces;  // token_texts(); required by the grammar
   std::optional<size_t> log_probabilities;                 // report each token and this number of the most likely ones
+  std::optional<size_t> prompt_probabilities;              // the same for the prompt, which is then computed anew
   Overflow overflow = Overflow::stop;
   int64_t keep = 0;                  // number of first tokens that Overflow::shift keeps
   std::shared_ptr<Drafter> drafter;  // null: the model computes one token per run
@@ -49,11 +53,10 @@ enum class EndOfText {
   context,  // the context is full
 };
 
-// A generated token.
-struct GeneratedToken {
-  int32_t id;
-  double log_probability;
-  std::vector<TokenProbability> best;
+// The tokens of a prompt. The first one has no probability.
+struct PromptScores {
+  int32_t first;
+  std::vector<ScoredToken> others;
 };
 
 struct Continuation {
@@ -63,7 +66,8 @@ struct Continuation {
   int64_t shifts = 0;                 // number of calls of shift()
   double prompt_seconds = 0, seconds = 0;
   EndOfText end = EndOfText::tokens;
-  std::vector<GeneratedToken> chosen;  // only with log_probabilities
+  std::vector<ScoredToken> chosen;             // only with log_probabilities
+  std::shared_ptr<const PromptScores> prompt;  // only with prompt_probabilities, when the prompt is computed
   size_t shown = 0;  // number of `chosen` in the returned text: neither end tokens nor those of a stop string
 };
 
@@ -95,22 +99,27 @@ class Generation {
   // complete characters that cannot belong to a stop string. Throws ErrorKind::Diverged if scores are not finite.
   std::string step(int64_t chunk = 256);
   // step() in parts, for steps over several sessions. wanted() returns the tokens to append next: up to `chunk` tokens
-  // of the prompt, or one token of the text and up to `drafts` drafted tokens. needs_scores() returns whether the
-  // scores after them are needed. take() is called when the session has appended them, possibly fewer than wanted.
-  // `scores` are those after each token if tokens were drafted, otherwise those after the last one. They must stay
-  // valid during take().
+  // of the prompt, or one token of the text and up to `drafts` drafted tokens. needed_scores() returns which scores
+  // after them take() needs. It is called when the session has appended them, possibly fewer than wanted. Its `scores`
+  // must stay valid during the call.
   std::span<const int32_t> wanted(int64_t chunk, int64_t drafts = 0);
-  bool needs_scores(size_t appended) const { return read_ + appended >= prompt_; }
+  StepPart::Scores needed_scores(size_t appended) const;
   std::string take(size_t appended, std::span<const float> scores, double seconds);
   // Whether tokens are still to be computed, of the prompt or after Overflow::shift.
   bool in_prompt() const { return read_ < prompt_; }
   bool is_over() const { return over_; }
+  // Whether the tokens to be computed are those of a prompt with prompt_probabilities.
+  bool scores_prompt() const { return settings_.prompt_probabilities && in_prompt() && !done_.prompt; }
   const Continuation& done() const { return done_; }
+  // Maximum number of tokens of a prompt for which wanted() asks at once with prompt_probabilities: more would need
+  // more memory for scores and are hardly faster.
+  static constexpr int64_t kMostScored = 64;
   // Returns prompt and text, without the tokens dropped by Overflow::shift.
   std::span<const int32_t> tokens() const { return text_; }
   SamplerState sampler_state() const { return sampler_.state(); }
 
  private:
+  std::span<const float> score_prompt(size_t appended, std::span<const float> rows);
   std::string choose(std::span<const float> scores);
   std::string verify(std::span<const float> rows);
   std::span<const float> row(size_t number) const;
@@ -118,6 +127,7 @@ class Generation {
   void shift();
   void drop_drafts();
   int64_t length() const;
+  std::string text_of(int32_t id) const;
   std::string finish(EndOfText end);
   std::string add_text(const std::string& more);
   std::string returned(std::string text);
@@ -142,6 +152,7 @@ class Generation {
   std::vector<size_t> begins_;       // of done_.chosen: bytes of text before each
   size_t added_ = 0, returned_ = 0;  // bytes of text passed to stop_; those returned
   int32_t previous_ = 0;
+  std::vector<ScoredToken> prompt_scores_;  // becomes done_.prompt
   Continuation done_;
   bool over_ = false;
 };

@@ -155,9 +155,9 @@ class Session {
   std::span<const float> append_all(std::span<const int32_t> tokens);
   // Shortens the sequence to its first `length` tokens, which need not be computed again.
   void keep(int64_t length);
-  // Sets the sequence to the longest proper prefix of `ids` that has been computed, here or in pages of other sessions.
-  // Returns its length.
-  int64_t begin(std::span<const int32_t> ids);
+  // Sets the sequence to the longest proper prefix of `ids` of at most `most` tokens that has been computed, here or in
+  // pages of other sessions. Returns its length.
+  int64_t begin(std::span<const int32_t> ids, int64_t most = INT64_MAX);
   int64_t length() const { return static_cast<int64_t>(tokens_.size()); }
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t context() const { return context_; }

@@ -41,23 +41,28 @@ class Characters {
   }
   bool empty() const { return ranges_.empty(); }
 
+  // Returns a set of a grammar, without surrogates; "" if it is empty.
+  std::string plain_term() const {
+    Characters rest = inverse();
+    rest.add(0xD800u, 0xDFFFu);
+    const Characters plain = rest.inverse();
+    if (plain.empty()) return "";
+    std::string set = "[";
+    for (const auto& [from, to] : plain.ranges_) {
+      set += fmt::format("\\U{:08X}", from);
+      if (to > from) set += fmt::format("-\\U{:08X}", to);
+    }
+    return set + "]";
+  }
   // Returns a term of a grammar. Characters that JSON strings escape are written as their escapes.
-  std::string term() const {
+  std::string json_term() const {
     Characters plain = inverse();
-    for (const auto& [from, to] :
-         {std::pair(0u, 0x1Fu), std::pair(0x22u, 0x22u), std::pair(0x5Cu, 0x5Cu), std::pair(0xD800u, 0xDFFFu)})
+    for (const auto& [from, to] : {std::pair(0u, 0x1Fu), std::pair(0x22u, 0x22u), std::pair(0x5Cu, 0x5Cu)})
       plain.add(from, to);
     plain = plain.inverse();
     std::string all;
     const auto alternative = [&all](const std::string& text) { all += (all.empty() ? "" : " | ") + text; };
-    if (!plain.empty()) {
-      std::string set = "[";
-      for (const auto& [from, to] : plain.ranges_) {
-        set += fmt::format("\\U{:08X}", from);
-        if (to > from) set += fmt::format("-\\U{:08X}", to);
-      }
-      alternative(set + "]");
-    }
+    if (const std::string set = plain.plain_term(); !set.empty()) alternative(set);
     if (has('"')) alternative(R"("\\\"")");
     if (has('\\')) alternative(R"("\\\\")");
     constexpr uint32_t kCodes[] = {'\b', '\t', '\n', '\f', '\r'};
@@ -94,7 +99,8 @@ Characters space_characters() {
 
 class PatternReader {
  public:
-  explicit PatternReader(std::string_view text) : text_(text) {}
+  // `json`: for matches inside JSON strings, instead of whole texts.
+  PatternReader(std::string_view text, bool json) : text_(text), json_(json) {}
 
   std::string read() {
     const std::string all = alternatives(true);
@@ -120,9 +126,9 @@ class PatternReader {
     std::string all;
     do {
       const bool first = outer && takes("^");
-      std::string sequence = outer && !first ? "character* " : "";
+      std::string sequence = json_ && outer && !first ? "character* " : "";
       while (more() && peek() != '|' && peek() != ')' && !(outer && is_end())) sequence += repeated(atom()) + " ";
-      if (outer && !takes("$")) sequence += "character*";
+      if (outer && !takes("$") && json_) sequence += "character*";
       all += (all.empty() ? "" : " | ") + (sequence.empty() ? "\"\"" : sequence);
     } while (takes("|"));
     --depth_;
@@ -157,7 +163,7 @@ class PatternReader {
   }
 
   std::string term(const Characters& set) const {
-    const std::string text = set.term();
+    const std::string text = json_ ? set.json_term() : set.plain_term();
     if (text.empty()) fail("these characters cannot be in the string");
     return text;
   }
@@ -288,15 +294,23 @@ class PatternReader {
   }
 
   std::string_view text_;
+  bool json_;
   size_t at_ = 0;
   int depth_ = 0;
 };
 
 }  // namespace
 
-std::string grammar_of_pattern(std::string_view pattern) {
+namespace {
+
+std::string read_pattern(std::string_view pattern, bool json) {
   if (find_invalid_utf8(pattern)) throw Error(ErrorKind::Usage, "the pattern is not UTF-8");
-  return PatternReader(pattern).read();
+  return PatternReader(pattern, json).read();
 }
+
+}  // namespace
+
+std::string grammar_of_pattern(std::string_view pattern) { return read_pattern(pattern, true); }
+std::string grammar_of_whole_pattern(std::string_view pattern) { return read_pattern(pattern, false); }
 
 }  // namespace harmonics::engine

@@ -82,7 +82,14 @@ std::span<const float> Sampler::adjusted(std::span<const float> scores) {
   for (const auto& [id, bias] : filters_.bias) adjusted_[static_cast<size_t>(id)] += bias;
   penalise();
   if (filters_.dry_multiplier > 0) penalise_repetitions();
+  constexpr float kNever = -1e30f;  // finite, as filters compute with it
+  for (const int32_t id : forbidden_) adjusted_[static_cast<size_t>(id)] = kNever;
   return adjusted_;
+}
+
+void Sampler::forbid(std::span<const int32_t> ids) {
+  forbidden_.assign(ids.begin(), ids.end());
+  if (!ids.empty()) adjusted_.resize(times_.size());
 }
 
 size_t Sampler::wanted(size_t vocabulary) const {
@@ -313,6 +320,18 @@ double log_sum(std::span<const float> scores) {
   return best + std::log(sum);
 }
 
+std::vector<TokenProbability> best_of(std::span<const float> scores, size_t count, double sum) {
+  struct Scored {
+    int32_t id;
+    float score;
+  };
+  std::vector<Scored> found;
+  take_best(scores, count, found);
+  std::vector<TokenProbability> best;
+  for (const Scored& one : found) best.push_back({one.id, one.score - sum});
+  return best;
+}
+
 }  // namespace
 
 double log_probability(std::span<const float> scores, int32_t id) {
@@ -320,16 +339,14 @@ double log_probability(std::span<const float> scores, int32_t id) {
 }
 
 std::vector<TokenProbability> most_likely(std::span<const float> scores, size_t count) {
-  struct Scored {
-    int32_t id;
-    float score;
-  };
-  std::vector<Scored> found;
-  take_best(scores, count, found);
+  return best_of(scores, count, log_sum(scores));
+}
+
+ScoredToken scored_token(std::span<const float> scores, int32_t id, size_t best) {
+  const float score = scores[static_cast<size_t>(id)];
   const double sum = log_sum(scores);
-  std::vector<TokenProbability> best;
-  for (const Scored& one : found) best.push_back({one.id, one.score - sum});
-  return best;
+  const auto better = std::ranges::count_if(scores, [&](float other) { return other > score; });
+  return {id, score - sum, better + 1, best_of(scores, best, sum)};
 }
 
 }  // namespace harmonics::engine

@@ -54,6 +54,15 @@ double log_probability(std::span<const float> scores, int32_t id);
 // Returns the `count` most likely tokens, the best first.
 std::vector<TokenProbability> most_likely(std::span<const float> scores, size_t count);
 
+// A token of a text, with the most likely ones at its position.
+struct ScoredToken {
+  int32_t id;
+  double log_probability;
+  int64_t rank;  // 1: the most likely token
+  std::vector<TokenProbability> best;
+};
+ScoredToken scored_token(std::span<const float> scores, int32_t id, size_t best);
+
 // A token and its probability of being drawn.
 struct TokenChance {
   int32_t id;
@@ -72,6 +81,8 @@ class Sampler {
   Sampler(const SamplerSettings& settings, const FilterSettings& filters, int64_t vocabulary);
   // Must be called for each token of the sequence, including the prompt.
   void observe(int32_t id);
+  // Excludes tokens from the next choices, until it is called again. They must be tokens of the vocabulary.
+  void forbid(std::span<const int32_t> ids);
   // Draws a token; draws are numbered from 0. Scores must be finite. With a constraint, draws among the tokens that it
   // allows; throws ErrorKind::Usage if it allows none.
   int32_t choose(std::span<const float> scores, const TokenConstraint* constraint = nullptr);
@@ -121,10 +132,11 @@ class Sampler {
   std::vector<int32_t> times_;  // by token: number of occurrences in recent_
   std::vector<Candidate> candidates_;
   std::vector<Candidate> allowed_;  // scratch memory of keep_allowed()
-  std::vector<float> adjusted_;     // empty without biases and penalties
-  double surprise_ = 0;             // upper limit of a candidate's bits, for mirostat
-  std::vector<int32_t> history_;    // all tokens, for dry_multiplier
-  std::vector<size_t> matches_;     // scratch memory of penalise_repetitions()
+  std::vector<float> adjusted_;     // empty without biases, penalties and forbidden tokens
+  std::vector<int32_t> forbidden_;
+  double surprise_ = 0;           // upper limit of a candidate's bits, for mirostat
+  std::vector<int32_t> history_;  // all tokens, for dry_multiplier
+  std::vector<size_t> matches_;   // scratch memory of penalise_repetitions()
 };
 
 }  // namespace harmonics::engine

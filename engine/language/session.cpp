@@ -124,6 +124,7 @@ void Session::keep(int64_t length) {
                 fmt::format("a sequence of {} cannot be shortened to {}", quantity(tokens_.size(), "token"), length));
   tokens_.resize(static_cast<size_t>(length));
   computed_ = std::min(computed_, length);
+  if (length == 0) all_scores_ = {};  // as many as 64 times the vocabulary
   if (!decoder_.caches_) return;
   drop_pages(pages_for(computed_));
   names_.resize(std::min(names_.size(), static_cast<size_t>(computed_ / PagePool::kRows)));
@@ -153,16 +154,17 @@ void Session::adopt_pages(std::span<const int32_t> ids, int64_t most) {
   }
 }
 
-int64_t Session::begin(std::span<const int32_t> ids) {
+int64_t Session::begin(std::span<const int32_t> ids, int64_t most) {
   if (ids.empty()) throw Error(ErrorKind::Usage, "a sequence begins with at least one token");
   if (static_cast<int64_t>(ids.size()) > context_)
     throw Error(ErrorKind::Usage,
                 fmt::format("the sequence would have {} tokens, but its context holds {}", ids.size(), context_));
-  const size_t most = std::min(ids.size() - 1, static_cast<size_t>(computed_));
+  most = std::min(most, static_cast<int64_t>(ids.size()) - 1);
+  const auto here = static_cast<size_t>(std::min(most, computed_));
   size_t common = 0;
-  while (common < most && tokens_[common] == ids[common]) ++common;
+  while (common < here && tokens_[common] == ids[common]) ++common;
   keep(static_cast<int64_t>(common));
-  adopt_pages(ids, static_cast<int64_t>(ids.size()) - 1);
+  adopt_pages(ids, most);
   grow(computed_ + 1);
   tokens_.assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(computed_));
   return computed_;

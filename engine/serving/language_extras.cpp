@@ -1,9 +1,10 @@
-// LanguageService: responses and embeddings.
+// LanguageService: responses, embeddings and tokens.
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/serving/json_fields.hpp"
 #include "engine/serving/language_service.hpp"
+#include "engine/serving/token_routes.hpp"
 
 namespace harmonics::engine {
 
@@ -77,6 +78,30 @@ void LanguageService::forget_response(ServiceRequest& r, const Answer& answer) {
   const std::string id = r.path.substr(kResponses.size());
   answer(kept_->erase(id) ? Service::reply({{"id", id}, {"object", "response.deleted"}, {"deleted", true}})
                           : no_response(id));
+}
+
+void LanguageService::tokenize(ServiceRequest& r, const Answer& answer) {
+  if (!object_of_body(r.body).contains("messages"))
+    return answer(tokenize_reply(r.body, nullptr, tokenizer_, model_.context));
+  TextRequest request = read_text_request(TextApi::chat, r.body, usual_);
+  std::string text;
+  const std::vector<int32_t> ids = prompt_of(request, 0, text).ids;
+  answer(tokenize_reply(r.body, &ids, tokenizer_, model_.context));
+}
+
+void LanguageService::detokenize(ServiceRequest& r, const Answer& answer) {
+  answer(detokenize_reply(r.body, tokenizer_));
+}
+
+void LanguageService::tokenizer_info(ServiceRequest&, const Answer& answer) {
+  answer(tokenizer_info_reply(tokenizer_, format_, model_.context));
+}
+
+void LanguageService::apply_template(ServiceRequest& r, const Answer& answer) {
+  TextRequest request = read_text_request(TextApi::chat, r.body, usual_);
+  std::string text;
+  prompt_of(request, 0, text);
+  answer(Service::reply({{"prompt", text}}));
 }
 
 void LanguageService::embed(EmbeddingApi api, ServiceRequest& r, const Answer& answer) {

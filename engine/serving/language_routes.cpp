@@ -2,6 +2,7 @@
 #include "engine/serving/embedding_routes.hpp"
 #include "engine/serving/language_service.hpp"
 #include "engine/serving/route_table.hpp"
+#include "engine/serving/token_routes.hpp"
 
 namespace harmonics::engine {
 
@@ -34,7 +35,7 @@ const LanguageService::Route LanguageService::kRoutes[] = {
       .path = "/v1/completions",
       .access = RouteAccess::reads,
       .summary = "Continue a text",
-      .text = "As OpenAI's API. The prompt is one text, or one list of tokens.",
+      .text = "As OpenAI's API. The prompt is a text, a list of tokens, or a list of either.",
       .body = kAnyJson,
       .example = R"({"prompt": "Once upon a time", "max_tokens": 32})",
       .reply = kEventStream},
@@ -101,6 +102,10 @@ const LanguageService::Route LanguageService::kRoutes[] = {
      &LanguageService::ollama_generate},
     {ollama_embed_route(), &LanguageService::ollama_embed},
     {ollama_embeddings_route(), &LanguageService::ollama_embeddings},
+    {tokenize_route(), &LanguageService::tokenize},
+    {detokenize_route(), &LanguageService::detokenize},
+    {tokenizer_info_route(), &LanguageService::tokenizer_info},
+    {apply_template_route(), &LanguageService::apply_template},
     {{.method = "GET",
       .path = "/api/tags",
       .access = RouteAccess::reads,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 #include <mutex>
 
 #include <boost/json.hpp>
@@ -9,6 +10,7 @@
 
 #include "engine/language/call_grammar.hpp"
 #include "engine/language/chat_session.hpp"
+#include "engine/language/json_grammar.hpp"
 #include "engine/serving/json_fields.hpp"
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/route_table.hpp"
@@ -19,6 +21,8 @@ namespace harmonics::engine {
 namespace {
 
 namespace json = boost::json;
+
+constexpr size_t kMostReported = size_t{1} << 20;  // log probabilities of the prompts of a request
 
 int64_t seconds_now() { return static_cast<int64_t>(std::time(nullptr)); }
 
@@ -71,9 +75,11 @@ class SentTexts : public std::enable_shared_from_this<SentTexts> {
 
   TextRequest request;
   std::vector<SentChoice> choices;
+  size_t reported = 0;  // log probabilities of prompts
 
   void take(SentChoice& choice, const TextJob::News& news);
   void next(ReplyStream::Take take);
+  void expect_prompt(TextJob::Prompt& prompt, size_t index);
   void answer(ServiceReply reply) { std::exchange(answer_, nullptr)(std::move(reply)); }
   void cancel() {
     for (SentChoice& choice : choices) choice.job->cancelled = true;
@@ -84,7 +90,8 @@ class SentTexts : public std::enable_shared_from_this<SentTexts> {
   Continuation total() const;
   void send(std::string more, bool last);
 
-  HttpHandler::Answer answer_;  // null after it was called
+  HttpHandler::Answer answer_;                                     // null after it was called
+  std::map<size_t, std::shared_ptr<const PromptScores>> prompts_;  // by prompt: computed with its first text
   bool failed_ = false;
   std::mutex mutex_;
   std::string buffer_;
@@ -102,6 +109,19 @@ class SentStream : public ReplyStream {
  private:
   std::shared_ptr<SentTexts> texts_;
 };
+
+// Refuses more log probabilities than a reply should hold. Texts after the first one of a prompt take its scores.
+void SentTexts::expect_prompt(TextJob::Prompt& prompt, size_t index) {
+  std::optional<size_t>& best = prompt.settings.prompt_probabilities;
+  if (!best) return;
+  reported += prompt.ids.size() * (1 + *best);
+  if (reported > kMostReported)
+    throw Error(ErrorKind::Usage,
+                fmt::format("the request asks for {} log probabilities of prompts or more; the limit is {}", reported,
+                            kMostReported),
+                {}, {"send fewer prompts in a request, or ask for fewer likely tokens"});
+  if (index % request.each > 0) best.reset();
+}
 
 // An error of one text ends all of them.
 void SentTexts::fail(const Error& error) {
@@ -134,6 +154,9 @@ void SentTexts::take(SentChoice& choice, const TextJob::News& news) {
     if (answer_) answer({200, choice.reply->stream_type(), "", {}, std::make_shared<SentStream>(shared_from_this())});
     return;
   }
+  std::shared_ptr<const PromptScores>& scores = prompts_[static_cast<size_t>(&choice - choices.data()) / request.each];
+  if (news.done->prompt) scores = news.done->prompt;
+  choice.reply->set_prompt(scores);
   std::string more = choice.reply->more(news.text, *news.done);
   if (news.over) {
     more += choice.reply->end(*news.done);
@@ -259,6 +282,7 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
     choice.job->prepare = [this, texts, &choice, i, id, now] {
       std::string prompt;
       TextJob::Prompt made = prompt_of(texts->request, i, prompt);
+      texts->expect_prompt(made, i);
       choice.reply.emplace(texts->request, tokenizer_, prompt, id, now, i);
       return made;
     };
@@ -278,36 +302,60 @@ void LanguageService::write_text(TextApi api, ServiceRequest& r, const Answer& a
   texts->answer(std::move(busy));
 }
 
-TextJob::Prompt LanguageService::prompt_of(TextRequest& request, size_t index, std::string& text) {
+namespace {
+
+// Ends a rendered conversation with the text of its last message, as transformers does.
+void end_with_message(std::string& text, const ChatPrompt& conversation) {
+  const json::value* const content = conversation.messages.back().as_object().if_contains("content");
+  const std::string message = content && content->is_string() ? copied(content->get_string()) : "";
+  const auto trimmed = [](std::string_view all) {
+    const size_t first = all.find_first_not_of(" \t\r\n");
+    return first == std::string_view::npos ? "" : all.substr(first, all.find_last_not_of(" \t\r\n") + 1 - first);
+  };
+  const std::string_view core = trimmed(message);
+  const size_t at = core.empty() ? std::string::npos : text.rfind(core);
+  if (at == std::string::npos)
+    refuse_field("continue_final_message", "needs a last message whose text the chat template shows unchanged");
+  // Blanks at the end of the message belong to it, if the template keeps them.
+  const std::string_view whole = std::string_view(message).substr(message.find(core));
+  text.resize(at + (text.compare(at, whole.size(), whole) == 0 ? whole.size() : core.size()));
+}
+
+}  // namespace
+
+TextJob::Prompt LanguageService::prompt_of(TextRequest& request, size_t index, std::string& text) const {
   TextJob::Prompt prompt;
   prompt.settings = request.settings;
   prompt.settings.seed += index;
   const auto grammar_of_format = [&](const json::array& tools, bool thinking) {
-    prompt.settings.grammar = std::make_shared<const Grammar>(
-        grammar_of_answer(parse_json(request.schema), tools, format_.text_with_tools(), thinking));
+    const std::string rules =
+        request.rules.empty() ? rules_of_schema(parse_json(request.schema), "text") : request.rules;
+    prompt.settings.grammar =
+        std::make_shared<const Grammar>(grammar_of_answer(rules, tools, format_.text_with_tools(), thinking));
   };
   if (!request.grammar.empty()) prompt.settings.grammar = std::make_shared<const Grammar>(request.grammar);
   if (request.conversation) {
     request.conversation->now = static_cast<std::time_t>(seconds_now());
     text = format_.render(*request.conversation);
-    if (std::string stop = format_.stop_text(tokenizer_); !stop.empty())
+    if (request.continues) end_with_message(text, *request.conversation);
+    if (std::string stop = format_.stop_text(tokenizer_); !stop.empty() && prompt.settings.usual_ends)
       prompt.settings.stop.push_back(std::move(stop));
     const bool thinking = AnswerReader::begins_in_reasoning(text);
     const json::array& tools = request.conversation->tools;
     if (request.call)
       prompt.settings.grammar =
           std::make_shared<const Grammar>(grammar_of_call(tools, *request.call, format_.text_with_tools(), thinking));
-    else if (!request.schema.empty())
+    else if (!request.schema.empty() || !request.rules.empty())
       grammar_of_format(tools, thinking);
     prompt.ids = prompt_tokens(text, format_, tokenizer_);
     return prompt;
   }
-  if (!request.schema.empty()) grammar_of_format({}, false);
+  if (!request.schema.empty() || !request.rules.empty()) grammar_of_format({}, false);
   const PlainPrompt& given = request.prompts[index / request.each];
   for (const int32_t id : given.ids)
     if (id >= tokenizer_.size())
       throw Error(ErrorKind::Usage, fmt::format("the token {} is outside the vocabulary of {}", id, tokenizer_.size()));
-  prompt.ids = given.ids.empty() ? tokenizer_.encode(given.text) : given.ids;
+  prompt.ids = given.ids.empty() ? tokenizer_.encode(given.text, {.begin = given.begin, .special = true}) : given.ids;
   text = given.ids.empty() ? given.text : tokenizer_.decode(given.ids);
   return prompt;
 }

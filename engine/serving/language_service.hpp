@@ -70,6 +70,10 @@ class LanguageService : public HttpHandler {
   void ollama_generate(ServiceRequest& request, const Answer& answer);
   void models(ServiceRequest& request, const Answer& answer);
   void one_model(ServiceRequest& request, const Answer& answer);
+  void tokenize(ServiceRequest& request, const Answer& answer);
+  void detokenize(ServiceRequest& request, const Answer& answer);
+  void tokenizer_info(ServiceRequest& request, const Answer& answer);
+  void apply_template(ServiceRequest& request, const Answer& answer);
   void tags(ServiceRequest& request, const Answer& answer);
   void show(ServiceRequest& request, const Answer& answer);
   void running(ServiceRequest& request, const Answer& answer);
@@ -80,7 +84,7 @@ class LanguageService : public HttpHandler {
   void file(ServiceRequest& request, const Answer& answer);
   void write_text(TextApi api, ServiceRequest& request, const Answer& answer,
                   std::shared_ptr<const ResponseRecord> response = nullptr);
-  TextJob::Prompt prompt_of(TextRequest& request, size_t index, std::string& text);
+  TextJob::Prompt prompt_of(TextRequest& request, size_t index, std::string& text) const;
   boost::json::object ollama_model() const;
 
   const ServiceSettings settings_;

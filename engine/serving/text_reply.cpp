@@ -46,6 +46,10 @@ std::string token_label(const std::string& text, const char* before_bytes = "") 
   return bytes;
 }
 
+int64_t characters_of(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+}
+
 std::vector<std::string> names_of(const json::array& tools) {
   std::vector<std::string> names;
   for (const json::value& tool : tools) {
@@ -75,9 +79,14 @@ TextReply::TextReply(const TextRequest& request, const Tokenizer& tokenizer, con
       usage_(request.usage),
       probabilities_(request.settings.log_probabilities.has_value()),
       one_call_(request.one_call),
+      prompt_logprobs_(request.prompt_logprobs),
+      scored_echo_(request.echo && request.settings.log_probabilities),
       tokenizer_(tokenizer) {
   if (request.conversation) reader_.emplace(names_of(request.conversation->tools), prompt);
-  if (request.echo) echoed_ = prompt;
+  if (request.echo) {
+    echoed_ = prompt;
+    if (scored_echo_) prompt_text_ = prompt;
+  }
   if (request.response) writer_ = std::make_shared<ResponseWriter>(request.response, model_, id_, now_);
 }
 
@@ -151,28 +160,96 @@ json::array TextReply::token_probabilities(const Continuation& done, size_t from
 
 json::value TextReply::probabilities(const Continuation& done, size_t from) const {
   if (!probabilities_) return nullptr;
+  if (api_ == TextApi::completion) return text_probabilities(done, from, done.shown, scored_echo_ && !told_prompt_);
   if (api_ == TextApi::chat) return json::object{{"content", token_probabilities(done, from)}};
-  if (!is_openai(api_)) return token_probabilities(done, from);
-  const auto label = [](const std::string& token) { return token_label(token, "bytes:"); };  // as OpenAI's API
-  json::array tokens, values, best, offsets;
+  return token_probabilities(done, from);
+}
+
+namespace {
+
+// Where the tokens of a text begin in it.
+struct TextPositions {
+  const Tokenizer& tokenizer;
+  std::string_view text;  // what is left of it
   int64_t characters = 0;
-  for (size_t i = 0; i < done.shown; ++i) {
-    const std::string token = tokenizer_.written(done.chosen[i].id);
-    const int64_t begin = characters;
-    characters += std::ranges::count_if(token, [](char c) { return (c & 0xC0) != 0x80; });
-    if (i < from) continue;
-    tokens.push_back(json::value(json::string_view(label(token))));
-    offsets.push_back(begin);
-    values.push_back(done.chosen[i].log_probability);
-    json::object likely;
-    for (const TokenProbability& other : done.chosen[i].best)
-      likely[label(tokenizer_.written(other.id))] = other.log_probability;
-    best.push_back(std::move(likely));
+  std::optional<int32_t> previous = {};
+
+  // Returns the position of the next token. The text of a control token is skipped if it is there.
+  int64_t next(int32_t id) {
+    std::string piece = tokenizer.decode(id, previous);
+    if (piece.empty() && tokenizer.decode(id, id).empty()) {
+      piece = tokenizer.written(id);
+      if (!text.starts_with(piece)) piece.clear();
+      if (!previous && tokenizer.bos() == id) previous = id;
+    } else {
+      previous = id;
+    }
+    // Tokenizers may add a space before a text and after control tokens.
+    if (piece.starts_with(' ') && !text.starts_with(piece)) piece.erase(0, 1);
+    text.remove_prefix(std::min(piece.size(), text.size()));
+    return std::exchange(characters, characters + characters_of(piece));
   }
-  return json::object{{"tokens", std::move(tokens)},
-                      {"token_logprobs", std::move(values)},
-                      {"top_logprobs", std::move(best)},
-                      {"text_offset", std::move(offsets)}};
+};
+
+// The log probabilities of tokens, as in OpenAI's completions: those of the most likely tokens and of the token itself.
+struct TextProbabilities {
+  const Tokenizer& tokenizer;
+  json::array tokens = {}, values = {}, best = {}, offsets = {};
+
+  std::string label(int32_t id) const { return token_label(tokenizer.written(id), "bytes:"); }
+  void add(int32_t id, int64_t offset) {  // without a probability
+    tokens.push_back(json::value(json::string_view(label(id))));
+    offsets.push_back(offset);
+    values.push_back(nullptr);
+    best.push_back(nullptr);
+  }
+  void add(const ScoredToken& token, int64_t offset) {
+    add(token.id, offset);
+    values.back() = token.log_probability;
+    json::object likely;  // of tokens with the same text, the most likely one counts
+    for (const TokenProbability& other : token.best) likely.emplace(label(other.id), other.log_probability);
+    likely.emplace(tokens.back().get_string(), token.log_probability);
+    best.back() = std::move(likely);
+  }
+};
+
+}  // namespace
+
+// Returns the probabilities of the chosen tokens `from` to `to`, after those of the prompt if `prompt`.
+json::value TextReply::text_probabilities(const Continuation& done, size_t from, size_t to, bool prompt) const {
+  TextProbabilities all{tokenizer_};
+  if (prompt && prompt_) {
+    TextPositions positions{tokenizer_, prompt_text_};
+    all.add(prompt_->first, positions.next(prompt_->first));
+    for (const ScoredToken& token : prompt_->others) all.add(token, positions.next(token.id));
+  }
+  int64_t characters = characters_of(prompt_text_);
+  for (size_t i = 0; i < to; ++i) {
+    if (i >= from) all.add(done.chosen[i], characters);
+    characters += characters_of(tokenizer_.written(done.chosen[i].id));
+  }
+  return json::object{{"tokens", std::move(all.tokens)},
+                      {"token_logprobs", std::move(all.values)},
+                      {"top_logprobs", std::move(all.best)},
+                      {"text_offset", std::move(all.offsets)}};
+}
+
+// Returns the probabilities of the prompt as vLLM does: the token and the most likely ones at each position.
+json::array TextReply::prompt_probabilities() const {
+  json::array all{nullptr};
+  for (const ScoredToken& token : prompt_->others) {
+    json::object one;
+    const auto add = [&](int32_t id, double log_probability, int64_t rank) {
+      one.emplace(std::to_string(id), json::object{{"logprob", log_probability},
+                                                   {"rank", rank},
+                                                   {"decoded_token", token_label(tokenizer_.written(id))}});
+    };
+    add(token.id, token.log_probability, token.rank);
+    for (size_t i = 0; i < std::min(*prompt_logprobs_, token.best.size()); ++i)
+      add(token.best[i].id, token.best[i].log_probability, static_cast<int64_t>(i) + 1);
+    all.push_back(std::move(one));
+  }
+  return all;
 }
 
 // Returns the fields of a line of Ollama's stream except its text; with `done`, those of the last line.
@@ -250,6 +327,7 @@ std::string TextReply::piece(std::vector<AnswerPart> parts, const Continuation& 
       }
     }
     told_ = done.shown;
+    told_prompt_ = true;
     told_calls_ = calls_.size();
     lines += line(std::move(object));
   }
@@ -281,7 +359,10 @@ std::string TextReply::end(const Continuation& done) {
     choice["delta"] = json::object();
   else
     choice["text"] = "";
-  choice["logprobs"] = told_ < done.shown ? probabilities(done, told_) : json::value(nullptr);
+  if (scored_echo_)
+    choice["logprobs"] = text_probabilities(done, told_, done.chosen.size(), !told_prompt_);
+  else
+    choice["logprobs"] = told_ < done.shown ? probabilities(done, told_) : json::value(nullptr);
   choice["finish_reason"] = reason(done);
   last = head(chat ? "chat.completion.chunk" : "text_completion");
   last["choices"] = json::array{std::move(choice)};
@@ -320,7 +401,9 @@ json::object TextReply::choice(const Continuation& done) const {
     choice["message"] = message();
   else
     choice["text"] = content_;
-  choice["logprobs"] = probabilities(done, 0);
+  // With those of a prompt, an end token has one too, so that there are as many as tokens.
+  choice["logprobs"] = scored_echo_ ? text_probabilities(done, 0, done.chosen.size(), true) : probabilities(done, 0);
+  if (prompt_logprobs_ && api_ == TextApi::completion) choice["prompt_logprobs"] = prompt_probabilities();
   choice["finish_reason"] = reason(done);
   return choice;
 }
@@ -339,6 +422,7 @@ std::string TextReply::whole(const Continuation& total, json::array choices) con
   }
   json::object object = head(api_ == TextApi::chat ? "chat.completion" : "text_completion");
   object["choices"] = std::move(choices);
+  if (prompt_logprobs_ && api_ == TextApi::chat) object["prompt_logprobs"] = prompt_probabilities();
   object["usage"] = usage_of(total);
   return json_line(object) + "\n";
 }

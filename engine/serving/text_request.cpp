@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
+#include "engine/language/pattern_grammar.hpp"
 #include "engine/serving/json_fields.hpp"
 #include "engine/serving/json_text.hpp"
 #include "formats/exact_json.hpp"
@@ -70,8 +71,9 @@ void refuse_given(const JsonFields& fields, std::initializer_list<const char*> n
 void refuse_settings(const JsonFields& fields, std::initializer_list<const char*> names, const char* what) {
   for (const char* const name : names) {
     const json::value* const value = fields.find(name);
-    if (value && *value != false && *value != 0 && !(value->is_object() && value->get_object().empty()))
-      refuse_given(fields, {name}, what);
+    const bool idle = !value || *value == false || (value->is_number() && value->to_number<double>() == 0) ||
+                      (value->is_object() && value->get_object().empty());
+    if (!idle) refuse_given(fields, {name}, what);
   }
 }
 
@@ -139,9 +141,20 @@ ChatPrompt conversation_of(const JsonFields& fields) {
   if (const json::array* const tools = fields.array("tools")) prompt.tools = *tools;
   expect_functions(prompt.tools);
   read_reasoning(fields, prompt.more);
+  if (const json::array* const documents = fields.array("documents")) prompt.more["documents"] = *documents;
   if (const json::object* const more = fields.object("chat_template_kwargs"))
     for (const auto& [key, value] : *more) prompt.more[key] = value;
   return prompt;
+}
+
+// Reads how the prompt ends, under the names of vLLM.
+void read_prompt_end(const JsonFields& f, TextRequest& r) {
+  r.continues = f.flag("continue_final_message", false);
+  r.conversation->answer = f.flag("add_generation_prompt", !r.continues);
+  if (r.continues && r.conversation->answer)
+    refuse_field("continue_final_message", "and 'add_generation_prompt' exclude each other");
+  if (f.flag("add_special_tokens", false))
+    refuse_field("add_special_tokens", "is not supported: the chat template writes special tokens");
 }
 
 // Reads a tool choice given as a word: "required" demands a call of any tool.
@@ -226,6 +239,16 @@ void read_seed(const JsonFields& f, TextRequest& r) {
   r.seeded = true;
 }
 
+std::vector<int32_t> ids_of(const json::array& given, const char* name) {
+  std::vector<int32_t> ids;
+  for (const json::value& id : given) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
+      refuse_field(name, "has a token that is not a number");
+    ids.push_back(static_cast<int32_t>(id.get_int64()));
+  }
+  return ids;
+}
+
 void read_bias(const JsonFields& f, ContinuationSettings& s) {
   const json::object* const bias = f.object("logit_bias");
   if (!bias) return;
@@ -237,58 +260,174 @@ void read_bias(const JsonFields& f, ContinuationSettings& s) {
   }
 }
 
-// Reads the limits of tokens. Some clients write -1 for none.
-void read_most_tokens(const JsonFields& f, ContinuationSettings& s) {
+// Reads the limits of tokens. Some clients write -1 for none. Continuing a text by no token computes its prompt only.
+void read_most_tokens(const JsonFields& f, TextRequest& r) {
+  ContinuationSettings& s = r.settings;
+  const int64_t least = r.api == TextApi::completion ? 0 : 1;
   for (const char* const name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
     const json::value* const value = f.find(name);
     if (value && value->is_int64() && value->get_int64() == -1) continue;
-    s.tokens = f.whole(name, s.tokens, 1, INT32_MAX);  // the context is a limit too
+    s.tokens = f.whole(name, s.tokens, least, INT32_MAX);  // the context is a limit too
   }
+  s.least = f.whole("min_tokens", 0, 0, INT32_MAX);
+  if (s.least > s.tokens)
+    refuse_field("min_tokens", fmt::format("is {}, but the limit of tokens is {}", s.least, s.tokens));
+}
+
+// Reads which tokens end the text, under the names of vLLM.
+void read_ends(const JsonFields& f, ContinuationSettings& s) {
+  if (f.flag("ignore_eos", false)) {
+    s.ends.clear();
+    s.usual_ends = false;
+  }
+  if (const json::array* const ids = f.array("stop_token_ids"))
+    for (const int32_t id : ids_of(*ids, "stop_token_ids")) s.ends.push_back(id);
+  s.all_written = !f.flag("skip_special_tokens", true);
 }
 
 void read_log_probabilities(const JsonFields& f, ContinuationSettings& s) {
   if (f.flag("logprobs", false)) s.log_probabilities = static_cast<size_t>(f.whole("top_logprobs", 0, 0, 20));
 }
 
+const std::vector<std::string> kDryBreakers = {"\n", ":", "\"", "*"};  // those of dry_breakers()
+
+// Refuses settings of vLLM and llama.cpp's server that this server lacks.
+void refuse_others(const JsonFields& f, const ContinuationSettings& s) {
+  refuse_given(f, {"functions", "function_call"}, "is not supported: give 'tools' and 'tool_choice'");
+  refuse_given(f, {"audio", "web_search_options"}, "is not supported: the model reads and writes text");
+  for (const std::string& modality : f.texts("modalities"))
+    if (modality != "text") refuse_field("modalities", "has " + modality + ": the model reads and writes text");
+  refuse_settings(f,
+                  {"bad_words", "allowed_token_ids", "use_beam_search", "logits_processors", "truncate_prompt_tokens",
+                   "include_stop_str_in_output", "return_token_ids", "return_tokens_as_token_ids", "prompt_embeds",
+                   "guided_whitespace_pattern", "xtc_probability", "dynatemp_range", "t_max_predict_ms", "lora",
+                   "post_sampling_probs", "response_fields"},
+                  "is not supported");
+  refuse_settings(f, {"n_probs"}, "is not supported: give 'logprobs'");
+  refuse_given(f, {"chat_template"}, "is not supported: --chat-template of the server sets the template");
+  if (f.number("top_n_sigma", 0, -1e6, 1e6) > 0) refuse_field("top_n_sigma", "is not supported");
+  if (s.filters.dry_multiplier <= 0) return;
+  if (f.find("dry_sequence_breakers") && f.texts("dry_sequence_breakers") != kDryBreakers)
+    refuse_field("dry_sequence_breakers", "is not supported: line ends, ':', '\"' and '*' end a repetition");
+  if (f.whole("dry_penalty_last_n", -1, -1, INT32_MAX) != -1)
+    refuse_field("dry_penalty_last_n", "is not supported: repetitions of the whole text count");
+}
+
+// Returns a JSON schema, which some clients give as a text.
+std::string schema_text(const json::value& schema, const char* name) {
+  if (!schema.is_string()) return json::serialize(schema);
+  json::error_code failed;
+  parse_json(schema.get_string(), failed);
+  if (failed) refuse_field(name, "is a text, but not one of JSON: " + failed.message());
+  return copied(schema.get_string());
+}
+
+std::string rule_of_pattern(const std::string& pattern, const char* name) {
+  try {
+    return "text ::= " + grammar_of_whole_pattern(pattern) + "\n";
+  } catch (const Error& e) {
+    refuse_field(name, fmt::format("is not usable: {}", e.what()));
+  }
+}
+
+std::string rule_of_choices(const std::vector<std::string>& choices, const char* name) {
+  std::string rule;
+  for (const std::string& choice : choices) {
+    rule += rule.empty() ? "text ::= \"" : " | \"";
+    for (const char c : choice)
+      rule += c == '"' || c == '\\' ? std::string{'\\', c}
+              : static_cast<unsigned char>(c) < ' '
+                  ? fmt::format("\\x{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)))
+                  : std::string(1, c);
+    rule += '"';
+  }
+  if (rule.empty()) refuse_field(name, "has no text to choose");
+  return rule + "\n";
+}
+
+// Reads the form of answers under the names of vLLM, SGLang and llama.cpp's server.
+void read_form(const JsonFields& f, TextRequest& r) {
+  const auto schema = [&](const JsonFields& fields, const char* name) {
+    if (const json::value* const given = fields.find(name)) r.schema = schema_text(*given, name);
+  };
+  const auto pattern = [&](const JsonFields& fields, const char* name) {
+    if (fields.find(name)) r.rules = rule_of_pattern(fields.text(name), name);
+  };
+  const auto choices = [&](const JsonFields& fields, const char* name) {
+    if (fields.find(name)) r.rules = rule_of_choices(fields.texts(name), name);
+  };
+  const auto grammar = [&](const JsonFields& fields, const char* name) {
+    if (std::string text = fields.text(name); !text.empty()) r.grammar = std::move(text);
+  };
+  for (const char* const name : {"json_schema", "guided_json"}) schema(f, name);
+  for (const char* const name : {"regex", "guided_regex"}) pattern(f, name);
+  for (const char* const name : {"grammar", "ebnf", "guided_grammar"}) grammar(f, name);
+  choices(f, "guided_choice");
+  if (const json::object* const all = f.object("structured_outputs")) {
+    const JsonFields fields(*all);
+    schema(fields, "json");
+    if (fields.flag("json_object", false)) r.schema = kAnyObject;
+    pattern(fields, "regex");
+    choices(fields, "choice");
+    grammar(fields, "grammar");
+    refuse_settings(fields, {"structural_tag", "whitespace_pattern"}, "of 'structured_outputs' is not supported");
+  }
+}
+
+void read_response_format(const JsonFields& f, TextRequest& r) {
+  const json::object* const format = f.object("response_format");
+  if (!format) return;
+  const std::string type = JsonFields(*format).text("type");
+  if (type == "json_object") {
+    const json::object* const schema = JsonFields(*format).object("schema");  // as llama.cpp's server
+    r.schema = schema ? json::serialize(*schema) : kAnyObject;
+  } else if (type == "json_schema") {
+    const json::object* const named = JsonFields(*format).object("json_schema");
+    const json::value* const schema = named ? JsonFields(*named).find("schema") : nullptr;
+    if (!schema) refuse_field("response_format", "has no json_schema.schema");
+    r.schema = json::serialize(*schema);
+  } else if (type != "text") {
+    refuse_field("response_format", "must be of the type text, json_object or json_schema");
+  }
+}
+
+// Reads which log probabilities the reply has. Of prompts those of the first token are missing.
+void read_openai_probabilities(const JsonFields& f, TextRequest& r) {
+  ContinuationSettings& s = r.settings;
+  if (r.api != TextApi::completion) {
+    read_log_probabilities(f, s);
+    if (!s.log_probabilities && f.whole("top_logprobs", 0, 0, 20) > 0)
+      refuse_field("top_logprobs", "needs 'logprobs': true");
+  } else if (f.find("logprobs")) {
+    s.log_probabilities = static_cast<size_t>(f.whole("logprobs", 0, 0, 20));
+    if (r.echo) s.prompt_probabilities = s.log_probabilities;
+  }
+  if (!f.find("prompt_logprobs")) return;
+  if (r.api == TextApi::responses) refuse_field("prompt_logprobs", "is not supported: /v1/chat/completions has it");
+  if (r.stream) refuse_field("prompt_logprobs", "has no place in a stream: give 'stream': false");
+  r.prompt_logprobs = static_cast<size_t>(f.whole("prompt_logprobs", 0, 0, 20));
+  s.prompt_probabilities = std::max(s.prompt_probabilities.value_or(0), *r.prompt_logprobs);
+}
+
 void read_openai(const JsonFields& f, TextRequest& r) {
   read_choice(f, r.settings);
   read_seed(f, r);
   read_bias(f, r.settings);
-  read_most_tokens(f, r.settings);
+  read_most_tokens(f, r);
+  read_ends(f, r.settings);
   if (r.api != TextApi::responses) r.each = static_cast<size_t>(f.whole("n", 1, 1, kMostTexts));
-  refuse_given(f, {"functions", "function_call"}, "is not supported: give 'tools' and 'tool_choice'");
-  refuse_given(f, {"audio", "web_search_options"}, "is not supported: the model reads and writes text");
-  refuse_settings(f, {"ignore_eos", "min_tokens", "stop_token_ids", "bad_words", "use_beam_search", "prompt_logprobs"},
-                  "is not supported");
-  refuse_settings(
-      f, {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "json_schema"},
-      "is not supported: give 'response_format' or 'grammar'");
+  refuse_others(f, r.settings);
   r.stream = f.flag("stream", false);
   r.one_call = !f.flag("parallel_tool_calls", true);
   if (const json::object* const options = f.object("stream_options"))
     r.usage = JsonFields(*options).flag("include_usage", false);
-  if (r.api != TextApi::completion) {
-    read_log_probabilities(f, r.settings);
-    if (!r.settings.log_probabilities && f.whole("top_logprobs", 0, 0, 20) > 0)
-      refuse_field("top_logprobs", "needs 'logprobs': true");
-  } else if (f.find("logprobs")) {
-    r.settings.log_probabilities = static_cast<size_t>(f.whole("logprobs", 0, 0, 20));
-  }
-  r.grammar = f.text("grammar");
-  if (const json::object* const format = f.object("response_format")) {
-    const std::string type = JsonFields(*format).text("type");
-    if (type == "json_object") {
-      const json::object* const schema = JsonFields(*format).object("schema");  // as llama.cpp's server
-      r.schema = schema ? json::serialize(*schema) : kAnyObject;
-    } else if (type == "json_schema") {
-      const json::object* const named = JsonFields(*format).object("json_schema");
-      const json::value* const schema = named ? JsonFields(*named).find("schema") : nullptr;
-      if (!schema) refuse_field("response_format", "has no json_schema.schema");
-      r.schema = json::serialize(*schema);
-    } else if (type != "text") {
-      refuse_field("response_format", "must be of the type text, json_object or json_schema");
-    }
-  }
+  if (r.api == TextApi::completion)
+    r.echo = f.flag("echo", false);
+  else
+    refuse_settings(f, {"echo"}, "is not supported: /v1/completions has it");
+  read_openai_probabilities(f, r);
+  read_form(f, r);
+  read_response_format(f, r);
 }
 
 void read_ollama(const JsonFields& f, TextRequest& r) {
@@ -314,27 +453,17 @@ void read_ollama(const JsonFields& f, TextRequest& r) {
     refuse_field("format", "must be \"json\" or a JSON schema");
 }
 
-std::vector<int32_t> prompt_ids_of(const json::array& given) {
-  std::vector<int32_t> ids;
-  for (const json::value& id : given) {
-    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
-      refuse_field("prompt", "has a token that is not a number");
-    ids.push_back(static_cast<int32_t>(id.get_int64()));
-  }
-  return ids;
-}
-
 // A prompt is a text or a list of tokens; a list of prompts asks for a text for each.
 void read_completion_prompts(const JsonFields& f, TextRequest& r) {
   const json::value* const prompt = f.find("prompt");
   const json::array* const list = prompt ? prompt->if_array() : nullptr;
   if (list && !list->empty() && list->front().is_int64()) {
-    r.prompts.push_back({"", prompt_ids_of(*list)});
+    r.prompts.push_back({"", ids_of(*list, "prompt")});
   } else if (list && !list->empty() && list->front().is_array()) {
     for (const json::value& one : *list) {
       if (!one.is_array() || one.get_array().empty())
         refuse_field("prompt", "has an item that is not a list of tokens");
-      r.prompts.push_back({"", prompt_ids_of(one.get_array())});
+      r.prompts.push_back({"", ids_of(one.get_array(), "prompt")});
     }
   } else {
     for (std::string& text : f.texts("prompt")) r.prompts.push_back({std::move(text)});
@@ -346,9 +475,8 @@ void read_completion_prompts(const JsonFields& f, TextRequest& r) {
 
 void read_completion(const JsonFields& f, TextRequest& r) {
   read_completion_prompts(f, r);
-  r.echo = f.flag("echo", false);
-  if (r.echo && r.settings.log_probabilities)
-    refuse_field("echo", "with 'logprobs' is not supported: prompts have no log probabilities");
+  const bool begin = f.flag("add_special_tokens", true);
+  for (PlainPrompt& prompt : r.prompts) prompt.begin = begin;
   refuse_given(f, {"suffix"}, "is not supported: texts are continued at their end");
   if (f.whole("best_of", 1, 1, kMostTexts) > static_cast<int64_t>(r.each))
     refuse_field("best_of", "is more than 'n', which is not supported: raise 'n' and choose by 'logprobs'");
@@ -386,12 +514,14 @@ TextRequest read_text_request(TextApi api, std::string_view body, const Continua
   if (api == TextApi::chat || api == TextApi::responses || (api == TextApi::ollama_chat && !r.loads))
     r.conversation = conversation_of(fields);
   if (r.conversation) read_tool_choice(fields, r);
+  if (r.conversation && openai) read_prompt_end(fields, r);
   if (api == TextApi::completion) read_completion(fields, r);
   if (api == TextApi::ollama_generate) read_generate_prompt(fields, r);
   const json::value* const keep = r.loads ? fields.find("keep_alive") : nullptr;
   r.unloads = keep && (*keep == 0 || *keep == "0" || *keep == "0s");
   r.tools = r.conversation && !r.conversation->tools.empty();
-  if (!r.schema.empty() && !r.grammar.empty()) refuse_field("grammar", "and a format exclude each other");
+  if (int{!r.schema.empty()} + int{!r.rules.empty()} + int{!r.grammar.empty()} > 1)
+    refuse_field(r.grammar.empty() ? "response_format" : "grammar", "and another format exclude each other");
   return r;
 }
 

@@ -23,6 +23,7 @@ class ResponseWriter;
 struct PlainPrompt {
   std::string text;
   std::vector<int32_t> ids = {};  // instead of `text`
+  bool begin = true;              // the begin token of the vocabulary precedes `text`
 };
 
 struct TextRequest {
@@ -30,17 +31,20 @@ struct TextRequest {
   std::string model;                       // as named by the client
   std::optional<ChatPrompt> conversation;  // empty: use `prompts`
   std::vector<PlainPrompt> prompts;
-  size_t each = 1;       // number of texts for each prompt
-  bool echo = false;     // texts begin with their prompts
-  bool loads = false;    // Ollama: no text is wanted; the client only expects the model to be loaded
-  bool unloads = false;  // Ollama: with `loads`, the client no longer needs the model, which stays
+  size_t each = 1;                        // number of texts for each prompt
+  bool echo = false;                      // texts begin with their prompts, and so do their log probabilities
+  std::optional<size_t> prompt_logprobs;  // report the prompt's tokens in vLLM's form, with this number of likely ones
+  bool continues = false;                 // the answer continues the last message of the conversation
+  bool loads = false;                     // Ollama: no text is wanted; the client only expects the model to be loaded
+  bool unloads = false;                   // Ollama: with `loads`, the client no longer needs the model, which stays
   ContinuationSettings settings;
-  bool seeded = false;                                       // the client chose settings.seed
-  std::string schema;                                        // JSON schema of an answer that calls no tool; "": none
-  std::string grammar;                                       // GBNF; "": none
-  bool stream = false, usage = false;                        // usage: report token counts at the end of a stream
-  bool tools = false, one_call = false;                      // one_call: further calls are dropped
-  std::optional<std::string> call = std::nullopt;            // the answer must call this tool; "": any tool
+  bool seeded = false;                             // the client chose settings.seed
+  std::string schema;                              // JSON schema of an answer that calls no tool; "": none
+  std::string rules;                               // instead of a schema: the rule `text` of such an answer, GBNF
+  std::string grammar;                             // of all that the model writes, GBNF; "": none
+  bool stream = false, usage = false;              // usage: report token counts at the end of a stream
+  bool tools = false, one_call = false;            // one_call: further calls are dropped
+  std::optional<std::string> call = std::nullopt;  // the answer must call this tool; "": any tool
   std::shared_ptr<const ResponseRecord> response = nullptr;  // TextApi::responses: fields for its reply
 
   size_t texts() const { return each * (conversation ? 1 : prompts.size()); }
@@ -59,6 +63,8 @@ class TextReply {
   // `prompt`: the text that the answer continues. `index`: of the text. The tokenizer must outlive this object.
   TextReply(const TextRequest& request, const Tokenizer& tokenizer, const std::string& prompt, std::string id,
             int64_t now, size_t index = 0);
+  // Sets the scores of the prompt, before its first use.
+  void set_prompt(std::shared_ptr<const PromptScores> scores) { prompt_ = std::move(scores); }
   // Return pieces of a stream for parts of the answer; "" if there is nothing to send yet.
   std::string begin();
   std::string more(const std::string& text, const Continuation& done);
@@ -83,6 +89,8 @@ class TextReply {
   boost::json::value calls(bool indexed) const;
   boost::json::array token_probabilities(const Continuation& done, size_t from) const;
   boost::json::value probabilities(const Continuation& done, size_t from) const;
+  boost::json::value text_probabilities(const Continuation& done, size_t from, size_t to, bool prompt) const;
+  boost::json::array prompt_probabilities() const;
   boost::json::object ollama(const Continuation* done) const;
   const char* reason(const Continuation& done) const;
 
@@ -91,6 +99,11 @@ class TextReply {
   const int64_t now_;
   const size_t index_;
   const bool usage_, probabilities_, one_call_;
+  const std::optional<size_t> prompt_logprobs_;
+  const bool scored_echo_;  // log probabilities begin with those of the prompt
+  bool told_prompt_ = false;
+  std::string prompt_text_;  // only with scored_echo_
+  std::shared_ptr<const PromptScores> prompt_;
   bool has_call_ = false;
   const Tokenizer& tokenizer_;
   std::optional<AnswerReader> reader_;      // of chats

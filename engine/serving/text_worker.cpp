@@ -284,12 +284,13 @@ bool TextWorker::choose_parts() {
 void TextWorker::choose_parts(Slot*& at) {
   parts_.clear();
   owners_.clear();
-  size_t writing = 0, others = 0;
+  size_t writing = 0, others = 0, scored = 0;
   for (Slot* slot : running_) {
     at = slot;
     slot->preempted = false;
     const bool behind = slot->text->in_prompt() || !slot->session->missing().empty();
     ++(behind ? others : writing);
+    scored += slot->text->scores_prompt();
   }
   int64_t left = budget_.tokens(writing);
   const int64_t drafts = kDraftRows / static_cast<int64_t>(std::max<size_t>(writing, 1)) - 1;
@@ -301,7 +302,9 @@ void TextWorker::choose_parts(Slot*& at) {
       add_part(*slot, 1, drafts);
       continue;
     }
-    const int64_t share = std::max<int64_t>(left / static_cast<int64_t>(std::max<size_t>(others, 1)), 1);
+    int64_t share = std::max<int64_t>(left / static_cast<int64_t>(std::max<size_t>(others, 1)), 1);
+    if (slot->text->scores_prompt())
+      share = std::clamp<int64_t>(Generation::kMostScored / static_cast<int64_t>(scored), 1, share);
     others -= others > 0;
     const size_t before = parts_.size();
     add_part(*slot, share, 0);
@@ -324,13 +327,10 @@ bool TextWorker::add_part(Slot& slot, int64_t most, int64_t drafts) {
   } else {
     const bool writing = !slot.text->in_prompt();
     part.tokens = slot.text->wanted(most, drafts);
-    if (writing && part.tokens.size() > 1) {
-      if (session.reserve(session.length() + static_cast<int64_t>(part.tokens.size())))
-        part.wanted = StepPart::all;
-      else
-        part.tokens = part.tokens.first(1);
-    }
-    if (part.wanted != StepPart::all && !slot.text->needs_scores(part.tokens.size())) part.wanted = StepPart::none;
+    const bool drafted = writing && part.tokens.size() > 1;
+    if (drafted && !session.reserve(session.length() + static_cast<int64_t>(part.tokens.size())))
+      part.tokens = part.tokens.first(1);
+    part.wanted = slot.text->needed_scores(part.tokens.size());
     length = session.length() + static_cast<int64_t>(part.tokens.size());
     if (session.length() == 0 && !has_room(slot, slot.text->done().prompt_tokens)) return false;
   }

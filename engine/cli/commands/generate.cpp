@@ -104,9 +104,9 @@ Continuation continue_session(const Options& options, LanguageModel& model, Sess
   });
 }
 
-boost::json::array json_of(const std::vector<GeneratedToken>& tokens, const Tokenizer& tokenizer) {
+boost::json::array json_of(const std::vector<ScoredToken>& tokens, const Tokenizer& tokenizer) {
   boost::json::array all;
-  for (const GeneratedToken& token : tokens) {
+  for (const ScoredToken& token : tokens) {
     boost::json::array best;
     for (const TokenProbability& other : token.best)
       best.push_back(boost::json::object{

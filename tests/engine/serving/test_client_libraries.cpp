@@ -7,6 +7,7 @@
 
 #include "engine/language/call_grammar.hpp"
 #include "engine/language/grammar.hpp"
+#include "engine/language/json_grammar.hpp"
 #include "engine/serving/embedding_service.hpp"
 #include "tests/engine/serving/served_language.hpp"
 
@@ -43,8 +44,8 @@ ChatTemplate short_template(const std::string& end) {
 }
 
 bool is_answer(const std::string& answer, const char* tools, const std::string& format, bool thinking = false) {
-  GrammarText text(std::make_shared<const Grammar>(
-      grammar_of_answer(json::parse(kNamed), json::parse(tools).as_array(), format, thinking)));
+  GrammarText text(std::make_shared<const Grammar>(grammar_of_answer(rules_of_schema(json::parse(kNamed), "text"),
+                                                                     json::parse(tools).as_array(), format, thinking)));
   return text.append(answer) && text.may_end();
 }
 

@@ -180,17 +180,12 @@ TEST_CASE("language service: what would change an answer and is not supported is
   };
   CHECK(completion(R"(, "suffix": "b")") == "'suffix' is not supported: texts are continued at their end");
   CHECK(completion(R"(, "best_of": 2)").find("'best_of' is more than 'n'") == 0);
-  CHECK(completion(R"(, "echo": true, "logprobs": 1)").find("'echo' with 'logprobs' is not supported") == 0);
   const auto ollama = [&](const char* path, const char* body) { return refusal(path, body, served); };
   CHECK(ollama("/api/chat", R"({"messages": [{"role": "user", "content": "a", "images": ["aa"]}]})") ==
         "'images' is not supported: the model reads text");
   CHECK(ollama("/api/generate", R"({"prompt": "a", "images": ["aa"]})").find("'images'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "template": "{{ .Prompt }}"})").find("'template'") == 0);
   CHECK(ollama("/api/generate", R"({"prompt": "a", "context": [1, 2]})").find("'context'") == 0);
-  for (const char* more : {R"("ignore_eos": true)", R"("min_tokens": 3)", R"("stop_token_ids": [2])"})
-    CHECK(chat((", " + std::string(more)).c_str()).find("is not supported") != std::string::npos);
-  CHECK(chat(R"(, "guided_json": {"type": "null"})") ==
-        "'guided_json' is not supported: give 'response_format' or 'grammar'");
   CHECK(chat(R"(, "top_logprobs": 2)") == "'top_logprobs' needs 'logprobs': true");
   const std::string empty = R"("images": [], "context": null, "suffix": "")";
   posted(served, "/api/generate", R"({"prompt": "a", "stream": false, "options": {"num_predict": 1}, )" + empty + "}");
