@@ -249,14 +249,32 @@ std::vector<int32_t> ids_of(const json::array& given, const char* name) {
   return ids;
 }
 
+constexpr double kMostBias = 1e4;
+
+// A list of [token, bias], as llama.cpp's server takes it; false excludes the token.
+void read_bias_list(const json::array& list, ContinuationSettings& s) {
+  for (const json::value& one : list) {
+    const json::array* const pair = one.if_array();
+    const bool whole = pair && pair->size() == 2 && (*pair)[0].is_int64() && (*pair)[0].get_int64() >= 0 &&
+                       (*pair)[0].get_int64() <= INT32_MAX && ((*pair)[1].is_number() || (*pair)[1] == false);
+    if (!whole) refuse_field("logit_bias", "must be an object of numbers by token, or a list of [token, number]");
+    const double bias = (*pair)[1].is_number() ? (*pair)[1].to_number<double>() : -kMostBias;
+    s.filters.bias.emplace_back(static_cast<int32_t>((*pair)[0].get_int64()),
+                                static_cast<float>(std::clamp(bias, -kMostBias, kMostBias)));
+  }
+}
+
 void read_bias(const JsonFields& f, ContinuationSettings& s) {
+  const json::value* const given = f.find("logit_bias");
+  if (given && given->is_array()) return read_bias_list(given->get_array(), s);
   const json::object* const bias = f.object("logit_bias");
   if (!bias) return;
   for (const auto& [key, value] : *bias) {
     const std::string id = copied(key);
     if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != std::string::npos || !value.is_number())
       refuse_field("logit_bias", "must be an object of numbers by token");
-    s.filters.bias.emplace_back(std::stoi(id), static_cast<float>(std::clamp(value.to_number<double>(), -1e4, 1e4)));
+    s.filters.bias.emplace_back(std::stoi(id),
+                                static_cast<float>(std::clamp(value.to_number<double>(), -kMostBias, kMostBias)));
   }
 }
 

@@ -61,6 +61,16 @@ TEST_CASE("other servers: stop_token_ids end a text") {
             .find("the token 999, which is to end the text, is outside the vocabulary") == 0);
 }
 
+TEST_CASE("other servers: logit_bias may be a list") {
+  LanguageOverHttp served;
+  CHECK(completion(served, R"("logit_bias": [[70, 1000]], "max_tokens": 3)").text == "AAA");
+  CHECK(completion(served, R"("logit_bias": [[70, 1000], [71, 2000.5], [71, false]], "max_tokens": 3)").text == "AAA");
+  completion(served, R"("logit_bias": [], "max_tokens": 1)");
+  for (const char* list : {"[5]", R"([["a", 1]])", "[[5, true]]", "[[5]]"})
+    CHECK(error_of(served, "/v1/completions", R"({"prompt": "Hi", "logit_bias": )" + std::string(list) + "}") ==
+          "'logit_bias' must be an object of numbers by token, or a list of [token, number]");
+}
+
 TEST_CASE("other servers: with ignore_eos only the limit ends a text") {
   LanguageOverHttp served;
   CHECK(completion(served, kOnlyEnd + R"("seed": 1)").tokens == 1);
