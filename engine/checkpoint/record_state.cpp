@@ -72,11 +72,19 @@ json::value json_of(const EpochReport& e, const Evaluation& v, TensorFile& file)
                                   {"figures", figures}});
     if (layer.table.side > 0) file.tensors[table_name(e, layer)] = tensor_of(layer.table.cells, layer.table.side);
   }
-  return json::object{{"samples", v.samples},
-                      {"loss", exact(v.loss)},
-                      {"accuracy", exact(v.accuracy)},
-                      {"seconds", exact(v.seconds)},
-                      {"layers", layers}};
+  json::object o{{"samples", v.samples},
+                 {"loss", exact(v.loss)},
+                 {"accuracy", exact(v.accuracy)},
+                 {"seconds", exact(v.seconds)},
+                 {"layers", layers}};
+  if (!v.counts) o["counts"] = false;
+  if (v.left_over.empty()) return o;
+  json::array left;
+  for (const LeftOver& l : v.left_over)
+    left.push_back(
+        json::object{{"producer", l.producer}, {"samples", static_cast<int64_t>(l.samples)}, {"text", l.text}});
+  o["left_over"] = left;
+  return o;
 }
 
 json::value json_of(const EpochReport& e, TensorFile& file) {
@@ -126,6 +134,13 @@ EpochReport take_epoch(const json::value& value, int64_t version, TensorFile& fi
   const Fields v = f.object("validation");
   e.validation = Evaluation{v.count("samples"), v.number("loss"), v.number("accuracy"), v.number("seconds"), {}, {}};
   for (const json::value& layer : v.list("layers")) e.validation->layers.push_back(take_layer(Fields(layer), e, file));
+  if (v.all().contains("counts")) e.validation->counts = v.yes("counts");
+  if (!v.all().contains("left_over")) return e;
+  for (const json::value& item : v.list("left_over")) {
+    const Fields left(item);
+    e.validation->left_over.push_back(
+        {left.text("producer"), static_cast<uint64_t>(left.count("samples")), left.text("text")});
+  }
   return e;
 }
 
@@ -227,15 +242,16 @@ json::object json_of(const std::map<std::string, WindowState>& windows, TensorFi
   json::object o;
   for (const auto& [name, w] : windows) {
     o[name] = w.next;
-    const bool all_count = std::all_of(w.steps.begin(), w.steps.end(), [](const StepSums& s) {
-      return s.weight == s.samples && s.active == s.samples;
-    });
+    const bool all_count = w.ages.empty() && std::all_of(w.steps.begin(), w.steps.end(), [](const StepSums& s) {
+                             return s.weight == s.samples && s.active == s.samples;
+                           });
     std::vector<double> rows;
     for (const auto column : {&StepSums::sum, &StepSums::weight, &StepSums::active, &StepSums::samples}) {
       if (all_count && column == &StepSums::active) break;
       for (const StepSums& s : w.steps) rows.push_back(s.*column);
     }
-    file.tensors[kWindow + name] = tensor_of(rows, all_count ? 2 : 4);
+    rows.insert(rows.end(), w.ages.begin(), w.ages.end());
+    file.tensors[kWindow + name] = tensor_of(rows, w.ages.empty() ? (all_count ? 2 : 4) : 5);
   }
   return o;
 }
@@ -244,13 +260,21 @@ WindowState take_window(const Fields& f, const std::string& name, TensorFile& fi
   WindowState w;
   w.next = static_cast<size_t>(f.count(name));
   const auto kept = file.tensors.find(kWindow + name);
-  const bool all_count = kept == file.tensors.end() || kept->second.shape()[0] != 4;
-  const std::vector<double> rows = take_numbers(file, kWindow + name, all_count ? 2 : 4);
-  const size_t n = rows.size() / (all_count ? 2 : 4);
+  const int64_t height = kept == file.tensors.end() ? 2 : kept->second.shape()[0];
+  const bool all_count = height != 4 && height != 5;
+  const std::vector<double> rows = take_numbers(file, kWindow + name, all_count ? 2 : height);
+  const size_t n = rows.size() / static_cast<size_t>(all_count ? 2 : height);
   for (size_t i = 0; i < n; ++i) {
     const double weight = rows[n + i];
     w.steps.push_back(all_count ? StepSums{rows[i], weight, weight, weight}
                                 : StepSums{rows[i], weight, rows[2 * n + i], rows[3 * n + i]});
+  }
+  constexpr double kOldest = 9007199254740992.0;  // up to which an f64 counts exactly
+  for (size_t i = 0; i < n && height == 5; ++i) {
+    const double age = rows[4 * n + i];
+    if (!(age >= 1 && age <= kOldest) || age != std::floor(age))
+      throw std::runtime_error(fmt::format("the window of '{}' has a step {} steps ago", name, age));
+    w.ages.push_back(static_cast<int64_t>(age));
   }
   constexpr size_t kSamples = size_t{1} << 24;  // limit of a test-then-train window
   if (n > (name.starts_with("window.") ? kSamples : WindowMean::kSize) || w.next >= WindowMean::kSize)

@@ -65,7 +65,7 @@ void CycleConditions::check_metrics() {
 // Counts the epochs of the report, which include those before a resume.
 void CycleConditions::check_patience() {
   const std::optional<int64_t>& patience = cycle_.plan.settings.patience;
-  if (!patience) return;
+  if (!patience || cycle_.report.by_epoch.empty() || !cycle_.report.by_epoch.back().validation) return;
   const EpochReport* const best = best_of(cycle_.report.by_epoch);
   if (best && cycle_.report.by_epoch.back().epoch - best->epoch >= *patience)
     cycle_.finish_because(fmt::format("by patience: no smaller val.loss since epoch {}", best->epoch));

@@ -15,8 +15,8 @@ class CycleConditions {
   void check();
   // Checks the conditions on metrics only.
   void check_metrics();
-  // Called after a validation. Ends the run if none of the last `patience` validations had a smaller loss than all
-  // before them.
+  // Ends the run if the last epoch was validated and none of the last `patience` validations had a smaller loss than
+  // all before them.
   void check_patience();
 
  private:

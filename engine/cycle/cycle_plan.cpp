@@ -28,6 +28,9 @@ void refuse_what_varies(const CyclePlan& plan) {
     throw Error(ErrorKind::Usage,
                 "a deterministic run cannot end by a time limit: the number of steps until then varies", {},
                 {"give --steps or --epochs instead of a time, or remove --deterministic"});
+  if (plan.training && plan.run.guard && plan.run.guard->returns)
+    throw Error(ErrorKind::Usage, "a deterministic run cannot return to its last checkpoint: when it is written varies",
+                {}, {"let the loss guard end the run (then=stop), or remove --deterministic"});
   for (const GraphConditional& c : plan.graph.graph().conditionals)
     if (c.cycle == plan.cycle && c.predicate && (c.predicate->item->flags & HX_BY_CLOCK))
       throw Error(ErrorKind::Usage,

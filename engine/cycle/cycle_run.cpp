@@ -43,6 +43,7 @@ CycleRun::CycleRun(BoundGraph& graph, int cycle, const RunSettings& settings, Cy
     checkpoints_.end_restore();
     cycle_.start_clock();
     conditions_.check();  // the restored run may be complete
+    conditions_.check_patience();
   }
   weights_.open();
   attach_observers();
@@ -308,7 +309,7 @@ bool CycleRun::close_epoch(uint64_t next, double now, bool cut) {
     if (hooks_.epoch) hooks_.epoch(*closed, reached);
     tell(&CycleObserver::epoch_closed, *closed, reached);
     conditions_.check_metrics();
-    if (closed->validation) conditions_.check_patience();
+    conditions_.check_patience();
   }
   if (next == cycle_.at.epoch) return true;
   cycle_.at.epoch = next;

@@ -27,7 +27,14 @@ void WindowMean::sum_up() {
 }
 
 WindowState WindowMean::state() const {
-  return {{steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(used_)}, next_};
+  WindowState state{{steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(used_)}, next_};
+  bool follow = true;
+  for (size_t i = 0; i < used_; ++i) {
+    const size_t slot = (next_ + kSize - used_ + i) % kSize;
+    follow = follow && at_[slot] == passed_ - static_cast<int64_t>(used_ - i);
+  }
+  for (size_t i = 0; i < used_ && !follow; ++i) state.ages.push_back(passed_ - at_[i]);
+  return state;
 }
 
 void WindowMean::restore(const WindowState& state) {
@@ -36,6 +43,7 @@ void WindowMean::restore(const WindowState& state) {
   next_ = state.next % kSize;
   passed_ = static_cast<int64_t>(used_);
   for (size_t i = 0; i < used_; ++i) at_[(next_ + kSize - used_ + i) % kSize] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < std::min(used_, state.ages.size()); ++i) at_[i] = passed_ - state.ages[i];
   sum_up();
 }
 

@@ -22,10 +22,12 @@ struct StepSums {
   double mean() const { return weight > 0 ? sum / weight * (active / samples) : 0; }
 };
 
-// A saved window: its slots in order, and the index of the slot written next.
+// A saved window: its slots in order, and the index of the slot written next. `ages`: for each slot, how many steps ago
+// its step began, 1 for the last step; empty if the steps follow each other up to the last.
 struct WindowState {
   std::vector<StepSums> steps;
   size_t next = 0;
+  std::vector<int64_t> ages = {};
 };
 
 // Mean of the last hundred steps with a value. Allocates nothing.
@@ -47,7 +49,7 @@ class WindowMean {
   void sum_up();
 
   std::array<StepSums, kSize> steps_{};
-  std::array<int64_t, kSize> at_{};  // the number of each step; steps restored are taken as consecutive
+  std::array<int64_t, kSize> at_{};  // the number of each step
   int64_t passed_ = 0;
   size_t next_ = 0, used_ = 0;
   StepSums all_;

@@ -146,7 +146,13 @@ void ParameterStore::convert(const std::string& name, StoredTensor& given, const
 
 StoredTensor& ParameterStore::declare(const std::string& name, const TensorType& type, Role role, const hx_init& init,
                                       uint64_t seed) {
-  if (StoredTensor* known = find(name)) {
+  StoredTensor* known = find(name);
+  if (known && known->type != type && known->role == Role::moment && role == Role::moment) {
+    bytes_.give_back(known->type.bytes());  // of a cycle that is over, whose optimizer had moments of another type
+    tensors_.erase(name);
+    known = nullptr;
+  }
+  if (known) {
     if (known->type != type && known->given && known->users.use_count() == 1 && is_convertible(known->type, type))
       convert(name, *known, type);
     if (known->type != type) throw other_type(name, known->type, type);

@@ -48,6 +48,8 @@ RunState state_at(int64_t step) {
       "o.accuracy",
       {{"f1", 0.3}},
       Evaluation{7, 0.1, -1, 0.5, {{"o", true, {{"loss", 0.1}, {"auc", std::nan("")}}, {2, {1, 2, 3, 4}}, 7}}, {}}};
+  epoch.validation->counts = false;
+  epoch.validation->left_over = {{"x", 3, "3 samples left over"}};
   s.record.by_epoch = {epoch};
   s.record.closed_epochs = 1;
   s.record.held = {{"val.loss", 0.1}};
@@ -375,7 +377,10 @@ TEST_CASE("record state: epochs, validation, figures and metrics are read back")
   CHECK((e.step == 5 && e.accuracy_name == "o.accuracy" && e.figures == std::map<std::string, double>{{"f1", 0.3}}));
   REQUIRE((e.validation && e.validation->layers.size() == 1));
   CHECK((e.validation->samples == 7 && e.validation->loss == 0.1 && e.validation->accuracy == -1 &&
-         e.validation->seconds == 0.5));
+         e.validation->seconds == 0.5 && !e.validation->counts));
+  REQUIRE(e.validation->left_over.size() == 1);
+  const LeftOver& left = e.validation->left_over[0];
+  CHECK((left.producer == "x" && left.samples == 3 && left.text == "3 samples left over"));
   const LayerFigures& layer = e.validation->layers[0];
   CHECK((layer.layer == "o" && layer.classes && layer.rows == 7 && layer.table.side == 2 &&
          layer.table.cells == std::vector<double>{1, 2, 3, 4}));

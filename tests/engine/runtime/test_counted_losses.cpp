@@ -232,6 +232,29 @@ TEST_CASE("metrics: a value that only some batches have is a mean over all of th
   CHECK(m.value(loss) == Approx(3));
 }
 
+TEST_CASE("metrics: steps without counted positions keep their place in a restored window") {
+  Metrics m;
+  const auto step = [](Metrics& to, int i) {
+    const size_t loss = to.declare("loss");
+    to.begin_batch(loss, 4);
+    to.add(loss, 0, i, i % 3 == 0 ? 2 : 0, 4);
+    to.end_step();
+  };
+  for (int i = 0; i < 320; ++i) step(m, i);
+  for (int i = 320; i < 330; ++i) {
+    RecordState r;
+    r.windows = m.windows();
+    TensorFile file;
+    const boost::json::value written = boost::json::parse(boost::json::serialize(json_of(r, file)));
+    Metrics again;
+    again.declare("loss");
+    again.restore(take_record(Fields(written), 2, file).windows, {});
+    for (int64_t last = 1; last <= 100; ++last) CHECK(again.recent(last) == m.recent(last));
+    step(m, i), step(again, i);
+    for (int64_t last = 1; last <= 100; ++last) CHECK(again.recent(last) == m.recent(last));
+  }
+}
+
 TEST_CASE("loss parts: restored from a checkpoint, and a state without parts counts all samples") {
   Metrics m;
   const size_t loss = m.declare("loss"), other = m.part(loss, "y without 0");

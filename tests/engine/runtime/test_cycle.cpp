@@ -504,7 +504,7 @@ TEST_CASE("live stream: trains until the stream ends") {
   CHECK(r.stopped_by == "end of streams");
 }
 
-TEST_CASE("deterministic: live streams and a time limit are refused") {
+TEST_CASE("deterministic: live streams, a time limit and a return to checkpoints are refused") {
   auto g = graph_of(kLine);
   bind_producer(*g, "x", Rows<float>({2}, numbers(46)).live());
   bind_producer(*g, "y", Rows<float>({1}, numbers(23)).live());
@@ -515,6 +515,10 @@ TEST_CASE("deterministic: live streams and a time limit are refused") {
   s.seconds = 1;
   CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(),
                     "a deterministic run cannot end by a time limit: the number of steps until then varies");
+  s.seconds.reset();
+  s.guard = parse_loss_guard("deviations=6, then=checkpoint");
+  CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(),
+                    "a deterministic run cannot return to its last checkpoint: when it is written varies");
 }
 
 TEST_CASE("inference: a stream of unknown length is read once") {

@@ -123,8 +123,7 @@ TEST_CASE("metrics: means over the last hundred steps, weighted by samples") {
   Metrics resumed;
   resumed.declare("loss");
   resumed.restore(m.windows(), {});
-  CHECK(resumed.recent(1).at("loss") == Approx(2));
-  CHECK(resumed.recent(2).at("loss") == Approx(3.5 / 4));
+  for (const int64_t steps : {1, 2, 3, 4, 1000}) CHECK(resumed.recent(steps) == m.recent(steps));
 }
 
 TEST_CASE("window metrics: the last samples of a layer are kept by whole steps and restored") {
