@@ -371,8 +371,15 @@ std::map<std::string, HTensor> merged_tensors(const ImportedModel& imported, con
   std::map<std::string, HTensor> all = imported.tensors;
   std::map<std::string, int> uses;  // number of weights per tensor of the file
   for (const auto& [key, weight] : resolved.weights()) ++uses[weight.source];
+  const std::set<std::string> mapped = mapped_keys(resolved, false), looked_up = mapped_keys(resolved, true);
   for (const auto& [key, pairs] : pairs_by_weight(adapters)) {
     const BoundWeight& weight = resolved.weights().at(key);
+    if (mapped.count(key) && looked_up.count(key))
+      throw Error(ErrorKind::Weights,
+                  fmt::format("an adapter changes '{}' as the {} of '{}', which uses it as the {} too", key,
+                              pairs.front()->looked_up ? "embedding" : "head", imported.path,
+                              pairs.front()->looked_up ? "head" : "embedding"),
+                  {}, {"give the adapter to the command that runs the model: --lora FILE"});
     if (uses.at(weight.source) > 1)
       throw Error(ErrorKind::Weights,
                   fmt::format("an adapter changes '{}' alone, and '{}' uses the tensor '{}' for other weights too", key,

@@ -147,6 +147,12 @@ TEST_CASE("lora: an adapter of a described model has the modules of its hf_mappi
   CHECK(learned != text_after("the cow", t.base));
   succeed("export GPT2 " + merged + " --weights " + t.base + " --lora " + adapter);
   CHECK(text_after("the cow", merged) == learned);
+
+  const std::string of_embedding = t.adapter("embedding", "r: 2, alpha: 4, target_modules: [embed_tokens]");
+  const Result shared = harmonics("export GPT2 " + merged + " --weights " + t.base + " --lora " + of_embedding);
+  CHECK(shared.code != 0);
+  CHECK(has(shared.err, "an adapter changes 'token_embd.weight' as the embedding of "));
+  CHECK(has(shared.err, "which uses it as the head too\nhelp: give the adapter to the command that runs the model"));
 }
 
 TEST_CASE("lora: weights that a run saved take an adapter when they are exported") {

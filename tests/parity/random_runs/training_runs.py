@@ -384,14 +384,15 @@ def check_adapters(c: Training) -> None:
     )
     if "MoE_FFN" in c.text and c.draw.random() < 0.5:
         targets = c.draw.choice([["experts"], ["router", "q_proj"]])
-    if targets == ["lm_head"] and c.model["config"]["tie_word_embeddings"]:
+    tied = c.model["config"]["tie_word_embeddings"]
+    if targets == ["lm_head"] and tied:
         targets = None
     lora = {
         "r": c.draw.randint(1, 6),
         "alpha": 8,
         "dropout": c.draw.choice([0, 0.1]),
         "use_rslora": c.draw.random() < 0.3,
-        "use_dora": c.draw.random() < 0.3 and targets != ["experts"],
+        "use_dora": c.draw.random() < 0.3 and targets not in (["experts"], ["embed_tokens", "q_proj"]),
     }
     if targets:
         lora["target_modules"] = targets
@@ -413,6 +414,8 @@ def check_adapters(c: Training) -> None:
     )
     need(read_tensors(c.folder / "base/model/model.safetensors") == before, "the base model changes")
     apart = c.scores("base/model/", "--lora", "lo/adapter")
+    if targets and "embed_tokens" in targets and tied:  # the head shares the weight, so it cannot be merged
+        return c.call([c.program, "export", "base/model/", "merged/", "--lora", "lo/adapter"], codes=(65,)) and None
     c.call([c.program, "export", "base/model/", "merged/", "--lora", "lo/adapter", "--quiet"])
     merged = c.scores("merged/")
     scale = np.abs(apart).max()
