@@ -39,6 +39,7 @@ constexpr GgufType kTypes[] = {
     {22, "IQ2_S", 256, 82},   {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},         {25, "I16", 1, 2},
     {26, "I32", 1, 4},        {27, "I64", 1, 8},        {28, "F64", 1, 8},        {29, "IQ1_M", 256, 56},
     {30, "BF16", 1, 2},       {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},
+    {40, "NVFP4", 64, 36},    {41, "Q1_0", 128, 18},    {42, "Q2_0", 64, 18},
 };
 
 std::string lower(std::string_view text) {
@@ -139,7 +140,10 @@ std::optional<std::string_view> GgufValue::text() const {
   return kind_ == GgufKind::Text ? std::optional<std::string_view>(bytes_) : std::nullopt;
 }
 std::optional<std::vector<int64_t>> GgufValue::integers() const {
-  return kind_ == GgufKind::List ? list_of<int64_t>(items_, bytes_, size_, integer_at) : std::nullopt;
+  const auto whole = [](GgufKind kind, const char* at) {
+    return integer_at(kind == GgufKind::Bool ? GgufKind::U8 : kind, at);
+  };
+  return kind_ == GgufKind::List ? list_of<int64_t>(items_, bytes_, size_, whole) : std::nullopt;
 }
 std::optional<std::vector<double>> GgufValue::numbers() const {
   return kind_ == GgufKind::List ? list_of<double>(items_, bytes_, size_, number_at) : std::nullopt;

@@ -15,7 +15,13 @@ constexpr const char* kThreeDigits =
 constexpr const char* kOneDigit =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
     R"(|\s+(?!\S)|\s+)";
+constexpr const char* kOneDigitWithoutContractions =
+    R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kAnyDigits =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
+    R"(|\s+(?!\S)|\s+)";
 constexpr const char* kDigit = R"(\p{N})";
+constexpr const char* kDigits = R"(\p{N}{1,3})";
 constexpr const char* kPunctuation = R"([\p{P}\$\+<=>\^~\|`]+)";
 constexpr const char* kDigitTriples = R"([0-9][0-9][0-9])";
 // Words that end where capital letters follow small ones.
@@ -44,28 +50,33 @@ struct Family {
 const std::vector<Family>& families() {
   static const std::vector<Family> rules = {
       {{"gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "mpt", "olmo", "jais",
-        "roberta-bpe", "exaone4", "modern-bert", "mellum"},
+        "roberta-bpe", "exaone4", "modern-bert", "mellum", "trillion", "granite-docling", "a.x-4.0"},
        {kGpt2}},
-      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
+      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
        {kThreeDigits},
        true,
        true},
-      {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {kThreeDigits}},
-      {{"qwen2", "stablelm2", "deepseek-r1-qwen", "hunyuan", "megrez", "grok-2"}, {kOneDigit}},
-      {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"}, {kDigit, kGpt2}},
+      {{"dbrx", "smaug-bpe", "chatglm-bpe"}, {kThreeDigits}},
+      {{"glm4", "glm5"}, {kThreeDigits}, true},
+      {{"minicpm5"}, {kDigits, kAnyDigits}, true},
+      {{"qwen2", "stablelm2", "deepseek-r1-qwen", "hunyuan", "megrez", "grok-2", "kormo", "f2llmv2", "solar-open"},
+       {kOneDigit}},
+      {{"ufakzeka"}, {kOneDigitWithoutContractions}},
+      {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"}, {kDigit, kGpt2}},
       {{"falcon"}, {kPunctuation, kGpt2, kDigitTriples}},
-      {{"default"}, {kPunctuation, kGpt2, R"(\p{N}+)", kDigitTriples}},
+      {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", kDigitTriples}},
       {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kChineseAndKorean, kDigit}},
       {{"deepseek-llm"},
        {R"([\r\n])", kListedLetters,
         R"(\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+)", R"(\s+$)",
         kChineseAndKorean, kDigit}},
-      {{"deepseek-v3", "hunyuan-dense"},
-       {R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)",
+      {{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"},
+       {kDigits, R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)",
         R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
         R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
       {{"tekken"}, {kCased}, true, true},
-      {{"gpt-4o", "llama4", "kanana2"}, {kCasedWithContractions}},
+      {{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, {kCasedWithContractions}},
+      {{"tiny_aya", "cohere2moe"}, {R"(\d{1,3}(?=(?:\d{3})*\b))", kCasedWithContractions}},
       {{"seed-coder"},
        {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S))"
         R"(|\s+)"}},

@@ -134,9 +134,14 @@ void set_byte_pairs(const GgufFile& file, const std::string& path, Vocabulary& v
   }
 }
 
-// Adds the normalizers that replace spaces by marks and, by default, put one before the text.
-void set_space_marks(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
-  const bool prefix = bool_of(file, path, "tokenizer.ggml.add_space_prefix", true);
+// Sets an id that converters may leave out, as llama.cpp does.
+void default_id(const GgufFile& file, const char* key, int32_t otherwise, const Vocabulary& vocabulary, int32_t& id) {
+  if (!file.find(key) && vocabulary.has(otherwise)) id = otherwise;
+}
+
+// Adds the normalizers that replace spaces by marks and put one before the text. `prefixed`: the default.
+void set_space_marks(const GgufFile& file, const std::string& path, bool prefixed, Vocabulary& vocabulary) {
+  const bool prefix = bool_of(file, path, "tokenizer.ggml.add_space_prefix", prefixed);
   if (prefix) vocabulary.normalizers.push_back({NormalizerKind::prepend, kSpaceMark});
   vocabulary.normalizers.push_back({NormalizerKind::replace, " ", kSpaceMark});
   vocabulary.space_mark = kSpaceMark;
@@ -150,8 +155,11 @@ void expect_scores(const GgufFile& file, const std::string& path) {
 void set_sentence_pieces(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
   expect_scores(file, path);
   vocabulary.model = ModelKind::sentence_pieces;
+  default_id(file, "tokenizer.ggml.unknown_token_id", 0, vocabulary, vocabulary.unknown);
+  default_id(file, "tokenizer.ggml.bos_token_id", 1, vocabulary, vocabulary.bos);
+  default_id(file, "tokenizer.ggml.eos_token_id", 2, vocabulary, vocabulary.eos);
   read_ends(file, path, true, false, vocabulary);
-  set_space_marks(file, path, vocabulary);
+  set_space_marks(file, path, true, vocabulary);
 }
 
 void set_unigram(const GgufFile& file, const std::string& path, Vocabulary& vocabulary) {
@@ -162,6 +170,8 @@ void set_unigram(const GgufFile& file, const std::string& path, Vocabulary& voca
   if (vocabulary.unknown < 0)
     for (size_t i = 0; i < vocabulary.tokens.size() && vocabulary.unknown < 0; ++i)
       if (vocabulary.tokens[i].kind == TokenKind::unknown) vocabulary.unknown = static_cast<int32_t>(i);
+  default_id(file, "tokenizer.ggml.padding_token_id", 0, vocabulary, vocabulary.padding);
+  default_id(file, "tokenizer.ggml.eos_token_id", 1, vocabulary, vocabulary.eos);
   read_ends(file, path, false, true, vocabulary);
   if (const GgufValue* value = file.find(kCharsmap)) {
     const auto bytes = value->integers();
@@ -171,9 +181,9 @@ void set_unigram(const GgufFile& file, const std::string& path, Vocabulary& voca
     for (const int64_t byte : *bytes) table.text += static_cast<char>(byte & 0xFF);
     if (!table.text.empty()) vocabulary.normalizers.push_back(std::move(table));
   }
-  if (bool_of(file, path, "tokenizer.ggml.remove_extra_whitespaces", false))
-    vocabulary.normalizers.push_back({NormalizerKind::spaces});
-  set_space_marks(file, path, vocabulary);
+  const bool single = bool_of(file, path, "tokenizer.ggml.remove_extra_whitespaces", false);
+  if (single) vocabulary.normalizers.push_back({NormalizerKind::spaces});
+  set_space_marks(file, path, single, vocabulary);  // the default of llama.cpp
 }
 
 // Sets BERT's rules. Converters write "##ing" as "ing" and "the" as "\u2581the".
@@ -199,7 +209,8 @@ void set_word_pieces(const GgufFile& file, const std::string& path, Vocabulary& 
   read_ends(file, path, true, true, vocabulary);
   Normalizer rule;
   rule.kind = NormalizerKind::bert;
-  rule.lowercase = rule.accents = bool_of(file, path, "tokenizer.ggml.normalizer.lowercase", true);
+  rule.lowercase = bool_of(file, path, "tokenizer.ggml.normalizer.lowercase", true);
+  rule.accents = bool_of(file, path, "tokenizer.ggml.normalizer.strip_accents", rule.lowercase);
   vocabulary.normalizers.push_back(std::move(rule));
   Division words;
   words.kind = DivisionKind::bert;

@@ -391,12 +391,65 @@ TEST_CASE("gguf: sentence pieces are joined by their scores, and the rest is byt
   CHECK(tokenizer->encode("a\n", {false, false, false}) == Ids{263, 3 + '\n'});
   CHECK(tokenizer->decode(tokenizer->encode("a b \xC3\xA9", {false, false, false})) == "a b \xC3\xA9");
   CHECK(tokenizer->encode("<s>", {false, false, true}) == Ids{1});
+  CHECK(tokenizer->encode("ab", {true, true, false}) == Ids{1, 263, 261, 2});  // the ids that llama.cpp takes
   CHECK(message_of([&] {
           tokenizer_of(vocabulary_file("llama", tokens, kinds, {0, 1}));
         }).find("'tokenizer.ggml.scores' has 2 items; there are 264 tokens") != std::string::npos);
   CHECK(message_of([&] {
           tokenizer_of(vocabulary_file("elvish", tokens, kinds, scores));
         }).find("'tokenizer.ggml.model' is 'elvish'; the kinds that can be read are llama") != std::string::npos);
+}
+
+TEST_CASE("gguf: texts of Unigram get a space where the file says so, or collapses spaces") {
+  const std::string space = "\xE2\x96\x81";
+  const auto ids = [&](const std::function<void(GgufWriter&)>& change) {
+    GgufWriter writer;
+    writer.set_text("tokenizer.ggml.model", "t5");
+    writer.set("tokenizer.ggml.tokens", std::vector<std::string>{"<pad>", "</s>", "<unk>", "a", space + "a"});
+    writer.set("tokenizer.ggml.token_type", std::vector<int32_t>{3, 3, 2, 1, 1});
+    writer.set("tokenizer.ggml.scores", std::vector<float>{0, 0, 0, -1, -1});
+    change(writer);
+    return tokenizer_of(writer.header())->encode("a", {.whole = true});
+  };
+  using Ids = std::vector<int32_t>;
+  CHECK(ids([](GgufWriter&) {}) == Ids{3, 1});
+  CHECK(ids([](GgufWriter& w) { w.set_bool("tokenizer.ggml.add_space_prefix", true); }) == Ids{4, 1});
+  CHECK(ids([](GgufWriter& w) { w.set_bool("tokenizer.ggml.remove_extra_whitespaces", true); }) == Ids{4, 1});
+}
+
+TEST_CASE("gguf: BERT strips accents as the file says, else where it lowers") {
+  const std::string space = "\xE2\x96\x81", upper = "\xC3\x89", lower = "\xC3\xA9";
+  const auto id = [&](const std::function<void(GgufWriter&)>& change) {
+    GgufWriter writer;
+    writer.set_text("tokenizer.ggml.model", "bert");
+    writer.set("tokenizer.ggml.tokens", std::vector<std::string>{"[PAD]", "[UNK]", "[CLS]", "[SEP]", space + upper,
+                                                                 space + lower, space + "E", space + "e"});
+    change(writer);
+    return tokenizer_of(writer.header())->encode(upper, {}).at(0);
+  };
+  const auto lowers = [](bool value) {
+    return [value](GgufWriter& w) { w.set_bool("tokenizer.ggml.normalizer.lowercase", value); };
+  };
+  const auto strips = [](bool value) {
+    return [value](GgufWriter& w) { w.set_bool("tokenizer.ggml.normalizer.strip_accents", value); };
+  };
+  CHECK(id([](GgufWriter&) {}) == 7);
+  CHECK(id(lowers(false)) == 4);
+  CHECK(id(strips(false)) == 5);
+  CHECK(id([&](GgufWriter& w) {
+          lowers(false)(w);
+          strips(true)(w);
+        }) == 6);
+}
+
+TEST_CASE("gguf: a list of bools is read as integers") {
+  GgufWriter lists;  // of no bools
+  lists.set("windows", std::vector<int32_t>{1, 0});
+  std::string bytes = lists.header();
+  const size_t kind = bytes.find("windows") + std::strlen("windows") + 4;
+  const std::string items("\7\0\0\0\2\0\0\0\0\0\0\0\1\0", 14);  // kind 7, two items
+  bytes.replace(kind, 4 + 8 + 2 * 4, items + std::string(6, '\0'));
+  CHECK(read_gguf(bytes, {"lists.gguf", ErrorKind::Weights}).find("windows")->integers() == std::vector<int64_t>{1, 0});
 }
 
 TEST_CASE("gguf: the scores of a whole model are the reference's") {

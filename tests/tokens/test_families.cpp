@@ -55,8 +55,9 @@ TEST_CASE("families: words are those of the pre-tokenizers of published models")
 
 TEST_CASE("families: other names of a family divide as it does") {
   const std::vector<std::pair<const char*, const char*>> names = {
-      {"mellum", "gpt-2"},  {"falcon-h1", "llama3"}, {"grok-2", "qwen2"}, {"hunyuan-dense", "deepseek-v3"},
-      {"llama4", "gpt-4o"}, {"poro-chat", "bloom"}};
+      {"mellum", "gpt-2"},   {"falcon-h1", "llama3"}, {"grok-2", "qwen2"},         {"hunyuan-dense", "deepseek-v3"},
+      {"llama4", "gpt-4o"},  {"poro-chat", "bloom"},  {"a.x-4.0", "gpt-2"},        {"kormo", "qwen2"},
+      {"mellum2", "smollm"}, {"glm5", "glm4"},        {"joyai-llm", "deepseek-v3"}};
   for (const auto& [name, other] : names) {
     INFO(name);
     Vocabulary a, b;
@@ -67,8 +68,27 @@ TEST_CASE("families: other names of a family divide as it does") {
     CHECK(a.whole_words == b.whole_words);
     CHECK(a.adds_bos == b.adds_bos);
   }
-  Vocabulary tekken;
+  Vocabulary glm4, tekken;
+  REQUIRE(set_family(glm4, "glm4"));
+  CHECK(glm4.whole_words);
+  CHECK_FALSE(glm4.adds_bos);
   REQUIRE(set_family(tekken, "tekken"));
   CHECK(tekken.whole_words);
   CHECK(tekken.adds_bos);
+}
+
+TEST_CASE("families: what tells a family from its relatives") {
+  const auto words = [](const char* name, const char* text) {
+    Vocabulary vocabulary;
+    REQUIRE(set_family(vocabulary, name));
+    return WordDivision(vocabulary.divisions).divide(text, true);
+  };
+  using Words = std::vector<std::string>;
+  CHECK(words("qwen2", "a'sb") == Words{"a", "'s", "b"});
+  CHECK(words("ufakzeka", "a'sb") == Words{"a", "'sb"});
+  CHECK(words("minicpm5", "a'sb 12345") == Words{"a", "'s", "b", " ", "123", "45"});
+  CHECK(words("tiny_aya", "Ab 1234567") == Words{"Ab", " ", "1", "234", "567"});
+  CHECK(words("gpt-4o", "1234567") == Words{"123", "456", "7"});
+  CHECK(words("falcon", "a$`b") == Words{"a", "$`", "b"});
+  CHECK(words("default", "a$`b") == Words{"a", "$", "`", "b"});
 }
