@@ -84,7 +84,7 @@ struct Spec {
   std::string name;
   std::vector<std::string> architectures;  // values of general.architecture
   // metadata_keys: for each variable the keys to try, in order. "@len:KEY" is the length of a list, or the number of
-  // rows of a tensor.
+  // rows of a tensor; "@period:KEY" a number, or the N of a list whose false items are those of every N-th block.
   std::map<std::string, std::vector<std::string>> keys;
   std::map<std::string, Value> defaults;              // overridden by the metadata
   std::map<std::string, Value> expected;              // required values of metadata keys

@@ -38,6 +38,8 @@ const AttributeValue& ModelMetadata::value(std::string_view key) const {
 int64_t ModelMetadata::integer(std::string_view key) const {
   const AttributeValue& v = value(key);
   if (const auto* i = std::get_if<int64_t>(&v)) return *i;
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&v))
+    if (const auto only = only_value(*list)) return *only;
   refuse(key, "is not a whole number");
 }
 

@@ -178,7 +178,7 @@ void ResolvedSpec::expect_metadata() {
   std::set<std::string> known(spec_.ignored.begin(), spec_.ignored.end());
   for (const auto& [key, value] : spec_.expected) known.insert(key);
   for (const auto& [variable, keys] : spec_.keys)
-    for (const std::string& key : keys) known.insert(key.starts_with("@len:") ? key.substr(5) : key);
+    for (const std::string& key : keys) known.insert(key.substr(key.starts_with('@') ? key.find(':') + 1 : 0));
   if (prefix == ".") return;
   for (const auto& [key, value] : metadata_.values().entries())
     if (key.starts_with(prefix) && !known.count(key))

@@ -54,6 +54,12 @@ class RopeFields {
   std::string place_;
 };
 
+// Returns the factor of a scaling. 0 stands for 1, as in GGUF.
+double factor_of(const RopeFields& fields, const std::string& scaling) {
+  const double factor = fields.real("factor", 1);
+  return scaling == "none" || factor == 0 ? 1 : factor;
+}
+
 // Returns the frequencies base^(-2i/d) of pairs of dimensions, divided by `factor`: linear scaling (Chen et al. 2023).
 HTensor stretched(int64_t rotary, double base, double factor) {
   const HTensor exponents =
@@ -109,11 +115,9 @@ constexpr const char* kScalings[] = {"none", "linear", "yarn", "llama3", "dynami
 // Throws ErrorKind::Weights for an unknown scaling, or invalid or missing settings.
 void expect_scaling(const RopeFields& fields, const std::string& model, const std::string& scaling, double base,
                     int64_t rotary) {
-  const double factor = fields.real("factor", 1), context = fields.real("context", 0);
+  const double factor = factor_of(fields, scaling), context = fields.real("context", 0);
   const bool known = std::find(std::begin(kScalings), std::end(kScalings), scaling) != std::end(kScalings);
-  const bool plain = scaling == "none" || scaling == "longrope";
-  const bool by_factor = plain ? scaling == "longrope" || factor == 1 || factor == 0 : factor > 0;
-  if (!known || !by_factor || !(base > 0))
+  if (!known || !(factor > 0 || scaling == "longrope") || !(base > 0))
     throw Error(ErrorKind::Weights,
                 fmt::format("'{}': the scaling of rotary positions is '{}' with the factor {}, and only linear, yarn, "
                             "llama3, dynamic and longrope by a positive factor are implemented",
@@ -142,7 +146,7 @@ int64_t ResolvedSpec::covered_context() const {
     const double original = fields.real("context", 0);
     if (scaling == "dynamic") most = kAny;
     if (scaling == "linear" || scaling == "yarn" || scaling == "llama3")
-      most = std::max(most, fields.real("factor", 1) * (original > 0 ? original : static_cast<double>(context_)));
+      most = std::max(most, factor_of(fields, scaling) * (original > 0 ? original : static_cast<double>(context_)));
   }
   return std::max(context_, static_cast<int64_t>(std::min(most, kAny)));
 }
@@ -180,9 +184,9 @@ HTensor SpecTrace::turned(const HTensor& x, const std::string& name) {
   if (rotary < 2 || rotary > width || rotary % 2 != 0)
     throw Error(ErrorKind::Weights,
                 fmt::format("'{}': {} of {} dimensions of a head cannot be rotated in pairs", model, rotary, width));
-  const double base = fields.real("base", 10000), factor = fields.real("factor", 1),
-               context = fields.real("context", 0);
   const std::string scaling = fields.text("scaling", "none");
+  const double base = fields.real("base", 10000), factor = factor_of(fields, scaling),
+               context = fields.real("context", 0);
   expect_scaling(fields, model, scaling, base, rotary);
   const HTensor divisor = rope_divisor(rope->second, place, context, rotary / 2);
   if (scaling == "longrope" && !divisor)

@@ -13,7 +13,7 @@ namespace harmonics::engine {
 
 namespace {
 
-constexpr std::string_view kLength = "@len:";
+constexpr std::string_view kLength = "@len:", kPeriod = "@period:";
 
 specs::Value value_of_text(const std::string& text) {
   const char *from = text.data(), *to = from + text.size();
@@ -24,6 +24,15 @@ specs::Value value_of_text(const std::string& text) {
       read.ec == std::errc() && read.ptr == to && std::isfinite(real))
     return real;
   return text;
+}
+
+// Returns P if every P-th item, and no other, is 0; one more than the number of items if none is 0.
+std::optional<int64_t> period_of(const std::vector<int64_t>& items) {
+  const auto first = std::find(items.begin(), items.end(), 0);
+  const int64_t period = first - items.begin() + 1;
+  for (size_t i = 0; i < items.size(); ++i)
+    if ((items[i] == 0) != ((static_cast<int64_t>(i) + 1) % period == 0)) return std::nullopt;
+  return period;
 }
 
 // Returns all variables that a spec mentions.
@@ -77,15 +86,24 @@ std::optional<ResolvedValue> Variables::of_metadata(const std::string& variable)
       if (const auto rows = rows_of_(of)) return ResolvedValue{*rows, "rows of the tensor " + of};
       continue;
     }
-    const AttributeValue* found = metadata_.values().find(key);
+    const bool period = key.starts_with(kPeriod);
+    const std::string name = period ? key.substr(kPeriod.size()) : key, origin = "metadata " + name;
+    const AttributeValue* found = metadata_.values().find(name);
     if (!found) continue;
-    const std::string origin = "metadata " + key;
     if (const auto* whole = std::get_if<int64_t>(found)) return ResolvedValue{*whole, origin};
     if (const auto* real = std::get_if<double>(found)) return ResolvedValue{*real, origin};
     if (const auto* truth = std::get_if<bool>(found)) return ResolvedValue{int64_t{*truth}, origin};
     if (const auto* text = std::get_if<std::string>(found)) return ResolvedValue{*text, origin};
-    throw Error(ErrorKind::Weights, fmt::format("'{}': the metadata '{}' is a list; the variable '{}' needs one value",
-                                                model_, printable(key, 80), variable));
+    if (const auto* list = std::get_if<std::vector<int64_t>>(found))
+      if (const auto value = period ? period_of(*list) : only_value(*list)) return ResolvedValue{*value, origin};
+    if (const auto* list = std::get_if<std::vector<double>>(found); list && !period)
+      if (const auto value = only_value(*list)) return ResolvedValue{*value, origin};
+    throw Error(
+        ErrorKind::Weights,
+        fmt::format("'{}': the metadata '{}' is a list {}", model_, printable(name, 80),
+                    period ? "whose false items are not those of every N-th block; only such lists are "
+                             "implemented"
+                           : fmt::format("of values that differ; the variable '{}' needs one value", variable)));
   }
   return {};
 }

@@ -2,10 +2,13 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstring>
+#include <functional>
 
 #include <harmonics/ops.hpp>
 
 #include "dsl/spec/reader.hpp"
+#include "engine/program/print.hpp"
 #include "engine/transformer/architectures.hpp"
 #include "engine/transformer/spec_trace.hpp"
 #include "engine/transformer/trained_weights.hpp"
@@ -55,6 +58,16 @@ std::string replaced(const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
   return text.replace(at, from.size(), to);
+}
+
+// Returns the program of a small Llama with changed metadata.
+std::string printed_llama(const std::function<void(AttributeMap&)>& change) {
+  Model model = bare_llama({});
+  AttributeMap keys = model.metadata.values();
+  change(keys);
+  model.metadata = ModelMetadata("small", keys);
+  add_architecture_entries(model);
+  return print(model.trace(model.entry("forward"), {1, 3, 8}));
 }
 
 ImportedModel tiny_model(int64_t width = 4, bool bias = false) {
@@ -281,18 +294,71 @@ TEST_CASE("specs: what does not fit is refused by name, before data moves") {
         }).find("'tiny.bin': the metadata 'tiny.warp' may change what the model computes") == 0);
 }
 
-TEST_CASE("specs: metadata of positions that would have no effect is refused") {
-  const auto refusal = [](const char* key, double value) {
-    Model model = bare_llama({});
-    AttributeMap keys = model.metadata.values();
-    model.metadata = ModelMetadata("small", keys.set(key, value));
-    return message_of([&] { add_architecture_entries(model); });
+TEST_CASE("specs: what metadata leaves out is what llama.cpp takes") {
+  const auto kLinear = [](AttributeMap& keys) {
+    keys.set("llama.rope.scaling.type", "linear").set("llama.rope.scaling.factor", 4.0);
   };
-  CHECK(refusal("llama.rope.scaling.factor", 4) ==
-        "'small': the scaling of rotary positions is 'none' with the factor 4, and only linear, yarn, llama3, dynamic "
+  const auto kYarn = [](AttributeMap& keys) {
+    keys.set("llama.rope.scaling.type", "yarn").set("llama.rope.scaling.factor", 4.0);
+  };
+  const std::string plain = printed_llama([](AttributeMap&) {}), linear = printed_llama(kLinear),
+                    yarn = printed_llama([&](AttributeMap&keys) {
+                      kYarn(keys);
+                      keys.set("llama.rope.scaling.original_context_length", int64_t{300});  // llama.context_length
+                    });
+  CHECK(linear != plain);
+  CHECK(printed_llama([](AttributeMap& keys) { keys.set("llama.rope.scaling.factor", 4.0); }) == linear);
+  CHECK(printed_llama([](AttributeMap& keys) { keys.set("llama.rope.scale_linear", 4.0); }) == linear);
+  CHECK(printed_llama([](AttributeMap& keys) { keys.set("llama.rope.scaling.factor", 0.0); }) == plain);
+  CHECK(printed_llama([&](AttributeMap& keys) {
+          kLinear(keys);
+          keys.set("llama.rope.scaling.type", "none");
+        }) == plain);
+  CHECK(printed_llama(kYarn) == yarn);
+  CHECK(yarn != plain);
+  CHECK(printed_llama([](AttributeMap& keys) { keys.set("llama.rope.scaling.attn_factor", 2.0); }) != plain);
+  CHECK(message_of([&] {
+          printed_llama([&](AttributeMap& keys) {
+            kYarn(keys);
+            keys.set("llama.rope.scaling.factor", -4.0);
+          });
+        }) ==
+        "'small': the scaling of rotary positions is 'yarn' with the factor -4, and only linear, yarn, llama3, dynamic "
         "and longrope by a positive factor are implemented");
-  CHECK(refusal("llama.rope.scaling.attn_factor", 2) == "no error");  // it applies without a scaling, too
-  CHECK(refusal("llama.rope.scaling.factor", 0) == "no error");
+}
+
+TEST_CASE("specs: a list that repeats one value for each block is that value") {
+  using List = std::vector<int64_t>;
+  const auto with = [](const List& heads) {
+    return [heads](AttributeMap& keys) { keys.set("llama.attention.head_count", heads); };
+  };
+  CHECK(printed_llama(with({6, 6})) == printed_llama([](AttributeMap&) {}));
+  for (const List& heads : {List{6, 3}, List{}})
+    CHECK(message_of([&] { printed_llama(with(heads)); }) ==
+          "'small': the metadata 'llama.attention.head_count' is a list of values that differ; the variable 'n_heads' "
+          "needs one value");
+}
+
+TEST_CASE("specs: a list of the blocks with windows is their period") {
+  const std::string spec =
+      replaced(R"("classes": "@len:tiny.labels")", R"("classes": "@len:tiny.labels", "out": "@period:tiny.windows")");
+  const auto period = [&](const AttributeValue& windows) {
+    ImportedModel imported = tiny_model();
+    AttributeMap keys = imported.metadata.values();
+    imported.metadata = ModelMetadata("tiny.bin", keys.set("tiny.windows", windows));
+    const size_t globals = spec.find("\"globals\": {\"out\": \"width * 2\"}");
+    std::string without = spec;
+    without.replace(globals, std::strlen("\"globals\": {\"out\": \"width * 2\"}"), "\"globals\": {}");
+    return message_of([&] { model_of(imported, with_spec(without)); });
+  };
+  using List = std::vector<int64_t>;
+  CHECK(period(int64_t{8}) == "no error");
+  CHECK(period(List{1, 1, 1, 1, 1, 1, 1, 0, 1}) == "no error");
+  CHECK(period(List{1, 1, 1, 1, 1, 1, 1}) == "no error");
+  CHECK(period(List{1, 1, 0, 1, 0}) ==
+        "'tiny.bin': the metadata 'tiny.windows' is a list whose false items are not those of every N-th block; only "
+        "such lists are implemented");
+  CHECK(period(List{1, 0, 1, 0}) != "no error");  // the weights have 8 columns, not 2
 }
 
 TEST_CASE("specs: sizes and settings with which nothing can be computed are refused by their keys") {
