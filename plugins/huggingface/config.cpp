@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "formats/utf8.hpp"
 
@@ -179,11 +180,18 @@ int64_t Config::count(const char* key, int64_t otherwise) const {
   return static_cast<int64_t>(number_of(metadata, architecture->key(key), static_cast<double>(otherwise)));
 }
 
+MetadataValue without_copies(const MetadataValue& value) {
+  const auto* list = std::get_if<std::vector<int64_t>>(&value);
+  if (!list || list->empty() || std::set<int64_t>(list->begin(), list->end()).size() > 1) return value;
+  return list->front();
+}
+
 double number_of(const MetadataMap& metadata, const std::string& key, double otherwise) {
   const auto at = metadata.find(key);
   if (at == metadata.end()) return otherwise;
-  if (const auto* whole = std::get_if<int64_t>(&at->second)) return static_cast<double>(*whole);
-  if (const auto* real = std::get_if<double>(&at->second)) return *real;
+  const MetadataValue value = without_copies(at->second);
+  if (const auto* whole = std::get_if<int64_t>(&value)) return static_cast<double>(*whole);
+  if (const auto* real = std::get_if<double>(&value)) return *real;
   throw Error(ErrorKind::Weights, "the metadata '" + key + "' is not a number");
 }
 

@@ -59,5 +59,7 @@ inline double in_32_bits(double value) { return static_cast<double>(static_cast<
 
 // Returns a number from the metadata, or `otherwise`.
 double number_of(const harmonics::MetadataMap& metadata, const std::string& key, double otherwise);
+// Returns the only value of a list that repeats it for each block, and other values as they are.
+harmonics::MetadataValue without_copies(const harmonics::MetadataValue& value);
 
 }  // namespace huggingface

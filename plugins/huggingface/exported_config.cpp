@@ -77,10 +77,14 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, cons
   config["architectures"] = json::array{name};
   for (const auto& [known, type] : a.classes)
     if (known == name) config["model_type"] = type;
+  const MetadataRow* windows_row = a.find_row("sliding_window_pattern");
+  const auto given = metadata.find(a.key("attention.sliding_window_pattern"));
+  const auto* windows = given == metadata.end() ? nullptr : std::get_if<std::vector<int64_t>>(&given->second);
   for (const MetadataRow& row : a.metadata) {
     const auto at = metadata.find(a.key(row.key));
     if (at == metadata.end()) continue;
-    config[row.config] = number_text(at->second);
+    if (&row == windows_row && windows) continue;
+    config[row.config] = number_text(without_copies(at->second));
     if (row.may_be_off() && number_of(metadata, at->first, 0) == 0) config[row.config] = nullptr;
   }
   for (const auto& [setting, values] : a.expected)
@@ -121,14 +125,17 @@ std::string config_text(const MetadataMap& metadata, const Architecture& a, cons
     config["rope_scaling"] = std::move(scaling);
   }
   const int64_t blocks = static_cast<int64_t>(number_of(metadata, a.key("block_count"), 0));
-  const MetadataRow* pattern_row = a.find_row("sliding_window_pattern");
-  const int64_t pattern = pattern_row ? static_cast<int64_t>(number_of(metadata, a.key(pattern_row->key), 6))
-                                      : a.window_pattern.value_or(0);
+  const int64_t pattern = windows       ? 1
+                          : windows_row ? static_cast<int64_t>(number_of(metadata, a.key(windows_row->key), 6))
+                                        : a.window_pattern.value_or(0);
   if (!window && a.find_row("sliding_window")) config["sliding_window"] = nullptr;
   if (pattern > 0) {
     json::array layers;
-    for (int64_t i = 0; i < blocks; ++i)
-      layers.emplace_back(!window || (i + 1) % pattern == 0 ? "full_attention" : "sliding_attention");
+    for (int64_t i = 0; i < blocks; ++i) {
+      const auto block = static_cast<size_t>(i);
+      const bool full = windows && block < windows->size() ? (*windows)[block] == 0 : (i + 1) % pattern == 0;
+      layers.emplace_back(!window || full ? "full_attention" : "sliding_attention");
+    }
     config["layer_types"] = layers;
   }
   if (weights.blocks)

@@ -202,13 +202,14 @@ json::value rope_scaling(const MetadataMap& metadata, const Architecture& a,
         {"original_max_position_embeddings", static_cast<int64_t>(number("original_context_length", 0))},
         {"attention_factor", number("attn_factor", 1)}};
   const auto type = metadata.find(a.key("rope.scaling.type"));
-  if (type == metadata.end() || !std::holds_alternative<std::string>(type->second)) return nullptr;
-  const std::string& name = std::get<std::string>(type->second);
-  if (name == "none") return nullptr;
-  const double factor = number("factor", 1);
+  const auto* text = type == metadata.end() ? nullptr : std::get_if<std::string>(&type->second);
+  const std::string name = text ? *text : "linear";  // the defaults of GGUF
+  const double factor = number("factor", number_of(metadata, a.key("rope.scale_linear"), 1));
+  if (name == "none" || (name == "linear" && (factor == 0 || factor == 1))) return nullptr;
   json::object scaling{{"rope_type", name}, {"factor", factor}};
   if (name == "yarn") {
-    scaling["original_max_position_embeddings"] = static_cast<int64_t>(number("original_context_length", 0));
+    const double longest = number_of(metadata, a.key("context_length"), 0);
+    scaling["original_max_position_embeddings"] = static_cast<int64_t>(number("original_context_length", longest));
     scaling["beta_fast"] = number("yarn_beta_fast", 32);
     scaling["beta_slow"] = number("yarn_beta_slow", 1);
     if (!a.truncates) scaling["truncate"] = false;
