@@ -16,6 +16,7 @@
 #include "engine/contract/file_reader.hpp"
 #include "engine/contract/guard.hpp"
 #include "engine/contract/plugin_body.hpp"
+#include "engine/model/repeated_value.hpp"
 #include "engine/plugin/arguments.hpp"
 #include "formats/gguf.hpp"
 #include "formats/utf8.hpp"
@@ -39,7 +40,7 @@ int64_t ModelMetadata::integer(std::string_view key) const {
   const AttributeValue& v = value(key);
   if (const auto* i = std::get_if<int64_t>(&v)) return *i;
   if (const auto* list = std::get_if<std::vector<int64_t>>(&v))
-    if (const auto only = only_value(*list)) return *only;
+    if (const auto one = repeated_value(*list)) return *one;
   refuse(key, "is not a whole number");
 }
 

@@ -2,11 +2,9 @@
 // file.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,13 +17,6 @@
 
 namespace harmonics::engine {
 
-// Returns the value of all items; none: they differ, or there are none. Some files repeat a value for each block.
-template <typename T>
-std::optional<T> only_value(const std::vector<T>& items) {
-  const bool same = std::all_of(items.begin(), items.end(), [&](const T& item) { return item == items[0]; });
-  return same && !items.empty() ? std::optional<T>(items[0]) : std::nullopt;
-}
-
 // Metadata of a model file. Keys are those of GGUF: "llama.block_count".
 class ModelMetadata {
  public:
@@ -34,8 +25,8 @@ class ModelMetadata {
 
   bool has(std::string_view key) const { return values_.has(key); }
   // Throw ErrorKind::Weights, with file and key, if the key is missing or has another type.
-  int64_t integer(std::string_view key) const;  // accepts lists of one value too
-  double number(std::string_view key) const;    // accepts integers too
+  int64_t integer(std::string_view key) const;
+  double number(std::string_view key) const;  // accepts integers too
   const std::string& text(std::string_view key) const;
   int64_t integer(std::string_view key, int64_t otherwise) const { return has(key) ? integer(key) : otherwise; }
   double number(std::string_view key, double otherwise) const { return has(key) ? number(key) : otherwise; }

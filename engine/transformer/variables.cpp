@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/model/repeated_value.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -95,9 +96,9 @@ std::optional<ResolvedValue> Variables::of_metadata(const std::string& variable)
     if (const auto* truth = std::get_if<bool>(found)) return ResolvedValue{int64_t{*truth}, origin};
     if (const auto* text = std::get_if<std::string>(found)) return ResolvedValue{*text, origin};
     if (const auto* list = std::get_if<std::vector<int64_t>>(found))
-      if (const auto value = period ? period_of(*list) : only_value(*list)) return ResolvedValue{*value, origin};
+      if (const auto value = period ? period_of(*list) : repeated_value(*list)) return ResolvedValue{*value, origin};
     if (const auto* list = std::get_if<std::vector<double>>(found); list && !period)
-      if (const auto value = only_value(*list)) return ResolvedValue{*value, origin};
+      if (const auto value = repeated_value(*list)) return ResolvedValue{*value, origin};
     throw Error(
         ErrorKind::Weights,
         fmt::format("'{}': the metadata '{}' is a list {}", model_, printable(name, 80),
