@@ -50,6 +50,20 @@ std::string text_of(const MetadataMap& metadata, const std::string& key) {
   return text ? *text : "";
 }
 
+// Returns the metadata with the values that GGUF files may leave out: the defaults of config.json differ.
+MetadataMap completed(MetadataMap metadata, const Architecture& a) {
+  const auto add = [&](const char* key, MetadataValue value) {
+    const auto is = [&](const MetadataRow& row) { return row.key == key; };
+    if (std::any_of(a.metadata.begin(), a.metadata.end(), is)) metadata.emplace(a.key(key), std::move(value));
+  };
+  add("rope.freq_base", 10000.0);
+  const double heads = number_of(metadata, a.key("attention.head_count"), 0);
+  if (heads < 1) return metadata;
+  add("attention.head_count_kv", static_cast<int64_t>(heads));
+  add("attention.key_length", static_cast<int64_t>(number_of(metadata, a.key("embedding_length"), 0) / heads));
+  return metadata;
+}
+
 class Folder {
  public:
   explicit Folder(const ModelToWrite& model) : model_(model) {
@@ -59,6 +73,7 @@ class Folder {
       throw Error(ErrorKind::Weights,
                   "a model of the architecture " + shown_name(name) + " cannot be written as a folder of Hugging Face")
           .note("known ones: " + known_architectures());
+    metadata_ = completed(model.metadata, *architecture_);
     permuted_ = text_of(model.metadata, architecture_->key("rope.pairing")) != "half";
     for (const TensorToWrite& tensor : model.tensors) add(tensor);
     for (auto& [name, w] : written_) finish(name, w);
@@ -68,7 +83,7 @@ class Folder {
   std::string config() const {
     bool tied = false;
     for (const TensorRow& row : architecture_->tensors) tied = tied || (!row.tied.empty() && !written_.count(row.hf));
-    MetadataMap metadata = model_.metadata;
+    MetadataMap metadata = metadata_;
     for (const auto& [name, w] : written_)
       for (const auto& [tensor, setting] :
            {std::pair("token_embd.weight", "vocab_size"), std::pair("token_types.weight", "type_vocab_size")})
@@ -246,7 +261,7 @@ class Folder {
     if (!permuted_) how.permute.clear();
     if (row.is_bias() || form != Form::elements) how.transposed = false;
     const std::string& key = how.permute.empty() ? how.by_head : how.permute;
-    const double heads = key.empty() ? 0 : number_of(model_.metadata, architecture_->key(key), 0);
+    const double heads = key.empty() ? 0 : number_of(metadata_, architecture_->key(key), 0);
     const auto rows = static_cast<uint64_t>(piece.rank() ? piece[0] : 1) * (row.half == Half::whole ? 1 : 2);
     return row_order(how, rows, static_cast<uint64_t>(std::max(0.0, heads)),
                      [&](const std::string& why) { refuse_tensor(name, "has " + quantity(rows, "row") + ", " + why); });
@@ -290,6 +305,7 @@ class Folder {
   }
 
   const ModelToWrite& model_;
+  MetadataMap metadata_;
   const Architecture* architecture_ = nullptr;
   bool permuted_ = true;
   std::map<std::string, Written> written_;

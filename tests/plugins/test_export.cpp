@@ -81,6 +81,43 @@ TEST_CASE("exporters: a model comes back from GGUF and from safetensors as it wa
   }
 }
 
+TEST_CASE("exporters: a folder has the settings that GGUF leaves out or lists for each block") {
+  if (journeys::harmonics("list exporters").out.find("huggingface") == std::string::npos) return;
+  std::map<std::string, HTensor> tensors;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    tensors.emplace(name, HTensor::from(shape, std::vector<float>(static_cast<size_t>(shape.count()), 0.5f)));
+  };
+  add("token_embd.weight", {10, 8}), add("output.weight", {10, 8}), add("output_norm.weight", {8});
+  for (const std::string block : {"blk.0.", "blk.1.", "blk.2."}) {
+    for (const char* matrix : {"attn_q", "attn_k", "attn_v", "attn_output"}) add(block + matrix + ".weight", {8, 8});
+    for (const char* norm : {"attn_q_norm", "attn_k_norm", "post_attention_norm", "post_ffw_norm"})
+      add(block + norm + ".weight", {8});
+    add(block + "ffn_gate.weight", {12, 8}), add(block + "ffn_up.weight", {12, 8});
+    add(block + "ffn_down.weight", {8, 12});
+  }
+  AttributeMap metadata = AttributeMap()
+                              .set("general.architecture", std::string("olmo2"))
+                              .set("olmo2.embedding_length", int64_t{8})
+                              .set("olmo2.block_count", int64_t{3})
+                              .set("olmo2.feed_forward_length", std::vector<int64_t>{12, 12, 12})
+                              .set("olmo2.attention.head_count", int64_t{2})
+                              .set("olmo2.context_length", int64_t{32})
+                              .set("olmo2.attention.sliding_window", int64_t{4})
+                              .set("olmo2.attention.sliding_window_pattern", std::vector<int64_t>{1, 0, 1})
+                              .set("olmo2.rope.scaling.factor", 4.0);
+  journeys::Folder f;
+  export_model(tensors, metadata, f / "folder/", Registry::global(), {"huggingface", {}});
+  const boost::json::value config = boost::json::parse(journeys::read(f / "folder/config.json"));
+  CHECK(config.at("intermediate_size") == 12);
+  CHECK(config.at("num_key_value_heads") == 2);
+  CHECK(config.at("rope_theta") == 10000.0);
+  CHECK(boost::json::serialize(config.at("layer_types")) ==
+        R"(["sliding_attention","full_attention","sliding_attention"])");
+  const boost::json::value& full = config.at_pointer("/rope_parameters/full_attention");
+  CHECK(full.at("rope_type") == "linear");
+  CHECK(full.at("factor") == 4.0);
+}
+
 TEST_CASE("exporters: GGUF files have the narrowest kinds that hold a value") {
   journeys::Folder f;
   const std::string path = f / "m.gguf";
