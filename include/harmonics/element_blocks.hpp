@@ -38,11 +38,17 @@ HARMONICS_FACE inline float largest_of(const float* from, int n) {
   return most;
 }
 
+// Returns 1 / scale, or 0 if that is not finite: an f16 scale is then 0, and indices of infinities and NaN cannot be.
+HARMONICS_FACE inline float inverse_of(float scale) {
+  const float inverse = 1 / scale;
+  return std::isfinite(inverse) ? inverse : 0;
+}
+
 // Returns the integer part of x * inverse + offset, clamped to [0, top]. Rounds twice, never by a fused multiply-add.
 HARMONICS_FACE inline int index_of(float x, float inverse, double offset, int top) {
   const auto steps = static_cast<float>(static_cast<double>(x) * static_cast<double>(inverse));
   const auto moved = static_cast<float>(static_cast<double>(steps) + offset);
-  return moved < 0 ? 0 : moved > static_cast<float>(top) ? top : static_cast<int>(moved);
+  return !(moved > 0) ? 0 : moved > static_cast<float>(top) ? top : static_cast<int>(moved);  // NaN: 0
 }
 
 // ---- q8_0: f16 scale, then 32 signed bytes
@@ -56,7 +62,7 @@ HARMONICS_FACE inline void encode_q8_0(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 34)) return;
   float most = 0;
   for (int i = 0; i < 32; ++i) most = std::fmax(most, std::fabs(from[i]));
-  const float scale = most / 127, inverse = scale > 0 ? 1 / scale : 0;
+  const float scale = most / 127, inverse = inverse_of(scale);
   store_u16(block, float_to_half(scale));
   for (int i = 0; i < 32; ++i) {
     const float steps = std::round(from[i] * inverse);  // ties away from zero
@@ -77,7 +83,7 @@ HARMONICS_FACE inline void decode_q4_0(const uint8_t* block, float* to) {
 // The element of largest magnitude, the first of several, is mapped to -8.
 HARMONICS_FACE inline void encode_q4_0(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 18)) return;
-  const float scale = largest_of(from, 32) / -8, inverse = scale != 0 ? 1 / scale : 0;
+  const float scale = largest_of(from, 32) / -8, inverse = inverse_of(scale);
   store_u16(block, float_to_half(scale));
   const auto index = [inverse](float x) {  // x * inverse + 8.5 rounded once, as by a fused multiply-add
     const auto moved = static_cast<float>(static_cast<double>(x) * static_cast<double>(inverse) + 8.5);
@@ -101,7 +107,7 @@ HARMONICS_FACE inline void decode_q4_1(const uint8_t* block, float* to) {
 HARMONICS_FACE inline void encode_q4_1(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 20)) return;
   const auto [least, most] = std::minmax_element(from, from + 32);
-  const float base = *least, scale = (*most - base) / 15, inverse = scale != 0 ? 1 / scale : 0;
+  const float base = *least, scale = (*most - base) / 15, inverse = inverse_of(scale);
   store_u16(block, float_to_half(scale));
   store_u16(block + 2, float_to_half(base));
   for (int i = 0; i < 16; ++i)
@@ -141,7 +147,7 @@ HARMONICS_FACE inline void decode_q5_0(const uint8_t* block, float* to) {
 // The element of largest magnitude, the first of several, is mapped to -16.
 HARMONICS_FACE inline void encode_q5_0(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 22)) return;
-  const float scale = largest_of(from, 32) / -16, inverse = scale != 0 ? 1 / scale : 0;
+  const float scale = largest_of(from, 32) / -16, inverse = inverse_of(scale);
   store_u16(block, float_to_half(scale));
   store_five_bits(block + 2, [=](int i) { return index_of(from[i], inverse, 16.5, 31); });
 }
@@ -160,7 +166,7 @@ HARMONICS_FACE inline void decode_q5_1(const uint8_t* block, float* to) {
 HARMONICS_FACE inline void encode_q5_1(const float* from, uint8_t* block) {
   if (refuse_block(from, 32, block, 24)) return;
   const auto [least, most] = std::minmax_element(from, from + 32);
-  const float base = *least, scale = (*most - base) / 31, inverse = scale != 0 ? 1 / scale : 0;
+  const float base = *least, scale = (*most - base) / 31, inverse = inverse_of(scale);
   store_u16(block, float_to_half(scale));
   store_u16(block + 2, float_to_half(base));
   store_five_bits(block + 4, [=](int i) { return index_of(from[i] - base, inverse, 0.5, 31); });

@@ -57,8 +57,7 @@ HARMONICS_FACE RoundedPair affine_indices(const float* from, const float* weight
            base = static_cast<double>(*low) - shift * step;
     for (int turn = 0; turn < 3; ++turn) {
       RoundedPair pair{float_to_half(static_cast<float>(step)), float_to_half(static_cast<float>(base)), 0};
-      const float scale = half_to_float(pair.scale), least = half_to_float(pair.least),
-                  inverse = scale != 0 ? 1 / scale : 0;
+      const float scale = half_to_float(pair.scale), least = half_to_float(pair.least), inverse = inverse_of(scale);
       uint8_t found[32];
       double count = 0, squares = 0, products = 0;
       for (int i = 0; i < 32; ++i) {
@@ -71,7 +70,7 @@ HARMONICS_FACE RoundedPair affine_indices(const float* from, const float* weight
         products += w * q * static_cast<double>(from[i]);
         pair.error += w * e * e;
       }
-      if (pair.error < best.error) {
+      if (pair.error < best.error || !std::isfinite(best.error)) {  // not finite: scales beyond f16
         best = pair;
         std::memcpy(indices, found, sizeof found);
       }
