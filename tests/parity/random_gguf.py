@@ -43,7 +43,7 @@ WHOLE_ROTATED = ("llama", "gpt-oss", "granitemoe", "olmoe")  # by llama.cpp, or 
 PARTLY_ROTATED = ("glm4", "stablelm", "gptneox", "phi2", "nemotron", "phi3")
 WITH_FACTORS = ("llama", "arcee", "exaone", "exaone4")
 TIED = ("gemma", "gemma2", "command-r", "cohere2")
-NEVER_TIED = ("stablelm", "gptneox", "phi2", "gpt-oss", "nemotron", "qwen2moe", "olmoe", "exaone4")
+NEVER_TIED = ("stablelm", "gptneox", "phi2", "gpt-oss", "nemotron", "qwen2moe", "olmoe", "olmo2", "exaone4")
 LOOSE = {**base.BOUNDS, "gemma": 1e-2, "gemma2": 1e-2, "gemma3": 1e-2, "arcee": 2e-3, "nemotron": 2e-3}
 SCALES_WINDOWS = ("gpt-oss", "gemma2", "cohere2")
 
