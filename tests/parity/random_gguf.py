@@ -11,7 +11,7 @@ A seed draws an architecture, its sizes, the metadata that is present, absent or
 rotary positions, windows, biases, and a type for each matrix. The program continues a text greedily with the typed
 file, without rounding of activations; llama.cpp gets the same numbers in F32 and the same tokens.
 
-Not compared: scales of NVIDIA's and of experimental types, and the byte 255 as the scale of mxfp4, which is NaN.
+Not compared: types without a decoder in the program, and the byte 255 as the scale of mxfp4, which is NaN.
 """
 import argparse
 import collections
