@@ -157,7 +157,7 @@ int hx_graph::node_named(const char* name, uint32_t purpose) {
 }
 
 void hx_graph::bind_producer(const char* name, uint32_t purpose, Source source, const std::string& options) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   const int node = node_named(name, purpose);
   if (streams(purpose).bound(node))
     throw Error(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", stream_name(name)));
@@ -165,13 +165,13 @@ void hx_graph::bind_producer(const char* name, uint32_t purpose, Source source, 
 }
 
 void hx_graph::bind_producer(const char* name, uint32_t purpose, const std::string& address) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   graph().share_words();
   streams(purpose).bind(graph().graph(), graph().registry(), name ? name : "", parse_address(address));
 }
 
 void hx_graph::bind_consumer(const char* name, Sink sink) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   const Graph& g = graph().graph();
   const int node = name && *name ? g.find(name) : -1;
   if (name && *name && (node < 0 || g.nodes[static_cast<size_t>(node)].kind != DeclarationKind::Consumer))
@@ -180,14 +180,14 @@ void hx_graph::bind_consumer(const char* name, Sink sink) {
 }
 
 void hx_graph::bind_consumer(const char* name, const std::string& address) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   graph().bind_consumer(name ? name : "", parse_address(address));
 }
 
 // The time in which a cycle of fit() runs. Meanwhile other threads can request inference.
 class hx_graph::Run {
  public:
-  explicit Run(hx_graph& graph) : graph_(graph), owner_(graph.owner_) {}
+  explicit Run(hx_graph& graph) : graph_(graph), owner_(graph.between_fits()) {}
   ~Run() { end(); }
   void begin(std::shared_ptr<Running> running) {
     {
@@ -214,6 +214,16 @@ class hx_graph::Run {
 std::shared_ptr<hx_graph::Running> hx_graph::running() {
   const std::lock_guard<std::mutex> lock(state_);
   return running_;
+}
+
+std::unique_lock<std::recursive_mutex> hx_graph::between_fits() {
+  std::unique_lock<std::recursive_mutex> lock(owner_);
+  if (running())
+    throw Error(
+        ErrorKind::Usage, "fit() of this graph is running", {},
+        {"meanwhile only infer(), configure_layer() and stop_fit() can be called; call this one before or after "
+         "it"});
+  return lock;
 }
 
 // `notes` receives the notes on the weights at the start of training, because inference during the run replaces them.
@@ -319,7 +329,7 @@ void hx_graph::hand_out(const std::vector<LeftOver>& all, std::vector<hx_left_ov
 }
 
 void hx_graph::evaluate(hx_evaluation& out) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   BoundGraph& g = graph();
   const Evaluation e = harmonics::engine::evaluate(g, 0, g.test_streams(), last_);
   out.samples = e.samples;
@@ -336,22 +346,21 @@ void hx_graph::evaluate(hx_evaluation& out) {
 }
 
 void hx_graph::set_device(const std::string& device) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
-  if (running()) throw Error(ErrorKind::Usage, "a graph changes its device between two fits, not while one runs");
+  const auto lock = between_fits();
   inference_.step.reset();
   device_ = device;
   last_.device = device;
 }
 
 void hx_graph::load(const std::string& path) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   BoundGraph& g = graph();
   inference_.step.reset();
   g.load_weights(path);
 }
 
 void hx_graph::save(const std::string& path) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   save_sealed(graph().weights(), path);
 }
 
@@ -467,12 +476,12 @@ const std::vector<const char*>& hx_graph::results() {
 }
 
 const std::string& hx_graph::save() {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   return saved_ = write_sealed(graph().weights());
 }
 
 const std::vector<hx_layer_info>& hx_graph::layers() {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   BoundGraph& g = graph();
   g.assume_declared_streams();
   std::vector<std::string> texts;
@@ -496,7 +505,7 @@ const std::vector<hx_layer_info>& hx_graph::layers() {
 }
 
 const std::vector<const char*>& hx_graph::weights() {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   std::vector<std::string> names;
   for (const auto& [name, tensor] : graph().store().all())
     if (tensor.role != Role::moment) names.push_back(name);
@@ -504,7 +513,7 @@ const std::vector<const char*>& hx_graph::weights() {
 }
 
 HTensor hx_graph::weight(const std::string& name) {
-  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  const auto lock = between_fits();
   ParameterStore& store = graph().store();
   const StoredTensor* found = store.find(name);
   if (!found || found->role == Role::moment) {

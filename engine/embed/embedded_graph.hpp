@@ -93,6 +93,8 @@ struct hx_graph {
   Asked asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   std::vector<harmonics::HTensor> infer_alone(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   std::shared_ptr<Running> running();
+  // Locks owner_. Throws ErrorKind::Usage while a cycle runs, which uses the graph without the lock.
+  std::unique_lock<std::recursive_mutex> between_fits();
   harmonics::engine::StreamSet& streams(uint32_t purpose);
   int node_named(const char* name, uint32_t purpose);
   harmonics::engine::CompiledStep& step_of(int64_t batch);

@@ -15,7 +15,7 @@ struct Accelerator {
   std::string device, note;
 };
 HARMONICS_FACE inline Accelerator accelerator(uint32_t sort) {
-  const hx_graph_api& api = calls::graphs();
+  const hx_graph_api& api = detail::calls::graphs();
   if (api.struct_size < offsetof(hx_graph_api, accelerator) + sizeof api.accelerator)
     return {"cpu", "the library knows no accelerators"};
   const char *device = nullptr, *note = nullptr;
@@ -51,7 +51,7 @@ HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy,
 }
 
 HARMONICS_FACE inline void HarmonicGraph::deploy(const DeploymentDescriptor& descriptor, const std::string& partition) {
-  calls::expect(api().struct_size >= offsetof(hx_graph_api, set_device) + sizeof(void*), "graph.deploy()");
+  detail::calls::expect(api().struct_size >= offsetof(hx_graph_api, set_device) + sizeof(void*), "graph.deploy()");
   check(api().set_device(graph(), device_for(descriptor, partition).c_str()));
 }
 

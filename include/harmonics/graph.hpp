@@ -5,12 +5,14 @@
 //   g.fit(std::chrono::minutes(5));
 //   harmonics::HTensor y = g.infer(x);
 //
-// Link Harmonics::harmonics. Every failure is a harmonics::Error. A graph must be used by one thread at a time, except
-// for infer(), which any thread may call at any time, also while fit() runs.
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. A graph must be used by one thread at a time. While
+// fit() runs, only infer(), configure_layer() and stop_fit() can be called, from any thread; other calls throw
+// ErrorKind::Usage.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -77,7 +79,9 @@ struct FitOptions {
   std::vector<std::string> until;                      // "loss<0.05"
   int threads = 0;                                     // 0: all
   bool deterministic = false;
-  std::function<bool(const FitProgress&)> progress;  // returning false stops after the current step
+  // Called about ten times a second, on a thread of fit(). False or an exception stops the run after its current step;
+  // fit() then throws the exception.
+  std::function<bool(const FitProgress&)> progress;
 
   // Checkpoints: weights, moments and stream positions in one file. A resumed run is bit-identical to an uninterrupted
   // one. Written concurrently and at the end. With a producer that cannot seek, checkpoints cannot be resumed.
@@ -134,18 +138,24 @@ struct LayerInfo {
   std::string reason;  // reason for the shape
 };
 
-namespace calls {
+namespace detail::calls {
 
 HARMONICS_FACE inline const hx_graph_api& graphs() { return *harmonics_graphs(); }
 HARMONICS_FACE inline const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+// FitOptions::progress of a running fit, and what it threw: exceptions do not cross the library.
+struct Watcher {
+  const std::function<bool(const FitProgress&)>& progress;
+  std::exception_ptr thrown = nullptr;
+};
 HARMONICS_FACE inline int32_t call_progress(void* context, const hx_progress* p) {
-  FitProgress progress{p->epoch,    p->epochs, p->step,    p->samples, p->seconds, p->samples_per_second,
-                       p->fraction, p->loss,   p->accuracy};
-  int32_t result = 0;
-  harmonics::detail::guarded([&] {
-    return result = (*static_cast<const std::function<bool(const FitProgress&)>*>(context))(progress), HX_OK;
-  });
-  return result;
+  auto& watcher = *static_cast<Watcher*>(context);
+  try {
+    return watcher.progress({p->epoch, p->epochs, p->step, p->samples, p->seconds, p->samples_per_second, p->fraction,
+                             p->loss, p->accuracy});
+  } catch (...) {
+    watcher.thrown = std::current_exception();
+    return 0;
+  }
 }
 
 // Throws if the library is older and lacks a function.
@@ -201,7 +211,7 @@ struct DestroyGraph {
   void operator()(hx_graph* graph) const { graphs().destroy(graph); }
 };
 
-}  // namespace calls
+}  // namespace detail::calls
 
 class HarmonicGraph : public Registering<HarmonicGraph> {
  public:
@@ -225,17 +235,17 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
   // Binds an address as on the command line: "file:train-images.idx?shuffle=8192".
   HARMONICS_FACE void bindProducer(const std::string& name, const std::string& address) {
-    check(api().bind_producer_address(graph(), calls::or_null(name), HX_FOR_TRAINING, address.c_str()));
+    check(api().bind_producer_address(graph(), detail::calls::or_null(name), HX_FOR_TRAINING, address.c_str()));
   }
   HARMONICS_FACE void bindTest(const std::string& name, const std::string& address) {
-    check(api().bind_producer_address(graph(), calls::or_null(name), HX_FOR_TEST, address.c_str()));
+    check(api().bind_producer_address(graph(), detail::calls::or_null(name), HX_FOR_TEST, address.c_str()));
   }
   HARMONICS_FACE void bindValidation(const std::string& name, const std::string& address) {
     expect_validation();
-    check(api().bind_producer_address(graph(), calls::or_null(name), HX_FOR_VALIDATION, address.c_str()));
+    check(api().bind_producer_address(graph(), detail::calls::or_null(name), HX_FOR_VALIDATION, address.c_str()));
   }
   HARMONICS_FACE void bindConsumer(const std::string& name, const std::string& address) {
-    check(api().bind_consumer_address(graph(), calls::or_null(name), address.c_str()));
+    check(api().bind_consumer_address(graph(), detail::calls::or_null(name), address.c_str()));
   }
 
   // ---- functions of this graph ----
@@ -253,44 +263,48 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   // be called during fit().
   HARMONICS_FACE void deploy(const DeploymentDescriptor& descriptor, const std::string& partition = "");
   HARMONICS_FACE FitReport fit(const FitOptions& options = {}, PrecisionPolicy policy = PrecisionPolicy()) {
-    const std::vector<const char*> until = calls::pointers(options.until), metrics = calls::pointers(options.metrics);
+    const std::vector<const char*> until = detail::calls::pointers(options.until),
+                                   metrics = detail::calls::pointers(options.metrics);
     if (!options.checkpoint.empty() || !options.resume.empty() || !metrics.empty())
-      calls::expect(newer(), "checkpoints and metrics for fit()");
+      detail::calls::expect(newer(), "checkpoints and metrics for fit()");
     hx_fit_settings s{};
     s.struct_size = sizeof s;
     s.threads = options.threads;
-    s.epochs = calls::setting("epochs", options.epochs);
-    s.steps = calls::setting("steps", options.steps);
-    s.batch = calls::setting("batch", options.batch);
-    s.seed = calls::setting("seed", options.seed);
-    s.accumulate = calls::setting("accumulate", options.accumulate);
-    s.seconds = calls::setting("seconds", options.seconds);
-    s.lr = calls::setting("lr", options.lr, false);
-    s.clip = calls::setting("clip", options.clip);
-    s.optimizer = calls::or_null(options.optimizer);
-    s.schedule = calls::or_null(options.schedule);
+    s.epochs = detail::calls::setting("epochs", options.epochs);
+    s.steps = detail::calls::setting("steps", options.steps);
+    s.batch = detail::calls::setting("batch", options.batch);
+    s.seed = detail::calls::setting("seed", options.seed);
+    s.accumulate = detail::calls::setting("accumulate", options.accumulate);
+    s.seconds = detail::calls::setting("seconds", options.seconds);
+    s.lr = detail::calls::setting("lr", options.lr, false);
+    s.clip = detail::calls::setting("clip", options.clip);
+    s.optimizer = detail::calls::or_null(options.optimizer);
+    s.schedule = detail::calls::or_null(options.schedule);
     const std::string device =
         options.device.empty() && options.deployment ? device_for(*options.deployment) : options.device;
-    s.device = calls::or_null(device);
+    s.device = detail::calls::or_null(device);
     const bool automatic = options.precision.empty() && policy.kind() == PrecisionPolicy::Kind::automatic;
-    s.precision = automatic ? "auto" : calls::or_null(options.precision);
+    s.precision = automatic ? "auto" : detail::calls::or_null(options.precision);
     s.until = until.data();
     s.n_until = static_cast<uint32_t>(until.size());
     s.deterministic = options.deterministic;
-    s.checkpoint = calls::or_null(options.checkpoint);
-    s.every = calls::or_null(options.every);
-    s.resume = calls::or_null(options.resume);
-    s.keep = options.keep ? calls::setting("keep", options.keep) : 0;
+    s.checkpoint = detail::calls::or_null(options.checkpoint);
+    s.every = detail::calls::or_null(options.every);
+    s.resume = detail::calls::or_null(options.resume);
+    s.keep = options.keep ? detail::calls::setting("keep", options.keep) : 0;
     s.metrics = metrics.data();
     s.n_metrics = static_cast<uint32_t>(metrics.size());
+    detail::calls::Watcher watcher{options.progress};
     if (options.progress) {
-      s.progress = calls::call_progress;
-      s.context = const_cast<std::function<bool(const FitProgress&)>*>(&options.progress);
+      s.progress = detail::calls::call_progress;
+      s.context = &watcher;
     }
     hx_fit_report r{};
     r.struct_size = sizeof r;
     changed();
-    check(api().fit(graph(), &s, &r));
+    const hx_status status = api().fit(graph(), &s, &r);
+    if (watcher.thrown) std::rethrow_exception(watcher.thrown);
+    check(status);
     FitReport report{r.epochs,
                      r.steps,
                      r.samples,
@@ -299,8 +313,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
                      r.accuracy,
                      r.stopped_by,
                      {r.notes, r.notes + r.n_notes},
-                     calls::figures(r.metrics, r.n_metrics),
-                     calls::epochs(r),
+                     detail::calls::figures(r.metrics, r.n_metrics),
+                     detail::calls::epochs(r),
                      r.resumed_at,
                      r.checkpoint ? r.checkpoint : "",
                      left_over(r.left_over, r.n_left_over)};
@@ -318,7 +332,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     hx_evaluation e{};
     e.struct_size = sizeof e;
     check(api().evaluate(graph(), &e));
-    return {e.samples, e.loss, e.accuracy, calls::figures(e.figures, e.n_figures),
+    return {e.samples, e.loss, e.accuracy, detail::calls::figures(e.figures, e.n_figures),
             left_over(e.left_over, e.n_left_over)};
   }
 
@@ -359,7 +373,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   HARMONICS_FACE std::size_t size() const { return static_cast<std::size_t>(blob().second); }
   // Writes this file atomically. Throws ErrorKind::Output on failure.
   HARMONICS_FACE void save(const std::string& path) const {
-    calls::expect(newer(), "save()");
+    detail::calls::expect(newer(), "save()");
     check(api().save_file(graph(), path.c_str()));
   }
   // Replaces the weights by those of a safetensors file or checkpoint, before or after streams are bound. Loaded
@@ -367,7 +381,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   // damaged or of another graph. Parameters missing in the file are an error of the next infer() or test(); fit()
   // initialises them and lists them in its notes.
   HARMONICS_FACE void load(const std::string& path) {
-    calls::expect(newer(), "load()");
+    detail::calls::expect(newer(), "load()");
     changed();
     check(api().load(graph(), path.c_str()));
   }
@@ -401,7 +415,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   // former values; passing them to this function restores them.
   HARMONICS_FACE std::map<std::string, std::string> configure_layer(
       const std::string& layer, const std::map<std::string, std::string>& arguments) {
-    calls::expect(api().struct_size >= offsetof(hx_graph_api, configure_layer) + sizeof(void*), "layers that change");
+    detail::calls::expect(api().struct_size >= offsetof(hx_graph_api, configure_layer) + sizeof(void*),
+                          "layers that change");
     std::vector<const char*> names, values;
     for (const auto& [name, value] : arguments) {
       names.push_back(name.c_str());
@@ -419,7 +434,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   // Stops the running fit() after its current step, also if it waits for samples of a live stream. Any thread may call
   // it. No effect if no fit runs.
   HARMONICS_FACE void stop_fit() {
-    calls::expect(api().struct_size >= offsetof(hx_graph_api, stop_fit) + sizeof(void*), "graph.stop_fit()");
+    detail::calls::expect(api().struct_size >= offsetof(hx_graph_api, stop_fit) + sizeof(void*), "graph.stop_fit()");
     check(api().stop_fit(graph()));
   }
 
@@ -432,9 +447,9 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   HARMONICS_FACE static bool newer() {
     return api().struct_size >= offsetof(hx_graph_api, close_scope) + sizeof(void*);
   }
-  HARMONICS_FACE static void expect_validation() { calls::expect(newer(), "streams for validation"); }
-  HARMONICS_FACE static const hx_graph_api& api() { return calls::graphs(); }
-  HARMONICS_FACE static void check(hx_status status) { calls::check(status); }
+  HARMONICS_FACE static void expect_validation() { detail::calls::expect(newer(), "streams for validation"); }
+  HARMONICS_FACE static const hx_graph_api& api() { return detail::calls::graphs(); }
+  HARMONICS_FACE static void check(hx_status status) { detail::calls::check(status); }
   HARMONICS_FACE hx_graph* graph() const {
     if (!graph_) throw Error(ErrorKind::Usage, "the graph was moved away");
     return graph_.get();
@@ -442,22 +457,25 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   HARMONICS_FACE void bind(const std::string& name, uint32_t purpose, std::shared_ptr<Producer> producer) {
     if (!producer) throw Error(ErrorKind::Usage, "producer '" + name + "' is bound to nothing");
     harmonics::detail::Unwrapped u = harmonics::detail::unwrapped(std::move(producer));
-    check(api().bind_producer_options(graph(), calls::or_null(name), purpose, harmonics::detail::producer_vt(),
+    check(api().bind_producer_options(graph(), detail::calls::or_null(name), purpose, harmonics::detail::producer_vt(),
                                       new harmonics::detail::HeldProducer{std::move(u.producer), std::nullopt, {}},
                                       u.options.c_str()));
   }
   HARMONICS_FACE std::pair<const void*, uint64_t> blob() const {
-    if (!blob_.first) check(api().save(graph(), &blob_.first, &blob_.second));
+    hx_graph* saved = graph();
+    if (!blob_.first) check(api().save(saved, &blob_.first, &blob_.second));
     return blob_;
   }
-  HARMONICS_FACE void changed() { blob_ = {}; }
+  HARMONICS_FACE void changed() {
+    if (blob_.first) blob_ = {};  // null during fit(), so that concurrent configure_layer() calls only read it
+  }
   HARMONICS_FACE static std::vector<LeftOverSamples> left_over(const hx_left_over* all, uint64_t n) {
     std::vector<LeftOverSamples> out;
     for (uint64_t i = 0; i < n; ++i) out.push_back({all[i].producer, all[i].samples});
     return out;
   }
 
-  std::unique_ptr<hx_graph, calls::DestroyGraph> graph_;
+  std::unique_ptr<hx_graph, detail::calls::DestroyGraph> graph_;
   hx_registration registration_{};
   mutable std::pair<const void*, uint64_t> blob_;
 };
@@ -474,7 +492,7 @@ class ScopedOverride {
   HARMONICS_FACE ScopedOverride(const HarmonicGraph& graph, std::string functional, const std::string& implementation)
       : ScopedOverride(graph.graph(), std::move(functional), implementation) {}
   HARMONICS_FACE ~ScopedOverride() {
-    calls::graphs().set_override(graph_, functional_.c_str(), before_.c_str(), nullptr);
+    detail::calls::graphs().set_override(graph_, functional_.c_str(), before_.c_str(), nullptr);
   }
   ScopedOverride(const ScopedOverride&) = delete;
   ScopedOverride& operator=(const ScopedOverride&) = delete;
@@ -484,7 +502,7 @@ class ScopedOverride {
       : graph_(graph), functional_(std::move(functional)) {
     const char* before = nullptr;
     harmonics::detail::check(
-        calls::graphs().set_override(graph_, functional_.c_str(), implementation.c_str(), &before));
+        detail::calls::graphs().set_override(graph_, functional_.c_str(), implementation.c_str(), &before));
     before_ = before;
   }
 
@@ -495,22 +513,22 @@ class ScopedOverride {
 // Create a graph from a file, a text, or the bytes of data() and size(). `name` selects one of several harmonics.
 HARMONICS_FACE inline HarmonicGraph parse_hmx(const std::string& path, const std::string& name = "") {
   hx_graph* graph = nullptr;
-  calls::check(calls::graphs().parse_file(path.c_str(), calls::or_null(name), &graph));
+  detail::calls::check(detail::calls::graphs().parse_file(path.c_str(), detail::calls::or_null(name), &graph));
   return HarmonicGraph(graph);
 }
 HARMONICS_FACE inline HarmonicGraph parse_hmx_text(const std::string& text, const std::string& name = "") {
   hx_graph* graph = nullptr;
-  calls::check(calls::graphs().parse(text.c_str(), "text", calls::or_null(name), &graph));
+  detail::calls::check(detail::calls::graphs().parse(text.c_str(), "text", detail::calls::or_null(name), &graph));
   return HarmonicGraph(graph);
 }
 HARMONICS_FACE inline HarmonicGraph parse_blob(const void* data, std::size_t size) {
   hx_graph* graph = nullptr;
-  calls::check(calls::graphs().restore(data, size, &graph));
+  detail::calls::check(detail::calls::graphs().restore(data, size, &graph));
   return HarmonicGraph(graph);
 }
 // Loads a plugin for all graphs parsed later.
 HARMONICS_FACE inline void load_plugin(const std::string& path) {
-  calls::check(calls::graphs().load_plugin(path.c_str()));
+  detail::calls::check(detail::calls::graphs().load_plugin(path.c_str()));
 }
 
 }  // namespace harmonics

@@ -1,7 +1,7 @@
 /* The C API for embedding: graphs, training, inference. C11, append-only, with the rules of abi.h for status, errors
  * and ownership. A graph must be used by one thread at a time, except for infer and results, which any thread may call
- * at any time, also while fit runs. Returned strings and arrays are valid until the next call for the same graph; those
- * of results until the thread's next call. */
+ * at any time. While fit runs, calls fail, except for infer, results, configure_layer and stop_fit. Returned strings
+ * and arrays are valid until the next call for the same graph; those of results until the thread's next call. */
 #ifndef HARMONICS_GRAPH_ABI_H
 #define HARMONICS_GRAPH_ABI_H
 

@@ -101,8 +101,9 @@ class RuntimeModelRegistry {
 
  private:
   HARMONICS_FACE static const hx_graph_api& api() {
-    const hx_graph_api& api = calls::graphs();
-    calls::expect(api.struct_size >= offsetof(hx_graph_api, block_spec) + sizeof(void*), "models of .ndsl files");
+    const hx_graph_api& api = detail::calls::graphs();
+    detail::calls::expect(api.struct_size >= offsetof(hx_graph_api, block_spec) + sizeof(void*),
+                          "models of .ndsl files");
     return api;
   }
 };

@@ -25,21 +25,21 @@ class ScopedRegistry : public Registering<ScopedRegistry> {
   HARMONICS_FACE ScopedRegistry() : ScopedRegistry(static_cast<hx_graph*>(nullptr)) {}
   // For this graph, which must outlive this object and must not be moved from.
   HARMONICS_FACE explicit ScopedRegistry(const HarmonicGraph& graph) : ScopedRegistry(graph.graph()) {}
-  HARMONICS_FACE ~ScopedRegistry() { calls::graphs().close_scope(scope_); }
+  HARMONICS_FACE ~ScopedRegistry() { detail::calls::graphs().close_scope(scope_); }
   ScopedRegistry(const ScopedRegistry&) = delete;
   ScopedRegistry& operator=(const ScopedRegistry&) = delete;
 
   // Returns the registry as harmonics_register receives it.
   HARMONICS_FACE FunctionRegistry& registry() {
-    registration_ = {sizeof(hx_registration), harmonics_api(), calls::graphs().scope_registry(scope_)};
+    registration_ = {sizeof(hx_registration), harmonics_api(), detail::calls::graphs().scope_registry(scope_)};
     return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as in plugins
   }
 
  private:
   HARMONICS_FACE explicit ScopedRegistry(hx_graph* graph) {
-    const bool has = calls::graphs().struct_size >= offsetof(hx_graph_api, close_scope) + sizeof(void*);
-    calls::expect(has, "scoped registries");
-    harmonics::detail::check(calls::graphs().open_scope(graph, &scope_));
+    const bool has = detail::calls::graphs().struct_size >= offsetof(hx_graph_api, close_scope) + sizeof(void*);
+    detail::calls::expect(has, "scoped registries");
+    harmonics::detail::check(detail::calls::graphs().open_scope(graph, &scope_));
   }
 
   hx_name_scope* scope_ = nullptr;

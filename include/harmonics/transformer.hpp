@@ -29,15 +29,16 @@ class TransformerModel;
 namespace detail {
 
 HARMONICS_FACE inline const hx_graph_api& transformers() {
-  const hx_graph_api& api = calls::graphs();
-  calls::expect(api.struct_size >= offsetof(hx_graph_api, sequence_length) + sizeof(void*), "models with weights");
+  const hx_graph_api& api = detail::calls::graphs();
+  detail::calls::expect(api.struct_size >= offsetof(hx_graph_api, sequence_length) + sizeof(void*),
+                        "models with weights");
   return api;
 }
 struct CloseModel {
-  HARMONICS_FACE void operator()(hx_model* model) const { calls::graphs().close_model(model); }
+  HARMONICS_FACE void operator()(hx_model* model) const { detail::calls::graphs().close_model(model); }
 };
 struct CloseSequence {
-  HARMONICS_FACE void operator()(hx_sequence* sequence) const { calls::graphs().close_sequence(sequence); }
+  HARMONICS_FACE void operator()(hx_sequence* sequence) const { detail::calls::graphs().close_sequence(sequence); }
 };
 
 }  // namespace detail
@@ -99,10 +100,10 @@ class TransformerModel {
     hx_model_options given{};
     given.struct_size = sizeof given;
     given.threads = options.threads;
-    given.weights = calls::or_null(weights);
-    given.set = calls::or_null(set);
-    given.device = calls::or_null(options.device);
-    given.precision = calls::or_null(options.precision);
+    given.weights = detail::calls::or_null(weights);
+    given.set = detail::calls::or_null(set);
+    given.device = detail::calls::or_null(options.device);
+    given.precision = detail::calls::or_null(options.precision);
     given.seed = options.seed;
     hx_model* model = nullptr;
     detail::check(detail::transformers().open_model(name.c_str(), &given, &model));
@@ -170,7 +171,8 @@ class BlockExecutor {
                                         " computes another block: " + known.variant + " " + listed(ops) + ", not " +
                                         spec.variant + " " + listed(spec.forward_ops));
     hx_value* out = nullptr;
-    detail::check(api.model_layer(layer.model_.get(), layer.number_, calls::or_null(recipe), hidden.raw(), &out));
+    detail::check(
+        api.model_layer(layer.model_.get(), layer.number_, detail::calls::or_null(recipe), hidden.raw(), &out));
     return HTensor::adopt(out);
   }
 
