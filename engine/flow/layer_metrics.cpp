@@ -19,28 +19,23 @@ std::string trimmed(const std::string& s) {
   return a == std::string::npos ? std::string() : s.substr(a, b - a + 1);
 }
 
-// Splits "5, average=micro" into names and texts. Positional arguments precede named ones and bind in the order of the
-// schema.
+// Names the positional arguments of "5, average=micro", in the order of the schema.
 std::vector<std::pair<std::string, std::string>> named_texts(const Item& item, const std::string& text,
                                                              const std::string& inside) {
-  std::vector<std::pair<std::string, std::string>> result;
+  std::vector<std::pair<std::string, std::string>> result = split_arguments(inside);
   size_t position = 0;
-  for (size_t start = 0; start <= inside.size() && !trimmed(inside).empty();) {
-    const size_t end = std::min(inside.find(',', start), inside.size());
-    const std::string part = trimmed(inside.substr(start, end - start));
-    const size_t eq = part.find('=');
-    if (eq != std::string::npos) {
-      result.emplace_back(trimmed(part.substr(0, eq)), trimmed(part.substr(eq + 1)));
-    } else {
-      if (position >= item.arguments.size())
-        throw Error(ErrorKind::Usage, fmt::format("'{}' has more arguments than metric '{}' takes", text, item.name),
-                    {}, {"it is written " + signature(item)});
-      result.emplace_back(item.arguments[position++].name, part);
-    }
-    start = end + 1;
+  for (auto& [name, value] : result) {
+    if (!name.empty()) continue;
+    if (position >= item.arguments.size())
+      throw Error(ErrorKind::Usage, fmt::format("'{}' has more arguments than metric '{}' takes", text, item.name), {},
+                  {"it is written " + signature(item)});
+    name = item.arguments[position++].name;
   }
   return result;
 }
+
+// The loss of a run has this name.
+constexpr const char* kLoss = "loss";
 
 bool fits(const MetricCall& call, const MetricInputs& what) {
   constexpr uint32_t classes = HX_TAKES_CLASSES, numbers = HX_TAKES_NUMBERS;
@@ -120,6 +115,24 @@ void MeasuredMetric::fail() const {
               fmt::format("metric '{}'{}: {}", text_,
                           is_shipped(*item_) ? "" : fmt::format(" of plugin '{}'", item_->plugin), said.what()),
               {}, said.notes());
+}
+
+void MeasuredMetric::check_names() {
+  std::set<std::string> names;
+  const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+  for (const Figure& figure : figures()) {
+    const char* wrong = figure.name.empty() ? "without a name"
+                        : std::any_of(figure.name.begin(), figure.name.end(), is_control)
+                            ? "with a control character in its name"
+                        : figure.name == kLoss              ? "named 'loss', as the loss of the run"
+                        : !names.insert(figure.name).second ? "twice"
+                                                            : nullptr;
+    if (!wrong) continue;
+    harmonics_api()->set_error(
+        HX_ERROR_PLUGIN,
+        fmt::format("gives the figure '{}' {}\ngive each figure its own name", figure.name, wrong).c_str());
+    fail();
+  }
 }
 
 void MeasuredMetric::add(const hx_metric_batch& batch) {
@@ -206,6 +219,7 @@ void LayerMetrics::open(const LossInfo& info) {
     if (!opened.emplace(call.item->name, call.arguments.str()).second) continue;
     layer.metrics.emplace_back(call);
     layer.metrics.back().add(nothing);  // an empty batch names the figures from the start
+    layer.metrics.back().check_names();
   }
   if (saved_) go_on(layer);
   if (last_.samples > 0) open_window(layer, calls);

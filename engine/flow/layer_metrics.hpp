@@ -65,6 +65,8 @@ class MeasuredMetric {
 
   void add(const hx_metric_batch& batch);
   void reset();
+  // Throws ErrorKind::Plugin for a figure whose name is empty, repeated, unprintable or that of the loss.
+  void check_names();
   std::vector<Figure> figures();
   // Same as figures(), without allocation by the host. Valid until the next call of another function.
   std::span<const hx_figure> read();

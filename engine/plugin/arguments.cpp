@@ -42,6 +42,21 @@ std::optional<AttributeValue> parse_integers(std::string text) {
   return values;
 }
 
+// Returns the text between quotes, with the escapes of flows; text without a quote in front is returned as it is.
+std::string without_quotes(const std::string& text) {
+  if (text.empty() || text.front() != '"') return text;
+  std::string result;
+  for (size_t at = 1; at < text.size(); ++at) {
+    if (text[at] == '"' && at + 1 == text.size()) return result;
+    if (text[at] == '"') break;
+    const size_t escape = text[at] == '\\' ? std::string_view("\"\\ntr").find(text[at + 1]) : std::string_view::npos;
+    if (escape != std::string_view::npos) ++at;
+    result += escape == std::string_view::npos ? text[at] : "\"\\\n\t\r"[escape];
+  }
+  throw Error(ErrorKind::Usage, fmt::format("the text {} does not end with its quote", text), {},
+              {"write \\\" for a quote within a text"});
+}
+
 std::optional<AttributeValue> parse_flag(const std::string& text) {
   if (text == "true" || text == "1") return true;
   if (text == "false" || text == "0") return false;
@@ -237,6 +252,41 @@ std::optional<AttributeValue> parse_argument(uint32_t type, const std::string& t
     default:
       return std::nullopt;
   }
+}
+
+size_t end_of_argument(std::string_view text, size_t at) {
+  int depth = 0;
+  bool quoted = false;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quoted && c == '\\')
+      ++at;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (quoted)
+      continue;
+    else if (c == '(' || c == '[')
+      ++depth;
+    else if (c == ')' || c == ']')
+      --depth;
+    else if (c == ',' && depth <= 0)
+      return at;
+  }
+  return text.size();
+}
+
+std::vector<std::pair<std::string, std::string>> split_arguments(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (size_t start = 0; start <= text.size() && !trimmed(text).empty();) {
+    const size_t end = end_of_argument(text, start);
+    const std::string part = trimmed(text.substr(start, end - start));
+    const size_t sign = part.find_first_of("=\"");
+    const bool named = sign != std::string::npos && part[sign] == '=';
+    parts.emplace_back(named ? trimmed(part.substr(0, sign)) : "",
+                       without_quotes(named ? trimmed(part.substr(sign + 1)) : part));
+    start = end + 1;
+  }
+  return parts;
 }
 
 std::string signature(const Item& item) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -47,6 +48,12 @@ struct BoundArguments {
 // Throws ErrorKind::Name for unknown and missing names, and ErrorKind::Type for values, at the position of the argument
 // (of `call` for missing ones).
 BoundArguments bind_arguments(const Item& item, const std::vector<WrittenArgument>& arguments, Span call = {});
+
+// Splits the text of arguments outside a flow, such as `5, at=[1, 2], word="a, b"`, into names ("": positional) and
+// values without quotes. Throws ErrorKind::Usage for text that does not end or goes on after its quote.
+std::vector<std::pair<std::string, std::string>> split_arguments(const std::string& text);
+// Returns the position of the first comma outside quotes, brackets and parentheses from `at`, or the end of the text.
+size_t end_of_argument(std::string_view text, size_t at);
 
 // Binds options of an address, as text by name: "name=value&...". Throws ErrorKind::Usage.
 AttributeMap bind_texts(const Item& item, const std::vector<std::pair<std::string, std::string>>& options);

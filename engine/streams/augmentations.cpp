@@ -22,14 +22,11 @@ struct WrittenStep {
   std::string text, name, arguments;
 };
 
-// Splits the text at commas outside parentheses.
+// Splits the text at commas outside parentheses and quotes.
 std::vector<WrittenStep> steps_of(const std::string& text) {
   std::vector<WrittenStep> steps;
   for (size_t at = 0; at <= text.size();) {
-    int depth = 0;
-    size_t end = at;
-    for (; end < text.size() && (depth > 0 || text[end] != ','); ++end)
-      depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+    const size_t end = end_of_argument(text, at);
     WrittenStep s{text.substr(at, end - at), "", ""};
     const size_t open = s.text.find('(');
     s.name = s.text.substr(0, open);
@@ -41,27 +38,17 @@ std::vector<WrittenStep> steps_of(const std::string& text) {
   return steps;
 }
 
-std::string without_spaces(const std::string& s) {
-  const size_t a = s.find_first_not_of(' '), b = s.find_last_not_of(' ');
-  return a == std::string::npos ? "" : s.substr(a, b - a + 1);
-}
-
 // Binds arguments such as "0.5, width=3": positional ones first, then named ones.
 AttributeMap bind(const Item& item, const WrittenStep& step) {
-  std::vector<std::pair<std::string, std::string>> options;
-  const std::string& text = step.arguments;
-  for (size_t at = 0, place = 0; !without_spaces(text).empty() && at <= text.size(); ++place) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    const std::string part = text.substr(at, end - at);
-    const size_t eq = part.find('=');
-    if (eq == std::string::npos && place >= item.arguments.size())
+  std::vector<std::pair<std::string, std::string>> options = split_arguments(step.arguments);
+  for (size_t place = 0; place < options.size(); ++place) {
+    if (!options[place].first.empty()) continue;
+    if (place >= item.arguments.size())
       throw Error(
           ErrorKind::Usage,
           fmt::format("augmentation '{}' takes at most {}", item.name, quantity(item.arguments.size(), "argument")), {},
           {"it is used as " + signature(item)});
-    options.emplace_back(eq == std::string::npos ? item.arguments[place].name : without_spaces(part.substr(0, eq)),
-                         without_spaces(eq == std::string::npos ? part : part.substr(eq + 1)));
-    at = end + 1;
+    options[place].first = item.arguments[place].name;
   }
   return bind_texts(item, options);
 }
