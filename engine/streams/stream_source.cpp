@@ -37,7 +37,8 @@ const char* dtype_text(DType dtype) {
   std::istringstream lines(text && *text ? text : "failed without a reason");
   std::string line;
   std::getline(lines, line);
-  Error error(static_cast<ErrorKind>(kind), who + ": " + line);
+  const bool says_who = line.rfind(who + ":", 0) == 0 || line.rfind(who + " ", 0) == 0;  // a wrapped stream
+  Error error(static_cast<ErrorKind>(kind), says_who ? line : who + ": " + line);
   while (std::getline(lines, line))
     if (!line.empty()) error.note(line);
   throw error;
@@ -177,14 +178,27 @@ void Source::describe() {
 
 void Source::look_at_first() {
   hx_value* value = nullptr;
-  const hx_status status = pull(&value);
+  hx_status status = pull(&value);
+  // A program may bind a producer that another graph has read to its end.
+  if (status == HX_END && has(table_, &hx_producer_vt::rewind) && table_->rewind(object_, 0) == HX_OK)
+    status = pull(&value);
   if (status == HX_END)
     throw Error(ErrorKind::Stream, who() + " ended before its first sample, so its type is not known");
   if (status != HX_OK) fail();
   first_ = HTensor::adopt(value);
   info_.dtype = first_.dtype();
   info_.sample = first_.shape();
-  if (has(table_, &hx_producer_vt::size)) info_.size = table_->size(object_);
+  info_.size = announced_size();
+}
+
+// Returns 0 if the producer has no function for its size. The function has no status: an error is recognised by its
+// text.
+uint64_t Source::announced_size() const {
+  if (!has(table_, &hx_producer_vt::size)) return 0;
+  detail::api()->set_error(HX_ERROR_PLUGIN, "");
+  const uint64_t size = table_->size(object_);
+  if (size == 0 && *detail::api()->last_error(nullptr)) fail();
+  return size;
 }
 
 hx_status Source::pull(hx_value** out) {

@@ -88,6 +88,7 @@ class Source {
   void learn_type();
   void describe();
   void look_at_first();
+  uint64_t announced_size() const;
   hx_status pull(hx_value** out);
   uint64_t read_one_by_one(uint64_t n, std::byte* to);
   void fetch_numbers(uint64_t n);
