@@ -173,6 +173,7 @@ void run_entry(const Opened& opened, const std::string& path, hx_registry& pendi
     return Error(ErrorKind::Plugin, fmt::format("plugin '{}' failed while registering: {}", path, what))
         .note("nothing of it is used: correct harmonics_register, or leave the plugin out");
   };
+  take_refusal();
   try {
     opened.entry(reinterpret_cast<FunctionRegistry&>(registration));
   } catch (const std::exception& e) {
@@ -180,6 +181,7 @@ void run_entry(const Opened& opened, const std::string& path, hx_registry& pendi
   } catch (...) {
     throw failed("it threw something that is not a std::exception");
   }
+  if (const std::string refused = take_refusal(); !refused.empty()) throw failed(refused);
 }
 
 template <typename Add>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "engine/plugin/arguments.hpp"
 #include "engine/plugin/kinds.hpp"
@@ -102,7 +103,29 @@ void check_shape(const Item& item) {
   if (!has_rate) refuse(item, "the first argument of an optimizer is 'lr', a number with a default");
 }
 
+// The first item that was refused on this thread since take_refusal(). Plugins in C may ignore the status of a call.
+thread_local std::string refusal;
+
+void check_item(const hx_registry& registry, Item& item, const hx_item& given) {
+  // A duplicate within one library is a mistake. Replacing an item of another library, or of a graph that registers
+  // again, is not.
+  const auto same = [&](const auto& other) { return other->kind == item.kind && other->name == item.name; };
+  if (registry.library && std::any_of(registry.pending.begin(), registry.pending.end(), same))
+    refuse(item, "this library has registered one of that name already; give one of them another name");
+  if (!is_item_name(item.name))
+    refuse(item, "a name starts with a letter or '_', followed by letters, digits and '_ . + -'");
+  if (library_items().reserves(item.kind, item.name))
+    refuse(item, "the library itself has one of this name; choose another");
+  if (!item.vtable) refuse(item, "it has no table of functions");
+  if (const std::string missing = missing_function(item.kind, item.vtable); !missing.empty())
+    refuse(item, "its table lacks the function '" + missing + "'");
+  copy_arguments(item, given);
+  check_shape(item);
+}
+
 }  // namespace
+
+std::string take_refusal() { return std::exchange(refusal, {}); }
 
 void add_pending(hx_registry& registry, const hx_item& from, std::string_view extension) {
   const hx_item given = read_sized(from);
@@ -118,20 +141,12 @@ void add_pending(hx_registry& registry, const hx_item& from, std::string_view ex
   item->name = given.name ? given.name : "";
   item->description = given.description ? given.description : "";
   check_kind(*item, extension);
-  // A duplicate within one library is a mistake. Replacing an item of another library, or of a graph that registers
-  // again, is not.
-  const auto same = [&](const auto& other) { return other->kind == item->kind && other->name == item->name; };
-  if (registry.library && std::any_of(registry.pending.begin(), registry.pending.end(), same))
-    refuse(*item, "this library has registered one of that name already; give one of them another name");
-  if (!is_item_name(item->name))
-    refuse(*item, "a name starts with a letter or '_', followed by letters, digits and '_ . + -'");
-  if (library_items().reserves(item->kind, item->name))
-    refuse(*item, "the library itself has one of this name; choose another");
-  if (!item->vtable) refuse(*item, "it has no table of functions");
-  if (const std::string missing = missing_function(item->kind, item->vtable); !missing.empty())
-    refuse(*item, "its table lacks the function '" + missing + "'");
-  copy_arguments(*item, given);
-  check_shape(*item);
+  try {
+    check_item(registry, *item, given);
+  } catch (const Error& e) {
+    if (refusal.empty()) refusal = e.what();
+    throw;
+  }
   if (registry.take) return registry.take(std::move(item));
   registry.pending.push_back(std::move(item));
 }

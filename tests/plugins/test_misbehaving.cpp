@@ -59,11 +59,12 @@ TEST_CASE("failing plugins: a library that cannot be loaded registers nothing an
   CHECK(loading(misbehaving("throws_int")) ==
         "plugin '" + misbehaving("throws_int") +
             "' failed while registering: it threw something that is not a std::exception" + kUnused);
-  CHECK(loading(misbehaving("bad_name")) ==
-        "plugin '" + misbehaving("bad_name") +
-            "' failed while registering: cannot register activation 'not fine': a name starts with a letter or '_', "
-            "followed by letters, digits and '_ . + -'" +
-            kUnused);
+  for (const char* name : {"bad_name", "bad_name_in_c"})
+    CHECK(loading(misbehaving(name)) ==
+          "plugin '" + misbehaving(name) +
+              "' failed while registering: cannot register activation 'not fine': a name starts with a letter or '_', "
+              "followed by letters, digits and '_ . + -'" +
+              kUnused);
   CHECK(loading(misbehaving("missing_symbol")) ==
         "plugin '" + misbehaving("missing_symbol") +
             "' cannot be loaded: undefined symbol: a_function_nobody_has\n"
