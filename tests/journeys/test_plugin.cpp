@@ -289,6 +289,11 @@ TEST_CASE("plugin new: refuses invalid names and kinds, and lists the valid ones
             "there is no kind of plugin 'activatoin'\nhelp: did you mean 'activation'?"));
   CHECK(has(harmonics("plugin new my-act --kind loss").err, "'my-act' is not a plugin name"));
   CHECK(has(harmonics("plugin new my_act").err, "which kind of plugin?"));
+  CHECK(has(harmonics("plugin new test --kind loss").err, "'test' is a target of CMake's"));
+  CHECK(has(harmonics("plugin new layer --kind loss").err, "'layer' is a reserved word of flows"));
+  const std::string tensor = f / "tensor";
+  REQUIRE(harmonics("plugin new h_tensor --kind activation --directory " + tensor).code == 0);
+  CHECK(has(read(tensor + "/h_tensor.cpp"), "class HTensorPlugin : "));
   const std::string folder = f / "mine";
   REQUIRE(harmonics("plugin new mine --kind metric --directory " + folder).code == 0);
   const Result again = harmonics("plugin new mine --kind metric --directory " + folder);

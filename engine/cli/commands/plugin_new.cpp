@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <map>
+#include <string_view>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "dsl/hmx/lexer.hpp"
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/command.hpp"
@@ -65,12 +68,23 @@ const Kind& kind_of(const std::string& word) {
   throw e;
 }
 
+// Targets of CMake's own, which no library can be named after.
+constexpr std::string_view kBuildTargets[] = {"all",        "clean",         "depend",  "edit_cache",
+                                              "help",       "install",       "package", "package_source",
+                                              "preinstall", "rebuild_cache", "test"};
+
 void check_name(const std::string& name) {
   bool good = !name.empty() && (std::isalpha(static_cast<unsigned char>(name[0])) || name[0] == '_');
   for (const char c : name) good = good && (std::isalnum(static_cast<unsigned char>(c)) || c == '_');
   if (!good)
     throw Error(ErrorKind::Usage, fmt::format("'{}' is not a plugin name", name), {},
                 {"letters, digits and '_', beginning with a letter: it names a C++ class and is used in flows"});
+  const bool of_build = std::find(std::begin(kBuildTargets), std::end(kBuildTargets), name) != std::end(kBuildTargets);
+  if (of_build || hmx::is_reserved(name))
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is {} and cannot name a plugin", name,
+                            of_build ? "a target of CMake's" : "a reserved word of flows"),
+                {}, {fmt::format("choose another name, for example 'my_{}'", name)});
 }
 
 // Returns "MyAct" for "my_act".
@@ -102,6 +116,20 @@ std::string filled(const std::string& name, const std::map<std::string, std::str
   throw Error(ErrorKind::Internal, "there is no template '" + name + "'");
 }
 
+// Returns the class of a plugin, a word that its template does not use.
+std::string class_name(const std::string& name, const std::string& template_file) {
+  const std::string text = filled(template_file, {});
+  const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto used = [&](const std::string& word) {
+    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size())
+      if ((at == 0 || !in_word(text[at - 1])) && !in_word(text[at + word.size()])) return true;
+    return false;
+  };
+  std::string result = camel_case(name);
+  while (used(result)) result += "Plugin";
+  return result;
+}
+
 // Quotes each argument of a command that contains one of the `special` characters.
 std::string quoted(const std::string& arguments, const char* special, char quote) {
   std::string result;
@@ -124,7 +152,7 @@ int new_plugin(const std::string& name, const Options& options) {
   const std::string arguments = replaced(std::string(kind.streams) + kind.more, "{}", name);
   const std::map<std::string, std::string> words = {
       {"name", name},
-      {"Name", camel_case(name)},
+      {"Name", class_name(name, std::string(kind.name) + ".cpp")},
       {"kind", kind.name},
       {"article", kind.article},
       {"release", HARMONICS_RELEASE},
